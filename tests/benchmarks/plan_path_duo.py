@@ -116,11 +116,11 @@ def play_swapped(folder: Path) -> dict[str, float]:
     from transformers.utils.logging import disable_progress_bar
 
     from training_core.config.files import parse_config, read_toml
-    from training_core.llm.base_models.base_evaluation import KINDS, evaluation_figures
+    from training_core.llm.base_models.base_evaluation import KINDS, evaluation_metrics
     from training_core.llm.environments.host import EnvironmentHost
     from training_core.llm.generation.torch_engine import TorchEngine
     from training_core.llm.models.loading import load_model, load_tokenizer
-    from training_core.llm.workflows.context import Table
+    from training_core.llm.workflows.context import RolloutContext
     from training_core.llm.workflows.independent import play_independent
 
     disable_progress_bar()
@@ -129,7 +129,7 @@ def play_swapped(folder: Path) -> dict[str, float]:
     names = list(config.used_policies)
     engines = {name: TorchEngine(load_model(last / name), load_tokenizer(last / name)) for name in names}
     swapped = dict(zip(names, (engines[name] for name in [*names[1:], names[0]]), strict=True))
-    table = Table(
+    table = RolloutContext(
         config,
         EnvironmentHost(config.environment, 0),
         {name: engine.generate for name, engine in swapped.items()},
@@ -139,7 +139,7 @@ def play_swapped(folder: Path) -> dict[str, float]:
     )
     tasks = range(config.evaluation.episodes)
     return {
-        kind: evaluation_figures(kind, play_independent(tasks, table, kind))[f"{kind}/success"]
+        kind: evaluation_metrics(kind, play_independent(tasks, table, kind))[f"{kind}/success"]
         for kind in KINDS
     }
 

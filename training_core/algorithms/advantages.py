@@ -32,7 +32,7 @@ class Normalisation:
     """A group of equal rewards has advantage 0 even if neither mean nor deviation is computed per group."""
 
 
-def telling_groups(rewards: Floats, groups: Ints, how: Normalisation) -> NDArray[np.bool_]:
+def informative_groups(rewards: Floats, groups: Ints, how: Normalisation) -> NDArray[np.bool_]:
     """Per group (G,): whether its candidates get advantages. Losses, filters, metrics and sampling all use this
     criterion.
 
@@ -52,7 +52,7 @@ def normalised_advantages(
 
     `weights` (N,) weight each reward in batch statistics: by its number of tokens if every token is an action.
 
-    The advantage is exactly 0 in groups without `telling_groups`, independent of the normalisation. A batch whose
+    The advantage is exactly 0 in groups without `informative_groups`, independent of the normalisation. A batch whose
     rewards are all equal is divided by 1, as AReaL does for a group of one: the divisor is never the 1e-6 alone.
     """
     everyone = np.zeros_like(groups)
@@ -63,7 +63,7 @@ def normalised_advantages(
     if how.std_level != "none":
         over, counts = (groups, None) if how.std_level == "group" else (everyone, weights)
         centred = centred / divisors(rewards, over, unbiased=how.unbiased, weights=counts)
-    return np.where(telling_groups(rewards, groups, how)[groups], centred, 0.0)
+    return np.where(informative_groups(rewards, groups, how)[groups], centred, 0.0)
 
 
 def whitened(

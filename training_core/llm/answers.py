@@ -14,6 +14,6 @@ def after_thought(text: str) -> str:
     '5'
     """
     ends = list(_ENDS.finditer(text))
-    said = text[ends[-1].end() :] if ends else text
-    begins = _BEGINS.search(said)
-    return said[: begins.start()] if begins else said
+    answer = text[ends[-1].end() :] if ends else text
+    begins = _BEGINS.search(answer)
+    return answer[: begins.start()] if begins else answer

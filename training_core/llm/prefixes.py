@@ -25,5 +25,5 @@ def _shared(texts: set[Tokens]) -> Tokens:
     """The longest common prefix: that of the first and the last text in lexicographic order."""
     first, last = min(texts), max(texts)
     most = min(map(len, texts)) - 1
-    length = next((place for place in range(most) if first[place] != last[place]), most)
+    length = next((index for index in range(most) if first[index] != last[index]), most)
     return first[:length]

@@ -18,7 +18,7 @@ from training_core.config.rollout import Agent, RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.llm.base_models.base_evaluation import base_evaluation
 from training_core.llm.environments.host import EnvironmentPool
-from training_core.llm.external.checkpoint import read_outside, save_outside
+from training_core.llm.external.checkpoint import read_external, save_external
 from training_core.llm.learning.baselines import read_baselines, save_baselines
 from training_core.llm.learning.training_groups import make_groups
 from training_core.llm.workflows.served_policies import POLICIES
@@ -101,7 +101,7 @@ class RolloutCoordinator:
         if resume_from is not None:
             self._baselines = read_baselines(resume_from)
         if self._player.outside is not None and resume_from is not None:
-            self._player.outside.recall(read_outside(resume_from))
+            self._player.outside.recall(read_external(resume_from))
         spans = [span for item in ready.values() for span in item.spans]
         bases = {policy: item.base for policy, item in ready.items()}
         known = {} if gateway else base_evaluation(self._config, bases.values())
@@ -215,7 +215,7 @@ class RolloutCoordinator:
         if self._baselines:
             save_baselines(folder, self._baselines)
         if self._player.outside is not None:
-            save_outside(folder, self._outside or self._player.outside.state())
+            save_external(folder, self._outside or self._player.outside.state())
 
     def system(self) -> System:
         whole = System({})

@@ -10,7 +10,7 @@ from training_core.llm.agents.gateway import AgentGateway
 from training_core.llm.environments.host import EnvironmentPool
 from training_core.llm.external.source import RolloutSource
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.workflows.context import Generate, Render, Table
+from training_core.llm.workflows.context import Generate, Render, RolloutContext
 from training_core.llm.workflows.registry import EVALUATIONS, WORKFLOWS
 from training_core.llm.workflows.served_policies import ServedPolicies
 from training_core.types import Answer, Episode, Message, Prompt
@@ -79,8 +79,8 @@ class Player:
         `first_slot` and `episode` keep environments and names apart of waves that play at the same time.
         """
         spans: list[Span] = []
-        table = self._table(iteration, version, spans, first_slot, episode)
-        return Played(WORKFLOWS[self._config.workflow.type](tasks, table), spans)
+        context = self._context(iteration, version, spans, first_slot, episode)
+        return Played(WORKFLOWS[self._config.workflow.type](tasks, context), spans)
 
     def evaluate(
         self,
@@ -95,10 +95,10 @@ class Player:
         assert kind != "train"
         play = EVALUATIONS[self._config.workflow.type]
         spans: list[Span] = []
-        table = self._table(iteration, version, spans, first_slot, 0)
+        context = self._context(iteration, version, spans, first_slot, 0)
         played: list[Episode] = []
         for start in range(0, len(tasks), self._room):
-            played.extend(play(tasks[start : start + self._room], table, kind))
+            played.extend(play(tasks[start : start + self._room], context, kind))
         return Played(played, spans)
 
     def close(self) -> None:
@@ -108,12 +108,12 @@ class Player:
         if self.outside is not None:
             self.outside.close()
 
-    def _table(
+    def _context(
         self, iteration: int, version: Callable[[str], int], spans: list[Span], first_slot: int, episode: int
-    ) -> Table:
+    ) -> RolloutContext:
         voices = {policy: self._voice(policy, version, spans) for policy in self._proxies}
         pool = SlotRange(self._pool, first_slot)
-        return Table(
+        return RolloutContext(
             self._config,
             pool,
             voices,

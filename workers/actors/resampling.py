@@ -1,4 +1,4 @@
-"""Dynamic sampling: tasks that teach nothing (`teaches`), because their groups get no advantages, make room for others.
+"""Dynamic sampling: tasks that teach nothing (`is_informative`), because their groups get no advantages, make room for others.
 
 DAPO (arXiv 2503.14476, section 3.2). Such a task costs its play either way; what is kept is the size of the batch.
 """
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from training_core.config.run import RunConfig
-from training_core.llm.learning.training_groups import teaches
+from training_core.llm.learning.training_groups import is_informative
 from training_core.types import Episode
 from workers.actors.player import Played, Player
 from workers.protocol.records import Span
@@ -44,7 +44,7 @@ def play_until_telling(
         played = player.train(iteration, tasks, version, episode=(begun - first) * rollout.group_size)
         spans.extend(played.spans)
         for episodes in by_task(played.episodes):
-            if teaches(episodes, config):
+            if is_informative(episodes, config):
                 telling.extend(episodes)
                 missing -= 1
             else:

@@ -16,7 +16,7 @@ from training_core.llm.base_models.progress import Progress, silent
 from training_core.llm.base_models.registry import resolve_model
 from training_core.llm.base_models.tiny import read_facts
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.continuation import until_ended
+from training_core.llm.generation.continuation import generate_until_ended
 from training_core.llm.generation.registry import make_engine
 from training_core.llm.learning.policy_checkpoint import (
     check_tokenizer,
@@ -26,9 +26,9 @@ from training_core.llm.learning.policy_checkpoint import (
     save_frozen,
     save_policy,
 )
-from training_core.llm.learning.processes import ALONE, join
+from training_core.llm.learning.processes import SINGLE_PROCESS, join
 from training_core.llm.learning.registry import make_learner
-from training_core.llm.models.adapters import add_adapter, sharing, trained_weights
+from training_core.llm.models.adapters import add_adapter, trained_weights, with_shared_tensors
 from training_core.llm.models.flops import generation_work, peak_of, shape_of
 from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.seeding import keyed_seed
@@ -68,10 +68,10 @@ def load(spec: WorkerSpec, born: float, progress: Progress = silent) -> Loaded:
     device = "cuda" if spec.gpus > 0 and torch.cuda.is_available() else "cpu"
     if spec.section.warm_start.steps:
         from training_core.llm.base_models.warm_start import (
-            warm_started,  # imports environments: seldom needed
+            warm_started_model,  # imports environments: seldom needed
         )
 
-        source = warm_started(
+        source = warm_started_model(
             source, spec.section.warm_start, spec.config.environment, spec.home, device, progress
         )
     disable_progress_bar()  # its bars would break ours, and a job's log
@@ -100,7 +100,7 @@ def _model(spec: WorkerSpec, source: str, device: str) -> tuple[PreTrainedModel,
     shared = _SHARED.get(place)
     if shared is None:
         shared = _SHARED[place] = load_model(source, precision, device).requires_grad_(False)
-    model = sharing(shared)
+    model = with_shared_tensors(shared)
     add_adapter(model, adapter, keyed_seed(spec.config.run.seed, *spec.policy.encode()))
     return model, shared
 
@@ -136,7 +136,7 @@ class RolloutSide:
                 spans.append(self._span(some, said, start))
                 return said
 
-        return Generated(until_ended(prompts, say), spans)
+        return Generated(generate_until_ended(prompts, say), spans)
 
     def pause_generation(self) -> None:
         """Stop generating, in mid-sequence where the config says so, until `continue_generation`; returns when it has."""
@@ -195,7 +195,7 @@ class UpdateSide:
 
     def __init__(self, spec: WorkerSpec, loaded: Loaded, meeting: tuple[str, int] | None = None) -> None:
         config = spec.config
-        self._processes = ALONE
+        self._processes = SINGLE_PROCESS
         if meeting:
             size = spec.section.devices.update_workers
             self._processes = join(spec.rank, size, *meeting, gpu=loaded.on_gpu)
@@ -218,7 +218,7 @@ class UpdateSide:
         check_weights(self.version, version, self._spec.policy, self._spec.name)
         start = time.time()
         config = self._spec.config
-        groups = self._learner.known(groups, version)
+        groups = self._learner.fill_missing_logprobs(groups, version)
         checked = check_versions(groups, version, self._spec.policy, config.stale_data, config.oldest_data)
         result = self._learner.update(checked.groups, iteration, version, annotated)
         figures = {

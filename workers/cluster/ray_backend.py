@@ -11,9 +11,9 @@ from ray.exceptions import RayActorError
 from training_core.config.rollout import RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.errors import StopRequested
-from training_core.llm.base_models.folder_creation import being_made
+from training_core.llm.base_models.folder_creation import creation_progress
 from training_core.llm.base_models.progress import Progress, silent
-from training_core.llm.base_models.registry import made_folder
+from training_core.llm.base_models.registry import created_folder
 from workers.cluster.answers import answer, exit_of
 from workers.cluster.session import Session, connect, open_session
 from workers.gateway.announcing import announce
@@ -76,8 +76,8 @@ class RayBackend:
         if not isinstance(config, RunConfig):
             return
         for name in dict.fromkeys(config.policies[policy].model for policy in config.used_policies):
-            folder = made_folder(name, config.environment, self._attempt.home)
-            now = being_made(folder) if folder else None
+            folder = created_folder(name, config.environment, self._attempt.home)
+            now = creation_progress(folder) if folder else None
             if now and now != self._told:
                 self._told = now
                 self._waiting(*now)

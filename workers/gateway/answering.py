@@ -6,11 +6,11 @@ from typing import Any
 
 from training_core.errors import RequestRefused
 from training_core.llm.agents.conversation import Call
-from training_core.llm.agents.messages import plain, read_answer, shown
+from training_core.llm.agents.messages import normalise_message, parse_answer, shorten
 from training_core.llm.agents.rendering import Renderer
-from training_core.llm.agents.session import Session, Voice
+from training_core.llm.agents.session import PolicyClient, Session
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.continuation import joined, resumed
+from training_core.llm.generation.continuation import continuation_prompt, join_answers
 from training_core.types import Answer, Prompt
 from workers.gateway.batching import Batcher
 from workers.gateway.requests import ChatRequest, TextRequest
@@ -21,7 +21,7 @@ class Answered:
     """A call with the answers for its agent."""
 
     call: Call
-    voice: Voice
+    voice: PolicyClient
     role: str
     messages: list[dict[str, Any]]
     """One per choice."""
@@ -30,22 +30,22 @@ class Answered:
 async def answer_chat(session: Session, request: ChatRequest, batcher: Batcher) -> Answered:
     """Answer a conversation. Raises RequestRefused."""
     role = session.role_of(request.model)
-    voice, talk = session.seat.voices[role], session.conversations[role]
-    messages = [plain(message) for message in request.messages]
+    voice, talk = session.spec.clients[role], session.conversations[role]
+    messages = [normalise_message(message) for message in request.messages]
     number, name = session.next_call()
-    call = talk.ask(
+    call = talk.start_call(
         messages, request.offered, number=number, id=name, continues=request.continue_final_message
     )
     settings = _settings(voice, request.limit, request.stops)
     answers = await _generate(session, role, call, settings, request, batcher)
-    said = [read_answer(answer.text, tools=request.offered is not None) for answer in answers]
-    talk.answered(call, answers, said)
+    said = [parse_answer(answer.text, tools=request.offered is not None) for answer in answers]
+    talk.record_answers(call, answers, said)
     return Answered(call, voice, role, said)
 
 
 async def answer_text(session: Session, request: TextRequest, batcher: Batcher) -> list[Answered]:
     """Continue texts or token ids as given. All are checked before the first is answered. Raises RequestRefused."""
-    renderer = session.seat.voices[session.role_of(request.model)].renderer
+    renderer = session.spec.clients[session.role_of(request.model)].renderer
     prompts = [_ids(prompt, renderer) for prompt in request.prompts]
     if not prompts:
         raise RequestRefused("the prompt is empty")
@@ -59,24 +59,24 @@ def _ids(prompt: str | list[int], renderer: Renderer) -> list[int]:
         raise RequestRefused("the prompt is empty")
     if max(ids) >= renderer.vocabulary:
         raise RequestRefused(
-            f"token id {shown(max(ids))} is outside the model's vocabulary; use ids from 0 to {renderer.vocabulary - 1}"
+            f"token id {shorten(max(ids))} is outside the model's vocabulary; use ids from 0 to {renderer.vocabulary - 1}"
         )
     return ids
 
 
 async def _answer_ids(session: Session, ids: list[int], request: TextRequest, batcher: Batcher) -> Answered:
     role = session.role_of(request.model)
-    voice, talk = session.seat.voices[role], session.conversations[role]
+    voice, talk = session.spec.clients[role], session.conversations[role]
     number, name = session.next_call()
-    call = talk.ask_text(ids, number=number, id=name.replace("chatcmpl", "cmpl"))
+    call = talk.start_text_call(ids, number=number, id=name.replace("chatcmpl", "cmpl"))
     settings = _settings(voice, request.max_tokens, request.stops)
     answers = await _generate(session, role, call, settings, request, batcher)
-    said = [read_answer(answer.text, tools=False) for answer in answers]
-    talk.answered(call, answers, said, chat=False)
+    said = [parse_answer(answer.text, tools=False) for answer in answers]
+    talk.record_answers(call, answers, said, chat=False)
     return Answered(call, voice, role, said)
 
 
-def _settings(voice: Voice, limit: int | None, stops: tuple[str, ...]) -> SamplingSettings:
+def _settings(voice: PolicyClient, limit: int | None, stops: tuple[str, ...]) -> SamplingSettings:
     """The role's settings with the call's restrictions: fewer tokens, more stop texts."""
     own = voice.settings
     most = own.max_tokens if limit is None else min(limit, own.max_tokens)
@@ -91,9 +91,9 @@ async def _generate(
     request: ChatRequest | TextRequest,
     batcher: Batcher,
 ) -> list[Answer]:
-    voice = session.seat.voices[role]
+    voice = session.spec.clients[role]
     key = session.noise(role, call.prompt_ids, request.seed)
-    prompt = Prompt(call.prompt_ids, request.n, key, rid=f"{session.seat.episode.id}/{role}")
+    prompt = Prompt(call.prompt_ids, request.n, key, rid=f"{session.spec.episode.id}/{role}")
     call.started = time.time()
     answers = await batcher.ask(voice, prompt, settings)
     if request.on_update == "abort":
@@ -108,16 +108,16 @@ async def _generate(
 
 
 async def _to_its_end(
-    prompt: Prompt, index: int, answer: Answer, how: tuple[Voice, SamplingSettings], batcher: Batcher
+    prompt: Prompt, index: int, answer: Answer, how: tuple[PolicyClient, SamplingSettings], batcher: Batcher
 ) -> Answer:
     """Continue an answer that new weights interrupted, with these weights."""
     while answer.stop_reason == "interrupt":
-        rest = (await batcher.ask(how[0], resumed(prompt, index, answer), how[1]))[0]
-        answer = joined(answer, rest)
+        rest = (await batcher.ask(how[0], continuation_prompt(prompt, index, answer), how[1]))[0]
+        answer = join_answers(answer, rest)
     return answer
 
 
-def _until_update(answer: Answer, voice: Voice) -> Answer:
+def _until_update(answer: Answer, voice: PolicyClient) -> Answer:
     """The part of an answer that was generated with its first version of the weights."""
     whole = len(answer.versions)
     same = next((index for index in range(whole) if answer.versions[index] != answer.versions[0]), whole)

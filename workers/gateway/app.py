@@ -69,7 +69,7 @@ class _Api:
 
     async def chat(self, request: Request) -> Response:
         session, asked = self._session(request), await _read(request, ChatRequest)
-        asked = asked.with_token_ids(session.tells_ids)
+        asked = asked.with_token_ids(session.returns_token_ids)
         headers = self._ignored.headers(session, asked)
         answered = await answer_chat(session, asked, self._batcher())
         if asked.stream:
@@ -78,7 +78,7 @@ class _Api:
 
     async def text(self, request: Request) -> Response:
         session, asked = self._session(request), await _read(request, TextRequest)
-        asked = asked.with_token_ids(session.tells_ids)
+        asked = asked.with_token_ids(session.returns_token_ids)
         headers = self._ignored.headers(session, asked)
         parts = await answer_text(session, asked, self._batcher())
         if asked.stream:
@@ -86,7 +86,7 @@ class _Api:
         return JSONResponse(text_response(parts, asked), 200, headers)
 
     async def models(self, request: Request) -> Response:
-        voices = self._session(request).seat.voices
+        voices = self._session(request).spec.clients
         data = [
             {"id": role, "object": "model", "created": 0, "owned_by": voice.policy}
             for role, voice in voices.items()
@@ -104,12 +104,12 @@ class _Api:
         address = f"{self._address(request)}/episodes/{session.key}"
         return JSONResponse(
             {
-                "id": session.seat.episode.id,
+                "id": session.spec.episode.id,
                 "key": session.key,
                 "url": address,
                 "base_url": f"{address}/v1",
-                "roles": list(session.seat.voices),
-                "data": session.seat.data,
+                "roles": list(session.spec.clients),
+                "data": session.spec.data,
             },
             201,
         )
@@ -139,7 +139,7 @@ class _Api:
             for role, call in session.calls()
         ]
         closed = session.done.done()
-        return JSONResponse({"id": session.seat.episode.id, "closed": closed, "calls": calls})
+        return JSONResponse({"id": session.spec.episode.id, "closed": closed, "calls": calls})
 
     async def reward(self, request: Request) -> Response:
         session = self._session(request)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from training_core.errors import EngineFailure, PromptRefused, RequestRefused
-from training_core.llm.agents.session import Voice
+from training_core.llm.agents.session import PolicyClient
 from training_core.llm.environments.host import describe
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Answer, Prompt
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class _Waiting:
-    voice: Voice
+    voice: PolicyClient
     prompt: Prompt
     settings: SamplingSettings
     answers: asyncio.Future[list[Answer]]
@@ -35,7 +35,7 @@ class Batcher:
         self.failure: Exception | None = None
         """The first failure of an engine that no request caused."""
 
-    async def ask(self, voice: Voice, prompt: Prompt, settings: SamplingSettings) -> list[Answer]:
+    async def ask(self, voice: PolicyClient, prompt: Prompt, settings: SamplingSettings) -> list[Answer]:
         """`prompt.count` answers. Raises RequestRefused."""
         waiting = _Waiting(voice, prompt, settings, asyncio.get_running_loop().create_future())
         self._queues.setdefault(voice.policy, []).append(waiting)

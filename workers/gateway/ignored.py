@@ -18,7 +18,7 @@ class Ignored:
 
     def headers(self, session: Session, asked: ChatRequest | TextRequest) -> dict[str, str]:
         """The header that names the ignored settings; empty if there are none. Raises RequestRefused for an unknown role."""
-        settings = session.seat.voices[session.role_of(asked.model)].settings
+        settings = session.spec.clients[session.role_of(asked.model)].settings
         own = {"temperature": 0.0 if settings.greedy else settings.temperature, "top_p": settings.top_p}
         requested = {"temperature": asked.temperature, "top_p": asked.top_p}
         ignored = {

@@ -21,7 +21,7 @@ class SessionRegistry:
     def open(self, session: Session) -> None:
         """Open a session for the holder of its key."""
         with self._lock:
-            session.begin()
+            session.accept()
             self._open[session.key] = session
 
     def offer(self, sessions: Sequence[Session]) -> None:
@@ -35,7 +35,7 @@ class SessionRegistry:
             if not self._offered:
                 return None
             session = self._offered.popleft()
-            session.begin()
+            session.accept()
             self._open[session.key] = session
             return session
 

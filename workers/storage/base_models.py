@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from training_core.errors import ModelError
-from training_core.llm.base_models.folder_creation import FACTS, being_made
+from training_core.llm.base_models.folder_creation import FACTS, creation_progress
 from training_core.llm.base_models.packaged import (
     MODELS,
     PACKAGED_MODELS,
@@ -49,7 +49,7 @@ def base_models(home: Path) -> list[BaseModel]:
 
 def _packaged(name: str, home: Path) -> BaseModel:
     model, folder = PACKAGED_MODELS[name], packaged_folder(name, home)
-    ready, making = (folder / FACTS).is_file(), being_made(folder)
+    ready, making = (folder / FACTS).is_file(), creation_progress(folder)
     return BaseModel(
         name=name,
         title=f"{model.title}, {model.licence}",

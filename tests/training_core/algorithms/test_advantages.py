@@ -10,8 +10,8 @@ import pytest
 from training_core.algorithms.advantages import (
     Normalisation,
     has_variance,
+    informative_groups,
     normalised_advantages,
-    telling_groups,
     whitened,
 )
 from training_core.algorithms.grouping import GroupCounts, GroupFilter, count_groups, left_out
@@ -152,13 +152,13 @@ def test_equal_rewards_have_advantage_zero_under_every_normalisation(how: Normal
     rewards = np.array([reward for group in AWKWARD.values() for reward in group])
     groups = np.repeat(np.arange(len(AWKWARD)), [len(group) for group in AWKWARD.values()])
     found = normalised_advantages(rewards, groups, how)
-    telling = telling_groups(rewards, groups, how)
+    informative = informative_groups(rewards, groups, how)
     if how.drop_equal or "group" in (how.mean_level, how.std_level):
-        assert telling.tolist() == [False] * 5 + [True]
+        assert informative.tolist() == [False] * 5 + [True]
         assert (found[:-3] == 0.0).all(), "exactly 0, whatever the mean and the deviation are taken over"
     else:
-        assert telling.all(), "no group is compared with itself, so that none is left out"
-    assert (found[~telling[groups]] == 0.0).all()
+        assert informative.all(), "no group is compared with itself, so that none is left out"
+    assert (found[~informative[groups]] == 0.0).all()
 
 
 @pytest.mark.parametrize("how", COMBINATIONS, ids=str)

@@ -9,7 +9,7 @@ from tests.workers.running import curve, events, small_config
 from training_core.config.files import load_config
 from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
-from training_core.llm.learning.training_groups import teaches
+from training_core.llm.learning.training_groups import is_informative
 from training_core.types import Answer, Candidate, Episode, Turn
 from workers.actors.player import Played
 from workers.actors.resampling import play_until_telling
@@ -80,12 +80,12 @@ def test_without_it_nothing_is_sorted() -> None:
 
 def test_rewards_are_compared_as_groups_are() -> None:
     config = config_of()
-    assert teaches([episode(0, [0.0, 1.0])], config)
-    assert not teaches([episode(0, [1.0, 1.0])], config)
-    assert teaches([episode(0, [0.0], siblings="s"), episode(0, [1.0], siblings="s")], config)
-    assert not teaches([episode(0, [1.0], siblings="s"), episode(0, [1.0], siblings="s")], config)
+    assert is_informative([episode(0, [0.0, 1.0])], config)
+    assert not is_informative([episode(0, [1.0, 1.0])], config)
+    assert is_informative([episode(0, [0.0], siblings="s"), episode(0, [1.0], siblings="s")], config)
+    assert not is_informative([episode(0, [1.0], siblings="s"), episode(0, [1.0], siblings="s")], config)
     frozen = config_of(**{"team.roles.executor.trained": False})
-    assert not teaches([episode(0, [0.0, 1.0], role="executor")], frozen)
+    assert not is_informative([episode(0, [0.0, 1.0], role="executor")], frozen)
 
 
 def test_it_is_refused_where_play_goes_on_by_itself() -> None:

@@ -16,7 +16,7 @@ from training_core.llm.environments.plan_path_wording import COMPASS, MOVES
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.models.loading import load_model, load_tokenizer
-from training_core.llm.workflows.context import Table
+from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.registry import WORKFLOWS
 from training_core.types import Answer, Episode, Prompt
 from workers.actors.player import renderer
@@ -79,8 +79,8 @@ def test_a_thousand_environments_play_the_same_on_any_number_of_workers(
 
     def play(pool: EnvironmentPool) -> tuple[list[Any], dict[str, Voice]]:
         voices = {"planner": Voice(list(COMPASS)), "executor": Voice(list(MOVES))}
-        table = Table(config, pool, voices, dict.fromkeys(voices, render), attempt=1, iteration=1)
-        return told(WORKFLOWS[workflow](tasks, table)), voices
+        context = RolloutContext(config, pool, voices, dict.fromkeys(voices, render), attempt=1, iteration=1)
+        return told(WORKFLOWS[workflow](tasks, context)), voices
 
     alone, voices = play(EnvironmentHost(config.environment, config.run.seed))
     assert len(alone) == TASKS and all(episode.turns for episode in alone)
@@ -103,8 +103,8 @@ def test_a_policy_s_answers_do_not_depend_on_the_number_of_workers(
 
     def play(pool: EnvironmentPool, tasks: range) -> list[Any]:
         voices = dict.fromkeys(("planner", "executor"), engine.generate)
-        table = Table(config, pool, voices, dict.fromkeys(voices, shown), attempt=1, iteration=1)
-        return told(WORKFLOWS["turn_tree"](tasks, table))
+        context = RolloutContext(config, pool, voices, dict.fromkeys(voices, shown), attempt=1, iteration=1)
+        return told(WORKFLOWS["turn_tree"](tasks, context))
 
     whole = play(EnvironmentHost(config.environment, config.run.seed), range(60))
     import ray

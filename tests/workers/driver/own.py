@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from training_core.llm.environments.base import Split, StepResult
-from training_core.llm.workflows.context import Table
+from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.episodes import play_episodes
 from training_core.types import Episode, Message
 
@@ -43,8 +43,8 @@ class Play:
     def __init__(self, note: str) -> None:
         self.note = note
 
-    def __call__(self, tasks: Sequence[int], table: Table) -> list[Episode]:
-        episodes = play_episodes(tasks, table)
+    def __call__(self, tasks: Sequence[int], context: RolloutContext) -> list[Episode]:
+        episodes = play_episodes(tasks, context)
         for episode in episodes:
             episode.title = f"{self.note}: {episode.title}"
         return episodes
@@ -55,5 +55,5 @@ def louder(messages: list[Message], word: str) -> list[Message]:
     return [Message(role=each["role"], content=f"{each['content']} {word}") for each in messages]
 
 
-def not_episodes(tasks: Sequence[int], table: Table) -> Any:
+def not_episodes(tasks: Sequence[int], context: RolloutContext) -> Any:
     return ["nothing"]

@@ -22,7 +22,7 @@ from training_core.llm.rollout_workflows.areal import (
     cycle_dataloader,
     stats_tracker,
 )
-from training_core.llm.rollout_workflows.inference_engine import Limits
+from training_core.llm.rollout_workflows.inference_engine import RolloutLimits
 from training_core.llm.rollout_workflows.rows import RowData
 from training_core.llm.rollout_workflows.token_ids import workflow_tokenizer
 from workers.driver.attempt import FAILED, run_attempt
@@ -163,7 +163,7 @@ def test_the_guides_training_script_runs(async_training: bool) -> None:
     roomy = LlamaForCausalLM(
         LlamaConfig(**SMALL | {"max_position_embeddings": 512}, num_key_value_heads=2)
     ).eval()
-    with InferenceEngine(TorchEngine(roomy, TOKENIZER), Limits(batch=4, staleness=1)) as rollout:
+    with InferenceEngine(TorchEngine(roomy, TOKENIZER), RolloutLimits(batch=4, staleness=1)) as rollout:
         train_dataloader = cycle_dataloader(rows, 4)
         max_steps = 2
         tokenizer = workflow_tokenizer(TOKENIZER)

@@ -10,7 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from tests.training_core.llm.learning.chat_tokenizers import WITH_DEFAULT_SYSTEM, chat_tokenizer
 from training_core.config.rollout import Agent
 from training_core.llm.agents.rendering import Renderer
-from training_core.llm.agents.session import Seat, Session, Voice
+from training_core.llm.agents.session import PolicyClient, Session, SessionSpec
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.types import Answer, Episode, Prompt
@@ -79,11 +79,11 @@ class Scripted:
 
 def make_session(generate: Any, roles: Sequence[str] = ("solver",), **settings: Any) -> Session:
     """An open episode whose roles all speak by `generate`."""
-    voice = Voice(
+    voice = PolicyClient(
         "policy", generate, SamplingSettings(**settings) if settings else SETTINGS, Renderer(TOKENIZER)
     )
     episode = Episode("e", 1, "train", "task", "a task", siblings="s")
-    return Session(Seat(episode, {"number": 7}, dict.fromkeys(roles, voice), (0, 3, 1, 5)))
+    return Session(SessionSpec(episode, {"number": 7}, dict.fromkeys(roles, voice), (0, 3, 1, 5)))
 
 
 def make_gateway(**section: Any) -> Gateway:

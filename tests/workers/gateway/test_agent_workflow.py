@@ -258,14 +258,14 @@ def outside(folder: Path, stop: threading.Event, played: list[dict[str, Any]]) -
                 stop.wait(float(answer.headers["Retry-After"]) / 20)
                 continue
             assert answer.status_code == 201
-            seat = answer.json()
-            agent = OpenAI(base_url=seat["base_url"], api_key=seat["key"], max_retries=0)
-            made = agent.chat.completions.create(model="planner", messages=seat["data"]["messages"])
+            spec = answer.json()
+            agent = OpenAI(base_url=spec["base_url"], api_key=spec["key"], max_retries=0)
+            made = agent.chat.completions.create(model="planner", messages=spec["data"]["messages"])
             reward = (made.choices[0].message.content or "").split().count("north")
-            shown = http.get(seat["url"]).json()
+            shown = http.get(spec["url"]).json()
             assert shown["calls"][0]["answers"][0]["text"] == made.choices[0].message.content
-            assert http.post(f"{seat['url']}/close", json={"reward": reward}).status_code == 200
-            played.append(seat)
+            assert http.post(f"{spec['url']}/close", json={"reward": reward}).status_code == 200
+            played.append(spec)
 
 
 def test_agents_outside_take_play_and_close_episodes(little_model: Path, tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ def test_agents_outside_take_play_and_close_episodes(little_model: Path, tmp_pat
         "two iterations, and greedy and sampled evaluations of 0, 1 and 2"
     )
     assert stat.S_IMODE((tmp_path / "gateway.json").stat().st_mode) == 0o600
-    assert {seat["data"]["split"] for seat in played} == {"train", "eval"}
+    assert {spec["data"]["split"] for spec in played} == {"train", "eval"}
     values = curve(tmp_path)
     assert values["rollout/failed", 1] == 0
 

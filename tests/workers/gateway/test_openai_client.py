@@ -265,7 +265,7 @@ def test_sampling_settings_that_are_ignored_are_named(
 
 def test_a_session_may_tell_ids_unasked(gateway: Gateway, engine: TorchEngine) -> None:
     session = make_session(Recorded(engine))
-    session.tells_ids = True
+    session.returns_token_ids = True
     made = client(gateway, session).chat.completions.create(model="solver", messages=ASK)
     ((_, call),) = session.calls()
     (choice,) = made.choices

@@ -217,7 +217,7 @@ def test_rewards_by_role_call_and_total(gateway: Gateway) -> None:
     ]
     assert (episode.role_return("solver"), episode.role_return("critic")) == (1.25, 0.5)
     assert (episode.success, episode.outcome, episode.failed) == (True, "well", False)
-    session.seat.episode.turns.clear()
+    session.spec.episode.turns.clear()
     weighed = write_episode(session, 100.0, (2.0, 3.0)).turns
     assert [turn.candidates[0].reward for turn in weighed] == [0.75, 1.0, 2.0]
 

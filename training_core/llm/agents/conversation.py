@@ -10,7 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from training_core.llm.agents.messages import Chat, Key, as_read, key_of, plain
+from training_core.llm.agents.messages import (
+    Chat,
+    Key,
+    comparison_key,
+    normalise_message,
+    transcript_messages,
+)
 from training_core.llm.agents.rendering import Renderer
 from training_core.types import NOT_SAMPLED, Answer, Message
 
@@ -60,10 +66,10 @@ class Conversation:
     def __init__(self, renderer: Renderer) -> None:
         self.renderer = renderer
         self.calls: list[Call] = []
-        self._known: dict[tuple[Any, ...], tuple[Call, int]] = {}
+        self._choices_by_history: dict[tuple[Any, ...], tuple[Call, int]] = {}
         """(tools, keys of the messages and the answer) -> the answer."""
 
-    def ask(
+    def start_call(
         self,
         messages: Sequence[Chat],
         tools: Sequence[Any] | None,
@@ -73,28 +79,30 @@ class Conversation:
         continues: bool = False,
     ) -> Call:
         """A call with its prompt's ids; `messages` are plain. Raises RequestRefused."""
-        offered = json.dumps(list(tools), sort_keys=True) if tools else ""
-        keys = [key_of(message) for message in messages]
-        open_answer = self._known.get((offered, *keys)) if continues else None
+        tools_key = json.dumps(list(tools), sort_keys=True) if tools else ""
+        keys = [comparison_key(message) for message in messages]
+        open_answer = self._choices_by_history.get((tools_key, *keys)) if continues else None
         if open_answer and not self._ended(open_answer):
             call, choice = open_answer
-            return Call(id, number, list(messages), offered, call.ids(choice), open_answer, continues)
-        parent, matched = self._match(offered, keys)
+            return Call(id, number, list(messages), tools_key, call.ids(choice), open_answer, continues)
+        parent, matched = self._match(tools_key, keys)
         if parent is None:
-            ids = self.renderer.whole(messages, tools, continues=continues)
+            ids = self.renderer.render_conversation(messages, tools, continues=continues)
         else:
             call, choice = parent
-            said = call.answers[choice].token_ids
-            ids = call.ids(choice) + self.renderer.after(said, messages[matched:], continues=continues)
-        return Call(id, number, list(messages), offered, ids, parent, continues)
+            answer_ids = call.answers[choice].token_ids
+            ids = call.ids(choice) + self.renderer.render_continuation(
+                answer_ids, messages[matched:], continues=continues
+            )
+        return Call(id, number, list(messages), tools_key, ids, parent, continues)
 
-    def ask_text(self, ids: Sequence[int], *, number: int, id: str) -> Call:
+    def start_text_call(self, ids: Sequence[int], *, number: int, id: str) -> Call:
         """A call whose prompt is plain text, outside any chat."""
         text: Chat = {"role": "user", "content": self.renderer.decode(ids)}
         return Call(id, number, [text], "", list(ids), None)
 
-    def answered(
-        self, call: Call, answers: Sequence[Answer], said: Sequence[Chat], *, chat: bool = True
+    def record_answers(
+        self, call: Call, answers: Sequence[Answer], replies: Sequence[Chat], *, chat: bool = True
     ) -> None:
         """Record a call's answers, and the messages that the agent received."""
         call.answers = list(answers)
@@ -103,11 +111,11 @@ class Conversation:
             return
         before = call.messages[:-1] if call.continues else call.messages
         opening = call.messages[-1]["content"] if call.continues else ""
-        keys = [key_of(message) for message in before]
-        for choice, message in enumerate(said):
-            whole = plain(message)
-            whole["content"] = opening + whole["content"]
-            self._known[(call.tools, *keys, key_of(whole))] = (call, choice)
+        keys = [comparison_key(message) for message in before]
+        for choice, message in enumerate(replies):
+            reply = normalise_message(message)
+            reply["content"] = opening + reply["content"]
+            self._choices_by_history[(call.tools, *keys, comparison_key(reply))] = (call, choice)
 
     def segments(self) -> list[Segment]:
         """Every answer that no call continues, with everything before it as one sequence; each answer is trained on once."""
@@ -120,16 +128,16 @@ class Conversation:
             if (call.id, choice) not in continued
         ]
 
-    def _match(self, offered: str, keys: Sequence[Key]) -> tuple[tuple[Call, int] | None, int]:
+    def _match(self, tools_key: str, keys: Sequence[Key]) -> tuple[tuple[Call, int] | None, int]:
         """The answer that ends the longest matching prefix of a history, and the number of messages in the prefix."""
         for length in range(len(keys) - 1, 0, -1):
-            found = self._known.get((offered, *keys[:length]))
-            if found is not None:
-                return found, length
+            match = self._choices_by_history.get((tools_key, *keys[:length]))
+            if match is not None:
+                return match, length
         return None, 0
 
-    def _ended(self, place: tuple[Call, int]) -> bool:
-        call, choice = place
+    def _ended(self, answer: tuple[Call, int]) -> bool:
+        call, choice = answer
         return self.renderer.ends(call.answers[choice].token_ids)
 
     def _segment(self, leaf: Call, choice: int, trained: set[tuple[str, int]]) -> Segment:
@@ -142,19 +150,19 @@ class Conversation:
         versions: list[int] = []
         mask: list[bool] = []
         reward, new = 0.0, []
-        for call, place in path:
-            answer = call.answers[place]
+        for call, index in path:
+            answer = call.answers[index]
             gap = call.prompt_ids[len(first.prompt_ids) + len(ids) :]
             ids += gap + answer.token_ids
             logprobs += [0.0] * len(gap) + answer.logprobs
             versions += [NOT_SAMPLED] * len(gap) + answer.versions
-            fresh = (call.id, place) not in trained
+            fresh = (call.id, index) not in trained
             mask += [False] * len(gap) + [fresh] * len(answer.token_ids)
-            trained.add((call.id, place))
-            if fresh and place == 0:  # a call's reward counts once, independent of its choices
+            trained.add((call.id, index))
+            if fresh and index == 0:  # a call's reward counts once, independent of its choices
                 reward += call.reward
             new.append(call)
         last = leaf.answers[choice]
         text = last.text if len(path) == 1 else self.renderer.decode(ids)
         joined = Answer(ids, logprobs, versions, last.stop_reason, text, None if all(mask) else mask)
-        return Segment(new, as_read(first.messages), first.prompt_ids, joined, reward)
+        return Segment(new, transcript_messages(first.messages), first.prompt_ids, joined, reward)

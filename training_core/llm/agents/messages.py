@@ -22,32 +22,34 @@ _FUNCTION = re.compile(r"<function=([^>\s]+)>(.*?)</function>", re.DOTALL)
 _PARAMETER = re.compile(r"<parameter=([^>\s]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
 
 
-def plain(message: Mapping[str, Any]) -> dict[str, Any]:
+def normalise_message(message: Mapping[str, Any]) -> dict[str, Any]:
     """A message in the form for chat templates: content is a string, arguments of tool calls are objects. Raises RequestRefused."""
     if not isinstance(message, Mapping):
         raise RequestRefused("a message must be an object with a role and a content")
     role = message.get("role")
     role = _SYNONYMS.get(role, role) if isinstance(role, str) else role
     if not isinstance(role, str) or role not in ROLES:
-        raise RequestRefused(f"a message has the role {shown(role)}; use one of {', '.join(ROLES)}")
-    made: dict[str, Any] = {"role": role, "content": _text(message.get("content"))}
+        raise RequestRefused(f"a message has the role {shorten(role)}; use one of {', '.join(ROLES)}")
+    normalised: dict[str, Any] = {"role": role, "content": _text(message.get("content"))}
     for name in ("tool_call_id", "name"):
         if message.get(name):
-            made[name] = _string(message[name], f"a message's {name}")
+            normalised[name] = _string(message[name], f"a message's {name}")
     if message.get("tool_calls"):
         if not isinstance(message["tool_calls"], list):
-            raise RequestRefused(f"a message's tool_calls must be a list, not {shown(message['tool_calls'])}")
-        made["tool_calls"] = [_call(call) for call in message["tool_calls"]]
-    return made
+            raise RequestRefused(
+                f"a message's tool_calls must be a list, not {shorten(message['tool_calls'])}"
+            )
+        normalised["tool_calls"] = [_call(call) for call in message["tool_calls"]]
+    return normalised
 
 
-def shown(value: Any) -> str:
+def shorten(value: Any) -> str:
     """A value for an error message: at most 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def key_of(message: Chat) -> Key:
+def comparison_key(message: Chat) -> Key:
     """The comparison key of a plain message. Ids of tool calls are excluded, because frameworks generate their own."""
     calls = [
         (call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls") or []
@@ -55,12 +57,12 @@ def key_of(message: Chat) -> Key:
     return message["role"], message["content"].strip(), json.dumps(calls, sort_keys=True) if calls else ""
 
 
-def as_read(messages: Sequence[Chat]) -> list[Message]:
+def transcript_messages(messages: Sequence[Chat]) -> list[Message]:
     """Messages for transcripts: only role and content, with tool calls as text."""
-    return [{"role": message["role"], "content": _readable(message)} for message in messages]
+    return [{"role": message["role"], "content": _transcript_text(message)} for message in messages]
 
 
-def read_answer(text: str, *, tools: bool) -> dict[str, Any]:
+def parse_answer(text: str, *, tools: bool) -> dict[str, Any]:
     """An answer as an OpenAI message; with `tools`, its tool calls are extracted from the text.
 
     Two notations are supported: JSON in <tool_call> marks (Hermes, Qwen2.5, Qwen3), and <function=…><parameter=…>
@@ -68,19 +70,19 @@ def read_answer(text: str, *, tools: bool) -> dict[str, Any]:
     """
     calls: list[dict[str, Any]] = []
     if tools:
-        text = _CALL.sub(lambda found: _taken(found, calls), text)
+        text = _CALL.sub(lambda match: _extract_call(match, calls), text)
     message: dict[str, Any] = {"role": "assistant", "content": text.strip() if calls else text}
     if calls:
         message |= {"content": message["content"] or None, "tool_calls": calls}
     return message
 
 
-def _taken(found: re.Match[str], calls: list[dict[str, Any]]) -> str:
+def _extract_call(match: re.Match[str], calls: list[dict[str, Any]]) -> str:
     """Replacement for a call: an empty string if it was parsed and added to `calls`, otherwise the unchanged text."""
-    read = _json_call(found[1]) or _marked_call(found[1])
-    if read is None:
-        return found[0]
-    name, arguments = read
+    call = _json_call(match[1]) or _marked_call(match[1])
+    if call is None:
+        return match[0]
+    name, arguments = call
     calls.append(
         {
             "id": f"call_{secrets.token_hex(12)}",
@@ -103,10 +105,10 @@ def _json_call(text: str) -> tuple[str, dict[str, Any]] | None:
 
 
 def _marked_call(text: str) -> tuple[str, dict[str, Any]] | None:
-    found = _FUNCTION.search(text)
-    if found is None:
+    match = _FUNCTION.search(text)
+    if match is None:
         return None
-    return found[1], {name: _value(value) for name, value in _PARAMETER.findall(found[2])}
+    return match[1], {name: _value(value) for name, value in _PARAMETER.findall(match[2])}
 
 
 def _value(text: str) -> Any:
@@ -131,7 +133,7 @@ def _text(content: Any) -> str:
 
 def _string(value: Any, what: str) -> str:
     if not isinstance(value, str):
-        raise RequestRefused(f"{what} must be a string, not {shown(value)}")
+        raise RequestRefused(f"{what} must be a string, not {shorten(value)}")
     return value
 
 
@@ -146,18 +148,18 @@ def _call(call: Any) -> dict[str, Any]:
     }
 
 
-def _arguments(given: Any) -> dict[str, Any]:
+def _arguments(value: Any) -> dict[str, Any]:
     """A tool call's arguments as an object, as chat templates need it."""
-    if isinstance(given, Mapping):
-        return dict(given)
+    if isinstance(value, Mapping):
+        return dict(value)
     try:
-        found = json.loads(_string(given, "a tool call's arguments"))
+        arguments = json.loads(_string(value, "a tool call's arguments"))
     except (ValueError, RecursionError):
-        found = given
-    return found if isinstance(found, dict) else {"arguments": found}
+        arguments = value
+    return arguments if isinstance(arguments, dict) else {"arguments": arguments}
 
 
-def _readable(message: Chat) -> str:
+def _transcript_text(message: Chat) -> str:
     calls = [
         f"{call['function']['name']}({json.dumps(call['function']['arguments'], ensure_ascii=False)})"
         for call in message.get("tool_calls") or []

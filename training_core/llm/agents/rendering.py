@@ -16,13 +16,13 @@ class Renderer:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
 
-    def whole(
+    def render_conversation(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None, *, continues: bool = False
     ) -> list[int]:
         """A conversation from the start, with the generation prompt or, if it `continues`, with an open last message."""
         return self.encode(self._text(messages, tools, continues))
 
-    def after(
+    def render_continuation(
         self, answer: Sequence[int], messages: Sequence[Mapping[str, Any]], *, continues: bool = False
     ) -> list[int]:
         """Token ids that the template writes after an answer: the rest of its end of turn, and these messages.
@@ -33,7 +33,7 @@ class Renderer:
         _, mark, rest = text.partition(_MARK)
         if not mark:
             raise RequestRefused("the model's chat template does not render an assistant's content")
-        return self.encode(self._beyond(answer, rest))
+        return self.encode(self._without_end_token(answer, rest))
 
     @property
     def vocabulary(self) -> int:
@@ -52,7 +52,7 @@ class Renderer:
         """Token ids as text, without special tokens."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
 
-    def spell(self, ids: Sequence[int]) -> list[str]:
+    def token_texts(self, ids: Sequence[int]) -> list[str]:
         """Each token as text."""
         return [str(self._tokenizer.decode([token])) for token in ids]
 
@@ -60,13 +60,13 @@ class Renderer:
         """Whether an answer ended with its end-of-turn token."""
         return bool(answer) and int(answer[-1]) in self._tokenizer.all_special_ids
 
-    def _beyond(self, answer: Sequence[int], rest: str) -> str:
+    def _without_end_token(self, answer: Sequence[int], rest: str) -> str:
         """`rest` without the end-of-turn token if the answer already contains it."""
         if not self.ends(answer):
             return rest
         end = str(self._tokenizer.decode([answer[-1]]))
-        before, said, remainder = rest.partition(end)
-        return remainder if said and not before.strip() else rest
+        before, separator, remainder = rest.partition(end)
+        return remainder if separator and not before.strip() else rest
 
     def _text(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None, continues: bool

@@ -12,14 +12,14 @@ from typing import Any
 
 from training_core.errors import RequestRefused
 from training_core.llm.agents.conversation import Call, Conversation
-from training_core.llm.agents.messages import as_read, shown
+from training_core.llm.agents.messages import shorten, transcript_messages
 from training_core.llm.agents.rendering import Renderer
 from training_core.llm.generation.base import Generate, SamplingSettings
 from training_core.types import Candidate, Episode, NoiseKey, Stage, Turn
 
 
 @dataclass(frozen=True)
-class Voice:
+class PolicyClient:
     """How one role generates in an episode."""
 
     policy: str
@@ -29,13 +29,13 @@ class Voice:
 
 
 @dataclass(frozen=True)
-class Seat:
+class SessionSpec:
     """An episode to play."""
 
     episode: Episode
     data: dict[str, Any]
     """The task as passed to the agent."""
-    voices: Mapping[str, Voice]
+    clients: Mapping[str, PolicyClient]
     """By role, in the team's order."""
     noise: tuple[int, int, int, int]
     """Run seed, stream, iteration, index of the episode among those of its kind."""
@@ -57,16 +57,16 @@ class Outcome:
 class Session:
     """An open episode. The server calls it from one thread; `done` signals to others that it was closed."""
 
-    def __init__(self, seat: Seat) -> None:
-        self.seat = seat
+    def __init__(self, spec: SessionSpec) -> None:
+        self.spec = spec
         self.key = f"ep-{secrets.token_urlsafe(18)}"
         """Identifies the episode and authorises its holder: part of its URL, or its API key."""
         self.outcome = Outcome()
         self.done: Future[Outcome] = Future()
-        self.conversations = {role: Conversation(voice.renderer) for role, voice in seat.voices.items()}
-        self.tells_ids = False
+        self.conversations = {role: Conversation(client.renderer) for role, client in spec.clients.items()}
+        self.returns_token_ids = False
         """Whether every answer contains its token ids, logprobs and versions, even if not requested."""
-        self.begun = 0.0
+        self.accepted_at = 0.0
         """When an agent accepted it, in seconds since the epoch; 0 before."""
         self._number = 0
         self._prompts: Counter[tuple[str, int]] = Counter()
@@ -82,9 +82,9 @@ class Session:
             f"there is no model {model!r}; use a role: {', '.join(roles)}", 404, "model_not_found"
         )
 
-    def begin(self) -> None:
+    def accept(self) -> None:
         """Mark the episode as accepted by an agent."""
-        self.begun = self.seat.episode.started = time.time()
+        self.accepted_at = self.spec.episode.started = time.time()
 
     def next_call(self) -> tuple[int, str]:
         """Number and id of a new call. Raises RequestRefused if the episode is closed."""
@@ -96,19 +96,21 @@ class Session:
     def noise(self, role: str, prompt_ids: Sequence[int], seed: int | None) -> NoiseKey:
         """The noise key of a call: its prompt, and how often the episode sent it before, never timing."""
         if seed is not None:
-            return NoiseKey(seed, self.seat.noise[1], 0, 0, 0, 0)
+            return NoiseKey(seed, self.spec.noise[1], 0, 0, 0, 0)
         digest = zlib.crc32(array("q", prompt_ids).tobytes())
-        asked = self._prompts[role, digest]
+        repeats = self._prompts[role, digest]
         self._prompts[role, digest] += 1
-        place = list(self.conversations).index(role)
-        return NoiseKey(*self.seat.noise, (digest << 16) + asked, place)
+        role_index = list(self.conversations).index(role)
+        return NoiseKey(*self.spec.noise, (digest << 16) + repeats, role_index)
 
     def calls(self) -> list[tuple[str, Call]]:
         """All calls by number, each with its role."""
-        found = [(role, call) for role, talk in self.conversations.items() for call in talk.calls]
-        return sorted(found, key=lambda item: item[1].number)
+        calls = [
+            (role, call) for role, conversation in self.conversations.items() for call in conversation.calls
+        ]
+        return sorted(calls, key=lambda item: item[1].number)
 
-    def reward(self, given: Mapping[str, Any]) -> None:
+    def reward(self, report: Mapping[str, Any]) -> None:
         """Record rewards: `reward` (of all roles that spoke), `rewards` (by call id or role), `success`, `outcome`. A
         repeated total replaces the previous one. Raises RequestRefused.
         """
@@ -118,31 +120,31 @@ class Session:
                 409,
                 "episode_closed",
             )
-        known = {call.id: call for _, call in self.calls()}
-        parts = given.get("rewards") or {}
-        if not isinstance(parts, Mapping):
+        calls = {call.id: call for _, call in self.calls()}
+        reward_parts = report.get("rewards") or {}
+        if not isinstance(reward_parts, Mapping):
             raise RequestRefused("rewards must be an object: rewards by call id or by role")
-        if not isinstance(given.get("success"), bool | None):
-            raise RequestRefused(f"success must be true or false, not {shown(given['success'])}")
-        strangers = [name for name in parts if name not in known and name not in self.conversations]
-        if strangers:
+        if not isinstance(report.get("success"), bool | None):
+            raise RequestRefused(f"success must be true or false, not {shorten(report['success'])}")
+        unknown = [name for name in reward_parts if name not in calls and name not in self.conversations]
+        if unknown:
             raise RequestRefused(
-                f"rewards: {shown(strangers[0])} is neither a call of this episode nor a role"
+                f"rewards: {shorten(unknown[0])} is neither a call of this episode nor a role"
             )
-        total = finite(given["reward"]) if given.get("reward") is not None else None
+        total = finite(report["reward"]) if report.get("reward") is not None else None
         values = {
-            name: finite(value) for name, value in parts.items()
+            name: finite(value) for name, value in reward_parts.items()
         }  # all are checked before one is stored
         if total is not None:
             self.outcome.reward = total
         for name, value in values.items():
-            if name in known:
-                known[name].reward = value
+            if name in calls:
+                calls[name].reward = value
             else:
                 self.outcome.by_role[name] = value
-        self.outcome.rewarded = self.outcome.rewarded or bool(parts) or total is not None
-        self.outcome.success = given.get("success", self.outcome.success)
-        self.outcome.text = str(given.get("outcome") or self.outcome.text)[:200]
+        self.outcome.rewarded = self.outcome.rewarded or bool(reward_parts) or total is not None
+        self.outcome.success = report.get("success", self.outcome.success)
+        self.outcome.text = str(report.get("outcome") or self.outcome.text)[:200]
 
     def close(self, error: str = "") -> None:
         """End the episode; with an `error` it counts as failed. Closing twice has no effect."""
@@ -156,9 +158,9 @@ def finite(value: Any) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise RequestRefused(f"a reward must be a number, not {shown(value)}") from error
+        raise RequestRefused(f"a reward must be a number, not {shorten(value)}") from error
     if not abs(number) < float("inf"):
-        raise RequestRefused(f"a reward must be a finite number, not {shown(value)}")
+        raise RequestRefused(f"a reward must be a finite number, not {shorten(value)}")
     return number
 
 
@@ -170,7 +172,7 @@ def write_episode(session: Session, success_at: float, weights: tuple[float, flo
     own; `weights` are the algorithm's weights of both. An episode that failed, or has no reward, is not compared with
     its siblings and not trained on.
     """
-    episode, outcome = session.seat.episode, session.outcome
+    episode, outcome = session.spec.episode, session.outcome
     if not outcome.error and not outcome.rewarded:
         outcome.error = "the agent ended without a reward"
     total = sum(call.reward for _, call in session.calls())
@@ -195,19 +197,23 @@ def write_episode(session: Session, success_at: float, weights: tuple[float, flo
 
 def _segments(session: Session) -> list[Turn]:
     """A turn for each segment, with the rewards of its calls."""
-    found = [(role, segment) for role, talk in session.conversations.items() for segment in talk.segments()]
-    found.sort(key=lambda item: item[1].calls[-1].number)
+    segments = [
+        (role, segment)
+        for role, conversation in session.conversations.items()
+        for segment in conversation.segments()
+    ]
+    segments.sort(key=lambda item: item[1].calls[-1].number)
     return [
         Turn(
-            place,
+            index,
             role,
-            session.seat.voices[role].policy,
+            session.spec.clients[role].policy,
             segment.messages,
             segment.prompt_ids,
             [Candidate(segment.answer, segment.reward)],
             0,
         )
-        for place, (role, segment) in enumerate(found)
+        for index, (role, segment) in enumerate(segments)
     ]
 
 
@@ -215,15 +221,15 @@ def _calls(session: Session) -> list[Turn]:
     """A turn for each call, with its choices as candidates of equal reward; the first one is executed."""
     return [
         Turn(
-            place,
+            index,
             role,
-            session.seat.voices[role].policy,
-            as_read(call.messages),
+            session.spec.clients[role].policy,
+            transcript_messages(call.messages),
             call.prompt_ids,
             [Candidate(answer, call.reward) for answer in call.answers],
             0,
         )
-        for place, (role, call) in enumerate(session.calls())
+        for index, (role, call) in enumerate(session.calls())
     ]
 
 
@@ -232,20 +238,20 @@ def _fail(episode: Episode, error: str) -> None:
     episode.siblings = ""
     for turn in episode.turns:
         for candidate in turn.candidates:
-            nothing = [False] * len(candidate.answer.token_ids)
-            candidate.answer = replace(candidate.answer, loss_mask=nothing)
+            loss_mask = [False] * len(candidate.answer.token_ids)
+            candidate.answer = replace(candidate.answer, loss_mask=loss_mask)
 
 
 def _stages(session: Session) -> list[Stage]:
     """What the episode waited for: its calls, and the agent in between."""
     stages: list[Stage] = []
-    now = session.begun
+    now = session.accepted_at
     for role, call in sorted(session.calls(), key=lambda item: item[1].started):
         if call.started > now:
             stages.append(Stage("environment", now, call.started))
-        known = [version for answer in call.answers for version in answer.versions]
-        versions = (min(known), max(known)) if known else None
-        policy = session.seat.voices[role].policy
+        sampled_by = [version for answer in call.answers for version in answer.versions]
+        versions = (min(sampled_by), max(sampled_by)) if sampled_by else None
+        policy = session.spec.clients[role].policy
         stages.append(Stage("generate", call.started, call.ended, role, policy, versions))
         now = max(now, call.ended)
     return stages

@@ -14,7 +14,7 @@ from training_core.config.run import RunConfig
 from training_core.config.team import Role, Team
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.environments.registry import ENVIRONMENTS
-from training_core.llm.workflows.context import Generate, Render, Table
+from training_core.llm.workflows.context import Generate, Render, RolloutContext
 from training_core.llm.workflows.independent import play_independent
 from training_core.types import Episode
 
@@ -22,20 +22,20 @@ KINDS: tuple[Literal["eval", "eval_sampled"], ...] = ("eval", "eval_sampled")
 _BASE = "base"
 
 
-def play_base(environment: Environment, generate: Generate, render: Render) -> dict[str, Any]:
+def evaluate_base(environment: Environment, generate: Generate, render: Render) -> dict[str, Any]:
     """Let one base model play every role of the held-out tasks, greedily and sampled.
 
     Returns {"conditions": the conditions of the metrics, "eval": metric -> value, "eval_sampled": metric -> value}.
     """
     config = _plain_config(environment)
-    table = Table(
+    context = RolloutContext(
         config, EnvironmentHost(environment, 0), {_BASE: generate}, {_BASE: render}, attempt=0, iteration=0
     )
     tasks = range(config.evaluation.episodes)
-    figures: dict[str, Any] = {
-        kind: evaluation_figures(kind, play_independent(tasks, table, kind)) for kind in KINDS
+    metrics: dict[str, Any] = {
+        kind: evaluation_metrics(kind, play_independent(tasks, context, kind)) for kind in KINDS
     }
-    return {"conditions": _conditions(config)} | figures
+    return {"conditions": _conditions(config)} | metrics
 
 
 def base_evaluation(config: RunConfig, bases: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
@@ -47,15 +47,15 @@ def base_evaluation(config: RunConfig, bases: Iterable[Mapping[str, Any]]) -> di
     """
     if isinstance(config.workflow, RolloutBuffer) and config.workflow.evaluation_file:
         return {}
-    kept = [facts.get("evaluation") for facts in bases]
-    if not kept or any(item != kept[0] for item in kept) or not isinstance(kept[0], Mapping):
+    stored = [facts.get("evaluation") for facts in bases]
+    if not stored or any(item != stored[0] for item in stored) or not isinstance(stored[0], Mapping):
         return {}
-    if kept[0].get("conditions") != _conditions(config):
+    if stored[0].get("conditions") != _conditions(config):
         return {}
-    return {kind: dict(kept[0][kind]) for kind in KINDS}
+    return {kind: dict(stored[0][kind]) for kind in KINDS}
 
 
-def evaluation_figures(prefix: str, episodes: Sequence[Episode]) -> dict[str, float]:
+def evaluation_metrics(prefix: str, episodes: Sequence[Episode]) -> dict[str, float]:
     """Metrics of an evaluation: a failed episode is not a success; it is excluded from return, length and rewards."""
     played = [episode for episode in episodes if not episode.failed]
     values = {

@@ -18,13 +18,13 @@ from training_core.checkpoints import bring_to_disk
 from training_core.llm.base_models.progress import Progress
 
 FACTS = "troupe.json"
-LOOK_EVERY = 0.5
+POLL_SECONDS = 0.5
 """Seconds between checks of waiting processes."""
 Make = Callable[[Path, Progress], dict[str, Any]]
 """Writes a model into a draft folder and reports progress; returns the facts about it."""
 
 
-def made_once(folder: Path, make: Make, progress: Progress) -> Path:
+def create_once(folder: Path, make: Make, progress: Progress) -> Path:
     """A model's folder, created if it is missing. Safe for concurrent processes. Raises OSError.
 
     `progress` is called with the progress, whichever process creates it.
@@ -34,31 +34,31 @@ def made_once(folder: Path, make: Make, progress: Progress) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _locked(folder, progress):
         if not (folder / FACTS).is_file():
-            _place(folder, make, progress)
+            _create(folder, make, progress)
     return folder
 
 
-def being_made(folder: Path) -> tuple[float, str] | None:
+def creation_progress(folder: Path) -> tuple[float, str] | None:
     """Progress of creating a model's folder: (share done, current step). None if no process is creating it."""
     try:
-        told = json.loads(_progress_file(folder).read_text())
-        return float(told["done"]), str(told["text"])
+        progress = json.loads(_progress_file(folder).read_text())
+        return float(progress["done"]), str(progress["text"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _place(folder: Path, make: Make, progress: Progress) -> None:
+def _create(folder: Path, make: Make, progress: Progress) -> None:
     """Create the folder under a draft name, then rename it. Other drafts are leftovers, because the lock is held."""
-    for leftover in folder.parent.glob(f".{folder.name}-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
+    for old_draft in folder.parent.glob(f".{folder.name}-*"):
+        shutil.rmtree(old_draft, ignore_errors=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
 
-    def tell(done: float, text: str) -> None:
-        _note(folder, done, text)
+    def report(done: float, text: str) -> None:
+        _write_progress(folder, done, text)
         progress(done, text)
 
     try:
-        (draft / FACTS).write_text(json.dumps(make(draft, tell), indent=1))
+        (draft / FACTS).write_text(json.dumps(make(draft, report), indent=1))
         draft.chmod(0o755)
         bring_to_disk(draft)
         shutil.rmtree(folder, ignore_errors=True)  # a folder without facts is incomplete
@@ -68,11 +68,11 @@ def _place(folder: Path, make: Make, progress: Progress) -> None:
         _progress_file(folder).unlink(missing_ok=True)
 
 
-def _note(folder: Path, done: float, text: str) -> None:
+def _write_progress(folder: Path, done: float, text: str) -> None:
     """Write the progress for waiting processes atomically."""
-    fresh = folder.with_name(f"{folder.name}.progress.new")
-    fresh.write_text(json.dumps({"done": done, "text": text}))
-    fresh.replace(_progress_file(folder))
+    draft_file = folder.with_name(f"{folder.name}.progress.new")
+    draft_file.write_text(json.dumps({"done": done, "text": text}))
+    draft_file.replace(_progress_file(folder))
 
 
 def _progress_file(folder: Path) -> Path:
@@ -82,18 +82,18 @@ def _progress_file(folder: Path) -> Path:
 @contextmanager
 def _locked(folder: Path, progress: Progress) -> Iterator[None]:
     """Hold the folder's lock; while another process holds it, report its progress."""
-    told = None
+    reported = None
     with folder.with_name(f"{folder.name}.lock").open("w") as lock:
-        while not _taken(lock.fileno()):
-            now = being_made(folder)
-            if now and now != told:
-                told = now
+        while not _try_lock(lock.fileno()):
+            now = creation_progress(folder)
+            if now and now != reported:
+                reported = now
                 progress(*now)
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_SECONDS)
         yield
 
 
-def _taken(lock: int) -> bool:
+def _try_lock(lock: int) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -12,7 +12,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from training_core.errors import ModelError
-from training_core.llm.base_models.folder_creation import made_once
+from training_core.llm.base_models.folder_creation import create_once
 from training_core.llm.base_models.packaged import MODELS, file_sha256
 from training_core.llm.base_models.progress import Progress, silent
 
@@ -41,7 +41,7 @@ def ensure_converted(file: Path, home: Path, progress: Progress = silent) -> Pat
     """The Hugging Face folder of a GGUF file, converted first if it is missing. Raises ModelError."""
     folder = home / MODELS / f"gguf-{file.stem}-{file_sha256(file)[:12]}"
     try:
-        return made_once(folder, lambda draft, tell: convert_gguf(file, draft, tell), progress)
+        return create_once(folder, lambda draft, report: convert_gguf(file, draft, report), progress)
     except OSError as error:
         raise ModelError(f"cannot write the converted model to {folder}: {error}") from error
 

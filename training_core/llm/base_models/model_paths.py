@@ -21,9 +21,9 @@ def model_folder(name: str, home: Path, *, anywhere: bool | None = None) -> Path
     path = Path(name).expanduser() if anywhere else Path(name)
     if path.is_absolute() or (anywhere and path.is_dir()):
         return path if path.is_dir() else None
-    for place in _below(name, home):
-        if place.is_dir():
-            return place
+    for folder in _below(name, home):
+        if folder.is_dir():
+            return folder
     if not anywhere and path.is_dir():
         raise ModelError(
             f"the model {name!r} would be read from the working folder; give it another name in TROUPE_HOME/models"

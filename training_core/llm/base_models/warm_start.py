@@ -21,7 +21,7 @@ from training_core.checkpoint_reading import write_errors_explained
 from training_core.config.environments import Environment
 from training_core.config.models import WarmStart
 from training_core.errors import DataError, ModelError
-from training_core.llm.base_models.folder_creation import made_once
+from training_core.llm.base_models.folder_creation import create_once
 from training_core.llm.base_models.progress import Progress, silent
 from training_core.llm.base_models.tiny_training import train
 from training_core.llm.environments.prompts import data_file
@@ -34,7 +34,7 @@ SEED = 1
 FIELD = "policies.*.warm_start.file"
 
 
-def warm_started(
+def warm_started_model(
     source: Path | str,
     section: WarmStart,
     environment: Environment,
@@ -57,16 +57,16 @@ def warm_started(
     file = data_file(section.file, FIELD) if section.file else None
     folder = home / "models" / f"warm-{_digest(source, section, environment, file)}"
     with write_errors_explained(f"the warm-started model to {folder}", ModelError):
-        return made_once(
+        return create_once(
             folder,
-            lambda draft, tell: _make(draft, source, section, environment, file, device, tell),
+            lambda draft, report: _make(draft, source, section, environment, file, device, report),
             progress,
         )
 
 
 def read_conversations(file: Path) -> list[Messages]:
     """The `messages` of every line of JSON Lines, skipping empty lines. Raises DataError that names file and line."""
-    found: list[Messages] = []
+    conversations: list[Messages] = []
     with file.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
@@ -81,10 +81,10 @@ def read_conversations(file: Path) -> list[Messages]:
                 raise DataError(
                     f'{file.name}, line {number}: must be {{"messages": [{{"role", "content"}}, ...]}} ({error})'
                 ) from error
-            found.append(messages)
-    if not found:
+            conversations.append(messages)
+    if not conversations:
         raise DataError(f"{file.name} has no conversation")
-    return found
+    return conversations
 
 
 def padded(examples: list[MaskedTokens], pad: int) -> tuple[Tensor, Tensor]:
@@ -92,10 +92,10 @@ def padded(examples: list[MaskedTokens], pad: int) -> tuple[Tensor, Tensor]:
     width = max(len(example.token_ids) for example in examples)
     ids = torch.full((len(examples), width), pad)
     labels = torch.full((len(examples), width), -100)
-    for place, example in enumerate(examples):
+    for row, example in enumerate(examples):
         tokens = torch.tensor(example.token_ids)
-        ids[place, : len(tokens)] = tokens
-        labels[place, : len(tokens)] = torch.where(torch.tensor(example.loss_mask), tokens, -100)
+        ids[row, : len(tokens)] = tokens
+        labels[row, : len(tokens)] = torch.where(torch.tensor(example.loss_mask), tokens, -100)
     return ids, labels
 
 
@@ -114,10 +114,10 @@ def _make(
     model = load_model(source, "fp32", device)
     conversations = read_conversations(file) if file else None
     drawn = _shuffled(conversations) if conversations else _demonstrated(environment)
-    known: dict[str, MaskedTokens] = {}
+    encoded_by_text: dict[str, MaskedTokens] = {}
     longest = getattr(model.config, "max_position_embeddings", None)
     examples = [
-        _example(messages, section.loss_mask, tokenizer, known, longest)
+        _example(messages, section.loss_mask, tokenizer, encoded_by_text, longest)
         for messages in islice(drawn, section.steps * section.batch)
     ]
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
@@ -138,22 +138,22 @@ def _example(
     messages: Messages,
     kind: str,
     tokenizer: PreTrainedTokenizerBase,
-    known: dict[str, MaskedTokens],
+    encoded_by_text: dict[str, MaskedTokens],
     longest: int | None,
 ) -> MaskedTokens:
     """A conversation as tokens; equal conversations are rendered once. Raises DataError."""
     key = json.dumps(messages)
-    if key not in known:
-        found = mask_messages(kind, messages, tokenizer)
-        if not found.response_length:
+    if key not in encoded_by_text:
+        masked = mask_messages(kind, messages, tokenizer)
+        if not masked.response_length:
             raise DataError(f"a conversation has no tokens to train on: {key[:200]}")
-        if longest is not None and len(found.token_ids) > longest:
+        if longest is not None and len(masked.token_ids) > longest:
             raise DataError(
-                f"a conversation has {len(found.token_ids)} tokens, but the model accepts at most {longest}: "
+                f"a conversation has {len(masked.token_ids)} tokens, but the model accepts at most {longest}: "
                 f"{key[:200]}"
             )
-        known[key] = found
-    return known[key]
+        encoded_by_text[key] = masked
+    return encoded_by_text[key]
 
 
 def _shuffled(conversations: list[Messages]) -> Iterator[Messages]:
@@ -164,21 +164,23 @@ def _shuffled(conversations: list[Messages]) -> Iterator[Messages]:
 
 
 def _demonstrated(environment: Environment) -> Iterator[Messages]:
-    for seen, said in WARM_STARTS[environment.type].demonstrations(environment, SEED):
+    for observation, answer in WARM_STARTS[environment.type].demonstrations(environment, SEED):
         before = (
-            [{"role": "user", "content": seen}] if isinstance(seen, str) else [dict(turn) for turn in seen]
+            [{"role": "user", "content": observation}]
+            if isinstance(observation, str)
+            else [dict(turn) for turn in observation]
         )
-        yield [*before, {"role": "assistant", "content": said}]
+        yield [*before, {"role": "assistant", "content": answer}]
 
 
 def _digest(source: Path | str, section: WarmStart, environment: Environment, file: Path | None) -> str:
     """A digest of the folder's inputs; a model folder's weights are identified by their sizes and times."""
     weights = sorted(Path(source).glob("*.safetensors")) if Path(source).is_dir() else []
-    made_of = {
+    inputs = {
         "source": str(source),
         "weights": [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in weights],
         "section": section.model_dump(),
         "environment": None if file else environment.model_dump(mode="json"),
         "file": hashlib.sha256(file.read_bytes()).hexdigest() if file else None,
     }
-    return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:12]

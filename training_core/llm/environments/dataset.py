@@ -45,7 +45,7 @@ class DatasetEnvironment(TaskEnvironment[Dataset, Instance]):
 
     def act(self, role: str, answer: str) -> StepResult:
         """Score an answer. Raises EnvironmentFailure if the reward function fails."""
-        judgement = self._rewards.judge(
+        judgement = self._rewards.score(
             {
                 "prompt": "\n".join(message["content"] for message in self.instance.messages),
                 "completions": answer,

@@ -45,9 +45,9 @@ class BufferClient:
         """Stop the generator."""
         self._call("POST", "/stop_rollout", {})
 
-    def fetch(self, delivery: int, most: int | None) -> Fetched:
+    def fetch(self, delivery: int, limit: int | None) -> Fetched:
         """Complete groups, about `most` records; `delivery` is the last one that was received."""
-        body = {"delivery": delivery} | ({"batch_size": most} if most else {})
+        body = {"delivery": delivery} | ({"batch_size": limit} if limit else {})
         answer = self._call("POST", "/get_rollout_data", body)
         data, meta = answer["data"]["data"], answer["data"]["meta_info"]
         groups: dict[str, list[Record]] = {}
@@ -55,27 +55,27 @@ class BufferClient:
             groups.setdefault(str(record["instance_id"]), []).append(record)
         return Fetched(list(groups.values()), list(meta["finished_groups"]), int(meta["delivery"]), meta)
 
-    def _call(self, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    def _call(self, method: str, path: str, content: Mapping[str, Any]) -> dict[str, Any]:
         try:
             answer = httpx.request(
                 method,
                 self.url + path,
-                json=dict(body),
+                json=dict(content),
                 headers=self._headers,
                 trust_env=False,
                 timeout=_TIMEOUT,
             )
-            found = answer.json()
+            body = answer.json()
         except httpx.InvalidURL as error:
             raise BufferFailure(f"workflow.url = {self.url!r} is not a URL; use http://host:8889") from error
         except (httpx.HTTPError, ValueError) as error:
             raise BufferFailure(
                 f"the rollout buffer at {self.url} does not answer ({type(error).__name__}); start it with `troupe buffer`"
             ) from error
-        if not answer.is_success or not isinstance(found, dict):
-            said = found.get("message") if isinstance(found, dict) else answer.text[:200]
-            raise BufferFailure(f"the rollout buffer at {self.url} refused: {said}")
-        return found
+        if not answer.is_success or not isinstance(body, dict):
+            reason = body.get("message") if isinstance(body, dict) else answer.text[:200]
+            raise BufferFailure(f"the rollout buffer at {self.url} refused: {reason}")
+        return body
 
 
 def connect(workflow: RolloutBuffer, channel: str) -> BufferClient:
@@ -84,12 +84,12 @@ def connect(workflow: RolloutBuffer, channel: str) -> BufferClient:
     The token of this machine's service is only sent to that service's address.
     """
     token = os.environ.get(workflow.token_env, "").strip()
-    place = Path(os.environ.get("TROUPE_HOME", "").strip() or "var") / "rollout_buffer.json"
-    local: dict[str, Any] = json.loads(place.read_text()) if place.is_file() else {}
+    file = Path(os.environ.get("TROUPE_HOME", "").strip() or "var") / "rollout_buffer.json"
+    local: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
     url = workflow.url or str(local.get("url", ""))
     if not url:
         raise BufferFailure(
-            f"there is no rollout buffer on this machine (no {place}); start it with `troupe buffer`, or set workflow.url"
+            f"there is no rollout buffer on this machine (no {file}); start it with `troupe buffer`, or set workflow.url"
         )
     if not token and url.rstrip("/") == local.get("url"):
         token = str(local["token"])

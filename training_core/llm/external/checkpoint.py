@@ -10,13 +10,13 @@ from training_core.checkpoint_reading import explained, write_errors_explained
 FILE = "rollout_buffer.json"
 
 
-def save_outside(checkpoint: Path, state: Mapping[str, Any]) -> None:
+def save_external(checkpoint: Path, state: Mapping[str, Any]) -> None:
     """Write it into a checkpoint's draft. Raises CheckpointError."""
     with write_errors_explained(f"the checkpoint {checkpoint}"):
         (checkpoint / FILE).write_text(json.dumps(state))
 
 
-def read_outside(checkpoint: Path) -> dict[str, Any]:
+def read_external(checkpoint: Path) -> dict[str, Any]:
     """The stored state; empty if the checkpoint has none, as one of another workflow.
 
     Raises CheckpointError.

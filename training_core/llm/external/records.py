@@ -13,7 +13,7 @@ from training_core.errors import ConfigError, DataError
 from training_core.importing import load_object, made
 from training_core.llm.environments.host import describe
 from training_core.llm.external.buffer_client import Record
-from training_core.llm.external.sampled_records import sampled_stretches
+from training_core.llm.external.sampled_records import sampled_sequences
 from training_core.llm.external.slime import MultiTurnLossMaskGenerator, generated_mask
 from training_core.llm.generation.sequence_checks import check_sequence
 from training_core.llm.learning.loss_masks import MaskedTokens, mask_messages
@@ -21,7 +21,7 @@ from training_core.types import NOT_SAMPLED, Answer, Candidate, Episode, Message
 
 
 @dataclass(frozen=True)
-class Reader:
+class RecordReader:
     """Converts records to episodes."""
 
     config: RunConfig
@@ -37,10 +37,10 @@ class Reader:
         """One record as an episode: a turn whose prompt ends before the first trained token; or, if it contains
         sampled ids, a turn for each sequence of them. A record that cannot be used for training is a failed episode.
         """
-        given = record.get("extra_info") or {}
-        extra = dict(given) if isinstance(given, Mapping) else {"extra_info": given}
+        info = record.get("extra_info") or {}
+        extra = dict(info) if isinstance(info, Mapping) else {"extra_info": info}
         raw = float(record["raw_reward"] if "raw_reward" in record else record["reward"])
-        title = next((_text(each) for each in record["messages"] if each["role"] == "user"), "")
+        title = next((_text(message) for message in record["messages"] if message["role"] == "user"), "")
         episode = Episode(
             id=f"{self.attempt}-{self.iteration}-{kind}-{name}",
             iteration=self.iteration,
@@ -52,10 +52,10 @@ class Reader:
             final_board=_board({"uid": record["uid"], "raw_reward": raw, **extra}),
         )
         now = time.time()
-        episode.ended = _moment(extra.get("timestamp"), now)
-        episode.started = min(_moment(extra.get("started"), episode.ended), episode.ended)
+        episode.ended = _timestamp(extra.get("timestamp"), now)
+        episode.started = min(_timestamp(extra.get("started"), episode.ended), episode.ended)
         if extra.get("error"):
-            return _failed(episode, str(extra["error"]))
+            return _fail(episode, str(extra["error"]))
         role = self._role(extra)
         policy = self.config.team.roles[role].policy
         try:
@@ -63,11 +63,11 @@ class Reader:
         except ConfigError:
             raise
         except Exception as error:  # any error that the record causes in a chat template or loss mask
-            return _failed(episode, str(error) if isinstance(error, DataError) else describe(error))
+            return _fail(episode, str(error) if isinstance(error, DataError) else describe(error))
         for turn in turns:
             answer = turn.candidates[0].answer
-            known = answer.learnt(answer.versions) if answer.logprobs else []
-            span = (min(known), max(known)) if known else None
+            versions = answer.learnt(answer.versions) if answer.logprobs else []
+            span = (min(versions), max(versions)) if versions else None
             episode.turns.append(turn)
             episode.stages.append(Stage("generate", episode.started, episode.ended, role, policy, span))
         return episode
@@ -75,36 +75,36 @@ class Reader:
     def _turns(self, record: Record, raw: float, role: str, policy: str) -> list[Turn]:
         """From the record's ids, one turn for each sequence; otherwise from its text, one turn. Raises DataError."""
         version = self.version(policy)
-        found = sampled_stretches(record, version)
-        if not found:
+        sequences = sampled_sequences(record, version)
+        if not sequences:
             return [self._turn(record, raw, role, policy)]
         tokenizer, prompt = self.tokenizers[policy], _prompt(record)
         reward = self._reward(record, raw)
         turns = []
-        for place, (ids, answer, _, _) in enumerate(found):
+        for index, (ids, answer, _, _) in enumerate(sequences):
             check_sequence(ids, answer, len(tokenizer), version)
             text = str(tokenizer.decode(answer.token_ids, skip_special_tokens=True))
-            marks = None if answer.loss_mask and all(answer.loss_mask) else answer.loss_mask
-            last = place == len(found) - 1  # the reward counts once
-            candidate = Candidate(replace(answer, text=text, loss_mask=marks), 0.0, raw * last, reward * last)
+            mask = None if answer.loss_mask and all(answer.loss_mask) else answer.loss_mask
+            last = index == len(sequences) - 1  # the reward counts once
+            candidate = Candidate(replace(answer, text=text, loss_mask=mask), 0.0, raw * last, reward * last)
             seen: list[Message] = [
                 {"role": "user", "content": str(tokenizer.decode(ids, skip_special_tokens=True))}
             ]
-            turns.append(Turn(place, role, policy, seen if place else prompt, ids, [candidate], 0))
+            turns.append(Turn(index, role, policy, seen if index else prompt, ids, [candidate], 0))
         return turns
 
     def _mask(self, messages: Any, tools: Any, tokenizer: Any) -> MaskedTokens:
         """The loss mask, by the type in the config, or by a custom function or class. Raises DataError, ConfigError."""
         path = self.workflow.loss_mask_path
         if tools is not None and not (
-            isinstance(tools, list) and all(isinstance(each, dict) for each in tools)
+            isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)
         ):
             raise DataError("a record's tools must be a list of objects, as offered to the policy")
         if not path:
             return mask_messages(self.workflow.loss_mask, messages, tokenizer, tools or None)
-        found = load_object(path, "workflow.loss_mask_path")
-        if isclass(found) and issubclass(found, MultiTurnLossMaskGenerator):
-            masked = generated_mask(found, self.workflow.loss_mask_type, messages, tokenizer, tools)
+        generator = load_object(path, "workflow.loss_mask_path")
+        if isclass(generator) and issubclass(generator, MultiTurnLossMaskGenerator):
+            masked = generated_mask(generator, self.workflow.loss_mask_type, messages, tokenizer, tools)
         elif self.workflow.loss_mask_type:
             why = f"{path} is not a subclass of MultiTurnLossMaskGenerator and accepts no type; remove it"
             raise ConfigError({"workflow.loss_mask_type": why})
@@ -117,29 +117,29 @@ class Reader:
     def _turn(self, record: Record, raw: float, role: str, policy: str) -> Turn:
         """Raises DataError if no token of the conversation is trained on, or the loss mask does not fit the tokenizer."""
         tokenizer = self.tokenizers[policy]
-        whole = self._mask(record["messages"], record.get("tools"), tokenizer)
-        length = whole.response_length
-        if not length or length == len(whole.token_ids):
+        masked = self._mask(record["messages"], record.get("tools"), tokenizer)
+        length = masked.response_length
+        if not length or length == len(masked.token_ids):
             raise DataError("no assistant message in the record is trained on, or it has no prompt before it")
-        ids, mask = whole.token_ids[-length:], whole.loss_mask[-length:]
-        ended = max(place for place, learnt in enumerate(mask) if learnt) + 1
-        ids, mask = ids[:ended], mask[:ended]
+        ids, mask = masked.token_ids[-length:], masked.loss_mask[-length:]
+        end = max(index for index, trained in enumerate(mask) if trained) + 1
+        ids, mask = ids[:end], mask[:end]
         answer = Answer(
             token_ids=ids,
             logprobs=[],  # unknown: the learner computes them before its first step
             versions=[NOT_SAMPLED] * len(ids),
-            stop_reason="length" if _was_cut(record) else "stop",
+            stop_reason="length" if _is_truncated(record) else "stop",
             text=str(tokenizer.decode(ids, skip_special_tokens=True)),
             loss_mask=None if all(mask) else mask,
         )
         reward = self._reward(record, raw)
         candidate = Candidate(answer, local_reward=0.0, team_reward=raw, reward=reward)
-        return Turn(0, role, policy, _prompt(record), whole.token_ids[:-length], [candidate], 0)
+        return Turn(0, role, policy, _prompt(record), masked.token_ids[:-length], [candidate], 0)
 
     def _reward(self, record: Record, raw: float) -> float:
         """The reward that is used for training."""
-        given = raw if self.workflow.reward == "raw" else float(record["reward"])
-        return self.config.algorithm.team_weight * given
+        reward = raw if self.workflow.reward == "raw" else float(record["reward"])
+        return self.config.algorithm.team_weight * reward
 
     def _role(self, extra: Mapping[str, Any]) -> str:
         """The role in the record, otherwise the first trained role."""
@@ -148,13 +148,13 @@ class Reader:
         return named if named in team.roles else next(name for name in team.order if team.roles[name].trained)
 
 
-def train_episodes(groups: Sequence[Sequence[Record]], reader: Reader, first: int) -> list[Episode]:
+def train_episodes(groups: Sequence[Sequence[Record]], reader: RecordReader, first: int) -> list[Episode]:
     """Groups as siblings, numbered from `first`."""
     episodes: list[Episode] = []
-    for place, group in enumerate(groups):
+    for index, group in enumerate(groups):
         for record in group:
             episode = reader.episode(record, "train", str(first + len(episodes)))
-            episode.siblings = f"{reader.iteration}-{first + place}-{record['instance_id']}"
+            episode.siblings = f"{reader.iteration}-{first + index}-{record['instance_id']}"
             episodes.append(episode)
     return episodes
 
@@ -169,7 +169,7 @@ def _prompt(record: Record) -> list[Message]:
     return prompt
 
 
-def _failed(episode: Episode, error: str) -> Episode:
+def _fail(episode: Episode, error: str) -> Episode:
     episode.failed, episode.error, episode.outcome = True, error, f"failed: {error}"[:200]
     return episode
 
@@ -181,21 +181,21 @@ def _text(message: Mapping[str, Any]) -> str:
 
 def _board(facts: Mapping[str, Any]) -> dict[str, Any]:
     """A record's facts, line by line (training_core.boards.Lines), except its times, which the episode contains."""
-    told = {name: value for name, value in facts.items() if name not in ("started", "timestamp")}
+    shown = {name: value for name, value in facts.items() if name not in ("started", "timestamp")}
     lines = [
-        {"label": str(name)[:40], "text": _spelled(value)[:2000], "state": ""}
-        for name, value in list(told.items())[:200]
+        {"label": str(name)[:40], "text": _as_text(value)[:2000], "state": ""}
+        for name, value in list(shown.items())[:200]
     ]
     return {"kind": "lines", "lines": lines}
 
 
-def _spelled(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _was_cut(record: Record) -> bool:
+def _is_truncated(record: Record) -> bool:
     return bool((record.get("extra_info") or {}).get("truncated"))
 
 
-def _moment(value: Any, otherwise: float) -> float:
+def _timestamp(value: Any, otherwise: float) -> float:
     return float(value) if isinstance(value, int | float) and value > 0 else otherwise

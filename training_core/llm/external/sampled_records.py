@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from training_core.errors import DataError
-from training_core.llm.rollout_workflows.token_sequences import Stretch, joined_calls
+from training_core.llm.rollout_workflows.token_sequences import TokenSequence, join_calls
 from training_core.types import NOT_SAMPLED, Answer
 
 
-def sampled_stretches(record: Mapping[str, Any], version: int) -> list[Stretch]:
+def sampled_sequences(record: Mapping[str, Any], version: int) -> list[TokenSequence]:
     """Sequences of a record with ids; none if it has only text. Rewards are 0.
 
     `version` applies to tokens with logprobs and without versions. Raises DataError.
@@ -32,10 +32,10 @@ def sampled_stretches(record: Mapping[str, Any], version: int) -> list[Stretch]:
         raise DataError(
             f"{len(with_ids)} of {len(trained)} assistant messages have token_ids; give them for each trained message"
         )
-    return list(joined_calls(_call(message, version) for message in with_ids))
+    return list(join_calls(_call(message, version) for message in with_ids))
 
 
-def _call(message: Mapping[str, Any], version: int) -> Stretch:
+def _call(message: Mapping[str, Any], version: int) -> TokenSequence:
     ids = _list(message, "token_ids")
     if not message.get("prompt_token_ids"):
         raise DataError("an assistant message with token_ids needs prompt_token_ids, the ids of its prompt")
@@ -44,7 +44,7 @@ def _call(message: Mapping[str, Any], version: int) -> Stretch:
     return _list(message, "prompt_token_ids"), answer, 0.0, ""
 
 
-def _sample(record: Mapping[str, Any], version: int) -> Stretch:
+def _sample(record: Mapping[str, Any], version: int) -> TokenSequence:
     tokens, length = _list(record, "tokens"), record.get("response_length")
     mask = record.get("loss_mask")
     if length is None and isinstance(mask, list):
@@ -53,7 +53,7 @@ def _sample(record: Mapping[str, Any], version: int) -> Stretch:
         raise DataError(
             f"response_length = {length!r} of {len(tokens)} tokens: it must be above 0 and leave a prompt"
         )
-    marks = [True] * length if mask is None else [each == 1 for each in _list(record, "loss_mask")]
+    marks = [True] * length if mask is None else [mark == 1 for mark in _list(record, "loss_mask")]
     if len(marks) != length:
         raise DataError(f"loss_mask has {len(marks)} marks, and the response has {length} tokens")
     if True not in marks:
@@ -69,32 +69,32 @@ def _answer(
 ) -> Answer:
     """Without logprobs, the learner computes them with its version."""
     count = len(ids)
-    known = _numbers(logprobs, "logprobs", count) if logprobs is not None else []
+    sampled = _numbers(logprobs, "logprobs", count) if logprobs is not None else []
     if isinstance(versions, int | str):
         versions = [versions] * count
-    told = (
-        [int(each) for each in _numbers(versions, "versions", count)]
+    by_token = (
+        [int(number) for number in _numbers(versions, "versions", count)]
         if versions is not None
         else [version] * count
     )
-    if not known:
-        told = [NOT_SAMPLED] * count
-    told = [each if learnt else NOT_SAMPLED for each, learnt in zip(told, marks, strict=True)]
-    return Answer(ids, known, told, "length" if cut else "stop", "", marks)
+    if not sampled:
+        by_token = [NOT_SAMPLED] * count
+    by_token = [number if trained else NOT_SAMPLED for number, trained in zip(by_token, marks, strict=True)]
+    return Answer(ids, sampled, by_token, "length" if cut else "stop", "", marks)
 
 
-def _list(given: Mapping[str, Any], name: str) -> list[Any]:
-    found = given.get(name)
-    if not isinstance(found, list):
-        raise DataError(f"{name} must be a list, not {type(found).__name__}")
-    return found
+def _list(fields: Mapping[str, Any], name: str) -> list[Any]:
+    value = fields.get(name)
+    if not isinstance(value, list):
+        raise DataError(f"{name} must be a list, not {type(value).__name__}")
+    return value
 
 
-def _numbers(given: Any, name: str, count: int) -> list[float]:
-    if not isinstance(given, list) or len(given) != count:
-        length = len(given) if isinstance(given, list) else "no"
+def _numbers(values: Any, name: str, count: int) -> list[float]:
+    if not isinstance(values, list) or len(values) != count:
+        length = len(values) if isinstance(values, list) else "no"
         raise DataError(f"{count} tokens have {length} {name}; give one per token")
     try:
-        return [float(each) for each in given]
+        return [float(value) for value in values]
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{name} must be numbers: {error}") from error

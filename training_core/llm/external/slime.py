@@ -18,8 +18,8 @@ class MultiTurnLossMaskGenerator:
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
     ) -> tuple[list[int], list[int]]:
         """(token ids, marks): one mark per token, 1 if it is trained on. Raises DataError."""
-        found = mask_messages(self.tokenizer_type, messages, self.tokenizer, tools)
-        return found.token_ids, [int(mark) for mark in found.loss_mask]
+        masked = mask_messages(self.tokenizer_type, messages, self.tokenizer, tools)
+        return masked.token_ids, [int(mark) for mark in masked.loss_mask]
 
     def get_response_lengths(self, loss_masks: Sequence[Sequence[int]]) -> list[int]:
         """For each mask, the number of tokens from the first trained one to the end; 0 if there is none."""
@@ -32,11 +32,11 @@ def generated_mask(
     """The result of a custom class for a conversation. Raises DataError if it returns None."""
     chosen = {"tokenizer_type": kind} if kind else {}
     options = {"tools": tools} if tools else {}
-    found: Any = generator(tokenizer, **chosen).get_loss_mask(messages, **options)
-    if found is None:
+    result: Any = generator(tokenizer, **chosen).get_loss_mask(messages, **options)
+    if result is None:
         raise DataError(
             f"{generator.__name__}.get_loss_mask returns None for tokenizer_type {kind!r}; set "
             "workflow.loss_mask_type to a type that it supports"
         )
-    token_ids, marks = found
+    token_ids, marks = result
     return MaskedTokens(list(token_ids), [mark == 1 for mark in marks])

@@ -9,7 +9,7 @@ from dataclasses import replace
 from training_core.types import Answer, Prompt
 
 
-def resumed(prompt: Prompt, index: int, answer: Answer) -> Prompt:
+def continuation_prompt(prompt: Prompt, index: int, answer: Answer) -> Prompt:
     """The prompt for the rest of answer `index` of `prompt`; it includes the tokens so far.
 
     max_tokens is unchanged: the tokens so far count.
@@ -23,7 +23,7 @@ def resumed(prompt: Prompt, index: int, answer: Answer) -> Prompt:
     )
 
 
-def joined(before: Answer, after: Answer) -> Answer:
+def join_answers(before: Answer, after: Answer) -> Answer:
     """An interrupted answer and its continuation as one; every token keeps the version that generated it."""
     return replace(
         after,
@@ -33,23 +33,28 @@ def joined(before: Answer, after: Answer) -> Answer:
     )
 
 
-def until_ended(
-    prompts: Sequence[Prompt], say: Callable[[Sequence[Prompt]], list[list[Answer]]]
+def generate_until_ended(
+    prompts: Sequence[Prompt], generate: Callable[[Sequence[Prompt]], list[list[Answer]]]
 ) -> list[list[Answer]]:
-    """Call `say` for answers, and again for the rest of interrupted ones, until every answer has ended."""
-    answers = say(prompts)
-    while places := _interrupted(answers):
-        rest = say([resumed(prompts[place], index, answers[place][index]) for place, index in places])
-        for (place, index), (after,) in zip(places, rest, strict=True):
-            answers[place][index] = joined(answers[place][index], after)
+    """Call `generate` for answers, and again for the rest of interrupted ones, until every answer has ended."""
+    answers = generate(prompts)
+    while unfinished := _interrupted(answers):
+        rest = generate(
+            [
+                continuation_prompt(prompts[number], index, answers[number][index])
+                for number, index in unfinished
+            ]
+        )
+        for (number, index), (after,) in zip(unfinished, rest, strict=True):
+            answers[number][index] = join_answers(answers[number][index], after)
     return answers
 
 
 def _interrupted(answers: Sequence[Sequence[Answer]]) -> list[tuple[int, int]]:
     """(index of the prompt, index in its group) of unfinished answers."""
     return [
-        (place, index)
-        for place, group in enumerate(answers)
+        (number, index)
+        for number, group in enumerate(answers)
         for index, answer in enumerate(group)
         if answer.stop_reason == "interrupt"
     ]

@@ -19,7 +19,7 @@ from training_core.config.engines import OpenAi
 from training_core.errors import EngineFailure, PromptRefused
 from training_core.llm.generation.base import Interrupted, SamplingSettings
 from training_core.llm.generation.prompt_checks import check_prompts
-from training_core.llm.generation.stop_words import StopWords, texts_of
+from training_core.llm.generation.stop_words import StopWords, decode_texts
 from training_core.llm.models.adapters import has_adapter, load_trained_weights, save_adapter, trained_weights
 from training_core.seeding import keyed_seed
 from training_core.types import Answer, Prompt, StopReason
@@ -27,9 +27,9 @@ from training_core.types import Answer, Prompt, StopReason
 if TYPE_CHECKING:
     from torch import Tensor
 
-_POLL = 0.05
+_POLL_SECONDS = 0.05
 """Seconds between checks for an interrupt."""
-_WAIT = 0.5
+_RETRY_SECONDS = 0.5
 """Seconds before the second attempt; doubled each time."""
 _REASONS: dict[str, StopReason] = {"stop": "stop", "length": "length", "abort": "interrupt"}
 _REFUSALS = (400, 413, 422)
@@ -72,7 +72,7 @@ class OpenAiEngine:
             raise EngineFailure(f"weights of version {version} do not fit the model: {error}") from error
         folder = Path(self.settings.weights_folder) / f"version-{version}"
         self._write(folder)
-        asyncio.run(self._announce(folder))
+        asyncio.run(self._load_on_servers(folder))
         if self._folder and self._folder != folder:
             shutil.rmtree(self._folder)
         self._folder, self.version = folder, version
@@ -86,21 +86,21 @@ class OpenAiEngine:
                 self.model.save_pretrained(folder)
                 self.tokenizer.save_pretrained(folder)
 
-    async def _announce(self, folder: Path) -> None:
+    async def _load_on_servers(self, folder: Path) -> None:
         async with self._client() as client:
-            await asyncio.gather(*(self._update(client, url, folder) for url in self.urls))
+            await asyncio.gather(*(self._load_on_server(client, url, folder) for url in self.urls))
         if has_adapter(self.model):
-            self._name = _adapter(folder)
+            self._name = _adapter_name(folder)
 
-    async def _update(self, client: httpx.AsyncClient, url: str, folder: Path) -> None:
+    async def _load_on_server(self, client: httpx.AsyncClient, url: str, folder: Path) -> None:
         """Have one server load the weights in `folder` and discard keys and values of older ones."""
         vllm = self.settings.server == "vllm"
         if has_adapter(self.model):
             prefix = f"{url}/v1" if vllm else url
-            adapter = {"lora_name": _adapter(folder), "lora_path": str(folder)}
+            adapter = {"lora_name": _adapter_name(folder), "lora_path": str(folder)}
             await self._post(client, f"{prefix}/load_lora_adapter", adapter)
             if self._folder and self._folder != folder:
-                old = {"lora_name": _adapter(self._folder)}
+                old = {"lora_name": _adapter_name(self._folder)}
                 await self._post(client, f"{prefix}/unload_lora_adapter", old)
         elif vllm:
             call = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
@@ -114,39 +114,39 @@ class OpenAiEngine:
         self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None
     ) -> list[list[Answer]]:
         words = StopWords(self.tokenizer, settings.stop)
-        places = asyncio.Semaphore(self.settings.max_batch)
+        slots = asyncio.Semaphore(self.settings.max_batch)
         async with self._client() as client:
             name = self._name or await self._first_model(client)
 
-            async def ask(number: int, prompt: Prompt) -> list[Answer]:
-                async with places:
+            async def request(number: int, prompt: Prompt) -> list[Answer]:
+                async with slots:
                     url = f"{self.urls[number % len(self.urls)]}/v1/completions"
-                    said = await self._post(client, url, _request(prompt, settings, name), PromptRefused)
-                return [self._answer(choice, prompt, words) for choice in _choices(said, prompt.count)]
+                    body = await self._post(client, url, _request(prompt, settings, name), PromptRefused)
+                return [self._answer(choice, prompt, words) for choice in _choices(body, prompt.count)]
 
-            asked = [asyncio.create_task(ask(number, prompt)) for number, prompt in enumerate(prompts)]
+            tasks = [asyncio.create_task(request(number, prompt)) for number, prompt in enumerate(prompts)]
             try:
-                await _all(asked, interrupted)
+                await _wait_for_all(tasks, interrupted)
             finally:
-                for task in asked:
+                for task in tasks:
                     task.cancel()
-                await asyncio.gather(*asked, return_exceptions=True)
-        unsaid = [Answer([], [], [], "interrupt", "")]
+                await asyncio.gather(*tasks, return_exceptions=True)
+        unfinished = [Answer([], [], [], "interrupt", "")]
         return [
-            unsaid * prompt.count if task.cancelled() else task.result()
-            for task, prompt in zip(asked, prompts, strict=True)
+            unfinished * prompt.count if task.cancelled() else task.result()
+            for task, prompt in zip(tasks, prompts, strict=True)
         ]
 
     def _answer(self, choice: dict[str, Any], prompt: Prompt, words: StopWords) -> Answer:
         tokens, logprobs = _tokens(choice)
         whole = [*prompt.token_ids[len(prompt.token_ids) - prompt.offset :], *tokens]
-        text = words.cut(texts_of(self.tokenizer, [whole])[0])
+        text = words.cut(decode_texts(self.tokenizer, [whole])[0])
         reason = _REASONS.get(choice.get("finish_reason") or "", "stop")
         return Answer(tokens, logprobs, [self.version] * len(tokens), reason, text)
 
     async def _first_model(self, client: httpx.AsyncClient) -> str:
-        answered = await self._post(client, f"{self.urls[0]}/v1/models", None)
-        self._name = str(answered["data"][0]["id"])
+        response = await self._post(client, f"{self.urls[0]}/v1/models", None)
+        self._name = str(response["data"][0]["id"])
         return self._name
 
     def _client(self) -> httpx.AsyncClient:
@@ -165,31 +165,33 @@ class OpenAiEngine:
         """A server's response; without a body by GET. Raises EngineFailure after the last attempt, and `refusal` if
         the server rejects the request as invalid.
         """
-        said = ""
+        reason = ""
         for attempt in range(self.settings.attempts):
             if attempt:
-                await asyncio.sleep(_WAIT * 2 ** (attempt - 1))
+                await asyncio.sleep(_RETRY_SECONDS * 2 ** (attempt - 1))
             try:
-                answered = await (client.get(url) if body is None else client.post(url, json=body))
+                response = await (client.get(url) if body is None else client.post(url, json=body))
             except httpx.TransportError as error:
-                said = f"{type(error).__name__} {error}"
+                reason = f"{type(error).__name__} {error}"
                 continue
-            if answered.status_code < 400:
-                return _agreed(answered, url)
-            said = f"{answered.status_code} {answered.text[:300]}"
-            if answered.status_code in _REFUSALS:
-                raise refusal(f"the server at {url} refuses the request: {said}")
-            if answered.status_code < 500:
+            if response.status_code < 400:
+                return _json_body(response, url)
+            reason = f"{response.status_code} {response.text[:300]}"
+            if response.status_code in _REFUSALS:
+                raise refusal(f"the server at {url} refuses the request: {reason}")
+            if response.status_code < 500:
                 break
-        raise EngineFailure(f"the server at {url} does not answer correctly: {said}")
+        raise EngineFailure(f"the server at {url} does not answer correctly: {reason}")
 
 
-async def _all(asked: Sequence["asyncio.Task[list[Answer]]"], interrupted: Interrupted | None) -> None:
+async def _wait_for_all(
+    tasks: Sequence["asyncio.Task[list[Answer]]"], interrupted: Interrupted | None
+) -> None:
     """Wait until all have answered, one has failed (which is raised), or generation is interrupted."""
-    waiting: set[asyncio.Task[list[Answer]]] = set(asked)
+    waiting: set[asyncio.Task[list[Answer]]] = set(tasks)
     while waiting and not (interrupted and interrupted()):
         done, waiting = await asyncio.wait(
-            waiting, timeout=_POLL if interrupted else None, return_when=asyncio.FIRST_EXCEPTION
+            waiting, timeout=_POLL_SECONDS if interrupted else None, return_when=asyncio.FIRST_EXCEPTION
         )
         for task in done:
             task.result()
@@ -212,10 +214,10 @@ def _request(prompt: Prompt, settings: SamplingSettings, model: str) -> dict[str
     }
 
 
-def _agreed(answered: httpx.Response, url: str) -> dict[str, Any]:
+def _json_body(response: httpx.Response, url: str) -> dict[str, Any]:
     """The body as an object; some endpoints respond with nothing or with text."""
     try:
-        body = answered.json()
+        body = response.json()
     except ValueError:
         return {}
     if isinstance(body, dict) and body.get("success") is False:  # SGLang's form of a refusal
@@ -223,8 +225,8 @@ def _agreed(answered: httpx.Response, url: str) -> dict[str, Any]:
     return body if isinstance(body, dict) else {}
 
 
-def _choices(said: dict[str, Any], count: int) -> list[dict[str, Any]]:
-    choices = sorted(said.get("choices") or [], key=lambda choice: int(choice.get("index", 0)))
+def _choices(body: dict[str, Any], count: int) -> list[dict[str, Any]]:
+    choices = sorted(body.get("choices") or [], key=lambda choice: int(choice.get("index", 0)))
     if len(choices) != count:
         raise EngineFailure(f"the server returned {len(choices)} choices, not {count}")
     return choices
@@ -232,21 +234,21 @@ def _choices(said: dict[str, Any], count: int) -> list[dict[str, Any]]:
 
 def _tokens(choice: dict[str, Any]) -> tuple[list[int], list[float]]:
     """Token ids and logprobs of a choice. Raises EngineFailure if the server does not return them."""
-    told = choice.get("logprobs") or {}
+    logprob_fields = choice.get("logprobs") or {}
     tokens = choice.get("token_ids")
     if tokens is None:
-        named = [str(token) for token in told.get("tokens") or []]
+        named = [str(token) for token in logprob_fields.get("tokens") or []]
         if not all(token.startswith(_TOKEN) for token in named):
             raise EngineFailure(
                 "the server returns no token ids; use one that supports return_token_ids (vLLM from 0.10.2 on)"
             )
         tokens = [int(token.removeprefix(_TOKEN)) for token in named]
-    logprobs = told.get("token_logprobs") or []
+    logprobs = logprob_fields.get("token_logprobs") or []
     if len(logprobs) != len(tokens):
         raise EngineFailure(f"the server returned {len(logprobs)} logprobs for {len(tokens)} tokens")
     return [int(token) for token in tokens], [float(logprob) for logprob in logprobs]
 
 
-def _adapter(folder: Path) -> str:
+def _adapter_name(folder: Path) -> str:
     """A server's name for the adapter of one version, so that keys and values of other versions are not reused."""
     return f"{folder.parent.name}-{folder.name}"

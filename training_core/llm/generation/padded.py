@@ -14,12 +14,12 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 from training_core.errors import EngineFailure
-from training_core.llm.generation.requests import Ints, Plot
+from training_core.llm.generation.requests import Ints, PromptGroup
 
 _PADDABLE = {"full_attention", "sliding_attention", "chunked_attention"}
 _CACHES = ("past_key_values", "cache_params")
 """Names of models' caches."""
-_WASTE = 0.25
+_MAX_FINISHED_SHARE = 0.25
 """Share of finished nodes above which the cache is compacted, which copies all of it."""
 
 
@@ -29,29 +29,29 @@ class PaddedBatch:
     def __init__(self, model: PreTrainedModel, pad: int) -> None:
         self._model = model
         self._pad = pad
-        takes = inspect.signature(model.forward).parameters
-        self._takes_positions = "position_ids" in takes
-        self._cache_argument = next((name for name in _CACHES if name in takes), None)
+        parameters = inspect.signature(model.forward).parameters
+        self._takes_positions = "position_ids" in parameters
+        self._cache_argument = next((name for name in _CACHES if name in parameters), None)
         self._paddable = (
             self._takes_positions and set(getattr(model.config, "layer_types", None) or ()) <= _PADDABLE
         )
         self._cache: DynamicCache
-        self._live: Ints = np.zeros(0, dtype=np.int64)
+        self._active: Ints = np.zeros(0, dtype=np.int64)
         """(N,) the nodes' indices among the computed ones."""
         self._positions: Tensor
         """Position of each computed node's next token."""
         self._mask: Tensor | None = None
         """(computed, W) 1 for tokens, 0 for padding; None without padding."""
 
-    def room(self, waiting: Sequence[Plot]) -> int:
-        """Number of waiting plots that can be added now: of one length if the model is exact only without padding."""
-        if len(self._live):
+    def count_admissible(self, waiting: Sequence[PromptGroup]) -> int:
+        """Number of waiting groups that can be added now: of one length if the model is exact only without padding."""
+        if len(self._active):
             return 0
         if self._paddable:
             return len(waiting)
-        return sum(len(plot.text) == len(waiting[0].text) for plot in waiting)
+        return sum(len(group.text) == len(waiting[0].text) for group in waiting)
 
-    def plant(self, prompts: Sequence[Sequence[int]]) -> Tensor:
+    def prefill(self, prompts: Sequence[Sequence[int]]) -> Tensor:
         """Add one node per prompt. Returns their logits (P, V)."""
         device = self._model.device
         lengths = [len(prompt) for prompt in prompts]
@@ -64,32 +64,34 @@ class PaddedBatch:
         self._mask = torch.from_numpy(mask).to(device) if min(lengths) < width else None
         self._cache = DynamicCache(config=self._model.config)
         self._positions = torch.tensor(lengths, device=device)
-        self._live = np.arange(len(prompts))
-        spots = torch.from_numpy((mask.cumsum(axis=1) - 1).clip(min=0)).to(device)
-        return self._forward(torch.from_numpy(ids).to(device), spots)
+        self._active = np.arange(len(prompts))
+        positions = torch.from_numpy((mask.cumsum(axis=1) - 1).clip(min=0)).to(device)
+        return self._forward(torch.from_numpy(ids).to(device), positions)
 
-    def grow(self, parents: Ints, tokens: Ints) -> Tensor:
+    def decode(self, parents: Ints, tokens: Ints) -> Tensor:
         """Replace all nodes by these children. Returns their logits (N, V)."""
         device = self._model.device
-        parents, total = self._live[parents], len(self._positions)
+        parents, total = self._active[parents], len(self._positions)
         if not len(parents):
-            self._live = parents
+            self._active = parents
             return torch.empty(0, device=device)
-        if len(parents) >= (1 - _WASTE) * total and len(np.unique(parents)) == len(parents):
-            said = np.full(total, self._pad, dtype=np.int64)
-            said[parents] = tokens
-            self._live = parents
+        if len(parents) >= (1 - _MAX_FINISHED_SHARE) * total and len(np.unique(parents)) == len(parents):
+            next_tokens = np.full(total, self._pad, dtype=np.int64)
+            next_tokens[parents] = tokens
+            self._active = parents
         else:
             chosen = torch.from_numpy(parents).to(device)
             self._cache.reorder_cache(chosen)  # type: ignore[arg-type]  # any integer tensor does
             self._positions = self._positions[chosen]
             self._mask = self._mask[chosen] if self._mask is not None else None
-            self._live, said = np.arange(len(parents)), tokens
+            self._active, next_tokens = np.arange(len(parents)), tokens
         if self._mask is not None:
-            self._mask = torch.cat([self._mask, self._mask.new_ones(len(said), 1)], dim=1)
-        logits = self._forward(torch.from_numpy(said).to(device).unsqueeze(1), self._positions.unsqueeze(1))
+            self._mask = torch.cat([self._mask, self._mask.new_ones(len(next_tokens), 1)], dim=1)
+        logits = self._forward(
+            torch.from_numpy(next_tokens).to(device).unsqueeze(1), self._positions.unsqueeze(1)
+        )
         self._positions = self._positions + 1
-        return logits[torch.from_numpy(self._live).to(device)]
+        return logits[torch.from_numpy(self._active).to(device)]
 
     def _forward(self, ids: Tensor, positions: Tensor) -> Tensor:
         if self._cache_argument is None:

@@ -13,12 +13,12 @@ from torch import Tensor
 
 Layers = list[tuple[Tensor, Tensor]]
 """Keys and values (H, L, D) of each layer."""
-Name = tuple[str, int]
+ConversationName = tuple[str, int]
 """(request id, index of the candidate in its group)"""
 
 
 @dataclass(frozen=True)
-class Kept:
+class CachedPrefix:
     """A text's L tokens, with their keys and values."""
 
     tokens: tuple[int, ...]
@@ -29,9 +29,9 @@ class Kept:
         """Size in bytes."""
         return sum(part.numel() * part.element_size() for pair in self.layers for part in pair)
 
-    def first(self, count: int) -> "Kept":
+    def prefix(self, count: int) -> "CachedPrefix":
         """The entry for its first tokens."""
-        return Kept(
+        return CachedPrefix(
             self.tokens[:count], [(keys[:, :count], values[:, :count]) for keys, values in self.layers]
         )
 
@@ -47,57 +47,57 @@ class ConversationCache:
         """Tokens that were not recomputed since the engine was constructed."""
         self._version = 0
         self._lock = threading.RLock()
-        self._kept: OrderedDict[Name, Kept] = OrderedDict()
+        self._entries: OrderedDict[ConversationName, CachedPrefix] = OrderedDict()
         """Entries, most recently used last."""
 
-    def begin(self, version: int) -> None:
+    def use_version(self, version: int) -> None:
         """Start using weights of this version: entries of other versions are dropped."""
         with self._lock:
             if version != self._version:
-                self.forget()
+                self.clear()
                 self._version = version
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Drop all entries."""
         with self._lock:
-            self._kept.clear()
+            self._entries.clear()
             self.size = 0
 
-    def known(self, names: Iterable[Name], text: Sequence[int]) -> Kept | None:
+    def lookup(self, names: Iterable[ConversationName], text: Sequence[int]) -> CachedPrefix | None:
         """The longest prefix of `text`, without its last token, in one of these conversations; None if there is none."""
-        best: tuple[int, Kept] | None = None
+        best: tuple[int, CachedPrefix] | None = None
         with self._lock:
             for name in names:
-                if (kept := self._kept.get(name)) is not None:
-                    self._kept.move_to_end(name)
-                    alike = _alike(kept.tokens, text[:-1])
-                    best = (alike, kept) if alike and (best is None or alike > best[0]) else best
+                if (entry := self._entries.get(name)) is not None:
+                    self._entries.move_to_end(name)
+                    length = _common_prefix_length(entry.tokens, text[:-1])
+                    best = (length, entry) if length and (best is None or length > best[0]) else best
             if best is None:
                 return None
             self.reused += best[0]
-        return best[1].first(best[0])
+        return best[1].prefix(best[0])
 
-    def keep(self, name: Name, text: Sequence[int], layers: Callable[[], Layers]) -> None:
+    def store(self, name: ConversationName, text: Sequence[int], layers: Callable[[], Layers]) -> None:
         """Store the current state of a conversation, replacing its previous one; `layers` belong to the first tokens of `text`."""
-        found = layers()
-        kept = Kept(tuple(text[: found[0][0].shape[1]]), found)
+        computed = layers()
+        entry = CachedPrefix(tuple(text[: computed[0][0].shape[1]]), computed)
         with self._lock:
-            self._drop(name)
-            if kept.size > self.limit:
+            self._remove(name)
+            if entry.size > self.limit:
                 return
-            self._kept[name] = kept
-            self.size += kept.size
+            self._entries[name] = entry
+            self.size += entry.size
             while self.size > self.limit:
-                self._drop(next(iter(self._kept)))
+                self._remove(next(iter(self._entries)))
 
-    def _drop(self, name: Name) -> None:
-        before = self._kept.pop(name, None)
-        self.size -= before.size if before else 0
+    def _remove(self, name: ConversationName) -> None:
+        previous = self._entries.pop(name, None)
+        self.size -= previous.size if previous else 0
 
 
-def _alike(one: Sequence[int], other: Sequence[int]) -> int:
+def _common_prefix_length(one: Sequence[int], other: Sequence[int]) -> int:
     """Length of the common prefix of two texts, in tokens."""
     shorter = min(len(one), len(other))
     if tuple(one[:shorter]) == tuple(other[:shorter]):
         return shorter
-    return next(place for place in range(shorter) if one[place] != other[place])
+    return next(index for index in range(shorter) if one[index] != other[index])

@@ -18,23 +18,23 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from training_core.llm.generation.prefix_cache import Kept, Layers
-from training_core.llm.generation.requests import Ints, Plot
-from training_core.llm.generation.static_steps import StaticSteps, Step, bucket
+from training_core.llm.generation.prefix_cache import CachedPrefix, Layers
+from training_core.llm.generation.requests import Ints, PromptGroup
+from training_core.llm.generation.static_steps import DecodingStep, StaticSteps, bucket
 from training_core.llm.models.attention import attends_fully
 
 _ATTENTION = "sdpa"
-"""The transformers attention implementation that a forest replaces."""
-_ROOM = 32
+"""The transformers attention implementation that a prefix tree replaces."""
+_MIN_GROWTH = 32
 """Minimum number of columns by which the store grows."""
-_WASTE = 0.25
+_MAX_EMPTY_SHARE = 0.25
 """Share of empty rows above which the store is compacted, which copies it."""
-_ROUNDING = {torch.float32: 1e-4, torch.bfloat16: 0.03, torch.float16: 0.005}
+_TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.03, torch.float16: 0.005}
 """Tolerance of a trial's logits against the model's, relative to the largest of them."""
 
 
 @dataclass(frozen=True)
-class _Pass:
+class _ForwardPass:
     """The positions of a forward pass's nodes in the store."""
 
     rows: Tensor
@@ -43,15 +43,15 @@ class _Pass:
     """(N,)"""
     grid: Tensor
     """(G, Q) node at each position of each row; positions without one repeat another node."""
-    spots: Tensor
+    flat_positions: Tensor
     """(N,) each node's position, as an index into G * Q."""
     mask: Tensor | None
     """(G, 1, Q, S) additive; None: the nodes are whole prompts, and each sees those before it."""
-    held: Tensor | None = None
+    used_rows: Tensor | None = None
     """(G,) the rows of the store that are read; None: the first G."""
 
 
-class Forest:
+class PrefixTreeStore:
     """The store, its active nodes, and the model that extends them.
 
     With `static` it uses steps of a few fixed shapes (static_steps.py), and can be reused after `clear`.
@@ -75,7 +75,7 @@ class Forest:
         """(N, S) the columns that each node sees."""
         self._no_mask = torch.zeros(1, 1, 1, 1, device=self._device)
         """Prevents the model from creating a mask: a mask with four dimensions is used unchanged."""
-        self._pass: _Pass
+        self._pass: _ForwardPass
 
     @property
     def rows(self) -> int:
@@ -88,130 +88,138 @@ class Forest:
         self._rows = self._positions = np.zeros(0, dtype=np.int64)
         self._seen = self._seen[:0]
 
-    def room(self, waiting: Sequence[Plot]) -> int:
-        """Number of waiting plots that can be added now."""
+    def count_admissible(self, waiting: Sequence[PromptGroup]) -> int:
+        """Number of waiting groups that can be added now."""
         return min(int((self._filled == 0).sum()), len(waiting))
 
-    def plant(self, prompts: Sequence[Sequence[int]]) -> Tensor:
+    def prefill(self, prompts: Sequence[Sequence[int]]) -> Tensor:
         """Add a tree for each prompt, whose last token becomes a node. Returns the new nodes' logits (len(prompts), V)."""
-        rows, lengths = self._claim([len(prompt) for prompt in prompts])
+        rows, lengths = self._allocate_rows([len(prompt) for prompt in prompts])
         width = int(lengths.max())
         ends = lengths.cumsum()
         columns = np.concatenate([np.arange(length) for length in lengths])
         grid = (ends - lengths)[:, None] + np.minimum(np.arange(width), lengths[:, None] - 1)
-        spots = np.repeat(np.arange(len(rows)) * width, lengths) + columns
-        placed = [self._tensor(part) for part in (np.repeat(rows, lengths), columns, grid, spots)]
-        self._pass = _Pass(placed[0], placed[1], placed[2], placed[3], None)
+        flat_positions = np.repeat(np.arange(len(rows)) * width, lengths) + columns
+        tensors = [self._tensor(part) for part in (np.repeat(rows, lengths), columns, grid, flat_positions)]
+        self._pass = _ForwardPass(tensors[0], tensors[1], tensors[2], tensors[3], None)
         tokens = np.concatenate([np.asarray(prompt, dtype=np.int64) for prompt in prompts])
         return self._forward(tokens, columns, self._tensor(ends - 1))
 
-    def plant_known(self, prompts: Sequence[tuple[Sequence[int], Kept]]) -> Tensor:
-        """As `plant`, for prompts with a cached prefix: only the rest is computed."""
-        rows, lengths = self._claim([len(prompt) for prompt, _ in prompts])
-        known = np.asarray([len(kept.tokens) for _, kept in prompts])
-        for row, (_, kept) in zip(rows.tolist(), prompts, strict=True):
-            for layer, (keys, values) in enumerate(kept.layers):
+    def prefill_cached(self, prompts: Sequence[tuple[Sequence[int], CachedPrefix]]) -> Tensor:
+        """As `prefill`, for prompts with a cached prefix: only the rest is computed."""
+        rows, lengths = self._allocate_rows([len(prompt) for prompt, _ in prompts])
+        cached_lengths = np.asarray([len(cached.tokens) for _, cached in prompts])
+        for row, (_, cached) in zip(rows.tolist(), prompts, strict=True):
+            for layer, (keys, values) in enumerate(cached.layers):
                 stored = self._stored(layer, keys, values)
                 stored[0][row, :, : keys.shape[1]] = keys
                 stored[1][row, :, : keys.shape[1]] = values
-        new = lengths - known
+        new = lengths - cached_lengths
         width, ends = int(new.max()), new.cumsum()
-        columns = np.concatenate([np.arange(*span) for span in zip(known, lengths, strict=True)])
-        place = np.minimum(np.arange(width), new[:, None] - 1)
-        grid = (ends - new)[:, None] + place
-        spots = np.repeat(np.arange(len(rows)) * width, new) + columns - np.repeat(known, new)
-        seen = np.arange(int(lengths.max())) <= (known[:, None] + place)[..., None]
-        placed = [self._tensor(part) for part in (np.repeat(rows, new), columns, grid, spots)]
-        mask = self._additive(torch.from_numpy(seen).to(self._device).unsqueeze(1))
-        self._pass = _Pass(placed[0], placed[1], placed[2], placed[3], mask, self._tensor(rows))
+        columns = np.concatenate([np.arange(*span) for span in zip(cached_lengths, lengths, strict=True)])
+        offsets = np.minimum(np.arange(width), new[:, None] - 1)
+        grid = (ends - new)[:, None] + offsets
+        flat_positions = (
+            np.repeat(np.arange(len(rows)) * width, new) + columns - np.repeat(cached_lengths, new)
+        )
+        seen = np.arange(int(lengths.max())) <= (cached_lengths[:, None] + offsets)[..., None]
+        tensors = [self._tensor(part) for part in (np.repeat(rows, new), columns, grid, flat_positions)]
+        mask = self._additive_mask(torch.from_numpy(seen).to(self._device).unsqueeze(1))
+        self._pass = _ForwardPass(tensors[0], tensors[1], tensors[2], tensors[3], mask, self._tensor(rows))
         tokens = np.concatenate(
-            [np.asarray(prompt[len(kept.tokens) :], dtype=np.int64) for prompt, kept in prompts]
+            [np.asarray(prompt[len(cached.tokens) :], dtype=np.int64) for prompt, cached in prompts]
         )
         return self._forward(tokens, columns, self._tensor(ends - 1))
 
-    def path(self, node: int) -> Layers:
+    def key_values(self, node: int) -> Layers:
         """Keys and values of a node's text, copied."""
         columns, row = self._seen[node].nonzero()[:, 0], int(self._rows[node])
         return [(keys[row][:, columns], values[row][:, columns]) for keys, values in self._layers]
 
-    def _claim(self, lengths: Sequence[int]) -> tuple[Ints, Ints]:
+    def _allocate_rows(self, lengths: Sequence[int]) -> tuple[Ints, Ints]:
         """Allocate rows for prompts of these lengths; the prompts' last tokens are added to the nodes. Returns rows and lengths."""
         rows = np.flatnonzero(self._filled == 0)[: len(lengths)]
         filled = np.asarray(lengths)
         self._filled[rows] = filled
-        self._reserve(int(filled.max()))
+        self._reserve_columns(int(filled.max()))
         seen = torch.arange(self._columns) < torch.from_numpy(filled).unsqueeze(1)
         self._seen = torch.cat([self._seen, seen.to(self._device)])
         self._rows = np.concatenate([self._rows, rows])
         self._positions = np.concatenate([self._positions, filled - 1])
         return rows, filled
 
-    def grow(self, parents: Ints, tokens: Ints) -> Tensor:
+    def decode(self, parents: Ints, tokens: Ints) -> Tensor:
         """Replace all nodes by these children; trees without children are removed. Returns the children's logits (N, V)."""
         rows = self._rows[parents]
-        held, counts = np.unique(rows, return_counts=True)
-        self._filled[np.setdiff1d(np.arange(self._count), held)] = 0
-        if len(held) and len(held) < (1 - _WASTE) * (held[-1] + 1):
-            rows = self._compact(held, rows)
-            held = np.arange(len(held))
+        used_rows, counts = np.unique(rows, return_counts=True)
+        self._filled[np.setdiff1d(np.arange(self._count), used_rows)] = 0
+        if len(used_rows) and len(used_rows) < (1 - _MAX_EMPTY_SHARE) * (used_rows[-1] + 1):
+            rows = self._compact(used_rows, rows)
+            used_rows = np.arange(len(used_rows))
         rank = np.empty_like(rows)
         rank[np.argsort(rows, kind="stable")] = np.concatenate(
             [np.arange(count) for count in counts] or [rows]
         )
         columns = self._filled[rows] + rank
-        self._filled[held] += counts
-        self._reserve(int(self._filled.max()))
+        self._filled[used_rows] += counts
+        self._reserve_columns(int(self._filled.max()))
         self._rows, self._positions = rows, self._positions[parents] + 1
         self._seen = self._seen[self._tensor(parents)]
         self._seen[torch.arange(len(rows), device=self._device), self._tensor(columns)] = True
         if not len(rows):
             return torch.empty(0, device=self._device)
-        height, width, top = int(held[-1]) + 1, int(counts.max()), int(self._filled.max())
+        height, width, top = int(used_rows[-1]) + 1, int(counts.max()), int(self._filled.max())
         if self.steps is not None:
             height, width = bucket(height, self._count), bucket(width)
             top = bucket(top, self._columns)
         grid = np.zeros((height, width), dtype=np.int64)
         grid[rows, rank] = np.arange(len(rows))
-        spots = rows * width + rank
-        placed = self._tensor(grid)
-        mask = self._additive(self._seen[placed, :top].unsqueeze(1))
+        flat_positions = rows * width + rank
+        nodes = self._tensor(grid)
+        mask = self._additive_mask(self._seen[nodes, :top].unsqueeze(1))
         if self.steps is not None:
-            return self.steps.run(self._padded(tokens, columns, placed, spots, mask))[: len(rows)]
-        self._pass = _Pass(self._tensor(rows), self._tensor(columns), placed, self._tensor(spots), mask)
+            return self.steps.run(self._padded(tokens, columns, nodes, flat_positions, mask))[: len(rows)]
+        self._pass = _ForwardPass(
+            self._tensor(rows), self._tensor(columns), nodes, self._tensor(flat_positions), mask
+        )
         return self._forward(tokens, self._positions, 0)
 
-    def _padded(self, tokens: Ints, columns: Ints, grid: Tensor, spots: Ints, mask: Tensor) -> Step:
+    def _padded(
+        self, tokens: Ints, columns: Ints, grid: Tensor, flat_positions: Ints, mask: Tensor
+    ) -> DecodingStep:
         """The step padded to a shape's number of nodes: keys of padding nodes go to an unused row."""
         more = (0, bucket(len(tokens)) - len(tokens))
         rows = self._tensor(np.pad(self._rows, more, constant_values=self._count))
         padded = [
             self._tensor(np.pad(part, more))
-            for part in (tokens.astype(np.int64), self._positions, columns, spots)
+            for part in (tokens.astype(np.int64), self._positions, columns, flat_positions)
         ]
-        return Step(padded[0].unsqueeze(0), padded[1].unsqueeze(0), rows, padded[2], grid, padded[3], mask)
+        return DecodingStep(
+            padded[0].unsqueeze(0), padded[1].unsqueeze(0), rows, padded[2], grid, padded[3], mask
+        )
 
-    def _additive(self, seen: Tensor) -> Tensor:
+    def _additive_mask(self, seen: Tensor) -> Tensor:
         mask = torch.zeros(seen.shape, dtype=self._model.dtype, device=self._device)
         return mask.masked_fill_(~seen, float("-inf"))
 
-    def _compact(self, held: Ints, rows: Ints) -> Ints:
+    def _compact(self, used_rows: Ints, rows: Ints) -> Ints:
         """Move these rows to the front; returns the nodes' new rows."""
-        chosen = self._tensor(held)
+        chosen = self._tensor(used_rows)
         for keys, values in self._layers:
-            keys[: len(held)] = keys[chosen]
-            values[: len(held)] = values[chosen]
-        self._filled[: len(held)] = self._filled[held]
-        self._filled[len(held) :] = 0
-        return np.searchsorted(held, rows)
+            keys[: len(used_rows)] = keys[chosen]
+            values[: len(used_rows)] = values[chosen]
+        self._filled[: len(used_rows)] = self._filled[used_rows]
+        self._filled[len(used_rows) :] = 0
+        return np.searchsorted(used_rows, rows)
 
-    def _reserve(self, columns: int) -> None:
+    def _reserve_columns(self, columns: int) -> None:
         """Allocate this many columns. Unused ones are zero, because attention multiplies them by zero."""
         if columns <= self._columns:
             return
-        more = max(columns + _ROOM, self._columns * 3 // 2) - self._columns
+        more = max(columns + _MIN_GROWTH, self._columns * 3 // 2) - self._columns
         self._columns += more
         if self.steps is not None:
-            self.steps.forget()
+            self.steps.clear()
         self._seen = torch.nn.functional.pad(self._seen, (0, more))
         pad = (0, 0, 0, more)
         self._layers = [
@@ -223,13 +231,13 @@ class Forest:
         """Logits of this pass's nodes (all, or only `keep`)."""
         return self._logits(self._tensor(tokens).unsqueeze(0), self._tensor(positions).unsqueeze(0), keep)
 
-    def _run(self, step: Step) -> Tensor:
+    def _run(self, step: DecodingStep) -> Tensor:
         """Logits of a step's nodes."""
-        self._pass = _Pass(step.rows, step.columns, step.grid, step.spots, step.mask)
+        self._pass = _ForwardPass(step.rows, step.columns, step.grid, step.flat_positions, step.mask)
         return self._logits(step.tokens, step.positions, 0)
 
     def _logits(self, tokens: Tensor, positions: Tensor, keep: Tensor | int) -> Tensor:
-        outer = _SPEAKING.set(self)
+        outer = _ACTIVE_STORE.set(self)
         try:
             logits: Tensor = self._model(
                 input_ids=tokens,
@@ -239,35 +247,35 @@ class Forest:
                 logits_to_keep=keep,
             ).logits
         finally:
-            _SPEAKING.reset(outer)
+            _ACTIVE_STORE.reset(outer)
         return logits[0]
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
         """Store keys and values (1, H, N, D) of this pass; return the attention output of its queries (1, R * H, N,
         D): (1, N, R * H, D).
         """
-        how = self._pass
+        forward_pass = self._pass
         keys, values = self._stored(layer, key[0], value[0])
-        keys[how.rows, :, how.columns] = key[0].transpose(0, 1)
-        values[how.rows, :, how.columns] = value[0].transpose(0, 1)
+        keys[forward_pass.rows, :, forward_pass.columns] = key[0].transpose(0, 1)
+        values[forward_pass.rows, :, forward_pass.columns] = value[0].transpose(0, 1)
         heads, repeats = key.shape[1], query.shape[1] // key.shape[1]
-        height, width = how.grid.shape
-        laid = query[0][:, how.grid].view(heads, repeats, height, width, -1)
+        height, width = forward_pass.grid.shape
+        queries = query[0][:, forward_pass.grid].view(heads, repeats, height, width, -1)
         # Query heads with the same key head are laid out as additional queries, so that keys are not copied.
-        laid = laid.permute(2, 0, 1, 3, 4)
-        if how.mask is None:
-            keys, values = (part[0][:, how.grid].transpose(0, 1) for part in (key, value))
-            found = scaled_dot_product_attention(
-                laid.flatten(1, 2), keys, values, is_causal=True, scale=scale, enable_gqa=repeats > 1
+        queries = queries.permute(2, 0, 1, 3, 4)
+        if forward_pass.mask is None:
+            keys, values = (part[0][:, forward_pass.grid].transpose(0, 1) for part in (key, value))
+            attended = scaled_dot_product_attention(
+                queries.flatten(1, 2), keys, values, is_causal=True, scale=scale, enable_gqa=repeats > 1
             )
         else:
-            top = how.mask.shape[-1]
-            mask = how.mask.repeat(1, 1, repeats, 1) if repeats > 1 else how.mask
-            looked_at = slice(height) if how.held is None else how.held
-            keys, values = keys[looked_at, :, :top], values[looked_at, :, :top]
-            found = scaled_dot_product_attention(laid.flatten(2, 3), keys, values, mask, scale=scale)
-        by_head = found.reshape(height, heads * repeats, width, -1)
-        return by_head.transpose(1, 2).flatten(0, 1)[how.spots].unsqueeze(0)
+            top = forward_pass.mask.shape[-1]
+            mask = forward_pass.mask.repeat(1, 1, repeats, 1) if repeats > 1 else forward_pass.mask
+            read_rows = slice(height) if forward_pass.used_rows is None else forward_pass.used_rows
+            keys, values = keys[read_rows, :, :top], values[read_rows, :, :top]
+            attended = scaled_dot_product_attention(queries.flatten(2, 3), keys, values, mask, scale=scale)
+        by_head = attended.reshape(height, heads * repeats, width, -1)
+        return by_head.transpose(1, 2).flatten(0, 1)[forward_pass.flat_positions].unsqueeze(0)
 
     def _stored(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """A layer's store, created on first use for keys and values of this form (H, ..., D)."""
@@ -283,25 +291,25 @@ class Forest:
         return torch.from_numpy(array).to(self._device)
 
 
-_SPEAKING: ContextVar[Forest | None] = ContextVar("_SPEAKING", default=None)
-"""The forest whose nodes are being computed in this thread."""
-_usual: Any = ALL_ATTENTION_FUNCTIONS[_ATTENTION]
+_ACTIVE_STORE: ContextVar[PrefixTreeStore | None] = ContextVar("_ACTIVE_STORE", default=None)
+"""The store whose nodes are being computed in this thread."""
+_original_attention: Any = ALL_ATTENTION_FUNCTIONS[_ATTENTION]
 
 
 def _attend(module: Any, query: Tensor, key: Tensor, value: Tensor, *masks: Any, **more: Any) -> Any:
-    """The forest's attention while a forest runs; otherwise, as for a learner that shares the model, the original."""
-    forest = _SPEAKING.get()
-    if forest is None:
-        return _usual(module, query, key, value, *masks, **more)
-    return forest.attend(module.layer_idx, query, key, value, more.get("scaling")), None
+    """The store's attention while a store runs; otherwise, as for a learner that shares the model, the original."""
+    store = _ACTIVE_STORE.get()
+    if store is None:
+        return _original_attention(module, query, key, value, *masks, **more)
+    return store.attend(module.layer_idx, query, key, value, more.get("scaling")), None
 
 
 AttentionInterface.register(_ATTENTION, _attend)
 
 
 @torch.no_grad()
-def can_grow(model: PreTrainedModel) -> bool:
-    """Whether a forest with this model gives the model's logits; determined by one trial.
+def supports_prefix_tree(model: PreTrainedModel) -> bool:
+    """Whether a prefix tree with this model gives the model's logits; determined by one trial.
 
     False if a layer is not full attention, or attention differs from scaled dot products.
     """
@@ -310,16 +318,21 @@ def can_grow(model: PreTrainedModel) -> bool:
         return False
     table: Any = model.get_input_embeddings()
     size = int(table.weight.shape[0])
-    words = [(7 * place + 3) % size for place in range(12)]
-    forest = Forest(model, 2)
+    token_ids = [(7 * index + 3) % size for index in range(12)]
+    store = PrefixTreeStore(model, 2)
     try:
-        forest.plant([words[:5], words[:3]])
-        first = forest.grow(np.array([0, 0, 1]), np.array(words[5:8]))
-        second = forest.grow(np.array([1, 2]), np.array(words[8:10]))
-        texts = [[*words[:5], words[6], words[8]], [*words[:3], words[7], words[9]]]
-        own = [model(input_ids=torch.tensor([text], device=model.device)).logits[0] for text in texts]
+        store.prefill([token_ids[:5], token_ids[:3]])
+        first_logits = store.decode(np.array([0, 0, 1]), np.array(token_ids[5:8]))
+        second_logits = store.decode(np.array([1, 2]), np.array(token_ids[8:10]))
+        texts = [[*token_ids[:5], token_ids[6], token_ids[8]], [*token_ids[:3], token_ids[7], token_ids[9]]]
+        reference = [model(input_ids=torch.tensor([text], device=model.device)).logits[0] for text in texts]
     except (AttributeError, IndexError, KeyError, LookupError, RuntimeError, TypeError, ValueError):
         return False
-    pairs = ((first[1], own[0][-2]), (first[2], own[1][-2]), (second[0], own[0][-1]), (second[1], own[1][-1]))
-    bound = _ROUNDING[model.dtype] * max(float(wanted.abs().max()) for _, wanted in pairs)
-    return all(float((found - wanted).abs().max()) <= bound for found, wanted in pairs)
+    pairs = (
+        (first_logits[1], reference[0][-2]),
+        (first_logits[2], reference[1][-2]),
+        (second_logits[0], reference[0][-1]),
+        (second_logits[1], reference[1][-1]),
+    )
+    bound = _TOLERANCE[model.dtype] * max(float(expected.abs().max()) for _, expected in pairs)
+    return all(float((actual - expected).abs().max()) <= bound for actual, expected in pairs)

@@ -10,49 +10,49 @@ from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Prompt
 
 
-def context_of(model: Any) -> int | None:
+def context_length(model: Any) -> int | None:
     """Context length of a transformers model in tokens; None if its config has no limit."""
     return getattr(model.config, "max_position_embeddings", None)
 
 
 def check_prompts(
-    model: Any, prompts: Sequence[Prompt], settings: SamplingSettings, room: int | None
+    model: Any, prompts: Sequence[Prompt], settings: SamplingSettings, context: int | None
 ) -> None:
-    """Check prompts against a transformers model's embedding and against `room`, the tokens of its context (None: no limit).
+    """Check prompts against a transformers model's embedding and against `context`, its context length in tokens (None: no limit).
 
     Raises PromptRefused for the first prompt that is wrong.
     """
-    rows = int(model.get_input_embeddings().num_embeddings)
+    vocabulary = int(model.get_input_embeddings().num_embeddings)
     for prompt in prompts:
         if not len(prompt.token_ids) or prompt.count < 1:
             raise PromptRefused(
                 "a prompt is empty or requests no answers; give token ids and a count of 1 or more"
             )
-        check_ids(prompt.token_ids, rows)
+        check_ids(prompt.token_ids, vocabulary)
         if prompt.offset >= settings.max_tokens:
             raise PromptRefused(
                 "an answer to continue already has max_tokens tokens, so it has ended; raise "
                 "sampling.max_tokens"
             )
         length = len(prompt.token_ids) - prompt.offset
-        if room is not None and length + settings.max_tokens > room:
+        if context is not None and length + settings.max_tokens > context:
             raise PromptRefused(
-                f"a prompt of {length} tokens and {settings.max_tokens} new ones exceed the model's context of {room}; "
+                f"a prompt of {length} tokens and {settings.max_tokens} new ones exceed the model's context of {context}; "
                 "shorten the prompt or lower sampling.max_tokens"
             )
 
 
-def check_ids(ids: Sequence[int], rows: int) -> None:
-    """Check that token ids are integers from 0 to rows - 1. Raises PromptRefused."""
+def check_ids(ids: Sequence[int], vocabulary: int) -> None:
+    """Check that token ids are integers from 0 to vocabulary - 1. Raises PromptRefused."""
     try:
-        found = np.asarray(ids)
+        array = np.asarray(ids)
     except (ValueError, OverflowError):  # nested lists of different lengths, numbers beyond 64 bits
-        found = np.empty(0, dtype=object)
-    if found.ndim != 1 or found.dtype.kind not in "iu":
+        array = np.empty(0, dtype=object)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
         raise PromptRefused("token ids must be one list of integers")
-    outside = found[(found < 0) | (found >= rows)]
-    if len(outside):
+    invalid = array[(array < 0) | (array >= vocabulary)]
+    if len(invalid):
         raise PromptRefused(
-            f"token id {outside[0]} is outside the model's vocabulary of {rows}; use ids from 0 to {rows - 1}, as "
+            f"token id {invalid[0]} is outside the model's vocabulary of {vocabulary}; use ids from 0 to {vocabulary - 1}, as "
             "encoded by the model's tokenizer"
         )

@@ -10,14 +10,16 @@ from training_core.llm.generation.base import Engine
 from training_core.llm.generation.torch_engine import TorchEngine
 
 MIB = 2**20
-Maker = Callable[[Policy, PreTrainedModel, PreTrainedTokenizerBase], Engine]
+EngineFactory = Callable[[Policy, PreTrainedModel, PreTrainedTokenizerBase], Engine]
 
 
 def _torch(policy: Policy, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Engine:
     assert isinstance(policy.engine, Torch)
-    kept = policy.engine.conversation_cache * MIB
+    cache_bytes = policy.engine.conversation_cache * MIB
     static = {"auto": None, "on": True, "off": False}[policy.engine.static_shapes]
-    return TorchEngine(model, tokenizer, max_batch=policy.engine.max_batch, kept_bytes=kept, static=static)
+    return TorchEngine(
+        model, tokenizer, max_batch=policy.engine.max_batch, cache_bytes=cache_bytes, static=static
+    )
 
 
 def _vllm(policy: Policy, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Engine:
@@ -34,7 +36,7 @@ def _openai(policy: Policy, model: PreTrainedModel, tokenizer: PreTrainedTokeniz
     return OpenAiEngine(policy.engine, model, tokenizer)
 
 
-ENGINES: dict[str, Maker] = {"torch": _torch, "vllm": _vllm, "openai": _openai}
+ENGINES: dict[str, EngineFactory] = {"torch": _torch, "vllm": _vllm, "openai": _openai}
 """type -> (policy, model, tokenizer) -> engine. The model may be shared with a learner in the same process (torch),
 or receives weights before they are sent to the engine (the others).
 """

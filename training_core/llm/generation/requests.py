@@ -10,33 +10,35 @@ from itertools import chain, repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from training_core.llm.generation.prefix_cache import Kept, Name
+from training_core.llm.generation.prefix_cache import CachedPrefix, ConversationName
 from training_core.llm.generation.stop_words import StopWords
 from training_core.seeding import Words, fold, key_states, uniforms
 from training_core.types import Prompt, StopReason
 
 Ints = NDArray[np.int64]
-_TREE = 256
+_MIN_TREE_TOKENS = 256
 """Generated tokens that one tree may always contain; attention reads the whole tree."""
-_TREE_ANSWERS = 8
+_MIN_TREE_ANSWERS = 8
 """Answers that one tree may always contain."""
-_WIDTH = 64
+_INITIAL_WIDTH = 64
 """Initial capacity of an answer in tokens."""
 
 
 @dataclass(frozen=True)
-class Plot:
+class PromptGroup:
     """Candidates with the same prompt."""
 
     text: tuple[int, ...]
     candidates: Ints
     """Indices of the candidates in the call."""
-    known: Kept | None = None
+    cached_prefix: CachedPrefix | None = None
     """Cached prefix of the text, from a conversation that continues."""
 
 
-def make_plots(prompts: Sequence[Prompt], limit: int, max_tokens: int, *, shared: bool) -> list[Plot]:
-    """All candidates of a call in plots of at most `limit`, sorted by prompt length; one per plot if nothing is
+def make_prompt_groups(
+    prompts: Sequence[Prompt], limit: int, max_tokens: int, *, shared: bool
+) -> list[PromptGroup]:
+    """All candidates of a call in groups of at most `limit`, sorted by prompt length; one per group if nothing is
     shared.
 
     A tree with very many tokens is split, because attention over the others' tokens would cost more than sharing the
@@ -47,13 +49,13 @@ def make_plots(prompts: Sequence[Prompt], limit: int, max_tokens: int, *, shared
     for prompt in prompts:
         texts.setdefault(tuple(prompt.token_ids), []).extend(range(number, number + prompt.count))
         number += prompt.count
-    plots: list[Plot] = []
-    for text, everyone in texts.items():
-        answers = max(_TREE, 2 * len(text)) // max_tokens
-        most = min(max(answers, _TREE_ANSWERS), limit) if shared else 1
-        parts = (everyone[first : first + most] for first in range(0, len(everyone), most))
-        plots.extend(Plot(text, np.asarray(part)) for part in parts)
-    return sorted(plots, key=lambda plot: len(plot.text))
+    groups: list[PromptGroup] = []
+    for text, numbers in texts.items():
+        answers = max(_MIN_TREE_TOKENS, 2 * len(text)) // max_tokens
+        most = min(max(answers, _MIN_TREE_ANSWERS), limit) if shared else 1
+        parts = (numbers[first : first + most] for first in range(0, len(numbers), most))
+        groups.extend(PromptGroup(text, np.asarray(part)) for part in parts)
+    return sorted(groups, key=lambda group: len(group.text))
 
 
 class Candidates:
@@ -66,16 +68,16 @@ class Candidates:
         self._max_tokens = max_tokens
         self.prompts = list(chain.from_iterable(repeat(prompt, prompt.count) for prompt in prompts))
         """Prompt of each candidate (C)."""
-        self.names: list[Name] = [
-            (prompt.rid, prompt.first + place) for prompt in prompts for place in range(prompt.count)
+        self.names: list[ConversationName] = [
+            (prompt.rid, prompt.first + index) for prompt in prompts for index in range(prompt.count)
         ]
         """Name of each candidate's conversation (C); without a request id it is not cached."""
-        self.states: Words = fold(np.repeat(keys, counts), indices)
+        self.noise_states: Words = fold(np.repeat(keys, counts), indices)
         """Hash state of each candidate's noise key (C,)."""
         self.offsets = np.repeat([prompt.offset for prompt in prompts], counts)
         """Number of tokens that each had generated before (C,): the first columns of `tokens`."""
         self.tokens = np.zeros(
-            (len(indices), min(max_tokens, int(self.offsets.max()) + _WIDTH)), dtype=np.int64
+            (len(indices), min(max_tokens, int(self.offsets.max()) + _INITIAL_WIDTH)), dtype=np.int64
         )
         for row in np.flatnonzero(self.offsets):
             prompt = prompts[np.searchsorted(np.cumsum(counts), row, side="right")]
@@ -84,48 +86,48 @@ class Candidates:
         self.lengths = self.offsets.copy()
         self.reasons: list[StopReason] = ["interrupt"] * len(indices)
         """Stop reason of each; unfinished ones have "interrupt"."""
-        self.live: Ints = np.zeros(0, dtype=np.int64)
+        self.active: Ints = np.zeros(0, dtype=np.int64)
         """Active candidates, in the order of their start."""
 
-    def begin(self, numbers: Ints) -> None:
+    def activate(self, numbers: Ints) -> None:
         """Activate these candidates as well."""
-        self.live = np.concatenate([self.live, numbers])
+        self.active = np.concatenate([self.active, numbers])
 
     def uniforms(self) -> NDArray[np.float64]:
         """A number in [0, 1) for each live candidate's next token."""
-        return uniforms(fold(self.states[self.live], self.lengths[self.live]))
+        return uniforms(fold(self.noise_states[self.active], self.lengths[self.active]))
 
-    def say(
+    def append_tokens(
         self, tokens: Ints, logprobs: NDArray[np.float64], stops: Ints, words: StopWords
     ) -> NDArray[np.bool_]:
         """Record the live candidates' next tokens. Returns which continue: those without a stop and below max_tokens."""
-        spots = self.lengths[self.live]
-        if spots.max() == self.tokens.shape[1]:
+        columns = self.lengths[self.active]
+        if columns.max() == self.tokens.shape[1]:
             more = ((0, 0), (0, min(self.tokens.shape[1], self._max_tokens - self.tokens.shape[1])))
             self.tokens, self.logprobs = np.pad(self.tokens, more), np.pad(self.logprobs, more)
-        self.tokens[self.live, spots] = tokens
-        self.logprobs[self.live, spots] = logprobs
-        self.lengths[self.live] += 1
+        self.tokens[self.active, columns] = tokens
+        self.logprobs[self.active, columns] = logprobs
+        self.lengths[self.active] += 1
         stopped: NDArray[np.bool_] = (tokens[:, None] == stops).any(axis=1)  # few stops: np.isin costs more
         if words.window:
             stopped |= words.ended(self._tails(words.window))
-        on: NDArray[np.bool_] = ~stopped & (self.lengths[self.live] < self._max_tokens)
-        for place in np.flatnonzero(~on):
-            self.reasons[self.live[place]] = "stop" if stopped[place] else "length"
-        self.live = self.live[on]
-        return on
+        continuing: NDArray[np.bool_] = ~stopped & (self.lengths[self.active] < self._max_tokens)
+        for index in np.flatnonzero(~continuing):
+            self.reasons[self.active[index]] = "stop" if stopped[index] else "length"
+        self.active = self.active[continuing]
+        return continuing
 
     def _tails(self, window: int) -> list[list[int]]:
-        spans = zip(self.live, self.lengths[self.live], strict=True)
+        spans = zip(self.active, self.lengths[self.active], strict=True)
         return [self.tokens[row, max(end - window, 0) : end].tolist() for row, end in spans]
 
     def text(self, number: int) -> list[int]:
         """A candidate's prompt and all its tokens."""
         prompt = self.prompts[number].token_ids
-        said: list[int] = self.tokens[number, self.offsets[number] : self.lengths[number]].tolist()
-        return prompt + said
+        generated: list[int] = self.tokens[number, self.offsets[number] : self.lengths[number]].tolist()
+        return prompt + generated
 
-    def said(self) -> Iterator[tuple[list[int], list[float], int, StopReason]]:
+    def results(self) -> Iterator[tuple[list[int], list[float], int, StopReason]]:
         """For each candidate: all its tokens, their log-probabilities, the number generated before, and the stop reason."""
         rows = zip(
             self.tokens.tolist(), self.logprobs.tolist(), self.lengths.tolist(), self.offsets.tolist(), self.reasons,

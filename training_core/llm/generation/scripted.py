@@ -36,21 +36,21 @@ class ScriptedEngine:
         self.version = version
 
     def _answers(self, prompt: Prompt, max_tokens: int, words: StopWords) -> list[Answer]:
-        seen = str(self.tokenizer.decode(prompt.token_ids))
+        prompt_text = str(self.tokenizer.decode(prompt.token_ids))
         indices = range(prompt.first, prompt.first + prompt.count)
-        said = [self.script(seen, prompt, index) for index in indices]
-        return [self._answer(text, prompt.offset, max_tokens, words) for text in said]
+        texts = [self.script(prompt_text, prompt, index) for index in indices]
+        return [self._answer(text, prompt.offset, max_tokens, words) for text in texts]
 
-    def _answer(self, said: str, offset: int, max_tokens: int, words: StopWords) -> Answer:
-        ids = [*self.tokenizer(said, add_special_tokens=False)["input_ids"], int(self.tokenizer.eos_token_id)]
+    def _answer(self, text: str, offset: int, max_tokens: int, words: StopWords) -> Answer:
+        ids = [*self.tokenizer(text, add_special_tokens=False)["input_ids"], int(self.tokenizer.eos_token_id)]
         ends = (length for length in range(1, len(ids)) if words.ended([ids[:length]])[0])
         whole = ids[: next(ends, len(ids))]
-        kept = whole[:max_tokens]
-        new = len(kept) - offset
+        truncated = whole[:max_tokens]
+        new = len(truncated) - offset
         return Answer(
-            token_ids=kept[offset:],
+            token_ids=truncated[offset:],
             logprobs=[0.0] * new,
             versions=[self.version] * new,
-            stop_reason="stop" if len(kept) == len(whole) else "length",
-            text=words.cut(str(self.tokenizer.decode(kept, skip_special_tokens=True))),
+            stop_reason="stop" if len(truncated) == len(whole) else "length",
+            text=words.cut(str(self.tokenizer.decode(truncated, skip_special_tokens=True))),
         )

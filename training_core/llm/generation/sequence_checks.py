@@ -34,10 +34,10 @@ def check_sequence(prompt_ids: Sequence[int], answer: Answer, vocabulary: int, v
     wrong = next((value for value in learnt if not isfinite(value) or value > _ROUNDING), None)
     if wrong is not None:
         raise DataError(f"a trained token has the logprob {wrong}; logprobs must be finite and at most 0")
-    strange = next((each for each in answer.learnt(answer.versions) if not 0 <= each <= version), None)
-    if strange is not None:
+    unknown = next((value for value in answer.learnt(answer.versions) if not 0 <= value <= version), None)
+    if unknown is not None:
         raise DataError(
-            f"a trained token has version {strange} of the weights, but versions must be from 0 to {version}, the "
+            f"a trained token has version {unknown} of the weights, but versions must be from 0 to {version}, the "
             "policy's version"
         )
 

@@ -17,14 +17,14 @@ import torch
 from torch import Tensor
 
 logger = logging.getLogger(__name__)
-_MOST_SHAPES = 128
+_MAX_SHAPES = 128
 """Maximum number of shapes whose buffers and graphs are cached."""
 _WARM_UP = 2
 """Passes before a capture, which select kernels and allocate work space."""
 
 
 @dataclass(frozen=True)
-class Step:
+class DecodingStep:
     """The inputs of one decoding step."""
 
     tokens: Tensor
@@ -37,7 +37,7 @@ class Step:
     """(N,)"""
     grid: Tensor
     """(G, Q)"""
-    spots: Tensor
+    flat_positions: Tensor
     """(N,)"""
     mask: Tensor
     """(G, 1, Q, S)"""
@@ -47,16 +47,16 @@ class Step:
         """(N, G, Q, S)"""
         return (self.tokens.shape[1], *self.grid.shape, self.mask.shape[-1])
 
-    def take(self, other: "Step") -> None:
+    def copy_from(self, other: "DecodingStep") -> None:
         """Copy the values of a step of this shape."""
         for field in fields(self):
             getattr(self, field.name).copy_(getattr(other, field.name))
 
 
-def bucket(size: int, most: int | None = None) -> int:
+def bucket(size: int, limit: int | None = None) -> int:
     """The next power of two, but not above `most`."""
     rounded = 1 << (max(size, 1) - 1).bit_length()
-    return rounded if most is None else min(rounded, most)
+    return rounded if limit is None else min(rounded, limit)
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ class _Captured:
 class StaticSteps:
     """Runs steps by `forward`, with separate buffers for each shape."""
 
-    def __init__(self, forward: Callable[[Step], Tensor], device: torch.device) -> None:
+    def __init__(self, forward: Callable[[DecodingStep], Tensor], device: torch.device) -> None:
         self._forward = forward
         self.captures = device.type == "cuda" and torch.cuda.is_available()
         """Whether steps are captured."""
-        self._buffers: dict[tuple[int, ...], Step] = {}
+        self._buffers: dict[tuple[int, ...], DecodingStep] = {}
         self._graphs: dict[tuple[int, ...], _Captured] = {}
 
     @property
@@ -80,18 +80,18 @@ class StaticSteps:
         """Shapes with buffers."""
         return list(self._buffers)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Drop all graphs, because the memory that they read and write has been reallocated."""
         self._buffers.clear()
         self._graphs.clear()
 
-    def run(self, step: Step) -> Tensor:
+    def run(self, step: DecodingStep) -> Tensor:
         """Logits (N, V) of the step's nodes; valid until the next step."""
-        if len(self._buffers) >= _MOST_SHAPES and step.shape not in self._buffers:
-            self.forget()
+        if len(self._buffers) >= _MAX_SHAPES and step.shape not in self._buffers:
+            self.clear()
         buffers = self._buffers.setdefault(step.shape, step)
         if buffers is not step:
-            buffers.take(step)
+            buffers.copy_from(step)
         if not self.captures:
             return self._forward(buffers)
         captured = self._graphs.get(step.shape) or self._capture(buffers)
@@ -100,15 +100,15 @@ class StaticSteps:
         captured.graph.replay()
         return captured.logits
 
-    def _capture(self, buffers: Step) -> _Captured | None:
+    def _capture(self, buffers: DecodingStep) -> _Captured | None:
         """Capture the step on these buffers; if the model does not support it, log this and stop capturing."""
         try:
-            aside: Any = torch.cuda.Stream()
-            aside.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(aside):
+            side_stream: Any = torch.cuda.Stream()
+            side_stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side_stream):
                 for _ in range(_WARM_UP):
                     self._forward(buffers)
-            torch.cuda.current_stream().wait_stream(aside)
+            torch.cuda.current_stream().wait_stream(side_stream)
             graph: Any = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
                 logits = self._forward(buffers)

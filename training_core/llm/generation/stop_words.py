@@ -10,14 +10,14 @@ _SPARE = 8
 """Additional tokens, because some have no text."""
 
 
-def texts_of(tokenizer: PreTrainedTokenizerBase, answers: Sequence[Sequence[int]]) -> list[str]:
+def decode_texts(tokenizer: PreTrainedTokenizerBase, answers: Sequence[Sequence[int]]) -> list[str]:
     """Answers as text, without special tokens."""
     if isinstance(tokenizer, PreTrainedTokenizerFast) and not tokenizer.clean_up_tokenization_spaces:
         # Equivalent to batch_decode, without its tenfold cost per answer.
-        found: list[str] = tokenizer.backend_tokenizer.decode_batch(
+        texts: list[str] = tokenizer.backend_tokenizer.decode_batch(
             [list(answer) for answer in answers], skip_special_tokens=True
         )
-        return found
+        return texts
     return list(tokenizer.batch_decode([list(answer) for answer in answers], skip_special_tokens=True))
 
 
@@ -34,9 +34,9 @@ class StopWords:
         """Whether each answer contains a stop string, by its last `window` tokens (or all of them)."""
         if not self._texts:
             return [False] * len(tails)
-        return [any(text in heard for text in self._texts) for heard in texts_of(self._tokenizer, tails)]
+        return [any(text in tail for text in self._texts) for tail in decode_texts(self._tokenizer, tails)]
 
     def cut(self, text: str) -> str:
         """A whole answer's text up to its first stop string."""
-        found = [place for place in map(text.find, self._texts) if place >= 0]
-        return text[: min(found)] if found else text
+        starts = [start for start in map(text.find, self._texts) if start >= 0]
+        return text[: min(starts)] if starts else text

@@ -21,29 +21,29 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from training_core.errors import EngineFailure
 from training_core.llm.generation.base import Interrupted, SamplingSettings
 from training_core.llm.generation.padded import PaddedBatch
-from training_core.llm.generation.prefix_cache import ConversationCache, Kept
-from training_core.llm.generation.prefix_tree import Forest, can_grow
-from training_core.llm.generation.prompt_checks import check_prompts, context_of
-from training_core.llm.generation.requests import Candidates, Ints, Plot, make_plots
+from training_core.llm.generation.prefix_cache import CachedPrefix, ConversationCache
+from training_core.llm.generation.prefix_tree import PrefixTreeStore, supports_prefix_tree
+from training_core.llm.generation.prompt_checks import check_prompts, context_length
+from training_core.llm.generation.requests import Candidates, Ints, PromptGroup, make_prompt_groups
 from training_core.llm.generation.sampling import draw, tempered_log_probs
 from training_core.llm.generation.static_steps import bucket
-from training_core.llm.generation.stop_words import StopWords, texts_of
+from training_core.llm.generation.stop_words import StopWords, decode_texts
 from training_core.llm.models.adapters import load_trained_weights
 from training_core.llm.prefixes import shared_prefixes
 from training_core.types import Answer, Prompt
 
-_LUMP = 4
+_START_SHARE = 4
 """Waiting candidates start when this share of the slots is free, because each start costs a pass."""
 
 
-class _Ground(Protocol):
-    """Storage of nodes: a Forest, or batch by batch if the model does not support it."""
+class _NodeStore(Protocol):
+    """Storage of nodes: a PrefixTreeStore, or batch by batch if the model does not support it."""
 
-    def room(self, waiting: Sequence[Plot]) -> int: ...
+    def count_admissible(self, waiting: Sequence[PromptGroup]) -> int: ...
 
-    def plant(self, prompts: Sequence[Sequence[int]]) -> Tensor: ...
+    def prefill(self, prompts: Sequence[Sequence[int]]) -> Tensor: ...
 
-    def grow(self, parents: Ints, tokens: Ints) -> Tensor: ...
+    def decode(self, parents: Ints, tokens: Ints) -> Tensor: ...
 
 
 @dataclass
@@ -71,7 +71,7 @@ class TorchEngine:
         max_batch: int = 512,
         version: int = 0,
         share_prefix: bool = True,
-        kept_bytes: int = 2**28,
+        cache_bytes: int = 2**28,
         static: bool | None = None,
     ) -> None:
         self.model = model
@@ -83,13 +83,13 @@ class TorchEngine:
         self.pad = int(
             tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
         )
-        self.forests: bool | None = None
-        """Whether the model supports a forest; None before the trial."""
+        self.tree_support: bool | None = None
+        """Whether the model supports prefix trees; None before the trial."""
         self.static = model.device.type == "cuda" if static is None else static
-        self._felled: list[Forest] = []
-        """Unused forests with static steps, whose buffers and graphs are reused."""
-        self.conversations = ConversationCache(kept_bytes)
-        """Cached conversations for prompts with a request id, if the model supports a forest."""
+        self._idle_stores: list[PrefixTreeStore] = []
+        """Unused stores with static steps, whose buffers and graphs are reused."""
+        self.conversations = ConversationCache(cache_bytes)
+        """Cached conversations for prompts with a request id, if the model supports prefix trees."""
 
     def load_weights(self, state: Mapping[str, Tensor], version: int) -> None:
         """Copy weights into the model. Raises EngineFailure if names or shapes differ."""
@@ -97,7 +97,7 @@ class TorchEngine:
             load_trained_weights(self.model, state)
         except RuntimeError as error:
             raise EngineFailure(f"weights of version {version} do not fit the model: {error}") from error
-        self.conversations.forget()
+        self.conversations.clear()
         self.version = version
 
     @torch.no_grad()
@@ -110,7 +110,7 @@ class TorchEngine:
         which is part of it, with a stop string, after max_tokens, or when it is interrupted. Raises EngineFailure;
         PromptRefused if a prompt is invalid.
         """
-        check_prompts(self.model, prompts, settings, context_of(self.model))
+        check_prompts(self.model, prompts, settings, context_length(self.model))
         if not prompts:
             return []
         was_training = self.model.training
@@ -125,107 +125,109 @@ class TorchEngine:
     ) -> list[list[Answer]]:
         words = StopWords(self.tokenizer, settings.stop)
         call = _Call(Candidates(prompts, settings.max_tokens), settings, words, interrupted or _never)
-        plots = make_plots(prompts, self.max_batch, settings.max_tokens, shared=self.share_prefix)
-        self.conversations.begin(self.version)
-        plots = [self._recalled(plot, call.candidates) for plot in plots]
-        self._speak(self._with_prefixes(plots) if self.share_prefix else plots, call)
+        groups = make_prompt_groups(prompts, self.max_batch, settings.max_tokens, shared=self.share_prefix)
+        self.conversations.use_version(self.version)
+        groups = [self._with_cached_prefix(group, call.candidates) for group in groups]
+        self._decode_all(self._with_shared_prefixes(groups) if self.share_prefix else groups, call)
         return self._collect(prompts, call)
 
-    def _grows(self) -> bool:
-        """Whether the model supports a forest."""
-        if self.forests is None:
-            self.forests = can_grow(self.model)
-        return self.forests
+    def _supports_trees(self) -> bool:
+        """Whether the model supports prefix trees."""
+        if self.tree_support is None:
+            self.tree_support = supports_prefix_tree(self.model)
+        return self.tree_support
 
-    def _with_prefixes(self, plots: list[Plot]) -> list[Plot]:
-        """The plots, with each common prefix of several prompts computed once."""
-        shared = shared_prefixes(plot.text for plot in plots if plot.known is None)
-        if not shared or not self._grows():
-            return plots
+    def _with_shared_prefixes(self, groups: list[PromptGroup]) -> list[PromptGroup]:
+        """The groups, with each common prefix of several prompts computed once."""
+        shared = shared_prefixes(group.text for group in groups if group.cached_prefix is None)
+        if not shared or not self._supports_trees():
+            return groups
         prefixes = sorted(set(shared.values()), key=len)
-        forest = Forest(self.model, len(prefixes))
-        forest.plant(prefixes)
-        kept = {prefix: Kept(prefix, forest.path(node)) for node, prefix in enumerate(prefixes)}
+        store = PrefixTreeStore(self.model, len(prefixes))
+        store.prefill(prefixes)
+        cached = {
+            prefix: CachedPrefix(prefix, store.key_values(node)) for node, prefix in enumerate(prefixes)
+        }
         return [
-            replace(plot, known=kept[shared[plot.text]])
-            if plot.known is None and plot.text in shared
-            else plot
-            for plot in plots
+            replace(group, cached_prefix=cached[shared[group.text]])
+            if group.cached_prefix is None and group.text in shared
+            else group
+            for group in groups
         ]
 
-    def _ground(self, plots: Sequence[Plot]) -> _Ground:
-        if not self._grows():
+    def _make_store(self, groups: Sequence[PromptGroup]) -> _NodeStore:
+        if not self._supports_trees():
             return PaddedBatch(self.model, self.pad)
-        largest = max(len(plot.candidates) for plot in plots)
-        rows = min(len(plots), 2 * self.max_batch // largest)
+        largest = max(len(group.candidates) for group in groups)
+        rows = min(len(groups), 2 * self.max_batch // largest)
         if not self.static:
-            return Forest(self.model, rows)
-        found = self._felled.pop() if self._felled else None
-        return found if found and found.rows >= rows else Forest(self.model, bucket(rows), static=True)
+            return PrefixTreeStore(self.model, rows)
+        idle = self._idle_stores.pop() if self._idle_stores else None
+        return idle if idle and idle.rows >= rows else PrefixTreeStore(self.model, bucket(rows), static=True)
 
-    def _speak(self, plots: Sequence[Plot], call: _Call) -> None:
+    def _decode_all(self, groups: Sequence[PromptGroup], call: _Call) -> None:
         """Generate all candidates, at most max_batch at the same time."""
-        ground, waiting, candidates = self._ground(plots), deque(plots), call.candidates
-        logits, place = torch.empty(0, device=self.model.device), np.zeros(0, dtype=np.int64)
-        while (waiting or candidates.live.size) and not call.interrupted():
-            if planted := self._next(waiting, ground, candidates.live.size):
-                sizes = [len(plot.candidates) for plot in planted]
-                place = np.append(place, np.repeat(len(logits) + np.arange(len(planted)), sizes))
-                candidates.begin(np.concatenate([plot.candidates for plot in planted]))
-                logits = torch.cat([logits, _plant(ground, planted)])
-            tokens, logprobs = self._choose(logits, place, candidates, call.settings)
-            speaking = candidates.live
-            on = candidates.say(tokens, logprobs, self.stops, call.words)
-            self._keep(ground, speaking[~on], place[~on], candidates)
-            parents, said, place = self._children(place[on], tokens[on], logits.shape[-1])
-            logits = ground.grow(parents, said)
-        self._keep(ground, candidates.live, place, candidates)
-        if isinstance(ground, Forest) and ground.steps is not None:
-            ground.clear()
-            self._felled = [ground]
+        store, waiting, candidates = self._make_store(groups), deque(groups), call.candidates
+        logits, nodes = torch.empty(0, device=self.model.device), np.zeros(0, dtype=np.int64)
+        while (waiting or candidates.active.size) and not call.interrupted():
+            if admitted := self._admit(waiting, store, candidates.active.size):
+                sizes = [len(group.candidates) for group in admitted]
+                nodes = np.append(nodes, np.repeat(len(logits) + np.arange(len(admitted)), sizes))
+                candidates.activate(np.concatenate([group.candidates for group in admitted]))
+                logits = torch.cat([logits, _prefill(store, admitted)])
+            tokens, logprobs = self._sample(logits, nodes, candidates, call.settings)
+            active = candidates.active
+            continuing = candidates.append_tokens(tokens, logprobs, self.stops, call.words)
+            self._cache_texts(store, active[~continuing], nodes[~continuing], candidates)
+            parents, children, nodes = self._children(nodes[continuing], tokens[continuing], logits.shape[-1])
+            logits = store.decode(parents, children)
+        self._cache_texts(store, candidates.active, nodes, candidates)
+        if isinstance(store, PrefixTreeStore) and store.steps is not None:
+            store.clear()
+            self._idle_stores = [store]
 
-    def _recalled(self, plot: Plot, candidates: Candidates) -> Plot:
-        """The plot, with the cached prefix of its text."""
-        names = [candidates.names[number] for number in plot.candidates if candidates.names[number][0]]
-        return replace(plot, known=self.conversations.known(names, plot.text)) if names else plot
+    def _with_cached_prefix(self, group: PromptGroup, candidates: Candidates) -> PromptGroup:
+        """The group, with the cached prefix of its text."""
+        names = [candidates.names[number] for number in group.candidates if candidates.names[number][0]]
+        return replace(group, cached_prefix=self.conversations.lookup(names, group.text)) if names else group
 
-    def _keep(self, ground: _Ground, numbers: Ints, nodes: Ints, candidates: Candidates) -> None:
+    def _cache_texts(self, store: _NodeStore, numbers: Ints, nodes: Ints, candidates: Candidates) -> None:
         """Cache the texts of these candidates, which end at these nodes."""
-        if not self.conversations.limit or not isinstance(ground, Forest):
+        if not self.conversations.limit or not isinstance(store, PrefixTreeStore):
             return
         for number, node in zip(numbers.tolist(), nodes.tolist(), strict=True):
             if candidates.names[number][0]:
-                self.conversations.keep(
-                    candidates.names[number], candidates.text(number), partial(ground.path, node)
+                self.conversations.store(
+                    candidates.names[number], candidates.text(number), partial(store.key_values, node)
                 )
 
-    def _next(self, waiting: deque[Plot], ground: _Ground, speaking: int) -> list[Plot]:
-        """Remove the plots to start now from the waiting ones and return them."""
-        free = self.max_batch - speaking
-        needed = sum(len(plot.candidates) for plot in waiting)
-        planted: list[Plot] = []
-        if speaking and free < min(needed, self.max_batch // _LUMP):
-            return planted
-        for _ in range(ground.room(waiting)):
+    def _admit(self, waiting: deque[PromptGroup], store: _NodeStore, active: int) -> list[PromptGroup]:
+        """Remove the groups to start now from the waiting ones and return them."""
+        free = self.max_batch - active
+        needed = sum(len(group.candidates) for group in waiting)
+        admitted: list[PromptGroup] = []
+        if active and free < min(needed, self.max_batch // _START_SHARE):
+            return admitted
+        for _ in range(store.count_admissible(waiting)):
             if len(waiting[0].candidates) > free:
                 break
-            planted.append(waiting.popleft())
-            free -= len(planted[-1].candidates)
-        return sorted(planted, key=lambda plot: plot.known is not None)
+            admitted.append(waiting.popleft())
+            free -= len(admitted[-1].candidates)
+        return sorted(admitted, key=lambda group: group.cached_prefix is not None)
 
-    def _children(self, place: Ints, tokens: Ints, vocabulary: int) -> tuple[Ints, Ints, Ints]:
+    def _children(self, nodes: Ints, tokens: Ints, vocabulary: int) -> tuple[Ints, Ints, Ints]:
         """Every distinct (node, token) becomes a node: parents and tokens (N,), and each candidate's index among them."""
         if not self.share_prefix:
-            return place, tokens, np.arange(len(place))
-        pairs, places = np.unique(place * vocabulary + tokens, return_inverse=True)
-        return *np.divmod(pairs, vocabulary), places
+            return nodes, tokens, np.arange(len(nodes))
+        pairs, child_nodes = np.unique(nodes * vocabulary + tokens, return_inverse=True)
+        return *np.divmod(pairs, vocabulary), child_nodes
 
-    def _choose(
-        self, logits: Tensor, place: Ints, candidates: Candidates, settings: SamplingSettings
+    def _sample(
+        self, logits: Tensor, nodes: Ints, candidates: Candidates, settings: SamplingSettings
     ) -> tuple[Ints, np.ndarray[Any, np.dtype[np.float64]]]:
         """The live candidates' next tokens and their log-probabilities under the tempered, truncated distribution."""
         log_probs = tempered_log_probs(logits, settings.temperature, settings.top_k, settings.top_p)
-        rows = torch.from_numpy(place).to(logits.device)
+        rows = torch.from_numpy(nodes).to(logits.device)
         if settings.greedy:
             tokens = log_probs.argmax(dim=-1)[rows]
         else:
@@ -240,9 +242,9 @@ class TorchEngine:
 
     def _collect(self, prompts: Sequence[Prompt], call: _Call) -> list[list[Answer]]:
         """Candidates as answers, each text decoded once. The text includes tokens from before a continuation."""
-        said = list(call.candidates.said())
-        distinct = list({tuple(tokens): None for tokens, *_ in said})
-        decoded = texts_of(self.tokenizer, distinct)
+        results = list(call.candidates.results())
+        distinct = list({tuple(tokens): None for tokens, *_ in results})
+        decoded = decode_texts(self.tokenizer, distinct)
         texts = dict(zip(distinct, map(call.words.cut, decoded), strict=True))
         answers = (
             Answer(
@@ -252,18 +254,18 @@ class TorchEngine:
                 reason,
                 texts[tuple(tokens)],
             )
-            for tokens, logprobs, offset, reason in said
+            for tokens, logprobs, offset, reason in results
         )
         return [list(itertools.islice(answers, prompt.count)) for prompt in prompts]
 
 
-def _plant(ground: _Ground, plots: Sequence[Plot]) -> Tensor:
-    """Logits of new nodes (len(plots), V). Plots with a cached prefix come last."""
-    fresh = [plot.text for plot in plots if plot.known is None]
-    old = [(plot.text, plot.known) for plot in plots if plot.known is not None]
-    parts = [ground.plant(fresh)] if fresh else []
-    if old and isinstance(ground, Forest):
-        parts.append(ground.plant_known(old))
+def _prefill(store: _NodeStore, groups: Sequence[PromptGroup]) -> Tensor:
+    """Logits of new nodes (len(groups), V). Groups with a cached prefix come last."""
+    uncached = [group.text for group in groups if group.cached_prefix is None]
+    cached = [(group.text, group.cached_prefix) for group in groups if group.cached_prefix is not None]
+    parts = [store.prefill(uncached)] if uncached else []
+    if cached and isinstance(store, PrefixTreeStore):
+        parts.append(store.prefill_cached(cached))
     return torch.cat(parts)
 
 

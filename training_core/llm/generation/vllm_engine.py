@@ -16,8 +16,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from training_core.config.engines import Vllm
 from training_core.errors import EngineFailure
 from training_core.llm.generation.base import Interrupted, SamplingSettings
-from training_core.llm.generation.prompt_checks import check_prompts, context_of
-from training_core.llm.generation.stop_words import StopWords, texts_of
+from training_core.llm.generation.prompt_checks import check_prompts, context_length
+from training_core.llm.generation.stop_words import StopWords, decode_texts
 from training_core.llm.models.adapters import has_adapter, load_trained_weights, save_adapter, trained_weights
 from training_core.seeding import keyed_seed
 from training_core.types import Answer, Prompt, StopReason
@@ -47,13 +47,13 @@ class VllmEngine:
         self.model = model
         self.tokenizer = tokenizer
         self.version = version
-        self._context = settings.context or context_of(model)
+        self._context = settings.context or context_length(model)
         self._numbers = itertools.count()
         self._adapter: Any = None
         """vLLM's name of this version's adapter; None if there is none yet."""
         self._folders = tempfile.TemporaryDirectory(prefix="troupe-adapters-")
         ranks = [part.shape[0] for name, part in trained_weights(model).items() if ".lora_A." in name]
-        adapters = {"enable_lora": True, "max_lora_rank": min(_fitting(max(ranks)))} if ranks else {}
+        adapters = {"enable_lora": True, "max_lora_rank": min(_supported_ranks(max(ranks)))} if ranks else {}
         self._llm: Any = vllm.LLM(
             model=model.name_or_path,
             dtype=str(model.dtype).removeprefix("torch."),
@@ -73,20 +73,22 @@ class VllmEngine:
         """See Engine."""
         check_prompts(self.model, prompts, settings, self._context)
         engine = self._llm.llm_engine
-        asked = [self._ask(prompt, index, settings) for prompt in prompts for index in range(prompt.count)]
-        said: dict[str, Any] = {}
+        request_ids = [
+            self._submit(prompt, index, settings) for prompt in prompts for index in range(prompt.count)
+        ]
+        outputs: dict[str, Any] = {}
         while engine.has_unfinished_requests():
             if interrupted and interrupted():
                 engine.abort_request(
-                    [name for name in asked if not (name in said and said[name].finish_reason)]
+                    [name for name in request_ids if not (name in outputs and outputs[name].finish_reason)]
                 )
                 break
             for output in engine.step():
-                said[output.request_id] = output.outputs[0]
+                outputs[output.request_id] = output.outputs[0]
         words = StopWords(self.tokenizer, settings.stop)
-        names = iter(asked)
+        names = iter(request_ids)
         return [
-            [self._answer(said.get(next(names)), prompt, words) for _ in range(prompt.count)]
+            [self._answer(outputs.get(next(names)), prompt, words) for _ in range(prompt.count)]
             for prompt in prompts
         ]
 
@@ -114,10 +116,10 @@ class VllmEngine:
             self._llm.llm_engine.remove_lora(self._adapter.lora_int_id)
         self._adapter = LoRARequest(folder.name, version + 1, str(folder))
 
-    def _ask(self, prompt: Prompt, index: int, settings: SamplingSettings) -> str:
+    def _submit(self, prompt: Prompt, index: int, settings: SamplingSettings) -> str:
         """Submit one candidate to vLLM; return its request id."""
         first = prompt.first + index
-        how = self._vllm.SamplingParams(
+        params = self._vllm.SamplingParams(
             temperature=0.0 if settings.greedy else settings.temperature,
             top_k=settings.top_k,
             top_p=settings.top_p,
@@ -128,7 +130,7 @@ class VllmEngine:
         )
         name = f"candidate-{next(self._numbers)}"
         self._llm.llm_engine.add_request(
-            name, {"prompt_token_ids": prompt.token_ids}, how, lora_request=self._adapter
+            name, {"prompt_token_ids": prompt.token_ids}, params, lora_request=self._adapter
         )
         return name
 
@@ -141,12 +143,12 @@ class VllmEngine:
         reason: StopReason = (
             output.finish_reason if output.finish_reason in ("stop", "length") else "interrupt"
         )
-        text = words.cut(texts_of(self.tokenizer, [whole])[0])
+        text = words.cut(decode_texts(self.tokenizer, [whole])[0])
         return Answer(tokens, logprobs, [self.version] * len(tokens), reason, text)
 
 
-def _fitting(rank: int) -> list[int]:
-    fitting = [most for most in _RANKS if most >= rank]
-    if not fitting:
+def _supported_ranks(rank: int) -> list[int]:
+    supported = [limit for limit in _RANKS if limit >= rank]
+    if not supported:
         raise EngineFailure(f"vLLM supports adapters up to rank {_RANKS[-1]}, not {rank}")
-    return fitting
+    return supported

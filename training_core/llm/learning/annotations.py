@@ -31,24 +31,24 @@ def annotate(
     """Add a micro-batch's figures (field of GroupAnnotation: (T,)) for these episodes (None: all)."""
     values = {name: tensor.float().tolist() for name, tensor in figures.items()}
     end = 0
-    for (group, place), length in zip(piece.answers, piece.lengths.tolist(), strict=True):
+    for (group, index), length in zip(piece.answers, piece.lengths.tolist(), strict=True):
         begin, end = end, end + length
         if episodes is not None and group.episode not in episodes:
             continue
-        found = annotations.get((group.episode, group.turn))
-        if found is None:
-            found = annotations[group.episode, group.turn] = _empty(len(group.answers))
-        mask = group.answers[place].loss_mask
+        annotation = annotations.get((group.episode, group.turn))
+        if annotation is None:
+            annotation = annotations[group.episode, group.turn] = _empty(len(group.answers))
+        mask = group.answers[index].loss_mask
         for name, tokens in values.items():
-            getattr(found, name)[place] = _spread(tokens[begin:end], mask)
+            getattr(annotation, name)[index] = _per_token(tokens[begin:end], mask)
 
 
-def _spread(values: list[float], mask: list[bool] | None) -> list[float]:
+def _per_token(values: list[float], mask: list[bool] | None) -> list[float]:
     """One value per token of the answer: NaN for tokens that are not trained on."""
     if mask is None:
         return values
     learnt = iter(values)
-    return [next(learnt) if wanted else nan for wanted in mask]
+    return [next(learnt) if trained else nan for trained in mask]
 
 
 def _empty(answers: int) -> GroupAnnotation:

@@ -17,7 +17,7 @@ from training_core.config.models import Optimisation
 from training_core.errors import LearnerFailure
 from training_core.llm.learning.micro_batches import MicroBatch
 from training_core.llm.learning.optimisation import Optimiser
-from training_core.llm.learning.processes import ALONE, Processes
+from training_core.llm.learning.processes import SINGLE_PROCESS, Processes
 
 HEAD, MOMENTS = "head.", "moments."
 """Prefixes of the names of a checkpoint's tensors."""
@@ -32,7 +32,7 @@ class Critic:
         model: PreTrainedModel,
         algorithm: Ppo,
         settings: Optimisation,
-        processes: Processes = ALONE,
+        processes: Processes = SINGLE_PROCESS,
     ) -> None:
         self.algorithm = algorithm
         self.processes = processes
@@ -41,14 +41,14 @@ class Critic:
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.optimiser = Optimiser(self.head, settings, processes)
-        self.optimiser.begin(algorithm.value_learning_rate)
+        self.optimiser.prepare(algorithm.value_learning_rate)
 
     def values(self, hidden: Tensor, piece: MicroBatch) -> Tensor:
         """Values (T,) of the state before each token, from hidden states (U, H)."""
-        found: Tensor = self.head(hidden.float()).squeeze(-1)
-        return found[piece.batch.place]
+        values: Tensor = self.head(hidden.float()).squeeze(-1)
+        return values[piece.batch.node_indices]
 
-    def judge(self, piece: MicroBatch, values: Tensor, costs: Tensor | None) -> None:
+    def compute_advantages(self, piece: MicroBatch, values: Tensor, costs: Tensor | None) -> None:
         """Compute a micro-batch's token advantages, with its answers' current advantages as their rewards.
 
         `values` (T,) are the critic's current ones; `costs` (T,) are subtracted from the tokens' rewards.
@@ -59,13 +59,13 @@ class Critic:
         rewards = last_token_rewards(scores, piece.lengths)
         if costs is not None:
             rewards = rewards - costs
-        how = self.algorithm
+        algorithm = self.algorithm
         piece.advantages = generalised_advantages(
-            rewards, values, piece.lengths, how.discount, how.gae_lambda
+            rewards, values, piece.lengths, algorithm.discount, algorithm.gae_lambda
         )
-        piece.start_values, piece.returns = values, piece.advantages + values
+        piece.old_values, piece.returns = values, piece.advantages + values
 
-    def finish(self, pieces: Sequence[MicroBatch], device: torch.device) -> float | None:
+    def normalise_advantages(self, pieces: Sequence[MicroBatch], device: torch.device) -> float | None:
         """Normalise the advantages of all of an update's tokens, if configured; return the share of the returns'
         variance that the values explain (None if returns do not vary).
         """
@@ -75,25 +75,25 @@ class Critic:
                 gained, returns = piece.advantages.double(), piece.returns.double()
                 parts = (gained, gained.square(), returns, returns.square())
                 sums += torch.stack([gained.new_tensor(len(gained)), *(part.sum() for part in parts)])
-        count, gained, gained_squares, earned, earned_squares = self.processes.add_up(sums).tolist()
+        count, gained, gained_squares, earned, earned_squares = self.processes.all_reduce(sums).tolist()
         if count < 2:
             return None
         mean = gained / count
-        left = max(gained_squares / count - mean**2, 0.0)
-        whole = earned_squares / count - (earned / count) ** 2
+        residual_variance = max(gained_squares / count - mean**2, 0.0)
+        return_variance = earned_squares / count - (earned / count) ** 2
         if self.algorithm.whiten_advantages:
-            std = (left * count / (count - 1)) ** 0.5
+            std = (residual_variance * count / (count - 1)) ** 0.5
             for piece in pieces:
                 piece.advantages = (piece.advantages - mean) / (std + EPSILON)
-        return 1.0 - left / whole if whole > EPSILON**2 else None
+        return 1.0 - residual_variance / return_variance if return_variance > EPSILON**2 else None
 
     def losses(self, piece: MicroBatch, values: Tensor) -> Tensor:
-        """Value losses (T,) of the current values (T,). Raises LearnerFailure if `judge` was not called for the micro-batch."""
-        if piece.start_values is None or piece.returns is None:
+        """Value losses (T,) of the current values (T,). Raises LearnerFailure without a prior `compute_advantages`."""
+        if piece.old_values is None or piece.returns is None:
             raise LearnerFailure(
-                "a value loss needs the values at the start of the update; call judge() first"
+                "a value loss needs the values at the start of the update; call compute_advantages() first"
             )
-        return value_losses(values, piece.start_values, piece.returns, self.algorithm.value_clip)
+        return value_losses(values, piece.old_values, piece.returns, self.algorithm.value_clip)
 
     def step(self, *, apply: bool, scale: float) -> None:
         """Apply the head's gradients, or discard them if the policy's were not applied. `scale` is the loss scale."""

@@ -23,10 +23,10 @@ from transformers import PreTrainedModel
 from training_core.config.models import Deepspeed, Optimisation
 from training_core.errors import LearnerFailure
 from training_core.llm.learning.learner import Learner
-from training_core.llm.learning.micro_batches import MicroBatch, split
-from training_core.llm.learning.optimisation import MASTER, SEPARATOR, Step
+from training_core.llm.learning.micro_batches import MicroBatch, make_micro_batches
+from training_core.llm.learning.optimisation import MASTER, SEPARATOR, OptimiserStep
 from training_core.llm.learning.processes import Processes
-from training_core.llm.learning.token_logprobs import Batch, ResponseForward
+from training_core.llm.learning.token_logprobs import ResponseForward, RowBatch
 from training_core.llm.models.adapters import load_trained_weights, trained_weights
 from training_core.types import Group
 
@@ -38,21 +38,25 @@ _FLAT = ("fp32_partitioned_groups_flat", "single_partition_of_fp32_groups", "fp3
 class _Responses(nn.Module):
     """A model's forward pass over a batch, as a module for DeepSpeed."""
 
-    def __init__(self, model: PreTrainedModel, how: ResponseForward) -> None:
+    def __init__(self, model: PreTrainedModel, response_forward: ResponseForward) -> None:
         super().__init__()
         self.model = model
-        self._how = how
+        self._response_forward = response_forward
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: RowBatch) -> Tensor:
         """Logits (U, V)."""
-        return self._how.logits(self.model, batch)
+        return self._response_forward.logits(self.model, batch)
 
 
 class ZeroOptimiser:
     """AdamW in a DeepSpeed engine; the counterpart of the torch learner's `Optimiser`."""
 
     def __init__(
-        self, model: PreTrainedModel, how: ResponseForward, settings: Deepspeed, processes: Processes
+        self,
+        model: PreTrainedModel,
+        response_forward: ResponseForward,
+        settings: Deepspeed,
+        processes: Processes,
     ) -> None:
         self.model, self.settings, self.processes = model, settings, processes
         self.named = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
@@ -63,14 +67,14 @@ class ZeroOptimiser:
             weight_decay=settings.weight_decay,
             fused=True,
         )
-        self.engine = _engine(_Responses(model, how), self.adamw, settings, processes)
+        self.engine = _engine(_Responses(model, response_forward), self.adamw, settings, processes)
 
     @property
     def scale(self) -> float:
         """DeepSpeed's loss scale."""
         return float(getattr(self.engine.optimizer, "cur_scale", 1.0))
 
-    def begin(self, rate: float) -> None:
+    def prepare(self, rate: float) -> None:
         """Set the learning rate."""
         for section in self.engine.optimizer.param_groups:
             section["lr"] = rate
@@ -80,7 +84,7 @@ class ZeroOptimiser:
         self.engine.set_gradient_accumulation_boundary(last)
         self.engine.backward(loss * self.processes.size)
 
-    def step(self) -> Step:
+    def step(self) -> OptimiserStep:
         """Clip and apply the gradients of all processes. If they are not finite, nothing is applied."""
         if self.settings.zero_stage == 0:
             return self._plain_step()
@@ -88,8 +92,8 @@ class ZeroOptimiser:
         self.engine.step()
         norm = float(self.engine.get_global_grad_norm())
         if self.engine.was_step_applied() and math.isfinite(norm):
-            return Step(norm)
-        return Step(None, overflow=self.settings.precision == "fp16" and before > 1.0)
+            return OptimiserStep(norm)
+        return OptimiserStep(None, overflow=self.settings.precision == "fp16" and before > 1.0)
 
     def state_dict(self) -> dict[str, Tensor]:
         """As `Optimiser.state_dict`; every process must call it."""
@@ -146,16 +150,16 @@ class ZeroOptimiser:
         with GatheredParameters(list(self.model.parameters()), modifier_rank=0):
             yield
 
-    def _plain_step(self) -> Step:
+    def _plain_step(self) -> OptimiserStep:
         """Stage 0: gradients are at the weights, equal in all processes; DeepSpeed does not check their norm."""
         norm = float(
             nn.utils.clip_grad_norm_(list(self.named.values()), self.settings.max_grad_norm or math.inf)
         )
         if not math.isfinite(norm):
             self.engine.optimizer.zero_grad()
-            return Step(None)
+            return OptimiserStep(None)
         self.engine.step()
-        return Step(norm)
+        return OptimiserStep(norm)
 
     def _begin_moments(self) -> None:
         """Create the optimiser's moments, which it would create in its first step, so that they can be set before it."""
@@ -176,10 +180,10 @@ class ZeroOptimiser:
         step = next((state["step"] for state in self.adamw.state.values() if "step" in state), None)
         if step is None:
             return {}
-        found = {key: safe_get_full_optimizer_state(weight, key) for key in _MOMENTS}
+        state = {key: safe_get_full_optimizer_state(weight, key) for key in _MOMENTS}
         if self.settings.precision != "fp32":
-            found[MASTER] = safe_get_full_fp32_param(weight)
-        return found | {"step": step}
+            state[MASTER] = safe_get_full_fp32_param(weight)
+        return state | {"step": step}
 
 
 class DeepspeedLearner(Learner):
@@ -215,15 +219,15 @@ class DeepspeedLearner(Learner):
             )  # with an adapter it shares weights that are now partitioned
         return ZeroOptimiser(self.model, self.forward, settings, self.processes)
 
-    def _logits(self, batch: Batch) -> Tensor:
+    def _logits(self, batch: RowBatch) -> Tensor:
         logits: Tensor = self.optimiser.engine(batch)
         return logits
 
-    def _even(self, pieces: list[MicroBatch], groups: Sequence[Group]) -> list[MicroBatch]:
-        missing = self.processes.most(len(pieces), self.model.device) - len(pieces)
+    def _pad_to_peers(self, pieces: list[MicroBatch], groups: Sequence[Group]) -> list[MicroBatch]:
+        missing = self.processes.largest(len(pieces), self.model.device) - len(pieces)
         if missing <= 0:
             return pieces
-        idle = next(iter(split([0], groups, self._split())))
+        idle = next(iter(make_micro_batches([0], groups, self._micro_batch_options())))
         return pieces + [replace(idle, idle=True)] * missing
 
 

@@ -28,8 +28,8 @@ from training_core.algorithms.advantages import (
     EPSILON,
     Floats,
     Normalisation,
+    informative_groups,
     normalised_advantages,
-    telling_groups,
     whitened,
 )
 from training_core.algorithms.gae import generalised_advantages, last_token_rewards
@@ -40,7 +40,7 @@ from training_core.llm.learning.training_groups import normalisation
 from training_core.types import Compared, Group
 
 
-def charges_kl(algorithm: Algorithm) -> bool:
+def has_kl_reward(algorithm: Algorithm) -> bool:
     """Whether the KL divergence from the base model is subtracted from the rewards."""
     return algorithm.kl_coefficient > 0 and algorithm.kl_in == "reward"
 
@@ -48,10 +48,10 @@ def charges_kl(algorithm: Algorithm) -> bool:
 def changes_rewards(algorithm: Algorithm) -> bool:
     """Whether the learner normalises advantages itself, because its computations change the rewards."""
     discounts = isinstance(algorithm, TokenReturns) and algorithm.discount < 1.0
-    return not isinstance(algorithm, Ppo) and (charges_kl(algorithm) or discounts)
+    return not isinstance(algorithm, Ppo) and (has_kl_reward(algorithm) or discounts)
 
 
-def charge(
+def apply_kl_penalty(
     pieces: Sequence[MicroBatch],
     groups: Sequence[Group],
     algorithm: Algorithm,
@@ -61,101 +61,106 @@ def charge(
     """Recompute the advantages of an update's micro-batches, over all processes, from their changed rewards."""
     if not groups:
         return
-    batch = _Units(groups)
-    how = normalisation(algorithm)
-    telling = telling_groups(batch.rewards, batch.groups, how)[batch.groups]
+    batch = _RewardUnits(groups)
+    settings = normalisation(algorithm)
+    informative = informative_groups(batch.rewards, batch.groups, settings)[batch.groups]
     if isinstance(algorithm, TokenReturns):
-        _by_token(pieces, batch, telling, algorithm, processes, device)
+        _apply_token_returns(pieces, batch, informative, algorithm, processes, device)
         return
     penalties = torch.zeros(len(batch.rewards), dtype=torch.float64, device=device)
     for piece in pieces:
         if piece.costs is not None and not piece.idle:
             penalties.index_add_(0, batch.of_tokens(piece), piece.costs.double())
-    charged = batch.rewards - processes.add_up(penalties).cpu().numpy()
+    penalised = batch.rewards - processes.all_reduce(penalties).cpu().numpy()
     if isinstance(algorithm, Rae):  # its baselines follow the original rewards
-        found = batch.advantages - (batch.rewards - charged)
+        advantages = batch.advantages - (batch.rewards - penalised)
     else:
-        found = np.where(
-            telling, normalised_advantages(charged, batch.groups, replace(how, drop_equal=False)), 0
+        advantages = np.where(
+            informative,
+            normalised_advantages(penalised, batch.groups, replace(settings, drop_equal=False)),
+            0,
         )
-        found = whitened(found, telling, unbiased=how.unbiased) if algorithm.batch_whitening else found
-    values = torch.from_numpy(found).float().to(device)
+        if algorithm.batch_whitening:
+            advantages = whitened(advantages, informative, unbiased=settings.unbiased)
+    values = torch.from_numpy(advantages).float().to(device)
     for piece in pieces:
         piece.advantages = values[batch.of_tokens(piece)]
 
 
-class _Units:
+class _RewardUnits:
     """The N units of a batch, and the unit of each answer."""
 
     def __init__(self, groups: Sequence[Group]) -> None:
-        self.places: dict[tuple[int, int], int] = {}
+        self.unit_of: dict[tuple[int, int], int] = {}
         """(id of the group, index of the answer in it) -> unit"""
-        numbers: dict[tuple[int, int], int] = {}
-        peers: dict[tuple[int, int], int] = {}
+        unit_numbers: dict[tuple[int, int], int] = {}
+        group_numbers: dict[tuple[int, int], int] = {}
         rewards: list[float] = []
         owners: list[int] = []
         advantages: list[float] = []
         for index, group in enumerate(groups):
-            for place, each in enumerate(group.compared or _alone(group)):
-                key, kin = (
-                    ((-1, each.unit), (-1, each.group)) if group.compared else ((index, place), (index, 0))
+            for place, comparison in enumerate(group.compared or _turn_units(group)):
+                unit_key, group_key = (
+                    ((-1, comparison.unit), (-1, comparison.group))
+                    if group.compared
+                    else ((index, place), (index, 0))
                 )
-                if key not in numbers:
-                    numbers[key] = len(rewards)
-                    rewards.append(each.reward)
-                    owners.append(peers.setdefault(kin, len(peers)))
+                if unit_key not in unit_numbers:
+                    unit_numbers[unit_key] = len(rewards)
+                    rewards.append(comparison.reward)
+                    owners.append(group_numbers.setdefault(group_key, len(group_numbers)))
                     advantages.append(group.advantages[place])
-                self.places[id(group), place] = numbers[key]
+                self.unit_of[id(group), place] = unit_numbers[unit_key]
         self.rewards: Floats = np.array(rewards)
         self.groups = np.array(owners, dtype=np.int64)
         self.advantages: Floats = np.array(advantages)
 
     def of_answers(self, piece: MicroBatch) -> Tensor:
         """(R,) the unit of each answer."""
-        found = [self.places[id(group), place] for group, place in piece.answers]
-        return torch.tensor(found, dtype=torch.int64, device=piece.advantages.device)
+        units = [self.unit_of[id(group), place] for group, place in piece.answers]
+        return torch.tensor(units, dtype=torch.int64, device=piece.advantages.device)
 
     def of_tokens(self, piece: MicroBatch) -> Tensor:
         """(T,) the unit of each token."""
         return self.of_answers(piece).repeat_interleave(piece.lengths)
 
 
-def _alone(group: Group) -> list[Compared]:
+def _turn_units(group: Group) -> list[Compared]:
     return [Compared(place, 0, reward) for place, reward in enumerate(group.rewards)]
 
 
-def _by_token(
+def _apply_token_returns(
     pieces: Sequence[MicroBatch],
-    batch: _Units,
-    telling: NDArray[np.bool_],
+    batch: _RewardUnits,
+    informative: NDArray[np.bool_],
     algorithm: TokenReturns,
     processes: Processes,
     device: torch.device,
 ) -> None:
     """REINFORCE++: returns of tokens, normalised over the tokens of the whole batch."""
-    how = normalisation(algorithm)
+    settings = normalisation(algorithm)
     within = replace(
-        how,
-        mean_level="group" if how.mean_level == "group" else "none",
-        std_level="group" if how.std_level == "group" else "none",
+        settings,
+        mean_level="group" if settings.mean_level == "group" else "none",
+        std_level="group" if settings.std_level == "group" else "none",
     )
     scores = torch.from_numpy(normalised_advantages(batch.rewards, batch.groups, within)).to(device)
-    live = torch.from_numpy(telling).to(device)
+    unit_mask = torch.from_numpy(informative).to(device)
     masks = []
     for piece in pieces:
         rewards = last_token_rewards(scores[batch.of_answers(piece)].float(), piece.lengths)
         rewards = rewards if piece.costs is None else rewards - piece.costs
-        masks.append(live[batch.of_tokens(piece)])
+        masks.append(unit_mask[batch.of_tokens(piece)])
         returns = generalised_advantages(
             rewards, torch.zeros_like(rewards), piece.lengths, algorithm.discount, 1.0
         )
         piece.advantages = returns * masks[-1]
-    centre, divide = how.mean_level == "batch", how.std_level == "batch"
+    centre, divide = settings.mean_level == "batch", settings.std_level == "batch"
     if centre or divide:
-        _standardise(pieces, masks, processes, device, how, centre=centre, divide=divide)
+        _standardise(pieces, masks, processes, device, settings, centre=centre, divide=divide)
     if algorithm.batch_whitening:
-        how = replace(how, leave_one_out=False)
-        _standardise(pieces, masks, processes, device, how, centre=True, divide=True)
+        settings = replace(settings, leave_one_out=False)
+        _standardise(pieces, masks, processes, device, settings, centre=True, divide=True)
 
 
 def _standardise(
@@ -163,7 +168,7 @@ def _standardise(
     masks: Sequence[Tensor],
     processes: Processes,
     device: torch.device,
-    how: Normalisation,
+    settings: Normalisation,
     *,
     centre: bool,
     divide: bool,
@@ -174,14 +179,18 @@ def _standardise(
         if not piece.idle:
             values = piece.advantages[mask].double()
             sums += torch.stack([values.new_tensor(len(values)), values.sum(), values.square().sum()])
-    count, total, squares = processes.add_up(sums).tolist()
+    count, total, squares = processes.all_reduce(sums).tolist()
     if count < 2:
         return
     mean = total / count
     variance = max(squares / count - mean**2, 0.0)
-    level = variance <= (1e-6 * mean) ** 2  # equal except for rounding: the deviation is set to 1
-    std = (variance * count / (count - how.unbiased)) ** 0.5 + EPSILON if divide and not level else 1.0
-    factor = count / (count - 1) if centre and how.leave_one_out else 1.0
+    is_constant = variance <= (1e-6 * mean) ** 2  # equal except for rounding: the deviation is set to 1
+    std = (
+        (variance * count / (count - settings.unbiased)) ** 0.5 + EPSILON
+        if divide and not is_constant
+        else 1.0
+    )
+    factor = count / (count - 1) if centre and settings.leave_one_out else 1.0
     for piece, mask in zip(pieces, masks, strict=True):
         moved = piece.advantages - mean if centre else piece.advantages
         piece.advantages = moved * factor / std * mask

@@ -22,18 +22,18 @@ from training_core.config.models import Optimisation, Policy
 from training_core.errors import LearnerFailure, StalePolicy
 from training_core.llm.learning.annotations import Annotations, GroupAnnotation, annotate
 from training_core.llm.learning.critic import Critic
-from training_core.llm.learning.kl_penalty import changes_rewards, charge, charges_kl
-from training_core.llm.learning.log_probs import is_plain, sampled_from, untruncated
-from training_core.llm.learning.micro_batches import MicroBatch, Split, split
-from training_core.llm.learning.missing_logprobs import with_logprobs
-from training_core.llm.learning.objective import kl_costs, token_losses, wants_start
+from training_core.llm.learning.kl_penalty import apply_kl_penalty, changes_rewards, has_kl_reward
+from training_core.llm.learning.log_probs import is_untruncated, sampling_log_probs, untruncated_logprobs
+from training_core.llm.learning.micro_batches import MicroBatch, MicroBatchOptions, make_micro_batches
+from training_core.llm.learning.missing_logprobs import fill_missing_logprobs
+from training_core.llm.learning.objective import kl_costs, needs_initial_pass, token_losses
 from training_core.llm.learning.optimisation import Optimiser
 from training_core.llm.learning.packing import conversations
-from training_core.llm.learning.processes import ALONE, Processes
+from training_core.llm.learning.processes import SINGLE_PROCESS, Processes
 from training_core.llm.learning.schedules import learning_rate
-from training_core.llm.learning.token_logprobs import Batch, ResponseForward
+from training_core.llm.learning.token_logprobs import ResponseForward, RowBatch
 from training_core.llm.learning.training_mode import recompute_activations, training_passes
-from training_core.llm.learning.update_sums import Sums
+from training_core.llm.learning.update_sums import UpdateSums
 from training_core.llm.models.adapters import (
     has_adapter,
     load_trained_weights,
@@ -46,7 +46,7 @@ from training_core.types import Group
 
 __all__ = ["GroupAnnotation", "Learner", "LearnerState", "UpdateResult", "check_fresh"]
 
-SKIPPED_IN_A_ROW = 10
+MAX_CONSECUTIVE_SKIPS = 10
 """Consecutive optimiser steps without a finite gradient after which an update fails."""
 
 
@@ -87,7 +87,7 @@ class Learner:
         model: PreTrainedModel,
         iterations: int,
         staleness: int = 0,
-        processes: Processes = ALONE,
+        processes: Processes = SINGLE_PROCESS,
         seed: int = 0,
     ) -> None:
         self.settings = policy.learner
@@ -107,8 +107,8 @@ class Learner:
         )
         if self.settings.activation_checkpointing:
             recompute_activations(model)
-        self._drops = policy.adapter.type == "lora" and policy.adapter.dropout > 0
-        self._skipped_in_a_row = 0
+        self._has_dropout = policy.adapter.type == "lora" and policy.adapter.dropout > 0
+        self._consecutive_skips = 0
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
@@ -133,7 +133,7 @@ class Learner:
         return LearnerState(
             self.weights(),
             self.optimiser.state_dict(),
-            {"skipped_in_a_row": self._skipped_in_a_row} | self.optimiser.counters(),
+            {"skipped_in_a_row": self._consecutive_skips} | self.optimiser.counters(),
             self.critic.state_dict() if self.critic else {},
         )
 
@@ -141,7 +141,7 @@ class Learner:
         """Resume from a `state_dict`. Raises RuntimeError, KeyError or ValueError if it does not fit."""
         self.load_weights(state.weights)
         self.optimiser.load_state_dict(state.optimiser)
-        self._skipped_in_a_row = state.counters["skipped_in_a_row"]
+        self._consecutive_skips = state.counters["skipped_in_a_row"]
         self.optimiser.load_counters(state.counters)
         if (
             self.critic and state.critic
@@ -159,111 +159,121 @@ class Learner:
         check_fresh(groups, version, self.staleness)
         torch.manual_seed(keyed_seed(self.seed, iteration, self.processes.rank))  # for an adapter's dropout
         rate = learning_rate(self.settings, iteration, self.iterations)
-        self.optimiser.begin(rate)
+        self.optimiser.prepare(rate)
         self.model.eval()  # dropout off: ratios of fresh data are 1
-        sums = Sums()
-        wanted = set(annotated) if annotated is not None else None
+        sums = UpdateSums()
+        episodes = set(annotated) if annotated is not None else None
         minibatches = list(self._minibatches(groups, iteration))
-        mine = [self.processes.share(part, groups) for part in minibatches]
-        late = _order(len(minibatches), iteration, 0)[0 if self._drops else 1 :]
-        if not wants_start(self.algorithm):
-            self._look_ahead([index for place in late for index in mine[place]], groups, sums, wanted)
+        own_shares = [self.processes.share(part, groups) for part in minibatches]
+        later = _order(len(minibatches), iteration, 0)[0 if self._has_dropout else 1 :]
+        if not needs_initial_pass(self.algorithm):
+            self._measure_mismatch(
+                [index for number in later for index in own_shares[number]], groups, sums, episodes
+            )
         parts = [
-            self._even(list(split(part, groups, self._split(), share)), groups)
-            for part, share in zip(minibatches, mine, strict=True)
+            self._pad_to_peers(
+                list(make_micro_batches(part, groups, self._micro_batch_options(), share)), groups
+            )
+            for part, share in zip(minibatches, own_shares, strict=True)
         ]
-        if wants_start(self.algorithm):
-            self._begin([piece for part in parts for piece in part], sums)
-            for piece in (piece for place in late for piece in parts[place]):
-                _compare(sums, piece, piece.start_logprobs, wanted, others=False)
+        if needs_initial_pass(self.algorithm):
+            self._compute_proximal_logprobs([piece for part in parts for piece in part], sums)
+            for piece in (piece for number in later for piece in parts[number]):
+                _record_mismatch(sums, piece, piece.proximal_logprobs, episodes, all_episodes=False)
         if changes_rewards(self.algorithm):
             pieces = [piece for part in parts for piece in part]
-            charge(pieces, groups, self.algorithm, self.processes, self.model.device)
+            apply_kl_penalty(pieces, groups, self.algorithm, self.processes, self.model.device)
         for epoch in range(self.settings.epochs):
-            for place in _order(len(parts), iteration, epoch):
-                self._step(parts[place], sums, epoch == 0, wanted)
-        sums.add_up(self.processes, self.model.device)
+            for number in _order(len(parts), iteration, epoch):
+                self._step(parts[number], sums, epoch == 0, episodes)
+        sums.all_reduce(self.processes, self.model.device)
         flops = sums.flops if self.shape else None
         return UpdateResult(self._metrics(sums, rate, len(groups)), sums.annotations, flops)
 
-    def known(self, groups: Sequence[Group], version: int) -> list[Group]:
+    def fill_missing_logprobs(self, groups: Sequence[Group], version: int) -> list[Group]:
         """Give answers without logprobs those of the current policy, at `version`; see missing_logprobs."""
         self.model.eval()
-        return with_logprobs(groups, version, self._score)
+        return fill_missing_logprobs(groups, version, self._score)
 
     def _score(self, groups: Sequence[Group]) -> Iterator[tuple[MicroBatch, Tensor]]:
         """Logprobs (T,) of all answers by the current policy."""
-        for piece in split(range(len(groups)), groups, self._split()):
-            log_probs = sampled_from(self._logits(piece.batch), piece)
-            yield piece, log_probs[piece.batch.place, piece.batch.targets]
+        for piece in make_micro_batches(range(len(groups)), groups, self._micro_batch_options()):
+            log_probs = sampling_log_probs(self._logits(piece.batch), piece)
+            yield piece, log_probs[piece.batch.node_indices, piece.batch.targets]
 
     def _make_optimiser(self, settings: Optimisation) -> Optimiser:
         return Optimiser(self.model, settings, self.processes)
 
-    def _logits(self, batch: Batch) -> Tensor:
+    def _logits(self, batch: RowBatch) -> Tensor:
         """Logits (U, V) of the current policy."""
         return self.forward.logits(self.model, batch)
 
-    def _judged(self, piece: MicroBatch) -> tuple[Tensor, Tensor | None]:
+    def _logits_and_values(self, piece: MicroBatch) -> tuple[Tensor, Tensor | None]:
         """Logits (U, V), and values (T,) if there is a critic, of the current policy."""
         if self.critic is None:
             return self._logits(piece.batch), None
         logits, hidden = self.forward.with_hidden(self.model, piece.batch)
         return logits, self.critic.values(hidden, piece)
 
-    def _even(self, pieces: list[MicroBatch], groups: Sequence[Group]) -> list[MicroBatch]:
+    def _pad_to_peers(self, pieces: list[MicroBatch], groups: Sequence[Group]) -> list[MicroBatch]:
         """Pad to as many micro-batches as the other processes have, if passes are collective."""
         return pieces
 
-    def _split(self) -> Split:
+    def _micro_batch_options(self) -> MicroBatchOptions:
         pad = int(getattr(self.model.config, "pad_token_id", None) or 0)
-        return Split(self.settings, self.algorithm, self.packed, pad, self.model.device)
+        return MicroBatchOptions(self.settings, self.algorithm, self.packed, pad, self.model.device)
 
     def _minibatches(self, groups: Sequence[Group], iteration: int) -> Iterator[list[int]]:
         """Group indices of each minibatch, assigned by key, with a conversation's groups together; the same in every epoch."""
-        talks = conversations(groups, range(len(groups)))
-        parts = min(self.settings.minibatches, len(talks))
+        members = conversations(groups, range(len(groups)))
+        parts = min(self.settings.minibatches, len(members))
         if parts > 1:
-            talks.sort(key=lambda talk: keyed_uniform(iteration, talk[0]))
+            members.sort(key=lambda indices: keyed_uniform(iteration, indices[0]))
         for part in range(parts):
-            yield [index for talk in talks[part::parts] for index in talk]
+            yield [index for indices in members[part::parts] for index in indices]
 
     @torch.no_grad()
-    def _look_ahead(
-        self, late: Sequence[int], groups: Sequence[Group], sums: Sums, wanted: set[str] | None
+    def _measure_mismatch(
+        self, later: Sequence[int], groups: Sequence[Group], sums: UpdateSums, episodes: set[str] | None
     ) -> None:
-        """Compare engine and learner on groups to be annotated that come after the first step (`late`), while the
+        """Compare engine and learner on groups to be annotated that come after the first step (`later`), while the
         weights are still those that sampled them; the first minibatch is compared in its own pass, unless dropout
         would affect it.
         """
-        chosen = [index for index in late if wanted is None or groups[index].episode in wanted]
-        for piece in self._even(list(split(chosen, groups, self._split())), groups) if groups else ():
-            log_probs = sampled_from(self._logits(piece.batch), piece)
-            _compare(sums, piece, log_probs[piece.batch.place, piece.batch.targets], wanted)
+        indices = [index for index in later if episodes is None or groups[index].episode in episodes]
+        for piece in (
+            self._pad_to_peers(list(make_micro_batches(indices, groups, self._micro_batch_options())), groups)
+            if groups
+            else ()
+        ):
+            log_probs = sampling_log_probs(self._logits(piece.batch), piece)
+            _record_mismatch(sums, piece, log_probs[piece.batch.node_indices, piece.batch.targets], episodes)
 
-    def _step(self, part: Sequence[MicroBatch], sums: Sums, first: bool, wanted: set[str] | None) -> None:
+    def _step(
+        self, part: Sequence[MicroBatch], sums: UpdateSums, first: bool, episodes: set[str] | None
+    ) -> None:
         with training_passes(self.model):
-            for place, piece in enumerate(part, start=1):
+            for number, piece in enumerate(part, start=1):
                 sums.flops += self._flops(piece)
-                loss = self._loss(piece, sums, first, wanted)
-                self.optimiser.backward(loss, last=place == len(part))
+                loss = self._loss(piece, sums, first, episodes)
+                self.optimiser.backward(loss, last=number == len(part))
         scale = self.optimiser.scale
-        done = self.optimiser.step()
+        result = self.optimiser.step()
         if self.critic:
-            self.critic.step(apply=done.norm is not None, scale=scale)
-        if done.norm is not None:
+            self.critic.step(apply=result.norm is not None, scale=scale)
+        if result.norm is not None:
             sums.steps += 1
-            sums.grad_norm += done.norm
-            self._skipped_in_a_row = 0
+            sums.grad_norm += result.norm
+            self._consecutive_skips = 0
             return
-        if done.overflow:
+        if result.overflow:
             sums.overflowed += 1
             return
         sums.skipped += 1
-        self._skipped_in_a_row += 1
-        if self._skipped_in_a_row >= SKIPPED_IN_A_ROW:
+        self._consecutive_skips += 1
+        if self._consecutive_skips >= MAX_CONSECUTIVE_SKIPS:
             raise LearnerFailure(
-                f"{self._skipped_in_a_row} consecutive optimiser steps had a gradient that is not finite; resume "
+                f"{self._consecutive_skips} consecutive optimiser steps had a gradient that is not finite; resume "
                 "from an earlier checkpoint with a lower learner.learning_rate or learner.max_grad_norm"
             )
 
@@ -274,61 +284,71 @@ class Learner:
         reference = self.reference is not None and piece.reference_logprobs is None
         return (TRAINING + reference) * self.shape.forward(piece.work)
 
-    def _loss(self, piece: MicroBatch, sums: Sums, first: bool, wanted: set[str] | None) -> Tensor:
+    def _loss(self, piece: MicroBatch, sums: UpdateSums, first: bool, episodes: set[str] | None) -> Tensor:
         """The micro-batch's part of the minibatch's loss; its metrics are added to `sums`."""
         algorithm = self.algorithm
-        logits, values = self._judged(piece)
+        logits, values = self._logits_and_values(piece)
         if piece.idle:
             return logits.sum() * 0.0
-        log_probs = sampled_from(logits, piece)
-        logprobs = log_probs[piece.batch.place, piece.batch.targets]
+        log_probs = sampling_log_probs(logits, piece)
+        logprobs = log_probs[piece.batch.node_indices, piece.batch.targets]
         with torch.set_grad_enabled(algorithm.entropy_coefficient > 0):
-            entropies = token_entropies(log_probs)[piece.batch.place]
-        found = token_losses(piece, logprobs, algorithm)
-        total = found.losses - algorithm.entropy_coefficient * entropies
+            entropies = token_entropies(log_probs)[piece.batch.node_indices]
+        result = token_losses(piece, logprobs, algorithm)
+        total = result.losses - algorithm.entropy_coefficient * entropies
         if self.reference is not None:
-            plain = logprobs if is_plain(piece) else untruncated(logits, piece)
+            policy_logprobs = logprobs if is_untruncated(piece) else untruncated_logprobs(logits, piece)
             base = self._reference_logprobs(self.reference, piece)
             if algorithm.kl_in == "loss":
-                total = total + algorithm.kl_coefficient * kl_penalty(plain, base, algorithm.kl_estimator)
-            sums.kl += float(kl_penalty(plain.detach(), base, "k3").sum())
+                total = total + algorithm.kl_coefficient * kl_penalty(
+                    policy_logprobs, base, algorithm.kl_estimator
+                )
+            sums.kl += float(kl_penalty(policy_logprobs.detach(), base, "k3").sum())
         if self.critic and values is not None:
             errors = self.critic.losses(piece, values)
             total = total + self.critic.algorithm.value_coefficient * errors
             sums.value += float(errors.detach().sum())
         loss = (total * piece.weights).sum()
-        sums.add(loss, found, entropies, piece)
+        sums.add(loss, result, entropies, piece)
         if first:
-            seen = {"ratios": found.ratios, "entropies": entropies.detach()}
-            annotate(sums.annotations, piece, seen, wanted)
-        if sums.tried == 0 and not self._drops:
-            _compare(sums, piece, logprobs.detach(), wanted)
+            figures = {"ratios": result.ratios, "entropies": entropies.detach()}
+            annotate(sums.annotations, piece, figures, episodes)
+        if sums.tried == 0 and not self._has_dropout:
+            _record_mismatch(sums, piece, logprobs.detach(), episodes)
         return loss
 
     @torch.no_grad()
-    def _begin(self, pieces: Sequence[MicroBatch], sums: Sums) -> None:
+    def _compute_proximal_logprobs(self, pieces: Sequence[MicroBatch], sums: UpdateSums) -> None:
         """Record logprobs, KL costs and values of the policy before the first step."""
         for piece in pieces:
             if self.shape is not None:
-                sums.flops += (1 + charges_kl(self.algorithm)) * self.shape.forward(piece.work)
-            logits, values = self._judged(piece)
-            piece.start_logprobs = sampled_from(logits, piece)[piece.batch.place, piece.batch.targets]
-            if charges_kl(self.algorithm) and self.reference is not None:
-                plain = piece.start_logprobs if is_plain(piece) else untruncated(logits, piece)
-                piece.costs = kl_costs(plain, self._reference_logprobs(self.reference, piece), self.algorithm)
+                sums.flops += (1 + has_kl_reward(self.algorithm)) * self.shape.forward(piece.work)
+            logits, values = self._logits_and_values(piece)
+            piece.proximal_logprobs = sampling_log_probs(logits, piece)[
+                piece.batch.node_indices, piece.batch.targets
+            ]
+            if has_kl_reward(self.algorithm) and self.reference is not None:
+                policy_logprobs = (
+                    piece.proximal_logprobs if is_untruncated(piece) else untruncated_logprobs(logits, piece)
+                )
+                piece.costs = kl_costs(
+                    policy_logprobs, self._reference_logprobs(self.reference, piece), self.algorithm
+                )
             if self.critic and values is not None:
-                self.critic.judge(piece, values, piece.costs)
+                self.critic.compute_advantages(piece, values, piece.costs)
         if self.critic:
-            sums.explained_variance = self.critic.finish(pieces, self.model.device)
+            sums.explained_variance = self.critic.normalise_advantages(pieces, self.model.device)
 
     @torch.no_grad()
     def _reference_logprobs(self, reference: PreTrainedModel, piece: MicroBatch) -> Tensor:
         """Logprobs (T,) of the base model."""
         if piece.reference_logprobs is None:
-            piece.reference_logprobs = untruncated(self.forward.logits(reference, piece.batch), piece)
+            piece.reference_logprobs = untruncated_logprobs(
+                self.forward.logits(reference, piece.batch), piece
+            )
         return piece.reference_logprobs
 
-    def _metrics(self, sums: Sums, rate: float, groups: int) -> dict[str, float]:
+    def _metrics(self, sums: UpdateSums, rate: float, groups: int) -> dict[str, float]:
         if not groups:
             return {"lr": rate, "trained_groups": 0.0}
         metrics = sums.metrics(
@@ -357,7 +377,7 @@ def check_fresh(groups: Sequence[Group], version: int, staleness: int = 0) -> No
         for answer in group.answers:
             versions = answer.learnt(answer.versions)
             if versions and not oldest <= min(versions) <= max(versions) <= version:
-                other = next(found for found in versions if not oldest <= found <= version)
+                other = next(sampled_by for sampled_by in versions if not oldest <= sampled_by <= version)
                 raise StalePolicy(
                     f"episode {group.episode}, turn {group.turn}: sampled by version {other}, but the policy is at "
                     f"version {version} and rollout.staleness is {staleness}; training refuses it "
@@ -370,17 +390,22 @@ def _order(parts: int, iteration: int, epoch: int) -> list[int]:
     return sorted(range(parts), key=lambda index: keyed_uniform(iteration, epoch, index))
 
 
-def _compare(
-    sums: Sums, piece: MicroBatch, logprobs: Tensor | None, wanted: set[str] | None, *, others: bool = True
+def _record_mismatch(
+    sums: UpdateSums,
+    piece: MicroBatch,
+    logprobs: Tensor | None,
+    episodes: set[str] | None,
+    *,
+    all_episodes: bool = True,
 ) -> None:
     """Record the distance of the learner's logprobs (T,), before any step, from the engine's; with `others`, of all episodes."""
     if piece.idle or logprobs is None:
         return
-    old = piece.old_logprobs
-    if wanted is not None and not others:
-        kept = torch.tensor([group.episode in wanted for group, _ in piece.answers], device=old.device)
-        mask = kept.repeat_interleave(piece.lengths)
+    old = piece.behaviour_logprobs
+    if episodes is not None and not all_episodes:
+        selected = torch.tensor([group.episode in episodes for group, _ in piece.answers], device=old.device)
+        mask = selected.repeat_interleave(piece.lengths)
         sums.mismatch.add(logprobs[mask], old[mask])
     else:
         sums.mismatch.add(logprobs, old)
-    annotate(sums.annotations, piece, {"training_logprobs": logprobs}, wanted)
+    annotate(sums.annotations, piece, {"training_logprobs": logprobs}, episodes)

@@ -18,7 +18,7 @@ Tools = Sequence[Mapping[str, Any]] | None
 
 _ANCHOR = {"role": "user", "content": "anchor"}
 """Precedes a message that is rendered separately: without a user message, templates write a system prompt or raise."""
-_MARKS = ("\u2460", "\u2461")
+_PLACEHOLDERS = ("\u2460", "\u2461")
 """Placeholders for a message's content, to find where the template writes it."""
 
 
@@ -53,21 +53,21 @@ def message_by_message(messages: Messages, tokenizer: Any, tools: Tools = None) 
     header = _render(tokenizer, [_ANCHOR], generation=True).removeprefix(anchor)
     after = _render(tokenizer, [_ANCHOR, _ANCHOR]).removeprefix(anchor)
     parts: list[tuple[str, bool]] = []
-    for place, piece in enumerate(_pieces(messages)):
-        if place == 0:
+    for index, piece in enumerate(_pieces(messages)):
+        if index == 0:
             text = _render(tokenizer, [*piece, _ANCHOR], tools).removesuffix(after)
         else:
             text = _render(tokenizer, [_ANCHOR, *piece]).removeprefix(anchor)
         if piece[0]["role"] != "assistant":
             parts.append((text, False))
             continue
-        prompt, opening, said = text.partition(header)
+        prompt, opening, answer = text.partition(header)
         if not opening:
             raise DataError(
                 f"the chat template writes an answer without its generation prompt {header!r}; use the generic loss mask"
             )
-        parts.extend([(prompt + opening, False), (said, _is_trained(piece[0]))])
-    return _joined(parts, tokenizer)
+        parts.extend([(prompt + opening, False), (answer, _is_trained(piece[0]))])
+    return _encode_parts(parts, tokenizer)
 
 
 def whole_conversation(messages: Messages, tokenizer: Any, tools: Tools = None) -> MaskedTokens:
@@ -102,7 +102,7 @@ def last_message(messages: Messages, tokenizer: Any, tools: Tools = None) -> Mas
     if last["role"] != "assistant":
         raise DataError(f"the last message must be the assistant's, not the {last['role']}'s")
     prompt = _render(tokenizer, before, tools, generation=True)
-    return _joined([(prompt, False), (str(last.get("content") or ""), _is_trained(last))], tokenizer)
+    return _encode_parts([(prompt, False), (str(last.get("content") or ""), _is_trained(last))], tokenizer)
 
 
 LOSS_MASKS: dict[str, Callable[[Messages, Any, Tools], MaskedTokens]] = {
@@ -118,8 +118,8 @@ LOSS_MASKS: dict[str, Callable[[Messages, Any, Tools], MaskedTokens]] = {
 def _pieces(messages: Messages) -> Iterator[list[Mapping[str, Any]]]:
     """Messages one by one, consecutive tool messages together."""
     for is_tool, group in groupby(messages, key=lambda message: message["role"] == "tool"):
-        some = list(group)
-        yield from [some] if is_tool else [[message] for message in some]
+        members = list(group)
+        yield from [members] if is_tool else [[message] for message in members]
 
 
 def _is_trained(message: Mapping[str, Any]) -> bool:
@@ -134,7 +134,7 @@ def _render(tokenizer: Any, messages: Messages, tools: Tools = None, *, generati
     )
 
 
-def _joined(parts: Sequence[tuple[str, bool]], tokenizer: Any) -> MaskedTokens:
+def _encode_parts(parts: Sequence[tuple[str, bool]], tokenizer: Any) -> MaskedTokens:
     """Parts are encoded separately: as in generation, no token crosses the boundary between prompt and answer."""
     ids: list[int] = []
     mask: list[bool] = []
@@ -149,47 +149,47 @@ def _spans(messages: Messages, tokenizer: Any, tools: Tools, text: str) -> Itera
     """Positions of the trained messages in the text, as [start, stop) in characters."""
     user = _render(tokenizer, [_ANCHOR])
     header = _render(tokenizer, [_ANCHOR], generation=True).removeprefix(user)
-    said = _render(tokenizer, [_ANCHOR, {"role": "assistant", "content": _MARKS[0]}])
-    closing = said.rpartition(_MARKS[0])[2]
-    behind = 0
-    for place, message in enumerate(messages):
-        begin, end = _content(messages, place, tokenizer, tools, text)
+    rendered = _render(tokenizer, [_ANCHOR, {"role": "assistant", "content": _PLACEHOLDERS[0]}])
+    closing = rendered.rpartition(_PLACEHOLDERS[0])[2]
+    previous_end = 0
+    for index, message in enumerate(messages):
+        begin, end = _content(messages, index, tokenizer, tools, text)
         if message["role"] == "assistant":
             closes = text.find(closing, end) if closing else -1
             end = closes + len(closing) if closes >= 0 else end
             if _is_trained(message):
-                yield _after_header(text, header, behind, begin), end
-        behind = end
+                yield _after_header(text, header, previous_end, begin), end
+        previous_end = end
 
 
-def _content(messages: Messages, place: int, tokenizer: Any, tools: Tools, text: str) -> tuple[int, int]:
+def _content(messages: Messages, index: int, tokenizer: Any, tools: Tools, text: str) -> tuple[int, int]:
     """The position of a message's content: between the parts that do not depend on it."""
     marked = [
         _render(
             tokenizer,
-            [*messages[:place], {**messages[place], "content": mark}, *messages[place + 1 :]],
+            [*messages[:index], {**messages[index], "content": placeholder}, *messages[index + 1 :]],
             tools,
         )
-        for mark in _MARKS
+        for placeholder in _PLACEHOLDERS
     ]
-    begin = min(_same(text, other) for other in marked)
-    room = min(len(text), *map(len, marked)) - begin
-    tail = min(_same(text[::-1], other[::-1]) for other in marked)
-    return begin, len(text) - min(tail, room)
+    begin = min(_common_prefix_length(text, other) for other in marked)
+    limit = min(len(text), *map(len, marked)) - begin
+    tail = min(_common_prefix_length(text[::-1], other[::-1]) for other in marked)
+    return begin, len(text) - min(tail, limit)
 
 
-def _after_header(text: str, header: str, behind: int, begin: int) -> int:
+def _after_header(text: str, header: str, previous_end: int, begin: int) -> int:
     """The end of the generation prompt before `begin`; in a history, a template may write only its first part."""
     for length in range(len(header), 0, -1):
-        found = text.rfind(header[:length], behind, begin)
-        if found >= 0:
-            return found + length
+        start = text.rfind(header[:length], previous_end, begin)
+        if start >= 0:
+            return start + length
     return begin
 
 
-def _same(one: str, other: str) -> int:
+def _common_prefix_length(one: str, other: str) -> int:
     """Length of the common prefix of two texts, in characters."""
-    for place, (left, right) in enumerate(zip(one, other, strict=False)):
+    for index, (left, right) in enumerate(zip(one, other, strict=False)):
         if left != right:
-            return place
+            return index
     return min(len(one), len(other))

@@ -16,7 +16,7 @@ from training_core.config.algorithms import Algorithm
 from training_core.config.models import Optimisation
 from training_core.errors import LearnerFailure
 from training_core.llm.learning.packing import Row, micro_batches, rows_work, single_rows, tree_rows
-from training_core.llm.learning.token_logprobs import Batch, collate
+from training_core.llm.learning.token_logprobs import RowBatch, collate
 from training_core.llm.models.flops import Work
 from training_core.types import Answer, Group
 
@@ -29,12 +29,12 @@ LONGEST_ROW = 4096
 class MicroBatch:
     """Rows whose answers were sampled with the same settings."""
 
-    batch: Batch
+    batch: RowBatch
     answers: list[tuple[Group, int]]
     """(group, index of the answer in it)"""
     lengths: Tensor
     """(R,) trained tokens of each answer."""
-    old_logprobs: Tensor
+    behaviour_logprobs: Tensor
     """(T,) at sampling time."""
     advantages: Tensor
     """(T,)"""
@@ -49,18 +49,18 @@ class MicroBatch:
     """(T,) of the base model, cached after the first pass."""
     idle: bool = False
     """Computed only because other processes run a collective pass; it does not contribute to the loss."""
-    start_logprobs: Tensor | None = field(default=None)
+    proximal_logprobs: Tensor | None = field(default=None)
     """(T,) of the policy at the start of the update, if the algorithm needs them."""
     costs: Tensor | None = field(default=None)
     """(T,) KL penalty subtracted from the tokens' rewards, if configured."""
-    start_values: Tensor | None = field(default=None)
+    old_values: Tensor | None = field(default=None)
     """(T,) of the critic at the start of the update, if there is one."""
     returns: Tensor | None = field(default=None)
     """(T,) the critic's targets: advantage + value."""
 
 
 @dataclass(frozen=True)
-class Split:
+class MicroBatchOptions:
     """How a minibatch is divided into micro-batches."""
 
     settings: Optimisation
@@ -70,51 +70,56 @@ class Split:
     device: torch.device
 
 
-def split(
-    part: Sequence[int], groups: Sequence[Group], how: Split, share: Sequence[int] | None = None
+def make_micro_batches(
+    part: Sequence[int],
+    groups: Sequence[Group],
+    options: MicroBatchOptions,
+    share: Sequence[int] | None = None,
 ) -> Iterator[MicroBatch]:
     """The micro-batches of a minibatch of these groups; with `share`, only of the groups listed there, weighted as in
     the whole minibatch. Raises LearnerFailure if their numbers are not finite.
     """
-    alike: dict[tuple[float, int, float], list[int]] = {}
+    by_sampling: dict[tuple[float, int, float], list[int]] = {}
     for index in part if share is None else share:
         group = groups[index]
-        alike.setdefault((group.temperature, group.top_k, group.top_p), []).append(index)
+        by_sampling.setdefault((group.temperature, group.top_k, group.top_p), []).append(index)
     answers = [answer for index in part for answer in groups[index].answers]
-    per_token = how.algorithm.loss_average == "token"
-    scale = 1.0 / max(sum(learnt_tokens(answer) for answer in answers) if per_token else len(answers), 1)
-    limit = how.settings.micro_batch_tokens
-    for members in alike.values():
+    per_token = options.algorithm.loss_average == "token"
+    scale = 1.0 / max(sum(trained_tokens(answer) for answer in answers) if per_token else len(answers), 1)
+    limit = options.settings.micro_batch_tokens
+    for members in by_sampling.values():
         rows = (
             tree_rows(groups, members, min(limit, LONGEST_ROW))
-            if how.packed
+            if options.packed
             else single_rows(groups, members)
         )
-        for some in micro_batches(rows, limit):
-            yield _micro_batch(some, groups, how, scale)
+        for batch_rows in micro_batches(rows, limit):
+            yield _micro_batch(batch_rows, groups, options, scale)
 
 
-def _micro_batch(rows: Sequence[Row], groups: Sequence[Group], how: Split, scale: float) -> MicroBatch:
+def _micro_batch(
+    rows: Sequence[Row], groups: Sequence[Group], options: MicroBatchOptions, scale: float
+) -> MicroBatch:
     members = [(groups[group], place) for row in rows for group, place in row.answers]
     answers = [group.answers[place] for group, place in members]
-    old = np.array(
+    behaviour = np.array(
         [logprob for answer in answers for logprob in answer.learnt(answer.logprobs)], dtype=np.float32
     )
-    each = np.array([group.advantages[place] for group, place in members], dtype=np.float32)
-    _check(members, answers, each, old)
-    counts = np.array([learnt_tokens(answer) for answer in answers])
+    advantages = np.array([group.advantages[place] for group, place in members], dtype=np.float32)
+    _check(members, answers, advantages, behaviour)
+    counts = np.array([trained_tokens(answer) for answer in answers])
     first = members[0][0]
 
     def per_token(values: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(np.repeat(values.astype(np.float32), counts)).to(how.device)
+        return torch.from_numpy(np.repeat(values.astype(np.float32), counts)).to(options.device)
 
     return MicroBatch(
-        batch=collate(rows, how.pad, packed=how.packed, device=how.device),
+        batch=collate(rows, options.pad, packed=options.packed, device=options.device),
         answers=members,
-        lengths=torch.from_numpy(counts).to(how.device),
-        old_logprobs=torch.from_numpy(old).to(how.device),
-        advantages=per_token(each),
-        weights=per_token(scale / _shared_by(members, counts, how.algorithm.loss_average)),
+        lengths=torch.from_numpy(counts).to(options.device),
+        behaviour_logprobs=torch.from_numpy(behaviour).to(options.device),
+        advantages=per_token(advantages),
+        weights=per_token(scale / _loss_divisors(members, counts, options.algorithm.loss_average)),
         temperature=first.temperature,
         top_k=first.top_k,
         top_p=first.top_p,
@@ -122,12 +127,12 @@ def _micro_batch(rows: Sequence[Row], groups: Sequence[Group], how: Split, scale
     )
 
 
-def learnt_tokens(answer: Answer) -> int:
+def trained_tokens(answer: Answer) -> int:
     """Number of trained tokens of an answer."""
     return len(answer.token_ids) if answer.loss_mask is None else sum(answer.loss_mask)
 
 
-def _shared_by(
+def _loss_divisors(
     members: Sequence[tuple[Group, int]], counts: NDArray[np.int64], average: str
 ) -> NDArray[np.int64]:
     """(R,) divisor of each token's part in the loss, per response."""
@@ -142,9 +147,9 @@ def _check(
     members: Sequence[tuple[Group, int]],
     answers: Sequence[Answer],
     advantages: Floats,
-    old: Floats,
+    behaviour: Floats,
 ) -> None:
-    if np.isfinite(advantages).all() and np.isfinite(old).all():
+    if np.isfinite(advantages).all() and np.isfinite(behaviour).all():
         return
     for (group, _), advantage, answer in zip(members, advantages, answers, strict=True):
         if not (np.isfinite(advantage) and np.isfinite(answer.logprobs).all()):

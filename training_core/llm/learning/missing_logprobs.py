@@ -18,43 +18,45 @@ Score = Callable[[Sequence[Group]], Iterable[tuple[MicroBatch, Tensor]]]
 """Groups -> their micro-batches, each with the policy's logprobs (T,)."""
 
 
-def with_logprobs(groups: Sequence[Group], version: int, score: Score) -> list[Group]:
+def fill_missing_logprobs(groups: Sequence[Group], version: int, score: Score) -> list[Group]:
     """The same groups; answers without logprobs get those of `score`, as sampled by `version`. Known ones are unchanged."""
-    asked = {place: group for place, group in enumerate(groups) if any(map(_is_unknown, group.answers))}
-    blank = {
-        place: replace(group, answers=[_blank(each) for each in group.answers])
-        for place, group in asked.items()
+    incomplete = {
+        index: group for index, group in enumerate(groups) if any(map(_lacks_logprobs, group.answers))
     }
-    owners = {id(group): place for place, group in blank.items()}
-    found = {place: list(groups[place].answers) for place in asked}
+    placeholders = {
+        index: replace(group, answers=[_with_placeholders(answer) for answer in group.answers])
+        for index, group in incomplete.items()
+    }
+    owners = {id(group): index for index, group in placeholders.items()}
+    filled = {index: list(groups[index].answers) for index in incomplete}
     with torch.no_grad():
-        for piece, logprobs in score(list(blank.values())):
+        for piece, logprobs in score(list(placeholders.values())):
             parts = logprobs.split(piece.lengths.tolist())
-            for (group, index), part in zip(piece.answers, parts, strict=True):
-                answers = found[owners[id(group)]]
-                if _is_unknown(answers[index]):
-                    answers[index] = _known(answers[index], part.tolist(), version)
+            for (group, answer_index), part in zip(piece.answers, parts, strict=True):
+                answers = filled[owners[id(group)]]
+                if _lacks_logprobs(answers[answer_index]):
+                    answers[answer_index] = _filled(answers[answer_index], part.tolist(), version)
     return [
-        replace(group, answers=found[place]) if place in found else group
-        for place, group in enumerate(groups)
+        replace(group, answers=filled[index]) if index in filled else group
+        for index, group in enumerate(groups)
     ]
 
 
-def _is_unknown(answer: Answer) -> bool:
+def _lacks_logprobs(answer: Answer) -> bool:
     return bool(answer.token_ids) and not answer.logprobs
 
 
-def _blank(answer: Answer) -> Answer:
+def _with_placeholders(answer: Answer) -> Answer:
     """The answer with a placeholder for every logprob."""
-    return replace(answer, logprobs=[0.0] * len(answer.token_ids)) if _is_unknown(answer) else answer
+    return replace(answer, logprobs=[0.0] * len(answer.token_ids)) if _lacks_logprobs(answer) else answer
 
 
-def _known(answer: Answer, learnt: list[float], version: int) -> Answer:
+def _filled(answer: Answer, trained_logprobs: list[float], version: int) -> Answer:
     """The answer with these logprobs at the trained tokens, and 0.0 at the others."""
     mask = answer.loss_mask or [True] * len(answer.token_ids)
-    values = iter(learnt)
+    values = iter(trained_logprobs)
     return replace(
         answer,
-        logprobs=[next(values) if wanted else 0.0 for wanted in mask],
-        versions=[version if wanted else NOT_SAMPLED for wanted in mask],
+        logprobs=[next(values) if trained else 0.0 for trained in mask],
+        versions=[version if trained else NOT_SAMPLED for trained in mask],
     )

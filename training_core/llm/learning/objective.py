@@ -11,7 +11,7 @@ from training_core.algorithms.corrections import correction_weights
 from training_core.algorithms.losses import kl_penalty
 from training_core.algorithms.policy_losses import POLICY_LOSSES, Bounds, Tokens
 from training_core.config.algorithms import Algorithm, Ppo
-from training_core.llm.learning.kl_penalty import charges_kl
+from training_core.llm.learning.kl_penalty import has_kl_reward
 from training_core.llm.learning.micro_batches import MicroBatch
 
 
@@ -27,9 +27,9 @@ class TokenLosses:
     """Correction weights for another sampler, if used."""
 
 
-def wants_start(algorithm: Algorithm) -> bool:
+def needs_initial_pass(algorithm: Algorithm) -> bool:
     """Whether the update starts with a pass over all data by the policy at its start."""
-    return isinstance(algorithm, Ppo) or algorithm.correction != "none" or charges_kl(algorithm)
+    return isinstance(algorithm, Ppo) or algorithm.correction != "none" or has_kl_reward(algorithm)
 
 
 def kl_costs(logprobs: Tensor, base: Tensor, algorithm: Algorithm) -> Tensor:
@@ -40,7 +40,11 @@ def kl_costs(logprobs: Tensor, base: Tensor, algorithm: Algorithm) -> Tensor:
 def token_losses(piece: MicroBatch, logprobs: Tensor, algorithm: Algorithm) -> TokenLosses:
     """The policy loss of each token from its logprobs (T,) under the current policy."""
     corrected = algorithm.correction != "none"
-    start = piece.start_logprobs if corrected and piece.start_logprobs is not None else piece.old_logprobs
+    start = (
+        piece.proximal_logprobs
+        if corrected and piece.proximal_logprobs is not None
+        else piece.behaviour_logprobs
+    )
     losses, clipped = POLICY_LOSSES[algorithm.policy_loss](
         Tokens(logprobs, start, piece.advantages, piece.lengths),
         Bounds(algorithm.clip_low, algorithm.clip_high, algorithm.dual_clip),
@@ -49,6 +53,10 @@ def token_losses(piece: MicroBatch, logprobs: Tensor, algorithm: Algorithm) -> T
     if not corrected:
         return TokenLosses(losses, clipped, ratios, None)
     weights = correction_weights(
-        start, piece.old_logprobs, algorithm.correction, algorithm.correction_floor, algorithm.correction_cap
+        start,
+        piece.behaviour_logprobs,
+        algorithm.correction,
+        algorithm.correction_floor,
+        algorithm.correction_cap,
     )
     return TokenLosses(losses * weights, clipped, ratios, weights)

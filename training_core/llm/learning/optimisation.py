@@ -3,7 +3,7 @@
 bf16 keeps 8 bits of a weight: an update smaller than about 0.4% of it would be lost to rounding. Therefore a model in
 bf16 is trained through an fp32 copy of its weights ("master weights", arXiv 1710.03740, section 3.1). The same holds
 for fp16, which loses gradients below 6e-8: the loss is scaled up before the backward pass and gradients down after it
-(section 3.2). The scale halves when gradients overflow, and that step is skipped; it doubles after GROWS_AFTER steps
+(section 3.2). The scale halves when gradients overflow, and that step is skipped; it doubles after GROWTH_INTERVAL steps
 without overflow.
 """
 
@@ -15,20 +15,20 @@ import torch
 from torch import Tensor, nn
 
 from training_core.config.models import Optimisation
-from training_core.llm.learning.processes import ALONE, Processes
+from training_core.llm.learning.processes import SINGLE_PROCESS, Processes
 
 SEPARATOR = "/"
 MASTER = "master"
 
 
-SCALE, LEAST_SCALE, MOST_SCALE = 2.0**16, 1.0, 2.0**24
+INITIAL_SCALE, MIN_SCALE, MAX_SCALE = 2.0**16, 1.0, 2.0**24
 """fp16 loss scale: initial, minimum and maximum."""
-GROWS_AFTER = 2000
+GROWTH_INTERVAL = 2000
 """Steps without overflow after which the scale doubles."""
 
 
 @dataclass(frozen=True)
-class Step:
+class OptimiserStep:
     """The result of an optimiser's step."""
 
     norm: float | None
@@ -40,7 +40,9 @@ class Step:
 class Optimiser:
     """AdamW, gradient clipping and the fp32 copies of a model's trainable weights, if it needs them."""
 
-    def __init__(self, model: nn.Module, settings: Optimisation, processes: Processes = ALONE) -> None:
+    def __init__(
+        self, model: nn.Module, settings: Optimisation, processes: Processes = SINGLE_PROCESS
+    ) -> None:
         self.names = [name for name, weight in model.named_parameters() if weight.requires_grad]
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.masters = [
@@ -48,9 +50,9 @@ class Optimiser:
             for weight in self.weights
         ]
         self.processes = processes
-        self.scale = SCALE if settings.precision == "fp16" else 1.0
+        self.scale = INITIAL_SCALE if settings.precision == "fp16" else 1.0
         self.scaling = settings.precision == "fp16"
-        self._since = 0
+        self._steps_since_change = 0
         """Steps since the scale changed."""
         self.limit = settings.max_grad_norm or math.inf
         self.adamw = torch.optim.AdamW(
@@ -61,12 +63,12 @@ class Optimiser:
             fused=True,
         )
 
-    def begin(self, rate: float) -> None:
+    def prepare(self, rate: float) -> None:
         """Set the learning rate; copy weights that were changed (loaded) outside the fp32 copies."""
         for section in self.adamw.param_groups:
             section["lr"] = rate
         with torch.no_grad():
-            for weight, master in self._copied():
+            for weight, master in self._copied_weights():
                 if not torch.equal(weight, master.to(weight.dtype)):
                     master.copy_(weight)
 
@@ -74,23 +76,23 @@ class Optimiser:
         """Add a micro-batch's gradients. `last`: a step follows."""
         (loss * self.scale if self.scaling else loss).backward()
 
-    def step(self) -> Step:
+    def step(self) -> OptimiserStep:
         """Clip and apply the gradients of all processes, then discard them. If they are not finite, nothing is applied."""
-        for weight, master in self._copied():
+        for weight, master in self._copied_weights():
             master.grad = weight.grad.float() if weight.grad is not None else None
-        self._gather()
+        self._reduce_gradients()
         norm = float(torch.nn.utils.clip_grad_norm_(self.masters, self.limit))
         finite = math.isfinite(norm)
         if finite:
             self.adamw.step()
             with torch.no_grad():
-                for weight, master in self._copied():
+                for weight, master in self._copied_weights():
                     weight.copy_(master)
         for weight, master in zip(self.weights, self.masters, strict=True):
             weight.grad = master.grad = None
         if finite:
             self._raise_scale()
-        return Step(norm) if finite else Step(None, overflow=self._lowered())
+        return OptimiserStep(norm) if finite else OptimiserStep(None, overflow=self._lower_scale())
 
     def state_dict(self) -> dict[str, Tensor]:
         """AdamW's moments and step counts by the weights' names, and the fp32 copies."""
@@ -125,40 +127,44 @@ class Optimiser:
 
     def counters(self) -> dict[str, int]:
         """The state that a checkpoint stores in addition to the tensors."""
-        return {"loss_scale": int(self.scale), "steps_since_scale": self._since} if self.scaling else {}
+        return (
+            {"loss_scale": int(self.scale), "steps_since_scale": self._steps_since_change}
+            if self.scaling
+            else {}
+        )
 
     def load_counters(self, counters: Mapping[str, int]) -> None:
         """Restore `counters`, if there are any."""
         self.scale = float(counters.get("loss_scale", self.scale))
-        self._since = counters.get("steps_since_scale", 0)
+        self._steps_since_change = counters.get("steps_since_scale", 0)
 
-    def _gather(self) -> None:
+    def _reduce_gradients(self) -> None:
         """Sum the gradients of all processes, as one tensor; undo the loss scale."""
         if self.processes.size > 1:
             for master in self.masters:
                 if master.grad is None:  # this process had no share
                     master.grad = torch.zeros_like(master)
             grads = [master.grad for master in self.masters if master.grad is not None]
-            whole = self.processes.add_up(torch.cat([grad.flatten() for grad in grads]))
-            for grad, added in zip(grads, whole.split([grad.numel() for grad in grads]), strict=True):
+            total = self.processes.all_reduce(torch.cat([grad.flatten() for grad in grads]))
+            for grad, added in zip(grads, total.split([grad.numel() for grad in grads]), strict=True):
                 grad.copy_(added.view_as(grad))
         if self.scaling:
             for master in self.masters:
                 if master.grad is not None:
                     master.grad.div_(self.scale)
 
-    def _lowered(self) -> bool:
+    def _lower_scale(self) -> bool:
         """Lower the loss scale; False if it is not the cause."""
-        if not self.scaling or self.scale <= LEAST_SCALE:
+        if not self.scaling or self.scale <= MIN_SCALE:
             return False
-        self.scale, self._since = self.scale / 2, 0
+        self.scale, self._steps_since_change = self.scale / 2, 0
         return True
 
     def _raise_scale(self) -> None:
-        self._since += 1
-        if self.scaling and self._since >= GROWS_AFTER:
-            self.scale, self._since = min(self.scale * 2, MOST_SCALE), 0
+        self._steps_since_change += 1
+        if self.scaling and self._steps_since_change >= GROWTH_INTERVAL:
+            self.scale, self._steps_since_change = min(self.scale * 2, MAX_SCALE), 0
 
-    def _copied(self) -> list[tuple[Tensor, Tensor]]:
+    def _copied_weights(self) -> list[tuple[Tensor, Tensor]]:
         pairs = zip(self.weights, self.masters, strict=True)
         return [(weight, master) for weight, master in pairs if master is not weight]

@@ -25,9 +25,9 @@ from training_core.types import Group
 Tokens = tuple[int, ...]
 Response = tuple[Tokens, tuple[bool, ...]]
 """Token ids, and which of them are trained on; empty for all."""
-Place = tuple[int, int]
+AnswerIndex = tuple[int, int]
 """(group, index of an answer in it)"""
-Responses = list[tuple[Response, list[Place]]]
+Responses = list[tuple[Response, list[AnswerIndex]]]
 """Distinct responses to a prompt, in lexicographic order, with their answers."""
 
 
@@ -39,22 +39,22 @@ class Row:
     positions: list[int]
     ends: list[int]
     """Per place: the first later place that does not see it."""
-    answers: list[Place] = field(default_factory=list)
+    answers: list[AnswerIndex] = field(default_factory=list)
     """Answers whose responses are in this row, in the order of `sources` and `targets`."""
     sources: list[int] = field(default_factory=list)
     """Per trained response token: the place whose logits predict it."""
     targets: list[int] = field(default_factory=list)
 
 
-_WORTH_A_PASS = 1024
+_MIN_PASS_TOKENS = 1024
 """Minimum tokens of a forward pass; smaller ones are mostly overhead."""
-_PREFIXES_A_ROW = 8
+_MAX_ROW_PREFIXES = 8
 """Maximum length of a row of several prompts, in lengths of their common prefix."""
-_PADDING = 0.1
+_MAX_PADDING_SHARE = 0.1
 """Share of padding above which a batch is closed."""
 
 
-class _Tree:
+class _RowBuilder:
     """A row that grows by responses in lexicographic order."""
 
     def __init__(self, prompt: Sequence[int]) -> None:
@@ -68,7 +68,7 @@ class _Tree:
         most = len(self.row.tokens) + len(response) - 1
         return not self.row.answers or most <= longest or most - self._shared(response) <= longest
 
-    def add(self, response: Response, answers: Sequence[Place]) -> None:
+    def add(self, response: Response, answers: Sequence[AnswerIndex]) -> None:
         """Append a response of these answers."""
         row = self.row
         tokens, learnt = response
@@ -110,13 +110,13 @@ def tree_rows(groups: Sequence[Group], which: Iterable[int], longest: int) -> li
     """Packed rows of these groups: one per prompt or common prefix, more if a row would exceed `longest` tokens."""
     rows: list[Row] = []
     for prompt, responses, most in _with_prefixes(list(_by_prompt(groups, which)), longest):
-        tree = _Tree(prompt)
+        builder = _RowBuilder(prompt)
         for response, answers in responses:
-            if not tree.fits(response[0], most):
-                rows.append(tree.close())
-                tree = _Tree(prompt)
-            tree.add(response, answers)
-        rows.append(tree.close())
+            if not builder.fits(response[0], most):
+                rows.append(builder.close())
+                builder = _RowBuilder(prompt)
+            builder.add(response, answers)
+        rows.append(builder.close())
     return rows
 
 
@@ -142,39 +142,41 @@ def _with_prefixes(
             for (tokens, learnt), answers in responses
         )
     for prefix, responses in together.items():
-        yield prefix, sorted(responses), min(longest, _PREFIXES_A_ROW * len(prefix))
+        yield prefix, sorted(responses), min(longest, _MAX_ROW_PREFIXES * len(prefix))
 
 
 def single_rows(groups: Sequence[Group], which: Iterable[int]) -> list[Row]:
     """Rows of these groups with one sequence each: responses to equal prompts that are equal, or continue each other."""
     rows: list[Row] = []
     for prompt, responses in _by_prompt(groups, which):
-        tree, before = _Tree(prompt), responses[0][0][0]
+        builder, before = _RowBuilder(prompt), responses[0][0][0]
         for response, answers in responses:
             if response[0][: len(before)] != before:
-                rows.append(tree.close())
-                tree = _Tree(prompt)
-            tree.add(response, answers)
+                rows.append(builder.close())
+                builder = _RowBuilder(prompt)
+            builder.add(response, answers)
             before = response[0]
-        rows.append(tree.close())
+        rows.append(builder.close())
     return rows
 
 
 def conversations(groups: Sequence[Group], which: Iterable[int]) -> list[list[int]]:
     """`which` of the groups in their order, grouping those of one episode whose prompts continue each other."""
-    found: list[list[int]] = []
-    talks: dict[str, dict[Tokens, list[int]]] = {}
+    ordered: list[list[int]] = []
+    by_episode: dict[str, dict[Tokens, list[int]]] = {}
     """By episode and its newest prompt."""
     for index in which:
         prompt = tuple(groups[index].prompt_ids)
-        newest = talks.setdefault(groups[index].episode, {})
-        before = next((each for each in newest if prompt != each and prompt[: len(each)] == each), None)
+        newest = by_episode.setdefault(groups[index].episode, {})
+        before = next(
+            (earlier for earlier in newest if prompt != earlier and prompt[: len(earlier)] == earlier), None
+        )
         if before is None:
-            found.append([])
-        talk = found[-1] if before is None else newest.pop(before)
-        talk.append(index)
-        newest[prompt] = talk
-    return found
+            ordered.append([])
+        indices = ordered[-1] if before is None else newest.pop(before)
+        indices.append(index)
+        newest[prompt] = indices
+    return ordered
 
 
 def _by_prompt(groups: Sequence[Group], which: Iterable[int]) -> Iterator[tuple[Tokens, Responses]]:
@@ -183,8 +185,8 @@ def _by_prompt(groups: Sequence[Group], which: Iterable[int]) -> Iterator[tuple[
     Responses without trained tokens are excluded.
     """
     members = list(which)
-    roots = _roots({tuple(groups[index].prompt_ids) for index in members})
-    prompts: dict[Tokens, dict[Response, list[Place]]] = {}
+    roots = _shortest_prefixes({tuple(groups[index].prompt_ids) for index in members})
+    prompts: dict[Tokens, dict[Response, list[AnswerIndex]]] = {}
     for index in members:
         prompt = tuple(groups[index].prompt_ids)
         before = prompt[len(roots[prompt]) :]
@@ -201,7 +203,7 @@ def _by_prompt(groups: Sequence[Group], which: Iterable[int]) -> Iterator[tuple[
             yield prompt, sorted(responses.items())
 
 
-def _roots(prompts: Iterable[Tokens]) -> dict[Tokens, Tokens]:
+def _shortest_prefixes(prompts: Iterable[Tokens]) -> dict[Tokens, Tokens]:
     """For each prompt, the shortest prompt that is its prefix, possibly itself."""
     roots: dict[Tokens, Tokens] = {}
     root: Tokens | None = None
@@ -223,7 +225,7 @@ def micro_batches(rows: Sequence[Row], limit: int) -> list[list[Row]]:
     for row in sorted(rows, key=lambda row: len(row.tokens)):
         width = len(row.tokens)
         padded = width * (len(batches[-1]) + 1) if batches else 0
-        much = filled >= _WORTH_A_PASS and padded > (1 + _PADDING) * (filled + width)
+        much = filled >= _MIN_PASS_TOKENS and padded > (1 + _MAX_PADDING_SHARE) * (filled + width)
         if not batches or padded > limit or much:
             batches.append([])
             filled = 0

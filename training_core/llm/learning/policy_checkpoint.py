@@ -84,9 +84,9 @@ def load_policy(folder: Path, learner: Learner) -> int:
     frozen when the checkpoint was written starts with a new optimiser.
     """
     with explained(folder, "this policy's model"):
-        facts = _facts(folder)
+        facts = _read_facts(folder)
         with learner.gathered():
-            weights = _weights(folder, learner.model)
+            weights = _read_weights(folder, learner.model)
         if facts.get("frozen"):
             learner.load_weights(weights)
             return int(facts["version"])
@@ -100,8 +100,8 @@ def load_policy(folder: Path, learner: Learner) -> int:
 def load_frozen(folder: Path, model: PreTrainedModel) -> int:
     """Load a policy's weights into `model`; return the version. Raises CheckpointError."""
     with explained(folder, "this policy's model"):
-        version = int(_facts(folder)["version"])
-        load_trained_weights(model, _weights(folder, model))
+        version = int(_read_facts(folder)["version"])
+        load_trained_weights(model, _read_weights(folder, model))
         return version
 
 
@@ -137,21 +137,21 @@ def _save_whole(folder: Path, model: PreTrainedModel, weights: dict[str, Tensor]
     if model.generation_config is not None:
         model.generation_config.save_pretrained(folder)
     names = {tensor.data_ptr(): name for name, tensor in reversed(weights.items())}
-    once = {
+    unique = {
         name: weights[name].contiguous() for name in names.values()
     }  # tied weights under their first name
-    save_file(once, folder / "model.safetensors", {"format": "pt"})
+    save_file(unique, folder / "model.safetensors", {"format": "pt"})
 
 
-def _weights(folder: Path, model: PreTrainedModel) -> dict[str, Tensor]:
+def _read_weights(folder: Path, model: PreTrainedModel) -> dict[str, Tensor]:
     """The trained weights of `model`. Raises CheckpointError if the folder contains another kind of policy."""
-    adapted = (folder / ADAPTER_CONFIG).is_file()
-    if adapted != has_adapter(model):
+    is_adapter = (folder / ADAPTER_CONFIG).is_file()
+    if is_adapter != has_adapter(model):
         raise CheckpointError(
-            f'the checkpoint {folder} was written with adapter.type = "{"lora" if adapted else "none"}"; continue with that, or '
+            f'the checkpoint {folder} was written with adapter.type = "{"lora" if is_adapter else "none"}"; continue with that, or '
             "start a new run with this folder as policies.*.model"
         )
-    if not adapted:
+    if not is_adapter:
         return _with_tied(load_file(folder / "model.safetensors", device=str(model.device)), model)
     base = str(adapter_config(folder)["base_model_name_or_path"])
     if Path(base).name != Path(str(model.name_or_path)).name:
@@ -162,7 +162,7 @@ def _weights(folder: Path, model: PreTrainedModel) -> dict[str, Tensor]:
     return read_adapter(folder, str(model.device))
 
 
-def _facts(folder: Path) -> dict[str, Any]:
+def _read_facts(folder: Path) -> dict[str, Any]:
     facts = json.loads((folder / "policy.json").read_text())
     if not isinstance(facts, dict):
         raise ValueError("policy.json does not have Troupe's format")
@@ -174,9 +174,9 @@ def _with_tied(weights: dict[str, Tensor], model: PreTrainedModel) -> dict[str, 
     names: dict[int, list[str]] = {}
     for name, tensor in model.state_dict().items():
         names.setdefault(tensor.data_ptr(), []).append(name)
-    whole = dict(weights)
-    for together in names.values():
-        known = next((weights[name] for name in together if name in weights), None)
-        if known is not None:
-            whole.update(dict.fromkeys(together, known))
-    return whole
+    with_aliases = dict(weights)
+    for aliases in names.values():
+        weight = next((weights[name] for name in aliases if name in weights), None)
+        if weight is not None:
+            with_aliases.update(dict.fromkeys(aliases, weight))
+    return with_aliases

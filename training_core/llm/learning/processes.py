@@ -31,33 +31,34 @@ class Processes:
         """
         if self.size == 1:
             return list(part)
-        loads, dealt = [0] * self.size, set()
-        talks = [
-            (max(tokens_of(groups[index]) for index in talk), talk) for talk in conversations(groups, part)
+        loads, assigned = [0] * self.size, set()
+        members = [
+            (max(group_tokens(groups[index]) for index in indices), indices)
+            for indices in conversations(groups, part)
         ]
-        for tokens, talk in sorted(talks, key=lambda item: (-item[0], item[1][0])):
-            lightest = loads.index(min(loads))
-            loads[lightest] += tokens
-            if lightest == self.rank:
-                dealt.update(talk)
-        return [index for index in part if index in dealt]
+        for tokens, indices in sorted(members, key=lambda item: (-item[0], item[1][0])):
+            smallest = loads.index(min(loads))
+            loads[smallest] += tokens
+            if smallest == self.rank:
+                assigned.update(indices)
+        return [index for index in part if index in assigned]
 
-    def add_up(self, tensor: Tensor, how: Literal["sum", "max"] = "sum") -> Tensor:
+    def all_reduce(self, tensor: Tensor, operation_name: Literal["sum", "max"] = "sum") -> Tensor:
         """The sum (or largest) over all processes, in place; equal in all of them to the last bit."""
         if self.size > 1:
-            operation = distributed.ReduceOp.SUM if how == "sum" else distributed.ReduceOp.MAX
+            operation = distributed.ReduceOp.SUM if operation_name == "sum" else distributed.ReduceOp.MAX
             distributed.all_reduce(tensor, operation)
         return tensor
 
-    def most(self, number: int, device: torch.device) -> int:
+    def largest(self, number: int, device: torch.device) -> int:
         """The largest of the processes' numbers."""
-        return int(self.add_up(torch.tensor(number, device=device), "max"))
+        return int(self.all_reduce(torch.tensor(number, device=device), "max"))
 
 
-ALONE = Processes()
+SINGLE_PROCESS = Processes()
 
 
-def tokens_of(group: Group) -> int:
+def group_tokens(group: Group) -> int:
     """The number of tokens of a group: its prompt and all its answers."""
     return len(group.prompt_ids) + sum(len(answer.token_ids) for answer in group.answers)
 

@@ -8,7 +8,7 @@ from transformers import PreTrainedModel
 from training_core.config.algorithms import Algorithm
 from training_core.config.models import Policy
 from training_core.llm.learning.learner import Learner
-from training_core.llm.learning.processes import ALONE, Processes
+from training_core.llm.learning.processes import SINGLE_PROCESS, Processes
 
 
 def _deepspeed(*parts: Any) -> Learner:
@@ -30,7 +30,7 @@ def make_learner(
     model: PreTrainedModel,
     iterations: int,
     staleness: int = 0,
-    processes: Processes = ALONE,
+    processes: Processes = SINGLE_PROCESS,
     seed: int = 0,
 ) -> Learner:
     """The learner for a policy's config. `seed` is that of the run and the policy."""

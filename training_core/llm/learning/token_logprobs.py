@@ -19,14 +19,14 @@ from training_core.llm.learning.packing import Row, single_rows, tree_rows
 from training_core.llm.models.attention import attends_fully
 from training_core.types import Answer, Group
 
-_ROUNDING = {torch.float32: 1e-4, torch.bfloat16: 0.03, torch.float16: 0.005}
+_TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.03, torch.float16: 0.005}
 """Tolerance of a trial's logits, relative to the largest of them."""
-_WRONG_OFF = 0.1
+_MAX_RELATIVE_ERROR = 0.1
 """The same, relative to their error when responses see each other."""
 
 
 @dataclass(frozen=True)
-class Batch:
+class RowBatch:
     """Rows as tensors, padded on the right."""
 
     token_ids: Tensor
@@ -40,40 +40,40 @@ class Batch:
     packed: bool
     nodes: Tensor
     """(U,) places that predict a token, as indices into B * S."""
-    place: Tensor
+    node_indices: Tensor
     """(T,) index of the node that predicts each response token."""
     targets: Tensor
     """(T,) the token itself."""
 
 
-def collate(rows: Sequence[Row], pad: int, *, packed: bool, device: torch.device) -> Batch:
+def collate(rows: Sequence[Row], pad: int, *, packed: bool, device: torch.device) -> RowBatch:
     """Rows as one batch."""
     lengths = np.array([len(row.tokens) for row in rows])
     width = int(lengths.max())
     ids = np.full((len(rows), width), pad, dtype=np.int64)
     positions = np.zeros((len(rows), width), dtype=np.int64)
     ends = np.tile(np.arange(1, width + 1), (len(rows), 1))
-    for place, row in enumerate(rows):
+    for number, row in enumerate(rows):
         length = len(row.tokens)
-        ids[place, :length] = row.tokens
-        positions[place, :length] = row.positions
-        ends[place, :length] = row.ends
+        ids[number, :length] = row.tokens
+        positions[number, :length] = row.positions
+        ends[number, :length] = row.ends
     starts = np.repeat(np.arange(len(rows)) * width, [len(row.sources) for row in rows])
     flat = starts + np.array([source for row in rows for source in row.sources], dtype=np.int64)
-    nodes, place_of = np.unique(flat, return_inverse=True)
+    nodes, node_indices = np.unique(flat, return_inverse=True)
     targets = np.array([target for row in rows for target in row.targets], dtype=np.int64)
 
     def tensor(array: NDArray[np.int64]) -> Tensor:
         return torch.from_numpy(array).to(device)
 
-    return Batch(
+    return RowBatch(
         token_ids=tensor(ids),
         positions=tensor(positions),
         ends=tensor(ends),
         lengths=tensor(lengths),
         packed=packed,
         nodes=tensor(nodes),
-        place=tensor(place_of),
+        node_indices=tensor(node_indices),
         targets=tensor(targets),
     )
 
@@ -96,11 +96,11 @@ class ResponseForward:
         self.model = model
         self._takes_positions = "position_ids" in inspect.signature(model.forward).parameters
 
-    def logits(self, model: PreTrainedModel, batch: Batch) -> Tensor:
+    def logits(self, model: PreTrainedModel, batch: RowBatch) -> Tensor:
         """Logits (U, V) at the places that predict a token. `model` has this model's architecture."""
         return self._logits(model, batch, split=self.splits)
 
-    def with_hidden(self, model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor]:
+    def with_hidden(self, model: PreTrainedModel, batch: RowBatch) -> tuple[Tensor, Tensor]:
         """The same logits, with the last hidden states (U, H)."""
         inputs = self._inputs(batch, model.dtype)
         if self.splits:
@@ -113,7 +113,7 @@ class ResponseForward:
         )
         return logits, states
 
-    def _logits(self, model: PreTrainedModel, batch: Batch, *, split: bool) -> Tensor:
+    def _logits(self, model: PreTrainedModel, batch: RowBatch, *, split: bool) -> Tensor:
         inputs = self._inputs(batch, model.dtype)
         if not split:
             whole: Tensor = model(**inputs).logits
@@ -121,7 +121,7 @@ class ResponseForward:
         return self._head(model, self._hidden(model, inputs, batch))
 
     @staticmethod
-    def _hidden(model: PreTrainedModel, inputs: dict[str, Any], batch: Batch) -> Tensor:
+    def _hidden(model: PreTrainedModel, inputs: dict[str, Any], batch: RowBatch) -> Tensor:
         whole: Tensor = model.base_model(**inputs).last_hidden_state
         return whole.flatten(0, 1).index_select(0, batch.nodes)
 
@@ -131,7 +131,7 @@ class ResponseForward:
         logits: Tensor = head(hidden)
         return logits
 
-    def _inputs(self, batch: Batch, dtype: torch.dtype) -> dict[str, Any]:
+    def _inputs(self, batch: RowBatch, dtype: torch.dtype) -> dict[str, Any]:
         if batch.packed:
             mask = tree_mask(batch.ends, dtype)
         else:
@@ -149,9 +149,9 @@ class ResponseForward:
         if self.model.get_output_embeddings() is None or self.model.base_model is self.model:
             return False
         batch = self._collated(packed=False)
-        whole = self._tried(batch, split=False)
+        whole = self._trial_logits(batch, split=False)
         try:
-            return _equal(self._tried(batch, split=True), whole)
+            return _matches(self._trial_logits(batch, split=True), whole)
         except (AttributeError, TypeError, RuntimeError):  # its body has another signature
             return False
 
@@ -165,38 +165,40 @@ class ResponseForward:
         if not self._takes_positions or not attends_fully(self.model):
             return False
         try:
-            packed = self._tried(self._collated(packed=True), split=False)
-            blind = self._tried(self._collated(packed=True, blind=True), split=False)
+            packed = self._trial_logits(self._collated(packed=True), split=False)
+            blind = self._trial_logits(self._collated(packed=True, blind=True), split=False)
         except (TypeError, ValueError, RuntimeError):  # it accepts no mask with four dimensions
             return False
-        single = self._tried(self._collated(packed=False), split=False)
-        return _equal(packed, single) and _off(packed, single) < _WRONG_OFF * _off(blind, single)
+        single = self._trial_logits(self._collated(packed=False), split=False)
+        return _matches(packed, single) and _max_error(packed, single) < _MAX_RELATIVE_ERROR * _max_error(
+            blind, single
+        )
 
     @torch.no_grad()
-    def _tried(self, batch: Batch, *, split: bool) -> Tensor:
+    def _trial_logits(self, batch: RowBatch, *, split: bool) -> Tensor:
         """The response tokens' logits (T, V) in evaluation mode."""
         was_training = self.model.training
         self.model.eval()
-        logits = self._logits(self.model, batch, split=split)[batch.place]
+        logits = self._logits(self.model, batch, split=split)[batch.node_indices]
         self.model.train(was_training)
         return logits
 
-    def _collated(self, *, packed: bool, blind: bool = False) -> Batch:
+    def _collated(self, *, packed: bool, blind: bool = False) -> RowBatch:
         """The trial batch: two answers to one prompt. `blind`: the mask is only causal."""
         table: Any = self.model.get_input_embeddings()
         size = int(table.weight.shape[0])
-        words = [(7 * place + 3) % size for place in range(12)]
-        answers = [Answer(part, [], [], "length", "") for part in sorted((words[5:8], words[8:12]))]
-        group = Group("", 0, words[:5], answers, [], [], 1.0, 0, 1.0)
+        token_ids = [(7 * index + 3) % size for index in range(12)]
+        answers = [Answer(part, [], [], "length", "") for part in sorted((token_ids[5:8], token_ids[8:12]))]
+        group = Group("", 0, token_ids[:5], answers, [], [], 1.0, 0, 1.0)
         rows = tree_rows([group], [0], 100) if packed else single_rows([group], [0])
         if blind:
             rows[0].ends = [len(rows[0].tokens)] * len(rows[0].tokens)
         return collate(rows, 0, packed=packed, device=self.model.device)
 
 
-def _equal(one: Tensor, other: Tensor) -> bool:
-    return _off(one, other) <= _ROUNDING[other.dtype] * float(other.abs().max())
+def _matches(one: Tensor, other: Tensor) -> bool:
+    return _max_error(one, other) <= _TOLERANCE[other.dtype] * float(other.abs().max())
 
 
-def _off(one: Tensor, other: Tensor) -> float:
+def _max_error(one: Tensor, other: Tensor) -> float:
     return float((one.float() - other.float()).abs().max())

@@ -11,8 +11,8 @@ from training_core.algorithms.advantages import (
     Floats,
     Ints,
     Normalisation,
+    informative_groups,
     normalised_advantages,
-    telling_groups,
     whitened,
 )
 from training_core.algorithms.grouping import GroupCounts, GroupFilter, count_groups, left_out
@@ -40,18 +40,18 @@ def make_groups(
     """Fill every candidate's advantage in place and sort the trained roles' groups by policy.
 
     Normalisation over a batch uses all groups that one policy is trained on; frozen roles are normalised separately,
-    for display. With drop_zero_variance, groups without advantages (`telling_groups`) are excluded. Turns of failed
+    for display. With drop_zero_variance, groups without advantages (`informative_groups`) are excluded. Turns of failed
     episodes before the failure are used. Counts are by role, over all groups. `baselines` are those of the previous
     batch. Raises EnvironmentFailure if a reward is not finite.
     """
-    _check(episodes)
-    paid = _paid(episodes, config.algorithm)
+    _check_rewards(episodes)
+    turn_rewards = _turn_rewards(episodes, config.algorithm)
     groups: dict[str, list[Group]] = {policy: [] for policy in config.trained_policies}
     batch = GroupedBatch(groups, counts={}, baselines=dict(baselines or {}))
     for role in config.team.roles:
-        played = list(_places(episodes, {role}))
-        if played:
-            compared = _compare(played, paid)
+        role_turns = list(_turns_of(episodes, {role}))
+        if role_turns:
+            compared = _compare(role_turns, turn_rewards)
             batch.counts[role] = count_groups(compared.rewards, compared.groups)
         else:
             batch.counts[role] = GroupCounts()
@@ -62,86 +62,88 @@ def make_groups(
                 for name, role in config.team.roles.items()
                 if role.policy == policy and role.trained == trained
             }
-            found = list(_advantaged(list(_places(episodes, roles)), paid, config, batch))
+            trained_groups = list(
+                _fill_advantages(list(_turns_of(episodes, roles)), turn_rewards, config, batch)
+            )
             if trained and policy in batch.groups:
-                batch.groups[policy] = found
+                batch.groups[policy] = trained_groups
     return batch
 
 
-Place = tuple[Episode, int]
+TurnPosition = tuple[Episode, int]
 """An episode and the position of one of its turns."""
-Paid = dict[tuple[str, int], list[float]]
+TurnRewards = dict[tuple[str, int], list[float]]
 """(episode, position of the turn) -> rewards of its candidates, reshaped."""
 
 
-def _places(episodes: Sequence[Episode], roles: set[str]) -> Iterator[Place]:
+def _turns_of(episodes: Sequence[Episode], roles: set[str]) -> Iterator[TurnPosition]:
     """The turns of these roles."""
     return (
-        (episode, place)
+        (episode, index)
         for episode in episodes
-        for place, turn in enumerate(episode.turns)
+        for index, turn in enumerate(episode.turns)
         if turn.role in roles
     )
 
 
-def _paid(episodes: Sequence[Episode], algorithm: PolicyGradient) -> Paid:
+def _turn_rewards(episodes: Sequence[Episode], algorithm: PolicyGradient) -> TurnRewards:
     """The reshaped rewards, which are compared instead of the original ones."""
     shape = Shape(algorithm.reshape_discount, algorithm.reshape_threshold, algorithm.reshape_weight)
-    paid: Paid = {}
+    turn_rewards: TurnRewards = {}
     for episode in episodes:
         before: dict[str, float] = {}
-        for place, turn in enumerate(episode.turns):
+        for index, turn in enumerate(episode.turns):
             moment = Moment(turn.index + 1, episode.turns[-1].index + 1, before.get(turn.role, 0.0))
             rewards = np.array([candidate.reward for candidate in turn.candidates])
-            paid[episode.id, place] = RESHAPERS[algorithm.reshape](rewards, moment, shape).tolist()
+            turn_rewards[episode.id, index] = RESHAPERS[algorithm.reshape](rewards, moment, shape).tolist()
             before[turn.role] = turn.candidates[turn.executed].reward
-    return paid
+    return turn_rewards
 
 
-def _advantaged(
-    places: Sequence[Place], paid: Paid, config: RunConfig, batch: GroupedBatch
+def _fill_advantages(
+    turns: Sequence[TurnPosition], turn_rewards: TurnRewards, config: RunConfig, batch: GroupedBatch
 ) -> Iterator[Group]:
     """Fill the advantages of these turns' candidates and count filtered groups; return the groups to train on."""
-    if not places:
+    if not turns:
         return
     algorithm = config.algorithm
-    found = _compare(places, paid)
-    rewards = _reshaped(found, algorithm)
-    how = normalisation(algorithm)
-    telling = telling_groups(rewards, found.groups, how)
-    weights = _tokens(places, found) if isinstance(algorithm, TokenReturns) else None
-    advantages = normalised_advantages(rewards, found.groups, how, weights)
+    units = _compare(turns, turn_rewards)
+    rewards = _reshaped(units, algorithm)
+    settings = normalisation(algorithm)
+    informative = informative_groups(rewards, units.groups, settings)
+    weights = _trained_tokens(turns, units) if isinstance(algorithm, TokenReturns) else None
+    advantages = normalised_advantages(rewards, units.groups, settings, weights)
     if isinstance(algorithm, Rae):
-        earners = [found.roles[group] for group in found.groups]
+        roles = [units.roles[group] for group in units.groups]
         advantages, batch.baselines = role_advantages(
-            advantages, earners, batch.baselines, algorithm.baseline_decay
+            advantages, roles, batch.baselines, algorithm.baseline_decay
         )
     if algorithm.batch_whitening:
-        live = telling[found.groups]
-        advantages = whitened(advantages, live, unbiased=how.unbiased, weights=weights)
-    out = left_out(rewards, found.groups, group_filter(algorithm))
-    for role in (found.roles[group] for group in np.flatnonzero(out)):
+        unit_mask = informative[units.groups]
+        advantages = whitened(advantages, unit_mask, unbiased=settings.unbiased, weights=weights)
+    excluded = left_out(rewards, units.groups, group_filter(algorithm))
+    for role in (units.roles[group] for group in np.flatnonzero(excluded)):
         batch.counts[role].filtered += 1
-    advantages[out[found.groups]] = 0.0
-    learnt = ~out & telling if algorithm.drop_zero_variance else ~out
-    each = advantages[found.owners].tolist()
-    kept = learnt[found.groups][found.owners].tolist()
+    advantages[excluded[units.groups]] = 0.0
+    learnt = ~excluded & informative if algorithm.drop_zero_variance else ~excluded
+    candidate_advantages = advantages[units.owners].tolist()
+    is_trained = learnt[units.groups][units.owners].tolist()
     compared = [
-        Compared(unit, int(found.groups[unit]), float(rewards[unit])) for unit in found.owners.tolist()
+        Compared(unit, int(units.groups[unit]), float(rewards[unit])) for unit in units.owners.tolist()
     ]
     begin = 0
-    for episode, place in places:
-        turn = episode.turns[place]
+    for episode, index in turns:
+        turn = episode.turns[index]
         end = begin + len(turn.candidates)
-        values, wanted, units = each[begin:end], kept[begin], compared[begin:end]
+        values, is_kept, comparisons = candidate_advantages[begin:end], is_trained[begin], compared[begin:end]
         begin = end
         for candidate, advantage in zip(turn.candidates, values, strict=True):
             candidate.advantage = advantage
-        if wanted:
-            yield _group(episode, place, turn, config, units)
+        if is_kept:
+            yield _group(episode, index, turn, config, comparisons)
 
 
-def teaches(episodes: Sequence[Episode], config: RunConfig) -> bool:
+def is_informative(episodes: Sequence[Episode], config: RunConfig) -> bool:
     """Whether a trained role has a group in these episodes of one task to which `make_groups` would give advantages.
 
     Reward, reshaping and tolerance are those of the loss; filter_ratio, which compares the groups of a whole batch,
@@ -149,13 +151,13 @@ def teaches(episodes: Sequence[Episode], config: RunConfig) -> bool:
     """
     algorithm = config.algorithm
     roles = {name for name, role in config.team.roles.items() if role.trained}
-    places = list(_places(episodes, roles))
-    if not places:
+    turns = list(_turns_of(episodes, roles))
+    if not turns:
         return False
-    found = _compare(places, _paid(episodes, algorithm))
-    rewards = _reshaped(found, algorithm)
-    out = left_out(rewards, found.groups, replace(group_filter(algorithm), ratio=0.0))
-    return bool((telling_groups(rewards, found.groups, normalisation(algorithm)) & ~out).any())
+    units = _compare(turns, _turn_rewards(episodes, algorithm))
+    rewards = _reshaped(units, algorithm)
+    excluded = left_out(rewards, units.groups, replace(group_filter(algorithm), ratio=0.0))
+    return bool((informative_groups(rewards, units.groups, normalisation(algorithm)) & ~excluded).any())
 
 
 def normalisation(algorithm: PolicyGradient) -> Normalisation:
@@ -180,23 +182,23 @@ def group_filter(algorithm: PolicyGradient) -> GroupFilter:
     )
 
 
-def _reshaped(found: "_Compared", algorithm: PolicyGradient) -> Floats:
+def _reshaped(units: "_ComparedUnits", algorithm: PolicyGradient) -> Floats:
     """(N,) compared rewards, reshaped over the whole group if the algorithm requests it."""
-    return min_max(found.rewards, found.groups) if algorithm.reshape == "normalised" else found.rewards
+    return min_max(units.rewards, units.groups) if algorithm.reshape == "normalised" else units.rewards
 
 
-def _check(episodes: Sequence[Episode]) -> None:
+def _check_rewards(episodes: Sequence[Episode]) -> None:
     for episode in episodes:
-        for place, turn in enumerate(episode.turns):
+        for index, turn in enumerate(episode.turns):
             if not all(isfinite(candidate.reward) for candidate in turn.candidates):
                 raise EnvironmentFailure(
-                    f"episode {episode.id} ({episode.task}), turn {place}: the environment paid {turn.role} a "
+                    f"episode {episode.id} ({episode.task}), turn {index}: the environment paid {turn.role} a "
                     "reward that is not finite"
                 )
 
 
 @dataclass(frozen=True)
-class _Compared:
+class _ComparedUnits:
     """N compared units and their C candidates."""
 
     rewards: Floats
@@ -209,7 +211,7 @@ class _Compared:
     """Role of each group."""
 
 
-def _compare(places: Sequence[Place], paid: Paid) -> _Compared:
+def _compare(turns: Sequence[TurnPosition], turn_rewards: TurnRewards) -> _ComparedUnits:
     """Compare the candidates of one turn with each other; or, if episodes have siblings, a role's total reward in
     each of them; or, with a turn_discount, the returns of their turns: a role's first turn with the siblings' first
     turns, and so on.
@@ -218,84 +220,86 @@ def _compare(places: Sequence[Place], paid: Paid) -> _Compared:
     owners: list[int] = []
     groups: list[int] = []
     roles: list[str] = []
-    numbers: dict[tuple[str, str], int] = {}
-    whole: dict[tuple[str, str], int] = {}
-    returns = _returns(places, paid)
-    for episode, place in places:
-        turn = episode.turns[place]
+    group_numbers: dict[tuple[str, str], int] = {}
+    unit_numbers: dict[tuple[str, str], int] = {}
+    returns = _returns(turns, turn_rewards)
+    for episode, index in turns:
+        turn = episode.turns[index]
         if not episode.siblings:
             owners.extend(range(len(rewards), len(rewards) + len(turn.candidates)))
-            rewards.extend(paid[episode.id, place])
+            rewards.extend(turn_rewards[episode.id, index])
             groups.extend([len(roles)] * len(turn.candidates))
             roles.append(turn.role)
             continue
-        if (episode.id, place) in returns:
-            number, gains = returns[episode.id, place]
-            at_turn = (f"{episode.siblings}, turn {number}", turn.role)
-            if at_turn not in numbers:
-                numbers[at_turn] = len(roles)
+        if (episode.id, index) in returns:
+            number, candidate_returns = returns[episode.id, index]
+            turn_key = (f"{episode.siblings}, turn {number}", turn.role)
+            if turn_key not in group_numbers:
+                group_numbers[turn_key] = len(roles)
                 roles.append(turn.role)
-            owners.extend(range(len(rewards), len(rewards) + len(gains)))
-            rewards.extend(gains)
-            groups.extend([numbers[at_turn]] * len(gains))
+            owners.extend(range(len(rewards), len(rewards) + len(candidate_returns)))
+            rewards.extend(candidate_returns)
+            groups.extend([group_numbers[turn_key]] * len(candidate_returns))
             continue
-        seat = (episode.id, turn.role)
-        if seat not in whole:
-            whole[seat] = len(rewards)
-            rewards.append(_earned(episode, turn.role, paid))
-            kin = (episode.siblings, turn.role)
-            if kin not in numbers:
-                numbers[kin] = len(roles)
+        key = (episode.id, turn.role)
+        if key not in unit_numbers:
+            unit_numbers[key] = len(rewards)
+            rewards.append(_role_reward(episode, turn.role, turn_rewards))
+            group_key = (episode.siblings, turn.role)
+            if group_key not in group_numbers:
+                group_numbers[group_key] = len(roles)
                 roles.append(turn.role)
-            groups.append(numbers[kin])
-        owners.extend([whole[seat]] * len(turn.candidates))
-    return _Compared(np.array(rewards), np.array(groups), np.array(owners), roles)
+            groups.append(group_numbers[group_key])
+        owners.extend([unit_numbers[key]] * len(turn.candidates))
+    return _ComparedUnits(np.array(rewards), np.array(groups), np.array(owners), roles)
 
 
-def _returns(places: Sequence[Place], paid: Paid) -> dict[tuple[str, int], tuple[int, list[float]]]:
+def _returns(
+    turns: Sequence[TurnPosition], turn_rewards: TurnRewards
+) -> dict[tuple[str, int], tuple[int, list[float]]]:
     """(episode, position) -> (number of the turn among its role's, returns of its candidates), for episodes with a
     turn_discount.
 
     A candidate's return is its own reward and turn_discount times the return of the executed candidate of the role's next turn
     (AReaL's export_style = "individual" with its turn_discount).
     """
-    found: dict[tuple[str, int], tuple[int, list[float]]] = {}
-    later: dict[tuple[str, str], float] = {}
-    count = Counter((episode.id, episode.turns[place].role) for episode, place in places)
-    for episode, place in reversed(places):
+    by_turn: dict[tuple[str, int], tuple[int, list[float]]] = {}
+    next_returns: dict[tuple[str, str], float] = {}
+    count = Counter((episode.id, episode.turns[index].role) for episode, index in turns)
+    for episode, index in reversed(turns):
         if episode.turn_discount is None or not episode.siblings:
             continue
-        turn = episode.turns[place]
-        seat = (episode.id, turn.role)
-        rest = episode.turn_discount * later.get(seat, 0.0)
-        gains = [reward + rest for reward in paid[episode.id, place]]
-        later[seat] = gains[turn.executed]
-        count[seat] -= 1
-        found[episode.id, place] = (count[seat], gains)
-    return found
+        turn = episode.turns[index]
+        key = (episode.id, turn.role)
+        rest = episode.turn_discount * next_returns.get(key, 0.0)
+        candidate_returns = [reward + rest for reward in turn_rewards[episode.id, index]]
+        next_returns[key] = candidate_returns[turn.executed]
+        count[key] -= 1
+        by_turn[episode.id, index] = (count[key], candidate_returns)
+    return by_turn
 
 
-def _tokens(places: Sequence[Place], found: _Compared) -> Floats:
+def _trained_tokens(turns: Sequence[TurnPosition], units: _ComparedUnits) -> Floats:
     """(N,) number of trained tokens of each compared unit."""
-    answers = [candidate.answer for episode, place in places for candidate in episode.turns[place].candidates]
+    answers = [candidate.answer for episode, index in turns for candidate in episode.turns[index].candidates]
     counts = [len(answer.learnt(answer.token_ids)) for answer in answers]
-    return np.bincount(found.owners, weights=counts, minlength=len(found.rewards)).astype(np.float64)
+    return np.bincount(units.owners, weights=counts, minlength=len(units.rewards)).astype(np.float64)
 
 
-def _earned(episode: Episode, role: str, paid: Paid) -> float:
+def _role_reward(episode: Episode, role: str, turn_rewards: TurnRewards) -> float:
     """A role's total reward in an episode."""
     return sum(
-        paid[episode.id, place][turn.executed]
-        for place, turn in enumerate(episode.turns)
+        turn_rewards[episode.id, index][turn.executed]
+        for index, turn in enumerate(episode.turns)
         if turn.role == role
     )
 
 
-def _group(episode: Episode, place: int, turn: Turn, config: RunConfig, compared: list[Compared]) -> Group:
+def _group(episode: Episode, index: int, turn: Turn, config: RunConfig, compared: list[Compared]) -> Group:
     sampling = config.team.roles[turn.role].sampling
     return Group(
         episode=episode.id,
-        turn=place,
+        turn=index,
         prompt_ids=turn.prompt_ids,
         answers=[candidate.answer for candidate in turn.candidates],
         rewards=[candidate.reward for candidate in turn.candidates],

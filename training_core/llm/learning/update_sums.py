@@ -11,14 +11,25 @@ from training_core.llm.learning.mismatch import Mismatch
 from training_core.llm.learning.objective import TokenLosses
 from training_core.llm.learning.processes import Processes
 
-_ADDED = ("loss", "kl", "entropy", "clipped", "ratio", "tokens", "computed", "corrected", "left_out", "value")
-_COMPARED = ("distance", "divergence", "tokens")
+_SUMMED_FIELDS = (
+    "loss",
+    "kl",
+    "entropy",
+    "clipped",
+    "ratio",
+    "tokens",
+    "computed",
+    "corrected",
+    "left_out",
+    "value",
+)
+_MISMATCH_FIELDS = ("distance", "divergence", "tokens")
 """Keys of the mismatch."""
 
 
 @dataclass
-class Sums:
-    """Sums of one update in one process; `add_up` makes them those of all processes."""
+class UpdateSums:
+    """Sums of one update in one process; `all_reduce` makes them those of all processes."""
 
     loss: float = 0.0
     kl: float = 0.0
@@ -45,32 +56,34 @@ class Sums:
         """Number of optimiser steps, applied or not."""
         return self.steps + self.skipped + self.overflowed
 
-    def add(self, loss: Tensor, found: TokenLosses, entropies: Tensor, piece: MicroBatch) -> None:
+    def add(self, loss: Tensor, token_losses: TokenLosses, entropies: Tensor, piece: MicroBatch) -> None:
         """Add a micro-batch's values."""
-        ratios = found.ratios
+        ratios = token_losses.ratios
         self.loss += float(loss.detach())
         self.entropy += float(entropies.detach().sum())
-        self.clipped += float(found.clipped.sum())
+        self.clipped += float(token_losses.clipped.sum())
         self.ratio += float(ratios.sum())
         self.ratio_max = max(self.ratio_max, float(ratios.max())) if len(ratios) else self.ratio_max
         self.tokens += len(ratios)
         self.computed += piece.batch.token_ids.numel()
-        if found.weights is not None:
-            self.corrected += float(found.weights.sum())
-            self.left_out += float((found.weights == 0).sum())
+        if token_losses.weights is not None:
+            self.corrected += float(token_losses.weights.sum())
+            self.left_out += float((token_losses.weights == 0).sum())
 
-    def add_up(self, processes: Processes, device: torch.device) -> None:
+    def all_reduce(self, processes: Processes, device: torch.device) -> None:
         """Add the other processes' sums: steps and norms are the same in all, annotations and FLOPs stay per process."""
         if processes.size == 1:
             return
-        own = [getattr(self, name) for name in _ADDED] + [getattr(self.mismatch, name) for name in _COMPARED]
-        whole = processes.add_up(torch.tensor(own, dtype=torch.float64, device=device)).tolist()
-        for name, value in zip(_ADDED, whole, strict=False):
+        values = [getattr(self, name) for name in _SUMMED_FIELDS] + [
+            getattr(self.mismatch, name) for name in _MISMATCH_FIELDS
+        ]
+        totals = processes.all_reduce(torch.tensor(values, dtype=torch.float64, device=device)).tolist()
+        for name, value in zip(_SUMMED_FIELDS, totals, strict=False):
             setattr(self, name, value)
-        for name, value in zip(_COMPARED, whole[len(_ADDED) :], strict=True):
+        for name, value in zip(_MISMATCH_FIELDS, totals[len(_SUMMED_FIELDS) :], strict=True):
             setattr(self.mismatch, name, value)
         largest = torch.tensor([self.ratio_max, self.mismatch.largest], dtype=torch.float64, device=device)
-        self.ratio_max, self.mismatch.largest = processes.add_up(largest, "max").tolist()
+        self.ratio_max, self.mismatch.largest = processes.all_reduce(largest, "max").tolist()
 
     def metrics(
         self, epochs: int, *, corrects: bool, has_reference: bool, has_critic: bool

@@ -28,7 +28,7 @@ _PREFIX = "base_model.model."
 """Prefix of weight names in PEFT's files, from its model wrapper."""
 
 
-def sharing(model: PreTrainedModel) -> PreTrainedModel:
+def with_shared_tensors(model: PreTrainedModel) -> PreTrainedModel:
     """Another model with the same tensors but separate modules, so that an adapter in one is not in the other."""
     tensors = itertools.chain(model.parameters(), model.buffers())
     return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
@@ -73,15 +73,15 @@ def trained_weights(model: PreTrainedModel) -> dict[str, Tensor]:
 
 def load_trained_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> None:
     """Load `trained_weights` of another model of this architecture. Raises RuntimeError if names or shapes differ."""
-    wanted = trained_weights(model)
-    if different := sorted(wanted.keys() ^ weights.keys()):
+    own = trained_weights(model)
+    if different := sorted(own.keys() ^ weights.keys()):
         raise RuntimeError(f"weights named {', '.join(different[:3])} are on one side only")
     model.load_state_dict(dict(weights), strict=False)
 
 
 def without_adapter(model: PreTrainedModel) -> PreTrainedModel:
     """The base model without the adapter: the same tensors, no copy."""
-    return _unwrapped(sharing(model))
+    return _unwrapped(with_shared_tensors(model))
 
 
 def merged(model: PreTrainedModel) -> PreTrainedModel:
@@ -91,11 +91,11 @@ def merged(model: PreTrainedModel) -> PreTrainedModel:
 
 def save_adapter(folder: Path, model: PreTrainedModel, weights: Mapping[str, Tensor], base: str) -> None:
     """Write the adapter (`trained_weights`), and its base model (`base`: a folder or hub id), into `folder`. Raises OSError."""
-    settings: Any = next(iter(_adapted(model).values()))
+    settings: Any = next(iter(_adapted_layers(model).values()))
     named = {
         _PREFIX + name.replace(f".{_NAME}.", "."): tensor.contiguous() for name, tensor in weights.items()
     }
-    targets = {name.rpartition(".")[2] for name in _adapted(model)}
+    targets = {name.rpartition(".")[2] for name in _adapted_layers(model)}
     facts = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -115,7 +115,7 @@ def save_adapter(folder: Path, model: PreTrainedModel, weights: Mapping[str, Ten
 def read_adapter(folder: Path, device: str = "cpu") -> dict[str, Tensor]:
     """An adapter's weights by their names in the model. Raises OSError, SafetensorError."""
     weights = load_file(folder / ADAPTER_WEIGHTS, device=device)
-    return {_named(name): tensor for name, tensor in weights.items()}
+    return {_model_name(name): tensor for name, tensor in weights.items()}
 
 
 def merge_into(model: PreTrainedModel, folder: Path) -> None:
@@ -127,7 +127,7 @@ def merge_into(model: PreTrainedModel, folder: Path) -> None:
     _merge(model).requires_grad_(True)
 
 
-def _named(name: str) -> str:
+def _model_name(name: str) -> str:
     """...q_proj.lora_A.weight -> ...q_proj.lora_A.default.weight."""
     path, _, kind = name.removeprefix(_PREFIX).rpartition(".")
     return f"{path}.{_NAME}.{kind}"
@@ -141,18 +141,18 @@ def _is_linear(part: torch.nn.Module) -> bool:
     return isinstance(part, torch.nn.Linear)
 
 
-def _adapted(model: PreTrainedModel) -> dict[str, Any]:
+def _adapted_layers(model: PreTrainedModel) -> dict[str, Any]:
     """Layers that have an adapter, by name."""
     return {name: part for name, part in model.named_modules() if hasattr(part, "lora_A")}
 
 
 def _merge(model: PreTrainedModel) -> PreTrainedModel:
-    for part in _adapted(model).values():
+    for part in _adapted_layers(model).values():
         part.merge()
     return _unwrapped(model)
 
 
 def _unwrapped(model: PreTrainedModel) -> PreTrainedModel:
-    for name, part in _adapted(model).items():
+    for name, part in _adapted_layers(model).items():
         model.set_submodule(name, part.get_base_layer())
     return model

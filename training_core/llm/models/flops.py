@@ -58,7 +58,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Shape:
+class DecoderSizes:
     """Sizes of a decoder with gated MLPs."""
 
     layers: int
@@ -82,12 +82,12 @@ class Shape:
         )
 
 
-def shape_of(config: Any) -> Shape | None:
+def shape_of(config: Any) -> DecoderSizes | None:
     """The sizes in a transformers config; None if the architecture is unknown, or if not all layers have full attention."""
     kinds = getattr(config, "layer_types", None) or []
     if getattr(config, "model_type", "") not in GATED or any(kind != "full_attention" for kind in kinds):
         return None
-    return Shape(
+    return DecoderSizes(
         layers=config.num_hidden_layers,
         hidden=config.hidden_size,
         heads=config.num_attention_heads,
@@ -114,19 +114,19 @@ def generation_work(prompts: Sequence[Prompt], answers: Sequence[Sequence[Answer
     vLLM's prefix cache) are unknown here and counted, so utilisation is then overestimated.
     """
     tokens = context = predicted = 0
-    known: dict[tuple[int, ...], dict[tuple[int, int], int]] = {}
-    for prompt, each in zip(prompts, answers, strict=True):
+    trees: dict[tuple[int, ...], dict[tuple[int, int], int]] = {}
+    for prompt, group in zip(prompts, answers, strict=True):
         text = tuple(prompt.token_ids)
         size = len(text)
-        if text not in known:
-            known[text] = {}
+        if text not in trees:
+            trees[text] = {}
             tokens, context, predicted = tokens + size, context + size * (size + 1) // 2, predicted + 1
-        said = known[text]
-        for answer in each:
-            place = 0
+        tree = trees[text]
+        for answer in group:
+            node = 0
             for depth, token in enumerate(answer.token_ids[:-1], start=1):
-                before = len(said)
-                place = said.setdefault((place, token), before + 1)
-                if len(said) > before:
+                before = len(tree)
+                node = tree.setdefault((node, token), before + 1)
+                if len(tree) > before:
                     tokens, context, predicted = tokens + 1, context + size + depth, predicted + 1
     return Work(tokens, context, predicted)

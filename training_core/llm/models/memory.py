@@ -54,8 +54,8 @@ def adapted(shape: ModelShape, adapter: WholeModel | Lora) -> ModelShape:
         "down_proj": shape.intermediate + shape.hidden,
     }
     chosen = adapter.target_modules or tuple(ends)
-    each = sum(ends.get(name, 0) for name in chosen)
-    return replace(shape, parameters=shape.layers * adapter.rank * each)
+    per_layer = sum(ends.get(name, 0) for name in chosen)
+    return replace(shape, parameters=shape.layers * adapter.rank * per_layer)
 
 
 def spread(size: int, learner: AnyLearner, stage: int, processes: int) -> int:
@@ -94,8 +94,8 @@ def activations(
     inner = width * 4 * (shape.heads * shape.head_size + shape.intermediate + shape.hidden)
     layer = inner + FP32 * (2 * shape.hidden + 2 + shape.heads)
     once = width * (longest + 2 * shape.hidden + 2 * shape.head_size) + FP32 * (shape.hidden + 3)
-    kept = shape.layers * width * shape.hidden + layer if recomputed else shape.layers * layer
-    return tokens * (kept + once)
+    stored = shape.layers * width * shape.hidden + layer if recomputed else shape.layers * layer
+    return tokens * (stored + once)
 
 
 def output_layer(shape: ModelShape, precision: str, places: int) -> int:

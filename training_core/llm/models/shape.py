@@ -15,8 +15,8 @@ from typing import Any
 
 from training_core.errors import ModelError
 
-_LONGEST_CONFIG = 4_000_000
-_LONGEST_HEADER = 100_000_000
+_MAX_CONFIG_BYTES = 4_000_000
+_MAX_HEADER_BYTES = 100_000_000
 """Maximum header length in bytes; the second is the format's limit."""
 _NAMES: dict[str, tuple[str, ...]] = {
     "layers": ("num_hidden_layers", "n_layer", "num_layers"),
@@ -50,13 +50,13 @@ class ModelShape:
 def read_shape(folder: Path) -> ModelShape:
     """Sizes of the model in a Hugging Face folder; of an adapter, those of its base. Raises ModelError if they cannot be read."""
     if (folder / ADAPTER_CONFIG).is_file():
-        return shape_from(_object(folder / "config.json", _LONGEST_CONFIG))
-    return shape_from(_object(folder / "config.json", _LONGEST_CONFIG), count_parameters(folder))
+        return shape_from(_object(folder / "config.json", _MAX_CONFIG_BYTES))
+    return shape_from(_object(folder / "config.json", _MAX_CONFIG_BYTES), count_parameters(folder))
 
 
 def adapter_config(folder: Path) -> dict[str, Any]:
     """An adapter's config, including its base model. Raises ModelError if it cannot be read."""
-    facts = _object(folder / ADAPTER_CONFIG, _LONGEST_CONFIG)
+    facts = _object(folder / ADAPTER_CONFIG, _MAX_CONFIG_BYTES)
     if not {"base_model_name_or_path", "r", "lora_alpha", "target_modules"} <= facts.keys():
         raise ModelError(f"{ADAPTER_CONFIG} in {folder} is not one of a LoRA adapter")
     return facts
@@ -69,10 +69,10 @@ def shape_from(config: Mapping[str, Any], parameters: int | None = None) -> Mode
     """
     inner = config.get("text_config")
     sizes = {**config, **inner} if isinstance(inner, Mapping) else dict(config)
-    found = {name: _size(sizes, keys) for name, keys in _NAMES.items()}
-    if missing := [_NAMES[name][0] for name, value in found.items() if value is None]:
+    values = {name: _size(sizes, keys) for name, keys in _NAMES.items()}
+    if missing := [_NAMES[name][0] for name, value in values.items() if value is None]:
         raise ModelError(f"config.json has no {', '.join(missing)}")
-    known = {name: value for name, value in found.items() if value is not None}
+    required = {name: value for name, value in values.items() if value is not None}
     if parameters is None and (sizes.get("num_experts") or sizes.get("num_local_experts")):
         raise ModelError(
             "parameters of a mixture of experts are counted in its safetensors files, and there are "
@@ -80,15 +80,15 @@ def shape_from(config: Mapping[str, Any], parameters: int | None = None) -> Mode
         )
     shape = ModelShape(
         parameters=parameters or 0,
-        key_value_heads=_size(sizes, ("num_key_value_heads",)) or known["heads"],
-        head_size=_size(sizes, ("head_dim",)) or known["hidden"] // known["heads"],
-        intermediate=_size(sizes, ("intermediate_size", "n_inner", "ffn_dim")) or 4 * known["hidden"],
+        key_value_heads=_size(sizes, ("num_key_value_heads",)) or required["heads"],
+        head_size=_size(sizes, ("head_dim",)) or required["hidden"] // required["heads"],
+        intermediate=_size(sizes, ("intermediate_size", "n_inner", "ffn_dim")) or 4 * required["hidden"],
         context=_size(sizes, ("max_position_embeddings", "n_positions")) or 0,
-        **known,
+        **required,
     )
     if parameters is not None:
         return shape
-    return _with(shape, dense_parameters(shape, tied=bool(sizes.get("tie_word_embeddings"))))
+    return _with_parameters(shape, dense_parameters(shape, tied=bool(sizes.get("tie_word_embeddings"))))
 
 
 def dense_parameters(shape: ModelShape, *, tied: bool) -> int:
@@ -109,10 +109,10 @@ def count_parameters(folder: Path) -> int | None:
     """
     index = folder / "model.safetensors.index.json"
     if index.is_file():
-        places = _object(index, _LONGEST_HEADER).get("weight_map")
-        if not isinstance(places, dict):
+        weight_map = _object(index, _MAX_HEADER_BYTES).get("weight_map")
+        if not isinstance(weight_map, dict):
             raise ModelError(f"{index.name} has no weight_map")
-        files = [folder / Path(str(name)).name for name in sorted(set(places.values()))]
+        files = [folder / Path(str(name)).name for name in sorted(set(weight_map.values()))]
     else:
         files = sorted(folder.glob("*.safetensors"))
     return sum(map(_count, files)) if files else None
@@ -122,7 +122,7 @@ def _count(path: Path) -> int:
     try:
         with path.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
-            if length > _LONGEST_HEADER:
+            if length > _MAX_HEADER_BYTES:
                 raise ModelError(f"{path.name} is not a safetensors file")
             header = json.loads(file.read(length))
         shapes = [entry["shape"] for name, entry in header.items() if name != "__metadata__"]
@@ -152,5 +152,5 @@ def _size(sizes: Mapping[str, Any], keys: tuple[str, ...]) -> int | None:
     return None
 
 
-def _with(shape: ModelShape, parameters: int) -> ModelShape:
+def _with_parameters(shape: ModelShape, parameters: int) -> ModelShape:
     return ModelShape(**{**vars(shape), "parameters": parameters})

@@ -6,21 +6,21 @@
 import re
 from math import comb
 
-MOST_CHARACTERS = 2000
-_MOST_DIGITS = 6
+MAX_CHARACTERS = 2000
+_MAX_DIGITS = 6
 """Maximum digits of an exponent."""
-_MOST_VALUE = 10**_MOST_DIGITS
-_MOST_WRITTEN = 50_000
+_MAX_VALUE = 10**_MAX_DIGITS
+_MAX_WRITTEN_DIGITS = 50_000
 """Maximum digits of a power of plain numbers."""
-_MOST_TERMS = 10_000
+_MAX_TERMS = 10_000
 """Maximum terms of a bracketed sum after expansion."""
-_MOST_INDEX = 1000
+_MAX_INDEX = 1000
 """Maximum index of a root."""
-_MOST_ARGUMENT = 10_000
+_MAX_ARGUMENT = 10_000
 """Maximum argument of a factorial."""
-_MOST_LEVELS = 3
+_MAX_LEVELS = 3
 """Maximum nesting of exponents in an expression that is not a plain number."""
-_MOST_DEPTH = 60
+_MAX_DEPTH = 60
 """Maximum nesting of braces and brackets, because parsers recurse."""
 _DIGITS = re.compile(r"\d+")
 _NUMBER_IN_BRACES = re.compile(r"[({\[]\s*(\d+)\s*[)}\]]")
@@ -39,7 +39,7 @@ _SCIENTIFIC = re.compile(r"\d[eE][+-]?(\d+)")
 def too_costly(text: str) -> bool:
     """Whether algebra on a text might not terminate in reasonable time. Runs in time linear in the text's length."""
     longest = max((len(digits) for digits in _DIGITS.findall(text)), default=0)
-    if len(text) > MOST_CHARACTERS or longest > MOST_CHARACTERS // 2:
+    if len(text) > MAX_CHARACTERS or longest > MAX_CHARACTERS // 2:
         return True
     plain = text.replace("**", "^").replace("\\left", "").replace("\\right", "").replace("\\cdot", "*")
     return _deep(plain) or _written_out(plain)
@@ -62,7 +62,7 @@ def _deep(text: str) -> bool:
             pending, token = 0, pending or token
         elif letter not in " \\":
             pending, token = pending if letter in "+-" else 0, levels[-1]
-        if pending > _MOST_LEVELS or len(levels) > _MOST_DEPTH:
+        if pending > _MAX_LEVELS or len(levels) > _MAX_DEPTH:
             return True
     return False
 
@@ -70,12 +70,12 @@ def _deep(text: str) -> bool:
 def _large_parts(text: str) -> bool:
     """Whether an exponent, or a bound of a sum or product, is a large number."""
     limits = (
-        (_MOST_VALUE, _EXPONENT), (_MOST_VALUE, _SCIENTIFIC), (_MOST_ARGUMENT, _BOUND), (_MOST_ARGUMENT, _BINOMIAL),
-        (_MOST_ARGUMENT, _EXPANDED), (_MOST_INDEX, _ROOT),
+        (_MAX_VALUE, _EXPONENT), (_MAX_VALUE, _SCIENTIFIC), (_MAX_ARGUMENT, _BOUND), (_MAX_ARGUMENT, _BINOMIAL),
+        (_MAX_ARGUMENT, _EXPANDED), (_MAX_INDEX, _ROOT),
     )  # fmt: skip
     if any(int(digits) >= most for most, pattern in limits for digits in pattern.findall(text)):
         return True
-    return any(_terms(inner, int(power)) > _MOST_TERMS for inner, power in _SUM.findall(text))
+    return any(_terms(inner, int(power)) > _MAX_TERMS for inner, power in _SUM.findall(text))
 
 
 def _terms(inner: str, power: int) -> int:
@@ -90,9 +90,9 @@ def _written_out(text: str) -> bool:
         if _large_parts(text):
             return True
         text = _NUMBER_IN_BRACES.sub(r" \1 ", text)
-        if any(int(digits) > _MOST_ARGUMENT for digits in _FACTORIAL.findall(text)):
+        if any(int(digits) > _MAX_ARGUMENT for digits in _FACTORIAL.findall(text)):
             return True
-        if any(len(base) * int(power) > _MOST_WRITTEN for base, power in _POWER.findall(text)):
+        if any(len(base) * int(power) > _MAX_WRITTEN_DIGITS for base, power in _POWER.findall(text)):
             return True
         simpler = _FACTORIAL.sub(_factorial, _POWER.sub(_power, text))
         if simpler == text:
@@ -103,11 +103,11 @@ def _written_out(text: str) -> bool:
 
 def _power(match: re.Match[str]) -> str:
     base, power = int(match[1]), int(match[2])
-    return str(min(base**power, _MOST_VALUE)) if len(str(base)) * power < 100 else str(_MOST_VALUE)
+    return str(min(base**power, _MAX_VALUE)) if len(str(base)) * power < 100 else str(_MAX_VALUE)
 
 
 def _factorial(match: re.Match[str]) -> str:
     number, value = int(match[1]), 1
-    for each in range(2, min(number, 20) + 1):
-        value *= each
-    return str(min(value, _MOST_VALUE))
+    for factor in range(2, min(number, 20) + 1):
+        value *= factor
+    return str(min(value, _MAX_VALUE))

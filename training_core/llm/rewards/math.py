@@ -45,23 +45,23 @@ def final_answer(text: str, *, strict: bool = False) -> str | None:
     ignored.
     """
     text = after_thought(text)
-    found = boxed(text) or _last(_LINE_END, text)
-    if found is None and not strict:
-        found = _last(_ANSWER_IS, text)
-        if found is None or as_fraction(found) is None:
-            numbers = _NUMBER.findall(text if found is None else found)
-            found = numbers[-1] if numbers else found
-    return found.strip() if found and found.strip() else None
+    answer = boxed(text) or _last(_LINE_END, text)
+    if answer is None and not strict:
+        answer = _last(_ANSWER_IS, text)
+        if answer is None or as_fraction(answer) is None:
+            numbers = _NUMBER.findall(text if answer is None else answer)
+            answer = numbers[-1] if numbers else answer
+    return answer.strip() if answer and answer.strip() else None
 
 
 def boxed(text: str) -> str | None:
     r"""Content of the last \boxed{...} (or \fbox) whose braces close; None if there is none."""
     for box in reversed(list(_BOX.finditer(text))[-_MOST_BOXES:]):
         depth = 1
-        for place in range(box.end(), len(text)):
-            depth += {"{": 1, "}": -1}.get(text[place], 0)
+        for index in range(box.end(), len(text)):
+            depth += {"{": 1, "}": -1}.get(text[index], 0)
             if depth == 0:
-                return text[box.end() : place]
+                return text[box.end() : index]
     return None
 
 
@@ -82,13 +82,13 @@ def as_fraction(text: str) -> Fraction | None:
     return None
 
 
-def equal_numbers(given: str, wanted: str) -> bool | None:
+def equal_numbers(answer_text: str, label_text: str) -> bool | None:
     """Whether two answers are the same number; None if one of them is not a plain number."""
-    one, other = as_fraction(given), as_fraction(wanted)
+    one, other = as_fraction(answer_text), as_fraction(label_text)
     return None if one is None or other is None else one == other
 
 
-def equal_by_algebra(given: str, wanted: str) -> bool:
+def equal_by_algebra(answer_text: str, label_text: str) -> bool:
     """Whether two answers are equal according to math-verify: sets, intervals, expressions, equations, ignoring
     units.
 
@@ -96,7 +96,7 @@ def equal_by_algebra(given: str, wanted: str) -> bool:
     """
     from math_verify import parse, verify  # type: ignore[import-untyped]  # sympy: a second to import
 
-    plain = (_UPRIGHT.sub(r" \1", text) for text in (wanted, given))
+    plain = (_UPRIGHT.sub(r" \1", text) for text in (label_text, answer_text))
     try:
         gold, answer = (parse(f"${text}$", parsing_timeout=None) for text in plain)
         return bool(verify(gold, answer, timeout_seconds=None))
@@ -104,14 +104,18 @@ def equal_by_algebra(given: str, wanted: str) -> bool:
         return False
 
 
-def equal(given: str, wanted: str) -> bool:
+def equal(answer_text: str, label_text: str) -> bool:
     """Whether two answers are equal: as texts, as numbers, or by algebra.
 
     One of them may omit a unit; two different units are different answers. An expression too costly for algebra
     equals only the same text.
     """
-    (one, unit), (other, wanted_unit) = without_unit(given), without_unit(wanted)
-    if _squeezed(given) == _squeezed(wanted) or _squeezed(one) == _squeezed(other) and unit == wanted_unit:
+    (one, unit), (other, wanted_unit) = without_unit(answer_text), without_unit(label_text)
+    if (
+        _squeezed(answer_text) == _squeezed(label_text)
+        or _squeezed(one) == _squeezed(other)
+        and unit == wanted_unit
+    ):
         return True
     if unit and wanted_unit and unit != wanted_unit:
         return False
@@ -129,12 +133,12 @@ def math_reward(prompt: str, completions: str, label: Any = None, strict: bool =
         raise ValueError(
             "there is no label to compare with; give each line of the data a field `label` or `answer`"
         )
-    given, wanted = final_answer(completions, strict=strict), str(label)
-    wanted = final_answer(wanted, strict=True) or wanted
-    return float(given is not None and equal(given, wanted))
+    answer_text, label_text = final_answer(completions, strict=strict), str(label)
+    label_text = final_answer(label_text, strict=True) or label_text
+    return float(answer_text is not None and equal(answer_text, label_text))
 
 
-class MathJudge:
+class MathReward:
     """`math_reward`, with the algebra library loaded on construction."""
 
     def __init__(self, strict: bool = False) -> None:
@@ -158,5 +162,5 @@ def _ratio(sign: str, above: str, below: str) -> Fraction | None:
 
 
 def _last(pattern: re.Pattern[str], text: str) -> str | None:
-    found = pattern.findall(text)
-    return found[-1] if found else None
+    matches = pattern.findall(text)
+    return matches[-1] if matches else None

@@ -28,7 +28,7 @@ _STARTUP = 60.0
 
 
 @dataclass(frozen=True)
-class Judgement:
+class RewardResult:
     """The result of a reward function for an answer."""
 
     reward: float
@@ -67,8 +67,8 @@ class _Process:
             _pipe(self._child.stdin).flush()
         except OSError as error:
             raise _Died from error
-        said: dict[str, Any] = json.loads(self._line(deadline))
-        return said
+        answer: dict[str, Any] = json.loads(self._line(deadline))
+        return answer
 
     def _start(self) -> None:
         """Wait until the process reports that it is ready. A slow start is not caused by the answer, so it counts as a died process."""
@@ -116,13 +116,13 @@ class RewardPool:
             self._idle.put(None)  # started when first needed
         atexit.register(self.close)
 
-    def judge(self, request: dict[str, Any]) -> Judgement:
+    def score(self, request: dict[str, Any]) -> RewardResult:
         """One answer's reward: `request` contains the function's keyword arguments, as JSON types.
 
         Raises EnvironmentFailure if the function still raises, or its process still dies, after all retries.
         """
         line = json.dumps(request).encode() + b"\n"
-        said = ""
+        reason = ""
         for _ in range(self._section.retries + 1):
             process = self._idle.get() or _Process(self._path, self._args, self._section.memory_mib)
             try:
@@ -131,14 +131,16 @@ class RewardPool:
                 ended = process.end()
                 self._idle.put(None)
                 if isinstance(error, _OutOfTime):
-                    return Judgement(0.0, timed_out=True)
-                said = f"its process died ({str(error) or ended})"
+                    return RewardResult(0.0, timed_out=True)
+                reason = f"its process died ({str(error) or ended})"
                 continue
             self._idle.put(process)
             if "reward" in answer:
-                return Judgement(float(answer["reward"]))
-            said = str(answer["error"])
-        raise EnvironmentFailure(f"reward function {self._path}: {said} ({self._section.retries + 1} tries)")
+                return RewardResult(float(answer["reward"]))
+            reason = str(answer["error"])
+        raise EnvironmentFailure(
+            f"reward function {self._path}: {reason} ({self._section.retries + 1} tries)"
+        )
 
     def close(self) -> None:
         """End the idle processes; others end with this process."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from training_core.config.rewards import RewardFunction
 
-REWARDS: dict[str, str] = {"math": "training_core.llm.rewards.math:MathJudge", "custom": ""}
+REWARDS: dict[str, str] = {"math": "training_core.llm.rewards.math:MathReward", "custom": ""}
 """type -> import path; a custom function has its own."""
 _NOT_ARGUMENTS = {"type", "timeout", "retries", "processes", "memory_mib", "path", "args"}
 

@@ -24,21 +24,21 @@ def main(path: str, args: dict[str, Any], memory_mib: int) -> None:
     """Answer requests until the input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    threading.Thread(target=_leave_with_parent, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
     if memory_mib:
         resource.setrlimit(resource.RLIMIT_AS, (memory_mib << 20, memory_mib << 20))
 
-    def tell(said: dict[str, Any]) -> None:
-        answers.write(json.dumps(said) + "\n")
+    def reply(message: dict[str, Any]) -> None:
+        answers.write(json.dumps(message) + "\n")
         answers.flush()
 
-    function, failed = _function(path, args)
-    tell({"ready": True})
+    function, error_reply = _function(path, args)
+    reply({"ready": True})
     for line in sys.stdin:
         try:
-            tell({"reward": judge(function, json.loads(line))} if function else failed)
+            reply({"reward": score(function, json.loads(line))} if function else error_reply)
         except Exception as error:
-            tell(_told(error))
+            reply(_error_reply(error))
 
 
 def _function(path: str, args: dict[str, Any]) -> tuple[Callable[..., Any] | None, dict[str, Any]]:
@@ -46,30 +46,30 @@ def _function(path: str, args: dict[str, Any]) -> tuple[Callable[..., Any] | Non
     try:
         return made(path, args, "reward.path"), {}
     except Exception as error:
-        return None, _told(error)
+        return None, _error_reply(error)
 
 
-def _told(error: Exception) -> dict[str, Any]:
+def _error_reply(error: Exception) -> dict[str, Any]:
     return {"error": f"{type(error).__name__}: {error}"[:2000]}
 
 
-def judge(function: Callable[..., Any], request: dict[str, Any]) -> float:
+def score(function: Callable[..., Any], request: dict[str, Any]) -> float:
     """The result of a function, sync or async, for one answer. Propagates its exceptions; raises TypeError if the
     result is not a number.
     """
-    found = function(**request)
-    if inspect.isawaitable(found):
-        found = asyncio.run(_awaited(found))
-    if isinstance(found, bool | int | float) or hasattr(found, "__float__"):
-        return float(found)
-    raise TypeError(f"a reward must be a number, not {type(found).__name__}")
+    result = function(**request)
+    if inspect.isawaitable(result):
+        result = asyncio.run(_awaited(result))
+    if isinstance(result, bool | int | float) or hasattr(result, "__float__"):
+        return float(result)
+    raise TypeError(f"a reward must be a number, not {type(result).__name__}")
 
 
-async def _awaited(found: Any) -> Any:
-    return await found
+async def _awaited(result: Any) -> Any:
+    return await result
 
 
-def _leave_with_parent(parent: int) -> None:
+def _exit_with_parent(parent: int) -> None:
     """End with the parent process: a function that never returns must not outlive the run."""
     while os.getppid() == parent:
         time.sleep(1.0)

@@ -40,13 +40,13 @@ def make_reward_function(section: Section) -> RewardFunction:
     def reward_fn(
         prompt: str, completions: str, prompt_ids: list[int], completion_ids: list[int], **data: Any
     ) -> float:
-        told = {
+        arguments = {
             "prompt": prompt,
             "completions": completions,
             "prompt_ids": prompt_ids,
             "completion_ids": completion_ids,
         }
-        return pool.judge({**data, **told}).reward
+        return pool.score({**data, **arguments}).reward
 
     return reward_fn
 
@@ -59,51 +59,55 @@ def make_workflow(
     dataset: str = "",
 ) -> RolloutWorkflow:
     """The workflow for a config; `dataset` is the file of the run's data, if it has one. Raises ConfigError."""
-    at_hand = {"gconfig": gconfig, "tokenizer": tokenizer, "reward_fn": reward_fn}
-    made: Any = _made(
-        section.path, "workflow.path", section.args, at_hand | {"dataset": DatasetFile(dataset)}
+    available = {"gconfig": gconfig, "tokenizer": tokenizer, "reward_fn": reward_fn}
+    instance: Any = _instance(
+        section.path, "workflow.path", section.args, available | {"dataset": DatasetFile(dataset)}
     )
-    if isinstance(made, AsyncRLExperimentConfig):
-        return _experiment(made, section.path, at_hand)
-    if callable(getattr(made, "arun_episode", None)):
-        workflow: RolloutWorkflow = made
+    if isinstance(instance, AsyncRLExperimentConfig):
+        return _experiment(instance, section.path, available)
+    if callable(getattr(instance, "arun_episode", None)):
+        workflow: RolloutWorkflow = instance
         return workflow
-    if callable(getattr(made, "collect_trajectory", None)):
+    if callable(getattr(instance, "collect_trajectory", None)):
         environment = None
         if section.environment_path:
-            at_hand = {"tokenizer": tokenizer, "reward_fn": reward_fn}
-            environment = _made(
-                section.environment_path, "workflow.environment_path", section.environment_args, at_hand
+            available = {"tokenizer": tokenizer, "reward_fn": reward_fn}
+            environment = _instance(
+                section.environment_path, "workflow.environment_path", section.environment_args, available
             )
-        return QueueAgentWorkflow(made, environment)
+        return QueueAgentWorkflow(instance, environment)
     raise ConfigError({"workflow.path": f"{section.path} has neither arun_episode nor collect_trajectory"})
 
 
-def _experiment(made: AsyncRLExperimentConfig, path: str, at_hand: dict[str, Any]) -> QueueAgentWorkflow:
+def _experiment(
+    instance: AsyncRLExperimentConfig, path: str, available: dict[str, Any]
+) -> QueueAgentWorkflow:
     """The registered agent and environment of an experiment's config."""
-    agent, service = made.agent, made.env
+    agent, service = instance.agent, instance.env
     environment = registered_environment(service)
     return QueueAgentWorkflow(
-        _called(
-            registered_agent(agent), f"{path}, agent {agent.type_!r}", "workflow.path", agent.args, at_hand
+        _construct(
+            registered_agent(agent), f"{path}, agent {agent.type_!r}", "workflow.path", agent.args, available
         ),
         environment
-        and _called(environment, f"{path}, env {service.type_!r}", "workflow.path", service.args, at_hand),
+        and _construct(
+            environment, f"{path}, env {service.type_!r}", "workflow.path", service.args, available
+        ),
     )
 
 
-def _made(path: str, field: str, args: dict[str, Any], at_hand: dict[str, Any]) -> Any:
+def _instance(path: str, field: str, args: dict[str, Any], available: dict[str, Any]) -> Any:
     """An instance of the class at an import path."""
-    return _called(load_object(path, field), path, field.replace("path", "args"), args, at_hand)
+    return _construct(load_object(path, field), path, field.replace("path", "args"), args, available)
 
 
-def _called(
-    found: Callable[..., Any], name: str, field: str, args: dict[str, Any], at_hand: dict[str, Any]
+def _construct(
+    constructor: Callable[..., Any], name: str, field: str, args: dict[str, Any], available: dict[str, Any]
 ) -> Any:
-    """An instance of a class, with the arguments in `at_hand` that it accepts by name."""
-    takes = inspect.signature(found).parameters
-    wanted = {name: value for name, value in at_hand.items() if name in takes}
+    """An instance of a class, with the arguments in `available` that it accepts by name."""
+    parameters = inspect.signature(constructor).parameters
+    accepted = {name: value for name, value in available.items() if name in parameters}
     try:
-        return found(**(wanted | args))
+        return constructor(**(accepted | args))
     except TypeError as error:
         raise ConfigError({field: f"{name} cannot be constructed: {error}"}) from error

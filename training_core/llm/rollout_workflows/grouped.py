@@ -15,24 +15,24 @@ from training_core.llm.rollout_workflows.tensors import concat_padded_tensors
 if TYPE_CHECKING:
     from training_core.llm.rollout_workflows.inference_engine import InferenceEngine
 
-MEMBER = 1 << 20
+CALLS_PER_EPISODE = 1 << 20
 """Number of calls with distinct noise in each of a group's episodes."""
 
 
 @dataclass
-class Playing:
+class RunningEpisode:
     """The running episode: the key of its sampling noise, which never depends on timing, and its responses."""
 
     number: int
     calls: int = 0
-    heard: list[tuple[str, ModelResponse]] = field(default_factory=list)
+    responses: list[tuple[str, ModelResponse]] = field(default_factory=list)
     """(role, response) of every call, in the order of responses."""
 
 
-PLAYING: ContextVar[Playing] = ContextVar("playing")
+RUNNING_EPISODE: ContextVar[RunningEpisode] = ContextVar("playing")
 
 
-class Grouped(RolloutWorkflow):
+class GroupedWorkflow(RolloutWorkflow):
     """Plays `size` episodes, each on a copy of the data, and joins the accepted ones' tensors or interactions."""
 
     def __init__(self, make: Callable[[], RolloutWorkflow], size: int) -> None:
@@ -41,13 +41,13 @@ class Grouped(RolloutWorkflow):
 
     async def arun_episode(self, engine: "InferenceEngine", data: dict[str, Any]) -> EpisodeResult:
         """See RolloutWorkflow; None if every member is rejected."""
-        number = PLAYING.get().number
+        number = RUNNING_EPISODE.get().number
 
-        async def member(place: int) -> EpisodeResult:
-            PLAYING.set(Playing(number, place * MEMBER))
+        async def member(index: int) -> EpisodeResult:
+            RUNNING_EPISODE.set(RunningEpisode(number, index * CALLS_PER_EPISODE))
             return await self._make().arun_episode(engine, copy.deepcopy(data))
 
-        results = await asyncio.gather(*(asyncio.create_task(member(place)) for place in range(self._size)))
+        results = await asyncio.gather(*(asyncio.create_task(member(index)) for index in range(self._size)))
         accepted: list[Any] = [result for result in results if result is not None]
         if not accepted:
             return None
@@ -55,10 +55,10 @@ class Grouped(RolloutWorkflow):
         if len(tensors) == len(accepted):
             return concat_padded_tensors(tensors)
         lists = [result.values() if isinstance(result, Mapping) else result for result in accepted]
-        return [each for result in lists for each in result if isinstance(each, Interaction)]
+        return [item for result in lists for item in result if isinstance(item, Interaction)]
 
 
-def maker(
+def workflow_factory(
     workflow: RolloutWorkflow | str | None,
     build: Callable[[], RolloutWorkflow] | None,
     kwargs: Mapping[str, Any] | None,
@@ -68,13 +68,13 @@ def maker(
     if isinstance(workflow, str):
         build = partial(load_object(workflow, "workflow"), **dict(kwargs or {}))
     elif workflow is not None:
-        build = partial(_itself, workflow)
+        build = partial(_return_workflow, workflow)
     if build is None:
         raise ValueError("submit needs a workflow, its import path, or a workflow_builder")
     if group_size < 1:
         raise ValueError(f"group_size = {group_size}: it must be at least 1")
-    return build if group_size == 1 else partial(Grouped, build, group_size)
+    return build if group_size == 1 else partial(GroupedWorkflow, build, group_size)
 
 
-def _itself(workflow: RolloutWorkflow) -> RolloutWorkflow:
+def _return_workflow(workflow: RolloutWorkflow) -> RolloutWorkflow:
     return workflow

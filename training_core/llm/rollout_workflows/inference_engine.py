@@ -24,9 +24,9 @@ from training_core.llm.rollout_workflows.api import (
     RolloutWorkflow,
     Trajectory,
 )
-from training_core.llm.rollout_workflows.grouped import PLAYING, Playing, maker
+from training_core.llm.rollout_workflows.grouped import RUNNING_EPISODE, RunningEpisode, workflow_factory
 from training_core.llm.rollout_workflows.loader import RestartingLoader
-from training_core.llm.rollout_workflows.request_batching import Requests, settings_from
+from training_core.llm.rollout_workflows.request_batching import RequestBatcher, settings_from
 from training_core.llm.rollout_workflows.tensors import concat_padded_tensors
 from training_core.llm.rollout_workflows.token_ids import token_ids_of
 from training_core.types import NoiseKey, Prompt
@@ -34,14 +34,14 @@ from training_core.types import NoiseKey, Prompt
 STREAM = 5
 """Stream of sampling noise for episodes of rollout workflows."""
 ShouldAccept = Callable[[EpisodeResult], bool]
-_POLL = 0.05
-_BATCHES_OF_FAILURES = 3
+_POLL_SECONDS = 0.05
+_MAX_FAILED_BATCHES = 3
 """Maximum consecutive failed episodes, in batches."""
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Limits:
+class RolloutLimits:
     """Limits on concurrent episodes and on the age of their tokens."""
 
     max_concurrent: int = 64
@@ -73,7 +73,7 @@ class InferenceEngine:
     def __init__(
         self,
         engine: Engine | Mapping[str, Engine],
-        limits: Limits | None = None,
+        limits: RolloutLimits | None = None,
         *,
         noise: tuple[int, int, int] = (0, STREAM, 0),
         first: int = 0,
@@ -82,10 +82,10 @@ class InferenceEngine:
         (seed, stream, iteration) of all sampling, and `first` the number of the first episode.
         """
         self._engines = dict(engine) if isinstance(engine, Mapping) else {"": engine}
-        self._limits = limits or Limits()
+        self._limits = limits or RolloutLimits()
         self._noise = noise
         self._lock = threading.Condition()
-        self._version = max(one.version for one in self._engines.values())
+        self._version = max(item.version for item in self._engines.values())
         self._next = first
         self._open: set[int] = set()
         """Requested episodes that have not ended, by number."""
@@ -101,8 +101,8 @@ class InferenceEngine:
         self._ended: list[_Task] = []
         """Accepted episodes that are not yet fetched, in the order of their end."""
         self._paused = False
-        self._requests = Requests(self._engines, self._limits.window)
-        self._alone = Playing(0)
+        self._batcher = RequestBatcher(self._engines, self._limits.window)
+        self._outside_episodes = RunningEpisode(0)
         """Noise of calls outside episodes."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -124,7 +124,7 @@ class InferenceEngine:
         """End the thread and all running episodes."""
         if self._loop is None or self._thread is None:
             return
-        self._requests.generating.set()
+        self._batcher.generating.set()
         asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -139,15 +139,15 @@ class InferenceEngine:
         For workflows; from another event loop only while no episode is running.
         """
         started = time.time()
-        playing = PLAYING.get(self._alone)
+        playing = RUNNING_EPISODE.get(self._outside_episodes)
         role = str(request.metadata.get("role") or next(iter(self._engines)))
         if role not in self._engines:
             raise EngineFailure(f"there is no role {role!r}; roles are {', '.join(self._engines)}")
-        seat = list(self._engines).index(role)
-        key = NoiseKey(*self._noise, playing.number, playing.calls, seat)
+        role_index = list(self._engines).index(role)
+        key = NoiseKey(*self._noise, playing.number, playing.calls, role_index)
         settings, ids = settings_from(request.gconfig), token_ids_of(request.input_ids)
         playing.calls += 1
-        answer = await self._requests.ask(role, Prompt(ids, 1, key, rid=request.rid), settings)
+        answer = await self._batcher.generate_answer(role, Prompt(ids, 1, key, rid=request.rid), settings)
         response = ModelResponse(
             list(ids),
             answer.token_ids,
@@ -156,13 +156,13 @@ class InferenceEngine:
             answer.stop_reason,
             time.time() - started,
         )
-        playing.heard.append((role, response))
+        playing.responses.append((role, response))
         return response
 
     @staticmethod
-    def heard() -> list[tuple[str, ModelResponse]]:
+    def responses() -> list[tuple[str, ModelResponse]]:
         """(role, response) of each call of the running episode."""
-        return list(PLAYING.get().heard)
+        return list(RUNNING_EPISODE.get().responses)
 
     # Called by trainers.
 
@@ -183,7 +183,7 @@ class InferenceEngine:
         `workflow` may be an import path, constructed with `workflow_kwargs`. `group_size` episodes are played on the
         row and returned as one result. Raises ValueError without a workflow.
         """
-        make = maker(workflow, workflow_builder, workflow_kwargs, group_size)
+        make = workflow_factory(workflow, workflow_builder, workflow_kwargs, group_size)
         with self._lock:
             task = _Task(self._next, data, make, should_accept, is_eval, Future())
             self._next += 1
@@ -208,17 +208,17 @@ class InferenceEngine:
                 raise EnvironmentFailure(
                     f"{len(self._ended)} of {count} episodes were accepted, and the last {failed} failed: {self._error}"
                 )
-            taken, self._ended = self._ended[:count], self._ended[count:]
-        return _results(taken)
+            accepted, self._ended = self._ended[:count], self._ended[count:]
+        return _results(accepted)
 
     def wait_for_task(self, number: int, timeout: float | None = None) -> EpisodeResult:
         """The result of the episode with this number from `submit`; None if it was rejected or failed. Raises TimeoutError."""
         with self._lock:
             if not self._lock.wait_for(lambda: number not in self._open, timeout):
                 raise TimeoutError(f"episode {number} had not ended after {timeout} s")
-            found = [task for task in self._ended if task.number == number]
+            finished = [task for task in self._ended if task.number == number]
             self._ended = [task for task in self._ended if task.number != number]
-        return found[0].done.result() if found else None
+        return finished[0].done.result() if finished else None
 
     def rollout_batch(
         self,
@@ -234,8 +234,8 @@ class InferenceEngine:
 
         Raises EnvironmentFailure if every row failed.
         """
-        how: dict[str, Any] = {"workflow_kwargs": workflow_kwargs, "group_size": group_size}
-        numbers = {self.submit(row, workflow, workflow_builder, should_accept, **how) for row in data}
+        options: dict[str, Any] = {"workflow_kwargs": workflow_kwargs, "group_size": group_size}
+        numbers = {self.submit(row, workflow, workflow_builder, should_accept, **options) for row in data}
         with self._lock:
             self._lock.wait_for(lambda: not numbers & self._open)
             own = [task for task in self._ended if task.number in numbers]
@@ -258,14 +258,14 @@ class InferenceEngine:
 
         Raises EnvironmentFailure if too many episodes fail in a row.
         """
-        how: dict[str, Any] = {"workflow_kwargs": workflow_kwargs, "group_size": group_size}
+        options: dict[str, Any] = {"workflow_kwargs": workflow_kwargs, "group_size": group_size}
         while True:
             while self.capacity > len(self._waiting):
                 for row in next(loader):
-                    self.submit(row, workflow, workflow_builder, should_accept, **how)
+                    self.submit(row, workflow, workflow_builder, should_accept, **options)
             try:
                 return concat_padded_tensors(
-                    [_tensors(result) for result in self.wait(loader.batch_size, timeout=_POLL)]
+                    [_tensors(result) for result in self.wait(loader.batch_size, timeout=_POLL_SECONDS)]
                 )
             except TimeoutError:
                 continue
@@ -281,18 +281,18 @@ class InferenceEngine:
 
     def pause_generation(self) -> None:
         """Interrupt answers between two tokens; returns when the model is idle."""
-        self._requests.pause()
+        self._batcher.pause()
 
     def continue_generation(self) -> None:
         """Continue them from the token at which they stopped."""
-        self._requests.generating.set()
+        self._batcher.generating.set()
 
     def update_weights(self, weights: Any, version: int) -> None:
         """Load weights (name -> tensor) between two tokens; running answers continue with them. Raises EngineFailure.
 
         For an engine shared by all roles.
         """
-        self._requests.load_weights(weights, version)
+        self._batcher.load_weights(weights, version)
         self.set_version(version)
 
     def get_version(self) -> int:
@@ -314,13 +314,13 @@ class InferenceEngine:
         free = self._limits.max_concurrent - self._running
         if self._limits.staleness is None:
             return free
-        learnt_from = self._running - self._evaluating
+        trained_on = self._running - self._evaluating
         admitted = capacity(
             staleness=self._limits.staleness,
             version=self._version,
             batch=self._limits.batch,
             accepted=self._accepted,
-            running=learnt_from,
+            running=trained_on,
             max_concurrent=self._limits.max_concurrent,
         )
         return min(free, admitted)
@@ -343,7 +343,7 @@ class InferenceEngine:
                 asyncio.run_coroutine_threadsafe(self._play(task), self._loop)
 
     async def _play(self, task: _Task) -> None:
-        PLAYING.set(Playing(task.number))
+        RUNNING_EPISODE.set(RunningEpisode(task.number))
         result: EpisodeResult = None
         error = ""
         try:
@@ -367,7 +367,7 @@ class InferenceEngine:
 
     def _is_hopeless(self, count: int) -> bool:
         """Whether episodes failed and no running one can replace them, or too many fail in a row."""
-        return self._failed > 0 and (not self._open or self._failed >= _BATCHES_OF_FAILURES * count)
+        return self._failed > 0 and (not self._open or self._failed >= _MAX_FAILED_BATCHES * count)
 
 
 def _tensors(result: EpisodeResult) -> Trajectory:

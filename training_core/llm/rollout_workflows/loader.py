@@ -17,40 +17,40 @@ class RestartingLoader:
         self._rows = rows
         self._seed = seed
         self._shuffle = shuffle
-        self._given = 0
+        self._position = 0
         """Rows returned so far."""
-        self._kept: list[int] = []
+        self._permutation: list[int] = []
         self._epoch_of_order = -1
 
     def __iter__(self) -> Iterator[list[Any]]:
         return self
 
     def __next__(self) -> list[Any]:
-        batch = [self._row(self._given + place) for place in range(self.batch_size)]
-        self._given += self.batch_size
+        batch = [self._row(self._position + offset) for offset in range(self.batch_size)]
+        self._position += self.batch_size
         return batch
 
     @property
     def epoch(self) -> int:
         """Number of completed passes over all rows."""
-        return self._given // len(self._rows)
+        return self._position // len(self._rows)
 
     def state_dict(self) -> dict[str, int]:
         """The position of the loader."""
-        return {"given": self._given}
+        return {"given": self._position}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Resume from a `state_dict`."""
-        self._given = state["given"]
+        self._position = state["given"]
 
     def _row(self, number: int) -> Any:
-        epoch, place = divmod(number, len(self._rows))
-        return self._rows[self._order(epoch)[place]]
+        epoch, offset = divmod(number, len(self._rows))
+        return self._rows[self._permutation_of(epoch)[offset]]
 
-    def _order(self, epoch: int) -> list[int]:
+    def _permutation_of(self, epoch: int) -> list[int]:
         if epoch != self._epoch_of_order:
-            self._kept = list(range(len(self._rows)))
+            self._permutation = list(range(len(self._rows)))
             if self._shuffle:
-                Random(keyed_seed(self._seed, epoch)).shuffle(self._kept)
+                Random(keyed_seed(self._seed, epoch)).shuffle(self._permutation)
             self._epoch_of_order = epoch
-        return self._kept
+        return self._permutation

@@ -132,7 +132,7 @@ def _rewarded(calls: Sequence[ModelResponse], result: Sequence[float] | float) -
     rewards = (
         [0.0] * (len(calls) - 1) + [result]
         if isinstance(result, int | float)
-        else [float(each) for each in result]
+        else [float(reward) for reward in result]
     )
     if len(rewards) != len(calls):
         raise EnvironmentFailure(f"the agent made {len(calls)} calls and returned {len(rewards)} rewards")

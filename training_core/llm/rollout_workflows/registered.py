@@ -73,28 +73,28 @@ class PPOMATHConfig:
 
 def registered_agent(abstraction: AgentAbstraction) -> Callable[..., Any]:
     """The class of an agent. Raises ConfigError, which lists the registered ones."""
-    return _known(AGENTS, abstraction.type_, "agent", "register_agent")
+    return _lookup(AGENTS, abstraction.type_, "agent", "register_agent")
 
 
 def registered_environment(abstraction: EnvServiceAbstraction) -> Callable[..., Any] | None:
     """The class of an environment, None for "null". Raises ConfigError, which lists the registered ones."""
     if abstraction.type_ == "null":
         return None
-    return _known(ENVIRONMENTS, abstraction.type_, "environment", "register_environment")
+    return _lookup(ENVIRONMENTS, abstraction.type_, "environment", "register_environment")
 
 
-def _register(known: dict[str, Callable[..., Any]], name: str, made_by: Callable[..., Any]) -> None:
-    there = known.setdefault(name, made_by)
-    if (there.__module__, there.__qualname__) != (made_by.__module__, made_by.__qualname__):
+def _register(registry: dict[str, Callable[..., Any]], name: str, constructor: Callable[..., Any]) -> None:
+    existing = registry.setdefault(name, constructor)
+    if (existing.__module__, existing.__qualname__) != (constructor.__module__, constructor.__qualname__):
         raise ConfigError(
-            {"workflow.path": f"{name!r} is already registered for {there.__qualname__}; use another name"}
+            {"workflow.path": f"{name!r} is already registered for {existing.__qualname__}; use another name"}
         )
-    known[name] = made_by
+    registry[name] = constructor
 
 
-def _known(known: dict[str, Callable[..., Any]], name: str, kind: str, how: str) -> Callable[..., Any]:
-    if name not in known:
-        there = ", ".join(sorted(known)) or "none"
-        text = f"no {kind} is registered as {name!r} (registered: {there}); call {how} in a module that workflow.path imports"
+def _lookup(registry: dict[str, Callable[..., Any]], name: str, kind: str, how: str) -> Callable[..., Any]:
+    if name not in registry:
+        existing = ", ".join(sorted(registry)) or "none"
+        text = f"no {kind} is registered as {name!r} (registered: {existing}); call {how} in a module that workflow.path imports"
         raise ConfigError({"workflow.path": text})
-    return known[name]
+    return registry[name]

@@ -22,6 +22,6 @@ class StatsTracker:
 
     def export(self) -> dict[str, float]:
         """Mean seconds of each part as `timeperf/<key>`, AReaL's names. Resets the seconds."""
-        found = {f"timeperf/{key}": sum(each) / len(each) for key, each in self._seconds.items()}
+        means = {f"timeperf/{key}": sum(seconds) / len(seconds) for key, seconds in self._seconds.items()}
         self._seconds = {}
-        return found
+        return means

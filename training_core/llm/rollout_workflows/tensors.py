@@ -11,10 +11,14 @@ from torch import Tensor
 
 from training_core.errors import EnvironmentFailure
 from training_core.llm.rollout_workflows.api import EpisodeResult, Interaction, Trajectory
-from training_core.llm.rollout_workflows.token_sequences import Stretch, call_of, sequence_of
+from training_core.llm.rollout_workflows.token_sequences import (
+    TokenSequence,
+    call_sequence,
+    join_interactions,
+)
 from training_core.types import NOT_SAMPLED, Answer
 
-NEEDED = ("input_ids", "attention_mask", "loss_mask", "logprobs", "rewards")
+REQUIRED_KEYS = ("input_ids", "attention_mask", "loss_mask", "logprobs", "rewards")
 
 
 def concat_padded_tensors(parts: Sequence[Trajectory], pad: float = 0.0) -> Trajectory:
@@ -31,32 +35,32 @@ def concat_padded_tensors(parts: Sequence[Trajectory], pad: float = 0.0) -> Traj
         )
     width = max(part["attention_mask"].shape[1] for part in parts)
     return {
-        key: torch.cat([_widened(part[key], width, 0 if key == "attention_mask" else pad) for part in parts])
+        key: torch.cat([_padded(part[key], width, 0 if key == "attention_mask" else pad) for part in parts])
         for key in keys
     }
 
 
-def _widened(tensor: Tensor, width: int, pad: float) -> Tensor:
+def _padded(tensor: Tensor, width: int, pad: float) -> Tensor:
     if tensor.dim() < 2 or tensor.shape[1] == width:
         return tensor
     return torch.nn.functional.pad(tensor, (0, width - tensor.shape[1]), value=pad)
 
 
-def rows_of(trajectory: Trajectory, version: int) -> Iterator[Stretch]:
+def sequences_of_tensors(trajectory: Trajectory, version: int) -> Iterator[TokenSequence]:
     """(prompt ids, the rest, reward, "") of each sequence of a trajectory; the prompt ends before the first trained
     token.
 
     `version` applies to tokens without versions. Raises EnvironmentFailure, which names missing keys.
     """
-    missing = [key for key in NEEDED if key not in trajectory]
+    missing = [key for key in REQUIRED_KEYS if key not in trajectory]
     if missing:
         raise EnvironmentFailure(f"arun_episode returned tensors without {', '.join(missing)}")
     for row, reward in enumerate(trajectory["rewards"].flatten().tolist()):
-        seen = trajectory["attention_mask"][row].bool()
-        ids = trajectory["input_ids"][row][seen].tolist()
-        mask = trajectory["loss_mask"][row][seen].bool().tolist()
-        logprobs = trajectory["logprobs"][row][seen].tolist()
-        versions = _versions(trajectory, row, seen, mask, version)
+        attended = trajectory["attention_mask"][row].bool()
+        ids = trajectory["input_ids"][row][attended].tolist()
+        mask = trajectory["loss_mask"][row][attended].bool().tolist()
+        logprobs = trajectory["logprobs"][row][attended].tolist()
+        versions = _versions(trajectory, row, attended, mask, version)
         start = mask.index(True) if True in mask else len(ids)
         if start == 0:
             raise EnvironmentFailure(
@@ -72,9 +76,11 @@ def rows_of(trajectory: Trajectory, version: int) -> Iterator[Stretch]:
         )
 
 
-def _versions(trajectory: Trajectory, row: int, seen: Tensor, mask: list[bool], version: int) -> list[int]:
+def _versions(
+    trajectory: Trajectory, row: int, attended: Tensor, mask: list[bool], version: int
+) -> list[int]:
     if "versions" in trajectory:
-        return [int(number) for number in trajectory["versions"][row][seen].tolist()]
+        return [int(number) for number in trajectory["versions"][row][attended].tolist()]
     return [version if learnt else NOT_SAMPLED for learnt in mask]
 
 
@@ -83,7 +89,7 @@ def is_tensors(result: EpisodeResult) -> TypeGuard[Trajectory]:
     return isinstance(result, dict) and all(isinstance(value, Tensor) for value in result.values())
 
 
-def stretches(result: EpisodeResult, version: int, *, by_call: bool = False) -> list[Stretch]:
+def token_sequences_of(result: EpisodeResult, version: int, *, by_call: bool = False) -> list[TokenSequence]:
     """(prompt ids, the rest, reward, role) of all sequences of an episode's result; none for a rejected one.
 
     Interactions are joined into sequences, or with `by_call` one each. Raises EnvironmentFailure for a result of
@@ -92,10 +98,14 @@ def stretches(result: EpisodeResult, version: int, *, by_call: bool = False) -> 
     if result is None:
         return []
     if is_tensors(result):
-        return list(rows_of(result, version))
+        return list(sequences_of_tensors(result, version))
     interactions = list(result.values()) if hasattr(result, "values") else list(result)
-    if not all(isinstance(one, Interaction) for one in interactions):
+    if not all(isinstance(interaction, Interaction) for interaction in interactions):
         raise EnvironmentFailure(
             "arun_episode must return tensors, interactions, or None for a rejected episode"
         )
-    return [call_of(one) for one in interactions] if by_call else list(sequence_of(interactions))
+    return (
+        [call_sequence(interaction) for interaction in interactions]
+        if by_call
+        else list(join_interactions(interactions))
+    )

@@ -24,26 +24,26 @@ class TokenIds(list[int]):
         return list(self)
 
 
-def token_ids_of(given: Any) -> list[int]:
+def token_ids_of(value: Any) -> list[int]:
     """Ids of a list, an array or a tensor, of a batch of one, or of a tokenizer's output. Raises PromptRefused."""
-    found = given
+    ids = value
     if (
-        isinstance(found, Mapping) or hasattr(found, "data") and hasattr(found, "input_ids")
+        isinstance(ids, Mapping) or hasattr(ids, "data") and hasattr(ids, "input_ids")
     ):  # a BatchEncoding is not a Mapping
-        if "input_ids" not in found:
+        if "input_ids" not in ids:
             raise PromptRefused("a request's input_ids is a mapping without the key input_ids")
-        found = found["input_ids"]
-    if hasattr(found, "tolist"):
-        found = found.tolist()
-    if not isinstance(found, list | tuple):
-        raise PromptRefused(f"a request's input_ids must be a list of token ids, not {type(given).__name__}")
-    if len(found) == 1 and isinstance(found[0], list | tuple):
-        found = found[0]
-    if not all(isinstance(each, int) and not isinstance(each, bool) for each in found):
-        found = [each.item() if hasattr(each, "item") else each for each in found]
-    if not all(isinstance(each, int) and not isinstance(each, bool) for each in found):
+        ids = ids["input_ids"]
+    if hasattr(ids, "tolist"):
+        ids = ids.tolist()
+    if not isinstance(ids, list | tuple):
+        raise PromptRefused(f"a request's input_ids must be a list of token ids, not {type(value).__name__}")
+    if len(ids) == 1 and isinstance(ids[0], list | tuple):
+        ids = ids[0]
+    if not all(isinstance(token, int) and not isinstance(token, bool) for token in ids):
+        ids = [token.item() if hasattr(token, "item") else token for token in ids]
+    if not all(isinstance(token, int) and not isinstance(token, bool) for token in ids):
         raise PromptRefused("a request's input_ids must be one list of integers")
-    return list(found)
+    return list(ids)
 
 
 def workflow_tokenizer(tokenizer: Any) -> Any:
@@ -52,25 +52,27 @@ def workflow_tokenizer(tokenizer: Any) -> Any:
 
     `return_dict=True` returns a BatchEncoding, and `decode` accepts one.
     """
-    kind = type(tokenizer)
+    tokenizer_class = type(tokenizer)
 
     def apply_chat_template(self: Any, conversation: Any, *args: Any, **kwargs: Any) -> Any:
         """See PreTrainedTokenizerBase; a list of ids unless return_dict is True."""
-        asked = bool(kwargs.pop("return_dict", False))
-        answered = kind.apply_chat_template(self, conversation, *args, return_dict=asked, **kwargs)
-        flat = isinstance(answered, list) and all(isinstance(each, int) for each in answered)
-        return TokenIds(answered) if flat else answered
+        return_dict = bool(kwargs.pop("return_dict", False))
+        result = tokenizer_class.apply_chat_template(
+            self, conversation, *args, return_dict=return_dict, **kwargs
+        )
+        flat = isinstance(result, list) and all(isinstance(token, int) for token in result)
+        return TokenIds(result) if flat else result
 
     def decode(self: Any, token_ids: Any, *args: Any, **kwargs: Any) -> Any:
         """See PreTrainedTokenizerBase; also accepts a BatchEncoding of one text."""
         ids = token_ids_of(token_ids) if hasattr(token_ids, "input_ids") else token_ids
-        return kind.decode(self, ids, *args, **kwargs)
+        return tokenizer_class.decode(self, ids, *args, **kwargs)
 
-    def reduced(self: Any) -> Any:
+    def reduce(self: Any) -> Any:
         """Pickle support for a workflow's own processes, which recreate the class."""
         return workflow_tokenizer, (tokenizer,)
 
-    methods = {"apply_chat_template": apply_chat_template, "decode": decode, "__reduce__": reduced}
-    made = copy.copy(tokenizer)
-    made.__class__ = type(kind.__name__, (kind,), methods)
-    return made
+    methods = {"apply_chat_template": apply_chat_template, "decode": decode, "__reduce__": reduce}
+    copied = copy.copy(tokenizer)
+    copied.__class__ = type(tokenizer_class.__name__, (tokenizer_class,), methods)
+    return copied

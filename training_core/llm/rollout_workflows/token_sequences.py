@@ -5,66 +5,78 @@ from collections.abc import Iterable, Iterator, Sequence
 from training_core.llm.rollout_workflows.api import Interaction, ModelResponse
 from training_core.types import NOT_SAMPLED, Answer
 
-Stretch = tuple[list[int], Answer, float, str]
+TokenSequence = tuple[list[int], Answer, float, str]
 """Prompt ids, the rest of the sequence, reward, role ("" for the first)."""
 
 
-def as_heard(row: Stretch, heard: Sequence[tuple[str, ModelResponse]], role: str) -> list[Stretch]:
+def sequences_from_responses(
+    row: TokenSequence, responses: Sequence[tuple[str, ModelResponse]], role: str
+) -> list[TokenSequence]:
     """A result's row rebuilt from its calls, if it trains on exactly their answers to one role.
 
     Several sequences if a call's prompt does not continue the previous text: each then has its sampled prompt, and
     the last one has the reward. A row that trains on something else is unchanged.
     """
     _, answer, reward, _ = row
-    said = [token for _, response in heard for token in response.output_tokens]
-    if said != answer.learnt(answer.token_ids) or {speaker for speaker, _ in heard} != {role}:
+    sampled = [token for _, response in responses for token in response.output_tokens]
+    if sampled != answer.learnt(answer.token_ids) or {speaker for speaker, _ in responses} != {role}:
         return [row]
-    interactions = [Interaction(response, 0.0, role) for _, response in heard]
-    *before, (prompt, last, _, _) = sequence_of(interactions)
-    return [*before, (prompt, last, reward, role)]
+    interactions = [Interaction(response, 0.0, role) for _, response in responses]
+    *previous, (prompt, last, _, _) = join_interactions(interactions)
+    return [*previous, (prompt, last, reward, role)]
 
 
-def sequence_of(interactions: Iterable[Interaction]) -> Iterator[Stretch]:
+def join_interactions(interactions: Iterable[Interaction]) -> Iterator[TokenSequence]:
     """Interactions joined; see `joined_calls`."""
-    return joined_calls(call_of(each) for each in interactions)
+    return join_calls(call_sequence(interaction) for interaction in interactions)
 
 
-def call_of(each: Interaction) -> Stretch:
+def call_sequence(interaction: Interaction) -> TokenSequence:
     """One call: its prompt, answer and reward."""
-    said, ids = each.response, list(each.response.output_tokens)
+    response, ids = interaction.response, list(interaction.response.output_tokens)
     answer = Answer(
-        ids, list(said.output_logprobs), list(said.output_versions), said.stop_reason, "", [True] * len(ids)
+        ids,
+        list(response.output_logprobs),
+        list(response.output_versions),
+        response.stop_reason,
+        "",
+        [True] * len(ids),
     )
-    return list(said.input_tokens), answer, each.reward, each.role
+    return list(response.input_tokens), answer, interaction.reward, interaction.role
 
 
-def joined_calls(calls: Iterable[Stretch]) -> Iterator[Stretch]:
+def join_calls(calls: Iterable[TokenSequence]) -> Iterator[TokenSequence]:
     """Each series of calls by one role whose prompts continue each other, with the sum of their rewards.
 
     A call whose prompt does not begin with the whole previous text starts a new sequence. Answers have loss masks.
     """
-    open_: dict[str, Stretch] = {}
-    for prompt, said, reward, role in calls:
-        before = open_.get(role)
-        if before is not None:
-            first, answer, earned, _ = before
-            known = first + answer.token_ids
-            if prompt[: len(known)] == known:
-                open_[role] = (first, _appended(answer, prompt[len(known) :], said), earned + reward, role)
+    open_: dict[str, TokenSequence] = {}
+    for prompt, sampled, reward, role in calls:
+        previous = open_.get(role)
+        if previous is not None:
+            first, answer, reward_so_far, _ = previous
+            text = first + answer.token_ids
+            if prompt[: len(text)] == text:
+                open_[role] = (
+                    first,
+                    _append_call(answer, prompt[len(text) :], sampled),
+                    reward_so_far + reward,
+                    role,
+                )
                 continue
-            yield before
-        open_[role] = (prompt, said, reward, role)
+            yield previous
+        open_[role] = (prompt, sampled, reward, role)
     yield from open_.values()
 
 
-def _appended(answer: Answer, between: list[int], said: Answer) -> Answer:
+def _append_call(answer: Answer, between: list[int], following: Answer) -> Answer:
     """An answer, unsampled text, and the next answer, joined."""
-    quiet = len(between)
+    unsampled = len(between)
     return Answer(
-        answer.token_ids + between + said.token_ids,
-        answer.logprobs + [0.0] * quiet + said.logprobs,
-        answer.versions + [NOT_SAMPLED] * quiet + said.versions,
-        said.stop_reason,
+        answer.token_ids + between + following.token_ids,
+        answer.logprobs + [0.0] * unsampled + following.logprobs,
+        answer.versions + [NOT_SAMPLED] * unsampled + following.versions,
+        following.stop_reason,
         "",
-        [*(answer.loss_mask or []), *[False] * quiet, *(said.loss_mask or [])],
+        [*(answer.loss_mask or []), *[False] * unsampled, *(following.loss_mask or [])],
     )

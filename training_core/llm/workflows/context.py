@@ -36,7 +36,7 @@ Render = Callable[[Sequence[Message]], list[int]]
 
 
 @dataclass(frozen=True)
-class Table:
+class RolloutContext:
     """Everything that a play needs in addition to the tasks."""
 
     config: RunConfig
@@ -53,18 +53,18 @@ class Table:
     """The gateway through which custom agents reach the policies; only for agent workflows."""
     tokenizers: Mapping[str, Any] = field(default_factory=dict)
     """Tokenizer by policy."""
-    outside: RolloutSource | None = None
+    external: RolloutSource | None = None
     """The source of external rollouts; only for the rollout_buffer workflow."""
-    served: "ServedPolicies | None" = None
+    served_policies: "ServedPolicies | None" = None
     """The server that external generators call, if it is the run itself."""
-    side_by_side: bool = False
+    parallel_policies: bool = False
     """Whether policies have separate processes, so that several can generate at the same time."""
     version: Callable[[str], int] = lambda policy: 0
     """Current version of a policy's weights, by its name."""
 
 
 @dataclass(frozen=True)
-class Question:
+class PromptRequest:
     """A role's turn in some slots, before it is sent to its policy."""
 
     role: str
@@ -78,7 +78,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Asked:
+class SlotAnswers:
     """One slot in one role's turn: the prompt and its answers."""
 
     slot: int
@@ -91,64 +91,68 @@ class Asked:
     answered: float
 
 
-def question(
-    table: Table,
+def make_request(
+    context: RolloutContext,
     role: str,
     keys: Mapping[int, NoiseKey],
     count: int,
     settings: SamplingSettings,
-    talks: Conversations | None = None,
-) -> tuple[Question, dict[int, str]]:
+    conversations: Conversations | None = None,
+) -> tuple[PromptRequest, dict[int, str]]:
     """The prompts of a role in the slots of `keys`, for `count` answers each; and the errors of slots whose
     environment raised.
 
     Slots in which it is not this role's turn, according to the environment, are in neither.
     """
     began = time.time()
-    policy = table.config.team.roles[role].policy
-    views = table.pool.observe(list(keys), role)
+    policy = context.config.team.roles[role].policy
+    views = context.pool.observe(list(keys), role)
     errors = {slot: view.error for slot, view in views.items() if view.error}
-    heard = [slot for slot in keys if slot not in errors and not views[slot].silent]
-    openings = [opening(table.config.team.roles[role], views[slot]) for slot in heard]
-    render = table.render[policy]
+    speaking = [slot for slot in keys if slot not in errors and not views[slot].silent]
+    openings = [opening_messages(context.config.team.roles[role], views[slot]) for slot in speaking]
+    render = context.render[policy]
     seen = [
-        talks.prompt(slot, role, first, views[slot], render) if talks else (first, render(first))
-        for slot, first in zip(heard, openings, strict=True)
+        conversations.prompt(slot, role, first, views[slot], render)
+        if conversations
+        else (first, render(first))
+        for slot, first in zip(speaking, openings, strict=True)
     ]
     prompts = [
-        Prompt(ids, count, keys[slot], rid=_conversation(keys[slot]) if talks else "")
-        for slot, (_, ids) in zip(heard, seen, strict=True)
+        Prompt(ids, count, keys[slot], rid=_conversation(keys[slot]) if conversations else "")
+        for slot, (_, ids) in zip(speaking, seen, strict=True)
     ]
-    shown = [views[slot] for slot in heard]
-    return Question(role, began, heard, shown, [told for told, _ in seen], prompts, settings), errors
+    seen_views = [views[slot] for slot in speaking]
+    return PromptRequest(
+        role, began, speaking, seen_views, [messages for messages, _ in seen], prompts, settings
+    ), errors
 
 
-def ask(table: Table, questions: Sequence[Question]) -> list[list[Asked]]:
-    """Let roles speak: answers per question. Noise is keyed, so concurrent generation does not change the answers."""
+def generate_answers(context: RolloutContext, requests: Sequence[PromptRequest]) -> list[list[SlotAnswers]]:
+    """Generate answers per request. Noise is keyed, so concurrent generation does not change the answers."""
     by_policy: dict[str, list[int]] = {}
-    for place, each in enumerate(questions):
-        by_policy.setdefault(table.config.team.roles[each.role].policy, []).append(place)
-    asked: dict[int, list[Asked]] = {}
+    for number, request in enumerate(requests):
+        by_policy.setdefault(context.config.team.roles[request.role].policy, []).append(number)
+    answers: dict[int, list[SlotAnswers]] = {}
 
-    def say(policy: str) -> None:
-        for place in by_policy[policy]:
-            asked[place] = _answered(table.generate[policy], questions[place])
+    def generate_for(policy: str) -> None:
+        for number in by_policy[policy]:
+            answers[number] = _generate(context.generate[policy], requests[number])
 
-    if table.side_by_side and len(by_policy) > 1:
+    if context.parallel_policies and len(by_policy) > 1:
         with ThreadPoolExecutor(max_workers=len(by_policy)) as threads:
-            list(threads.map(say, by_policy))
+            list(threads.map(generate_for, by_policy))
     else:
         for policy in by_policy:
-            say(policy)
-    return [asked[place] for place in range(len(questions))]
+            generate_for(policy)
+    return [answers[number] for number in range(len(requests))]
 
 
-def _answered(generate: Generate, question: Question) -> list[Asked]:
+def _generate(generate: Generate, make_request: PromptRequest) -> list[SlotAnswers]:
     sent = time.time()
-    answers = generate(question.prompts, question.settings) if question.prompts else []
+    answers = generate(make_request.prompts, make_request.settings) if make_request.prompts else []
     answered = time.time()
-    columns = question.slots, question.views, question.messages, question.prompts, answers
-    return [Asked(*row, sent, answered) for row in zip(*columns, strict=True)]
+    columns = make_request.slots, make_request.views, make_request.messages, make_request.prompts, answers
+    return [SlotAnswers(*row, sent, answered) for row in zip(*columns, strict=True)]
 
 
 def _conversation(key: NoiseKey) -> str:
@@ -156,57 +160,61 @@ def _conversation(key: NoiseKey) -> str:
     return "-".join(map(str, key._replace(turn=0)))
 
 
-def opening(role: Role, view: SlotView) -> list[Message]:
+def opening_messages(role: Role, view: SlotView) -> list[Message]:
     """A role's messages, rewritten by its custom agent if it has one."""
-    messages = chat(role, view)
+    messages = chat_messages(role, view)
     return (
         list(made(role.agent.path, role.agent.args, "team.roles")(messages)) if role.agent.path else messages
     )
 
 
-def chat(role: Role, view: SlotView) -> list[Message]:
+def chat_messages(role: Role, view: SlotView) -> list[Message]:
     """The messages that an agent sees: its role's system prompt replaces the environment's, followed by the examples."""
     seen: Sequence[Message] = view.messages or [{"role": "user", "content": view.observation}]
     if not role.prompt and not role.examples:
         return list(seen)
-    system = [each for each in seen if each["role"] == "system"]
+    system = [message for message in seen if message["role"] == "system"]
     if role.prompt:
         system = [{"role": "system", "content": role.prompt}]
     speakers = cycle(("user", "assistant"))
-    shown = [
+    examples = [
         Message(role=speaker, content=text) for speaker, text in zip(speakers, role.examples, strict=False)
     ]
-    return [*system, *shown, *(each for each in seen if each["role"] != "system")]
+    return [*system, *examples, *(message for message in seen if message["role"] != "system")]
 
 
 def record_turn(
     episode: Episode,
-    table: Table,
+    context: RolloutContext,
     index: int,
     role: str,
-    asked: Asked,
+    slot_answers: SlotAnswers,
     candidates: list[Candidate],
     executed: int,
 ) -> None:
     """Add a turn to an episode."""
-    policy = table.config.team.roles[role].policy
-    ids = asked.prompt.token_ids
+    policy = context.config.team.roles[role].policy
+    ids = slot_answers.prompt.token_ids
     episode.turns.append(
-        Turn(index, role, policy, asked.messages, ids, candidates, executed, asked.view.board)
+        Turn(index, role, policy, slot_answers.messages, ids, candidates, executed, slot_answers.view.board)
     )
 
 
-def record_voice(episode: Episode, table: Table, role: str, began: float, asked: Asked) -> None:
+def record_generation(
+    episode: Episode, context: RolloutContext, role: str, began: float, slot_answers: SlotAnswers
+) -> None:
     """Record what the episode waited for from `began` until a role had answered.
 
     For roles that speak at the same time, a later role is charged only with its additional time.
     """
-    known = [version for answer in asked.answers for version in answer.versions if version != NOT_SAMPLED]
-    policy = table.config.team.roles[role].policy
-    versions = (min(known), max(known)) if known else None
-    record_environment(episode, began, asked.sent)
-    start = max(asked.sent, episode.stages[-1].end if episode.stages else 0.0)
-    episode.stages.append(Stage("generate", start, max(start, asked.answered), role, policy, versions))
+    sampled_by = [
+        version for answer in slot_answers.answers for version in answer.versions if version != NOT_SAMPLED
+    ]
+    policy = context.config.team.roles[role].policy
+    versions = (min(sampled_by), max(sampled_by)) if sampled_by else None
+    record_environment(episode, began, slot_answers.sent)
+    start = max(slot_answers.sent, episode.stages[-1].end if episode.stages else 0.0)
+    episode.stages.append(Stage("generate", start, max(start, slot_answers.answered), role, policy, versions))
 
 
 def record_environment(episode: Episode, start: float, end: float) -> None:

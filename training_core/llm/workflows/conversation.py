@@ -14,12 +14,12 @@ from training_core.errors import ModelError
 from training_core.llm.environments.host import SlotView
 from training_core.types import Answer, Message
 
-_ANY: Message = {"role": "user", "content": "x"}
+_ANY_MESSAGE: Message = {"role": "user", "content": "x"}
 Render = Callable[[Sequence[Message]], list[int]]
 
 
 @dataclass(frozen=True)
-class _Talk:
+class _ConversationState:
     """One role's conversation in one slot so far."""
 
     messages: list[Message]
@@ -31,35 +31,37 @@ class Conversations:
 
     def __init__(self, feedback: str) -> None:
         self._feedback = feedback
-        self._talks: dict[tuple[int, str], _Talk] = {}
+        self._states: dict[tuple[int, str], _ConversationState] = {}
         self._bridges: dict[tuple[int, str], list[int]] = {}
 
     def prompt(
-        self, slot: int, role: str, opening: list[Message], view: SlotView, render: Render
+        self, slot: int, role: str, opening_messages: list[Message], view: SlotView, render: Render
     ) -> tuple[list[Message], list[int]]:
         """The role's current prompt, as messages and as ids: its opening, or its conversation so far with the next message appended."""
-        talk = self._talks.get((slot, role))
-        if talk is None:
-            return opening, render(opening)
-        told = self._feedback or view.observation
-        bridge = self._bridge(told, render)
-        if talk.ids[-1] == bridge[0]:  # the answer ends with the end-of-message token itself
+        state = self._states.get((slot, role))
+        if state is None:
+            return opening_messages, render(opening_messages)
+        text = self._feedback or view.observation
+        bridge = self._bridge(text, render)
+        if state.ids[-1] == bridge[0]:  # the answer ends with the end-of-message token itself
             bridge = bridge[1:]
-        return [*talk.messages, {"role": "user", "content": told}], talk.ids + bridge
+        return [*state.messages, {"role": "user", "content": text}], state.ids + bridge
 
-    def said(
+    def record_answer(
         self, slot: int, role: str, messages: list[Message], prompt: Sequence[int], answer: Answer
     ) -> None:
         """Record the answer that is continued."""
-        spoken: Message = {"role": "assistant", "content": answer.text}
-        self._talks[slot, role] = _Talk([*messages, spoken], [*prompt, *answer.token_ids])
+        message: Message = {"role": "assistant", "content": answer.text}
+        self._states[slot, role] = _ConversationState([*messages, message], [*prompt, *answer.token_ids])
 
-    def _bridge(self, told: str, render: Render) -> list[int]:
+    def _bridge(self, text: str, render: Render) -> list[int]:
         """The tokens that the chat template writes between an answer and the next one. Raises ModelError if it rewrites earlier text."""
-        key = (id(render), told)
+        key = (id(render), text)
         if key not in self._bridges:
-            before = render([_ANY])
-            after = render([_ANY, {"role": "assistant", "content": ""}, {"role": "user", "content": told}])
+            before = render([_ANY_MESSAGE])
+            after = render(
+                [_ANY_MESSAGE, {"role": "assistant", "content": ""}, {"role": "user", "content": text}]
+            )
             if after[: len(before)] != before or len(after) <= len(before):
                 raise ModelError(
                     "the model's chat template changes earlier text when a conversation continues, so nothing can be "
@@ -69,7 +71,7 @@ class Conversations:
         return self._bridges[key]
 
 
-def conversations(config: RunConfig) -> Conversations | None:
+def make_conversations(config: RunConfig) -> Conversations | None:
     """New conversations for a play, if the config's workflow uses them."""
     workflow = config.workflow
     return Conversations(workflow.feedback) if isinstance(workflow, MultiTurn) else None

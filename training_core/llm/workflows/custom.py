@@ -6,35 +6,37 @@ from typing import Any, Literal
 from training_core.config.rollout import CustomWorkflow
 from training_core.errors import EnvironmentFailure
 from training_core.importing import made
-from training_core.llm.workflows.context import Table
+from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.independent import play_independent
 from training_core.types import Episode
 
 
-def play_custom(tasks: Sequence[int], table: Table) -> list[Episode]:
+def play_custom(tasks: Sequence[int], context: RolloutContext) -> list[Episode]:
     """The object's episodes of training tasks. Raises EnvironmentFailure for anything but a list of episodes."""
-    return _episodes(_object(table)(tasks, table))
+    return _episodes(_object(context)(tasks, context))
 
 
 def evaluate_custom(
-    tasks: Sequence[int], table: Table, kind: Literal["eval", "eval_sampled"]
+    tasks: Sequence[int], context: RolloutContext, kind: Literal["eval", "eval_sampled"]
 ) -> list[Episode]:
     """Evaluate with the object's method `evaluate` if it has one, otherwise by independent play in the environment."""
-    evaluate = getattr(_object(table), "evaluate", None)
+    evaluate = getattr(_object(context), "evaluate", None)
     return (
-        play_independent(tasks, table, kind) if evaluate is None else _episodes(evaluate(tasks, table, kind))
+        play_independent(tasks, context, kind)
+        if evaluate is None
+        else _episodes(evaluate(tasks, context, kind))
     )
 
 
-def _object(table: Table) -> Any:
-    workflow = table.config.workflow
+def _object(context: RolloutContext) -> Any:
+    workflow = context.config.workflow
     assert isinstance(workflow, CustomWorkflow)
     return made(workflow.path, workflow.args, "workflow.path")
 
 
-def _episodes(found: Any) -> list[Episode]:
-    if not isinstance(found, list) or not all(isinstance(each, Episode) for each in found):
+def _episodes(result: Any) -> list[Episode]:
+    if not isinstance(result, list) or not all(isinstance(item, Episode) for item in result):
         raise EnvironmentFailure(
-            f"workflow.path: a workflow must return a list of Episode, not {type(found).__name__}"
+            f"workflow.path: a workflow must return a list of Episode, not {type(result).__name__}"
         )
-    return found
+    return result

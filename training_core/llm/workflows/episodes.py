@@ -7,31 +7,33 @@ of the episode. It is the control for AT-GRPO at equal sampling budget, tasks x 
 from collections.abc import Sequence
 
 from training_core.llm.generation.base import SamplingSettings, settings_of
-from training_core.llm.workflows.context import Table
-from training_core.llm.workflows.conversation import conversations
-from training_core.llm.workflows.lockstep import Manner, play
+from training_core.llm.workflows.context import RolloutContext
+from training_core.llm.workflows.conversation import make_conversations
+from training_core.llm.workflows.lockstep import SamplingPlan, play
 from training_core.types import Episode, NoiseKey
 
 EPISODES_STREAM = 2
 
 
-def play_episodes(tasks: Sequence[int], table: Table) -> list[Episode]:
+def play_episodes(tasks: Sequence[int], context: RolloutContext) -> list[Episode]:
     """Play training tasks, K = rollout.group_size slots each; siblings share the field `siblings`."""
-    config, count = table.config, table.config.rollout.group_size
+    config, count = context.config, context.config.rollout.group_size
     slots = [task for task in tasks for _ in range(count)]
 
     def settings(role: str) -> SamplingSettings:
         return settings_of(config.team.roles[role].sampling)
 
-    def key(slot: int, turn: int, seat: int) -> NoiseKey:
+    def key(slot: int, turn: int, role_index: int) -> NoiseKey:
         sibling = slots[slot] * count + slot % count
-        return NoiseKey(config.run.seed, EPISODES_STREAM, table.iteration, sibling, turn, seat)
+        return NoiseKey(config.run.seed, EPISODES_STREAM, context.iteration, sibling, turn, role_index)
 
     episodes = play(
         slots,
-        table,
-        Manner("train", "train", 1, settings, key, lambda candidates, key: 0, conversations(config)),
+        context,
+        SamplingPlan(
+            "train", "train", 1, settings, key, lambda candidates, key: 0, make_conversations(config)
+        ),
     )
     for slot, episode in enumerate(episodes):
-        episode.siblings = f"{table.iteration}-{slots[slot]}"
+        episode.siblings = f"{context.iteration}-{slots[slot]}"
     return episodes

@@ -6,9 +6,9 @@ from typing import Literal
 
 from training_core.config.run import RunConfig
 from training_core.llm.generation.base import SamplingSettings, settings_of
-from training_core.llm.workflows.context import Table
-from training_core.llm.workflows.conversation import conversations
-from training_core.llm.workflows.lockstep import Manner, play
+from training_core.llm.workflows.context import RolloutContext
+from training_core.llm.workflows.conversation import make_conversations
+from training_core.llm.workflows.lockstep import SamplingPlan, play
 from training_core.types import Episode, NoiseKey
 
 EVALUATION_STREAM = 1
@@ -27,20 +27,22 @@ def evaluation_settings(
 
 
 def play_independent(
-    tasks: Sequence[int], table: Table, kind: Literal["eval", "eval_sampled"]
+    tasks: Sequence[int], context: RolloutContext, kind: Literal["eval", "eval_sampled"]
 ) -> list[Episode]:
     """Play held-out tasks, one slot each: "eval" greedily, "eval_sampled" at the role's temperature for it.
 
     The noise does not depend on the iteration, so only the policy changes between evaluations.
     """
-    config = table.config
+    config = context.config
 
     def settings(role: str) -> SamplingSettings:
         return evaluation_settings(config, role, kind)
 
-    def key(slot: int, turn: int, seat: int) -> NoiseKey:
-        return NoiseKey(EVALUATION_SEED, EVALUATION_STREAM, 0, tasks[slot], turn, seat)
+    def key(slot: int, turn: int, role_index: int) -> NoiseKey:
+        return NoiseKey(EVALUATION_SEED, EVALUATION_STREAM, 0, tasks[slot], turn, role_index)
 
     return play(
-        tasks, table, Manner(kind, "eval", 1, settings, key, lambda candidates, key: 0, conversations(config))
+        tasks,
+        context,
+        SamplingPlan(kind, "eval", 1, settings, key, lambda candidates, key: 0, make_conversations(config)),
     )

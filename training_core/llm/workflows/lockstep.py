@@ -12,28 +12,28 @@ from typing import Literal
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.workflows.context import (
-    Asked,
-    Question,
-    Table,
-    ask,
+    PromptRequest,
+    RolloutContext,
+    SlotAnswers,
     close_episode,
     fail_episode,
-    question,
+    generate_answers,
+    make_request,
     record_environment,
+    record_generation,
     record_turn,
-    record_voice,
 )
 from training_core.llm.workflows.conversation import Conversations
 from training_core.llm.workflows.overlong import answer_cost
 from training_core.types import Candidate, Episode, NoiseKey
 
-MOST_TURNS = 1024
+MAX_TURNS = 1024
 """Maximum turns of an episode whose environment sets no limit."""
 EpisodeKind = Literal["train", "eval", "eval_sampled"]
 
 
 @dataclass(frozen=True)
-class Manner:
+class SamplingPlan:
     """How a workflow plays: what is sampled in a turn, and which answer is executed."""
 
     kind: EpisodeKind
@@ -46,35 +46,35 @@ class Manner:
     """(slot, turn, index in the turn order) -> the key of the sampling noise."""
     choose: Callable[[list[Candidate], NoiseKey], int]
     """Selects the candidate that is executed."""
-    talks: Conversations | None = None
+    conversations: Conversations | None = None
     """The conversations so far, if a role's turns form one conversation."""
 
 
-def play(tasks: Sequence[int], table: Table, manner: Manner) -> list[Episode]:
+def play(tasks: Sequence[int], context: RolloutContext, plan: SamplingPlan) -> list[Episode]:
     """Play the tasks, one slot each, to their ends. Propagates exceptions of the policies' engines.
 
     In a role's turn the answers of a slot are executed on copies of its state, one copy is selected, and the next
     role acts on that. A slot whose environment raises becomes a failed episode; the others continue.
     """
-    views = table.pool.reset({slot: (task, manner.split) for slot, task in enumerate(tasks)})
+    views = context.pool.reset({slot: (task, plan.split) for slot, task in enumerate(tasks)})
     episodes = []
     for slot, task in enumerate(tasks):
-        number = task if manner.split == "eval" else table.first + slot
-        name = f"{table.attempt}-{table.iteration}-{manner.kind}-{number}"
+        number = task if plan.split == "eval" else context.first + slot
+        name = f"{context.attempt}-{context.iteration}-{plan.kind}-{number}"
         view = views[slot]
-        episode = Episode(name, table.iteration, manner.kind, view.task_id, view.title, started=time.time())
-        episode.probe = manner.split == "eval" and task < table.config.evaluation.probes
+        episode = Episode(name, context.iteration, plan.kind, view.task_id, view.title, started=time.time())
+        episode.probe = plan.split == "eval" and task < context.config.evaluation.probes
         if view.done:
             close_episode(episode, view, time.time())
         episodes.append(episode)
     live = [slot for slot in range(len(tasks)) if not views[slot].done]
-    limit, turn = int(getattr(table.config.environment, "max_turns", MOST_TURNS)), 0
+    limit, turn = int(getattr(context.config.environment, "max_turns", MAX_TURNS)), 0
     while live and turn < limit:
-        for step in table.config.team.steps:
-            live = _step(step, turn, live, episodes, table, manner)
-        live = _without_silent(live, turn, episodes)
+        for step in context.config.team.steps:
+            live = _step(step, turn, live, episodes, context, plan)
+        live = _fail_silent(live, turn, episodes)
         turn += 1
-    _cut_off(live, episodes, table)
+    _truncate(live, episodes, context)
     return episodes
 
 
@@ -83,58 +83,60 @@ def _step(
     turn: int,
     live: list[int],
     episodes: list[Episode],
-    table: Table,
-    manner: Manner,
+    context: RolloutContext,
+    plan: SamplingPlan,
 ) -> list[int]:
     """Let roles act simultaneously, each as (index in the turn order, role), in every live slot; return the slots that continue."""
-    questions: list[Question] = []
-    for seat, role in step:
-        if not table.config.team.roles[role].speaks.in_turn(turn + 1):
+    requests: list[PromptRequest] = []
+    for role_index, role in step:
+        if not context.config.team.roles[role].speaks.in_turn(turn + 1):
             continue
-        keys = {slot: manner.key(slot, turn, seat) for slot in live}
-        asking, errors = question(table, role, keys, manner.count, manner.settings(role), manner.talks)
+        keys = {slot: plan.key(slot, turn, role_index) for slot in live}
+        request, errors = make_request(
+            context, role, keys, plan.count, plan.settings(role), plan.conversations
+        )
         live = _without_failed(live, errors, episodes)
-        questions.append(asking)
-    heard = ask(table, questions)
-    for asking, asked in zip(questions, heard, strict=True):
-        for item in asked:
-            record_voice(episodes[item.slot], table, asking.role, asking.began, item)
-    for asking, asked in zip(questions, heard, strict=True):
-        still = [item for item in asked if item.slot in set(live)]
-        live = _act(asking.role, still, turn, live, episodes, table, manner)
+        requests.append(request)
+    answers = generate_answers(context, requests)
+    for request, items in zip(requests, answers, strict=True):
+        for item in items:
+            record_generation(episodes[item.slot], context, request.role, request.began, item)
+    for request, items in zip(requests, answers, strict=True):
+        remaining = [item for item in items if item.slot in set(live)]
+        live = _act(request.role, remaining, turn, live, episodes, context, plan)
     return live
 
 
 def _act(
     role: str,
-    asked: list[Asked],
+    items: list[SlotAnswers],
     turn: int,
     live: list[int],
     episodes: list[Episode],
-    table: Table,
-    manner: Manner,
+    context: RolloutContext,
+    plan: SamplingPlan,
 ) -> list[int]:
     """Execute a role's answers on copies and select one; return the slots that continue."""
-    passes = table.config.team.roles[role].may_pass
-    texts = {item.slot: [_said(answer.text, passes) for answer in item.answers] for item in asked}
-    tried = table.pool.try_answers(texts, role)
+    passes = context.config.team.roles[role].may_pass
+    texts = {item.slot: [_action_of(answer.text, passes) for answer in item.answers] for item in items}
+    results_by_slot = context.pool.try_answers(texts, role)
     chosen: dict[int, int] = {}
     errors: dict[int, str] = {}
-    for item in asked:
-        results = tried[item.slot]
+    for item in items:
+        results = results_by_slot[item.slot]
         if isinstance(results, str):
             errors[item.slot] = results
             continue
-        candidates = _candidates(item, results, table, role)
+        candidates = _candidates(item, results, context, role)
         _count_timeouts(episodes[item.slot], results)
-        chosen[item.slot] = manner.choose(candidates, item.prompt.key)
-        record_turn(episodes[item.slot], table, turn, role, item, candidates, chosen[item.slot])
-        if manner.talks:
-            carried = candidates[chosen[item.slot]].answer
-            manner.talks.said(item.slot, role, item.messages, item.prompt.token_ids, carried)
-    after = table.pool.commit(chosen)
+        chosen[item.slot] = plan.choose(candidates, item.prompt.key)
+        record_turn(episodes[item.slot], context, turn, role, item, candidates, chosen[item.slot])
+        if plan.conversations:
+            executed = candidates[chosen[item.slot]].answer
+            plan.conversations.record_answer(item.slot, role, item.messages, item.prompt.token_ids, executed)
+    after = context.pool.commit(chosen)
     now = time.time()
-    for item in asked:
+    for item in items:
         record_environment(episodes[item.slot], item.answered, now)
     for slot, view in after.items():
         if view.done:
@@ -143,7 +145,7 @@ def _act(
     return [slot for slot in _without_failed(live, errors, episodes) if slot not in ended]
 
 
-def _said(text: str, passes: bool) -> str | None:
+def _action_of(text: str, passes: bool) -> str | None:
     """The text passed to the environment; None for a pass, which only a role with may_pass can make."""
     return None if passes and not text.strip() else text
 
@@ -154,7 +156,7 @@ def _without_failed(live: list[int], errors: Mapping[int, str], episodes: list[E
     return [slot for slot in live if slot not in errors]
 
 
-def _without_silent(live: list[int], turn: int, episodes: list[Episode]) -> list[int]:
+def _fail_silent(live: list[int], turn: int, episodes: list[Episode]) -> list[int]:
     """Fail the episodes in which no role could speak for a whole turn, because they would never end."""
     silent = {
         slot: f"no role can speak: observe() returned None for every role in turn {turn + 1}"
@@ -164,21 +166,23 @@ def _without_silent(live: list[int], turn: int, episodes: list[Episode]) -> list
     return _without_failed(live, silent, episodes)
 
 
-def _cut_off(live: list[int], episodes: list[Episode], table: Table) -> None:
+def _truncate(live: list[int], episodes: list[Episode], context: RolloutContext) -> None:
     """End the episodes that have used all turns although their environment did not count them (because roles were skipped)."""
-    for slot, view in table.pool.observe(live, "").items() if live else ():
+    for slot, view in context.pool.observe(live, "").items() if live else ():
         close_episode(episodes[slot], replace(view, outcome="turns used up"), time.time())
 
 
 def _count_timeouts(episode: Episode, results: list[StepResult]) -> None:
-    judged = [result.timed_out for result in results if result.timed_out is not None]
-    if judged:
-        episode.reward_timeouts = (episode.reward_timeouts or 0) + sum(judged)
+    timeouts = [result.timed_out for result in results if result.timed_out is not None]
+    if timeouts:
+        episode.reward_timeouts = (episode.reward_timeouts or 0) + sum(timeouts)
 
 
-def _candidates(asked: Asked, results: list[StepResult], table: Table, role: str) -> list[Candidate]:
+def _candidates(
+    item: SlotAnswers, results: list[StepResult], context: RolloutContext, role: str
+) -> list[Candidate]:
     """Answers with rewards: alpha * team + beta * local, less the penalty for answers near their token limit."""
-    algorithm = table.config.algorithm
+    algorithm = context.config.algorithm
     return [
         Candidate(
             answer,
@@ -186,7 +190,7 @@ def _candidates(asked: Asked, results: list[StepResult], table: Table, role: str
             result.team_reward,
             algorithm.team_weight * result.team_reward
             + algorithm.local_weight * result.local_reward
-            - answer_cost(answer, role, table.config),
+            - answer_cost(answer, role, context.config),
         )
-        for answer, result in zip(asked.answers, results, strict=True)
+        for answer, result in zip(item.answers, results, strict=True)
     ]

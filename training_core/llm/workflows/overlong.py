@@ -13,18 +13,18 @@ def answer_cost(answer: Answer, role: str, config: RunConfig) -> float:
     algorithm, limit = config.algorithm, config.team.roles[role].sampling.max_tokens
     soft = soft_limit(limit, algorithm.overlong_tokens, algorithm.overlong_share)
     return sum(
-        overlong_cost(length, limit, soft, algorithm.overlong_penalty) for length in said_lengths(answer)
+        overlong_cost(length, limit, soft, algorithm.overlong_penalty) for length in sampled_lengths(answer)
     )
 
 
-def said_lengths(answer: Answer) -> list[int]:
+def sampled_lengths(answer: Answer) -> list[int]:
     """Lengths in tokens of each part that is trained on: one, or several with other text between them."""
     if answer.loss_mask is None:
         return [len(answer.token_ids)]
-    return [len(list(stretch)) for learnt, stretch in groupby(answer.loss_mask) if learnt]
+    return [len(list(span)) for learnt, span in groupby(answer.loss_mask) if learnt]
 
 
-def charge_overlong(episodes: Sequence[Episode], config: RunConfig) -> None:
+def apply_overlong_penalty(episodes: Sequence[Episode], config: RunConfig) -> None:
     """Subtract the penalty from the candidates of episodes whose program computed rewards without regard to length."""
     for episode in episodes:
         for turn in episode.turns:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from training_core.llm.workflows.agent import play_agents, play_agents_evaluation
-from training_core.llm.workflows.context import Table
+from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.custom import evaluate_custom, play_custom
 from training_core.llm.workflows.episodes import play_episodes
 from training_core.llm.workflows.independent import play_independent
@@ -13,23 +13,23 @@ from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Episode
 
 
-def _rollout_workflows(tasks: Sequence[int], table: Table) -> list[Episode]:
+def _rollout_workflows(tasks: Sequence[int], context: RolloutContext) -> list[Episode]:
     from training_core.llm.workflows.rollout_workflow import (
         play_rollout_workflows,  # imports torch, only when used
     )
 
-    return play_rollout_workflows(tasks, table)
+    return play_rollout_workflows(tasks, context)
 
 
 def _evaluated_rollout_workflows(
-    tasks: Sequence[int], table: Table, kind: Literal["eval", "eval_sampled"]
+    tasks: Sequence[int], context: RolloutContext, kind: Literal["eval", "eval_sampled"]
 ) -> list[Episode]:
     from training_core.llm.workflows.rollout_workflow import evaluate_rollout_workflows
 
-    return evaluate_rollout_workflows(tasks, table, kind)
+    return evaluate_rollout_workflows(tasks, context, kind)
 
 
-WORKFLOWS: dict[str, Callable[[Sequence[int], Table], list[Episode]]] = {
+WORKFLOWS: dict[str, Callable[[Sequence[int], RolloutContext], list[Episode]]] = {
     "turn_tree": play_turn_tree,
     "episodes": play_episodes,
     "multi_turn": play_episodes,
@@ -38,9 +38,11 @@ WORKFLOWS: dict[str, Callable[[Sequence[int], Table], list[Episode]]] = {
     "rollout_workflow": _rollout_workflows,
     "rollout_buffer": play_rollout_buffer,
 }
-"""type -> (task numbers, table) -> episodes."""
+"""type -> (task numbers, context) -> episodes."""
 
-EVALUATIONS: dict[str, Callable[[Sequence[int], Table, Literal["eval", "eval_sampled"]], list[Episode]]] = {
+EVALUATIONS: dict[
+    str, Callable[[Sequence[int], RolloutContext, Literal["eval", "eval_sampled"]], list[Episode]]
+] = {
     "turn_tree": play_independent,
     "episodes": play_independent,
     "multi_turn": play_independent,
@@ -49,4 +51,4 @@ EVALUATIONS: dict[str, Callable[[Sequence[int], Table, Literal["eval", "eval_sam
     "rollout_workflow": _evaluated_rollout_workflows,
     "rollout_buffer": evaluate_rollout_buffer,
 }
-"""type -> (held-out task numbers, table, kind) -> episodes."""
+"""type -> (held-out task numbers, context, kind) -> episodes."""

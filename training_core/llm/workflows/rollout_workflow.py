@@ -26,15 +26,15 @@ from training_core.llm.rollout_workflows.api import (
     RolloutWorkflow,
 )
 from training_core.llm.rollout_workflows.factory import make_reward_function, make_workflow
-from training_core.llm.rollout_workflows.inference_engine import InferenceEngine, Limits
+from training_core.llm.rollout_workflows.inference_engine import InferenceEngine, RolloutLimits
 from training_core.llm.rollout_workflows.rows import RowData
-from training_core.llm.rollout_workflows.tensors import is_tensors, stretches
+from training_core.llm.rollout_workflows.tensors import is_tensors, token_sequences_of
 from training_core.llm.rollout_workflows.token_ids import workflow_tokenizer
-from training_core.llm.rollout_workflows.token_sequences import Stretch, as_heard
-from training_core.llm.workflows.agent import data_of, episode_of, turn_discount_of, views_of
-from training_core.llm.workflows.context import Table
+from training_core.llm.rollout_workflows.token_sequences import TokenSequence, sequences_from_responses
+from training_core.llm.workflows.agent import initial_views, new_episode, task_data, turn_discount_of
+from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.independent import EVALUATION_SEED, evaluation_settings
-from training_core.llm.workflows.overlong import charge_overlong
+from training_core.llm.workflows.overlong import apply_overlong_penalty
 from training_core.types import NOT_SAMPLED, Answer, Candidate, Episode, Prompt, Stage, Turn
 
 WORKFLOW_STREAM, WORKFLOW_EVALUATION_STREAM = 5, 6
@@ -42,32 +42,32 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class _Seat:
+class _PendingEpisode:
     """An episode to play."""
 
     episode: Episode
     data: dict[str, Any]
     result: EpisodeResult = None
-    heard: list[tuple[str, ModelResponse]] = field(default_factory=list)
+    responses: list[tuple[str, ModelResponse]] = field(default_factory=list)
     """(role, response) of the episode's calls."""
     version: int = 0
     """Version of the first role's policy at the start: used for tokens whose versions the result does not contain."""
 
 
-class _Voice:
-    """A role of the table, as an engine."""
+class _RoleEngine:
+    """A role of the context, as an engine."""
 
-    def __init__(self, table: Table, role: str, settings: SamplingSettings) -> None:
-        self.version = table.version(table.config.team.roles[role].policy)
-        self._generate = table.generate[table.config.team.roles[role].policy]
+    def __init__(self, context: RolloutContext, role: str, settings: SamplingSettings) -> None:
+        self.version = context.version(context.config.team.roles[role].policy)
+        self._generate = context.generate[context.config.team.roles[role].policy]
         self._settings = settings
 
     def generate(
         self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None = None
     ) -> list[list[Answer]]:
         """See Engine. Raises EngineFailure if a request's sampling settings differ from the role's."""
-        wanted = replace(self._settings, max_tokens=settings.max_tokens, stop=settings.stop)
-        if settings != wanted:
+        expected = replace(self._settings, max_tokens=settings.max_tokens, stop=settings.stop)
+        if settings != expected:
             raise EngineFailure(
                 "a request has other sampling settings than its role; pass on the gconfig that the workflow was "
                 "constructed with (team.roles.*.sampling sets it)"
@@ -79,22 +79,24 @@ class _Voice:
         raise EngineFailure("a workflow of a run cannot load weights; the run publishes them")
 
 
-class _Guarded(RolloutWorkflow):
+class _TimeLimitedWorkflow(RolloutWorkflow):
     """A workflow whose errors end only its own episode, with a time limit."""
 
-    def __init__(self, inner: RolloutWorkflow, seat: _Seat, timeout: float) -> None:
+    def __init__(self, inner: RolloutWorkflow, pending: _PendingEpisode, timeout: float) -> None:
         self._inner = inner
-        self._seat = seat
+        self._pending = pending
         self._timeout = timeout
 
     async def arun_episode(self, engine: InferenceEngine, data: dict[str, Any]) -> EpisodeResult:
         """See RolloutWorkflow."""
-        episode = self._seat.episode
+        episode = self._pending.episode
         episode.started = time.time()
         try:
-            self._seat.result = await asyncio.wait_for(self._inner.arun_episode(engine, data), self._timeout)
-            self._seat.heard = engine.heard()
-            episode.outcome = "rejected" if self._seat.result is None else ""
+            self._pending.result = await asyncio.wait_for(
+                self._inner.arun_episode(engine, data), self._timeout
+            )
+            self._pending.responses = engine.responses()
+            episode.outcome = "rejected" if self._pending.result is None else ""
         except TimeoutError:
             _fail(episode, f"the episode took longer than workflow.timeout = {self._timeout:g} seconds")
         except Exception as error:
@@ -103,61 +105,69 @@ class _Guarded(RolloutWorkflow):
         return []
 
 
-def play_rollout_workflows(tasks: Sequence[int], table: Table) -> list[Episode]:
+def play_rollout_workflows(tasks: Sequence[int], context: RolloutContext) -> list[Episode]:
     """Play training tasks, K = rollout.group_size episodes of each."""
-    config, count = table.config, table.config.rollout.group_size
-    views = views_of(tasks, table, "train")
-    seats = []
+    config, count = context.config, context.config.rollout.group_size
+    views = initial_views(tasks, context, "train")
+    pending_episodes = []
     for task in tasks:
         for sibling in range(count):
-            episode = episode_of(table, "train", f"{task * count + sibling}", views[task][""])
-            episode.siblings = f"{table.iteration}-{task}"
-            seats.append(_Seat(episode, RowData(data_of(task, "train", views[task], config))))
+            episode = new_episode(context, "train", f"{task * count + sibling}", views[task][""])
+            episode.siblings = f"{context.iteration}-{task}"
+            pending_episodes.append(
+                _PendingEpisode(episode, RowData(task_data(task, "train", views[task], config)))
+            )
     settings = {role: settings_of(item.sampling) for role, item in config.team.roles.items()}
-    noise = (config.run.seed, WORKFLOW_STREAM, table.iteration)
-    return _play(seats, table, settings, noise, tasks[0] * count)
+    noise = (config.run.seed, WORKFLOW_STREAM, context.iteration)
+    return _play(pending_episodes, context, settings, noise, tasks[0] * count)
 
 
 def evaluate_rollout_workflows(
-    tasks: Sequence[int], table: Table, kind: Literal["eval", "eval_sampled"]
+    tasks: Sequence[int], context: RolloutContext, kind: Literal["eval", "eval_sampled"]
 ) -> list[Episode]:
     """Play held-out tasks once each: "eval" greedily, "eval_sampled" at the role's temperature for it."""
-    config = table.config
-    views = views_of(tasks, table, "eval")
-    seats = []
+    config = context.config
+    views = initial_views(tasks, context, "eval")
+    pending_episodes = []
     for task in tasks:
-        episode = episode_of(table, kind, f"{task}", views[task][""])
+        episode = new_episode(context, kind, f"{task}", views[task][""])
         episode.probe = task < config.evaluation.probes
-        seats.append(_Seat(episode, RowData(data_of(task, "eval", views[task], config))))
+        pending_episodes.append(
+            _PendingEpisode(episode, RowData(task_data(task, "eval", views[task], config)))
+        )
     settings = {role: evaluation_settings(config, role, kind) for role in config.team.roles}
-    return _play(seats, table, settings, (EVALUATION_SEED, WORKFLOW_EVALUATION_STREAM, 0), tasks[0])
+    return _play(
+        pending_episodes, context, settings, (EVALUATION_SEED, WORKFLOW_EVALUATION_STREAM, 0), tasks[0]
+    )
 
 
 def _play(
-    seats: list[_Seat],
-    table: Table,
+    pending_episodes: list[_PendingEpisode],
+    context: RolloutContext,
     settings: dict[str, SamplingSettings],
     noise: tuple[int, int, int],
     first: int,
 ) -> list[Episode]:
-    config, section = table.config, table.config.workflow
+    config, section = context.config, context.config.workflow
     assert isinstance(section, Section), "this workflow is for classes with AReaL's interface"
     order = config.team.order
-    voices = {role: _Voice(table, role, settings[role]) for role in order}
+    engines = {role: _RoleEngine(context, role, settings[role]) for role in order}
     workflow = make_workflow(
         section,
         _gconfig(settings[order[0]]),
-        workflow_tokenizer(table.tokenizers[config.team.roles[order[0]].policy]),
+        workflow_tokenizer(context.tokenizers[config.team.roles[order[0]].policy]),
         make_reward_function(section),
         config.environment.path if isinstance(config.environment, Dataset) else "",
     )
-    with InferenceEngine(voices, Limits(section.concurrency), noise=noise, first=first) as engine:
-        for seat in seats:
-            seat.version = voices[order[0]].version
-            engine.submit(seat.data, _Guarded(workflow, seat, section.timeout))
-        engine.wait(len(seats))
-    episodes = [episode for seat in seats for episode in _written(seat, table, section)]
-    charge_overlong(episodes, config)
+    with InferenceEngine(engines, RolloutLimits(section.concurrency), noise=noise, first=first) as engine:
+        for pending in pending_episodes:
+            pending.version = engines[order[0]].version
+            engine.submit(pending.data, _TimeLimitedWorkflow(workflow, pending, section.timeout))
+        engine.wait(len(pending_episodes))
+    episodes = [
+        episode for pending in pending_episodes for episode in _finished_episodes(pending, context, section)
+    ]
+    apply_overlong_penalty(episodes, config)
     failed = [episode for episode in episodes if episode.failed]
     if failed:
         log.warning("%d of %d episodes failed; one of them: %s", len(failed), len(episodes), failed[0].error)
@@ -175,80 +185,84 @@ def _gconfig(settings: SamplingSettings) -> GenerationHyperparameters:
     )
 
 
-def _written(seat: _Seat, table: Table, section: Section) -> Iterator[Episode]:
+def _finished_episodes(
+    pending: _PendingEpisode, context: RolloutContext, section: Section
+) -> Iterator[Episode]:
     """What was played: one episode, or one for each sequence if a result has several without role names."""
-    episode = seat.episode
+    episode = pending.episode
     try:
-        found = _found(seat, table)
+        sequences = _sequences_of(pending, context)
     except Exception as error:
         _fail(episode, describe(error))
-        found = []
-    if len(found) < 2 or not is_tensors(seat.result):
-        yield _with_turns(episode, found, table, section)
+        sequences = []
+    if len(sequences) < 2 or not is_tensors(pending.result):
+        yield _with_turns(episode, sequences, context, section)
         return
-    for row, stretch in enumerate(found):
+    for row, sequence in enumerate(sequences):
         yield _with_turns(
-            replace(episode, id=f"{episode.id}.{row}", turns=[], stages=[]), [stretch], table, section
+            replace(episode, id=f"{episode.id}.{row}", turns=[], stages=[]), [sequence], context, section
         )
 
 
-def _found(seat: _Seat, table: Table) -> list[Stretch]:
+def _sequences_of(pending: _PendingEpisode, context: RolloutContext) -> list[TokenSequence]:
     """The sequences of an episode's result, replaced by the engine's record of its calls where they match.
 
     A conversation rendered again from text may have other ids than the sampled ones; the calls have the sampled ids.
     Raises EnvironmentFailure, DataError.
     """
-    first = table.config.team.order[0]
-    discount = turn_discount_of(table.config)
-    if discount is not None and is_tensors(seat.result):
+    first = context.config.team.order[0]
+    discount = turn_discount_of(context.config)
+    if discount is not None and is_tensors(pending.result):
         raise DataError(
             'the workflow returned tensors, which have one reward per sequence; workflow.export_style = "individual" needs '
             "interactions or an agent with queues. Remove export_style and turn_discount, or return interactions"
         )
-    found = stretches(seat.result, seat.version, by_call=discount is not None)
-    if not is_tensors(seat.result):
-        seat.episode.turn_discount = discount
-    elif len(found) == 1 and seat.heard:
-        found = as_heard(found[0], seat.heard, first)
-    for prompt, answer, reward, role in found:
-        if role and role not in table.config.team.roles:
-            raise DataError(f"there is no role {role!r}; roles are {', '.join(table.config.team.roles)}")
-        policy = table.config.team.roles[role or first].policy
+    sequences = token_sequences_of(pending.result, pending.version, by_call=discount is not None)
+    if not is_tensors(pending.result):
+        pending.episode.turn_discount = discount
+    elif len(sequences) == 1 and pending.responses:
+        sequences = sequences_from_responses(sequences[0], pending.responses, first)
+    for prompt, answer, reward, role in sequences:
+        if role and role not in context.config.team.roles:
+            raise DataError(f"there is no role {role!r}; roles are {', '.join(context.config.team.roles)}")
+        policy = context.config.team.roles[role or first].policy
         check_reward(reward)
-        check_sequence(prompt, answer, len(table.tokenizers[policy]), table.version(policy))
-    return found
+        check_sequence(prompt, answer, len(context.tokenizers[policy]), context.version(policy))
+    return sequences
 
 
 def _with_turns(
     episode: Episode,
-    found: Sequence[Stretch],
-    table: Table,
+    sequences: Sequence[TokenSequence],
+    context: RolloutContext,
     section: Section,
 ) -> Episode:
     total = 0.0
-    for place, (prompt, answer, reward, role) in enumerate(found):
+    for index, (prompt, answer, reward, role) in enumerate(sequences):
         total += reward
-        turn = _turn(place, prompt, answer, reward, role or table.config.team.order[0], table)
+        turn = _turn(index, prompt, answer, reward, role or context.config.team.order[0], context)
         episode.turns.append(turn)
         versions = [version for version in answer.versions if version != NOT_SAMPLED]
         span = (min(versions), max(versions)) if versions else None
         episode.stages.append(Stage("generate", episode.started, episode.ended, turn.role, turn.policy, span))
-    if found:
+    if sequences:
         episode.success = total >= section.success_at
         episode.outcome = f"reward {total:g}"
     return episode
 
 
-def _turn(place: int, prompt: list[int], answer: Answer, reward: float, role: str, table: Table) -> Turn:
-    policy = table.config.team.roles[role].policy
-    tokenizer = table.tokenizers[policy]
-    told = replace(answer, text=str(tokenizer.decode(answer.token_ids, skip_special_tokens=True)))
+def _turn(
+    index: int, prompt: list[int], answer: Answer, reward: float, role: str, context: RolloutContext
+) -> Turn:
+    policy = context.config.team.roles[role].policy
+    tokenizer = context.tokenizers[policy]
+    decoded = replace(answer, text=str(tokenizer.decode(answer.token_ids, skip_special_tokens=True)))
     seen = str(tokenizer.decode(prompt, skip_special_tokens=True))
-    candidate = Candidate(told, 0.0, reward, _weighed(reward, table.config))
-    return Turn(place, role, policy, [{"role": "user", "content": seen}], prompt, [candidate], 0)
+    candidate = Candidate(decoded, 0.0, reward, _weighted_reward(reward, context.config))
+    return Turn(index, role, policy, [{"role": "user", "content": seen}], prompt, [candidate], 0)
 
 
-def _weighed(reward: float, config: RunConfig) -> float:
+def _weighted_reward(reward: float, config: RunConfig) -> float:
     return config.algorithm.team_weight * reward
 
 

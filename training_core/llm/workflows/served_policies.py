@@ -14,7 +14,7 @@ from training_core.errors import EngineFailure
 from training_core.llm.agents.conversation import Conversation
 from training_core.llm.agents.gateway import AgentGateway
 from training_core.llm.agents.rendering import Renderer
-from training_core.llm.agents.session import Seat, Session, Voice
+from training_core.llm.agents.session import PolicyClient, Session, SessionSpec
 from training_core.llm.generation.base import Generate, SamplingSettings, settings_of
 from training_core.llm.workflows.independent import evaluation_settings
 from training_core.types import Answer, Episode, Prompt
@@ -23,7 +23,7 @@ POLICIES = "policies"
 """The value of workflow.engine_url that selects them."""
 STREAM = 5
 """Noise stream of calls without a seed."""
-Kind = Literal["train", "eval", "eval_sampled"]
+PlayKind = Literal["train", "eval", "eval_sampled"]
 
 
 class ServedPolicies:
@@ -32,24 +32,24 @@ class ServedPolicies:
     def __init__(self, config: RunConfig, gateway: AgentGateway) -> None:
         self._config = config
         self._gateway = gateway
-        self._voices: Mapping[str, Generate] = {}
-        self._addresses: dict[Kind, str] = {}
+        self._engines: Mapping[str, Generate] = {}
+        self._addresses: dict[PlayKind, str] = {}
         self._changed = threading.Condition()
         self._open = self._closed = False
-        self._speaking = 0
+        self._active_calls = 0
 
     @contextmanager
-    def serving(self, voices: Mapping[str, Generate], kind: Kind) -> Iterator[str]:
-        """The address for this kind. Within the block, requests of every kind are answered by `voices`; afterwards they wait."""
+    def serving(self, engines: Mapping[str, Generate], kind: PlayKind) -> Iterator[str]:
+        """The address for this kind. Within the block, requests of every kind are answered by `engines`; afterwards they wait."""
         with self._changed:
-            self._voices, self._open = voices, True
+            self._engines, self._open = engines, True
             self._changed.notify_all()
         try:
             yield self._address(kind)
         finally:
             with self._changed:
                 self._open = False
-                self._changed.wait_for(lambda: self._speaking == 0)
+                self._changed.wait_for(lambda: self._active_calls == 0)
 
     def close(self) -> None:
         """Refuse waiting requests."""
@@ -57,10 +57,10 @@ class ServedPolicies:
             self._closed = True
             self._changed.notify_all()
 
-    def _address(self, kind: Kind) -> str:
+    def _address(self, kind: PlayKind) -> str:
         if kind not in self._addresses:
-            voices = {
-                role: Voice(
+            clients = {
+                role: PolicyClient(
                     section.policy,
                     self._generate(section.policy),
                     self._settings(role, kind),
@@ -69,13 +69,15 @@ class ServedPolicies:
                 for role, section in self._config.team.roles.items()
             }
             episode = Episode(f"served-{kind}", 0, kind, "", "")
-            session = Session(Seat(episode, {}, voices, (self._config.run.seed, STREAM, 0, 0)))
-            session.tells_ids = True  # records may return them
-            session.conversations = _Fresh({role: voice.renderer for role, voice in voices.items()})
+            session = Session(SessionSpec(episode, {}, clients, (self._config.run.seed, STREAM, 0, 0)))
+            session.returns_token_ids = True  # records may return them
+            session.conversations = _UnstoredConversations(
+                {role: client.renderer for role, client in clients.items()}
+            )
             self._addresses[kind] = self._gateway.open(session)
         return self._addresses[kind]
 
-    def _settings(self, role: str, kind: Kind) -> SamplingSettings:
+    def _settings(self, role: str, kind: PlayKind) -> SamplingSettings:
         if kind == "train":
             return settings_of(self._config.team.roles[role].sampling)
         return evaluation_settings(self._config, role, kind)
@@ -88,19 +90,19 @@ class ServedPolicies:
                 self._changed.wait_for(lambda: self._open or self._closed)
                 if self._closed:
                     raise EngineFailure("the run has ended")
-                self._speaking += 1
-                speak = self._voices[policy]
+                self._active_calls += 1
+                engine = self._engines[policy]
             try:
-                return speak(prompts, settings)
+                return engine(prompts, settings)
             finally:
                 with self._changed:
-                    self._speaking -= 1
+                    self._active_calls -= 1
                     self._changed.notify_all()
 
         return generate
 
 
-class _Fresh(dict[str, Conversation]):
+class _UnstoredConversations(dict[str, Conversation]):
     """A new conversation for every call: the records contain the text, so it is not stored here."""
 
     def __init__(self, renderers: Mapping[str, Renderer]) -> None:

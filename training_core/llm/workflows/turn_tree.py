@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from training_core.config.rollout import TurnTree
 from training_core.llm.generation.base import SamplingSettings, settings_of
-from training_core.llm.workflows.context import Table
-from training_core.llm.workflows.lockstep import Manner, play
+from training_core.llm.workflows.context import RolloutContext
+from training_core.llm.workflows.lockstep import SamplingPlan, play
 from training_core.seeding import keyed_uniform
 from training_core.types import Candidate, Episode, NoiseKey
 
@@ -19,19 +19,21 @@ _CARRY = 1_000_003
 """Separates the draw of the carried candidate from the draws of tokens."""
 
 
-def play_turn_tree(tasks: Sequence[int], table: Table) -> list[Episode]:
+def play_turn_tree(tasks: Sequence[int], context: RolloutContext) -> list[Episode]:
     """Play training tasks, one slot each, with K = rollout.group_size candidates per turn."""
-    config = table.config
+    config = context.config
 
     def settings(role: str) -> SamplingSettings:
         return settings_of(config.team.roles[role].sampling)
 
-    def key(slot: int, turn: int, seat: int) -> NoiseKey:
-        return NoiseKey(config.run.seed, TRAINING_STREAM, table.iteration, tasks[slot], turn, seat)
+    def key(slot: int, turn: int, role_index: int) -> NoiseKey:
+        return NoiseKey(config.run.seed, TRAINING_STREAM, context.iteration, tasks[slot], turn, role_index)
 
     sampled = isinstance(config.workflow, TurnTree) and config.workflow.carry == "sampled"
     choose = choose_sampled if sampled else choose_best
-    return play(tasks, table, Manner("train", "train", config.rollout.group_size, settings, key, choose))
+    return play(
+        tasks, context, SamplingPlan("train", "train", config.rollout.group_size, settings, key, choose)
+    )
 
 
 def choose_best(candidates: list[Candidate], key: NoiseKey) -> int:

@@ -5,7 +5,7 @@ from typing import Any
 from training_core.errors import DataError
 from training_core.importing import made
 from training_core.llm.rewards.registry import REWARDS
-from training_core.llm.rewards.worker import judge
+from training_core.llm.rewards.worker import score
 from workers.rollout_buffer.generator import BaseGenerator, query_single_turn
 
 TASK_TYPE = "single_turn"
@@ -27,7 +27,7 @@ def judged(messages: list[dict[str, Any]], item: dict[str, Any]) -> float:
         known = ", ".join(name for name, where in REWARDS.items() if where)
         raise DataError(f"reward_type {kind!r} is none of the built-in reward functions: {known}")
     fields = {"prompt": "", "completions": str(messages[-1]["content"])}
-    return judge(made(path, {}), {**item, **fields, "prompt_ids": [], "completion_ids": []})
+    return score(made(path, {}), {**item, **fields, "prompt_ids": [], "completion_ids": []})
 
 
 def ends_with_label(messages: list[dict[str, Any]], item: dict[str, Any]) -> float:

@@ -17,7 +17,7 @@ from tests.training_core.llm.workflows.counting import (
     Counting,
     CountingEnvironment,
     Recorder,
-    table,
+    make_context,
 )
 from training_core.config.effects.unused import unused_settings
 from training_core.llm.environments.registry import ENVIRONMENTS
@@ -165,12 +165,12 @@ def model_of(seed: int) -> LlamaForCausalLM:
 
 def fingerprint(settings: dict[str, Any]) -> str:
     """What is played, paid and learnt in two iterations."""
-    playing = table(
+    context = make_context(
         {"planner": Recorder(plan), "executor": Recorder(plan)},
         Counting(turns=3),
         **{path.replace(".", "__"): value for path, value in settings.items()},
     )
-    config = playing.config
+    config = context.config
     play = play_episodes if config.workflow.type == "episodes" else play_turn_tree
     learners = {
         name: Learner(config.policies[name], config.algorithm, model_of(place), 3)
@@ -179,7 +179,7 @@ def fingerprint(settings: dict[str, Any]) -> str:
     seen: list[Any] = []
     baselines: dict[str, float] = {}
     for iteration in (1, 2):
-        episodes = play([0, 1, 2], playing)
+        episodes = play([0, 1, 2], context)
         batch = make_groups(episodes, config, baselines)
         baselines = batch.baselines
         seen += [
@@ -189,7 +189,10 @@ def fingerprint(settings: dict[str, Any]) -> str:
             for candidate in turn.candidates
         ]
         for name, one in learners.items():
-            groups = [off_policy(group) for group in one.known(list(map(blank, batch.groups[name])), 0)]
+            groups = [
+                off_policy(group)
+                for group in one.fill_missing_logprobs(list(map(blank, batch.groups[name])), 0)
+            ]
             result = one.update(groups, iteration, 0)
             seen.append(sorted(result.metrics.items()))
             seen.append([float(tensor.double().sum()) for tensor in one.weights().values()])
@@ -213,7 +216,7 @@ BASE = {"policies.planner.learner.micro_batch_tokens": 4096}
 def test_a_setting_changes_what_is_learnt(where: dict[str, Any], field: str, value: Any) -> None:
     settings = BASE | where
     changed = settings | {field: value}
-    assert field not in {each.path for each in unused_settings(table({}, **dotted(changed)).config)}
+    assert field not in {each.path for each in unused_settings(make_context({}, **dotted(changed)).config)}
     assert fingerprint(changed) != standard(repr(settings))
 
 
@@ -223,7 +226,7 @@ def test_a_setting_that_is_reported_as_unused_changes_nothing(
 ) -> None:
     settings = BASE | where
     changed = settings | {field: value}
-    assert field in {each.path for each in unused_settings(table({}, **dotted(changed)).config)}
+    assert field in {each.path for each in unused_settings(make_context({}, **dotted(changed)).config)}
     assert fingerprint(changed) == standard(repr(settings))
 
 

@@ -14,10 +14,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, 
 from training_core.config.environments import PlanPath
 from training_core.config.files import load_config
 from training_core.errors import ModelError
-from training_core.llm.base_models import tiny
-from training_core.llm.base_models import tiny_training as warm_start
+from training_core.llm.base_models import tiny, tiny_training
 from training_core.llm.base_models.base_evaluation import KINDS, base_evaluation
-from training_core.llm.base_models.folder_creation import FACTS, being_made, made_once
+from training_core.llm.base_models.folder_creation import FACTS, create_once, creation_progress
 from training_core.llm.base_models.progress import Progress, silent
 from training_core.llm.base_models.registry import resolve_model
 from training_core.llm.base_models.tiny import TinyRecipe, ensure_tiny, read_facts, tiny_folder
@@ -25,7 +24,7 @@ from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.environments.registry import WARM_STARTS
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.models.loading import load_model, load_tokenizer
-from training_core.llm.workflows.context import Table
+from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.independent import play_independent
 from training_core.types import Message
 from workers.telemetry.metrics import episode_facts, eval_metrics
@@ -102,8 +101,8 @@ def test_it_is_made_once_and_the_same_everywhere(made: Made, tmp_path: Path) -> 
 @pytest.mark.usefixtures("_quick")
 def test_two_builders_at_once_make_one_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     makings: list[Path] = []
-    real = warm_start.make_tiny
-    monkeypatch.setattr(warm_start, "make_tiny", lambda *given: makings.append(given[2]) or real(*given))
+    real = tiny_training.make_tiny
+    monkeypatch.setattr(tiny_training, "make_tiny", lambda *given: makings.append(given[2]) or real(*given))
     with ThreadPoolExecutor(2) as threads:
         folders = list(threads.map(lambda _: ensure_tiny(SMALL, tmp_path), range(2)))
     assert folders[0] == folders[1]
@@ -115,8 +114,8 @@ def test_who_waits_for_a_model_is_told_how_far_it_is(tmp_path: Path) -> None:
     folder, told = tmp_path / "model", []
     begun, heard = Event(), Event()
 
-    def make(draft: Path, tell: Progress) -> dict[str, object]:
-        tell(0.25, "step 1")
+    def make(draft: Path, report: Progress) -> dict[str, object]:
+        report(0.25, "step 1")
         begun.set()
         assert heard.wait(60)
         return {"made": True}
@@ -127,14 +126,14 @@ def test_who_waits_for_a_model_is_told_how_far_it_is(tmp_path: Path) -> None:
 
     def wait() -> Path:
         assert begun.wait(60)
-        return made_once(folder, lambda draft, tell: pytest.fail("made twice"), hear)
+        return create_once(folder, lambda draft, report: pytest.fail("made twice"), hear)
 
     with ThreadPoolExecutor(2) as threads:
-        first, second = threads.submit(made_once, folder, make, silent), threads.submit(wait)
+        first, second = threads.submit(create_once, folder, make, silent), threads.submit(wait)
         assert first.result() == second.result() == folder
     assert told == [(0.25, "step 1")]
     assert read_facts(folder) == {"made": True}
-    assert being_made(folder) is None
+    assert creation_progress(folder) is None
 
 
 @pytest.mark.usefixtures("_quick")
@@ -145,7 +144,7 @@ def test_a_build_that_dies_leaves_nothing_that_looks_like_a_model(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr(warm_start, "measure", dies)
+        broken.setattr(tiny_training, "evaluate_model", dies)
         with pytest.raises(KeyboardInterrupt):
             ensure_tiny(SMALL, tmp_path)
     folder = tiny_folder(SMALL, tmp_path, QuickRecipe())
@@ -173,8 +172,8 @@ def test_names_that_are_not_made_here_are_folders_or_hub_ids(tmp_path: Path) -> 
 
 
 def test_only_the_words_of_the_answer_are_learnt() -> None:
-    tokenizer = warm_start.word_tokenizer(WARM_STARTS["plan_path"].vocabulary(SMALL))
-    ids, labels = warm_start.encode_pairs(
+    tokenizer = tiny_training.word_tokenizer(WARM_STARTS["plan_path"].vocabulary(SMALL))
+    ids, labels = tiny_training.encode_pairs(
         [("goal 2 east", "east east"), ("goal 1 north", "north")], tokenizer
     )
     words = [tokenizer.convert_ids_to_tokens(row) for row in ids.tolist()]
@@ -191,8 +190,8 @@ def test_making_a_model_leaves_the_global_generator_alone() -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    tokenizer = warm_start.word_tokenizer(("up",))
-    first, second = (warm_start.new_model(QuickRecipe(), tokenizer).state_dict() for _ in range(2))
+    tokenizer = tiny_training.word_tokenizer(("up",))
+    first, second = (tiny_training.new_model(QuickRecipe(), tokenizer).state_dict() for _ in range(2))
     assert torch.equal(torch.rand(3), expected)
     assert all(torch.equal(first[name], second[name]) for name in first)
 
@@ -214,12 +213,14 @@ def test_the_base_figures_are_those_that_a_run_would_have_measured(made: Made) -
         return list(tokenizer.apply_chat_template(list(messages), add_generation_prompt=True)["input_ids"])  # type: ignore[index, arg-type]
 
     voices = {name: engine.generate for name, engine in engines.items()}
-    table = Table(config, EnvironmentHost(config.environment, 9), voices, dict.fromkeys(voices, render), 1, 0)
+    context = RolloutContext(
+        config, EnvironmentHost(config.environment, 9), voices, dict.fromkeys(voices, render), 1, 0
+    )
     figures = base_evaluation(config, [read_facts(folder)] * 2)
     for kind in KINDS:
         episodes = [
-            *play_independent(range(128), table, kind),
-            *play_independent(range(128, 256), table, kind),
+            *play_independent(range(128), context, kind),
+            *play_independent(range(128, 256), context, kind),
         ]
         measured = eval_metrics(kind, [episode_facts(episode) for episode in episodes])
         assert figures[kind] == pytest.approx(measured)

@@ -15,7 +15,7 @@ from training_core.config.permitted import Permitted, check_permitted
 from training_core.errors import ConfigError, DataError, ModelError
 from training_core.llm.base_models.tiny import read_facts
 from training_core.llm.base_models.tiny_training import train
-from training_core.llm.base_models.warm_start import padded, read_conversations, warm_started
+from training_core.llm.base_models.warm_start import padded, read_conversations, warm_started_model
 from training_core.llm.learning.loss_masks import mask_messages
 from training_core.llm.models.loading import load_model, load_tokenizer
 
@@ -79,7 +79,7 @@ def test_a_file_of_conversations_is_learnt(base: Path, tmp_path: Path) -> None:
     """Two answers to two questions, from far from certain to nearly so; the base model's folder stays as it is."""
     file = write(tmp_path / "talks.jsonl", said("w1", "w2 w3"), said("w4", "w5"))
     section = WarmStart(steps=60, file=str(file), batch=4, learning_rate=3e-3)
-    folder = warm_started(base, section, GRID, tmp_path)
+    folder = warm_started_model(base, section, GRID, tmp_path)
     model, tokenizer = load_model(folder), load_tokenizer(folder)
     for question, answer in (("w1", "w2 w3"), ("w4", "w5")):
         prompt = tokenizer.convert_tokens_to_ids(["<user>", question, "<assistant>"])
@@ -94,19 +94,22 @@ def test_a_file_of_conversations_is_learnt(base: Path, tmp_path: Path) -> None:
 def test_it_is_made_once_and_again_where_anything_changes(base: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "talks.jsonl", said("w1", "w2"))
     section = WarmStart(steps=2, file=str(file), batch=2)
-    folder = Path(warm_started(base, section, GRID, tmp_path))
+    folder = Path(warm_started_model(base, section, GRID, tmp_path))
     told: list[str] = []
-    assert warm_started(base, section, GRID, tmp_path, "cpu", lambda done, text: told.append(text)) == folder
+    assert (
+        warm_started_model(base, section, GRID, tmp_path, "cpu", lambda done, text: told.append(text))
+        == folder
+    )
     assert told == []
-    assert warm_started(base, section, PlanPath(size=5), tmp_path) == folder, "it is of the file alone"
-    other = Path(warm_started(base, section, GRID, tmp_path / "elsewhere"))
+    assert warm_started_model(base, section, PlanPath(size=5), tmp_path) == folder, "it is of the file alone"
+    other = Path(warm_started_model(base, section, GRID, tmp_path / "elsewhere"))
     assert (other / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
     write(file, said("w1", "w3"))
-    assert warm_started(base, section, GRID, tmp_path) != folder
+    assert warm_started_model(base, section, GRID, tmp_path) != folder
 
 
 def test_nothing_is_done_unless_it_is_asked_for(tmp_path: Path) -> None:
-    assert warm_started("some/model", WarmStart(), External(), tmp_path) == "some/model"
+    assert warm_started_model("some/model", WarmStart(), External(), tmp_path) == "some/model"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -122,7 +125,7 @@ def test_demonstrations_lower_the_loss(tmp_path: Path) -> None:
     tokenizer.save_pretrained(tmp_path / "base")
     losses = [
         read_facts(
-            warm_started(tmp_path / "base", WarmStart(steps=steps, learning_rate=3e-3), GRID, tmp_path)
+            warm_started_model(tmp_path / "base", WarmStart(steps=steps, learning_rate=3e-3), GRID, tmp_path)
         )["loss"]
         for steps in (1, 60)
     ]
@@ -143,7 +146,7 @@ def test_a_line_that_is_no_conversation_is_named(line: str, text: str, tmp_path:
 def test_what_cannot_be_learnt_from_is_refused(base: Path, tmp_path: Path) -> None:
     def start(*messages: list[dict[str, str]]) -> None:
         file = write(tmp_path / "talks.jsonl", *messages)
-        warm_started(base, WarmStart(steps=1, file=str(file)), GRID, tmp_path)
+        warm_started_model(base, WarmStart(steps=1, file=str(file)), GRID, tmp_path)
 
     with pytest.raises(DataError, match="has no conversation"):
         start()
@@ -152,9 +155,9 @@ def test_what_cannot_be_learnt_from_is_refused(base: Path, tmp_path: Path) -> No
     with pytest.raises(DataError, match="the model accepts at most 64"):
         start(said("w1", "w2 " * 80))
     with pytest.raises(ConfigError, match="there is no file"):
-        warm_started(base, WarmStart(steps=1, file="nowhere.jsonl"), GRID, tmp_path)
+        warm_started_model(base, WarmStart(steps=1, file="nowhere.jsonl"), GRID, tmp_path)
     with pytest.raises(ModelError, match="no demonstrations of 'external'"):
-        warm_started(base, WarmStart(steps=1), External(), tmp_path)
+        warm_started_model(base, WarmStart(steps=1), External(), tmp_path)
 
 
 def test_a_file_elsewhere_is_not_for_everybody() -> None:
@@ -170,7 +173,7 @@ def test_the_global_generator_is_left_alone(base: Path, tmp_path: Path) -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    warm_started(base, WarmStart(steps=1, file=str(file)), GRID, tmp_path)
+    warm_started_model(base, WarmStart(steps=1, file=str(file)), GRID, tmp_path)
     assert torch.equal(torch.rand(3), expected)
 
 

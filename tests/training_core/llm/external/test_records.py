@@ -10,13 +10,13 @@ from training_core.boards import Lines
 from training_core.config.files import parse_config
 from training_core.config.rollout import RolloutBuffer
 from training_core.errors import ConfigError
-from training_core.llm.external.records import Reader, train_episodes
+from training_core.llm.external.records import RecordReader, train_episodes
 from training_core.llm.learning.loss_masks import MaskedTokens
 from training_core.llm.learning.training_groups import make_groups
 from training_core.types import NOT_SAMPLED
 
 
-def reader(**workflow: Any) -> Reader:
+def reader(**workflow: Any) -> RecordReader:
     section = {"type": "rollout_buffer", **workflow}
     roles = {"solver": {"policy": "one"}, "judge": {"policy": "one"}}
     config = parse_config(
@@ -26,7 +26,7 @@ def reader(**workflow: Any) -> Reader:
         }
     )  # fmt: skip
     assert isinstance(config.workflow, RolloutBuffer)
-    return Reader(config, config.workflow, {"one": TOKENIZER}, attempt=1, iteration=5)
+    return RecordReader(config, config.workflow, {"one": TOKENIZER}, attempt=1, iteration=5)
 
 
 def record(*said: tuple[str, str], reward: float = 0.5, **extra: Any) -> dict[str, Any]:

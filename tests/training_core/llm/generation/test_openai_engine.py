@@ -15,7 +15,7 @@ from training_core.config.models import Devices, Lora, Policy
 from training_core.errors import EngineFailure
 from training_core.llm.generation import openai_engine
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.continuation import joined, resumed
+from training_core.llm.generation.continuation import continuation_prompt, join_answers
 from training_core.llm.generation.openai_engine import OpenAiEngine
 from training_core.llm.generation.registry import make_engine
 from training_core.llm.models.adapters import add_adapter, trained_weights
@@ -90,8 +90,8 @@ def test_new_weights_are_handed_over_in_a_folder(
             assert torch.equal(weight, server.model.state_dict()[name])
     assert engine.version == 2 and [folder.name for folder in tmp_path.iterdir()] == ["version-2"]
     paths = [path for path, _ in server.asked]
-    forget = "/reset_prefix_cache" if kind == "vllm" else "/flush_cache"
-    assert paths[1::2] == [forget, forget], "what older weights computed is not used"
+    clear = "/reset_prefix_cache" if kind == "vllm" else "/flush_cache"
+    assert paths[1::2] == [clear, clear], "what older weights computed is not used"
     answer = engine.generate(PROMPTS[:1], SETTINGS)[0][0]
     wanted = naive_logprobs(make_model(seed=2), PROMPTS[0].token_ids, answer.token_ids, 0.7)
     assert answer.logprobs == pytest.approx(wanted, abs=1e-4) and set(answer.versions) == {2}
@@ -129,8 +129,8 @@ def test_stop_texts_and_what_was_said_before_an_interruption_are_kept(
         ["interrupt"] * 3,
     ]
     part = engine.generate(PROMPTS, SamplingSettings(max_tokens=2))[0][0]
-    rest = engine.generate([resumed(PROMPTS[0], 0, part)], SETTINGS)[0][0]
-    whole = joined(part, rest)
+    rest = engine.generate([continuation_prompt(PROMPTS[0], 0, part)], SETTINGS)[0][0]
+    whole = join_answers(part, rest)
     assert len(whole.token_ids) <= 7
     assert whole.text == TOKENIZER.decode(whole.token_ids, skip_special_tokens=True)
     stop = TOKENIZER.decode(part.token_ids[:1])
@@ -141,7 +141,7 @@ def test_stop_texts_and_what_was_said_before_an_interruption_are_kept(
 def test_a_server_that_fails_is_asked_again_and_then_named(
     server: CompletionsServer, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(openai_engine, "_WAIT", 0.01)
+    monkeypatch.setattr(openai_engine, "_RETRY_SECONDS", 0.01)
     engine = OpenAiEngine(OpenAi(urls=(url,), model="toy"), make_model(), TOKENIZER)
     server.failures = [503, 500]
     assert len(engine.generate(PROMPTS[:1], SETTINGS)[0]) == 5

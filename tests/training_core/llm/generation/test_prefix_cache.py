@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 
 from tests.training_core.llm.toys import TOKENIZER, make_model
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.continuation import until_ended
+from training_core.llm.generation.continuation import generate_until_ended
 from training_core.llm.generation.prefix_cache import ConversationCache, Layers
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.types import Answer, NoiseKey, Prompt
@@ -75,7 +75,7 @@ def test_turns_that_go_on_compute_what_is_new_alone(model: PreTrainedModel, pass
 
 
 def test_a_group_goes_on_from_the_candidate_that_it_follows(model: PreTrainedModel) -> None:
-    engine, plain = TorchEngine(model, TOKENIZER), TorchEngine(model, TOKENIZER, kept_bytes=0)
+    engine, plain = TorchEngine(model, TOKENIZER), TorchEngine(model, TOKENIZER, cache_bytes=0)
     first = Prompt([6, 7, 8, 9], 4, NoiseKey(0, 0, 1, 0, 0, 0), rid="tree")
     answers = engine.generate([first], SETTINGS)[0]
     chosen = max(answers, key=lambda answer: len(answer.token_ids))
@@ -90,13 +90,13 @@ def test_interrupted_answers_go_on_where_they_were(model: PreTrainedModel, passe
         Prompt([6, 7, 8, 9, 10 + task], 3, NoiseKey(0, 0, 1, task, 0, 0), rid=str(task)) for task in (0, 1)
     ]
     whole = engine.generate(prompts, SETTINGS)
-    engine.conversations.forget()
+    engine.conversations.clear()
 
     def say(some: list[Prompt]) -> list[list[Answer]]:
         return engine.generate(some, SETTINGS, after(2))
 
     passes.clear()
-    check_equal(until_ended(prompts, say), whole)  # type: ignore[arg-type]  # a list is a sequence
+    check_equal(generate_until_ended(prompts, say), whole)  # type: ignore[arg-type]  # a list is a sequence
     assert max(passes[1:]) <= 6, (
         "no prompt is computed again: one node a candidate, in every pass but the first"
     )
@@ -131,27 +131,27 @@ def layers(tokens: int) -> Layers:
 
 
 def test_who_was_asked_for_longest_ago_makes_room() -> None:
-    kept = ConversationCache(64 * 10)
-    kept.keep(("a", 0), [1, 2, 3, 4, 99], lambda: layers(4))
-    kept.keep(("b", 0), [5, 6, 7, 8], lambda: layers(4))
-    assert kept.known([("a", 0)], [1, 2, 3, 4, 5]) and kept.size == 64 * 8
-    kept.keep(("c", 0), [1, 9], lambda: layers(2))
-    assert kept.size == 64 * 10
-    kept.keep(("d", 0), [1], lambda: layers(1))
-    assert kept.known([("b", 0)], [5, 6]) is None and kept.size == 64 * 7
-    kept.keep(("e", 0), list(range(11)), lambda: layers(11))
-    assert kept.known([("e", 0)], list(range(11))) is None, "larger than everything that may be kept"
-    kept.keep(("a", 0), [1], lambda: layers(1))
-    assert kept.size == 64 * 4, "in place of what it was"
+    cache = ConversationCache(64 * 10)
+    cache.store(("a", 0), [1, 2, 3, 4, 99], lambda: layers(4))
+    cache.store(("b", 0), [5, 6, 7, 8], lambda: layers(4))
+    assert cache.lookup([("a", 0)], [1, 2, 3, 4, 5]) and cache.size == 64 * 8
+    cache.store(("c", 0), [1, 9], lambda: layers(2))
+    assert cache.size == 64 * 10
+    cache.store(("d", 0), [1], lambda: layers(1))
+    assert cache.lookup([("b", 0)], [5, 6]) is None and cache.size == 64 * 7
+    cache.store(("e", 0), list(range(11)), lambda: layers(11))
+    assert cache.lookup([("e", 0)], list(range(11))) is None, "larger than everything that the cache may hold"
+    cache.store(("a", 0), [1], lambda: layers(1))
+    assert cache.size == 64 * 4, "in place of what it was"
 
 
 def test_only_a_common_beginning_is_used_and_the_last_token_is_always_computed() -> None:
-    kept = ConversationCache(10**6)
-    kept.keep(("a", 0), [1, 2, 3, 4], lambda: layers(4))
-    kept.keep(("a", 1), [1, 2, 7], lambda: layers(3))
-    found = kept.known([("a", 0), ("a", 1)], [1, 2, 7, 8])
+    cache = ConversationCache(10**6)
+    cache.store(("a", 0), [1, 2, 3, 4], lambda: layers(4))
+    cache.store(("a", 1), [1, 2, 7], lambda: layers(3))
+    found = cache.lookup([("a", 0), ("a", 1)], [1, 2, 7, 8])
     assert found and found.tokens == (1, 2, 7) and found.layers[0][0].shape == (2, 3, 4)
-    found = kept.known([("a", 0)], [1, 2, 3, 4])
+    found = cache.lookup([("a", 0)], [1, 2, 3, 4])
     assert found and found.tokens == (1, 2, 3)
-    assert kept.known([("a", 0)], [9, 2, 3]) is None and kept.known([("a", 0)], [1]) is None
-    assert kept.reused == 6
+    assert cache.lookup([("a", 0)], [9, 2, 3]) is None and cache.lookup([("a", 0)], [1]) is None
+    assert cache.reused == 6

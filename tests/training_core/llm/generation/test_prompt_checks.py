@@ -51,7 +51,7 @@ def test_an_error_in_the_middle_leaves_the_model_in_its_mode(monkeypatch: pytest
     def broken(*arguments: Any) -> Any:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(engine, "_choose", broken)
+    monkeypatch.setattr(engine, "_sample", broken)
     with pytest.raises(RuntimeError, match="out of memory"):
         engine.generate([Prompt([6], 1, KEY)], SamplingSettings(max_tokens=2))
     assert model.training

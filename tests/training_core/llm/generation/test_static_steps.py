@@ -9,9 +9,9 @@ from transformers import PreTrainedModel
 
 from tests.training_core.llm.toys import TOKENIZER, make_model
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.continuation import until_ended
-from training_core.llm.generation.prefix_tree import Forest
-from training_core.llm.generation.static_steps import Step, bucket
+from training_core.llm.generation.continuation import generate_until_ended
+from training_core.llm.generation.prefix_tree import PrefixTreeStore
+from training_core.llm.generation.static_steps import DecodingStep, bucket
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.types import Answer, NoiseKey, Prompt
 
@@ -54,7 +54,9 @@ def test_they_say_the_same_whatever_was_said_before(model: PreTrainedModel, max_
 def test_interrupted_answers_go_on(model: PreTrainedModel) -> None:
     static = TorchEngine(model, TOKENIZER, static=True)
     asked = itertools.count()
-    said = until_ended(PROMPTS, lambda some: static.generate(some, SETTINGS[0], lambda: next(asked) % 4 == 3))
+    said = generate_until_ended(
+        PROMPTS, lambda some: static.generate(some, SETTINGS[0], lambda: next(asked) % 4 == 3)
+    )
     check_equal(said, TorchEngine(model, TOKENIZER).generate(PROMPTS, SETTINGS[0]))
 
 
@@ -63,16 +65,16 @@ def test_a_shape_has_buffers_that_stay_and_shapes_are_few(
 ) -> None:
     seen: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
     steps = 0
-    run = Forest._run
+    run = PrefixTreeStore._run
 
-    def watched(forest: Forest, step: Step) -> torch.Tensor:
+    def watched(store: PrefixTreeStore, step: DecodingStep) -> torch.Tensor:
         nonlocal steps
         steps += 1
-        places = tuple(part.data_ptr() for part in (*vars(step).values(), *forest._layers[0]))
+        places = tuple(part.data_ptr() for part in (*vars(step).values(), *store._layers[0]))
         seen.setdefault(step.shape, set()).add(places)
-        return run(forest, step)
+        return run(store, step)
 
-    monkeypatch.setattr(Forest, "_run", watched)
+    monkeypatch.setattr(PrefixTreeStore, "_run", watched)
     engine = TorchEngine(model, TOKENIZER, static=True)
     engine.generate(PROMPTS, SETTINGS[0])  # the store finds its size
     seen.clear()
@@ -99,5 +101,5 @@ def test_a_gpu_replays_captured_steps() -> None:
         wanted = TorchEngine(model, TOKENIZER, static=False).generate(PROMPTS, settings)
         for _ in range(2):
             check_equal(graphs.generate(PROMPTS, settings), wanted)
-    (forest,) = graphs._felled
-    assert forest.steps is not None and forest.steps.captures and forest.steps.shapes
+    (store,) = graphs._idle_stores
+    assert store.steps is not None and store.steps.captures and store.steps.shapes

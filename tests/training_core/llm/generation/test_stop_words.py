@@ -10,7 +10,7 @@ from tests.training_core.llm.toys import TOKENIZER, make_model
 from training_core.config.team import Sampling
 from training_core.errors import EngineFailure
 from training_core.llm.generation.base import SamplingSettings, settings_of
-from training_core.llm.generation.continuation import joined, resumed
+from training_core.llm.generation.continuation import continuation_prompt, join_answers
 from training_core.llm.generation.scripted import ScriptedEngine
 from training_core.llm.generation.stop_words import StopWords
 from training_core.llm.generation.torch_engine import TorchEngine
@@ -121,8 +121,8 @@ def go_on(
 ) -> Answer:
     """The answer, resubmitted until it ends, interrupted again on the way."""
     while answer.stop_reason == "interrupt":
-        rest = engine.generate([resumed(prompt, index, answer)], settings, after(4))[0][0]
-        answer = joined(answer, rest)
+        rest = engine.generate([continuation_prompt(prompt, index, answer)], settings, after(4))[0][0]
+        answer = join_answers(answer, rest)
     return answer
 
 
@@ -163,7 +163,7 @@ def test_an_answer_goes_on_under_newer_weights_and_says_which_token_is_whose() -
     answers = engine.generate([prompt], SETTINGS, after(4))[0]
     index, part = next((i, a) for i, a in enumerate(answers) if a.stop_reason == "interrupt")
     engine.load_weights(newer.state_dict(), 2)
-    end = joined(part, engine.generate([resumed(prompt, index, part)], SETTINGS)[0][0])
+    end = join_answers(part, engine.generate([continuation_prompt(prompt, index, part)], SETTINGS)[0][0])
     assert end.versions == [1] * 3 + [2] * (len(end.token_ids) - 3)
     assert end.text == text_of(end.token_ids)
 

@@ -10,7 +10,7 @@ from tests.training_core.llm.toys import SMALL, TOKENIZER, make_model, naive_log
 from training_core.errors import EngineFailure
 from training_core.llm.generation import sampling
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.prefix_tree import can_grow
+from training_core.llm.generation.prefix_tree import supports_prefix_tree
 from training_core.llm.generation.sampling import draw, tempered_log_probs
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning.token_logprobs import ResponseForward
@@ -136,7 +136,7 @@ def test_the_prompt_is_computed_once_and_equal_texts_are_one(
     passes.clear()
     twice = [Prompt([6, 7, 8], 8, NoiseKey(0, 0, 1, task, 0, 0)) for task in range(2)]
     answers = engine.generate(twice, SamplingSettings(temperature=0.3, max_tokens=4))
-    assert engine.forests and passes[0] == 3, "two groups of eight have one prompt"
+    assert engine.tree_support and passes[0] == 3, "two groups of eight have one prompt"
     said = [tuple(answer.token_ids) for group in answers for answer in group]
     for step in range(1, len(passes)):
         assert passes[step] == len({tokens[:step] for tokens in said if len(tokens) > step})
@@ -145,7 +145,7 @@ def test_the_prompt_is_computed_once_and_equal_texts_are_one(
 
 def test_prompts_of_different_lengths_are_not_padded(model: PreTrainedModel, passes: list[int]) -> None:
     engine = TorchEngine(model, TOKENIZER)
-    engine.forests = True
+    engine.tree_support = True
     engine.generate(PROMPTS[:4], SamplingSettings(max_tokens=1))
     assert passes[0] == sum(len(prompt.token_ids) for prompt in PROMPTS[:4]) == 16
 
@@ -154,7 +154,7 @@ def test_a_long_beginning_that_prompts_share_is_computed_once(
     model: PreTrainedModel, passes: list[int]
 ) -> None:
     engine = TorchEngine(model, TOKENIZER)
-    engine.forests = True
+    engine.tree_support = True
     engine.generate(PROMPTS, SamplingSettings(max_tokens=1))
     assert passes[0] == SHORTEST, "one prompt ends with the next token, which stays its own"
     assert sum(passes) == SHORTEST + 16 + 2 + 4 + 1
@@ -167,7 +167,7 @@ def test_who_has_ended_makes_room_for_who_waits(model: PreTrainedModel, passes: 
     ]
     settings = SamplingSettings(temperature=1.3, max_tokens=20)
     engine = TorchEngine(model, TOKENIZER, max_batch=4)
-    engine.forests = True
+    engine.tree_support = True
     answers = engine.generate(prompts, settings)
     lengths = [len(group[0].token_ids) for group in answers]
     assert len(set(lengths)) > 5, "they must end at different times"
@@ -185,18 +185,20 @@ def test_models_that_allow_no_forest_are_generated_with_in_padded_batches(
     model: PreTrainedModel, settings: SamplingSettings, options: dict[str, object]
 ) -> None:
     engine = TorchEngine(model, TOKENIZER, version=3, **options)
-    engine.forests = False
+    engine.tree_support = False
     check_against_naive(model, settings, engine)
 
 
 def test_a_forest_is_only_for_models_that_attend_to_everything() -> None:
     config = MistralConfig(**SMALL, num_key_value_heads=2, head_dim=8, sliding_window=4)
-    assert not can_grow(MistralForCausalLM(config).eval())
+    assert not supports_prefix_tree(MistralForCausalLM(config).eval())
     sizes = {"vocab_size": len(TOKENIZER), "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}
-    assert not can_grow(MambaForCausalLM(MambaConfig(**sizes, eos_token_id=EOS, pad_token_id=0)).eval())
+    assert not supports_prefix_tree(
+        MambaForCausalLM(MambaConfig(**sizes, eos_token_id=EOS, pad_token_id=0)).eval()
+    )
     for kind in ("llama", "qwen2", "gpt_neox"):
         usual = make_model(kind)
-        assert can_grow(usual) and can_grow(usual.to(torch.bfloat16))
+        assert supports_prefix_tree(usual) and supports_prefix_tree(usual.to(torch.bfloat16))
 
 
 def test_a_model_in_a_forest_serves_others_as_before(model: PreTrainedModel) -> None:

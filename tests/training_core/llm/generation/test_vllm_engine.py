@@ -14,11 +14,11 @@ from training_core.errors import EngineFailure
 from training_core.llm.base_models.packaged import ensure_packaged, packaged_file
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.continuation import joined, resumed
+from training_core.llm.generation.continuation import continuation_prompt, join_answers
 from training_core.llm.generation.registry import make_engine
 from training_core.llm.models.adapters import add_adapter, trained_weights
 from training_core.llm.models.loading import load_model, load_tokenizer
-from training_core.llm.workflows.context import Table
+from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Answer, Message, NoiseKey, Prompt
 
@@ -91,8 +91,8 @@ def test_it_samples_takes_new_weights_and_is_interrupted(tmp_path: Path) -> None
     open_ones = [answer for group in parts for answer in group if answer.stop_reason == "interrupt"]
     assert open_ones and all(len(answer.token_ids) < 8 for answer in open_ones)
     index = next(i for i, answer in enumerate(parts[0]) if answer.stop_reason == "interrupt")
-    rest = engine.generate([resumed(PROMPTS[0], index, parts[0][index])], whole)[0][0]
-    end = joined(parts[0][index], rest)
+    rest = engine.generate([continuation_prompt(PROMPTS[0], index, parts[0][index])], whole)[0][0]
+    end = join_answers(parts[0][index], rest)
     assert len(end.token_ids) <= 8 and end.stop_reason in ("stop", "length")
     stop = TOKENIZER.decode(second[0][0].token_ids[:1], skip_special_tokens=True)
     stopped = engine.generate(PROMPTS, SamplingSettings(temperature=0.7, max_tokens=8, stop=(stop,)))
@@ -125,11 +125,11 @@ def test_a_pretrained_model_plays_an_episode(tmp_path: Path) -> None:
         return list(told["input_ids"])
 
     policies = ("planner", "executor")
-    table = Table(
+    context = RolloutContext(
         config, EnvironmentHost(config.environment, 0), dict.fromkeys(policies, engine.generate),
         dict.fromkeys(policies, render), attempt=1, iteration=0,
     )  # fmt: skip
-    (episode,) = play_turn_tree([0], table)
+    (episode,) = play_turn_tree([0], context)
     assert [turn.role for turn in episode.turns[:2]] == ["planner", "executor"] and not episode.failed
     for turn in episode.turns:
         assert turn.prompt_ids == render(turn.messages)

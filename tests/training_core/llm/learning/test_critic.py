@@ -16,7 +16,7 @@ from training_core.config.models import Learner as LearnerSettings
 from training_core.config.models import Policy
 from training_core.errors import CheckpointError, ConfigError
 from training_core.llm.learning.learner import Learner
-from training_core.llm.learning.micro_batches import split
+from training_core.llm.learning.micro_batches import make_micro_batches
 from training_core.llm.learning.policy_checkpoint import load_policy, save_policy
 from training_core.types import Group
 
@@ -118,7 +118,7 @@ def test_the_value_loss_trains_the_trunk_too() -> None:
 def test_a_model_that_is_not_split_is_judged_by_the_same_states(kind: str) -> None:
     """Its last hidden states are asked for instead, as of an architecture that changes its logits afterwards."""
     one = learner(kind=kind)
-    batch = next(split([0, 1], off_policy_groups(), one._split())).batch
+    batch = next(make_micro_batches([0, 1], off_policy_groups(), one._micro_batch_options())).batch
     assert one.forward.splits
     with torch.no_grad():
         logits, hidden = one.forward.with_hidden(one.model, batch)

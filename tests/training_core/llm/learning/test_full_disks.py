@@ -17,7 +17,7 @@ from tests.training_core.marl.test_trainer import trained
 from tests.training_core.power_cuts import contents, flipped, half_written, lay_down, reordered
 from training_core.checkpoints import damage, latest, name_of, sweep, writing
 from training_core.errors import CheckpointError
-from training_core.llm.external.checkpoint import read_outside, save_outside
+from training_core.llm.external.checkpoint import read_external, save_external
 from training_core.llm.learning.baselines import save_baselines
 from training_core.llm.learning.policy_checkpoint import load_policy, policy_folder, save_frozen, save_policy
 from training_core.llm.models.adapters import add_adapter
@@ -31,7 +31,7 @@ def whole_model(folder: Path) -> None:
     learner = fresh()
     learner.update(groups(), 1, 0)
     save_policy(policy_folder(folder, "planner"), learner, TOKENIZER, 1)
-    save_outside(folder, OUTSIDE)
+    save_external(folder, OUTSIDE)
     save_baselines(folder, {"planner": 0.5})
 
 
@@ -144,11 +144,11 @@ def test_what_was_found_whole_is_loaded(tmp_path: Path) -> None:
     place = latest(tmp_path)
     assert place is not None
     assert load_policy(policy_folder(place, "planner"), fresh()) == 1
-    assert read_outside(place) == OUTSIDE
+    assert read_external(place) == OUTSIDE
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '"x"'])
 def test_a_damaged_rollout_state_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "rollout_buffer.json").write_text(text)
     with pytest.raises(CheckpointError, match="does not fit a rollout buffer's run, or is damaged"):
-        read_outside(tmp_path)
+        read_external(tmp_path)

@@ -15,10 +15,10 @@ from training_core.config.algorithms import ALGORITHM_CONFIGS
 from training_core.config.files import load_config
 from training_core.errors import ConfigError
 from training_core.llm.learning.learner import Learner, UpdateResult, _order
-from training_core.llm.learning.micro_batches import MicroBatch, split
-from training_core.llm.learning.objective import wants_start
+from training_core.llm.learning.micro_batches import MicroBatch, make_micro_batches
+from training_core.llm.learning.objective import needs_initial_pass
 from training_core.llm.learning.training_groups import make_groups
-from training_core.llm.learning.update_sums import Sums
+from training_core.llm.learning.update_sums import UpdateSums
 from training_core.types import Answer, Candidate, Compared, Episode, Group, Turn
 
 REWARDS = [[1.0, 0.0, 0.5], [0.2, 0.9]]
@@ -236,8 +236,8 @@ class TwoPasses(Learner):
         order = _order(2, iteration, 0)
         late = [list(self._minibatches(groups, iteration))[place] for place in order[1:]]
         self.model.eval()
-        self.before = Sums()
-        self._look_ahead([index for part in late for index in part], groups, self.before, annotated)
+        self.before = UpdateSums()
+        self._measure_mismatch([index for part in late for index in part], groups, self.before, annotated)
         return super().update(groups, iteration, version, annotated)
 
 
@@ -266,7 +266,7 @@ def test_one_pass_before_the_first_step_gives_the_same_update(kind: str, annotat
 @pytest.mark.parametrize("kind", ["rloo", "at_grpo", "ppo"])
 def test_data_is_passed_over_once_before_the_first_step(kind: str, annotated: set[str] | None) -> None:
     algorithm = ALGORITHM_CONFIGS[kind](kl_coefficient=0.0, correction="truncate")
-    assert wants_start(algorithm)
+    assert needs_initial_pass(algorithm)
     one = learner(algorithm, minibatches=2)
     passes = []
     logits, with_hidden = one.forward.logits, one.forward.with_hidden
@@ -282,7 +282,9 @@ def test_data_is_passed_over_once_before_the_first_step(kind: str, annotated: se
     one.forward.logits, one.forward.with_hidden = counted, counted_hidden  # type: ignore[method-assign]
     groups = fresh_groups(make_model())
     result = one.update(groups, 1, 0, annotated)
-    pieces = sum(len(list(split([index], groups, one._split()))) for index in range(2))
+    pieces = sum(
+        len(list(make_micro_batches([index], groups, one._micro_batch_options()))) for index in range(2)
+    )
     assert passes.count(False) == pieces, "one micro-batch of each minibatch, once, without gradients"
     assert passes.count(True) == pieces
     assert result.metrics["mismatch_max"] < 1e-4

@@ -12,7 +12,7 @@ from training_core.config.models import Learner as LearnerSection
 from training_core.config.models import Policy
 from training_core.errors import StalePolicy
 from training_core.llm.learning.learner import Learner, check_fresh
-from training_core.llm.learning.micro_batches import learnt_tokens
+from training_core.llm.learning.micro_batches import trained_tokens
 from training_core.llm.learning.packing import single_rows, tree_rows
 from training_core.types import NOT_SAMPLED, Group
 from workers.transfer.staleness import check_versions
@@ -49,7 +49,7 @@ def test_rows_predict_what_is_learnt_from_and_nothing_else(packed: bool) -> None
     for row in rows:
         pairs = iter(zip(row.sources, row.targets, strict=True))
         for _, place in row.answers:
-            count = learnt_tokens(group.answers[place])
+            count = trained_tokens(group.answers[place])
             predicted[place] = [
                 (row.positions[source], token) for source, token in (next(pairs) for _ in range(count))
             ]

@@ -8,7 +8,7 @@ import pytest
 from training_core.config.files import load_config
 from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
-from training_core.llm.learning.training_groups import make_groups, teaches
+from training_core.llm.learning.training_groups import is_informative, make_groups
 from training_core.types import Answer, Candidate, Episode, Turn
 
 ANSWER = Answer([1], [0.0], [0], "stop", "")
@@ -69,10 +69,10 @@ def test_a_task_is_replaced_exactly_where_the_loss_would_leave_it_out(reshape: s
             batch = make_groups(played, config)
             learnt = batch.groups["planner"]
             if drop:
-                assert teaches(played, config) == bool(learnt), (task, mean, std, leave)
+                assert is_informative(played, config) == bool(learnt), (task, mean, std, leave)
             if within:
                 count = batch.counts["planner"]
-                assert teaches(played, config) == (count.zero_variance < count.total)
+                assert is_informative(played, config) == (count.zero_variance < count.total)
                 assert count.too_easy + count.too_hard == count.zero_variance
             biggest = max((abs(each) for group in learnt for each in group.advantages), default=0.0)
             assert biggest < 1e4 or std == "none" or mean == "none", "nothing is divided by almost nothing"
@@ -80,19 +80,19 @@ def test_a_task_is_replaced_exactly_where_the_loss_would_leave_it_out(reshape: s
 
 def test_rounding_makes_no_task_worth_learning_from() -> None:
     config = config_of()
-    assert not teaches(tree(0), config)
+    assert not is_informative(tree(0), config)
     assert make_groups(tree(0), config).groups["planner"] == []
 
 
 def test_rewards_are_reshaped_before_a_task_is_judged() -> None:
-    assert teaches(tree(2), config_of())
-    assert not teaches(tree(2), config_of(reshape="binary", reshape_threshold=0.5))
+    assert is_informative(tree(2), config_of())
+    assert not is_informative(tree(2), config_of(reshape="binary", reshape_threshold=0.5))
 
 
 def test_a_task_outside_the_bounds_of_the_group_filter_is_replaced() -> None:
-    assert teaches(tree(2), config_of(group_filter="mean", filter_high=40.0))
+    assert is_informative(tree(2), config_of(group_filter="mean", filter_high=40.0))
     config = config_of(group_filter="mean", filter_high=10.0)
-    assert not teaches(tree(2), config)
+    assert not is_informative(tree(2), config)
     assert make_groups(tree(2), config).groups["planner"] == []
 
 

@@ -50,7 +50,7 @@ def logprobs_of(model: PreTrainedModel, rows: list[Row], *, packed: bool) -> tor
     """(T,) in the order of the rows' answers."""
     batch = collate(rows, 0, packed=packed, device=model.device)
     spread = ResponseForward(model).logits(model, batch).log_softmax(-1)
-    return spread[batch.place, batch.targets]
+    return spread[batch.node_indices, batch.targets]
 
 
 def answer_of(groups: list[Group], place: tuple[int, int]) -> Answer:

@@ -76,7 +76,7 @@ def test_a_step_that_overflows_is_skipped_counted_and_lowers_the_scale() -> None
 
 
 def test_the_scale_doubles_after_many_good_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(optimisation, "GROWS_AFTER", 3)
+    monkeypatch.setattr(optimisation, "GROWTH_INTERVAL", 3)
     one = learner("fp16")
     one.optimiser.scale = 8.0
     scales = [one.update(groups(), 1, 0).metrics["loss_scale"] for _ in range(6)]

@@ -7,13 +7,13 @@ from tests.training_core.llm.learning.test_learner import groups
 from tests.training_core.llm.learning.together import ALGORITHM, Errand, updated
 from training_core.config.algorithms import Algorithm, Ppo, ReinforcePlusPlus, Rloo
 from training_core.config.models import Learner
-from training_core.llm.learning.processes import Processes, tokens_of
+from training_core.llm.learning.processes import Processes, group_tokens
 
 
 def test_shares_are_dealt_by_tokens() -> None:
     """12, 7 and 11 tokens by hand: the largest to the first, the others to the second."""
     data = groups()
-    assert [tokens_of(group) for group in data] == [12, 7, 11]
+    assert [group_tokens(group) for group in data] == [12, 7, 11]
     assert [Processes(rank, 2).share([0, 1, 2], data) for rank in (0, 1)] == [[0], [1, 2]]
     assert [Processes(rank, 4).share([2, 0], data) for rank in range(4)] == [[0], [2], [], []]
     assert Processes().share([2, 0], data) == [2, 0]
@@ -24,8 +24,8 @@ def test_every_group_is_one_process_s() -> None:
     order = list(range(len(data)))
     shares = [Processes(rank, 3).share(order, data) for rank in range(3)]
     assert sorted(index for share in shares for index in share) == order
-    loads = [sum(tokens_of(data[index]) for index in share) for share in shares]
-    assert max(loads) - min(loads) <= max(map(tokens_of, data))
+    loads = [sum(group_tokens(data[index]) for index in share) for share in shares]
+    assert max(loads) - min(loads) <= max(map(group_tokens, data))
 
 
 @pytest.mark.slow

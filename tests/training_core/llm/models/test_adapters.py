@@ -19,8 +19,8 @@ from training_core.llm.models.adapters import (
     add_adapter,
     has_adapter,
     merged,
-    sharing,
     trained_weights,
+    with_shared_tensors,
     without_adapter,
 )
 from training_core.llm.models.loading import load_model, merge_folder
@@ -131,7 +131,7 @@ def test_the_reference_is_the_base_and_costs_no_copy(base: Path) -> None:
 
 def test_policies_over_one_base_share_its_tensors_and_learn_apart(base: Path) -> None:
     shared = load_model(base)
-    one, other = sharing(shared), sharing(shared)
+    one, other = with_shared_tensors(shared), with_shared_tensors(shared)
     for seed, model in enumerate((one, other)):
         add_adapter(model, lora(), seed)
     weight = "model.layers.0.self_attn.q_proj.base_layer.weight"

@@ -6,7 +6,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from training_core.llm.learning.packing import rows_work, single_rows, tree_rows
-from training_core.llm.models.flops import Shape, Work, generation_work, peak_of, shape_of
+from training_core.llm.models.flops import DecoderSizes, Work, generation_work, peak_of, shape_of
 from training_core.types import Answer, Group, NoiseKey, Prompt
 
 SIZES = {
@@ -34,7 +34,9 @@ def test_a_forward_pass_is_what_torch_counts(made: PreTrainedModel) -> None:
 
 
 def test_a_forward_pass_by_hand() -> None:
-    shape = Shape(layers=2, hidden=4, heads=2, key_value_heads=1, head=2, intermediate=6, vocabulary=10)
+    shape = DecoderSizes(
+        layers=2, hidden=4, heads=2, key_value_heads=1, head=2, intermediate=6, vocabulary=10
+    )
     # a layer's weights: query and output 4x4, key and value 4x2, MLP three of 4x6: 32 + 16 + 72 = 120
     linear = 2 * 2 * 120 * 5
     attention = 2 * 2 * (2 * 2) * 15 * 2  # two products, two FLOPs, 2 heads of 2, 15 pairs, 2 layers

@@ -12,7 +12,7 @@ import pytest
 from training_core.config.rewards import REWARD_CONFIGS, CustomReward, MathReward
 from training_core.errors import EnvironmentFailure
 from training_core.llm.rewards import pool as pool_module
-from training_core.llm.rewards.pool import Judgement, RewardPool, reward_pool
+from training_core.llm.rewards.pool import RewardPool, RewardResult, reward_pool
 from training_core.llm.rewards.registry import REWARDS
 
 FUNCTIONS = "tests.training_core.llm.rewards.reward_functions"
@@ -37,30 +37,30 @@ def test_every_type_of_reward_is_registered() -> None:
 
 def test_functions_coroutines_and_objects_are_called_with_the_data() -> None:
     with judged_by("length") as pool:
-        assert pool.judge(request("abcde", label="x")) == Judgement(0.5)
+        assert pool.score(request("abcde", label="x")) == RewardResult(0.5)
     with judged_by("later") as pool:
-        assert [pool.judge(request(said, label="yes")).reward for said in ("yes", "no")] == [1.0, 0.0]
+        assert [pool.score(request(said, label="yes")).reward for said in ("yes", "no")] == [1.0, 0.0]
     with judged_by("Scaled", args={"factor": 2.0}) as pool:
-        assert [pool.judge(request("")).reward for _ in range(3)] == [2.0, 4.0, 6.0]
+        assert [pool.score(request("")).reward for _ in range(3)] == [2.0, 4.0, 6.0]
 
 
 def test_one_that_hangs_is_ended_earns_nothing_and_leaves_the_others_alone() -> None:
     with judged_by("hangs", timeout=3.0, retries=3) as pool:
-        assert pool.judge(request("quick")) == Judgement(1.0)
-        assert pool.judge(request("hang")) == Judgement(0.0, timed_out=True)
-        assert pool.judge(request("quick")) == Judgement(1.0), "by a new process"
+        assert pool.score(request("quick")) == RewardResult(1.0)
+        assert pool.score(request("hang")) == RewardResult(0.0, timed_out=True)
+        assert pool.score(request("quick")) == RewardResult(1.0), "by a new process"
 
 
 def test_one_that_crashes_is_tried_again_and_then_fails_the_episode() -> None:
     with judged_by("crashes", retries=2) as pool:
         with pytest.raises(EnvironmentFailure, match=r"its process died \(.*\) \(3 tries\)"):
-            pool.judge(request("crash"))
-        assert pool.judge(request("fine")) == Judgement(1.0)
+            pool.score(request("crash"))
+        assert pool.score(request("fine")) == RewardResult(1.0)
 
 
 def test_a_crash_that_does_not_come_again_costs_nothing(tmp_path: Path) -> None:
     with judged_by("works_the_second_time", retries=1) as pool:
-        assert pool.judge(request("", folder=str(tmp_path))) == Judgement(0.5)
+        assert pool.score(request("", folder=str(tmp_path))) == RewardResult(0.5)
 
 
 @pytest.mark.parametrize(
@@ -72,19 +72,19 @@ def test_a_crash_that_does_not_come_again_costs_nothing(tmp_path: Path) -> None:
 )
 def test_what_a_function_raises_is_told(name: str, said: str) -> None:
     with judged_by(name) as pool, pytest.raises(EnvironmentFailure, match=said):
-        pool.judge(request(""))
+        pool.score(request(""))
 
 
 def test_what_is_no_number_is_told_and_what_is_printed_gets_in_nobodys_way() -> None:
     with judged_by("says_text") as pool:
-        assert pool.judge(request("number")).reward == 1.0
+        assert pool.score(request("number")).reward == 1.0
         with pytest.raises(EnvironmentFailure, match="a reward must be a number, not str"):
-            pool.judge(request("text"))
+            pool.score(request("text"))
 
 
 def test_judgements_are_spread_over_processes_of_their_own() -> None:
     with judged_by("pid", processes=2) as pool, ThreadPoolExecutor(4) as threads:
-        seen = {judgement.reward for judgement in threads.map(pool.judge, [request("")] * 20)}
+        seen = {judgement.reward for judgement in threads.map(pool.score, [request("")] * 20)}
     assert 1 <= len(seen) <= 2 and float(os.getpid()) not in seen
     for pid in seen:  # the pool is closed
         with pytest.raises(ProcessLookupError):
@@ -93,15 +93,15 @@ def test_judgements_are_spread_over_processes_of_their_own() -> None:
 
 def test_imports_and_making_do_not_count_against_the_judgement() -> None:
     with judged_by("SlowToMake", timeout=1.0) as pool:
-        assert pool.judge(request("first")) == Judgement(1.0)
-        assert pool.judge(request("hang")) == Judgement(0.0, timed_out=True)
-        assert pool.judge(request("next")) == Judgement(1.0), "by a new process, which had to be made, too"
+        assert pool.score(request("first")) == RewardResult(1.0)
+        assert pool.score(request("hang")) == RewardResult(0.0, timed_out=True)
+        assert pool.score(request("next")) == RewardResult(1.0), "by a new process, which had to be made, too"
 
 
 def test_a_judgement_in_a_new_process_has_no_more_than_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_module, "_STARTUP", 600.0)  # which the judgement must not get
     with judged_by("hangs", timeout=0.5) as pool:
-        assert [pool.judge(request("hang")).timed_out for _ in range(4)] == [True] * 4
+        assert [pool.score(request("hang")).timed_out for _ in range(4)] == [True] * 4
 
 
 def test_a_process_that_is_never_ready_fails_the_episode(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,14 +110,14 @@ def test_a_process_that_is_never_ready_fails_the_episode(monkeypatch: pytest.Mon
         judged_by("SlowToMake", retries=1) as pool,
         pytest.raises(EnvironmentFailure, match=r"not ready after 0.05 s\) \(2 tries\)"),
     ):
-        pool.judge(request("first"))
+        pool.score(request("first"))
 
 
 def test_memory_of_a_process_is_limited_where_the_config_says_so() -> None:
     with judged_by("greedy", memory_mib=1024) as pool:
         with pytest.raises(EnvironmentFailure, match="MemoryError"):
-            pool.judge(request("2000"))
-        assert pool.judge(request("10")) == Judgement(1.0)
+            pool.score(request("2000"))
+        assert pool.score(request("10")) == RewardResult(1.0)
 
 
 def test_hostile_answers_are_refused_without_losing_a_process() -> None:
@@ -127,7 +127,7 @@ def test_hostile_answers_are_refused_without_losing_a_process() -> None:
             towers = [
                 request(rf"\boxed{{9^{{9^{{9^{{{number}}}}}}}}}", label="17") for number in range(2, 18)
             ]
-            assert set(threads.map(pool.judge, towers)) == {Judgement(0.0)}
+            assert set(threads.map(pool.score, towers)) == {RewardResult(0.0)}
     finally:
         pool.close()
 
@@ -140,7 +140,7 @@ def test_the_math_rule_judges_by_value_and_by_algebra() -> None:
         (r"\boxed{(x+1)^2}", "x^2+2x+1", 1.0), (r"\boxed{72}", "48+24=72\n#### 72", 1.0), (r"\boxed{2\pi}", r"3\pi", 0.0),
     ]  # fmt: skip
     for said, label, reward in cases:
-        assert pool.judge(request(said, label=label)).reward == reward, (said, label)
+        assert pool.score(request(said, label=label)).reward == reward, (said, label)
     strict = reward_pool(MathReward(processes=1, strict=True))
-    assert strict.judge(request("the answer is 7", label=7)).reward == 0.0
-    assert strict.judge(request("#### 7", label=7)).reward == 1.0
+    assert strict.score(request("the answer is 7", label=7)).reward == 0.0
+    assert strict.score(request("#### 7", label=7)).reward == 1.0

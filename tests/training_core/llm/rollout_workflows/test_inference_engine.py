@@ -20,7 +20,7 @@ from training_core.llm.rollout_workflows.api import (
     ModelRequest,
     RolloutWorkflow,
 )
-from training_core.llm.rollout_workflows.inference_engine import InferenceEngine, Limits
+from training_core.llm.rollout_workflows.inference_engine import InferenceEngine, RolloutLimits
 from training_core.llm.rollout_workflows.loader import RestartingLoader
 from training_core.llm.rollout_workflows.tensors import concat_padded_tensors
 from training_core.llm.rollout_workflows.token_ids import workflow_tokenizer
@@ -67,7 +67,7 @@ class Picky(TwoTurns):
 
 
 def engine_of(**limits: Any) -> InferenceEngine:
-    return InferenceEngine(TorchEngine(make_model(), TOKENIZER), Limits(**limits))
+    return InferenceEngine(TorchEngine(make_model(), TOKENIZER), RolloutLimits(**limits))
 
 
 ROWS = [{"input_ids": [6, 7, 8 + number], "reward": float(number)} for number in range(5)]
@@ -108,7 +108,7 @@ def test_calls_at_the_same_time_share_a_batch() -> None:
             sizes.append(len(prompts))
             return super().generate(prompts, settings, interrupted)
 
-    with InferenceEngine(Counting(make_model(), TOKENIZER), Limits(window=1.0)) as engine:
+    with InferenceEngine(Counting(make_model(), TOKENIZER), RolloutLimits(window=1.0)) as engine:
         engine.rollout_batch(ROWS, TwoTurns())
     assert sizes == [5, 5]
 
@@ -272,14 +272,14 @@ def test_weights_that_change_in_mid_sequence_interrupt_and_the_answer_goes_on() 
         return plain(prompts, settings, asked)
 
     torch_engine.generate = slow  # type: ignore[method-assign]
-    with InferenceEngine(torch_engine, Limits()) as engine:
+    with InferenceEngine(torch_engine, RolloutLimits()) as engine:
         with engine_of() as other:
             undisturbed = other.rollout_batch(ROWS[:1], TwoTurns())
         engine.submit(ROWS[0], TwoTurns())
         assert reached.wait(90)
         updating = threading.Thread(target=engine.update_weights, args=(torch_engine.model.state_dict(), 1))
         updating.start()
-        while engine._requests.generating.is_set():
+        while engine._batcher.generating.is_set():
             pass
         go_on.set()
         updating.join(90)
@@ -319,13 +319,13 @@ def test_a_loader_begins_again_and_goes_on_where_it_was() -> None:
 
 
 def test_stop_texts_and_greedy_reach_the_engine() -> None:
-    heard: list[SamplingSettings] = []
+    responses: list[SamplingSettings] = []
 
     class Listening(ScriptedEngine):
         def generate(
             self, prompts: Any, settings: SamplingSettings, interrupted: Any = None
         ) -> list[list[Answer]]:
-            heard.append(settings)
+            responses.append(settings)
             return super().generate(prompts, settings)
 
     def script(seen: str, prompt: Prompt, index: int) -> str:
@@ -336,7 +336,7 @@ def test_stop_texts_and_greedy_reach_the_engine() -> None:
     )
     with InferenceEngine(Listening(TOKENIZER, script)) as engine:
         response = asyncio.run(engine.agenerate(ModelRequest([6, 7], asked)))
-    assert heard == [SamplingSettings(0.5, 3, 0.9, 9, True, ("w2",))]
+    assert responses == [SamplingSettings(0.5, 3, 0.9, 9, True, ("w2",))]
     assert (response.stop_reason, response.output_len, response.input_len) == ("stop", 2, 2)
 
 

@@ -5,7 +5,7 @@ import torch
 
 from training_core.errors import EnvironmentFailure
 from training_core.llm.rollout_workflows.api import GenerationHyperparameters, Interaction, ModelResponse
-from training_core.llm.rollout_workflows.tensors import concat_padded_tensors, stretches
+from training_core.llm.rollout_workflows.tensors import concat_padded_tensors, token_sequences_of
 from training_core.types import NOT_SAMPLED, Answer
 
 
@@ -41,7 +41,7 @@ def test_the_prompt_ends_where_learning_begins() -> None:
         "logprobs": torch.tensor([[0.0, 0.0, -1.0, 0.0, -2.0, 0.0]]),
         "rewards": torch.tensor([0.9]),
     }
-    ((prompt, answer, reward, role),) = stretches(result, 3)
+    ((prompt, answer, reward, role),) = token_sequences_of(result, 3)
     assert (prompt, role) == ([5, 6], "") and reward == pytest.approx(0.9)
     assert answer == Answer(
         [7, 8, 9], [-1.0, 0.0, -2.0], [3, NOT_SAMPLED, 3], "stop", "", [True, False, True]
@@ -50,12 +50,12 @@ def test_the_prompt_ends_where_learning_begins() -> None:
 
 def test_what_is_missing_is_named() -> None:
     with pytest.raises(EnvironmentFailure, match="without attention_mask, loss_mask, logprobs, rewards"):
-        stretches({"input_ids": torch.tensor([[5]])}, 0)
+        token_sequences_of({"input_ids": torch.tensor([[5]])}, 0)
     whole = {name: torch.ones(1, 2) for name in ("input_ids", "attention_mask", "loss_mask", "logprobs")}
     with pytest.raises(EnvironmentFailure, match="without a prompt"):
-        stretches(whole | {"rewards": torch.ones(1)}, 0)
+        token_sequences_of(whole | {"rewards": torch.ones(1)}, 0)
     with pytest.raises(EnvironmentFailure, match="tensors, interactions, or None"):
-        stretches([1.0], 0)  # type: ignore[list-item]
+        token_sequences_of([1.0], 0)  # type: ignore[list-item]
 
 
 def test_calls_that_continue_one_another_are_one_sequence() -> None:
@@ -64,7 +64,7 @@ def test_calls_that_continue_one_another_are_one_sequence() -> None:
         Interaction(said([5, 6, 7, 8, 9], [10], version=1), 1.0),
         Interaction(said([5, 9], [11]), 0.5),
     ]
-    first, second = stretches(calls, 0)
+    first, second = token_sequences_of(calls, 0)
     assert first[:1] == ([5, 6],) and first[2:] == (1.25, "")
     assert first[1].token_ids == [7, 8, 9, 10]
     assert first[1].loss_mask == [True, True, False, True]
@@ -78,12 +78,15 @@ def test_roles_have_sequences_of_their_own() -> None:
         "b": Interaction(said([7], [8]), 0.0, "executor"),
         "c": Interaction(said([5, 6, 9], [10]), 1.0, "planner"),
     }
-    found = {role: (prompt, answer.token_ids, reward) for prompt, answer, reward, role in stretches(calls, 0)}
+    found = {
+        role: (prompt, answer.token_ids, reward)
+        for prompt, answer, reward, role in token_sequences_of(calls, 0)
+    }
     assert found == {"planner": ([5], [6, 9, 10], 2.0), "executor": ([7], [8], 0.0)}
 
 
 def test_a_rejected_episode_has_none() -> None:
-    assert stretches(None, 0) == []
+    assert token_sequences_of(None, 0) == []
 
 
 def test_settings_are_changed_by_name() -> None:

@@ -1,4 +1,4 @@
-"""A toy world in which everything can be added up by hand, and a table to play it at.
+"""A toy world in which everything can be added up by hand, and a rollout context to play it in.
 
 Each task starts at 100 x its number. The planner's answer is added to the total; the executor's is subtracted. What the
 roles see is the total, so that every prompt tells what happened before it.
@@ -16,7 +16,7 @@ from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.scripted import Script, ScriptedEngine
-from training_core.llm.workflows.context import Table
+from training_core.llm.workflows.context import RolloutContext
 from training_core.types import Answer, Message, Prompt
 
 TOKENIZER = word_tokenizer(
@@ -111,10 +111,14 @@ def render(messages: list[Message]) -> list[int]:
     )
 
 
-def table(voices: Mapping[str, Any], section: Counting | None = None, **overrides: Any) -> Table:
+def make_context(
+    voices: Mapping[str, Any], section: Counting | None = None, **overrides: Any
+) -> RolloutContext:
     """Two policies at the toy world; overrides with double underscores for dots."""
     pool = EnvironmentHost(section or Counting(), seed=0)
-    return Table(config(**overrides), pool, voices, dict.fromkeys(voices, render), attempt=1, iteration=3)
+    return RolloutContext(
+        config(**overrides), pool, voices, dict.fromkeys(voices, render), attempt=1, iteration=3
+    )
 
 
 def config(**overrides: Any) -> RunConfig:

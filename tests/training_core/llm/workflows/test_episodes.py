@@ -2,42 +2,42 @@
 
 import pytest
 
-from tests.training_core.llm.workflows.counting import Counting, Recorder, table
+from tests.training_core.llm.workflows.counting import Counting, Recorder, make_context
 from training_core.llm.learning.training_groups import make_groups
-from training_core.llm.workflows.context import Table
+from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.episodes import play_episodes
 
 ROOM = {"workflow__type": "episodes", "resources__environments_per_worker": 192}
 
 
-def at_table(**overrides: object) -> Table:
+def default_context(**overrides: object) -> RolloutContext:
     """The planner adds 1, 2 or 3, by the sibling that it plays in; the executor takes away 1."""
 
     def plan(seen: str, prompt: object, index: int) -> str:
         return str(1 + prompt.key.task % 3)  # type: ignore[attr-defined]
 
     voices = {"planner": Recorder(plan), "executor": Recorder(lambda seen, prompt, index: "1")}
-    return table(voices, **ROOM, **overrides)  # type: ignore[arg-type]
+    return make_context(voices, **ROOM, **overrides)  # type: ignore[arg-type]
 
 
 def test_every_task_is_played_by_siblings_with_noise_of_their_own() -> None:
-    playing = at_table()
-    episodes = play_episodes([4, 5], playing)
+    context = default_context()
+    episodes = play_episodes([4, 5], context)
     assert [(each.siblings, each.task) for each in episodes] == [
         ("3-4", "train-4"), ("3-4", "train-4"), ("3-4", "train-4"),
         ("3-5", "train-5"), ("3-5", "train-5"), ("3-5", "train-5"),
     ]  # fmt: skip
     assert len({each.id for each in episodes}) == 6
-    keys = [prompt.key for prompt in playing.generate["planner"].prompts]  # type: ignore[attr-defined]
+    keys = [prompt.key for prompt in context.generate["planner"].prompts]  # type: ignore[attr-defined]
     assert len(set(keys)) == len(keys) == 12
-    assert all(prompt.count == 1 for prompt in playing.generate["planner"].prompts)  # type: ignore[attr-defined]
+    assert all(prompt.count == 1 for prompt in context.generate["planner"].prompts)  # type: ignore[attr-defined]
 
 
 def test_a_turns_advantage_is_that_of_its_role_in_the_whole_episode() -> None:
     """From 100 the planner's totals are 100+x, 100+2x-1: returns 199+3x (+1 of the team at the executor's last turn)."""
-    playing = at_table()
-    episodes = play_episodes([1], playing)
-    batch = make_groups(episodes, playing.config)
+    context = default_context()
+    episodes = play_episodes([1], context)
+    batch = make_groups(episodes, context.config)
     assert [each.role_return("planner") for each in episodes] == [202, 205, 208]
     for place, wanted in enumerate((-1.0, 0.0, 1.0)):  # unbiased std of 202, 205, 208 is 3
         planned = [turn.candidates[0].advantage for turn in episodes[place].turns if turn.role == "planner"]
@@ -48,15 +48,15 @@ def test_a_turns_advantage_is_that_of_its_role_in_the_whole_episode() -> None:
 
 def test_siblings_that_earn_the_same_teach_nothing_and_are_counted_once() -> None:
     voices = {name: Recorder(lambda seen, prompt, index: "1") for name in ("planner", "executor")}
-    playing = table(voices, **ROOM)  # type: ignore[arg-type]
-    batch = make_groups(play_episodes([1, 2], playing), playing.config)
+    context = make_context(voices, **ROOM)  # type: ignore[arg-type]
+    batch = make_groups(play_episodes([1, 2], context), context.config)
     assert batch.groups == {"planner": [], "executor": []}
     assert (batch.counts["planner"].total, batch.counts["planner"].zero_variance) == (2, 2)
 
 
 def test_an_episode_that_fails_counts_with_what_it_had_earned() -> None:
-    playing = at_table()
-    broken = table(playing.generate, Counting(breaks_when_seen=(1,)), **ROOM)  # type: ignore[arg-type]
+    context = default_context()
+    broken = make_context(context.generate, Counting(breaks_when_seen=(1,)), **ROOM)  # type: ignore[arg-type]
     episodes = play_episodes([1], broken)
     assert all(each.failed for each in episodes)
     make_groups(episodes, broken.config)

@@ -6,7 +6,7 @@ from training_core.config.files import parse_config
 from training_core.config.team import Role
 from training_core.errors import ConfigError
 from training_core.llm.environments.host import SlotView
-from training_core.llm.workflows.context import chat
+from training_core.llm.workflows.context import chat_messages
 from training_core.types import Message
 
 EXAMPLES = ("What is 1 + 1?", "2", "What is 2 + 1?", "3")
@@ -25,15 +25,19 @@ def view(*messages: Message) -> SlotView:
 def test_examples_stand_after_the_system_prompt_as_turns_of_a_conversation() -> None:
     asked = {"role": "user", "content": "What is 4 + 3?"}
     system = {"role": "system", "content": "Add up."}
-    assert chat(Role(policy="p"), view()) == [asked]
-    assert chat(Role(policy="p", examples=EXAMPLES), view()) == [*SHOWN, asked]
-    assert chat(Role(policy="p", prompt="Add up.", examples=EXAMPLES), view()) == [system, *SHOWN, asked]
+    assert chat_messages(Role(policy="p"), view()) == [asked]
+    assert chat_messages(Role(policy="p", examples=EXAMPLES), view()) == [*SHOWN, asked]
+    assert chat_messages(Role(policy="p", prompt="Add up.", examples=EXAMPLES), view()) == [
+        system,
+        *SHOWN,
+        asked,
+    ]
 
 
 def test_the_environments_own_system_prompt_stays_first() -> None:
     own: list[Message] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "And 5?"}]
-    assert chat(Role(policy="p", examples=EXAMPLES), view(*own)) == [own[0], *SHOWN, own[1]]
-    assert chat(Role(policy="p"), view(*own)) == own
+    assert chat_messages(Role(policy="p", examples=EXAMPLES), view(*own)) == [own[0], *SHOWN, own[1]]
+    assert chat_messages(Role(policy="p"), view(*own)) == own
 
 
 def test_every_example_has_an_answer() -> None:

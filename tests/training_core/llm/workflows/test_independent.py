@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.training_core.llm.workflows.counting import Recorder, table
+from tests.training_core.llm.workflows.counting import Recorder, make_context
 from training_core.llm.workflows.independent import play_independent
 from training_core.types import NoiseKey
 
@@ -13,8 +13,8 @@ def adds(number: int) -> Recorder:
 
 def test_one_answer_a_turn_on_held_out_tasks() -> None:
     planner, executor = adds(7), adds(2)
-    playing = table({"planner": planner, "executor": executor}, evaluation__probes=1)
-    first, second = play_independent([0, 1], playing, "eval")
+    context = make_context({"planner": planner, "executor": executor}, evaluation__probes=1)
+    first, second = play_independent([0, 1], context, "eval")
     assert executor.seen[:2] == ["eval task 0 total 7", "eval task 1 total 107"]
     assert [len(turn.candidates) for turn in first.turns + second.turns] == [1] * 8
     assert (second.final_board, second.task, second.success) == ({"total": 110}, "eval-1", True)
@@ -24,9 +24,9 @@ def test_one_answer_a_turn_on_held_out_tasks() -> None:
 
 def test_greedy_and_sampled_settings() -> None:
     planner = adds(1)
-    playing = table({"planner": planner, "executor": adds(1)}, evaluation__temperature=0.7)
-    play_independent([0], playing, "eval")
-    play_independent([0], playing, "eval_sampled")
+    context = make_context({"planner": planner, "executor": adds(1)}, evaluation__temperature=0.7)
+    play_independent([0], context, "eval")
+    play_independent([0], context, "eval_sampled")
     assert [(item.greedy, item.temperature) for item in planner.settings] == [(True, 1.0)] * 2 + [
         (False, 0.7)
     ] * 2
@@ -34,10 +34,12 @@ def test_greedy_and_sampled_settings() -> None:
 
 def test_noise_depends_neither_on_the_iteration_nor_on_the_seed_of_the_run() -> None:
     planner = adds(1)
-    playing = table({"planner": planner, "executor": adds(1)})
-    play_independent([4], playing, "eval_sampled")
-    play_independent([4], replace(playing, iteration=9), "eval_sampled")
-    play_independent([4], table({"planner": planner, "executor": adds(1)}, run__seed=5), "eval_sampled")
+    context = make_context({"planner": planner, "executor": adds(1)})
+    play_independent([4], context, "eval_sampled")
+    play_independent([4], replace(context, iteration=9), "eval_sampled")
+    play_independent(
+        [4], make_context({"planner": planner, "executor": adds(1)}, run__seed=5), "eval_sampled"
+    )
     assert [prompt.key for prompt in planner.prompts] == [
         NoiseKey(0, 1, 0, 4, turn, 0) for turn in (0, 1)
     ] * 3
@@ -45,5 +47,5 @@ def test_noise_depends_neither_on_the_iteration_nor_on_the_seed_of_the_run() -> 
 
 def test_a_failed_episode_leaves_the_others_alone() -> None:
     breaking = Recorder(lambda seen, prompt, index: "boom" if "task 0" in seen else "1")
-    failed, good = play_independent([0, 1], table({"planner": breaking, "executor": adds(1)}), "eval")
+    failed, good = play_independent([0, 1], make_context({"planner": breaking, "executor": adds(1)}), "eval")
     assert (failed.failed, failed.turns, good.success) == (True, [], True)

@@ -15,7 +15,7 @@ from training_core.llm.environments.arithmetic_problems import task_problem
 from training_core.llm.environments.host import EnvironmentHost, SlotView
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.learning.training_groups import make_groups
-from training_core.llm.workflows.context import Table
+from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.conversation import Conversations
 from training_core.llm.workflows.episodes import play_episodes
 from training_core.llm.workflows.independent import play_independent
@@ -49,11 +49,11 @@ class Guesser:
         return Answer(said, [0.0] * len(said), [0] * len(said), "length" if self.cut else "stop", text)
 
 
-def table(voice: Guesser, **overrides: Any) -> Table:
+def make_context(voice: Guesser, **overrides: Any) -> RolloutContext:
     given = {name.replace("__", "."): value for name, value in overrides.items()}
     config = load_config("multi_turn_math", {"rollout.group_size": 3} | given)
     host = EnvironmentHost(config.environment, config.run.seed)
-    return Table(config, host, {"reasoner": voice}, {"reasoner": render}, attempt=1, iteration=1)  # type: ignore[dict-item]
+    return RolloutContext(config, host, {"reasoner": voice}, {"reasoner": render}, attempt=1, iteration=1)  # type: ignore[dict-item]
 
 
 def small_task(config: Arithmetic, value: int) -> int:
@@ -62,8 +62,8 @@ def small_task(config: Arithmetic, value: int) -> int:
 
 
 def played(voice: Guesser, value: int, **overrides: Any) -> list[Episode]:
-    playing = table(voice, **overrides)
-    return play_episodes([small_task(playing.config.environment, value)], playing)  # type: ignore[arg-type]
+    context = make_context(voice, **overrides)
+    return play_episodes([small_task(context.config.environment, value)], context)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("cut", [False, True])
@@ -120,9 +120,9 @@ def test_five_wrong_answers_end_it() -> None:
 def test_conversations_of_one_task_are_compared_and_only_what_was_sampled_is_learnt() -> None:
     """Siblings begin at 0, 1, 2 and look for 2: right at turns 3, 2, 1, paid 0.81, 0.9, 1."""
     voice = Guesser(lambda prompt: prompt.key.task % 3)
-    playing = table(voice, algorithm__std_level="none", algorithm__kl_coefficient=0.0)
-    episodes = play_episodes([small_task(playing.config.environment, 2)], playing)  # type: ignore[arg-type]
-    groups = make_groups(episodes, playing.config).groups["reasoner"]
+    context = make_context(voice, algorithm__std_level="none", algorithm__kl_coefficient=0.0)
+    episodes = play_episodes([small_task(context.config.environment, 2)], context)  # type: ignore[arg-type]
+    groups = make_groups(episodes, context.config).groups["reasoner"]
     mean = (0.81 + 0.9 + 1.0) / 3
     expected = [0.81 - mean] * 3 + [0.9 - mean] * 2 + [1.0 - mean]
     assert [group.advantages[0] for group in groups] == pytest.approx(expected)
@@ -131,8 +131,8 @@ def test_conversations_of_one_task_are_compared_and_only_what_was_sampled_is_lea
 
 
 def test_evaluations_are_conversations_too() -> None:
-    playing = table(Guesser())
-    for episode in play_independent(range(6), playing, "eval"):
+    context = make_context(Guesser())
+    for episode in play_independent(range(6), context, "eval"):
         for before, after in zip(episode.turns, episode.turns[1:], strict=False):
             prefix = before.prompt_ids + before.candidates[0].answer.token_ids
             assert after.prompt_ids[: len(prefix)] == prefix
@@ -147,7 +147,12 @@ def test_a_template_that_rewrites_the_past_is_refused() -> None:
     def forgetful(messages: Sequence[Message]) -> list[int]:
         return render(messages[-1:])
 
-    talks, opening = Conversations(TRY_AGAIN), [Message(role="user", content="What is 1 plus 1 ?")]
-    talks.said(0, "reasoner", opening, forgetful(opening), Answer([EOS], [0.0], [0], "stop", ""))
+    conversations, opening_messages = (
+        Conversations(TRY_AGAIN),
+        [Message(role="user", content="What is 1 plus 1 ?")],
+    )
+    conversations.record_answer(
+        0, "reasoner", opening_messages, forgetful(opening_messages), Answer([EOS], [0.0], [0], "stop", "")
+    )
     with pytest.raises(ModelError, match="episodes"):
-        talks.prompt(0, "reasoner", opening, SlotView(), forgetful)
+        conversations.prompt(0, "reasoner", opening_messages, SlotView(), forgetful)

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.training_core.llm.external.test_records import reader, record
-from tests.training_core.llm.workflows.counting import Recorder, config, table
+from tests.training_core.llm.workflows.counting import Recorder, config, make_context
 from training_core.llm.external.records import train_episodes
-from training_core.llm.workflows.overlong import answer_cost, charge_overlong, said_lengths
+from training_core.llm.workflows.overlong import answer_cost, apply_overlong_penalty, sampled_lengths
 from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Answer, Candidate, Episode, Turn
 
@@ -19,18 +19,18 @@ def answer(mask: list[bool]) -> Answer:
 
 def test_each_stretch_that_the_policy_said_is_an_answer_of_its_own() -> None:
     mask = [True] * 6 + [False] * 9 + [True] * 5 + [False] + [True]
-    assert said_lengths(answer(mask)) == [6, 5, 1]
+    assert sampled_lengths(answer(mask)) == [6, 5, 1]
     assert answer_cost(answer(mask), "planner", config(**SOFT)) == pytest.approx(1.0 + 0.5)
-    assert said_lengths(Answer([1] * 7, [], [], "stop", "")) == [7]
-    assert said_lengths(answer([False] * 7)) == []
+    assert sampled_lengths(Answer([1] * 7, [], [], "stop", "")) == [7]
+    assert sampled_lengths(answer([False] * 7)) == []
 
 
 def test_candidates_of_programs_are_charged_once() -> None:
     turn = Turn(0, "planner", "planner", [], [1], [Candidate(answer([True] * 8), reward=5.0)], 0)
     episode = Episode("e", 1, "train", "t", "", [turn])
-    charge_overlong([episode], config(**SOFT))
+    apply_overlong_penalty([episode], config(**SOFT))
     assert turn.candidates[0].reward == 3.0
-    charge_overlong([episode], config())
+    apply_overlong_penalty([episode], config())
     assert turn.candidates[0].reward == 3.0, "without a soft limit nothing is charged"
 
 
@@ -39,7 +39,7 @@ def test_a_turn_s_candidates_are_charged_as_they_are_tried() -> None:
         name: Recorder(lambda seen, prompt, index: "1" + " <eos>" * (3 + index))
         for name in ("planner", "executor")
     }
-    plain, charged = (play_turn_tree([1], table(voices, **extra)) for extra in ({}, SOFT))
+    plain, charged = (play_turn_tree([1], make_context(voices, **extra)) for extra in ({}, SOFT))
     for before, after in zip(plain[0].turns, charged[0].turns, strict=True):
         for place, (one, other) in enumerate(zip(before.candidates, after.candidates, strict=True)):
             assert len(one.answer.token_ids) == 5 + place
@@ -58,7 +58,7 @@ def test_records_from_outside_are_weighed_and_charged() -> None:
     )
     (turn,) = episode.turns
     assert (turn.candidates[0].team_reward, turn.candidates[0].reward) == (0.5, 2.0)
-    charge_overlong([episode], heavy)
+    apply_overlong_penalty([episode], heavy)
     assert turn.candidates[0].reward == pytest.approx(2.0 - 1.0), (
         "6 tokens, then 2: 2 of 4 soft tokens are used"
     )

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.training_core.llm.workflows.counting import Counting, CountingEnvironment, Recorder, table
+from tests.training_core.llm.workflows.counting import Counting, CountingEnvironment, Recorder, make_context
 from training_core.llm.learning.training_groups import make_groups
-from training_core.llm.workflows.context import Table
+from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.turn_tree import choose_best, choose_sampled, play_turn_tree
 from training_core.types import Answer, Candidate, Episode, NoiseKey
 
@@ -19,8 +19,8 @@ def executor() -> Recorder:
     return Recorder(lambda seen, prompt, index: ("3", "2", "5")[index])
 
 
-def at_table(**overrides: object) -> Table:
-    return table({"planner": planner(), "executor": executor()}, **overrides)  # type: ignore[arg-type]
+def default_context(**overrides: object) -> RolloutContext:
+    return make_context({"planner": planner(), "executor": executor()}, **overrides)  # type: ignore[arg-type]
 
 
 def totals(episode: Episode) -> list[int]:
@@ -30,9 +30,9 @@ def totals(episode: Episode) -> list[int]:
 
 def test_different_tasks_never_share_a_group() -> None:
     """Tasks lie 100 apart: advantages mixed over tasks would be dominated by which task it was."""
-    playing = at_table()
-    episodes = play_turn_tree(range(4), playing)
-    batch = make_groups(episodes, playing.config)
+    context = default_context()
+    episodes = play_turn_tree(range(4), context)
+    batch = make_groups(episodes, context.config)
     assert {policy: len(groups) for policy, groups in batch.groups.items()} == {"planner": 8, "executor": 8}
     for group in batch.groups["planner"]:
         # rewards are the totals after 1, 7, 4 were added: mean 4, unbiased variance 9
@@ -46,7 +46,7 @@ def test_different_tasks_never_share_a_group() -> None:
 
 def test_the_copies_that_are_stepped_are_those_that_are_selected_from() -> None:
     """+7 -2 +7 -2: had the original been stepped by every candidate, or not at all, no total would be right."""
-    first, second = play_turn_tree([1, 2], at_table())
+    first, second = play_turn_tree([1, 2], default_context())
     assert totals(first) == [100, 107, 105, 112]
     assert totals(second) == [200, 207, 205, 212]
     assert (first.final_board, first.outcome, first.success) == ({"total": 110}, "ended at 110", True)
@@ -56,7 +56,7 @@ def test_the_copies_that_are_stepped_are_those_that_are_selected_from() -> None:
 
 def test_the_next_agent_sees_the_selection_of_the_one_before() -> None:
     speaking = executor()
-    play_turn_tree([1, 2], table({"planner": planner(), "executor": speaking}))
+    play_turn_tree([1, 2], make_context({"planner": planner(), "executor": speaking}))
     assert speaking.seen == [
         "train task 1 total 107",
         "train task 2 total 207",
@@ -67,16 +67,16 @@ def test_the_next_agent_sees_the_selection_of_the_one_before() -> None:
 
 def test_all_candidates_of_a_turn_come_from_one_prompt_in_one_call() -> None:
     speaking = planner()
-    play_turn_tree([5], table({"planner": speaking, "executor": executor()}))
+    play_turn_tree([5], make_context({"planner": speaking, "executor": executor()}))
     assert [prompt.count for prompt in speaking.prompts] == [3, 3]
     assert [prompt.key for prompt in speaking.prompts] == [NoiseKey(0, 0, 3, 5, turn, 0) for turn in (0, 1)]
 
 
 def test_carry_sampled_takes_any_candidate_by_key_alone() -> None:
-    many = play_turn_tree(range(60), at_table(workflow__carry="sampled"))
+    many = play_turn_tree(range(60), default_context(workflow__carry="sampled"))
     taken = [turn.executed for episode in many for turn in episode.turns]
     assert [taken.count(index) for index in range(3)] == pytest.approx([80, 80, 80], abs=24)
-    alone = play_turn_tree([41], at_table(workflow__carry="sampled"))[0]
+    alone = play_turn_tree([41], default_context(workflow__carry="sampled"))[0]
     assert [turn.executed for turn in alone.turns] == [turn.executed for turn in many[41].turns]
     assert totals(alone) == totals(many[41])
 
@@ -89,15 +89,15 @@ def test_carry_best_takes_the_first_of_the_best() -> None:
 
 
 def test_rewards_weigh_team_and_local() -> None:
-    playing = at_table(algorithm__team_weight=10.0, algorithm__local_weight=0.5)
-    episode = play_turn_tree([1], playing)[0]
+    context = default_context(algorithm__team_weight=10.0, algorithm__local_weight=0.5)
+    episode = play_turn_tree([1], context)[0]
     last = episode.turns[-1].candidates[1]
     assert (last.local_reward, last.team_reward, last.reward) == (110, 1.0, 65.0)
     assert episode.episode_return == pytest.approx(0.5 * (107 + 105 + 112 + 110) + 10)
 
 
 def test_roles_speak_in_turn_order() -> None:
-    episode = play_turn_tree([1], at_table(team__turn_order=("executor", "planner")))[0]
+    episode = play_turn_tree([1], default_context(team__turn_order=("executor", "planner")))[0]
     assert [turn.role for turn in episode.turns] == ["executor", "planner", "executor"]
     assert [turn.index for turn in episode.turns] == [0, 0, 1]
 
@@ -105,7 +105,9 @@ def test_roles_speak_in_turn_order() -> None:
 def test_a_role_that_speaks_twice_in_a_turn_has_noise_of_its_own_each_time() -> None:
     speaking = planner()
     voices = {"planner": speaking, "executor": executor()}
-    play_turn_tree([1], table(voices, Counting(turns=1), team__turn_order=("planner", "planner", "executor")))
+    play_turn_tree(
+        [1], make_context(voices, Counting(turns=1), team__turn_order=("planner", "planner", "executor"))
+    )
     assert [prompt.key.role for prompt in speaking.prompts] == [0, 1]
     assert speaking.seen == ["train task 1 total 100", "train task 1 total 107"]
 
@@ -114,22 +116,22 @@ def test_an_answer_that_breaks_the_environment_fails_its_episode_alone() -> None
     def script(seen: str, prompt: object, index: int) -> str:
         return "boom" if "task 2 total 205" in seen else ("1", "7", "4")[index]
 
-    playing = table({"planner": Recorder(script), "executor": executor()})
-    good, bad, other = play_turn_tree([1, 2, 3], playing)
+    context = make_context({"planner": Recorder(script), "executor": executor()})
+    good, bad, other = play_turn_tree([1, 2, 3], context)
     assert (bad.failed, bad.success, len(bad.turns)) == (True, False, 2)
     assert bad.error.startswith("ValueError: invalid literal")
     assert bad.outcome.startswith("failed: ")
     assert bad.ended > 0
     for episode in (good, other):
         assert (episode.failed, episode.success, len(episode.turns)) == (False, True, 4)
-    groups = make_groups([good, bad, other], playing.config).groups["planner"]
+    groups = make_groups([good, bad, other], context.config).groups["planner"]
     assert len(groups) == 5  # what came before the failure still teaches
 
 
 def test_environments_that_break_at_reset_or_when_seen_fail_their_episodes_alone() -> None:
     section = Counting(breaks_at_reset=(1,), breaks_when_seen=(2,))
     voices = {"planner": planner(), "executor": executor()}
-    never, dark, good = play_turn_tree([1, 2, 3], table(voices, section))
+    never, dark, good = play_turn_tree([1, 2, 3], make_context(voices, section))
     assert (never.failed, never.error, never.turns) == (True, "OSError: no such task", [])
     assert (dark.failed, dark.error, len(dark.turns)) == (True, "RuntimeError: went dark", 2)
     assert (good.failed, good.success) == (False, True)
@@ -137,9 +139,9 @@ def test_environments_that_break_at_reset_or_when_seen_fail_their_episodes_alone
 
 def test_what_an_environment_says_of_its_roles_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     voices = {name: Recorder(lambda seen, prompt, index: "1") for name in ("planner", "executor")}
-    (silent,) = play_turn_tree([1], table(voices))
+    (silent,) = play_turn_tree([1], make_context(voices))
     assert silent.role_success == {}
     apart = property(lambda self: {"planner": self.total > 0, "executor": False})
     monkeypatch.setattr(CountingEnvironment, "role_success", apart, raising=False)
-    (told,) = play_turn_tree([1], table(voices))
+    (told,) = play_turn_tree([1], make_context(voices))
     assert told.role_success == {"planner": True, "executor": False}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.training_core.llm.workflows.counting import Counting, CountingEnvironment, Recorder, table
+from tests.training_core.llm.workflows.counting import Counting, CountingEnvironment, Recorder, make_context
 from training_core.config.environments import PlanPathTrio
 from training_core.config.files import load_config
 from training_core.config.team import Speaks
@@ -19,7 +19,7 @@ from training_core.llm.environments.registry import ENVIRONMENTS
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.scripted import ScriptedEngine
 from training_core.llm.learning.training_groups import make_groups
-from training_core.llm.workflows.context import Table
+from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.independent import play_independent
 from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Answer, Episode, Prompt
@@ -31,10 +31,12 @@ def says(*candidates: str) -> Recorder:
     return Recorder(lambda seen, prompt, index: candidates[index % len(candidates)])
 
 
-def at_table(section: Counting | None = None, **overrides: Any) -> tuple[Table, Recorder, Recorder]:
+def default_context(
+    section: Counting | None = None, **overrides: Any
+) -> tuple[RolloutContext, Recorder, Recorder]:
     """The planner's candidates add 1, 7, 4 (7 is best), the executor's take away 3, 2, 5 (2 is best)."""
     planner, executor = says("1", "7", "4"), says("3", "2", "5")
-    return table({"planner": planner, "executor": executor}, section, **overrides), planner, executor
+    return make_context({"planner": planner, "executor": executor}, section, **overrides), planner, executor
 
 
 def spoken(episode: Episode) -> list[tuple[int, str]]:
@@ -42,8 +44,8 @@ def spoken(episode: Episode) -> list[tuple[int, str]]:
 
 
 def test_roles_in_parallel_see_the_same_state_and_are_applied_in_order() -> None:
-    playing, planner, executor = at_table(team__parallel=BOTH)
-    episode = play_turn_tree([1], playing)[0]
+    context, planner, executor = default_context(team__parallel=BOTH)
+    episode = play_turn_tree([1], context)[0]
     assert executor.seen == planner.seen == ["train task 1 total 100", "train task 1 total 105"]
     # the executor's candidates are tried on the state that the planner's best left: 107 less 3, 2, 5
     assert [candidate.local_reward for candidate in episode.turns[1].candidates] == [104, 105, 102]
@@ -58,18 +60,18 @@ def test_roles_in_parallel_see_the_same_state_and_are_applied_in_order() -> None
 
 
 def test_parallel_groups_of_one_state_have_a_group_each() -> None:
-    playing, _, _ = at_table(team__parallel=BOTH)
-    groups = make_groups(play_turn_tree([1], playing), playing.config).groups
+    context, _, _ = default_context(team__parallel=BOTH)
+    groups = make_groups(play_turn_tree([1], context), context.config).groups
     # unbiased std of 101, 107, 104 and of 104, 105, 102: 3 and 1.5275
     assert groups["planner"][0].advantages == pytest.approx([-1.0, 1.0, 0.0], abs=1e-5)
     assert groups["executor"][0].advantages == pytest.approx([0.2182, 0.8729, -1.0911], abs=1e-3)
 
 
 def test_an_answer_that_comes_after_the_end_does_not_count() -> None:
-    playing, planner, executor = at_table(
+    context, planner, executor = default_context(
         Counting(turns=1), team__parallel=BOTH, team__turn_order=("executor", "planner")
     )
-    episode = play_turn_tree([1], playing)[0]
+    episode = play_turn_tree([1], context)[0]
     assert (len(planner.seen), len(executor.seen)) == (1, 1)
     assert (spoken(episode), episode.success) == ([(0, "executor")], True)
 
@@ -93,8 +95,10 @@ def test_turns_in_which_a_role_speaks() -> None:
 
 
 def test_a_role_is_left_out_of_the_turns_in_which_it_does_not_speak() -> None:
-    playing, planner, _ = at_table(Counting(turns=4), team__roles__planner__speaks={"first": 2, "every": 2})
-    episode = play_turn_tree([1], playing)[0]
+    context, planner, _ = default_context(
+        Counting(turns=4), team__roles__planner__speaks={"first": 2, "every": 2}
+    )
+    episode = play_turn_tree([1], context)[0]
     assert spoken(episode) == [
         (0, "executor"), (1, "planner"), (1, "executor"), (2, "executor"), (3, "planner"), (3, "executor"),
     ]  # fmt: skip
@@ -116,11 +120,11 @@ def test_the_environment_says_whose_turn_it_is(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(ENVIRONMENTS, "counting", Chooses)
     planner, executor = says("3", "2"), says("1", "3")
     voices = {"planner": planner, "executor": executor}
-    first, second = play_turn_tree([1, 2], table(voices, Counting(turns=2), rollout__group_size=2))
+    first, second = play_turn_tree([1, 2], make_context(voices, Counting(turns=2), rollout__group_size=2))
     # 100 +3 -> 103 (odd: the executor) -1 -> 102; the same again: +3 -1
     assert spoken(first) == [(0, "planner"), (0, "executor"), (1, "planner"), (1, "executor")]
     assert second.final_board == {"total": 204}
-    other = table(
+    other = make_context(
         {"planner": says("2", "2"), "executor": says("1", "1")}, Counting(turns=2), rollout__group_size=2
     )
     stuck = [200, 202]
@@ -139,8 +143,8 @@ def test_an_environment_in_which_it_is_nobodys_turn_fails_its_episode_alone(
             return None if self.task == 2 else super().observe(role)
 
     monkeypatch.setitem(ENVIRONMENTS, "counting", Mute)
-    playing, _, _ = at_table()
-    good, stuck = play_turn_tree([1, 2], playing)
+    context, _, _ = default_context()
+    good, stuck = play_turn_tree([1, 2], context)
     assert good.success and len(good.turns) == 4
     assert (
         stuck.failed and stuck.error == "no role can speak: observe() returned None for every role in turn 1"
@@ -150,14 +154,14 @@ def test_an_environment_in_which_it_is_nobodys_turn_fails_its_episode_alone(
 def test_a_role_that_may_pass_says_nothing_with_an_empty_answer() -> None:
     planner, executor = says("", "7", "4"), says("3")
     voices = {"planner": planner, "executor": executor}
-    playing = table(voices, Counting(turns=1), team__roles__planner__may_pass=True)
-    episode = play_turn_tree([1], playing)[0]
+    context = make_context(voices, Counting(turns=1), team__roles__planner__may_pass=True)
+    episode = play_turn_tree([1], context)[0]
     assert [candidate.local_reward for candidate in episode.turns[0].candidates] == [0, 107, 104]
-    silent = table(
+    silent = make_context(
         {"planner": says(""), "executor": says("3")}, Counting(turns=1), team__roles__planner__may_pass=True
     )
     assert play_turn_tree([1], silent)[0].final_board == {"total": 97}
-    refused = play_turn_tree([1], table({"planner": says(""), "executor": says("3")}))[0]
+    refused = play_turn_tree([1], make_context({"planner": says(""), "executor": says("3")}))[0]
     assert refused.error.startswith("ValueError"), (
         "without it the environment is told, and this one wants a number"
     )
@@ -173,24 +177,24 @@ def test_an_episode_ends_with_its_turns_though_the_environment_did_not_count_the
     }
     pool = EnvironmentHost(config.environment, 0)
     ids = dict.fromkeys(voices, lambda messages: [0])
-    episode = play_turn_tree([0], Table(config, pool, voices, ids, attempt=1, iteration=1))[0]
+    episode = play_turn_tree([0], RolloutContext(config, pool, voices, ids, attempt=1, iteration=1))[0]
     assert [turn.role for turn in episode.turns] == ["planner", "executor"] * 2 + ["planner"] * 3
     assert (episode.outcome, episode.success, episode.failed) == ("turns used up", False, False)
     assert episode.final_board is not None
 
 
 def test_each_role_has_a_temperature_of_its_own_in_training_and_in_evaluation() -> None:
-    playing, planner, executor = at_table(
+    context, planner, executor = default_context(
         evaluation__temperature=0.5,
         team__roles__planner__sampling={"temperature": 1.5, "eval_temperature": 0.7},
         team__roles__executor__sampling={"temperature": 0.9},
     )
-    play_turn_tree([1], playing)
+    play_turn_tree([1], context)
     assert {each.temperature for each in planner.settings} == {1.5}
     assert {each.temperature for each in executor.settings} == {0.9}
     planner.settings.clear()
     executor.settings.clear()
-    play_independent([0], playing, "eval_sampled")
+    play_independent([0], context, "eval_sampled")
     assert {each.temperature for each in planner.settings} == {0.7}
     assert {each.temperature for each in executor.settings} == {0.5}, (
         "evaluation.temperature where it has none"
@@ -236,7 +240,9 @@ def test_three_agents_play_a_real_environment_by_hand() -> None:
         "executor": voice("executor", "up", "right"),
     }
     pool = EnvironmentHost(config.environment, 0)
-    episodes = play_turn_tree([0, 1], Table(config, pool, voices, {r: hears(r) for r in voices}, 1, 1))
+    episodes = play_turn_tree(
+        [0, 1], RolloutContext(config, pool, voices, {r: hears(r) for r in voices}, 1, 1)
+    )
     truth = PlanPathTrioEnvironment(PlanPathTrio(), 0)
     for task, episode in enumerate(episodes):
         truth.reset(task, "train")
@@ -256,8 +262,8 @@ def test_three_agents_play_a_real_environment_by_hand() -> None:
 
 
 def test_policies_with_processes_of_their_own_speak_at_once_and_say_the_same() -> None:
-    here = play_turn_tree([1, 2], at_table(team__parallel=BOTH)[0])
-    playing, planner, executor = at_table(team__parallel=BOTH)
+    here = play_turn_tree([1, 2], default_context(team__parallel=BOTH)[0])
+    context, planner, executor = default_context(team__parallel=BOTH)
     both = Barrier(2, timeout=60.0)
 
     def waits(voice: Recorder) -> Callable[[list[Prompt], SamplingSettings], list[list[Answer]]]:
@@ -268,7 +274,7 @@ def test_policies_with_processes_of_their_own_speak_at_once_and_say_the_same() -
         return say
 
     voices = {"planner": waits(planner), "executor": waits(executor)}
-    there = play_turn_tree([1, 2], replace(playing, generate=voices, side_by_side=True))
+    there = play_turn_tree([1, 2], replace(context, generate=voices, parallel_policies=True))
     assert [episode.turns for episode in there] == [episode.turns for episode in here]
     assert [episode.final_board for episode in there] == [{"total": 110}, {"total": 210}]
     for episode in there:
@@ -277,11 +283,11 @@ def test_policies_with_processes_of_their_own_speak_at_once_and_say_the_same() -
 
 
 def test_an_error_of_one_of_several_that_speak_at_once_is_raised() -> None:
-    playing, planner, _ = at_table(team__parallel=BOTH)
+    context, planner, _ = default_context(team__parallel=BOTH)
 
     def fails(prompts: list[Prompt], settings: SamplingSettings) -> list[list[Answer]]:
         raise EngineFailure("out of words")
 
     voices = {"planner": planner, "executor": fails}
     with pytest.raises(EngineFailure, match="out of words"):
-        play_turn_tree([1], replace(playing, generate=voices, side_by_side=True))
+        play_turn_tree([1], replace(context, generate=voices, parallel_policies=True))
