@@ -5,6 +5,8 @@ hashed to one uniform number with splitmix64's finaliser (Steele, Lea, Flood 201
 number generators"), applied word by word. The same key gives the same number on every worker.
 """
 
+from enum import IntEnum
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +16,19 @@ _MIX_2 = np.uint64(0x94D049BB133111EB)
 _TO_UNIT = 2.0**-53
 
 Words = NDArray[np.uint64]
+
+
+class NoiseStream(IntEnum):
+    """Streams of sampling noise: the second word of a noise key, so that two uses of a seed share no noise."""
+
+    TURN_TREE = 0
+    EVALUATION = 1
+    EPISODES = 2
+    AGENTS = 3
+    AGENT_EVALUATION = 4
+    ROLLOUT_WORKFLOWS = 5
+    SERVED_POLICIES = 5  # an alias: a run has rollout workflows or serves its policies, never both
+    ROLLOUT_WORKFLOW_EVALUATION = 6
 
 
 def _mix(words: Words) -> Words:

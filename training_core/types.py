@@ -28,7 +28,7 @@ class NoiseKey(NamedTuple):
 
     seed: int
     stream: int
-    """0 training, 1 sampled evaluation, 2 training by whole episodes."""
+    """A number of training_core.seeding.NoiseStream."""
     iteration: int
     task: int
     turn: int

@@ -30,7 +30,7 @@ CLIENT_MAY = (
 ORDER: dict[str, tuple[str, ...]] = {
     "training_core": (
         "algorithms boards errors seeding served types",
-        "checkpoint_reading checkpoints importing sandbox",
+        "checkpoint_reading checkpoints importing sandbox versions",
         "config",
         "llm marl",
     ),

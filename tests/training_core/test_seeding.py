@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from training_core.seeding import fold, key_states, keyed_seed, keyed_uniform, uniforms
+from training_core.seeding import NoiseStream, fold, key_states, keyed_seed, keyed_uniform, uniforms
 
 
 def splitmix_finaliser(word: int) -> int:
@@ -50,3 +50,18 @@ def test_draws_are_uniform_and_neighbours_unrelated() -> None:
 
 def test_seeds_of_different_keys_differ() -> None:
     assert len({keyed_seed(0, stream, task) for stream in range(3) for task in range(1000)}) == 3000
+
+
+def test_streams_keep_the_numbers_of_recorded_runs() -> None:
+    numbers = {name: int(stream) for name, stream in NoiseStream.__members__.items()}
+    assert numbers == {
+        "TURN_TREE": 0,
+        "EVALUATION": 1,
+        "EPISODES": 2,
+        "AGENTS": 3,
+        "AGENT_EVALUATION": 4,
+        "ROLLOUT_WORKFLOWS": 5,
+        "SERVED_POLICIES": 5,
+        "ROLLOUT_WORKFLOW_EVALUATION": 6,
+    }
+    assert keyed_uniform(0, NoiseStream.EPISODES, 1) == slow_uniform(0, 2, 1)

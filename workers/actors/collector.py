@@ -15,6 +15,7 @@ from training_core.config.rollout import WHOLE_EPISODES
 from training_core.config.run import RunConfig
 from training_core.errors import TroupeError
 from training_core.types import Episode
+from training_core.versions import episode_age
 from workers.actors.player import Played, Player
 from workers.protocol.records import Ahead, Span
 from workers.transfer.admission import Admission
@@ -122,7 +123,7 @@ class Collector:
         old = [
             task
             for task, episodes in self._finished.items()
-            if any(age_of(episode, self._versions) > bound for episode in episodes)
+            if any(episode_age(episode, self._versions) > bound for episode in episodes)
         ]
         for task in old:
             del self._finished[task]
@@ -182,16 +183,3 @@ class Collector:
             self._spans.extend(played.spans)
             self._admission.accept(tasks)
             self._changed.notify_all()
-
-
-def age_of(episode: Episode, versions: Mapping[str, int]) -> int:
-    """Publications between the episode's oldest token and now, of the policy that is furthest behind; 0 without tokens."""
-    return max(
-        (
-            versions[turn.policy] - min(learnt)
-            for turn in episode.turns
-            for candidate in turn.candidates
-            if (learnt := candidate.answer.learnt(candidate.answer.versions))
-        ),
-        default=0,
-    )

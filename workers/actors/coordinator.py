@@ -23,6 +23,7 @@ from training_core.llm.learning.baselines import read_baselines, save_baselines
 from training_core.llm.learning.training_groups import make_groups
 from training_core.llm.workflows.served_policies import POLICIES
 from training_core.types import Episode
+from training_core.versions import oldest_versions
 from workers.actors.collector import Collector
 from workers.actors.player import Player
 from workers.actors.resampling import play_until_telling
@@ -287,12 +288,3 @@ class RolloutCoordinator:
             if number not in known:
                 known[number] = self._tokenizers[policy].decode([number])
         return [known[number] for number in ids]
-
-
-def oldest_versions(episode: Episode) -> dict[str, int]:
-    """By policy that spoke in the episode: the version of its oldest token."""
-    oldest: dict[str, int] = {}
-    for stage in episode.stages:
-        if stage.versions is not None:
-            oldest[stage.policy] = min(stage.versions[0], oldest.get(stage.policy, stage.versions[0]))
-    return oldest

@@ -12,6 +12,7 @@ from training_core.llm.agents.session import PolicyClient, Session
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.continuation import continuation_prompt, join_answers
 from training_core.types import Answer, Prompt
+from training_core.versions import first_version_tokens
 from workers.gateway.batching import Batcher
 from workers.gateway.requests import ChatRequest, TextRequest
 
@@ -119,9 +120,8 @@ async def _to_its_end(
 
 def _until_update(answer: Answer, voice: PolicyClient) -> Answer:
     """The part of an answer that was generated with its first version of the weights."""
-    whole = len(answer.versions)
-    same = next((index for index in range(whole) if answer.versions[index] != answer.versions[0]), whole)
-    if same == whole:
+    same = first_version_tokens(answer)
+    if same == len(answer.versions):
         return answer
     ids = answer.token_ids[:same]
     text = voice.renderer.text(ids)

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from training_core.errors import StalePolicy
-from training_core.types import Answer, Group
+from training_core.types import Group
+from training_core.versions import answer_age
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ def check_versions(
     current: list[Group] = []
     answers = lag = dropped = 0
     for group in groups:
-        lags = [_lag(answer, version) for answer in group.answers]
+        lags = [answer_age(answer, version) for answer in group.answers]
         answers += len(lags)
         lag += sum(abs(item) for item in lags)
         fresh = [index for index, item in enumerate(lags) if 0 <= item <= bound]
@@ -59,12 +60,6 @@ def check_weights(have: int, want: int, policy: str, worker: str) -> None:
             f"{worker} holds version {have} of policy {policy!r}, but version {want} was asked for; "
             "publish the weights before collecting"
         )
-
-
-def _lag(answer: Answer, version: int) -> int:
-    """Versions between the policy and the answer's oldest token; negative if a token is newer than the policy."""
-    lags = [version - number for number in answer.learnt(answer.versions)]
-    return min(lags) if lags and min(lags) < 0 else max(lags, default=0)
 
 
 def _only(group: Group, indices: list[int]) -> Group:

@@ -16,6 +16,7 @@ from training_core.llm.agents.messages import shorten, transcript_messages
 from training_core.llm.agents.rendering import Renderer
 from training_core.llm.generation.base import Generate, SamplingSettings
 from training_core.types import Candidate, Episode, NoiseKey, Stage, Turn
+from training_core.versions import version_span
 
 
 @dataclass(frozen=True)
@@ -249,8 +250,7 @@ def _stages(session: Session) -> list[Stage]:
     for role, call in sorted(session.calls(), key=lambda item: item[1].started):
         if call.started > now:
             stages.append(Stage("environment", now, call.started))
-        sampled_by = [version for answer in call.answers for version in answer.versions]
-        versions = (min(sampled_by), max(sampled_by)) if sampled_by else None
+        versions = version_span(version for answer in call.answers for version in answer.versions)
         policy = session.spec.clients[role].policy
         stages.append(Stage("generate", call.started, call.ended, role, policy, versions))
         now = max(now, call.ended)

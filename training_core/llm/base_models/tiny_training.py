@@ -51,7 +51,7 @@ def make_tiny(
 
 
 def evaluate_model(environment: Environment, folder: Path) -> dict[str, Any]:
-    """Evaluate the model in `folder` on the held-out tasks, in all roles; see base_evaluation.play_base."""
+    """Evaluate the model in `folder` on the held-out tasks, in all roles; see base_evaluation.evaluate_base."""
     tokenizer = load_tokenizer(folder)
     engine = TorchEngine(load_model(folder), tokenizer)
 

@@ -18,6 +18,7 @@ from training_core.llm.external.slime import MultiTurnLossMaskGenerator, generat
 from training_core.llm.generation.sequence_checks import check_sequence
 from training_core.llm.learning.loss_masks import MaskedTokens, mask_messages
 from training_core.types import NOT_SAMPLED, Answer, Candidate, Episode, Message, Stage, Turn
+from training_core.versions import version_span
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,7 @@ class RecordReader:
             return _fail(episode, str(error) if isinstance(error, DataError) else describe(error))
         for turn in turns:
             answer = turn.candidates[0].answer
-            versions = answer.learnt(answer.versions) if answer.logprobs else []
-            span = (min(versions), max(versions)) if versions else None
+            span = version_span(answer.learnt(answer.versions)) if answer.logprobs else None
             episode.turns.append(turn)
             episode.stages.append(Stage("generate", episode.started, episode.ended, role, policy, span))
         return episode

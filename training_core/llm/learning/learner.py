@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 from training_core.algorithms.losses import kl_penalty, token_entropies
 from training_core.config.algorithms import Algorithm, Ppo
 from training_core.config.models import Optimisation, Policy
-from training_core.errors import LearnerFailure, StalePolicy
+from training_core.errors import LearnerFailure
 from training_core.llm.learning.annotations import Annotations, GroupAnnotation, annotate
 from training_core.llm.learning.critic import Critic
 from training_core.llm.learning.kl_penalty import apply_kl_penalty, changes_rewards, has_kl_reward
@@ -43,8 +43,9 @@ from training_core.llm.models.adapters import (
 from training_core.llm.models.flops import TRAINING, shape_of
 from training_core.seeding import keyed_seed, keyed_uniform
 from training_core.types import Group
+from training_core.versions import check_ages
 
-__all__ = ["GroupAnnotation", "Learner", "LearnerState", "UpdateResult", "check_fresh"]
+__all__ = ["GroupAnnotation", "Learner", "LearnerState", "UpdateResult"]
 
 MAX_CONSECUTIVE_SKIPS = 10
 """Consecutive optimiser steps without a finite gradient after which an update fails."""
@@ -156,7 +157,7 @@ class Learner:
         Annotations are created for the episodes in `annotated` (None: for all). Raises StalePolicy with both versions
         if a token was sampled by a version that is too old or newer; LearnerFailure (see the module docstring).
         """
-        check_fresh(groups, version, self.staleness)
+        check_ages(groups, version, self.staleness)
         torch.manual_seed(keyed_seed(self.seed, iteration, self.processes.rank))  # for an adapter's dropout
         rate = learning_rate(self.settings, iteration, self.iterations)
         self.optimiser.prepare(rate)
@@ -368,21 +369,6 @@ def _base_of(model: PreTrainedModel) -> PreTrainedModel:
     base = without_adapter(model) if has_adapter(model) else copy.deepcopy(model)
     base.eval().requires_grad_(False)
     return base
-
-
-def check_fresh(groups: Sequence[Group], version: int, staleness: int = 0) -> None:
-    """Raises StalePolicy if a token was sampled by a newer version, or one more than `staleness` older."""
-    oldest = version - staleness
-    for group in groups:
-        for answer in group.answers:
-            versions = answer.learnt(answer.versions)
-            if versions and not oldest <= min(versions) <= max(versions) <= version:
-                other = next(sampled_by for sampled_by in versions if not oldest <= sampled_by <= version)
-                raise StalePolicy(
-                    f"episode {group.episode}, turn {group.turn}: sampled by version {other}, but the policy is at "
-                    f"version {version} and rollout.staleness is {staleness}; training refuses it "
-                    '(rollout.stale = "drop" discards this data)'
-                )
 
 
 def _order(parts: int, iteration: int, epoch: int) -> list[int]:

@@ -29,10 +29,9 @@ from training_core.llm.rollout_workflows.loader import RestartingLoader
 from training_core.llm.rollout_workflows.request_batching import RequestBatcher, settings_from
 from training_core.llm.rollout_workflows.tensors import concat_padded_tensors
 from training_core.llm.rollout_workflows.token_ids import token_ids_of
+from training_core.seeding import NoiseStream
 from training_core.types import NoiseKey, Prompt
 
-STREAM = 5
-"""Stream of sampling noise for episodes of rollout workflows."""
 ShouldAccept = Callable[[EpisodeResult], bool]
 _POLL_SECONDS = 0.05
 _MAX_FAILED_BATCHES = 3
@@ -75,7 +74,7 @@ class InferenceEngine:
         engine: Engine | Mapping[str, Engine],
         limits: RolloutLimits | None = None,
         *,
-        noise: tuple[int, int, int] = (0, STREAM, 0),
+        noise: tuple[int, int, int] = (0, NoiseStream.ROLLOUT_WORKFLOWS, 0),
         first: int = 0,
     ) -> None:
         """`engine` may be one per role, which requests name as metadata["role"] (default: the first). `noise` is

@@ -29,9 +29,9 @@ from training_core.llm.generation.base import SamplingSettings, settings_of
 from training_core.llm.workflows.context import RolloutContext, chat_messages
 from training_core.llm.workflows.independent import EVALUATION_SEED, evaluation_settings
 from training_core.llm.workflows.overlong import apply_overlong_penalty
+from training_core.seeding import NoiseStream
 from training_core.types import Episode
 
-AGENT_STREAM, AGENT_EVALUATION_STREAM = 3, 4
 _POLL_SECONDS = 0.2
 """Seconds between checks of external agents."""
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ def play_agents(tasks: Sequence[int], context: RolloutContext) -> list[Episode]:
             episode = new_episode(context, "train", f"{number}", views[task][""])
             episode.siblings = f"{context.iteration}-{task}"
             episode.turn_discount = turn_discount_of(config)
-            noise = (config.run.seed, AGENT_STREAM, context.iteration, number)
+            noise = (config.run.seed, NoiseStream.AGENTS, context.iteration, number)
             clients = _policy_clients(context, lambda role: settings_of(config.team.roles[role].sampling))
             sessions.append(
                 Session(SessionSpec(episode, task_data(task, "train", views[task], config), clients, noise))
@@ -66,7 +66,7 @@ def play_agents_evaluation(
     for task in tasks:
         episode = new_episode(context, kind, f"{task}", views[task][""])
         episode.probe = task < config.evaluation.probes
-        noise = (EVALUATION_SEED, AGENT_EVALUATION_STREAM, 0, task)
+        noise = (EVALUATION_SEED, NoiseStream.AGENT_EVALUATION, 0, task)
         data = task_data(task, "eval", views[task], config)
         sessions.append(
             Session(

@@ -17,7 +17,6 @@ from training_core.llm.generation.base import Generate as Generate
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.workflows.conversation import Conversations
 from training_core.types import (
-    NOT_SAMPLED,
     Answer,
     Candidate,
     Episode,
@@ -27,6 +26,7 @@ from training_core.types import (
     Stage,
     Turn,
 )
+from training_core.versions import version_span
 
 if TYPE_CHECKING:
     from training_core.llm.workflows.served_policies import ServedPolicies  # which evaluates like workflows
@@ -207,11 +207,8 @@ def record_generation(
 
     For roles that speak at the same time, a later role is charged only with its additional time.
     """
-    sampled_by = [
-        version for answer in slot_answers.answers for version in answer.versions if version != NOT_SAMPLED
-    ]
     policy = context.config.team.roles[role].policy
-    versions = (min(sampled_by), max(sampled_by)) if sampled_by else None
+    versions = version_span(version for answer in slot_answers.answers for version in answer.versions)
     record_environment(episode, began, slot_answers.sent)
     start = max(slot_answers.sent, episode.stages[-1].end if episode.stages else 0.0)
     episode.stages.append(Stage("generate", start, max(start, slot_answers.answered), role, policy, versions))

@@ -10,9 +10,8 @@ from training_core.llm.generation.base import SamplingSettings, settings_of
 from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.conversation import make_conversations
 from training_core.llm.workflows.lockstep import SamplingPlan, play
+from training_core.seeding import NoiseStream
 from training_core.types import Episode, NoiseKey
-
-EPISODES_STREAM = 2
 
 
 def play_episodes(tasks: Sequence[int], context: RolloutContext) -> list[Episode]:
@@ -25,7 +24,7 @@ def play_episodes(tasks: Sequence[int], context: RolloutContext) -> list[Episode
 
     def key(slot: int, turn: int, role_index: int) -> NoiseKey:
         sibling = slots[slot] * count + slot % count
-        return NoiseKey(config.run.seed, EPISODES_STREAM, context.iteration, sibling, turn, role_index)
+        return NoiseKey(config.run.seed, NoiseStream.EPISODES, context.iteration, sibling, turn, role_index)
 
     episodes = play(
         slots,

@@ -9,9 +9,9 @@ from training_core.llm.generation.base import SamplingSettings, settings_of
 from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.conversation import make_conversations
 from training_core.llm.workflows.lockstep import SamplingPlan, play
+from training_core.seeding import NoiseStream
 from training_core.types import Episode, NoiseKey
 
-EVALUATION_STREAM = 1
 EVALUATION_SEED = 0
 """Evaluations do not depend on the run's seed: tasks and noise are the same, so runs can be compared."""
 
@@ -39,7 +39,7 @@ def play_independent(
         return evaluation_settings(config, role, kind)
 
     def key(slot: int, turn: int, role_index: int) -> NoiseKey:
-        return NoiseKey(EVALUATION_SEED, EVALUATION_STREAM, 0, tasks[slot], turn, role_index)
+        return NoiseKey(EVALUATION_SEED, NoiseStream.EVALUATION, 0, tasks[slot], turn, role_index)
 
     return play(
         tasks,

@@ -35,9 +35,10 @@ from training_core.llm.workflows.agent import initial_views, new_episode, task_d
 from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.independent import EVALUATION_SEED, evaluation_settings
 from training_core.llm.workflows.overlong import apply_overlong_penalty
-from training_core.types import NOT_SAMPLED, Answer, Candidate, Episode, Prompt, Stage, Turn
+from training_core.seeding import NoiseStream
+from training_core.types import Answer, Candidate, Episode, Prompt, Stage, Turn
+from training_core.versions import version_span
 
-WORKFLOW_STREAM, WORKFLOW_EVALUATION_STREAM = 5, 6
 log = logging.getLogger(__name__)
 
 
@@ -118,7 +119,7 @@ def play_rollout_workflows(tasks: Sequence[int], context: RolloutContext) -> lis
                 _PendingEpisode(episode, RowData(task_data(task, "train", views[task], config)))
             )
     settings = {role: settings_of(item.sampling) for role, item in config.team.roles.items()}
-    noise = (config.run.seed, WORKFLOW_STREAM, context.iteration)
+    noise = (config.run.seed, NoiseStream.ROLLOUT_WORKFLOWS, context.iteration)
     return _play(pending_episodes, context, settings, noise, tasks[0] * count)
 
 
@@ -137,7 +138,11 @@ def evaluate_rollout_workflows(
         )
     settings = {role: evaluation_settings(config, role, kind) for role in config.team.roles}
     return _play(
-        pending_episodes, context, settings, (EVALUATION_SEED, WORKFLOW_EVALUATION_STREAM, 0), tasks[0]
+        pending_episodes,
+        context,
+        settings,
+        (EVALUATION_SEED, NoiseStream.ROLLOUT_WORKFLOW_EVALUATION, 0),
+        tasks[0],
     )
 
 
@@ -242,8 +247,7 @@ def _with_turns(
         total += reward
         turn = _turn(index, prompt, answer, reward, role or context.config.team.order[0], context)
         episode.turns.append(turn)
-        versions = [version for version in answer.versions if version != NOT_SAMPLED]
-        span = (min(versions), max(versions)) if versions else None
+        span = version_span(answer.versions)
         episode.stages.append(Stage("generate", episode.started, episode.ended, turn.role, turn.policy, span))
     if sequences:
         episode.success = total >= section.success_at

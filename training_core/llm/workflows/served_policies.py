@@ -17,12 +17,11 @@ from training_core.llm.agents.rendering import Renderer
 from training_core.llm.agents.session import PolicyClient, Session, SessionSpec
 from training_core.llm.generation.base import Generate, SamplingSettings, settings_of
 from training_core.llm.workflows.independent import evaluation_settings
+from training_core.seeding import NoiseStream
 from training_core.types import Answer, Episode, Prompt
 
 POLICIES = "policies"
 """The value of workflow.engine_url that selects them."""
-STREAM = 5
-"""Noise stream of calls without a seed."""
 PlayKind = Literal["train", "eval", "eval_sampled"]
 
 
@@ -69,7 +68,9 @@ class ServedPolicies:
                 for role, section in self._config.team.roles.items()
             }
             episode = Episode(f"served-{kind}", 0, kind, "", "")
-            session = Session(SessionSpec(episode, {}, clients, (self._config.run.seed, STREAM, 0, 0)))
+            session = Session(
+                SessionSpec(episode, {}, clients, (self._config.run.seed, NoiseStream.SERVED_POLICIES, 0, 0))
+            )
             session.returns_token_ids = True  # records may return them
             session.conversations = _UnstoredConversations(
                 {role: client.renderer for role, client in clients.items()}

@@ -11,10 +11,9 @@ from training_core.config.rollout import TurnTree
 from training_core.llm.generation.base import SamplingSettings, settings_of
 from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.lockstep import SamplingPlan, play
-from training_core.seeding import keyed_uniform
+from training_core.seeding import NoiseStream, keyed_uniform
 from training_core.types import Candidate, Episode, NoiseKey
 
-TRAINING_STREAM = 0
 _CARRY = 1_000_003
 """Separates the draw of the carried candidate from the draws of tokens."""
 
@@ -27,7 +26,9 @@ def play_turn_tree(tasks: Sequence[int], context: RolloutContext) -> list[Episod
         return settings_of(config.team.roles[role].sampling)
 
     def key(slot: int, turn: int, role_index: int) -> NoiseKey:
-        return NoiseKey(config.run.seed, TRAINING_STREAM, context.iteration, tasks[slot], turn, role_index)
+        return NoiseKey(
+            config.run.seed, NoiseStream.TURN_TREE, context.iteration, tasks[slot], turn, role_index
+        )
 
     sampled = isinstance(config.workflow, TurnTree) and config.workflow.carry == "sampled"
     choose = choose_sampled if sampled else choose_best

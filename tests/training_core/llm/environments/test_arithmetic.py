@@ -64,7 +64,7 @@ def test_answers_stand_in_a_box_and_are_compared_as_numbers(answer: str, local: 
     assert (result.local_reward, result.team_reward, result.done) == (local, team, team > 0)
 
 
-def test_success_at_turn_t_pays_the_discount_to_the_power_of_t_minus_1() -> None:
+def test_success_is_discounted_by_the_number_of_earlier_turns() -> None:
     for wrong, paid in ((0, 1.0), (1, 0.9), (4, 0.6561)):
         environment = started(max_turns=5, turn_discount=0.9)
         for _ in range(wrong):

@@ -72,7 +72,7 @@ def test_a_message_that_is_not_trained_on_belongs_to_the_prompt() -> None:
     assert len(turn.messages) == 3
 
 
-def test_rewards_are_the_written_ones_or_the_services_and_roles_may_be_named() -> None:
+def test_records_select_raw_or_normalised_rewards_and_roles() -> None:
     said = [("user", "w1"), ("assistant", "w2")]
     assert reader(reward="normalised").episode(record(*said), "train", "0").episode_return == 5.0
     assert reader(success_at=0.5).episode(record(*said), "train", "0").success
@@ -138,7 +138,7 @@ def test_a_loss_mask_of_ones_own_says_what_is_learnt_from() -> None:
     assert answer.loss_mask == [True, False, True]
 
 
-def test_a_loss_mask_that_does_not_fit_fails_the_episode_and_one_that_is_not_there_the_run() -> None:
+def test_an_invalid_loss_mask_fails_the_episode_and_a_missing_one_the_run() -> None:
     talk = record(("user", "w1"), ("assistant", "w2"))
     episode = reader(loss_mask="custom", loss_mask_path=f"{HERE}:too_short").episode(talk, "train", "0")
     assert episode.failed and "one mark per token" in episode.error

@@ -145,7 +145,7 @@ def test_who_was_asked_for_longest_ago_makes_room() -> None:
     assert cache.size == 64 * 4, "in place of what it was"
 
 
-def test_only_a_common_beginning_is_used_and_the_last_token_is_always_computed() -> None:
+def test_only_a_common_prefix_is_reused_without_the_last_token() -> None:
     cache = ConversationCache(10**6)
     cache.store(("a", 0), [1, 2, 3, 4], lambda: layers(4))
     cache.store(("a", 1), [1, 2, 7], lambda: layers(3))

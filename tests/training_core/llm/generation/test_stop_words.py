@@ -67,7 +67,7 @@ def test_a_stop_text_is_found_across_token_borders_and_within_a_token() -> None:
     assert StopWords(tokenizer, ()).ended([[pieces["d"]] * 2, []]) == [False, False]
 
 
-def test_the_tail_that_is_looked_at_holds_a_stop_text_of_wide_characters() -> None:
+def test_the_tail_holds_a_stop_text_of_wide_characters() -> None:
     tokenizer = byte_tokenizer()
     text = "終わり🙂" * 4
     words = StopWords(tokenizer, (text,))
@@ -157,7 +157,7 @@ def test_batches_that_have_not_begun_are_interrupted_with_nothing_said(model: Pr
     assert all((answer.stop_reason, answer.text) == ("interrupt", "") for answer in silent)
 
 
-def test_an_answer_goes_on_under_newer_weights_and_says_which_token_is_whose() -> None:
+def test_a_continued_answer_records_the_version_of_every_token() -> None:
     engine, newer = TorchEngine(make_model(), TOKENIZER, version=1), make_model(seed=1)
     prompt = PROMPTS[0]
     answers = engine.generate([prompt], SETTINGS, after(4))[0]

@@ -107,7 +107,7 @@ def test_a_sliding_window_is_kept_with_padding_and_a_shared_cache() -> None:
     check_against_naive(MistralForCausalLM(config).eval(), SETTINGS[0])
 
 
-def test_a_model_that_takes_no_positions_is_given_prompts_of_one_length_at_a_time() -> None:
+def test_a_model_without_positions_gets_batches_of_one_length() -> None:
     torch.manual_seed(0)
     sizes = {"vocab_size": len(TOKENIZER), "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}
     model = MambaForCausalLM(MambaConfig(**sizes, eos_token_id=EOS, pad_token_id=0)).eval()

@@ -146,7 +146,7 @@ def test_returns_of_tokens_are_normalised_over_the_batchs_tokens(
         assert found[key].tolist() == pytest.approx(wanted, abs=2e-4)
 
 
-def test_without_kl_or_discount_the_driver_has_the_same_figures_as_the_learner() -> None:
+def test_without_kl_or_discount_driver_and_learner_compute_the_same_advantages() -> None:
     """Batch figures over tokens, with a discount so close to 1 that only the learner's path is another."""
     rewards, lengths = [1.0, 0.0, 3.0], [1, 2, 3]
     episodes = []

@@ -151,7 +151,7 @@ def flat(one: Learner) -> torch.Tensor:
     return torch.cat([weight.detach().flatten() for weight in one.model.parameters()])
 
 
-def test_a_step_whose_gradient_is_not_finite_is_skipped_and_counted_and_several_end_the_run() -> None:
+def test_steps_without_a_finite_gradient_are_skipped_until_the_limit() -> None:
     one = learner(minibatches=3)
     before = flat(one)
     bad = groups()

@@ -11,10 +11,11 @@ from training_core.config.algorithms import AtGrpo
 from training_core.config.models import Learner as LearnerSection
 from training_core.config.models import Policy
 from training_core.errors import StalePolicy
-from training_core.llm.learning.learner import Learner, check_fresh
+from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.micro_batches import trained_tokens
 from training_core.llm.learning.packing import single_rows, tree_rows
 from training_core.types import NOT_SAMPLED, Group
+from training_core.versions import check_ages
 from workers.transfer.staleness import check_versions
 
 PROMPT = [6, 7, 8]
@@ -102,8 +103,8 @@ def test_an_answer_of_which_nothing_is_learnt_has_no_row() -> None:
 
 def test_versions_count_where_tokens_are_learnt_from() -> None:
     group = masked_group()
-    check_fresh([group], 0)
+    check_ages([group], 0)
     checked = check_versions([group], 0, "one", "error")
     assert (checked.answers, checked.lag, checked.dropped) == (3, 0, 0)
     with pytest.raises(StalePolicy, match="sampled by version 0"):
-        check_fresh([group], 1)
+        check_ages([group], 1)

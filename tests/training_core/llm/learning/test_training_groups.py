@@ -81,7 +81,7 @@ def test_with_a_mean_over_the_batch_groups_of_one_teach() -> None:
     assert batch.counts["planner"].zero_variance == 2
 
 
-def test_roles_that_share_a_policy_share_its_batch_and_a_frozen_one_does_not() -> None:
+def test_roles_with_one_policy_share_its_batch_unless_frozen() -> None:
     shared = {
         "algorithm__mean_level": "batch",
         "algorithm__std_level": "none",
@@ -175,7 +175,7 @@ def test_filtered_groups_teach_nothing_and_are_counted_by_role() -> None:
     assert batch.counts["planner"].zero_variance == 0
 
 
-def test_of_one_policy_s_groups_the_share_with_the_least_variance_is_left_out() -> None:
+def test_filter_ratio_excludes_the_groups_with_the_least_variance() -> None:
     told = config(
         algorithm__group_filter="std", algorithm__filter_ratio=0.5, team__roles__executor__policy="planner"
     )
@@ -191,7 +191,7 @@ def test_of_one_policy_s_groups_the_share_with_the_least_variance_is_left_out() 
     assert (batch.counts["planner"].filtered, batch.counts["executor"].filtered) == (2, 0)
 
 
-def test_each_role_has_a_baseline_of_its_own_and_groups_of_one_teach() -> None:
+def test_each_role_has_a_baseline_and_groups_of_one_are_informative() -> None:
     """One policy, two roles: what the executor earns leaves the planner's baseline alone."""
     told = config(
         algorithm__type="rae",
@@ -213,7 +213,7 @@ def test_each_role_has_a_baseline_of_its_own_and_groups_of_one_teach() -> None:
     assert make_groups(played, config()).baselines == {}
 
 
-def test_what_a_role_earned_in_a_whole_episode_is_compared_with_its_baseline() -> None:
+def test_the_reward_of_a_whole_episode_is_compared_with_the_baseline() -> None:
     told = config(algorithm__type="rae", algorithm__baseline_decay=0.5)
     one = episode("a", later("planner", 0, 1.0), later("executor", 0, 2.0), later("planner", 1, 3.0))
     other = episode("b", later("planner", 0, 2.0), later("executor", 0, 2.0), later("planner", 1, 0.0))

@@ -75,7 +75,7 @@ def test_what_a_function_raises_is_told(name: str, said: str) -> None:
         pool.score(request(""))
 
 
-def test_what_is_no_number_is_told_and_what_is_printed_gets_in_nobodys_way() -> None:
+def test_a_result_must_be_a_number_and_prints_do_not_interfere() -> None:
     with judged_by("says_text") as pool:
         assert pool.score(request("number")).reward == 1.0
         with pytest.raises(EnvironmentFailure, match="a reward must be a number, not str"):

@@ -352,7 +352,7 @@ class OneName(RolloutWorkflow):
         return [Interaction(response) for response in said]
 
 
-def test_calls_of_one_rid_go_on_from_what_was_computed_and_say_the_same() -> None:
+def test_calls_with_one_rid_reuse_the_cache_and_answer_the_same() -> None:
     found = {}
     for name in ("", "talk"):
         torch_engine = TorchEngine(make_model(), TOKENIZER)

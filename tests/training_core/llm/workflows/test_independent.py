@@ -32,7 +32,7 @@ def test_greedy_and_sampled_settings() -> None:
     ] * 2
 
 
-def test_noise_depends_neither_on_the_iteration_nor_on_the_seed_of_the_run() -> None:
+def test_noise_is_independent_of_the_iteration_and_of_the_run_seed() -> None:
     planner = adds(1)
     context = make_context({"planner": planner, "executor": adds(1)})
     play_independent([4], context, "eval_sampled")

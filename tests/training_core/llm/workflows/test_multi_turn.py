@@ -104,9 +104,7 @@ def test_the_conversation_can_be_read() -> None:
 
 
 @pytest.mark.parametrize(("value", "turns", "paid"), [(0, 1, 1.0), (1, 2, 0.9), (4, 5, 0.6561)])
-def test_success_at_turn_t_pays_the_discount_to_the_power_of_t_minus_1(
-    value: int, turns: int, paid: float
-) -> None:
+def test_success_is_discounted_by_the_number_of_earlier_turns(value: int, turns: int, paid: float) -> None:
     episode = played(Guesser(), value)[0]
     assert (len(episode.turns), episode.success) == (turns, True)
     assert episode.episode_return == pytest.approx(paid)
@@ -117,7 +115,7 @@ def test_five_wrong_answers_end_it() -> None:
     assert (len(episode.turns), episode.success, episode.episode_return) == (5, False, 0.0)
 
 
-def test_conversations_of_one_task_are_compared_and_only_what_was_sampled_is_learnt() -> None:
+def test_conversations_of_a_task_are_compared_on_sampled_tokens_only() -> None:
     """Siblings begin at 0, 1, 2 and look for 2: right at turns 3, 2, 1, paid 0.81, 0.9, 1."""
     voice = Guesser(lambda prompt: prompt.key.task % 3)
     context = make_context(voice, algorithm__std_level="none", algorithm__kl_coefficient=0.0)

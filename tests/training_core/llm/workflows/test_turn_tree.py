@@ -102,7 +102,7 @@ def test_roles_speak_in_turn_order() -> None:
     assert [turn.index for turn in episode.turns] == [0, 0, 1]
 
 
-def test_a_role_that_speaks_twice_in_a_turn_has_noise_of_its_own_each_time() -> None:
+def test_a_role_that_acts_twice_in_a_turn_has_separate_noise() -> None:
     speaking = planner()
     voices = {"planner": speaking, "executor": executor()}
     play_turn_tree(

@@ -94,7 +94,7 @@ def test_turns_in_which_a_role_speaks() -> None:
     assert turns(first=2, every=2, last=6) == [2, 4, 6]
 
 
-def test_a_role_is_left_out_of_the_turns_in_which_it_does_not_speak() -> None:
+def test_a_role_is_skipped_in_turns_in_which_it_is_silent() -> None:
     context, planner, _ = default_context(
         Counting(turns=4), team__roles__planner__speaks={"first": 2, "every": 2}
     )
@@ -167,7 +167,7 @@ def test_a_role_that_may_pass_says_nothing_with_an_empty_answer() -> None:
     )
 
 
-def test_an_episode_ends_with_its_turns_though_the_environment_did_not_count_them() -> None:
+def test_an_episode_ends_after_max_turns_even_if_roles_were_skipped() -> None:
     """plan_path counts what the executor does; here it falls silent after the second turn of five."""
     config = load_config("plan_path_duo", {"team.roles.executor.speaks.last": 2, "environment.size": 6})
     words = word_tokenizer(("north", "up", "planner", "executor"))
@@ -183,7 +183,7 @@ def test_an_episode_ends_with_its_turns_though_the_environment_did_not_count_the
     assert episode.final_board is not None
 
 
-def test_each_role_has_a_temperature_of_its_own_in_training_and_in_evaluation() -> None:
+def test_each_role_has_separate_temperatures_for_training_and_evaluation() -> None:
     context, planner, executor = default_context(
         evaluation__temperature=0.5,
         team__roles__planner__sampling={"temperature": 1.5, "eval_temperature": 0.7},
@@ -261,7 +261,7 @@ def test_three_agents_play_a_real_environment_by_hand() -> None:
     )
 
 
-def test_policies_with_processes_of_their_own_speak_at_once_and_say_the_same() -> None:
+def test_parallel_policies_generate_concurrently_and_answer_the_same() -> None:
     here = play_turn_tree([1, 2], default_context(team__parallel=BOTH)[0])
     context, planner, executor = default_context(team__parallel=BOTH)
     both = Barrier(2, timeout=60.0)
