@@ -63,7 +63,7 @@ def collected(workers: int, tasks: int, home: Path) -> str:
     coordinator = RolloutCoordinator(
         config, proxies, RemotePool(spawner, actor_slots, handles), side_by_side=False
     )
-    coordinator.start(1, None)
+    coordinator.start(None)
     coordinator.collect(1)
     began = time.perf_counter()
     found = coordinator.collect(2)

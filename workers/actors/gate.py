@@ -1,4 +1,4 @@
-"""The gate before a model: one generation at a time passes, and none while the weights change."""
+"""Gate: allows one generation at a time, and none while the weights change."""
 
 import threading
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class Gate:
-    """Whoever closes it goes before those that wait to pass."""
+    """A mutual exclusion in which closing has priority over waiting generations."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -15,12 +15,12 @@ class Gate:
 
     @property
     def closing(self) -> bool:
-        """Whether somebody waits for it to be empty, or has closed it."""
+        """Whether the gate is closed, or about to close."""
         return self._closings > 0
 
     @contextmanager
     def passing(self) -> Iterator[None]:
-        """Wait for one's turn, and be inside for the length of the block."""
+        """Wait until the gate is open and free, and occupy it during the block."""
         with self._changed:
             self._changed.wait_for(lambda: not self._inside and not self._closings)
             self._inside = True
@@ -32,7 +32,7 @@ class Gate:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """Let nobody in until `open`; returns when it is empty. May be closed several times over."""
+        """Admit no generation until `open`, and wait for the current one. Several `close` calls may overlap."""
         with self._changed:
             self._closings += 1
             self._changed.wait_for(lambda: not self._inside)
@@ -45,7 +45,7 @@ class Gate:
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        """Closed for the length of the block."""
+        """Close the gate during the block."""
         self.close()
         try:
             yield

@@ -1,4 +1,4 @@
-"""What a process sees of the machine it runs on."""
+"""Settings of a process for tensor work, and the load of its machine."""
 
 import ctypes
 import os
@@ -10,13 +10,13 @@ import psutil
 
 GIB = 1024**3
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""glibc's names for what `mallopt` sets."""
+"""glibc's parameters of `mallopt`."""
 _KEPT = 256 * 1024**2
 _LARGE = 64 * 1024**2
 
 
 def prepare_process(threads: int) -> None:
-    """Make this process fit for tensor work; call before torch is imported, and again after."""
+    """Set threads and memory allocation for tensor work; call before torch is imported, and again afterwards."""
     limit_threads(threads)
     keep_freed_memory()
 
@@ -24,8 +24,8 @@ def prepare_process(threads: int) -> None:
 def keep_freed_memory() -> None:
     """Keep up to 256 MiB of freed memory, in pieces below 64 MiB, for the tensors of the next step.
 
-    glibc gives memory of large tensors back at once, and the kernel clears every page anew that is asked for again: 1,600
-    page faults in each step of a small model, about 8% of its time. Elsewhere (macOS, musl) nothing happens.
+    glibc returns memory of large tensors immediately, and the kernel clears every page that is requested again: 1,600 page
+    faults in each step of a small model, about 8% of its time. Without effect on other platforms (macOS, musl).
     """
     mallopt: Any = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -34,7 +34,7 @@ def keep_freed_memory() -> None:
 
 
 def limit_threads(threads: int) -> None:
-    """Give this process its threads for tensor work."""
+    """Set the number of threads for tensor work."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = str(threads)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"

@@ -1,4 +1,4 @@
-"""MarlEnvWorker: hosts shares of the environments of small networks in one process, without torch where they need none."""
+"""MarlEnvWorker: hosts shares of small networks' environments in one process, without torch if they do not need it."""
 
 import os
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from workers.actors.machine import limit_threads
 
 
 class MarlEnvWorker:
-    """Several shares, one for each whole that is asked for (training, evaluation), by number."""
+    """Holds numbered shares, one for each set of environments (training, evaluation)."""
 
     def __init__(self, section: MarlEnvironment) -> None:
         limit_threads(1)
@@ -19,11 +19,11 @@ class MarlEnvWorker:
         self._shares: list[VectorEnvironment] = []
 
     def ping(self) -> int:
-        """Answers when the process stands, with its id."""
+        """Return the process id."""
         return os.getpid()
 
     def open(self, count: int) -> tuple[int, Spec]:
-        """Make `count` environments; their number here, and what is played. Raises ConfigError."""
+        """Make `count` environments. Returns the number of the share and its spec. Raises ConfigError."""
         self._shares.append(make_environments(self._section, count))
         return len(self._shares) - 1, self._shares[-1].spec
 
@@ -43,5 +43,5 @@ class MarlEnvWorker:
         return self._shares[share].restore(arrays)
 
     def close(self, share: int) -> None:
-        """Give back what a share holds."""
+        """Close a share's environments."""
         self._shares[share].close()

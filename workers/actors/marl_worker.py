@@ -1,4 +1,4 @@
-"""MarlWorker: all policies of a run of small networks and their environments, in one process."""
+"""MarlWorker: all policies of a run of small networks, in one process."""
 
 import os
 import re
@@ -23,6 +23,7 @@ from workers.protocol.records import (
     Span,
     Started,
     System,
+    TrainingBackend,
     Updated,
 )
 
@@ -30,35 +31,37 @@ if TYPE_CHECKING:
     from training_core.marl.trainer import MarlTrainer
 
 NAME = "trainer"
-"""What the worker is called in events."""
+"""Name of the worker in events."""
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
-"""Characters of agents' names that metrics' names do not have."""
+"""Characters in names of agents that names of metrics must not contain."""
 
 
-class MarlWorker:
-    """Implements TrainingBackend for small networks: one process acts and learns with the same weights."""
+class MarlWorker(TrainingBackend):
+    """A TrainingBackend for small networks: one process acts and learns with the same weights."""
 
     def __init__(
-        self, config: MarlConfig, make: Callable[[Any, int], VectorEnvironment] | None = None
+        self,
+        config: MarlConfig,
+        make: Callable[[Any, int], VectorEnvironment] | None = None,
+        attempt: int = 1,
     ) -> None:
-        """`make`: (environment section, how many) -> environments; None steps them in this process."""
-        self._born = time.time()
+        """`make`: (environment section, count) -> environments; None steps them in this process."""
+        self._created = time.time()
         prepare_process(config.resources.threads)
         self._config, self._make = config, make or make_environments
-        self._attempt = 1
+        self._attempt = attempt
         self._version = 0
         self._sampler: UtilisationSampler | None = None
         self._trainer: MarlTrainer | None = None
 
     def ping(self) -> int:
-        """Answers when the process stands, with its id."""
+        """Return the process id."""
         return os.getpid()
 
-    def start(self, attempt: int, resume_from: Path | None) -> Started:
-        """Raises CheckpointError, EnvironmentFailure, ConfigError."""
+    def start(self, resume_from: Path | None) -> Started:
+        """Make environments and networks. Raises CheckpointError, EnvironmentFailure, ConfigError."""
         from training_core.marl.trainer import MarlTrainer  # here: the driver stays free of torch
 
-        self._attempt = attempt
         self._sampler = UtilisationSampler(NAME, self._config.resources.threads, on_gpu=False)
         self._trainer = MarlTrainer(self._config, self._make)
         if resume_from is not None:
@@ -67,13 +70,13 @@ class MarlWorker:
         return Started(
             {},
             spans=[
-                Span(NAME, "load", policy, 0, self._born, time.time())
+                Span(NAME, "load", policy, 0, self._created, time.time())
                 for policy in self._config.used_policies
             ],
         )
 
     def collect(self, iteration: int) -> Collected:
-        """Of training, failed episodes alone are kept for reading, without their steps."""
+        """Play one iteration. Only failed training episodes get transcripts, without their steps."""
         start = time.time()
         collection = self.trainer.collect(iteration)
         seconds = time.time() - start
@@ -92,17 +95,21 @@ class MarlWorker:
             env_steps=collection.steps,
         )
 
+    def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:
+        """Small networks do not support it: they collect and update in turn."""
+        raise AssertionError("small networks collect and update in turn")
+
     def update(self, iteration: int) -> Updated:
         start = time.time()
         metrics = self.trainer.update(iteration)
         self._version = iteration
-        told = self.trainer.distributions() if self._config.reporting.histograms else {}
+        histograms = self.trainer.distributions() if self._config.reporting.histograms else {}
         return Updated(
-            metrics, [], {}, None, None, [self._span("update", iteration, start)], distributions=told
+            metrics, [], {}, None, None, [self._span("update", iteration, start)], distributions=histograms
         )
 
     def publish(self, iteration: int) -> list[Span]:
-        """The same weights act and learn."""
+        """Do nothing: the same weights act and learn."""
         return []
 
     def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int) -> Collected:
@@ -111,11 +118,12 @@ class MarlWorker:
             greedy=kind == "eval", episodes=episodes, recorded=min(self._config.evaluation.probes, episodes)
         )
         facts = [self._facts(result) for result in collection.episodes]
-        returns = [each.episode_return for each in facts if not each.failed]
+        returns = [fact.episode_return for fact in facts if not fact.failed]
         figures = {f"{kind}/return_std": stdev(returns)} if len(returns) > 1 else {}
-        told = self._told(collection, iteration, kind, start)
+        transcripts = self._transcripts(collection, iteration, kind, start)
         spans = [self._span("evaluate", iteration, start)]
-        return Collected(facts, told, spans, time.time() - start, figures=figures, env_steps=collection.steps)
+        seconds = time.time() - start
+        return Collected(facts, transcripts, spans, seconds, figures=figures, env_steps=collection.steps)
 
     def save(self, folder: Path) -> None:
         self.trainer.save(folder)
@@ -132,7 +140,7 @@ class MarlWorker:
 
     @property
     def trainer(self) -> "MarlTrainer":
-        """What plays and learns, once it was started."""
+        """The trainer; available after `start`."""
         assert self._trainer is not None, "start comes first"
         return self._trainer
 
@@ -155,13 +163,13 @@ class MarlWorker:
         )
 
     def _success(self, result: EpisodeResult) -> bool | None:
-        """What the environment says of all agents, or else of those whose return is the run's."""
+        """Success of all agents if the environment reports it, else of the role whose return is the run's."""
         if result.success is not None:
             return result.success
         return result.role_success.get(self._config.returned_role)
 
     def _successes(self, result: EpisodeResult) -> dict[str, bool]:
-        """By role where there are several, and by agent where a role has several."""
+        """Success by role if there are several, and by agent if a role has several."""
         if not result.agent_success:
             return {}
         found = dict(result.role_success) if len(self._config.team.roles) > 1 else {}
@@ -174,11 +182,11 @@ class MarlWorker:
         return found
 
     def _return(self, result: EpisodeResult) -> float:
-        """The first trained role's: what adversaries earn is never summed with what they take from others."""
+        """Return of the first trained role; rewards of adversaries are not added."""
         return result.rewards[self._config.returned_role]
 
     def _failed(self, collection: Collection, iteration: int, start: float) -> list[dict[str, Any]]:
-        """The first of the failed episodes, as many as are kept of an iteration."""
+        """Documents of the first failed episodes, up to reporting.episodes_per_iteration."""
         failed = [
             (index, result) for index, result in enumerate(collection.episodes) if result.failure is not None
         ]
@@ -189,10 +197,10 @@ class MarlWorker:
             for index, result in failed[: self._config.reporting.episodes_per_iteration]
         ]
 
-    def _told(
+    def _transcripts(
         self, collection: Collection, iteration: int, kind: EpisodeKind, start: float
     ) -> list[dict[str, Any]]:
-        """The stories of an evaluation."""
+        """Documents of an evaluation's recorded episodes."""
         environment = self._config.environment.type
         return [
             self._document(
@@ -234,7 +242,7 @@ class MarlWorker:
         }
 
     def _turns(self, recording: RecordedEpisode) -> list[dict[str, Any]]:
-        """One turn per step and role: what its agents did, and what they earned together."""
+        """One turn per step and role: its agents' actions, and the sum of their rewards."""
         return [
             {
                 "index": step,
@@ -252,7 +260,7 @@ class MarlWorker:
 
 
 def _candidate(actions: dict[str, str], rewards: dict[str, float], agents: Sequence[str]) -> dict[str, Any]:
-    """A step of a role's agents as the answer that they gave."""
+    """A step of a role's agents as a candidate."""
     earned = sum(rewards[agent] for agent in agents)
     return {
         "text": "\n".join(f"{agent}: {actions[agent]} ({rewards[agent]:+z.3f})" for agent in agents),

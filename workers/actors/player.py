@@ -1,4 +1,4 @@
-"""Player: plays tasks with the policies as they are, whoever asks: a loop that waits, or a collector in the background."""
+"""Player: plays tasks with the current policies, for a waiting loop or a collector in the background."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ from workers.protocol.spec import PolicyProxy
 
 @dataclass(frozen=True)
 class Played:
-    """Episodes, and who worked when."""
+    """Episodes, and the workers' spans."""
 
     episodes: list[Episode]
     spans: list[Span]
 
 
 class Player:
-    """Holds what play needs and what does not change: tokenizers, environments, the policies' ports. Thread-safe.
+    """Holds the constant parts of play: tokenizers, environments, the policies' proxies. Thread-safe.
 
-    `leaves` says whether the run is asked to stop, for what waits for others.
+    `stop_requested` ends the wait for external rollouts.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Player:
         gateway: AgentGateway | None = None,
         *,
         side_by_side: bool = False,
-        leaves: Callable[[], bool] = lambda: False,
+        stop_requested: Callable[[], bool] = lambda: False,
     ) -> None:
         self._config = config
         self._proxies = proxies
@@ -53,16 +53,16 @@ class Player:
         self._attempt = attempt
         self._gateway = gateway
         self._side_by_side = side_by_side
-        """Whether policies have processes of their own, so that several may speak at the same time."""
+        """Whether policies have their own processes, so that several may generate at the same time."""
         workflow = config.workflow
-        self.outside = (
-            RolloutSource(workflow, config, leaves) if isinstance(workflow, RolloutBuffer) else None
+        self.external = (
+            RolloutSource(workflow, config, stop_requested) if isinstance(workflow, RolloutBuffer) else None
         )
-        """Where rollouts from outside come from, if the workflow is for those."""
+        """Source of external rollouts, if the workflow uses them."""
         self.served = (
-            ServedPolicies(config, gateway) if self.outside is not None and gateway is not None else None
+            ServedPolicies(config, gateway) if self.external is not None and gateway is not None else None
         )
-        """What its generator asks, if that is the run itself."""
+        """Policies for its generator, if the generator calls this run."""
         resources = config.resources
         self._room = resources.environment_workers * resources.environments_per_worker
 
@@ -75,8 +75,8 @@ class Player:
         first_slot: int = 0,
         episode: int = 0,
     ) -> Played:
-        """Play training tasks, no more than fit. `version` says at which version a policy must be that is to speak;
-        `first_slot` and `episode` keep environments and names apart of waves that play at the same time.
+        """Play training tasks, at most as many as there are environments. `version` returns the version that a policy must
+        generate with; `first_slot` and `episode` separate environments and ids of waves that play at the same time.
         """
         spans: list[Span] = []
         context = self._context(iteration, version, spans, first_slot, episode)
@@ -91,7 +91,7 @@ class Player:
         *,
         first_slot: int = 0,
     ) -> Played:
-        """Play held-out tasks, no more at a time than the environment workers hold."""
+        """Play held-out tasks, at most as many at a time as there are environments."""
         assert kind != "train"
         play = EVALUATIONS[self._config.workflow.type]
         spans: list[Span] = []
@@ -102,11 +102,11 @@ class Player:
         return Played(played, spans)
 
     def close(self) -> None:
-        """End what was begun outside, and refuse what still asks."""
+        """End external rollouts, and refuse further requests of their generator."""
         if self.served is not None:
             self.served.close()
-        if self.outside is not None:
-            self.outside.close()
+        if self.external is not None:
+            self.external.close()
 
     def _context(
         self, iteration: int, version: Callable[[str], int], spans: list[Span], first_slot: int, episode: int
@@ -123,14 +123,14 @@ class Player:
             episode,
             self._gateway,
             self._tokenizers,
-            self.outside,
+            self.external,
             self.served,
             self._side_by_side,
             version,
         )
 
     def _voice(self, policy: str, version: Callable[[str], int], spans: list[Span]) -> Generate:
-        """What lets a policy speak: its port, with the version that it must be at."""
+        """A function that generates with a policy, with the required version."""
 
         def generate(prompts: Sequence[Prompt], settings: SamplingSettings) -> list[list[Answer]]:
             generated = self._proxies[policy].generate(list(prompts), settings, version(policy))
@@ -141,14 +141,14 @@ class Player:
 
 
 def renderer(tokenizer: Any) -> Render:
-    """Chat messages -> prompt ids. What was rendered before is remembered: many prompts of a collection are equal."""
-    seen: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    """A function from chat messages to prompt ids. It caches results, as many prompts of a collection are equal."""
+    cache: dict[tuple[tuple[str, str], ...], list[int]] = {}
 
     def render(messages: Sequence[Message]) -> list[int]:
         key = tuple((message["role"], message["content"]) for message in messages)
-        if key not in seen:
+        if key not in cache:
             encoded = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=True)
-            seen[key] = list(encoded["input_ids"])
-        return seen[key]
+            cache[key] = list(encoded["input_ids"])
+        return cache[key]
 
     return render

@@ -1,6 +1,6 @@
-"""Dynamic sampling: tasks that teach nothing (`is_informative`), because their groups get no advantages, make room for others.
+"""Dynamic sampling: other tasks replace uninformative ones, whose groups get no advantages.
 
-DAPO (arXiv 2503.14476, section 3.2). Such a task costs its play either way; what is kept is the size of the batch.
+DAPO (arXiv 2503.14476, section 3.2). Replaced tasks still cost their play; the size of the batch stays constant.
 """
 
 from collections import defaultdict
@@ -16,27 +16,27 @@ from workers.protocol.records import Span
 
 @dataclass(frozen=True)
 class Resampled:
-    """What an iteration learns from, and how much was played for it."""
+    """The episodes of one iteration, and the number of replaced tasks."""
 
     played: Played
     left_out: int
-    """Tasks that were played and taught nothing, and whose place another took."""
+    """Number of uninformative tasks that were replaced."""
 
 
-def play_until_telling(
+def collect_informative(
     player: Player, config: RunConfig, iteration: int, version: Callable[[str], int]
 ) -> Resampled:
-    """Play rollout.tasks tasks, and others in place of those that teach nothing, up to rollout.most_tasks of them.
+    """Play rollout.tasks tasks and replace uninformative ones, up to rollout.most_tasks tasks in total.
 
-    Where too few teach something even then, the first of the others fill the batch.
+    If too few are informative even then, the first uninformative ones complete the batch.
     """
     rollout = config.rollout
     if rollout.most_tasks == rollout.tasks:
         return Resampled(player.train(iteration, _numbers(iteration, rollout.tasks), version), 0)
     numbers = _numbers(iteration, rollout.most_tasks)
     first, last = numbers.start, numbers.stop
-    telling: list[Episode] = []
-    silent: list[list[Episode]] = []
+    informative: list[Episode] = []
+    uninformative: list[list[Episode]] = []
     spans: list[Span] = []
     missing, begun = rollout.tasks, first
     while missing and begun < last:
@@ -45,13 +45,14 @@ def play_until_telling(
         spans.extend(played.spans)
         for episodes in by_task(played.episodes):
             if is_informative(episodes, config):
-                telling.extend(episodes)
+                informative.extend(episodes)
                 missing -= 1
             else:
-                silent.append(episodes)
+                uninformative.append(episodes)
         begun = tasks.stop
-    filled = [episode for episodes in silent[:missing] for episode in episodes]
-    return Resampled(Played([*telling, *filled], spans), len(silent) - len(silent[:missing]))
+    fill = uninformative[:missing]
+    filled = [episode for episodes in fill for episode in episodes]
+    return Resampled(Played([*informative, *filled], spans), len(uninformative) - len(fill))
 
 
 def _numbers(iteration: int, tasks: int) -> range:
@@ -59,7 +60,7 @@ def _numbers(iteration: int, tasks: int) -> range:
 
 
 def by_task(episodes: Sequence[Episode]) -> list[list[Episode]]:
-    """Episodes of one task together, in order."""
+    """Group episodes by task, in order."""
     tasks: dict[str, list[Episode]] = defaultdict(list)
     for episode in episodes:
         tasks[episode.task].append(episode)

@@ -1,27 +1,38 @@
-"""RolloutWorker: generates for one policy, always with the version of the weights that was asked for."""
+"""RolloutWorker: generates answers for one policy, with the requested version of its weights."""
 
 import threading
+import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from training_core.llm.generation.base import SamplingSettings
-from training_core.types import Prompt
-from workers.actors.worker import Worker
+from training_core.llm.base_models.progress import Progress, silent
+from training_core.llm.generation.base import Engine, SamplingSettings
+from training_core.llm.generation.continuation import generate_until_ended
+from training_core.types import Answer, Prompt
+from workers.actors.gate import Gate
+from workers.actors.worker import Worker, ready
 from workers.protocol.records import Span
 from workers.protocol.spec import Generated, Ready, WorkerSpec
+from workers.transfer.staleness import check_weights
 
 if TYPE_CHECKING:
+    from workers.actors.model_loading import LoadedModel
     from workers.transfer.weights import PackedWeights
 
 
 class RolloutWorker(Worker):
-    """Holds a copy of the policy's weights that the update worker sends."""
+    """Holds a copy of the policy's weights; `load_weights` replaces it by newer versions."""
 
-    def __init__(self, spec: WorkerSpec) -> None:
-        super().__init__(spec)
-        self._side: Any = None
-        self._stands = threading.Event()
-        """Set when `start` has ended: weights may be sent while it is at work."""
+    engine: Engine
+
+    def __init__(self, spec: WorkerSpec, progress: Progress = silent) -> None:
+        super().__init__(spec, progress)
+        self._gate = Gate()
+        self._restored = False
+        """Whether the weights of a frozen policy are from a checkpoint."""
+        self._started = threading.Event()
+        """Set when `start` has ended: weights may arrive while it runs."""
 
     def start(self, resume_from: Path | None) -> Ready:
         """Load the base model. Trained weights come by `load_weights`; a frozen policy's may be in a checkpoint.
@@ -30,31 +41,80 @@ class RolloutWorker(Worker):
         """
         try:
             loaded = self._load()
-            self._side = self._sides.RolloutSide(self._spec, loaded)
-            version = self._side.recall(resume_from) if resume_from else 0
-        finally:  # who waits for it to stand must learn that it does not
-            self._stands.set()
-        return Ready(loaded.model_name, loaded.base, version, [loaded.span])
-
-    def save(self, folder: Path) -> None:
-        """Write a frozen policy's part of a checkpoint."""
-        self._side.save(folder)
+            self._open_engine(loaded)
+            version = self._restore(resume_from) if resume_from else 0
+        finally:  # `load_weights` must not wait for a worker that failed to start
+            self._started.set()
+        return ready(loaded, version)
 
     def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
-        """Sample answers. Raises StalePolicy, EngineFailure."""
-        generated: Generated = self._side.generate(prompts, settings, version)
-        return generated
+        """Sample answers for each prompt; concurrent calls run one after another. With `rollout.partial` new weights
+        interrupt the answers, which continue with them.
+
+        Older weights than `version` are allowed if the update leaves such answers out (rollout.stale = "drop") or trains on
+        them (rollout.staleness). Raises StalePolicy, EngineFailure.
+        """
+        rollout = self._spec.config.rollout
+        interrupted = (lambda: self._gate.closing) if rollout.partial else None
+        spans: list[Span] = []
+
+        def generate_part(unfinished: Sequence[Prompt]) -> list[list[Answer]]:
+            with self._gate.passing():
+                if rollout.stale == "error" and not rollout.staleness:
+                    check_weights(self.engine.version, version, self._spec.policy, self._spec.name)
+                start = time.time()
+                answers = self.engine.generate(unfinished, settings, interrupted)
+                spans.append(self._span(unfinished, answers, start))
+                return answers
+
+        return Generated(generate_until_ended(prompts, generate_part), spans)
 
     def load_weights(self, packed: "PackedWeights", iteration: int) -> Span:
-        """Take over a version of the weights, before what waits to be generated."""
-        self._stands.wait()
-        span: Span = self._side.load_weights(packed, iteration)
-        return span
+        """Load a version of the weights, before waiting calls generate. Ignores a version older than the current one: while
+        a worker is replaced, a publication may reach the new worker before its initial weights.
+        """
+        from workers.transfer.weights import unpack
 
-    def pause_generation(self) -> None:
-        """Stop generating until `continue_generation`; returns when it has."""
-        self._side.pause_generation()
+        self._started.wait()
+        start = time.time()
+        with self._gate.closed():
+            if packed.version >= self.engine.version:
+                self.engine.load_weights(unpack(packed), packed.version)
+        return Span(self._spec.name, "sync", self._spec.policy, iteration, start, time.time())
 
-    def continue_generation(self) -> None:
-        """Go on with what was interrupted."""
-        self._side.continue_generation()
+    def save(self, folder: Path) -> None:
+        """Write a frozen policy into a checkpoint, unless it is the base model. Raises CheckpointError."""
+        from training_core.llm.learning.policy_checkpoint import policy_folder, save_frozen
+
+        if self._restored:
+            part = policy_folder(folder, self._spec.policy)
+            save_frozen(part, self._loaded.model, self._loaded.tokenizer, self.engine.version)
+
+    def _open_engine(self, loaded: "LoadedModel") -> None:
+        from training_core.llm.generation.registry import make_engine
+        from training_core.llm.models.flops import shape_of
+
+        self._loaded = loaded
+        self._shape = shape_of(loaded.model.config)
+        self.engine = make_engine(self._spec.section, loaded.model, loaded.tokenizer)
+
+    def _restore(self, checkpoint: Path) -> int:
+        """Load a frozen policy's weights if the checkpoint has them. Returns the version. Raises CheckpointError."""
+        from training_core.llm.learning.policy_checkpoint import check_tokenizer, load_frozen, policy_folder
+        from training_core.llm.models.adapters import trained_weights
+
+        folder = policy_folder(checkpoint, self._spec.policy)
+        if folder.is_dir():
+            check_tokenizer(folder, self._loaded.tokenizer)
+            version = load_frozen(folder, self._loaded.model)
+            self.engine.load_weights(trained_weights(self._loaded.model), version)
+            self._restored = True
+        return self.engine.version
+
+    def _span(self, prompts: Sequence[Prompt], answers: list[list[Answer]], start: float) -> Span:
+        from training_core.llm.models.flops import generation_work
+
+        name, policy = self._spec.name, self._spec.policy
+        iteration = prompts[0].key.iteration if prompts else 0
+        flops = self._shape.forward(generation_work(prompts, answers)) if self._shape else None
+        return Span(name, "rollout", policy, iteration, start, time.time(), flops, self._loaded.peak)

@@ -1,4 +1,4 @@
-"""A part of a pool of environments, for play beside other play."""
+"""A range of a pool's environments, for play in parallel with other play."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -17,19 +17,19 @@ class SlotRange:
         self._first = first
 
     def reset(self, tasks: dict[int, tuple[int, Split]]) -> dict[int, SlotView]:
-        return self._here(self._pool.reset(self._there(tasks)))
+        return self._from_pool(self._pool.reset(self._to_pool(tasks)))
 
     def observe(self, slots: list[int], role: str) -> dict[int, SlotView]:
-        return self._here(self._pool.observe([slot + self._first for slot in slots], role))
+        return self._from_pool(self._pool.observe([slot + self._first for slot in slots], role))
 
     def try_answers(self, answers: Said, role: str) -> dict[int, list[StepResult] | str]:
-        return self._here(self._pool.try_answers(self._there(answers), role))
+        return self._from_pool(self._pool.try_answers(self._to_pool(answers), role))
 
     def commit(self, chosen: dict[int, int]) -> dict[int, SlotView]:
-        return self._here(self._pool.commit(self._there(chosen)))
+        return self._from_pool(self._pool.commit(self._to_pool(chosen)))
 
-    def _there(self, by_slot: Mapping[int, Value]) -> dict[int, Value]:
+    def _to_pool(self, by_slot: Mapping[int, Value]) -> dict[int, Value]:
         return {slot + self._first: value for slot, value in by_slot.items()}
 
-    def _here(self, by_slot: dict[int, Value]) -> dict[int, Value]:
+    def _from_pool(self, by_slot: dict[int, Value]) -> dict[int, Value]:
         return {slot - self._first: value for slot, value in by_slot.items()}

@@ -1,4 +1,4 @@
-"""Tokenizers for processes that hold no model: without torch where that is possible, which saves seconds."""
+"""Tokenizers for processes without a model; if possible without importing torch, which takes seconds."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 
 def light_tokenizer(source: str) -> PreTrainedTokenizerBase:
-    """The tokenizer beside a model. A folder's tokenizer.json says all; only else is the model's class looked up.
+    """The tokenizer of a model, from the folder's tokenizer.json; without that file, from the model's class.
 
     Raises ModelError.
     """

@@ -1,54 +1,111 @@
-"""UpdateWorker: learns for one policy, from data of its own version only."""
+"""UpdateWorker: updates one policy, on data of its current version."""
 
 import socket
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from training_core.llm.base_models.progress import Progress, silent
+from training_core.seeding import keyed_seed
 from training_core.types import Group
-from workers.actors.worker import Worker
-from workers.protocol.spec import PolicyUpdate, Ready, WorkerSpec
+from workers.actors.worker import Worker, ready
+from workers.protocol.records import Span
+from workers.protocol.spec import PolicyUpdate, Ready, TokenFigures, WorkerSpec
+from workers.transfer.staleness import check_versions, check_weights
 
 if TYPE_CHECKING:
+    from workers.actors.model_loading import LoadedModel
     from workers.transfer.weights import PackedWeights
+
+Address = tuple[str, int]
 
 
 class UpdateWorker(Worker):
-    """Owns the policy's weights and optimiser; what it publishes goes to the rollout workers."""
+    """Owns the policy's weights and optimiser, alone or as one of `update_workers` processes that train together."""
 
     def __init__(self, spec: WorkerSpec, progress: Progress = silent) -> None:
         super().__init__(spec, progress)
-        self._side: Any = None
+        self.learner: Any = None
+        self.version = 0
 
-    def meeting_place(self) -> tuple[str, int]:
-        """An address of this machine, and a port that is free on it, where the policy's update workers can meet."""
-        import ray  # a local run has such workers too, and no Ray
+    def free_address(self) -> Address:
+        """An address of this machine with a free port, for the communication between the policy's update workers."""
+        import ray  # here: local runs have such workers too, and no Ray
 
-        address = str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
+        host = str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
         with socket.socket() as probe:
-            probe.bind((address, 0))
-            return address, int(probe.getsockname()[1])
+            probe.bind((host, 0))
+            return host, int(probe.getsockname()[1])
 
-    def start(self, resume_from: Path | None, meeting: tuple[str, int] | None = None) -> Ready:
-        """Load model, optimiser and (if given) the checkpoint; where there are several, meet the others at `meeting`.
+    def start(self, resume_from: Path | None, address: Address | None = None) -> Ready:
+        """Load model, optimiser and, if given, the checkpoint; several workers connect to each other at `address`.
 
         Raises ModelError, CheckpointError.
         """
         loaded = self._load()
-        self._side = self._sides.UpdateSide(self._spec, loaded, meeting)
-        version = self._side.resume(resume_from) if resume_from else 0
-        return Ready(loaded.model_name, loaded.base, version, [loaded.span])
+        self._open_learner(loaded, address)
+        return ready(loaded, self._resume(resume_from) if resume_from else 0)
 
     def update(self, groups: list[Group], iteration: int, version: int, annotated: set[str]) -> PolicyUpdate:
-        """One update. Raises StalePolicy."""
-        updated: PolicyUpdate = self._side.update(groups, iteration, version, annotated)
-        return updated
+        """Update once on data of `version`. Raises StalePolicy."""
+        name, policy, config = self._spec.name, self._spec.policy, self._spec.config
+        check_weights(self.version, version, policy, name)
+        start = time.time()
+        groups = self.learner.fill_missing_logprobs(groups, version)
+        checked = check_versions(groups, version, policy, config.stale_data, config.oldest_data)
+        result = self.learner.update(checked.groups, iteration, version, annotated)
+        annotations = {
+            turn: TokenFigures(group.ratios, group.entropies, group.training_logprobs)
+            for turn, group in result.annotations.items()
+        }
+        span = Span(name, "update", policy, iteration, start, time.time(), result.flops, self._peak)
+        return PolicyUpdate(
+            result.metrics, annotations, checked.answers, checked.dropped, checked.lag, [span]
+        )
 
     def weights(self, version: int) -> "PackedWeights":
-        """The weights as they are now, from here on called `version`."""
-        packed: PackedWeights = self._side.publish(version)
-        return packed
+        """The current weights, which become `version`. With several processes only the first one returns arrays."""
+        from workers.transfer.weights import pack
+
+        self.version = version
+        weights = self.learner.weights()
+        return pack(weights if self._processes.rank == 0 else {}, version)
 
     def save(self, folder: Path) -> None:
-        """Write this policy's part of a checkpoint."""
-        self._side.save(folder)
+        """Write this policy into a checkpoint; with several processes the first one writes. Raises CheckpointError."""
+        from training_core.llm.learning.policy_checkpoint import policy_folder, save_policy
+
+        if self._processes.rank > 0:
+            self.learner.state_dict()  # all processes take part in gathering a sharded state
+            return
+        save_policy(policy_folder(folder, self._spec.policy), self.learner, self._tokenizer, self.version)
+
+    def _open_learner(self, loaded: "LoadedModel", address: Address | None = None) -> None:
+        from training_core.llm.learning.processes import SINGLE_PROCESS, join
+        from training_core.llm.learning.registry import make_learner
+
+        spec, config = self._spec, self._spec.config
+        self._tokenizer, self._peak = loaded.tokenizer, loaded.peak
+        self._processes = SINGLE_PROCESS
+        if address:
+            size = spec.section.devices.update_workers
+            self._processes = join(spec.rank, size, *address, gpu=loaded.on_gpu)
+        self.learner = make_learner(
+            spec.section,
+            config.algorithm,
+            loaded.model,
+            config.run.iterations,
+            config.oldest_data,
+            self._processes,
+            keyed_seed(config.run.seed, crc32(spec.policy.encode())),
+        )
+
+    def _resume(self, checkpoint: Path) -> int:
+        """Load the policy's part of a checkpoint. Returns the version. Raises CheckpointError."""
+        from training_core.llm.learning.policy_checkpoint import check_tokenizer, load_policy, policy_folder
+
+        folder = policy_folder(checkpoint, self._spec.policy)
+        check_tokenizer(folder, self._tokenizer)
+        self.version = load_policy(folder, self.learner)
+        return self.version

@@ -1,4 +1,4 @@
-"""How busy a worker's device is, looked at once a second by a thread of the worker's process."""
+"""Utilisation of a worker's device, sampled once a second by a thread of its process."""
 
 import importlib
 import os
@@ -18,47 +18,47 @@ from workers.protocol.records import Load, System
 from workers.protocol.spec import WorkerSpec
 
 INTERVAL = 1.0
-"""Seconds between two looks; one costs tens of microseconds on a CPU, less than a millisecond on a GPU."""
+"""Seconds between samples; a sample takes tens of microseconds for a CPU, less than a millisecond for a GPU."""
 MOST = 3600
-"""Samples that are kept until they are fetched; then the oldest go."""
+"""Maximum number of stored samples; the oldest are dropped."""
 
 Reading = Callable[[], float]
-"""Percent of the device in use since the last look (CPU) or of late (GPU), 0 to 100."""
+"""Utilisation since the last sample (CPU) or in a recent period (GPU), in percent."""
 
 
 class UtilisationSampler:
-    """Samples one worker's device every so many seconds until it is closed or collected."""
+    """Samples one worker's device every `every` seconds until it is closed or garbage-collected."""
 
     def __init__(self, worker: str, threads: int, *, on_gpu: bool, every: float = INTERVAL) -> None:
         self._worker = worker
         self._samples: deque[tuple[float, float]] = deque(maxlen=MOST)
-        found = _gpu() if on_gpu else _cpu(threads)
-        self._device = found[0] if found else "GPU, no NVML to ask"
+        device = _gpu() if on_gpu else _cpu(threads)
+        self._device = device[0] if device else "GPU without NVML"
         stop = Event()
         self._end = weakref.finalize(self, stop.set)
-        if found:
-            # The thread holds no reference to the sampler: it would keep it, and so itself, for ever.
+        if device:
+            # The thread holds no reference to the sampler, which would otherwise never be collected.
             Thread(
-                target=_look, args=(found[1], self._samples, stop, every), name="utilisation", daemon=True
+                target=_sample, args=(device[1], self._samples, stop, every), name="utilisation", daemon=True
             ).start()
 
     def take(self) -> Load:
-        """What was seen since the last call."""
-        taken = [self._samples.popleft() for _ in range(len(self._samples))]
-        return Load(self._worker, self._device, taken)
+        """The samples since the last call."""
+        samples = [self._samples.popleft() for _ in range(len(self._samples))]
+        return Load(self._worker, self._device, samples)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop sampling."""
         self._end()
 
 
-class Watched:
-    """A worker whose machine and device are looked at."""
+class Monitored:
+    """A worker whose machine and device are monitored."""
 
     _sampler: UtilisationSampler | None = None
 
-    def _watch(self, spec: WorkerSpec, *, on_gpu: bool) -> None:
-        """Sample the device from now on: once a second, and at least as often as it is told."""
+    def _monitor(self, spec: WorkerSpec, *, on_gpu: bool) -> None:
+        """Start to sample the device once a second, or more often if `reporting.system_every` is shorter."""
         every = min(INTERVAL, spec.config.reporting.system_every)
         self._sampler = UtilisationSampler(
             spec.name, spec.config.resources.threads, on_gpu=on_gpu, every=every
@@ -69,18 +69,18 @@ class Watched:
         return System(machine_load(), [self._sampler.take()] if self._sampler else [])
 
     def close(self) -> None:
-        """End what goes on in the background."""
+        """Stop sampling."""
         if self._sampler:
             self._sampler.close()
 
 
-def _look(reading: Reading, samples: deque[tuple[float, float]], stop: Event, every: float) -> None:
+def _sample(reading: Reading, samples: deque[tuple[float, float]], stop: Event, every: float) -> None:
     while not stop.wait(every):
         samples.append((time.time(), round(reading(), 1)))
 
 
 def _cpu(threads: int) -> tuple[str, Reading]:
-    """This process's share of the threads that it was allotted."""
+    """CPU use of this process, relative to its number of threads."""
     process = psutil.Process()
     process.cpu_percent()
     device = f"{socket.gethostname()} CPU, process {os.getpid()}"
@@ -88,7 +88,7 @@ def _cpu(threads: int) -> tuple[str, Reading]:
 
 
 def _gpu() -> tuple[str, Reading] | None:
-    """The first GPU that this process sees, as NVML tells; None where NVML is not there (the `gpu` extra brings it)."""
+    """The first visible GPU, read through NVML; None without NVML (which the `gpu` extra installs)."""
     torch: Any = sys.modules["torch"]
     try:
         nvml: Any = importlib.import_module("pynvml")

@@ -1,4 +1,4 @@
-"""How every worker of a policy begins: its threads, the model loaded, its device watched."""
+"""Worker: the base of a policy's workers. Loads the model and monitors the device."""
 
 import os
 import time
@@ -6,33 +6,38 @@ from typing import TYPE_CHECKING
 
 from training_core.llm.base_models.progress import Progress, silent
 from workers.actors.machine import prepare_process
-from workers.actors.utilisation import Watched
-from workers.protocol.spec import WorkerSpec
+from workers.actors.utilisation import Monitored
+from workers.protocol.spec import Ready, WorkerSpec
 
 if TYPE_CHECKING:
-    from workers.actors.sides import Loaded
+    from workers.actors.model_loading import LoadedModel
 
 
-class Worker(Watched):
-    """A process, or a part of one, that works for one policy."""
+class Worker(Monitored):
+    """A process, or a part of one, that works for one policy.
+
+    The driver imports workers to start them as actors and stays free of torch: methods import what needs torch.
+    """
 
     def __init__(self, spec: WorkerSpec, progress: Progress = silent) -> None:
-        self._born = time.time()
+        self._created = time.time()
         prepare_process(spec.config.resources.threads)
-        from workers.actors import (
-            sides,  # here, not above: the driver imports this module and stays free of torch
-        )
-
         self._spec = spec
         self._progress = progress
-        self._sides = sides
 
     def ping(self) -> int:
-        """Answers when the process stands, with its id."""
+        """Return the process id."""
         return os.getpid()
 
-    def _load(self) -> "Loaded":
-        """The base model; from now on the device is watched. Raises ModelError."""
-        loaded = self._sides.load(self._spec, self._born, self._progress)
-        self._watch(self._spec, on_gpu=loaded.on_gpu)
+    def _load(self) -> "LoadedModel":
+        """Load the base model, and start to monitor the device. Raises ModelError."""
+        from workers.actors.model_loading import load
+
+        loaded = load(self._spec, self._created, self._progress)
+        self._monitor(self._spec, on_gpu=loaded.on_gpu)
         return loaded
+
+
+def ready(loaded: "LoadedModel", version: int) -> Ready:
+    """The result of a worker's `start`."""
+    return Ready(loaded.model_name, loaded.base, version, [loaded.span])

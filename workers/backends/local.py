@@ -1,9 +1,8 @@
-"""The backend of a local run: everything in this process, without Ray; the coordinator calls the policies' workers directly."""
+"""LocalBackend: the coordinator of a local run, with all policies and environments in this process, without Ray."""
 
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from training_core.config.run import RunConfig
 from training_core.errors import StopRequested
@@ -15,7 +14,7 @@ from workers.actors.coordinator import RolloutCoordinator
 from workers.actors.policy_worker import PolicyWorker
 from workers.actors.rollout_worker import RolloutWorker
 from workers.actors.update_worker import UpdateWorker
-from workers.backends.polling import looking
+from workers.backends.polling import polling
 from workers.gateway.announcing import announce
 from workers.protocol.records import (
     Attempt,
@@ -26,13 +25,12 @@ from workers.protocol.records import (
     StopCheck,
     StopChecks,
     System,
-    Updated,
 )
-from workers.protocol.spec import Generated, PolicyUpdate, Ready, WorkerSpec
+from workers.protocol.spec import Generated, PolicyProxy, PolicyUpdate, Ready, WorkerSpec
 
 
 class LocalPolicy(PolicyWorker):
-    """A policy's worker that looks, before it generates, whether the attempt must leave."""
+    """A policy's worker that checks for a stop request before it generates."""
 
     def __init__(self, spec: WorkerSpec, stop_check: StopCheck, progress: Progress) -> None:
         super().__init__(spec, progress)
@@ -41,18 +39,19 @@ class LocalPolicy(PolicyWorker):
         """One thread generates while another may write a checkpoint."""
 
     def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
-        """Raises Superseded, StopRequested."""
+        """Raises Superseded, StopRequested, EngineFailure."""
         self._stop_check()
         with self._turn:
             return super().generate(prompts, settings, version)
 
     def save(self, folder: Path) -> None:
+        """Wait for a running generation, then write the policy into a checkpoint. Raises CheckpointError."""
         with self._turn:
             super().save(folder)
 
 
-class LocalApart:
-    """A trained policy with two copies of its weights: one generates while the other is updated."""
+class TwoModelPolicy(PolicyProxy):
+    """A trained policy with two instances of its model in this process: one generates while the other is updated."""
 
     def __init__(self, spec: WorkerSpec, stop_check: StopCheck, progress: Progress) -> None:
         self._stop_check = stop_check
@@ -67,7 +66,6 @@ class LocalApart:
         return ready
 
     def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
-        """Raises Superseded, StopRequested."""
         self._stop_check()
         return self._rollout.generate(prompts, settings, version)
 
@@ -81,82 +79,73 @@ class LocalApart:
         self._updater.save(folder)
 
     def system(self) -> System:
-        whole = self._updater.system()
-        whole.add(self._rollout.system())
-        return whole
+        system = self._updater.system()
+        system.add(self._rollout.system())
+        return system
 
     def close(self) -> None:
+        """Stop monitoring the device."""
         self._updater.close()
         self._rollout.close()
 
 
-class LocalBackend:
-    """See TrainingBackend."""
+class LocalBackend(RolloutCoordinator):
+    """A coordinator that constructs its policies, and polls for stop requests while tasks are played."""
 
     def __init__(
         self, attempt: Attempt, config: RunConfig, stop_checks: StopChecks, progress: Progress
     ) -> None:
-        self._attempt = attempt
+        self._folder = attempt.folder
         self._stop_checks = stop_checks
         self._collecting = False
 
-        def making(done: float, text: str) -> None:
+        def loading(done: float, text: str) -> None:
             stop_checks.starting()
             progress(done, text)
 
-        def proxy(policy: str) -> LocalPolicy | LocalApart:
-            spec = WorkerSpec(policy, policy, config, attempt.home)
-            apart = config.policies[policy].devices.placement == "apart" and policy in config.trained_policies
-            return (LocalApart if apart else LocalPolicy)(spec, self._stop_check, making)
+        def policy_of(name: str) -> LocalPolicy | TwoModelPolicy:
+            spec = WorkerSpec(name, name, config, attempt.home)
+            apart = config.policies[name].devices.placement == "apart" and name in config.trained_policies
+            return (TwoModelPolicy if apart else LocalPolicy)(spec, self._stop_check, loading)
 
-        self._proxies = {policy: proxy(policy) for policy in config.used_policies}
-        self._coordinator = RolloutCoordinator(
+        self._policies = {name: policy_of(name) for name in config.used_policies}
+        super().__init__(
             config,
-            self._proxies,
+            self._policies,
             EnvironmentHost(config.environment, config.run.seed),
+            attempt=attempt.number,
             side_by_side=False,
-            leaves=stop_checks.stop_requested,
+            stop_requested=stop_checks.stop_requested,
         )
 
     def start(self, resume_from: Path | None) -> Started:
-        started = self._coordinator.start(self._attempt.number, resume_from)
-        announce(started, self._attempt.folder)
+        """Start the policies, and write the gateway's address to the run folder."""
+        started = super().start(resume_from)
+        announce(started, self._folder)
         return started
 
-    def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:
-        self._coordinator.play_ahead(completed, admission)
-
     def collect(self, iteration: int) -> Collected:
+        """Play the iteration's tasks. Raises StopRequested if the attempt must end immediately."""
         self._collecting = True
         try:
-            with looking(self._stop_checks.collecting):
-                return self._coordinator.collect(iteration)
+            with polling(self._stop_checks.collecting):
+                return super().collect(iteration)
         finally:
             self._collecting = False
 
-    def update(self, iteration: int) -> Updated:
-        return self._coordinator.update(iteration)
-
-    def publish(self, iteration: int) -> list[Span]:
-        return self._coordinator.publish(iteration)
-
-    def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int) -> Collected:
-        with looking(self._stop_checks.evaluating):
-            return self._coordinator.evaluate(iteration, kind, episodes)
-
-    def save(self, folder: Path) -> None:
-        self._coordinator.save(folder)
-
-    def system(self) -> System:
-        return self._coordinator.system()
+    def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int, first: int = 0) -> Collected:
+        """Play held-out tasks."""
+        with polling(self._stop_checks.evaluating):
+            return super().evaluate(iteration, kind, episodes, first)
 
     def close(self) -> None:
-        self._coordinator.close()
-        for proxy in self._proxies.values():
-            proxy.close()
+        """End the coordinator's threads and the monitoring of devices."""
+        super().close()
+        for policy in self._policies.values():
+            policy.close()
 
     def _stop_check(self) -> None:
-        """Before every word of a policy. Raises Superseded, StopRequested."""
+        """Called before each generation. Raises Superseded, StopRequested."""
         self._stop_checks.running()
         if self._collecting and self._stop_checks.must_end_now():
             raise StopRequested("asked to end at once")

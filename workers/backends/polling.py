@@ -1,4 +1,4 @@
-"""Polls for a stop request from a second thread, while the only thread of a local run plays."""
+"""Polls for stop requests in a second thread while the main thread of a local run plays."""
 
 import logging
 from collections.abc import Iterator
@@ -8,31 +8,30 @@ from threading import Event, Thread
 from workers.protocol.records import StopCheck, Superseded
 
 log = logging.getLogger(__name__)
-EVERY = 0.5
-"""Seconds between looks."""
+POLL_SECONDS = 0.5
 
 
 @contextmanager
-def looking(stop_check: StopCheck) -> Iterator[None]:
+def polling(stop_check: StopCheck) -> Iterator[None]:
     """Call `stop_check` every half second inside the block. The block waits for a call in progress."""
-    over = Event()
+    ended = Event()
 
-    def look() -> None:
-        while not over.wait(EVERY):
+    def poll() -> None:
+        while not ended.wait(POLL_SECONDS):
             try:
                 stop_check()
             except Superseded:
-                return  # the thread that plays meets it too, and leaves
+                return  # the thread that plays raises it too
             except Exception:
                 log.exception(
-                    "the run could not do what it is asked for while it plays; it does so after the iteration"
+                    "a stop request could not be handled during play; it is handled after the iteration"
                 )
                 return
 
-    thread = Thread(target=look, name="looking", daemon=True)
+    thread = Thread(target=poll, name="polling", daemon=True)
     thread.start()
     try:
         yield
     finally:
-        over.set()
+        ended.set()
         thread.join()

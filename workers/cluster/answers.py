@@ -1,4 +1,4 @@
-"""What actors answer, without Ray's wrapping: the error that an actor raised, and in a few words how an actor ended."""
+"""Results of actors' calls: the actor's own error without Ray's wrapping, and a short reason for an actor's death."""
 
 import re
 from typing import Any
@@ -9,20 +9,20 @@ from ray.exceptions import RayActorError, RayTaskError
 from workers.telemetry.reasons import plain
 
 LONGEST = 300
-"""Characters of what Ray says where none of the known endings fits."""
+"""Maximum characters of Ray's message if no known ending matches."""
 ENDINGS = (
     (r"low on memory|memory monitor|OutOfMemory", "its machine ran out of memory"),
     (r"node (of|on|where|that).{0,80}(died|dead|fail)|node was (terminated|dead)", "its machine is gone"),
     (r"ray\.kill|INTENDED_USER_EXIT|INTENDED_SYSTEM_EXIT", "it was ended by its run"),
     (r"connection error|End of file|SYSTEM_ERROR", "its process was killed or crashed (often out of memory)"),
 )
-"""What Ray's paragraph holds -> what a person is told; the first that fits."""
+"""Pattern in Ray's message -> reason for people; the first match counts."""
 
 
 def answer(reference: Any) -> Any:
-    """What an actor answers. Raises what the actor raised, and RayActorError where the actor died.
+    """The result of an actor's call. Raises what the actor raised, and RayActorError if it died.
 
-    Ray wraps what an actor raises in an error whose text is a traceback with terminal codes. That one becomes the cause.
+    Ray wraps the actor's error in one whose text is a traceback with terminal codes; that one becomes the cause.
     """
     try:
         return ray.get(reference)
@@ -31,20 +31,20 @@ def answer(reference: Any) -> Any:
 
 
 def original(error: BaseException) -> BaseException:
-    """What was raised first: actors that call actors wrap it several times."""
+    """The original error, which is wrapped several times if actors call actors."""
     while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
         error = error.cause
     return error
 
 
 def exit_of(error: RayActorError) -> str:
-    """How the actor ended, without Ray's paragraph of possible causes: that one belongs in the log."""
+    """Short reason for the actor's death, without Ray's paragraph of possible causes."""
     if error.preempted:
         return "its machine was taken away (preempted)"
-    said = plain(str(error))
+    message = plain(str(error))
     if error.actor_init_failed:  # Ray's text ends with what its constructor raised
-        return f"it could not start: {said.splitlines()[-1].strip()[:LONGEST]}"
+        return f"it could not start: {message.splitlines()[-1].strip()[:LONGEST]}"
     for pattern, ending in ENDINGS:
-        if re.search(pattern, said, re.IGNORECASE | re.DOTALL):
+        if re.search(pattern, message, re.IGNORECASE | re.DOTALL):
             return ending
-    return " ".join(said.split())[:LONGEST]
+    return " ".join(message.split())[:LONGEST]

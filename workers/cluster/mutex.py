@@ -1,4 +1,4 @@
-"""A lock in an object that travels to another process: it arrives unlocked."""
+"""A lock that can be pickled; it is unlocked after unpickling."""
 
 import threading
 from types import TracebackType

@@ -1,7 +1,7 @@
 """Many environment workers as one pool of environments.
 
-What was done to each slot since it was reset is kept per worker, so that a worker that dies is replaced and brought back
-to where it was: environments are deterministic. Threads may play at the same time, in slots of their own.
+The calls to each slot since its reset are stored per worker. They are repeated on the replacement of a dead worker,
+since environments are deterministic. Threads may play at the same time in different slots.
 """
 
 import logging
@@ -21,7 +21,7 @@ from workers.sizing.placement import ActorSlot
 
 log = logging.getLogger(__name__)
 MAX_LIVES = 5
-"""Replacements of one worker before the run gives up on it."""
+"""Replacements of one worker before the run fails."""
 Call = tuple[str, tuple[Any, ...]]
 
 
@@ -35,16 +35,16 @@ class RemotePool:
         self._lives = [0] * len(self._workers)
         self._done: list[list[Call]] = [[] for _ in self._workers]
         self._mutex = Mutex()
-        """Held while one thread notes what was done, or replaces a worker."""
+        """Held while a thread stores a call or replaces a worker."""
 
     def reset(self, tasks: dict[int, tuple[int, Split]]) -> dict[int, SlotView]:
-        """Put each slot at the start of its task; environments of earlier tasks are given up."""
+        """Start a task in each slot; environments of earlier tasks are discarded."""
         with self._mutex:
             self._done = [list(without(calls, tasks.keys())) for calls in self._done]
         return self._spread("reset", tasks)
 
     def observe(self, slots: list[int], role: str) -> dict[int, SlotView]:
-        """What the role sees in each slot."""
+        """The role's view of each slot."""
         parts: dict[int, tuple[Any, ...]] = {
             worker: ([slot for slot in slots if self._home(slot) == worker], role)
             for worker in sorted({self._home(slot) for slot in slots})
@@ -56,7 +56,7 @@ class RemotePool:
         return self._spread("try_answers", answers, role)
 
     def commit(self, chosen: dict[int, int]) -> dict[int, SlotView]:
-        """Carry one copy of each slot on."""
+        """Continue each slot with the chosen copy."""
         return self._spread("commit", chosen)
 
     def _home(self, slot: int) -> int:
@@ -69,7 +69,7 @@ class RemotePool:
         return self._call(method, {worker: (part, *rest) for worker, part in parts.items()}, keep=True)
 
     def _call(self, method: str, parts: Mapping[int, tuple[Any, ...]], *, keep: bool) -> dict[int, Any]:
-        """Call every worker that has a part at once; join what they answer."""
+        """Call all workers that have a part at the same time, and merge their results."""
         with self._mutex:
             pending = {
                 worker: (self._lives[worker], self._send(worker, (method, part)))
@@ -81,30 +81,30 @@ class RemotePool:
         return joined
 
     def _answer(self, worker: int, life: int, reference: Any, call: Call, *, keep: bool) -> Any:
-        """What a call that was sent in `life` answered, from a worker that knows of it afterwards."""
+        """The result of a call that was sent in `life`. If the worker has died, the call is repeated on its replacement."""
         lost: RayActorError | None = None
         try:
-            said = answer(reference)
+            result = answer(reference)
         except RayActorError as error:
             lost = error
         with self._mutex:
             if lost is not None:
-                said = self._again(worker, life, call, lost)
+                result = self._repeat(worker, life, call, lost)
             elif keep and life < self._lives[worker]:
-                # Answered, then replaced by another thread before the call was noted: the new worker has not seen it.
-                said = self._again(worker, life, call, None)
+                # Another thread replaced the worker before the call was stored: the new worker has not seen it.
+                result = self._repeat(worker, life, call, None)
             if keep:
                 self._done[worker].append(call)
-        return said
+        return result
 
     def _send(self, worker: int, call: Call) -> Any:
         method, arguments = call
         return getattr(self._workers[worker], method).remote(*arguments)
 
-    def _again(self, worker: int, life: int, call: Call, error: RayActorError | None) -> Any:
-        """Replace a worker that died in `life`, replay what it had done, and make the call.
+    def _repeat(self, worker: int, life: int, call: Call, error: RayActorError | None) -> Any:
+        """Replace a worker that died in `life`, repeat its stored calls, and make the call.
 
-        Where another thread has replaced it already, only the call is made (`error` may be None then).
+        If another thread has replaced it already, only make the call (`error` may be None then).
         """
         if life < self._lives[worker]:
             try:
@@ -132,8 +132,8 @@ def _how(error: RayActorError | None) -> str:
 
 
 def without(calls: Sequence[Call], slots: Collection[int]) -> Iterator[Call]:
-    """The calls less what they did to these slots."""
+    """The calls without their parts for these slots."""
     for method, (by_slot, *rest) in calls:
-        left = {slot: value for slot, value in by_slot.items() if slot not in slots}
-        if left:
-            yield method, (left, *rest)
+        others = {slot: value for slot, value in by_slot.items() if slot not in slots}
+        if others:
+            yield method, (others, *rest)

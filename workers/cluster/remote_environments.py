@@ -1,7 +1,7 @@
-"""Environments of small networks in processes of their own: one share each, all of which step at the same time.
+"""Environments of small networks in separate processes: one share each, which step at the same time.
 
-A worker that dies is replaced. The episodes that its environments were in have failed; they begin anew with the seed of their last reset,
-and the others play on.
+A dead worker is replaced. The current episodes of its environments fail; the environments restart with the seed of their last
+reset, and the others continue.
 """
 
 import logging
@@ -26,11 +26,11 @@ from workers.protocol.records import WorkerLost
 log = logging.getLogger(__name__)
 
 START = "start"
-"""Among what is kept of a share's episodes: seed and first number of its last reset."""
+"""Key in a share's stored episodes: seed and first number of its last reset."""
 
 
 class Host:
-    """A MarlEnvWorker, or the one that has taken its place."""
+    """A MarlEnvWorker or its current replacement."""
 
     def __init__(self, name: str, spawn: Callable[..., Handle]) -> None:
         """`spawn(life=...)` starts the process; lives count from 0."""
@@ -41,22 +41,22 @@ class Host:
         self._counts: list[int] = []
 
     def begin_open(self, count: int) -> Any:
-        """Have another share made; `opened` waits for it."""
+        """Start to make another share; `opened` waits for it."""
         self._counts.append(count)
         return self.worker.open.remote(count)
 
     def opened(self, reference: Any) -> tuple[int, Spec]:
         """Number and spec of the share that was opened last. Raises ConfigError, EnvironmentFailure, WorkerLost."""
         try:
-            found: tuple[int, Spec] = answer(reference)
+            share: tuple[int, Spec] = answer(reference)
         except RayActorError as error:
-            found = self.replace(self.life, error)[-1]
-        return found
+            share = self.replace(self.life, error)[-1]
+        return share
 
     def replace(self, life: int, error: RayActorError) -> list[tuple[int, Spec]]:
-        """Another worker with the same shares, none of them reset; nothing where that of this `life` was replaced already.
+        """Start another worker with the same shares, none of them reset. Does nothing if the worker of this `life` was replaced.
 
-        Raises WorkerLost where too many have died.
+        Raises WorkerLost after too many deaths.
         """
         if life < self.life:
             return []
@@ -77,18 +77,18 @@ class Host:
 
 @dataclass(frozen=True)
 class RemoteMaker:
-    """Makes environments whose shares live with these hosts. Travels to the trainer."""
+    """Makes environments whose shares are in these hosts. It is pickled to the trainer."""
 
     hosts: Sequence[Host]
 
     def __call__(self, section: MarlEnvironment, count: int) -> VectorEnvironment:
-        """`count` environments, as even shares as can be. `section` is the hosts' own. Raises ConfigError, WorkerLost."""
+        """Make `count` environments in shares of nearly equal size. `section` is that of the hosts. Raises ConfigError, WorkerLost."""
         counts = shares_of(count, len(self.hosts))
-        begun = [host.begin_open(own) for host, own in zip(self.hosts, counts, strict=False)]
+        pending = [host.begin_open(own) for host, own in zip(self.hosts, counts, strict=False)]
         return SplitEnvironments(
             [
                 RemoteShare(host, own, *host.opened(reference))
-                for host, own, reference in zip(self.hosts, counts, begun, strict=False)
+                for host, own, reference in zip(self.hosts, counts, pending, strict=False)
             ]
         )
 
@@ -102,21 +102,21 @@ class RemoteShare:
         self._start = (0, 0)
         """Seed and first number of the last reset."""
         self._life = host.life
-        """Of the worker in which it was reset."""
-        self._begun: Any = None
+        """Life of the worker in which it was reset."""
+        self._pending: Any = None
 
     def begin_reset(self, seed: int, first: int) -> None:
         self._start, self._life = (seed, first), self._host.life
-        self._begun = self._host.worker.reset.remote(self._number, seed, first)
+        self._pending = self._host.worker.reset.remote(self._number, seed, first)
 
     def begin_step(self, actions: dict[str, Actions], watched: Sequence[int]) -> None:
         if not self._lost:
-            self._begun = self._host.worker.step.remote(self._number, actions, watched)
+            self._pending = self._host.worker.step.remote(self._number, actions, watched)
 
     def view(self) -> View:
         while True:
             try:
-                view: View = answer(self._begun)
+                view: View = answer(self._pending)
                 return view
             except RayActorError as error:
                 self._host.replace(self._life, error)
@@ -125,14 +125,14 @@ class RemoteShare:
     def transition(self) -> Transition:
         if not self._lost:
             try:
-                transition: Transition = answer(self._begun)
+                transition: Transition = answer(self._pending)
                 return transition
             except RayActorError as error:
                 self._host.replace(self._life, error)
         return self._cut()
 
     def board(self, index: int) -> dict[str, Any] | None:
-        """None where the worker has died; the next step tells of it."""
+        """None if the worker has died; the next step reports it."""
         if self._lost:
             return None
         try:
@@ -143,7 +143,7 @@ class RemoteShare:
         return board
 
     def episode_state(self) -> Arrays | None:
-        """None where the worker has died; the next step tells of it."""
+        """None if the worker has died; the next step reports it."""
         if self._lost:
             return None
         try:
@@ -154,7 +154,7 @@ class RemoteShare:
         return None if arrays is None else arrays | {START: np.array(self._start, dtype=np.int64)}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> View | None:
-        """None where the worker has died: what is to be continued can be begun anew."""
+        """None if the worker has died; the episodes can then be restarted."""
         seed, first = arrays[START].tolist()
         self._start, self._life = (seed, first), self._host.life
         own = {name: part for name, part in arrays.items() if name != START}
@@ -170,11 +170,11 @@ class RemoteShare:
 
     @property
     def _lost(self) -> bool:
-        """The worker in which it was reset is no more."""
+        """Whether the worker in which it was reset has died."""
         return self._life < self._host.life
 
     def _cut(self) -> Transition:
-        """The step in which all episodes of the share were lost, and new ones begun."""
+        """The step in which all episodes of the share were lost, and new ones started."""
         self.begin_reset(*self._start)
         view = self.view()
         rewards = {

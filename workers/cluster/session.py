@@ -1,4 +1,4 @@
-"""Connect to Ray, take the run's devices at once or wait for them, start every worker, give everything back."""
+"""Session: the actors of one attempt on Ray. Connects to Ray, waits for devices, starts the actors, and ends them."""
 
 import logging
 import time
@@ -6,36 +6,30 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 
-from training_core.config.kinds import AnyConfig
 from training_core.config.marl.run import MarlConfig
 from training_core.config.run import RunConfig
 from workers.actors.coordinator import RolloutCoordinator
 from workers.actors.marl_env_worker import MarlEnvWorker
 from workers.actors.marl_worker import MarlWorker
+from workers.cluster.members import Member
 from workers.cluster.pool import RemotePool
-from workers.cluster.proxies import ColocatedProxy, SeparateProxy
 from workers.cluster.remote_environments import Host, RemoteMaker
+from workers.cluster.remote_policy import RemotePolicy
 from workers.cluster.spawner import CONTROL, Handle, Spawner, start_actor
-from workers.cluster.updaters import Updaters
-from workers.protocol.records import StopCheck
-from workers.protocol.spec import PolicyProxy
+from workers.protocol.records import Attempt, StopCheck
 from workers.sizing.demand import Demand, demand
-from workers.sizing.placement import ActorSlot, Placement, place
+from workers.sizing.placement import Placement, SlotKind, place
 
-log = logging.getLogger(__name__)
-SAY_EVERY = 10.0
-"""Seconds between lines that say what a waiting run waits for."""
-
-
+MESSAGE_SECONDS = 10.0
+"""Seconds between messages about missing devices."""
 CLOSE_SECONDS = 5.0
-"""How long a coordinator may take to end what it began outside."""
+"""Maximum seconds for the lead actor to end external rollouts."""
 
 
 @dataclass
@@ -43,44 +37,44 @@ class Session:
     """The actors of one attempt."""
 
     lead: Handle
-    """Whom the driver asks: the coordinator, or the trainer of small networks."""
+    """The actor that the driver calls: the coordinator, or the trainer of small networks."""
     workers: dict[str, Handle]
-    """By name of the actor slot, as first started (replacements are the coordinator's)."""
+    """By name of the actor slot, as first started; the coordinator starts replacements."""
     group: PlacementGroup | None
 
     def control(self, method: str, *arguments: Any) -> Any:
-        """Call who leads while another call is under way; a reference to the answer."""
+        """Call the lead actor while another call may be running. Returns a reference to the result."""
         return getattr(self.lead, method).options(concurrency_group=CONTROL).remote(*arguments)
 
     def close(self) -> None:
-        """End what was begun outside, then every worker, and give the devices back."""
-        with suppress(RayError):  # it has died, or does not come to it: what it holds then ends with it
+        """End external rollouts, then all actors, and free the devices."""
+        with suppress(RayError):  # the lead actor has died or is busy: what it holds ends with its process
             ray.get(self.control("close"), timeout=CLOSE_SECONDS)
         for handle in (self.lead, *self.workers.values()):
             ray.kill(handle)
-        if self.group is not None:  # also ends replacements, which live in its bundles
+        if self.group is not None:  # also ends replacements, which are in its bundles
             remove_placement_group(self.group)
 
 
 def connect() -> None:
-    """Join the cluster that RAY_ADDRESS names (in a job: the job's own), or start a private one."""
+    """Connect to the cluster that RAY_ADDRESS names (in a job: the job's own), or start a private one."""
     if not ray.is_initialized():
         ray.init(logging_level=logging.WARNING, log_to_driver=True, include_dashboard=False)
 
 
-def open_session(
-    config: AnyConfig, home: Path, label: str, stop_check: StopCheck, say: Callable[[str], None]
-) -> Session:
-    """Start all workers at once; slow ones first. Returns before they are ready: who leads waits for them."""
+def open_session(attempt: Attempt, stop_check: StopCheck, log_line: Callable[[str], None]) -> Session:
+    """Wait for devices, then start all actors, slow ones first. Returns before their processes have started."""
+    config, label = attempt.config, f"{attempt.run}-{attempt.number}"
     placement = place(config)
-    group = _take(placement, demand(config), label, stop_check, say)
+    group = _reserve(placement, demand(config), label, stop_check, log_line)
     if isinstance(config, MarlConfig):
-        return _with_trainer(config, placement, label, group)
-    return _with_router(config, placement, Spawner(config, home, label, group), group)
+        return _with_trainer(config, attempt.number, placement, label, group)
+    spawner = Spawner(config, attempt.home, label, group)
+    return _with_coordinator(config, attempt.number, placement, spawner)
 
 
 def _with_trainer(
-    config: MarlConfig, placement: Placement, label: str, group: PlacementGroup | None
+    config: MarlConfig, attempt: int, placement: Placement, label: str, group: PlacementGroup | None
 ) -> Session:
     hosts = [
         Host(
@@ -90,13 +84,11 @@ def _with_trainer(
     ]
     workers = {host.name: host.worker for host in hosts}
     make = RemoteMaker(hosts) if hosts else None
-    trainer = start_actor(MarlWorker, placement.of("trainer")[0], label, group, config, make)
+    trainer = start_actor(MarlWorker, placement.of("trainer")[0], label, group, config, make, attempt)
     return Session(trainer, workers, group)
 
 
-def _with_router(
-    config: RunConfig, placement: Placement, spawner: Spawner, group: PlacementGroup | None
-) -> Session:
+def _with_coordinator(config: RunConfig, attempt: int, placement: Placement, spawner: Spawner) -> Session:
     workers: dict[str, Handle] = {}
     for actor_slot in placement.actor_slots:
         if actor_slot.policy:
@@ -106,50 +98,51 @@ def _with_router(
     for actor_slot in environments:
         workers[actor_slot.name] = spawner.env_worker(actor_slot)
     pool = RemotePool(spawner, environments, [workers[actor_slot.name] for actor_slot in environments])
-    proxies = {policy: _port(policy, placement, spawner, workers) for policy in config.used_policies}
-    coordinator = spawner.actor(RolloutCoordinator, placement.of("coordinator")[0], config, proxies, pool)
-    return Session(coordinator, workers, group)
+    policies = {name: _remote_policy(name, placement, spawner, workers) for name in config.used_policies}
+    slot = placement.of("coordinator")[0]
+    coordinator = spawner.actor(RolloutCoordinator, slot, config, policies, pool, attempt)
+    return Session(coordinator, workers, spawner.group)
 
 
-def _port(policy: str, placement: Placement, spawner: Spawner, workers: dict[str, Handle]) -> PolicyProxy:
-    colocated = placement.of("policy", policy)
+def _remote_policy(
+    policy: str, placement: Placement, spawner: Spawner, workers: dict[str, Handle]
+) -> RemotePolicy:
+    def members(kind: SlotKind) -> list[Member]:
+        return [Member(slot, workers[slot.name]) for slot in placement.of(kind, policy)]
+
+    colocated = members("policy")
     if colocated:
-        return ColocatedProxy(colocated[0], workers[colocated[0].name])
-    actor_slots = placement.of("rollout", policy)
-    updates: list[ActorSlot] = placement.of("update", policy)
-    updater = Updaters(updates, [workers[actor_slot.name] for actor_slot in updates]) if updates else None
-    return SeparateProxy(
-        spawner, actor_slots, [workers[actor_slot.name] for actor_slot in actor_slots], updater
-    )
+        return RemotePolicy(spawner, colocated, colocated)
+    return RemotePolicy(spawner, members("rollout"), members("update"))
 
 
-def _take(
-    placement: Placement, wanted: Demand, label: str, stop_check: StopCheck, say: Callable[[str], None]
+def _reserve(
+    placement: Placement, wanted: Demand, label: str, stop_check: StopCheck, log_line: Callable[[str], None]
 ) -> PlacementGroup | None:
-    """All bundles in one placement group; while others hold the devices, says what the run waits for."""
+    """Reserve all bundles in one placement group. While others occupy the devices, report what the run waits for."""
     if not placement.bundles:
         return None
     group: PlacementGroup = placement_group(placement.bundles, strategy="PACK", name=label)
-    said = time.monotonic() - SAY_EVERY + 1.0
+    last_message = time.monotonic() - MESSAGE_SECONDS + 1.0
     try:
         while not group.wait(timeout_seconds=0.5):
             stop_check()
-            if time.monotonic() - said >= SAY_EVERY:
-                said = time.monotonic()
-                say(_waiting(wanted))
+            if time.monotonic() - last_message >= MESSAGE_SECONDS:
+                last_message = time.monotonic()
+                log_line(_missing_devices(wanted))
     except BaseException:
-        remove_placement_group(group)  # nobody waits for it any more
+        remove_placement_group(group)
         raise
     return group
 
 
-def _waiting(wanted: Demand) -> str:
+def _missing_devices(wanted: Demand) -> str:
     free: dict[str, float] = ray.available_resources()  # type: ignore[no-untyped-call]
     total: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-    have = f"free are {free.get('CPU', 0):g} of {total.get('CPU', 0):g} CPU cores and "
-    have += f"{free.get('GPU', 0):g} of {total.get('GPU', 0):g} GPUs"
+    available = f"free are {free.get('CPU', 0):g} of {total.get('CPU', 0):g} CPU cores and "
+    available += f"{free.get('GPU', 0):g} of {total.get('GPU', 0):g} GPUs"
     short = wanted.cpus > total.get("CPU", 0) or wanted.gpus > total.get("GPU", 0)
     remedy = (
         "; the cluster is too small: add nodes, or lower policies.*.devices and resources" if short else ""
     )
-    return f"waiting for {wanted}: {have}{remedy}"
+    return f"waiting for {wanted}: {available}{remedy}"

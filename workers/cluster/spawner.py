@@ -1,4 +1,4 @@
-"""Makes a run's actors, each in its place; also used to replace one that died."""
+"""Spawner: starts a run's actors in their slots, and replacements for dead ones."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,34 +19,34 @@ from workers.protocol.spec import WorkerSpec
 from workers.sizing.placement import ActorSlot
 
 Handle = Any
-"""An actor's handle: its methods are known at run time only."""
+"""An actor's handle; its methods are known only at run time."""
 
 CONTROL = "control"
-"""Calls of this group are answered while another call is under way; all others one after the other, in order."""
+"""Concurrency group of calls that run while another call is running; all other calls run one after another."""
 CONTROLLED = (RolloutWorker, RolloutCoordinator, MarlWorker)
-"""Actors with such calls: weights that arrive while a rollout worker generates, a checkpoint while tasks are played."""
+"""Actors with such calls: `load_weights` during generation, `save` while tasks are played."""
 
 WORKER_CLASSES: dict[str, type] = {"policy": PolicyWorker, "rollout": RolloutWorker, "update": UpdateWorker}
 
 
 @dataclass(frozen=True)
 class Spawner:
-    """What every actor of one attempt needs to know. Travels to the coordinator, which replaces workers."""
+    """Parameters of all actors of one attempt. It is pickled to the coordinator, which replaces workers."""
 
     config: RunConfig
     home: Path
     label: str
     """Prefix of actor names: run and attempt."""
     group: PlacementGroup | None
-    """None when no worker asks for anything."""
+    """None if no worker requests devices."""
 
     def policy_worker(self, actor_slot: ActorSlot, life: int = 0, rank: int = 0) -> Handle:
-        """A worker of one policy; `life` counts replacements, `rank` the policy's workers of its kind."""
+        """Start a worker of one policy; `life` counts replacements, `rank` the policy's workers of its kind."""
         spec = WorkerSpec(actor_slot.name, actor_slot.policy, self.config, self.home, actor_slot.gpus, rank)
         return self.actor(WORKER_CLASSES[actor_slot.kind], actor_slot, spec, life=life)
 
     def env_worker(self, actor_slot: ActorSlot, life: int = 0) -> Handle:
-        """A worker that hosts environments."""
+        """Start a worker that hosts environments."""
         return self.actor(EnvWorker, actor_slot, self.config.environment, self.config.run.seed, life=life)
 
     def actor(self, cls: type, actor_slot: ActorSlot, *arguments: Any, life: int = 0) -> Handle:

@@ -108,7 +108,7 @@ def _started(context: Networks, config: MarlConfig, checkpoint: Path | None = No
     """A started worker whose evaluations record up to MAX_EPISODES episodes. Raises CheckpointError, ConfigError, EnvironmentFailure."""
     evaluation = config.evaluation.model_copy(update={"probes": MAX_EPISODES})
     worker = MarlWorker(config.model_copy(update={"evaluation": evaluation}))
-    worker.start(1, checkpoint)
+    worker.start(checkpoint)
     return worker
 
 

@@ -11,6 +11,7 @@ from training_core.llm.environments.host import EnvironmentHost, EnvironmentPool
 from training_core.types import Group
 from workers.actors.coordinator import RolloutCoordinator
 from workers.actors.policy_worker import PolicyWorker
+from workers.actors.update_worker import Address
 from workers.jobs.context import JobContext
 from workers.jobs.figures import MAX_EPISODES
 from workers.protocol.records import Collected, EpisodeFacts, Span, System
@@ -25,7 +26,8 @@ class LoadedPolicy(PolicyWorker):
 
     _ready: Ready | None = None
 
-    def start(self, resume_from: Path | None) -> Ready:
+    def start(self, resume_from: Path | None, address: Address | None = None) -> Ready:
+        """Load the base model at the first call."""
         if self._ready is None:
             self._ready = super().start(None)
         return self._ready
@@ -97,7 +99,7 @@ def coordinator_of(
     coordinator = RolloutCoordinator(
         config, {policy: proxies[policy] for policy in config.used_policies}, pool, side_by_side=False
     )
-    coordinator.start(1, None)
+    coordinator.start(None)
     return coordinator
 
 

@@ -13,7 +13,7 @@ from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.sampling import tempered_log_probs
 from training_core.types import NoiseKey, Prompt
 from workers.actors.gate import Gate
-from workers.actors.sides import RolloutSide, load
+from workers.actors.rollout_worker import RolloutWorker
 from workers.protocol.spec import WorkerSpec
 from workers.transfer.weights import PackedWeights, pack
 
@@ -48,7 +48,7 @@ class Disturbed(Gate):
 
 
 @pytest.fixture
-def side(little_model: Path) -> RolloutSide:
+def worker(little_model: Path) -> RolloutWorker:
     config = small_config(
         little_model,
         rollout__staleness=1,
@@ -56,19 +56,20 @@ def side(little_model: Path) -> RolloutSide:
         policies__executor__devices__placement="apart",
     )
     spec = WorkerSpec("rollout-planner-0", "planner", config, little_model.parent)
-    made = RolloutSide(spec, load(spec, 0.0))
+    made = RolloutWorker(spec)
+    made.start(None)
     made.engine.stops = made.engine.stops[:0]  # every answer has its full length
     return made
 
 
-def test_weights_that_come_in_mid_sequence_are_gone_on_with(side: RolloutSide) -> None:
-    model = side.engine.model
+def test_weights_that_come_in_mid_sequence_are_gone_on_with(worker: RolloutWorker) -> None:
+    model = worker.engine.model
     older = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     torch.manual_seed(0)
     newer = {name: tensor + 0.05 * torch.randn_like(tensor) for name, tensor in older.items()}
     arrived: list[object] = []
-    gate = side._gate = Disturbed(5, lambda: arrived.append(side.load_weights(pack(newer, 1), 1)))
-    generated = side.generate(PROMPTS, SETTINGS, 0)
+    gate = worker._gate = Disturbed(5, lambda: arrived.append(worker.load_weights(pack(newer, 1), 1)))
+    generated = worker.generate(PROMPTS, SETTINGS, 0)
     gate.acted()
     assert len(arrived) == 1 and len(generated.spans) == 2, "interrupted once"
     for prompt, answers in zip(PROMPTS, generated.answers, strict=True):
@@ -86,37 +87,37 @@ def test_weights_that_come_in_mid_sequence_are_gone_on_with(side: RolloutSide) -
                         assert answer.logprobs[place] == pytest.approx(float(wanted[place, token]), abs=1e-4)
 
 
-def test_older_weights_that_come_late_are_left(side: RolloutSide) -> None:
-    held = {name: tensor.clone() for name, tensor in side.engine.model.state_dict().items()}
-    side.load_weights(pack(held, 3), 3)
-    side.load_weights(pack({name: torch.zeros_like(tensor) for name, tensor in held.items()}, 2), 0)
-    assert side.engine.version == 3
-    assert all(torch.equal(tensor, held[name]) for name, tensor in side.engine.model.state_dict().items())
+def test_older_weights_that_come_late_are_left(worker: RolloutWorker) -> None:
+    held = {name: tensor.clone() for name, tensor in worker.engine.model.state_dict().items()}
+    worker.load_weights(pack(held, 3), 3)
+    worker.load_weights(pack({name: torch.zeros_like(tensor) for name, tensor in held.items()}, 2), 0)
+    assert worker.engine.version == 3
+    assert all(torch.equal(tensor, held[name]) for name, tensor in worker.engine.model.state_dict().items())
 
 
 @pytest.mark.parametrize("partial", [True, False])
-def test_a_pause_changes_nothing_but_the_time(side: RolloutSide, partial: bool) -> None:
-    whole = side.generate(PROMPTS, SETTINGS, 0)
-    side._spec = WorkerSpec(
-        side._spec.name,
+def test_a_pause_changes_nothing_but_the_time(worker: RolloutWorker, partial: bool) -> None:
+    whole = worker.generate(PROMPTS, SETTINGS, 0)
+    worker._spec = WorkerSpec(
+        worker._spec.name,
         "planner",
-        side._spec.config.model_copy(
-            update={"rollout": side._spec.config.rollout.model_copy(update={"partial": partial})}
+        worker._spec.config.model_copy(
+            update={"rollout": worker._spec.config.rollout.model_copy(update={"partial": partial})}
         ),
-        side._spec.home,
+        worker._spec.home,
     )
 
-    def pause_and_go_on() -> None:
-        side.pause_generation()
-        side.continue_generation()
+    def pause() -> None:
+        worker._gate.close()
+        worker._gate.open()
 
-    gate = Disturbed(4, pause_and_go_on)
-    side._gate = gate
+    gate = Disturbed(4, pause)
+    worker._gate = gate
     if not partial:  # the engine never asks: the pause waits for the answers' ends
         gate._left = 0
-        waiting = threading.Thread(target=pause_and_go_on)
+        waiting = threading.Thread(target=pause)
         waiting.start()
-    again = side.generate(PROMPTS, SETTINGS, 0)
+    again = worker.generate(PROMPTS, SETTINGS, 0)
     if not partial:
         waiting.join()
     assert len(again.spans) == (2 if partial else 1)
@@ -126,11 +127,11 @@ def test_a_pause_changes_nothing_but_the_time(side: RolloutSide, partial: bool) 
             assert other.logprobs == pytest.approx(one.logprobs, abs=1e-5)
 
 
-def test_equal_weights_published_in_mid_sequence_give_the_same_tokens(side: RolloutSide) -> None:
-    whole = side.generate(PROMPTS, SETTINGS, 0)
-    same: PackedWeights = pack(side.engine.model.state_dict(), 1)
-    side._gate = Disturbed(6, lambda: side.load_weights(same, 1))
-    again = side.generate(PROMPTS, SETTINGS, 0)
+def test_equal_weights_published_in_mid_sequence_give_the_same_tokens(worker: RolloutWorker) -> None:
+    whole = worker.generate(PROMPTS, SETTINGS, 0)
+    same: PackedWeights = pack(worker.engine.model.state_dict(), 1)
+    worker._gate = Disturbed(6, lambda: worker.load_weights(same, 1))
+    again = worker.generate(PROMPTS, SETTINGS, 0)
     assert [[item.token_ids for item in group] for group in again.answers] == [
         [item.token_ids for item in group] for group in whole.answers
     ]

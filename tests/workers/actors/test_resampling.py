@@ -12,7 +12,7 @@ from training_core.errors import ConfigError
 from training_core.llm.learning.training_groups import is_informative
 from training_core.types import Answer, Candidate, Episode, Turn
 from workers.actors.player import Played
-from workers.actors.resampling import play_until_telling
+from workers.actors.resampling import collect_informative
 from workers.driver.attempt import run_attempt
 from workers.protocol.records import Attempt
 
@@ -48,7 +48,7 @@ def played(
     telling: set[int], iteration: int = 1, **overrides: Any
 ) -> tuple[list[str], int, list[tuple[list[int], int]]]:
     playing = Playing(telling)
-    found = play_until_telling(cast(Any, playing), config_of(**overrides), iteration, lambda policy: 0)
+    found = collect_informative(cast(Any, playing), config_of(**overrides), iteration, lambda policy: 0)
     return [each.task for each in found.played.episodes], found.left_out, playing.asked
 
 

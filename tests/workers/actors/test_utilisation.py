@@ -70,7 +70,7 @@ def test_a_gpu_is_asked_through_nvml(cuda: None, monkeypatch: pytest.MonkeyPatch
 
 def test_a_gpu_without_nvml_has_no_samples(cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert UtilisationSampler("planner", 1, on_gpu=True).take() == Load("planner", "GPU, no NVML to ask", [])
+    assert UtilisationSampler("planner", 1, on_gpu=True).take() == Load("planner", "GPU without NVML", [])
 
 
 def thread_of(make: Callable[[], UtilisationSampler]) -> tuple[UtilisationSampler, threading.Thread]:

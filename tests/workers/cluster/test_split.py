@@ -9,7 +9,7 @@ from training_core.types import NoiseKey, Prompt
     ("prompts", "parts", "sizes"), [(7, 3, [3, 2, 2]), (2, 3, [1, 1, 0]), (6, 1, [6]), (0, 2, [0, 0])]
 )
 def test_parts_are_contiguous_and_even(prompts: int, parts: int, sizes: list[int]) -> None:
-    from workers.cluster.proxies import split
+    from workers.cluster.remote_policy import split
 
     made = [Prompt([number], 1, NoiseKey(0, 0, 0, number, 0, 0)) for number in range(prompts)]
     done = split(made, parts)

@@ -11,7 +11,8 @@ from training_core import checkpoints
 from training_core.config.files import to_toml
 from training_core.config.run import RunConfig
 from training_core.llm.models.adapters import ADAPTER_WEIGHTS, has_adapter
-from workers.actors.sides import RolloutSide, UpdateSide, load
+from workers.actors.rollout_worker import RolloutWorker
+from workers.actors.update_worker import UpdateWorker
 from workers.backends.local import LocalBackend
 from workers.driver.attempt import run_attempt
 from workers.job import main
@@ -54,9 +55,7 @@ def test_roles_share_the_tensors_of_one_base_model(little_model: Path, tmp_path:
         attempt, config_of(little_model), StopChecks(lambda: None, lambda: None), lambda done, text: None
     )
     backend.start(None)
-    one, other = (
-        backend._coordinator._proxies[policy]._rollout.engine.model for policy in ("planner", "executor")
-    )
+    one, other = (backend._proxies[policy].engine.model for policy in ("planner", "executor"))
     assert has_adapter(one) and has_adapter(other)
     bases = [
         {weight.data_ptr() for weight in model.parameters() if not weight.requires_grad}
@@ -138,17 +137,18 @@ def test_policies_take_turns(little_model: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_published_is_the_adapter_alone(little_model: Path, tmp_path: Path) -> None:
-    """An update side and a rollout side apart, each with a model of its own."""
+    """An update worker and a rollout worker, each with its own model."""
     config = config_of(little_model)
     spec = WorkerSpec("w", "planner", config, tmp_path)
-    update = UpdateSide(spec, load(spec, 0.0))
-    rollout = RolloutSide(spec, load(spec, 0.0))
+    update, rollout = UpdateWorker(spec), RolloutWorker(spec)
+    update.start(None)
+    rollout.start(None)
     with torch.no_grad():
-        for weight in update._learner.optimiser.weights:
+        for weight in update.learner.optimiser.weights:
             weight.add_(0.1)
-    packed = update.publish(1)
+    packed = update.weights(1)
     assert packed.arrays and all(".lora_" in name for name in packed.arrays)
     rollout.load_weights(packed, 1)
     assert rollout.engine.version == 1
     for name, weight in rollout.engine.model.state_dict().items():
-        assert torch.equal(weight, update._learner.model.state_dict()[name]), name
+        assert torch.equal(weight, update.learner.model.state_dict()[name]), name

@@ -205,18 +205,6 @@ def collecting(model: Path, player: Player, **overrides: Any) -> Collector:
     return Collector(small_config(model, **APART, **fields), player)
 
 
-def test_nothing_begins_while_it_is_paused(tmp_path: Path) -> None:
-    player = Scripted()
-    collector = collecting(tmp_path, player)
-    collector.pause()
-    collector.start(0, {"planner": 0, "executor": 0}, None)
-    assert not player.played.wait(0.2)
-    collector.resume()
-    assert [episode.id for episode in collector.take().episodes] == ["0", "1", "2", "3", "4", "5"]
-    collector.close()
-    assert player.begun[0] == [0, 1, 2, 3, 4, 5]
-
-
 def test_finished_tasks_that_have_grown_too_old_make_room_for_others(tmp_path: Path) -> None:
     player = Scripted()
     collector = collecting(tmp_path, player)

@@ -31,7 +31,7 @@ class Played:
         }
         pool = EnvironmentHost(config.environment, config.run.seed)
         self.coordinator = RolloutCoordinator(config, self.proxies, pool, side_by_side=False)
-        self.coordinator.start(1, None)
+        self.coordinator.start(None)
         before = {name: weights(proxy) for name, proxy in self.proxies.items()}
         self.collected = self.coordinator.collect(1)
         self.updated = self.coordinator.update(1)
@@ -52,7 +52,7 @@ class Played:
 
 
 def weights(proxy: PolicyWorker) -> Weights:
-    state: Weights = proxy._rollout.engine.model.state_dict()
+    state: Weights = proxy.engine.model.state_dict()
     return {name: tensor.clone() for name, tensor in state.items()}
 
 

@@ -1,0 +1,85 @@
+"""Loads a policy's model with torch."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakValueDictionary
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.logging import disable_progress_bar
+
+from training_core.llm.base_models.progress import Progress, silent
+from training_core.llm.base_models.registry import resolve_model
+from training_core.llm.base_models.tiny import read_facts
+from training_core.llm.models.adapters import add_adapter, with_shared_tensors
+from training_core.llm.models.flops import peak_of
+from training_core.llm.models.loading import load_model, load_tokenizer
+from training_core.seeding import keyed_seed
+from workers.actors.machine import prepare_process
+from workers.protocol.records import Span
+from workers.protocol.spec import WorkerSpec
+
+
+@dataclass
+class LoadedModel:
+    """A policy's model as it was before training."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    model_name: str
+    base: dict[str, Any]
+    span: Span
+    peak: float | None
+    """FLOP/s of the device at its peak, in the model's precision; None where it is not known."""
+    on_gpu: bool
+    shared: PreTrainedModel | None
+    """The base model whose tensors `model` uses in addition to its adapter; other policies of this process may share it."""
+
+
+_SHARED: WeakValueDictionary[tuple[str, str, str], PreTrainedModel] = WeakValueDictionary()
+"""Base models under adapters in this process, by source, precision and device, for as long as a policy uses them."""
+
+
+def load(spec: WorkerSpec, born: float, progress: Progress = silent) -> LoadedModel:
+    """Load (or first make) the base model; the span is from `born`, before imports. Raises ModelError."""
+    prepare_process(spec.config.resources.threads)
+    source = resolve_model(spec.section.model, spec.config.environment, spec.home, progress)
+    device = "cuda" if spec.gpus > 0 and torch.cuda.is_available() else "cpu"
+    if spec.section.warm_start.steps:
+        from training_core.llm.base_models.warm_start import (
+            warm_started_model,  # imports environments: seldom needed
+        )
+
+        source = warm_started_model(
+            source, spec.section.warm_start, spec.config.environment, spec.home, device, progress
+        )
+    disable_progress_bar()  # its bars would break ours, and a job's log
+    model, shared = _model(spec, str(source), device)
+    tokenizer = load_tokenizer(source)
+    span = Span(spec.name, "load", spec.policy, 0, born, time.time())
+    peak = peak_of(torch.cuda.get_device_name(), spec.section.learner.precision) if device == "cuda" else None
+    return LoadedModel(
+        model,
+        tokenizer,
+        str(source),
+        {"name": spec.section.model, "source": str(source)} | read_facts(source),
+        span,
+        peak,
+        device == "cuda",
+        shared,
+    )
+
+
+def _model(spec: WorkerSpec, source: str, device: str) -> tuple[PreTrainedModel, PreTrainedModel | None]:
+    """The policy's model, and the base model that it shares where it has an adapter. Raises ModelError."""
+    adapter, precision = spec.section.adapter, spec.section.learner.precision
+    if adapter.type == "none":
+        return load_model(source, precision, device), None
+    place = (source, precision, device)
+    shared = _SHARED.get(place)
+    if shared is None:
+        shared = _SHARED[place] = load_model(source, precision, device).requires_grad_(False)
+    model = with_shared_tensors(shared)
+    add_adapter(model, adapter, keyed_seed(spec.config.run.seed, *spec.policy.encode()))
+    return model, shared

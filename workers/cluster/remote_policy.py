@@ -1,0 +1,185 @@
+"""RemotePolicy: one policy's workers on Ray."""
+
+import itertools
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError
+
+from training_core.llm.generation.base import SamplingSettings
+from training_core.types import Group, Prompt
+from workers.cluster.answers import answer, exit_of
+from workers.cluster.members import Member, call_all, lost, wait_for
+from workers.cluster.mutex import Mutex
+from workers.cluster.spawner import CONTROL, Spawner
+from workers.protocol.records import Span, System, WorkerLost
+from workers.protocol.spec import Generated, PolicyProxy, PolicyUpdate, Ready
+
+log = logging.getLogger(__name__)
+MAX_LIVES = 5
+"""Replacements of one rollout worker before the run fails."""
+
+
+class RemotePolicy(PolicyProxy):
+    """A PolicyProxy over actors: rollout workers, which are replaced when they die, and update workers, if it is trained.
+
+    A colocated policy has one actor for both, which is not replaced. Threads may generate while weights are published.
+    """
+
+    def __init__(self, spawner: Spawner, rollouts: Sequence[Member], updaters: Sequence[Member]) -> None:
+        """`updaters` is empty for a frozen policy; a colocated policy's actor is in both lists."""
+        self._spawner = spawner
+        self._rollouts = list(rollouts)
+        self._updaters = list(updaters)
+        self._colocated = rollouts[0].actor_slot.kind == "policy"
+        self._restored_from: Path | None = None
+        """Checkpoint with the weights of a frozen policy."""
+        self._weights: Any = None
+        """Reference to the last published weights; it keeps them in the object store."""
+        self._mutex = Mutex()
+        """Held while a worker is replaced, and while the weights for its replacement change."""
+
+    def start(self, resume_from: Path | None) -> Ready:
+        """Start all workers. If there are update workers, they read the checkpoint and publish its weights."""
+        if self._colocated:
+            return self._start_updaters(resume_from)
+        self._restored_from = None if self._updaters else resume_from
+        pending = [member.handle.start.remote(self._restored_from) for member in self._rollouts]
+        updater = self._start_updaters(resume_from) if self._updaters else None
+        readies: list[Ready] = [
+            wait_for(member, reference) for member, reference in zip(self._rollouts, pending, strict=True)
+        ]
+        if updater is None:
+            return readies[0]
+        updater.spans.extend(span for ready in readies for span in ready.spans)
+        if updater.version > 0:
+            updater.spans.extend(self.publish(updater.version, 0))
+        return updater
+
+    def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
+        """Split the prompts over the rollout workers, in order. A dead worker is replaced."""
+        parts = split(prompts, len(self._rollouts))
+        pending = [
+            (index, member, member.handle.generate.remote(parts[index], settings, version))
+            for index, member in enumerate(self._rollouts)
+            if parts[index]
+        ]
+        joined = Generated([], [])
+        for index, member, reference in pending:
+            arguments = (parts[index], settings, version)
+            generated: Generated = self._wait(index, member, reference, "generate", *arguments)
+            joined.answers.extend(generated.answers)
+            joined.spans.extend(generated.spans)
+        return joined
+
+    def update(self, groups: list[Group], iteration: int, version: int, annotated: set[str]) -> PolicyUpdate:
+        """Each update worker takes its share of every minibatch; the metrics are those of all."""
+        data = ray.put(groups) if len(self._updaters) > 1 else groups
+        parts: list[PolicyUpdate] = call_all(self._trained(), "update", data, iteration, version, annotated)
+        return replace(
+            parts[0],
+            annotations={turn: figures for part in parts for turn, figures in part.annotations.items()},
+            spans=[span for part in parts for span in part.spans],
+        )
+
+    def publish(self, version: int, iteration: int) -> list[Span]:
+        """Send the weights to the rollout workers through the object store, which stores them once."""
+        updaters = self._trained()
+        if self._colocated:
+            colocated_spans: list[Span] = call_all(updaters, "publish", version, iteration)[0]
+            return colocated_spans
+        with self._mutex:
+            # all update workers gather the weights, the first one returns them
+            self._weights = [member.handle.weights.remote(version) for member in updaters][0]
+            members = list(self._rollouts)
+            pending = [
+                member.handle.load_weights.options(concurrency_group=CONTROL).remote(self._weights, iteration)
+                for member in members
+            ]
+        spans: list[Span] = []
+        for index, reference in enumerate(pending):
+            try:
+                spans.append(answer(reference))
+            except RayActorError as error:
+                self._replace(index, members[index], error)
+        return spans
+
+    def save(self, folder: Path) -> None:
+        if self._updaters:
+            call_all(self._updaters, "save", folder)
+        else:
+            member = self._rollouts[0]
+            self._wait(0, member, member.handle.save.remote(folder), "save", folder)
+
+    def system(self) -> System:
+        """Leaves out dead rollout workers, which are replaced when they are needed."""
+        system = System({})
+        separate = [] if self._colocated else self._rollouts
+        pending = [member.handle.system.options(concurrency_group=CONTROL).remote() for member in separate]
+        for reference in pending:
+            with suppress(RayActorError):
+                system.add(answer(reference))
+        for part in call_all(self._updaters, "system"):
+            system.add(part)
+        return system
+
+    def _start_updaters(self, resume_from: Path | None) -> Ready:
+        first = self._updaters[0]
+        several = len(self._updaters) > 1
+        address = wait_for(first, first.handle.free_address.remote()) if several else None
+        readies: list[Ready] = call_all(self._updaters, "start", resume_from, address)
+        return replace(readies[0], spans=[span for ready in readies for span in ready.spans])
+
+    def _trained(self) -> list[Member]:
+        if not self._updaters:
+            policy = self._rollouts[0].actor_slot.policy
+            raise WorkerLost(f"policy {policy!r} is frozen: it has no update worker")
+        return self._updaters
+
+    def _wait(self, index: int, member: Member, reference: Any, method: str, *arguments: Any) -> Any:
+        """The result of a call to a rollout worker. If it died, its replacement is called: keyed noise makes the result the
+        same.
+        """
+        while True:
+            try:
+                return answer(reference)
+            except RayActorError as error:
+                member = self._replace(index, member, error)
+                reference = getattr(member.handle, method).remote(*arguments)
+
+    def _replace(self, index: int, dead: Member, error: RayActorError) -> Member:
+        """Replace a dead rollout worker, unless another thread has. Raises WorkerLost if it cannot be replaced."""
+        if self._colocated:
+            raise lost(dead, error) from error
+        with self._mutex:
+            if self._rollouts[index].life == dead.life:
+                self._rollouts[index] = self._replacement(dead, error)
+            return self._rollouts[index]
+
+    def _replacement(self, dead: Member, error: RayActorError) -> Member:
+        actor_slot, life = dead.actor_slot, dead.life + 1
+        if life > MAX_LIVES:
+            raise WorkerLost(
+                f"{actor_slot.name} died {MAX_LIVES + 1} times, the last time because {exit_of(error)}; "
+                "the run's log has each of them"
+            )
+        call_all(self._updaters, "ping")  # the sender of the weights may have died
+        log.warning("%s died: %s; it is replaced", actor_slot.name, exit_of(error))
+        ray.kill(dead.handle)
+        worker = self._spawner.policy_worker(actor_slot, life)
+        worker.start.remote(self._restored_from)
+        if self._weights is not None:
+            worker.load_weights.remote(self._weights, 0)
+        return Member(actor_slot, worker, life)
+
+
+def split(prompts: Sequence[Prompt], parts: int) -> list[list[Prompt]]:
+    """Contiguous parts whose sizes differ by at most one; some may be empty."""
+    size, longer = divmod(len(prompts), parts)
+    ends = [index * size + min(index, longer) for index in range(parts + 1)]
+    return [list(prompts[start:end]) for start, end in itertools.pairwise(ends)]
