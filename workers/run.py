@@ -78,11 +78,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--run", default="", help="id of the run")
     parser.add_argument("--attempt", type=int, default=1, help="number of this launch of the run, from 1")
     parser.add_argument("--ingest-url", default="", help="where events go; without it they stay on disk")
-    parser.add_argument("--resume-from", type=Path, help="checkpoint folder to go on from")
+    parser.add_argument("--resume-from", type=Path, help="checkpoint folder to resume from")
     parser.add_argument(
         "--fall-back",
         action="store_true",
-        help="where that checkpoint is damaged, go on from the newest earlier one that is whole",
+        help="if that checkpoint is damaged, resume from the newest earlier one that is whole",
     )
     parser.add_argument("--fork-from", type=Path, help="checkpoint folder of another run to start from")
     default = os.environ.get("TROUPE_HOME", "var")

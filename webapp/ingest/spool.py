@@ -5,7 +5,7 @@ from pathlib import Path
 
 from webapp.ingest.errors import IngestRejected
 from webapp.ingest.services import batch_store
-from workers.telemetry.delivery import Answer, SpoolUploader, Undelivered
+from workers.telemetry.delivery import ServerResponse, SpoolUploader, Undelivered
 
 log = logging.getLogger(__name__)
 
@@ -16,13 +16,13 @@ class DirectChannel:
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
 
-    def post(self, data: bytes) -> Answer:
-        """See workers.telemetry.delivery.Channel."""
+    def post(self, data: bytes) -> ServerResponse:
+        """See workers.telemetry.delivery.UploadChannel."""
         try:
             answer = batch_store(self._run_id, data, "zstd")
         except IngestRejected as rejected:
-            return Answer(rejected.status, rejected.payload)
-        return Answer(200, {"acknowledged": answer.acknowledged, "command": answer.command})
+            return ServerResponse(rejected.status, rejected.payload)
+        return ServerResponse(200, {"acknowledged": answer.acknowledged, "command": answer.command})
 
     def close(self) -> None:
         """Do nothing: there is no connection."""

@@ -80,7 +80,7 @@ class Collector:
 
     @property
     def waiting(self) -> int:
-        """Finished tasks that have not been handed over."""
+        """Number of accepted tasks that were not taken yet."""
         with self._changed:
             return len(self._finished)
 

@@ -76,10 +76,10 @@ def _model(spec: WorkerSpec, source: str, device: str) -> tuple[PreTrainedModel,
     adapter, precision = spec.section.adapter, spec.section.learner.precision
     if adapter.type == "none":
         return load_model(source, precision, device), None
-    place = (source, precision, device)
-    shared = _SHARED.get(place)
+    key = (source, precision, device)
+    shared = _SHARED.get(key)
     if shared is None:
-        shared = _SHARED[place] = load_model(source, precision, device).requires_grad_(False)
+        shared = _SHARED[key] = load_model(source, precision, device).requires_grad_(False)
     model = with_shared_tensors(shared)
     add_adapter(model, adapter, keyed_seed(spec.config.run.seed, *spec.policy.encode()))
     return model, shared

@@ -22,7 +22,7 @@ class Answered:
     """A call with the answers for its agent."""
 
     call: Call
-    voice: PolicyClient
+    client: PolicyClient
     role: str
     messages: list[dict[str, Any]]
     """One per choice."""
@@ -31,17 +31,17 @@ class Answered:
 async def answer_chat(session: Session, request: ChatRequest, batcher: Batcher) -> Answered:
     """Answer a conversation. Raises RequestRefused."""
     role = session.role_of(request.model)
-    voice, talk = session.spec.clients[role], session.conversations[role]
+    client, conversation = session.spec.clients[role], session.conversations[role]
     messages = [normalise_message(message) for message in request.messages]
     number, name = session.next_call()
-    call = talk.start_call(
+    call = conversation.start_call(
         messages, request.offered, number=number, id=name, continues=request.continue_final_message
     )
-    settings = _settings(voice, request.limit, request.stops)
+    settings = _settings(client, request.limit, request.stops)
     answers = await _generate(session, role, call, settings, request, batcher)
-    said = [parse_answer(answer.text, tools=request.offered is not None) for answer in answers]
-    talk.record_answers(call, answers, said)
-    return Answered(call, voice, role, said)
+    replies = [parse_answer(answer.text, tools=request.offered is not None) for answer in answers]
+    conversation.record_answers(call, answers, replies)
+    return Answered(call, client, role, replies)
 
 
 async def answer_text(session: Session, request: TextRequest, batcher: Batcher) -> list[Answered]:
@@ -67,21 +67,21 @@ def _ids(prompt: str | list[int], renderer: Renderer) -> list[int]:
 
 async def _answer_ids(session: Session, ids: list[int], request: TextRequest, batcher: Batcher) -> Answered:
     role = session.role_of(request.model)
-    voice, talk = session.spec.clients[role], session.conversations[role]
+    client, conversation = session.spec.clients[role], session.conversations[role]
     number, name = session.next_call()
-    call = talk.start_text_call(ids, number=number, id=name.replace("chatcmpl", "cmpl"))
-    settings = _settings(voice, request.max_tokens, request.stops)
+    call = conversation.start_text_call(ids, number=number, id=name.replace("chatcmpl", "cmpl"))
+    settings = _settings(client, request.max_tokens, request.stops)
     answers = await _generate(session, role, call, settings, request, batcher)
-    said = [parse_answer(answer.text, tools=False) for answer in answers]
-    talk.record_answers(call, answers, said, chat=False)
-    return Answered(call, voice, role, said)
+    replies = [parse_answer(answer.text, tools=False) for answer in answers]
+    conversation.record_answers(call, answers, replies, chat=False)
+    return Answered(call, client, role, replies)
 
 
-def _settings(voice: PolicyClient, limit: int | None, stops: tuple[str, ...]) -> SamplingSettings:
+def _settings(client: PolicyClient, limit: int | None, stops: tuple[str, ...]) -> SamplingSettings:
     """The role's settings with the call's restrictions: fewer tokens, more stop texts."""
-    own = voice.settings
-    most = own.max_tokens if limit is None else min(limit, own.max_tokens)
-    return replace(own, max_tokens=most, stop=(*own.stop, *stops))
+    settings = client.settings
+    max_tokens = settings.max_tokens if limit is None else min(limit, settings.max_tokens)
+    return replace(settings, max_tokens=max_tokens, stop=(*settings.stop, *stops))
 
 
 async def _generate(
@@ -92,16 +92,16 @@ async def _generate(
     request: ChatRequest | TextRequest,
     batcher: Batcher,
 ) -> list[Answer]:
-    voice = session.spec.clients[role]
+    client = session.spec.clients[role]
     key = session.noise(role, call.prompt_ids, request.seed)
     prompt = Prompt(call.prompt_ids, request.n, key, rid=f"{session.spec.episode.id}/{role}")
     call.started = time.time()
-    answers = await batcher.ask(voice, prompt, settings)
+    answers = await batcher.ask(client, prompt, settings)
     if request.on_update == "abort":
-        answers = [_until_update(answer, voice) for answer in answers]
+        answers = [_until_update(answer, client) for answer in answers]
     else:
         answers = [
-            await _to_its_end(prompt, index, answer, (voice, settings), batcher)
+            await _to_its_end(prompt, index, answer, client, settings, batcher)
             for index, answer in enumerate(answers)
         ]
     call.ended = time.time()
@@ -109,20 +109,25 @@ async def _generate(
 
 
 async def _to_its_end(
-    prompt: Prompt, index: int, answer: Answer, how: tuple[PolicyClient, SamplingSettings], batcher: Batcher
+    prompt: Prompt,
+    index: int,
+    answer: Answer,
+    client: PolicyClient,
+    settings: SamplingSettings,
+    batcher: Batcher,
 ) -> Answer:
     """Continue an answer that new weights interrupted, with these weights."""
     while answer.stop_reason == "interrupt":
-        rest = (await batcher.ask(how[0], continuation_prompt(prompt, index, answer), how[1]))[0]
+        rest = (await batcher.ask(client, continuation_prompt(prompt, index, answer), settings))[0]
         answer = join_answers(answer, rest)
     return answer
 
 
-def _until_update(answer: Answer, voice: PolicyClient) -> Answer:
+def _until_update(answer: Answer, client: PolicyClient) -> Answer:
     """The part of an answer that was generated with its first version of the weights."""
     same = first_version_tokens(answer)
     if same == len(answer.versions):
         return answer
     ids = answer.token_ids[:same]
-    text = voice.renderer.text(ids)
+    text = client.renderer.text(ids)
     return Answer(ids, answer.logprobs[:same], answer.versions[:same], "interrupt", text)

@@ -86,10 +86,10 @@ class _Api:
         return JSONResponse(text_response(parts, asked), 200, headers)
 
     async def models(self, request: Request) -> Response:
-        voices = self._session(request).spec.clients
+        clients = self._session(request).spec.clients
         data = [
-            {"id": role, "object": "model", "created": 0, "owned_by": voice.policy}
-            for role, voice in voices.items()
+            {"id": role, "object": "model", "created": 0, "owned_by": client.policy}
+            for role, client in clients.items()
         ]
         return JSONResponse({"object": "list", "data": data})
 

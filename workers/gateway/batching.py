@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class _Waiting:
-    voice: PolicyClient
+    client: PolicyClient
     prompt: Prompt
     settings: SamplingSettings
     answers: asyncio.Future[list[Answer]]
@@ -35,13 +35,13 @@ class Batcher:
         self.failure: Exception | None = None
         """The first failure of an engine that no request caused."""
 
-    async def ask(self, voice: PolicyClient, prompt: Prompt, settings: SamplingSettings) -> list[Answer]:
+    async def ask(self, client: PolicyClient, prompt: Prompt, settings: SamplingSettings) -> list[Answer]:
         """`prompt.count` answers. Raises RequestRefused."""
-        waiting = _Waiting(voice, prompt, settings, asyncio.get_running_loop().create_future())
-        self._queues.setdefault(voice.policy, []).append(waiting)
-        task = self._tasks.get(voice.policy)
+        waiting = _Waiting(client, prompt, settings, asyncio.get_running_loop().create_future())
+        self._queues.setdefault(client.policy, []).append(waiting)
+        task = self._tasks.get(client.policy)
         if task is None or task.done():
-            self._tasks[voice.policy] = asyncio.create_task(self._serve(voice.policy))
+            self._tasks[client.policy] = asyncio.create_task(self._serve(client.policy))
         return await waiting.answers
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class Batcher:
                 if not request.answers.done():
                     request.answers.set_result(candidates)
 
-    async def _refusal(self, one: _Waiting, error: Exception) -> RequestRefused:
+    async def _refusal(self, request: _Waiting, error: Exception) -> RequestRefused:
         """The refusal of a failed request. The run fails only if the engine fails at every request.
 
         A prompt of one token tests the engine: if it answers that, the request was at fault.
@@ -83,18 +83,18 @@ class Batcher:
             code = "context_length_exceeded" if "context" in str(error) else "invalid_request"
             return RequestRefused(str(error), 400, code)
         log.warning("a policy failed to answer a request: %s", describe(error))
-        ids = one.voice.renderer.encode("hello")[:1] or [0]
-        trial = replace(one.prompt, token_ids=ids, count=1, offset=0, rid="")
-        settings = replace(one.settings, max_tokens=1)
+        ids = request.client.renderer.encode("hello")[:1] or [0]
+        trial = replace(request.prompt, token_ids=ids, count=1, offset=0, rid="")
+        settings = replace(request.settings, max_tokens=1)
         try:
-            await self._generate([_Waiting(one.voice, trial, settings, one.answers)])
+            await self._generate([_Waiting(request.client, trial, settings, request.answers)])
         except Exception:
             self.failure = self.failure or error
             return RequestRefused(f"the policy cannot answer: {error}", 503, "unavailable")
         return RequestRefused(f"the policy failed on this request: {describe(error)}", 500, "engine_failure")
 
     async def _generate(self, requests: list[_Waiting]) -> list[list[Answer]]:
-        generate = requests[0].voice.generate
+        generate = requests[0].client.generate
         prompts = [request.prompt for request in requests]
         return await asyncio.get_running_loop().run_in_executor(
             self._threads, generate, prompts, requests[0].settings
@@ -103,4 +103,4 @@ class Batcher:
 
 def _kind(waiting: _Waiting) -> tuple[int, str]:
     """Key of requests that may share a call to the engine: the same client of a policy, the same settings."""
-    return id(waiting.voice.generate), repr(waiting.settings)
+    return id(waiting.client.generate), repr(waiting.settings)

@@ -115,7 +115,7 @@ def _prompt_ids(answered: Answered, request: ChatRequest | TextRequest) -> dict[
 
 
 def _chat_logprobs(answered: Answered, answer: Answer) -> list[dict[str, Any]]:
-    texts = answered.voice.renderer.token_texts(answer.token_ids)
+    texts = answered.client.renderer.token_texts(answer.token_ids)
     return [
         {"token": text, "logprob": logprob, "bytes": list(text.encode()), "top_logprobs": []}
         for text, logprob in zip(texts, answer.logprobs, strict=True)
@@ -123,7 +123,7 @@ def _chat_logprobs(answered: Answered, answer: Answer) -> list[dict[str, Any]]:
 
 
 def _text_logprobs(answered: Answered, answer: Answer) -> dict[str, Any]:
-    texts = answered.voice.renderer.token_texts(answer.token_ids)
+    texts = answered.client.renderer.token_texts(answer.token_ids)
     offsets = [sum(map(len, texts[:index])) for index in range(len(texts))]
     return {
         "tokens": texts,

@@ -28,7 +28,7 @@ POLL_SECONDS = 0.1
 PERSON = "person"
 
 
-class NobodyAnswers(TroupeError):
+class AnswerTimeout(TroupeError):
     """The person has not answered within ANSWER_SECONDS."""
 
 
@@ -88,12 +88,12 @@ class PersonProxy(InferenceOnly):
         return Ready(self._model, {}, 0)
 
     def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
-        """Wait for the person's answer. Raises NobodyAnswers."""
+        """Wait for the person's answer. Raises AnswerTimeout."""
         self._ask(self._turn)
         deadline = time.monotonic() + ANSWER_SECONDS
         while (text := self._context.folder.said(self._turn)) is None:
             if time.monotonic() > deadline:
-                raise NobodyAnswers(
+                raise AnswerTimeout(
                     f"nobody spoke for {ANSWER_SECONDS / 60:.0f} minutes; start a new conversation"
                 )
             time.sleep(POLL_SECONDS)

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import orjson
 import zstandard
 
-from workers.telemetry.spool import Batch, SpoolReader
+from workers.telemetry.spool import SpoolBatch, SpoolReader
 
 MAX_BYTES = 1 << 20
 """Maximum bytes of a batch before compression; the server accepts 32 MiB."""
@@ -28,17 +28,17 @@ class Undelivered(Exception):
 
 
 @dataclass(frozen=True)
-class Answer:
+class ServerResponse:
     """The server's response."""
 
     status: int
     body: dict[str, Any]
 
 
-class Channel(Protocol):
+class UploadChannel(Protocol):
     """Sends compressed batches to the server."""
 
-    def post(self, data: bytes) -> Answer:
+    def post(self, data: bytes) -> ServerResponse:
         """Send one batch. Raises Undelivered if there is no response."""
         ...
 
@@ -48,7 +48,7 @@ class Channel(Protocol):
 
 
 class HttpChannel:
-    """A Channel with one persistent connection to the ingest address. Proxies are used only for other machines."""
+    """A UploadChannel with one persistent connection to the ingest address. Proxies are used only for other machines."""
 
     def __init__(self, url: str, token: str, timeout: float = 20.0) -> None:
         import httpx  # 0.2 s, paid by the thread that delivers
@@ -68,7 +68,7 @@ class HttpChannel:
             },
         )
 
-    def post(self, data: bytes) -> Answer:
+    def post(self, data: bytes) -> ServerResponse:
         try:
             response = self._client.post(self.url, content=data)
         except self._errors as error:
@@ -77,7 +77,7 @@ class HttpChannel:
             body = orjson.loads(response.content)
         except orjson.JSONDecodeError:
             body = {}
-        return Answer(response.status_code, body if isinstance(body, dict) else {})
+        return ServerResponse(response.status_code, body if isinstance(body, dict) else {})
 
     def close(self) -> None:
         self._client.close()
@@ -86,7 +86,7 @@ class HttpChannel:
 class SpoolUploader:
     """Delivers one spool file."""
 
-    def __init__(self, spool: Path, channel: Channel) -> None:
+    def __init__(self, spool: Path, channel: UploadChannel) -> None:
         self.reader = SpoolReader(spool)
         self.channel = channel
         self.acknowledged = 0
@@ -122,7 +122,7 @@ class SpoolUploader:
         self.reader.close()
         self.channel.close()
 
-    def _accepted(self, batch: Batch, body: dict[str, Any]) -> None:
+    def _accepted(self, batch: SpoolBatch, body: dict[str, Any]) -> None:
         last = body.get("acknowledged")
         if not isinstance(last, int) or last < batch.last:
             raise Undelivered(f"the server answered 200 without acknowledging seq {batch.last}")
@@ -131,12 +131,12 @@ class SpoolUploader:
         self._max_lines = MAX_LINES
         self._remember(last)
 
-    def _rewind(self, batch: Batch, expected: Any) -> None:
+    def _rewind(self, batch: SpoolBatch, expected: Any) -> None:
         if not isinstance(expected, int) or not 1 <= expected < batch.first:
             raise Undelivered(f"the server expects seq {expected!r} and was offered {batch.first}")
         self.reader.seek(expected)
 
-    def _refused(self, batch: Batch, body: dict[str, Any]) -> None:
+    def _refused(self, batch: SpoolBatch, body: dict[str, Any]) -> None:
         """Set the named event aside; if none is named, search for it with batches of half the size."""
         seq = body.get("seq") if isinstance(body.get("seq"), int) else None
         if seq is None or not batch.first <= seq <= batch.last:
@@ -150,7 +150,7 @@ class SpoolUploader:
             )
         self._set_aside(seq, batch, body.get("errors"))
 
-    def _set_aside(self, seq: int, batch: Batch, errors: Any) -> None:
+    def _set_aside(self, seq: int, batch: SpoolBatch, errors: Any) -> None:
         line = batch.data.split(b"\n")[seq - batch.first]
         text = line.decode("utf-8", "replace")
         with self._rejected_file.open("ab") as file:
@@ -174,7 +174,7 @@ class SpoolUploader:
             first = next((event for event in events if "producer" in event), {})
         return {key: first.get(key) for key in ("run", "attempt", "producer", "time")}
 
-    def _content(self, batch: Batch) -> bytes:
+    def _content(self, batch: SpoolBatch) -> bytes:
         """The batch, with replacements for rejected lines."""
         refused = [seq for seq in self.rejected if batch.first <= seq <= batch.last]
         if not refused:
@@ -213,5 +213,5 @@ def _object(line: bytes) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def _detail(answer: Answer) -> str:
+def _detail(answer: ServerResponse) -> str:
     return str(answer.body.get("detail") or answer.body.get("code") or "no reason given")[:300]

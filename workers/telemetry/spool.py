@@ -47,7 +47,7 @@ class SpoolWriter:
 
 
 @dataclass(frozen=True)
-class Batch:
+class SpoolBatch:
     """Consecutive complete lines."""
 
     first: int
@@ -71,7 +71,7 @@ class SpoolReader:
         """Seq of the next line."""
         self._offset = 0
 
-    def take(self, max_bytes: int, max_lines: int) -> Batch | None:
+    def take(self, max_bytes: int, max_lines: int) -> SpoolBatch | None:
         """The next lines, without advancing; None if there is no complete one. A line longer than `max_bytes` is returned complete."""
         data = os.pread(self._file, max_bytes, self._offset)
         while data and b"\n" not in data:
@@ -85,7 +85,7 @@ class SpoolReader:
         count = data.count(b"\n", 0, end)
         if count > max_lines:
             end, count = _line_end(data, max_lines), max_lines
-        return Batch(self.next, count, data[:end])
+        return SpoolBatch(self.next, count, data[:end])
 
     def seek(self, seq: int) -> None:
         """Go to line `seq`, or to the end of the file if it has fewer lines."""

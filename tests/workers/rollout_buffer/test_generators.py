@@ -15,7 +15,7 @@ from tests.workers.rollout_buffer.serving import Service
 from training_core.errors import DataError, EngineFailure
 from workers.rollout_buffer.engine_client import make_client, query_single_turn
 from workers.rollout_buffer.generator import BaseGenerator, DataFailure, read_prompts
-from workers.rollout_buffer.generators.single_turn import judged
+from workers.rollout_buffer.generators.single_turn import reward
 from workers.rollout_buffer.plugins import BUILT_IN, PluginFailure, find_plugins
 
 PLUGINS = Path(__file__).with_name("plugins")
@@ -216,8 +216,8 @@ def test_the_built_in_generator_judges_as_a_prompt_asks() -> None:
         {"role": "assistant", "content": r"so it is \boxed{1/2} , I think"},
     ]
     item = {"instance_id": "a", "prompt": said[:1], "label": "0.5"}
-    assert judged(said, item) == 0.0, "the label is not what is said last"
-    assert judged(said, item | {"reward_type": "math"}) == 1.0
-    assert judged(said, item | {"reward_type": "math", "label": "2"}) == 0.0
+    assert reward(said, item) == 0.0, "the label is not what is said last"
+    assert reward(said, item | {"reward_type": "math"}) == 1.0
+    assert reward(said, item | {"reward_type": "math", "label": "2"}) == 0.0
     with pytest.raises(DataError, match="'custom' is none of the built-in reward functions: math"):
-        judged(said, item | {"reward_type": "custom"})
+        reward(said, item | {"reward_type": "custom"})

@@ -14,10 +14,10 @@ TASK_TYPE = "single_turn"
 def run_rollout(data: dict[str, Any]) -> None:
     """Generate an answer for each prompt of the input file."""
     generator = BaseGenerator.from_request(data)
-    generator.entry(data["input_file"], query_single_turn, judged, int(data.get("num_epoch", 1)))
+    generator.entry(data["input_file"], query_single_turn, reward, int(data.get("num_epoch", 1)))
 
 
-def judged(messages: list[dict[str, Any]], item: dict[str, Any]) -> float:
+def reward(messages: list[dict[str, Any]], item: dict[str, Any]) -> float:
     """Reward by the line's `reward_type`, a built-in function of REWARDS such as math. Raises DataError if it is unknown."""
     kind = item.get("reward_type")
     if kind is None:
