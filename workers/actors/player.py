@@ -111,12 +111,12 @@ class Player:
     def _context(
         self, iteration: int, version: Callable[[str], int], spans: list[Span], first_slot: int, episode: int
     ) -> RolloutContext:
-        voices = {policy: self._voice(policy, version, spans) for policy in self._proxies}
+        generators = {policy: self._generator(policy, version, spans) for policy in self._proxies}
         pool = SlotRange(self._pool, first_slot)
         return RolloutContext(
             self._config,
             pool,
-            voices,
+            generators,
             self._render,
             self._attempt,
             iteration,
@@ -129,7 +129,7 @@ class Player:
             version,
         )
 
-    def _voice(self, policy: str, version: Callable[[str], int], spans: list[Span]) -> Generate:
+    def _generator(self, policy: str, version: Callable[[str], int], spans: list[Span]) -> Generate:
         """A function that generates with a policy, with the required version."""
 
         def generate(prompts: Sequence[Prompt], settings: SamplingSettings) -> list[list[Answer]]:

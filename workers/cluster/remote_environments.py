@@ -181,6 +181,6 @@ class RemoteShare:
             role: np.zeros((self.count, len(own.agents)), dtype=np.float32)
             for role, own in self.spec.roles.items()
         }
-        lost = Failure(f"{self._host.name} died and was replaced; its environments began anew", lost=True)
+        lost = Failure(f"{self._host.name} died and was replaced; its environments were restarted", lost=True)
         never, cut = np.zeros(self.count, dtype=bool), np.ones(self.count, dtype=bool)
         return Transition(view, rewards, never, cut, view, failures=dict.fromkeys(range(self.count), lost))

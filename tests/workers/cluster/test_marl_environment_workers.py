@@ -139,7 +139,7 @@ def test_a_worker_that_dies_is_replaced_and_its_episodes_have_failed(hosts: Any)
     assert apart.board(2) is None and apart.board(1) == here.board(1)
     lost, own = apart.step(moves), here.step(moves)
     assert list(lost.failures) == [2] and lost.failures[2].lost
-    assert lost.failures[2].error == "environment-1 died and was replaced; its environments began anew"
+    assert lost.failures[2].error == "environment-1 died and was replaced; its environments were restarted"
     assert lost.truncated.tolist() == [False, False, True] and not lost.terminated.any()
     start = make_environments(tag, 3).reset(4)
     for role, seen in lost.view.observations.items():
@@ -201,6 +201,6 @@ def test_a_run_whose_environment_worker_dies_goes_on(ray_cluster: None, tmp_path
     assert (values["progress/episodes", 1], values["train/return", 1]) == (4 + 2 + 2, 10.0)
     kept = [event for event in events(folder, "episode") if event["failed"]]
     assert [event["error"] for event in kept] == [
-        "environment-1 died and was replaced; its environments began anew"
+        "environment-1 died and was replaced; its environments were restarted"
     ] * 2
     assert all(event["outcome"] == "failed in step 2" and event["episode_return"] == 1.0 for event in kept)
