@@ -27,7 +27,9 @@ def test_bad_configs_are_refused_with_a_remedy(
     assert said in capsys.readouterr().err
 
 
-def test_a_broken_file_names_the_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_file_is_reported_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "broken.toml").write_text("[run\n")
     assert run.main([str(tmp_path / "broken.toml")]) == run.USAGE_ERROR
     assert "not valid TOML" in capsys.readouterr().err

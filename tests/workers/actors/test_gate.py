@@ -5,7 +5,7 @@ import threading
 from workers.actors.gate import Gate
 
 
-def test_who_closes_goes_before_those_that_wait() -> None:
+def test_closing_has_priority_over_waiting_generations() -> None:
     gate, order = Gate(), []
     inside, leave = threading.Event(), threading.Event()
 
@@ -37,7 +37,7 @@ def test_who_closes_goes_before_those_that_wait() -> None:
     assert not gate.closing
 
 
-def test_it_opens_when_all_who_closed_it_have_opened_it() -> None:
+def test_the_gate_opens_after_as_many_opens_as_closes() -> None:
     gate = Gate()
     gate.close()
     gate.close()

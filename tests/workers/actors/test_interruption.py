@@ -62,7 +62,7 @@ def worker(little_model: Path) -> RolloutWorker:
     return made
 
 
-def test_weights_that_come_in_mid_sequence_are_gone_on_with(worker: RolloutWorker) -> None:
+def test_an_interrupted_answer_continues_with_the_new_weights(worker: RolloutWorker) -> None:
     model = worker.engine.model
     older = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     torch.manual_seed(0)
@@ -87,7 +87,7 @@ def test_weights_that_come_in_mid_sequence_are_gone_on_with(worker: RolloutWorke
                         assert answer.logprobs[place] == pytest.approx(float(wanted[place, token]), abs=1e-4)
 
 
-def test_older_weights_that_come_late_are_left(worker: RolloutWorker) -> None:
+def test_late_older_weights_are_ignored(worker: RolloutWorker) -> None:
     held = {name: tensor.clone() for name, tensor in worker.engine.model.state_dict().items()}
     worker.load_weights(pack(held, 3), 3)
     worker.load_weights(pack({name: torch.zeros_like(tensor) for name, tensor in held.items()}, 2), 0)
@@ -96,7 +96,7 @@ def test_older_weights_that_come_late_are_left(worker: RolloutWorker) -> None:
 
 
 @pytest.mark.parametrize("partial", [True, False])
-def test_a_pause_changes_nothing_but_the_time(worker: RolloutWorker, partial: bool) -> None:
+def test_a_pause_does_not_change_answers(worker: RolloutWorker, partial: bool) -> None:
     whole = worker.generate(PROMPTS, SETTINGS, 0)
     worker._spec = WorkerSpec(
         worker._spec.name,
@@ -127,7 +127,7 @@ def test_a_pause_changes_nothing_but_the_time(worker: RolloutWorker, partial: bo
             assert other.logprobs == pytest.approx(one.logprobs, abs=1e-5)
 
 
-def test_equal_weights_published_in_mid_sequence_give_the_same_tokens(worker: RolloutWorker) -> None:
+def test_equal_weights_in_mid_sequence_give_the_same_tokens(worker: RolloutWorker) -> None:
     whole = worker.generate(PROMPTS, SETTINGS, 0)
     same: PackedWeights = pack(worker.engine.model.state_dict(), 1)
     worker._gate = Disturbed(6, lambda: worker.load_weights(same, 1))

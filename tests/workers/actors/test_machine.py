@@ -33,7 +33,7 @@ def faults(how: str) -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
-def test_memory_of_a_step_is_there_for_the_next():
+def test_freed_memory_is_reused_by_the_next_step():
     pages = 20 * 32 * 2**20 // resource.getpagesize()
     assert faults("prepared") < pages / 10
     assert faults("plain") > pages / 2

@@ -52,7 +52,7 @@ def played(
     return [each.task for each in found.played.episodes], found.left_out, playing.asked
 
 
-def test_others_take_the_place_of_tasks_that_teach_nothing() -> None:
+def test_uninformative_tasks_are_replaced() -> None:
     tasks, left_out, asked = played({1, 3, 5, 6, 7, 8})
     assert asked == [([0, 1, 2, 3], 0), ([4, 5], 32), ([6], 48)], (
         "episodes are numbered on, 8 candidates a task"
@@ -61,18 +61,18 @@ def test_others_take_the_place_of_tasks_that_teach_nothing() -> None:
     assert left_out == 3
 
 
-def test_after_so_many_tasks_the_batch_is_filled_with_the_others() -> None:
+def test_uninformative_tasks_complete_the_batch_at_the_limit() -> None:
     tasks, left_out, asked = played({9})
     assert [numbers for numbers, _ in asked] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     assert tasks == ["train-9", "train-0", "train-1", "train-2"]
     assert left_out == 6
 
 
-def test_iterations_have_tasks_of_their_own() -> None:
+def test_iterations_use_different_tasks() -> None:
     assert played(set(range(10, 20)), iteration=2)[0] == ["train-10", "train-11", "train-12", "train-13"]
 
 
-def test_without_it_nothing_is_sorted() -> None:
+def test_without_dynamic_sampling_no_task_is_replaced() -> None:
     tasks, left_out, asked = played({1}, **{"rollout.over_sampling": 1.0})
     assert (tasks, left_out) == (["train-0", "train-1", "train-2", "train-3"], 0)
     assert asked == [([0, 1, 2, 3], 0)]
@@ -88,7 +88,7 @@ def test_rewards_are_compared_as_groups_are() -> None:
     assert not is_informative([episode(0, [0.0, 1.0], role="executor")], frozen)
 
 
-def test_it_is_refused_where_play_goes_on_by_itself() -> None:
+def test_dynamic_sampling_is_refused_in_the_asynchronous_loop() -> None:
     with pytest.raises(ConfigError, match=r"over_sampling"):
         config_of(**{
             "rollout.staleness": 1,
@@ -97,7 +97,7 @@ def test_it_is_refused_where_play_goes_on_by_itself() -> None:
         })  # fmt: skip
 
 
-def test_a_run_plays_more_where_rewards_seldom_differ(little_model: Path, tmp_path: Path) -> None:
+def test_a_run_plays_more_tasks_if_rewards_seldom_differ(little_model: Path, tmp_path: Path) -> None:
     """Without shaping almost nothing is paid: almost all tasks teach nothing, and the batch keeps its size all the same."""
     unpaid = {f"environment.{name}": 0.0 for name in ("shaping", "step_reward", "blocked_reward")}
     overrides = unpaid | {

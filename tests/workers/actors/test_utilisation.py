@@ -23,7 +23,7 @@ def samples(sampler: UtilisationSampler, count: int) -> Load:
     return sampler.take()
 
 
-def test_a_busy_process_is_seen_on_its_cpu() -> None:
+def test_a_busy_process_has_high_cpu_utilisation() -> None:
     began = time.time()
     load = samples(UtilisationSampler("planner", 1, on_gpu=False, every=0.05), 4)
     assert load.worker == "planner" and load.device.endswith(f"CPU, process {os.getpid()}")
@@ -61,7 +61,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", found)
 
 
-def test_a_gpu_is_asked_through_nvml(cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_utilisation_is_read_through_nvml(cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", Nvml())
     load = samples(UtilisationSampler("planner", 1, on_gpu=True, every=0.01), 2)
     assert load.device.endswith(" GPU 3, NVIDIA H100 80GB HBM3")
@@ -81,7 +81,7 @@ def thread_of(make: Callable[[], UtilisationSampler]) -> tuple[UtilisationSample
     return sampler, thread
 
 
-def test_its_thread_ends_when_it_is_closed() -> None:
+def test_the_sampling_thread_ends_on_close() -> None:
     sampler, thread = thread_of(lambda: UtilisationSampler("planner", 1, on_gpu=False, every=3600.0))
     assert thread.is_alive()
     sampler.close()
@@ -89,7 +89,7 @@ def test_its_thread_ends_when_it_is_closed() -> None:
     assert not thread.is_alive()
 
 
-def test_its_thread_ends_when_it_is_forgotten() -> None:
+def test_the_sampling_thread_ends_on_garbage_collection() -> None:
     sampler, thread = thread_of(lambda: UtilisationSampler("planner", 1, on_gpu=False, every=3600.0))
     del sampler
     gc.collect()

@@ -65,7 +65,7 @@ def actor(cls: type, *arguments: Any) -> Any:
         ("plain", KeyError, "'gone'"),
     ],
 )
-def test_what_an_actor_raised_arrives_unwrapped_through_two_actors(
+def test_an_actors_error_is_unwrapped_through_two_actors(
     ray_cluster: None, kind: str, error: type[Exception], text: str
 ) -> None:
     from ray.exceptions import RayTaskError
@@ -80,7 +80,7 @@ def test_what_an_actor_raised_arrives_unwrapped_through_two_actors(
     assert isinstance(told.value.__cause__, RayTaskError), "the log keeps the traceback"
 
 
-def test_how_an_actor_ended_is_told_in_a_few_words(ray_cluster: None) -> None:
+def test_an_actors_death_has_a_short_reason(ray_cluster: None) -> None:
     import ray
     from ray.exceptions import RayActorError
 
@@ -102,7 +102,7 @@ def test_how_an_actor_ended_is_told_in_a_few_words(ray_cluster: None) -> None:
 
 
 @pytest.mark.slow
-def test_a_policy_that_dies_is_told_in_one_plain_sentence(
+def test_a_dead_policy_is_reported_in_one_sentence(
     ray_cluster: None, little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import ray

@@ -29,9 +29,7 @@ def overlaps(folder: Path, attempt: int = 1) -> bool:
     return any(one[1] < two[2] and two[1] < one[2] for one in rollouts for two in updates)
 
 
-def test_generation_goes_on_while_policies_are_updated(
-    ray_cluster: None, little_model: Path, tmp_path: Path
-) -> None:
+def test_generation_continues_during_updates(ray_cluster: None, little_model: Path, tmp_path: Path) -> None:
     config = small_config(
         little_model,
         **APART,
@@ -51,7 +49,7 @@ def test_generation_goes_on_while_policies_are_updated(
     assert len(staleness) == 8 and 0 < max(staleness) <= 2
 
 
-def test_an_actor_takes_new_weights_in_mid_sequence(
+def test_an_actor_loads_new_weights_in_mid_sequence(
     ray_cluster: None, little_model: Path, tmp_path: Path
 ) -> None:
     import ray
@@ -85,7 +83,7 @@ def test_an_actor_takes_new_weights_in_mid_sequence(
     ray.kill(updater)
 
 
-def test_workers_that_die_in_mid_play_are_replaced(
+def test_workers_that_die_during_play_are_replaced(
     ray_cluster: None, little_model: Path, tmp_path: Path
 ) -> None:
     import ray

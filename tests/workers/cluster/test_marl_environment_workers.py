@@ -123,7 +123,7 @@ def test_shares_have_last_boards(hosts: Any) -> None:
     assert set(boards) == {0, 2} and boards == here.step(moves, (0, 2)).last_boards
 
 
-def test_a_worker_that_dies_is_replaced_and_its_episodes_have_failed(hosts: Any) -> None:
+def test_a_dead_worker_is_replaced_and_its_episodes_fail(hosts: Any) -> None:
     from workers.cluster.remote_environments import RemoteMaker
 
     tag = SimpleTag(max_cycles=4)
@@ -157,7 +157,7 @@ def test_a_worker_that_dies_is_replaced_and_its_episodes_have_failed(hosts: Any)
     assert apart.reset(4).observations.keys() == start.observations.keys()
 
 
-def test_a_worker_has_so_many_lives(hosts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_is_replaced_at_most_max_lives_times(hosts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from workers.cluster import remote_environments
 
     monkeypatch.setattr(remote_environments, "MAX_LIVES", 1)
@@ -171,7 +171,7 @@ def test_a_worker_has_so_many_lives(hosts: Any, monkeypatch: pytest.MonkeyPatch)
         environments.step(stay)
 
 
-def test_a_run_whose_environment_worker_dies_goes_on(ray_cluster: None, tmp_path: Path) -> None:
+def test_a_run_continues_after_the_death_of_an_environment_worker(ray_cluster: None, tmp_path: Path) -> None:
     """In the second step of the first iteration, once. The process has two of the four environments."""
     fatal = first_seed(2, keyed_seed(0, COLLECTION, 1, 0) % 2**31)
     config = load_config(

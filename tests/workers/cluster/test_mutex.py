@@ -6,7 +6,7 @@ import threading
 from workers.cluster.mutex import Mutex
 
 
-def test_it_arrives_unlocked_and_keeps_others_out() -> None:
+def test_a_mutex_is_unlocked_after_unpickling_and_excludes_others() -> None:
     mutex = Mutex()
     with mutex:
         copy = pickle.loads(pickle.dumps(mutex))

@@ -53,7 +53,7 @@ def opening(pool: EnvironmentPool) -> Any:
     return dict(sorted(pool.reset({slot: (100 + slot, "train") for slot in range(5)}).items()))
 
 
-def test_workers_that_die_are_brought_back_to_where_they_were(pool: tuple[Any, list[Any]]) -> None:
+def test_replacements_repeat_the_calls_of_dead_workers(pool: tuple[Any, list[Any]]) -> None:
     import ray
 
     config = load_config("plan_path_duo")
@@ -96,9 +96,7 @@ class Crossing:
 
 
 @pytest.mark.parametrize("act", ["reset", "try_answers", "commit"])
-def test_a_worker_replaced_between_an_answer_and_its_note_hears_of_it(
-    pool: tuple[Any, list[Any]], act: str
-) -> None:
+def test_a_replacement_gets_calls_that_were_not_stored_yet(pool: tuple[Any, list[Any]], act: str) -> None:
     config = load_config("plan_path_duo")
     spread, _ = pool
     alone = EnvironmentHost(config.environment, config.run.seed)

@@ -49,7 +49,7 @@ ray.shutdown()
 
 @pytest.mark.ray
 @pytest.mark.parametrize("name", sorted(PROFILES))
-def test_a_ray_of_that_size_places_it(name: str) -> None:
+def test_a_ray_cluster_of_that_size_places_the_run(name: str) -> None:
     """In a process of its own: the devices are pretended, and another Ray may run in this one."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
     told = subprocess.run(

@@ -69,7 +69,7 @@ def crew_of(config: Any, name: str, folder: Path) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_where_workers_are_changes_nothing(
+def test_placement_does_not_change_results(
     shape: str, ray_cluster: None, reference: Path, little_model: Path, tmp_path: Path
 ) -> None:
     config = small_config(little_model, **SHAPES[shape])
@@ -81,7 +81,7 @@ def test_where_workers_are_changes_nothing(
 
 
 @pytest.mark.parametrize("shape", LEARNERS)
-def test_who_learns_and_in_how_many_processes_changes_no_loss(
+def test_the_number_of_update_workers_does_not_change_the_loss(
     shape: str, ray_cluster: None, reference: Path, little_model: Path, tmp_path: Path
 ) -> None:
     """Rows are packed otherwise, so the last bits differ, and with them what is sampled in the end: not yet at first."""
@@ -151,7 +151,9 @@ def test_dead_rollout_and_environment_workers_are_replaced(
         assert two_iterations(backend, disaster) == undisturbed
 
 
-def test_one_of_several_update_workers_dies(ray_cluster: None, little_model: Path, tmp_path: Path) -> None:
+def test_the_death_of_one_of_several_update_workers_is_reported(
+    ray_cluster: None, little_model: Path, tmp_path: Path
+) -> None:
     with crew_of(small_config(little_model, **TOGETHER), "torn", tmp_path) as backend:
         backend.collect(1)
         kill("torn-1-update-planner-1")
@@ -169,7 +171,7 @@ def test_a_dead_update_worker_ends_the_attempt_by_name(
             backend.update(1)
 
 
-def test_a_run_that_must_wait_says_for_what_and_can_be_stopped(
+def test_a_waiting_run_reports_missing_devices_and_can_be_stopped(
     ray_cluster: None, little_model: Path, tmp_path: Path
 ) -> None:
     from workers.cluster.ray_backend import RayBackend
@@ -215,7 +217,7 @@ def test_a_dead_policy_worker_fails_the_attempt(
     )
 
 
-def test_a_resumed_run_goes_on_with_the_same_numbers(
+def test_a_resumed_run_gives_the_same_numbers(
     ray_cluster: None, reference: Path, little_model: Path, tmp_path: Path
 ) -> None:
     middle = reference / "checkpoints" / "iteration-000001"
@@ -227,7 +229,7 @@ def test_a_resumed_run_goes_on_with_the_same_numbers(
     assert conversation(tmp_path, 2) == [item for item in conversation(reference) if item[0] > 1]
 
 
-def test_the_driver_has_no_torch(little_model: Path, tmp_path: Path) -> None:
+def test_the_driver_does_not_import_torch(little_model: Path, tmp_path: Path) -> None:
     """A whole run by Ray in a fresh process, which then says what it imported."""
     import subprocess
     import tempfile
@@ -256,7 +258,7 @@ def test_the_driver_has_no_torch(little_model: Path, tmp_path: Path) -> None:
     assert done.stdout.strip().splitlines()[-1:] == ["0 []"], done.stderr[-3000:]
 
 
-def test_a_fork_goes_on_from_another_runs_weights(
+def test_a_fork_continues_with_another_runs_weights(
     ray_cluster: None, little_model: Path, tmp_path: Path
 ) -> None:
     """Trained policies and frozen ones, with processes of their own for generating."""

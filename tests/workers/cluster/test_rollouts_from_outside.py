@@ -76,7 +76,7 @@ def test_a_generator_ends_with_the_run_that_started_it(
     assert f"rollout_buffer.play {service.home}" not in processes
 
 
-def test_a_run_that_waits_for_others_takes_a_stop(
+def test_a_run_that_waits_for_external_rollouts_can_be_stopped(
     service: Service, little_model: Path, tmp_path: Path
 ) -> None:
     """After an iteration nobody writes any more, and it would wait for ever: it stops there, with a checkpoint."""

@@ -99,7 +99,7 @@ def frozen(
 
 
 @pytest.mark.parametrize("kind", ["synchronous", "asynchronous", "small networks"])
-def test_a_pause_saves_what_is_complete_and_then_completes_the_iteration(
+def test_a_pause_saves_then_completes_the_iteration(
     kind: str, ray_cluster: None, little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -117,7 +117,7 @@ def test_a_pause_saves_what_is_complete_and_then_completes_the_iteration(
 
 
 @pytest.mark.parametrize("kind", ["synchronous", "asynchronous", "small networks"])
-def test_sigterm_saves_what_is_complete_and_leaves_an_iteration_that_cannot_end(
+def test_sigterm_saves_and_aborts_the_iteration(
     kind: str, ray_cluster: None, little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, folder = tmp_path / "whole", tmp_path / "run"

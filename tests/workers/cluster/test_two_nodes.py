@@ -77,7 +77,7 @@ def wait_for_checkpoint(folder: Path, process: subprocess.Popen[bytes]) -> Path:
     raise AssertionError((folder / "driver-1.log").read_text()[-3000:])
 
 
-def test_a_run_over_two_nodes_goes_on_after_one_is_lost(
+def test_a_run_on_two_nodes_resumes_after_the_loss_of_one(
     cluster: Any, little_model: Path, tmp_path: Path
 ) -> None:
     config = small_config(little_model, run__iterations=2000, evaluation__every=0, **SHARES)

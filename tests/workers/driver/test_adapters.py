@@ -80,7 +80,7 @@ def test_checkpoints_hold_adapters_alone(whole: Path) -> None:
     assert any(bool(tensor.any()) for name, tensor in trained.items() if "lora_B" in name)
 
 
-def test_a_resumed_run_goes_on_with_the_same_numbers(whole: Path, little_model: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_gives_the_same_numbers(whole: Path, little_model: Path, tmp_path: Path) -> None:
     origin = whole / "checkpoints" / "iteration-000002"
     assert run(tmp_path, config_of(little_model), 2, resume_from=origin) == 0
     there = curve(whole)

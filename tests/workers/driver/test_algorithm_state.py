@@ -13,7 +13,7 @@ from workers.protocol.records import Attempt
 
 
 @pytest.mark.parametrize(("kind", "kept"), [("ppo", "planner/critic.safetensors"), ("rae", "baselines.json")])
-def test_a_resumed_run_goes_on_with_the_same_numbers(
+def test_a_resumed_run_gives_the_same_numbers(
     kind: str, kept: str, little_model: Path, tmp_path: Path
 ) -> None:
     config = small_config(little_model, run__iterations=4, checkpoint__every=2, algorithm={"type": kind})
@@ -42,14 +42,14 @@ def test_the_critic_s_figures_are_reported(little_model: Path, tmp_path: Path) -
     assert all(points["policy/planner/value_loss", step] > 0 for step in (1, 2, 3))
 
 
-def test_baselines_follow_what_the_roles_earn(little_model: Path, tmp_path: Path) -> None:
+def test_baselines_follow_the_roles_rewards(little_model: Path, tmp_path: Path) -> None:
     config = small_config(little_model, run__iterations=1, algorithm={"type": "rae"})
     assert run_attempt(Attempt(config, "r", 1, tmp_path / "run", tmp_path), local=True) == 0
     kept = json.loads((tmp_path / "run" / "checkpoints" / "iteration-000001" / "baselines.json").read_text())
     assert set(kept) == {"planner", "executor"} and all(kept.values())
 
 
-def test_a_run_begins_at_its_warm_started_model(little_model: Path, tmp_path: Path) -> None:
+def test_a_run_starts_from_its_warm_started_model(little_model: Path, tmp_path: Path) -> None:
     """The planner alone is taught: its first checkpoint is near that model, and the run is resumed from it as any other."""
     taught = {"steps": 3, "batch": 4, "learning_rate": 1e-3}
     config = small_config(

@@ -67,7 +67,7 @@ def stretches_of(versions: list[int]) -> Iterator[bool]:
     return (True for sampled, _ in groupby(version >= 0 for version in versions) if sampled)
 
 
-def test_the_guides_workflow_trains_as_it_stands(little_model: Path, tmp_path: Path) -> None:
+def test_the_guides_workflow_trains_unchanged(little_model: Path, tmp_path: Path) -> None:
     """Its conversations are rendered again from text; what is learnt from are the prompts and answers of its calls."""
     folder = tmp_path / "run"
     assert run_attempt(attempt(folder, little_model), local=True) == 0
@@ -91,9 +91,7 @@ def test_the_guides_workflow_trains_as_it_stands(little_model: Path, tmp_path: P
     assert lengths == {1, 2, 3}
 
 
-def test_versions_that_are_not_told_are_those_of_the_episodes_beginning(
-    little_model: Path, tmp_path: Path
-) -> None:
+def test_missing_versions_are_those_of_the_episodes_start(little_model: Path, tmp_path: Path) -> None:
     overrides = {"workflow.path": f"{GUIDE}:WithoutVersions"}
     assert run_attempt(attempt(tmp_path / "run", little_model, **overrides), local=True) == 0
     told = events(tmp_path / "run", "episode")
@@ -104,9 +102,7 @@ def test_versions_that_are_not_told_are_those_of_the_episodes_beginning(
         assert versions == {event["iteration"] - 1}
 
 
-def test_results_that_cannot_be_learnt_from_fail_their_own_episode(
-    little_model: Path, tmp_path: Path
-) -> None:
+def test_invalid_results_fail_only_their_episode(little_model: Path, tmp_path: Path) -> None:
     overrides = {"workflow.path": f"{GUIDE}:Spoilt", "run.iterations": 2, "rollout.tasks": 4}
     assert run_attempt(attempt(tmp_path / "run", little_model, **overrides), local=True) == 0
     errors = {event["task"]: event["error"] for event in events(tmp_path / "run", "episode")}

@@ -54,7 +54,7 @@ def test_without_staleness_it_is_the_synchronous_loop_number_for_number(
     assert conversation(there) == conversation(here)
 
 
-def test_data_is_at_most_so_old_and_every_token_says_how_old(little_model: Path, tmp_path: Path) -> None:
+def test_data_is_within_the_staleness_bound(little_model: Path, tmp_path: Path) -> None:
     told = attempt(tmp_path, little_model, run__iterations=6, rollout__staleness=2, rollout__wave=3)
     assert run_attempt(told, local=True) == 0
     ages = []
@@ -79,9 +79,7 @@ def test_data_is_at_most_so_old_and_every_token_says_how_old(little_model: Path,
     assert len(set(tasks)) == len(tasks)
 
 
-def test_a_resumed_run_plays_again_what_was_begun_and_not_learnt_from(
-    little_model: Path, tmp_path: Path
-) -> None:
+def test_a_resumed_run_replays_begun_tasks(little_model: Path, tmp_path: Path) -> None:
     ahead = {"run__iterations": 5, "rollout__staleness": 1}
     assert run_attempt(attempt(tmp_path, little_model, **ahead), local=True) == 0
     middle = tmp_path / "checkpoints" / "iteration-000003"
@@ -138,7 +136,7 @@ def test_whole_episodes_as_candidates_stay_with_their_siblings(
 
 
 @pytest.mark.parametrize(("command", "state"), [("stop", "stopped"), ("pause", "paused")])
-def test_a_wish_is_done_after_the_iteration_and_ends_what_is_in_play(
+def test_a_command_after_the_iteration_ends_running_waves(
     command: str, state: str, little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Reporter, "command", command)
@@ -152,7 +150,7 @@ def test_a_wish_is_done_after_the_iteration_and_ends_what_is_in_play(
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("wave-")]
 
 
-def test_what_goes_wrong_in_the_background_ends_the_attempt(
+def test_a_failure_in_the_background_ends_the_attempt(
     little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say = RolloutWorker.generate
@@ -170,7 +168,7 @@ def test_what_goes_wrong_in_the_background_ends_the_attempt(
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("wave-")]
 
 
-def test_a_fork_goes_on_from_a_synchronous_run(little_model: Path, tmp_path: Path) -> None:
+def test_a_fork_continues_a_synchronous_run(little_model: Path, tmp_path: Path) -> None:
     parent, child = tmp_path / "parent", tmp_path / "child"
     assert run_attempt(attempt(parent, little_model, run__iterations=2), local=True) == 0
     config = small_config(little_model, **APART, run__iterations=4, rollout__staleness=1)
@@ -205,7 +203,7 @@ def collecting(model: Path, player: Player, **overrides: Any) -> Collector:
     return Collector(small_config(model, **APART, **fields), player)
 
 
-def test_finished_tasks_that_have_grown_too_old_make_room_for_others(tmp_path: Path) -> None:
+def test_too_old_finished_tasks_are_replaced(tmp_path: Path) -> None:
     player = Scripted()
     collector = collecting(tmp_path, player)
     collector.start(0, {"planner": 0, "executor": 0}, None)
@@ -221,7 +219,7 @@ def test_finished_tasks_that_have_grown_too_old_make_room_for_others(tmp_path: P
     collector.close()
 
 
-def test_agents_of_ones_own_play_ahead_too(little_model: Path, tmp_path: Path) -> None:
+def test_custom_agents_can_play_ahead(little_model: Path, tmp_path: Path) -> None:
     told = attempt(
         tmp_path,
         little_model,

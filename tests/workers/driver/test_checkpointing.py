@@ -61,7 +61,7 @@ def test_the_latest_and_the_best_are_kept(tmp_path: Path) -> None:
     assert ("removed checkpoints/iteration-000001", 1, False) in notes.told
 
 
-def test_what_could_not_be_written_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_no_checkpoint(tmp_path: Path) -> None:
     notes: Any = Notes()
     keeping = keeper(tmp_path)
     keeping.save(Writer(), notes, 1)  # type: ignore[arg-type]
@@ -93,7 +93,7 @@ def test_a_replayed_iteration_is_written_over(tmp_path: Path) -> None:
     assert not (tmp_path / "checkpoints" / "iteration-000003" / "old").exists()
 
 
-def test_as_many_best_ones_are_kept_as_asked_for(tmp_path: Path) -> None:
+def test_keep_best_checkpoints_are_kept(tmp_path: Path) -> None:
     notes: Any = Notes({1: 0.9, 2: 0.2, 3: 0.8, 4: 0.3, 5: 0.1, 6: 0.4})
     keeping = keeper(tmp_path, checkpoint__keep=1, checkpoint__keep_best=2)
     for iteration in range(1, 6):
@@ -135,12 +135,14 @@ def test_an_earlier_checkpoint_names_a_single_best(tmp_path: Path) -> None:
         ({"checkpoint__every": 5, "checkpoint__every_epochs": 1, "rollout__epoch_tasks": 24}, [4, 5, 8, 9]),
     ],
 )
-def test_when_one_is_due(fields: dict[str, Any], written: list[int], tmp_path: Path) -> None:
+def test_a_checkpoint_is_due_by_count_and_epochs(
+    fields: dict[str, Any], written: list[int], tmp_path: Path
+) -> None:
     keeping = keeper(tmp_path, run__iterations=9, **fields)
     assert [iteration for iteration in range(1, 10) if keeping.due(iteration)] == written
 
 
-def test_one_is_due_so_many_seconds_after_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_is_due_after_every_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("workers.driver.checkpointing.time.monotonic", lambda: now)
     notes: Any = Notes()
@@ -155,6 +157,6 @@ def test_one_is_due_so_many_seconds_after_the_last(tmp_path: Path, monkeypatch: 
     assert keeping.due(4)
 
 
-def test_epochs_without_an_end_are_refused(tmp_path: Path) -> None:
+def test_unlimited_epochs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="set rollout.epoch_tasks to its number of tasks"):
         keeper(tmp_path, checkpoint__every_epochs=1)

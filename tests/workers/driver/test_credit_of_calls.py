@@ -88,7 +88,7 @@ def test_each_call_learns_from_its_own_return(
     assert any(len(set(each)) > 1 for each in seen), "credit is by call"
 
 
-def test_joined_calls_learn_from_what_the_role_earned(little_model: Path, tmp_path: Path) -> None:
+def test_joined_calls_learn_from_the_roles_reward(little_model: Path, tmp_path: Path) -> None:
     concat = ONE | {"workflow.export_style": "concat", "workflow.turn_discount": 1.0}
     for name, brought, turns in (("joined", EXPORTED, 1), ("separate", SEPARATE, 3)):
         folder = tmp_path / name / "run"
@@ -101,7 +101,7 @@ def test_joined_calls_learn_from_what_the_role_earned(little_model: Path, tmp_pa
                 assert advantages == pytest.approx([sum(earned) - mean] * turns, abs=1e-6)
 
 
-def test_tensors_are_refused_where_calls_are_the_unit_of_credit(little_model: Path, tmp_path: Path) -> None:
+def test_tensors_are_refused_with_credit_per_call(little_model: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     assert run_attempt(attempt(folder, little_model, **ONE), local=True) == 1
     assert all("returned tensors" in event["error"] for event in events(folder, "episode"))

@@ -36,7 +36,7 @@ def attempt(folder: Path, tree: dict[str, Any]) -> Attempt:
     return Attempt(parse_config(tree), "r", 1, folder, folder.parent)
 
 
-def test_all_that_is_ones_own_plays_together(little_model: Path, tmp_path: Path) -> None:
+def test_custom_environment_workflow_and_reward_work_together(little_model: Path, tmp_path: Path) -> None:
     assert run_attempt(attempt(tmp_path, own(little_model)), local=True) == 0
     values = curve(tmp_path)
     assert 0 <= values["train/success", 2] <= 1 and 0 <= values["eval/success", 2] <= 1
@@ -47,7 +47,7 @@ def test_all_that_is_ones_own_plays_together(little_model: Path, tmp_path: Path)
     )
 
 
-def test_a_workflow_that_does_not_answer_with_episodes_is_told(little_model: Path, tmp_path: Path) -> None:
+def test_a_workflow_that_returns_no_episodes_is_reported(little_model: Path, tmp_path: Path) -> None:
     tree = own(little_model, path=f"{OWN}:not_episodes", args={})
     assert run_attempt(attempt(tmp_path, tree), local=True) != 0
     assert "a workflow must return a list of Episode" in events(tmp_path, "status")[-1]["message"]
@@ -61,7 +61,7 @@ def test_a_workflow_that_does_not_answer_with_episodes_is_told(little_model: Pat
         ("collections:Counter", {}, "is not an environment: it has no reset"),
     ],
 )
-def test_an_environment_that_cannot_be_had_is_told_before_anything_is_played(
+def test_an_unavailable_environment_fails_before_play(
     tmp_path: Path, path: str, args: dict[str, Any], said: str
 ) -> None:
     config = parse_config(own(tmp_path) | {"environment": {"type": "custom", "path": path, "args": args}})

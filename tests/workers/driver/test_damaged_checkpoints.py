@@ -61,7 +61,7 @@ def flip(file: Path) -> None:
     [(cut, "agents/actor.safetensors"), (flip, "agents/actor.safetensors"), (flip, "agents/optimizer.safetensors"),
      (flip, "state.json"), (Path.unlink, "manifest.json"), (cut, "manifest.json")],
 )  # fmt: skip
-def test_the_newest_whole_one_takes_its_place(
+def test_the_newest_intact_checkpoint_replaces_a_damaged_one(
     harm: Callable[[Path], None], name: str, folder: Path, reference: Path
 ) -> None:
     harm(at(folder, 4) / name)
@@ -79,7 +79,7 @@ def test_the_newest_whole_one_takes_its_place(
     assert damage(at(folder, 4)) == "", "it was written over on the way"
 
 
-def test_the_one_that_a_person_chose_is_not_replaced(folder: Path) -> None:
+def test_an_explicitly_chosen_checkpoint_is_not_replaced(folder: Path) -> None:
     flip(at(folder, 4) / "agents" / "critic.safetensors")
     assert resumed(folder, 4, fall_back=False) == FAILED
     last = events(folder, "status", 2)[-1]
@@ -90,7 +90,7 @@ def test_the_one_that_a_person_chose_is_not_replaced(folder: Path) -> None:
     assert last["facts"] == {}, "another attempt would not help"
 
 
-def test_several_damaged_ones_are_all_reported(folder: Path, reference: Path) -> None:
+def test_all_damaged_checkpoints_are_reported(folder: Path, reference: Path) -> None:
     shutil.copytree(at(reference, 6), at(folder, 6))
     cut(at(folder, 6) / "state.json"), flip(at(folder, 4) / "state.json")
     longer = CONFIG.model_copy(update={"run": CONFIG.run.model_copy(update={"iterations": 7})})
@@ -101,7 +101,7 @@ def test_several_damaged_ones_are_all_reported(folder: Path, reference: Path) ->
     assert min(step for name, step in curve(folder, 2) if name.startswith("train/")) == 3
 
 
-def test_a_run_without_a_whole_checkpoint_fails_with_the_remedy(folder: Path) -> None:
+def test_a_run_without_an_intact_checkpoint_fails_with_a_remedy(folder: Path) -> None:
     for iteration in (2, 4):
         cut(at(folder, iteration) / "state.json")
     assert resumed(folder, 4) == FAILED
@@ -112,14 +112,14 @@ def test_a_run_without_a_whole_checkpoint_fails_with_the_remedy(folder: Path) ->
     )
 
 
-def test_a_checkpoint_that_is_gone_counts_as_damaged(folder: Path) -> None:
+def test_a_missing_checkpoint_counts_as_damaged(folder: Path) -> None:
     shutil.rmtree(at(folder, 4))
     assert resumed(folder, 4) == 0
     [told] = [event for event in events(folder, "checkpoint", 2) if event["damaged"]]
     assert told["damaged"] == "manifest.json is missing"
 
 
-def test_an_old_checkpoint_without_hashes_is_used_and_said(folder: Path) -> None:
+def test_a_checkpoint_without_hashes_is_used_and_logged(folder: Path) -> None:
     place = at(folder, 4)
     sizes = {
         item.relative_to(place).as_posix(): item.stat().st_size
@@ -134,7 +134,7 @@ def test_an_old_checkpoint_without_hashes_is_used_and_said(folder: Path) -> None
     assert not [event for event in events(folder, "checkpoint", 2) if event["damaged"]]
 
 
-def test_a_fork_of_a_damaged_checkpoint_fails_and_says_so(folder: Path, tmp_path: Path) -> None:
+def test_a_fork_of_a_damaged_checkpoint_fails(folder: Path, tmp_path: Path) -> None:
     flip(at(folder, 4) / "agents" / "actor.safetensors")
     fork = Attempt(CONFIG, "fork", 1, tmp_path / "fork", tmp_path, fork_from=at(folder, 4))
     assert run_attempt(fork, local=True) == FAILED
@@ -161,7 +161,7 @@ def test_a_job_of_a_damaged_checkpoint_fails_and_names_it(kind: str, folder: Pat
     assert damaged["which"] == ("checkpoint" if kind == "evaluate" else "other")
 
 
-def test_the_command_line_falls_back_only_where_it_is_told(folder: Path, tmp_path: Path) -> None:
+def test_the_command_line_falls_back_only_with_its_option(folder: Path, tmp_path: Path) -> None:
     launch = Launch("r", 2, folder, tmp_path, resume_from=at(folder, 4), fall_back=True)
     words = driver_command(launch, "python")
     assert words[-1] == "--fall-back"

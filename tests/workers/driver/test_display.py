@@ -10,7 +10,7 @@ from workers.driver.display import Bar, Lines
 VALUES = {"train/success": 0.5, "train/return": 1.25, "time/iteration": 2.0}
 
 
-def test_the_bar_shows_iteration_success_return_and_what_is_left() -> None:
+def test_the_bar_shows_iteration_success_return_and_time_left() -> None:
     screen = io.StringIO()
     with Bar(10, Console(file=screen, force_terminal=True, width=120)) as bar:
         bar.loading(0.5, "warm start: step 150 of 300")
@@ -40,7 +40,7 @@ def test_lines_for_a_jobs_log(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_an_iteration_in_which_no_episode_ended_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_iteration_without_ended_episodes_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with Lines() as lines:
         lines.iteration(
             1, {"train/success": float("nan"), "train/return": float("nan"), "time/iteration": 1.0}

@@ -80,7 +80,7 @@ def test_rounds_of_failures_in_a_row_are_counted_by_kind() -> None:
         failure_limit.record("train", [BAD] * 3)
 
 
-def test_a_kind_of_play_that_never_completed_an_episode_fails_at_the_end() -> None:
+def test_a_kind_without_completed_episodes_fails_at_the_end() -> None:
     failure_limit = FailureLimit(5)
     failure_limit.record("train", [GOOD])
     failure_limit.record("eval", [BAD])
@@ -89,7 +89,7 @@ def test_a_kind_of_play_that_never_completed_an_episode_fails_at_the_end() -> No
         failure_limit.finish()
 
 
-def test_a_job_whose_every_episode_failed_fails() -> None:
+def test_a_job_fails_if_all_episodes_failed() -> None:
     assert figures([GOOD, BAD])["failed"] == 1
     with pytest.raises(EnvironmentFailure, match="all 2 episodes failed. One of them: ValueError: no tool"):
         figures([BAD, BAD])

@@ -53,7 +53,7 @@ def test_every_event_is_valid(whole: Path) -> None:
     }
 
 
-def test_how_busy_each_worker_s_device_was_is_told(whole: Path) -> None:
+def test_the_utilisation_of_each_workers_device_is_reported(whole: Path) -> None:
     told = events(whole, "utilisation")
     assert {event["worker"] for event in told} == {"planner", "executor"}
     assert all(event["device"].endswith(f"CPU, process {os.getpid()}") for event in told)
@@ -61,7 +61,7 @@ def test_how_busy_each_worker_s_device_was_is_told(whole: Path) -> None:
     assert moments == sorted(set(moments)), "each sample once, in order of time"
 
 
-def test_a_run_that_has_ended_leaves_no_thread_behind(little_model: Path, tmp_path: Path) -> None:
+def test_an_ended_run_leaves_no_thread(little_model: Path, tmp_path: Path) -> None:
     before = set(threading.enumerate())
     assert run_attempt(attempt(tmp_path / "run", little_model, run__iterations=1), local=True) == 0
     for thread in set(threading.enumerate()) - before:
@@ -116,7 +116,7 @@ def test_engine_and_learner_agree_about_every_sampled_token(whole: Path) -> None
     assert compared > 0
 
 
-def test_probes_are_read_at_every_evaluation_and_are_the_same_tasks(whole: Path) -> None:
+def test_probes_are_the_same_tasks_in_every_evaluation(whole: Path) -> None:
     probes: dict[int, list[str]] = {}
     for event in events(whole, "episode"):
         if event["kind"] == "eval":
@@ -147,7 +147,7 @@ def test_versions_go_up_with_every_publication(whole: Path) -> None:
         assert event["versions"] == dict.fromkeys(("planner", "executor"), event["iteration"] - behind)
 
 
-def test_states_and_heart(whole: Path) -> None:
+def test_states_and_heartbeats_are_reported(whole: Path) -> None:
     states = [(event["state"], event["iteration"]) for event in events(whole, "status")]
     assert states == [("starting", 0), ("running", 0), ("finished", 4)]
     assert events(whole, "status")[0]["message"] == "its workers start"
@@ -163,7 +163,7 @@ def test_retention_keeps_the_latest_and_the_best(whole: Path) -> None:
     assert there[-3:] == ["iteration-000002", "iteration-000003", "iteration-000004"]
 
 
-def test_a_resumed_run_goes_on_with_the_same_numbers(whole: Path, little_model: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_gives_the_same_numbers(whole: Path, little_model: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     assert run_attempt(attempt(folder, little_model, run__iterations=4, checkpoint__every=2), local=True) == 0
     middle = folder / "checkpoints" / "iteration-000002"
@@ -194,7 +194,7 @@ def test_a_frozen_role_does_not_learn(little_model: Path, tmp_path: Path) -> Non
     assert last["versions"] == {"planner": 0, "executor": 2}
 
 
-def test_a_failure_is_told_with_its_reason(little_model: Path, tmp_path: Path) -> None:
+def test_a_failure_is_reported_with_its_reason(little_model: Path, tmp_path: Path) -> None:
     broken = attempt(tmp_path / "run", tmp_path / "no-model-here")
     assert run_attempt(broken, local=True) == FAILED
     last = events(tmp_path / "run", "status")[-1]
@@ -203,7 +203,7 @@ def test_a_failure_is_told_with_its_reason(little_model: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("command", "state"), [("stop", "stopped"), ("pause", "paused")])
-def test_the_servers_wish_is_done_after_the_iteration(
+def test_the_servers_command_is_executed_after_the_iteration(
     command: str, state: str, little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Reporter, "command", command)
@@ -213,7 +213,7 @@ def test_the_servers_wish_is_done_after_the_iteration(
     assert latest(folder / "checkpoints") == folder / "checkpoints" / "iteration-000001"
 
 
-def test_a_superseded_attempt_leaves_without_a_word(
+def test_a_superseded_attempt_reports_no_end(
     little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Reporter, "command", "exit")
@@ -242,7 +242,7 @@ def test_an_environment_that_raises_makes_a_failed_episode(
     assert curve(folder)["train/return", 1] > -10
 
 
-def test_a_stop_while_the_base_model_is_made_ends_the_attempt(
+def test_a_stop_request_during_base_model_creation_ends_the_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Reporter, "command", "stop")
@@ -254,7 +254,7 @@ def test_a_stop_while_the_base_model_is_made_ends_the_attempt(
 
 
 @pytest.mark.slow
-def test_weights_that_are_spread_by_deepspeed_are_whole_where_they_generate(
+def test_sharded_deepspeed_weights_are_gathered_for_generation(
     whole: Path, little_model: Path, tmp_path: Path
 ) -> None:
     """ZeRO 3 in a local run learns as torch does; what is published plays alike. In a process of its own: DeepSpeed changes it."""

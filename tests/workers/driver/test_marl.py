@@ -36,7 +36,7 @@ def test_every_event_is_valid(whole: Path) -> None:
     assert events(whole, "status")[-1]["state"] == "finished"
 
 
-def test_metrics_bear_the_names_that_scripts_rely_on(whole: Path) -> None:
+def test_metrics_have_the_names_that_scripts_rely_on(whole: Path) -> None:
     names = {name for name, _ in curve(whole)}
     wanted = {
         "explained_variance", "value_loss", "actor_loss", "ratio_mean", "ratio_std", "kl", "entropy", "clip_fraction", "lr",
@@ -47,7 +47,7 @@ def test_metrics_bear_the_names_that_scripts_rely_on(whole: Path) -> None:
     assert curve(whole)["progress/env_steps", 4] == 4 * 25 * 4
 
 
-def test_returns_are_sums_over_agents_and_steps_of_what_the_transcript_says(whole: Path) -> None:
+def test_returns_are_sums_of_the_transcripts_rewards(whole: Path) -> None:
     (episode,) = [
         event for event in events(whole, "episode") if (event["iteration"], event["kind"]) == (4, "eval")
     ]
@@ -63,7 +63,7 @@ def test_returns_are_sums_over_agents_and_steps_of_what_the_transcript_says(whol
     ]  # fmt: skip
 
 
-def test_the_two_lines_of_an_evaluation_are_told(whole: Path) -> None:
+def test_the_two_lines_of_an_evaluation_are_printed(whole: Path) -> None:
     said = [event["message"] for event in events(whole, "log") if event["source"] == "driver"]
     (returns,) = [line for line in said if line.startswith("[mpe_simple_spread | mappo | Iter 4]")]
     figures = said[said.index(returns) + 1]
@@ -112,7 +112,7 @@ def test_failed_episodes_are_counted_and_kept_with_their_error(tmp_path: Path) -
     assert told and all(len(event["turns"]) == 3 and event["error"] for event in told)
 
 
-def test_an_environment_that_only_fails_ends_the_attempt_with_what_to_do(tmp_path: Path) -> None:
+def test_a_failing_environment_ends_the_attempt_with_a_remedy(tmp_path: Path) -> None:
     config = small("spread_toy", **fragile(every=1))
     assert run_attempt(Attempt(config, "r", 1, tmp_path, tmp_path.parent), local=True) == 1
     last = events(tmp_path, "status")[-1]

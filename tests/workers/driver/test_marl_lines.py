@@ -12,7 +12,7 @@ RETURNS = {
 }
 
 
-def test_an_update_is_told_once_there_was_one() -> None:
+def test_an_update_line_is_printed_after_the_first_update() -> None:
     config = load_config("spread_toy")
     assert isinstance(config, MarlConfig)
     resumed = list(summary_lines(config, 50, RETURNS))

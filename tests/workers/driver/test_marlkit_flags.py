@@ -165,7 +165,7 @@ def test_every_flag_of_the_readme_has_an_effect_or_is_refused(
 
 
 @pytest.mark.parametrize("kind", ["tag", "adversary", "push"])
-def test_padding_observations_widens_those_of_the_narrower_side(kind: str) -> None:
+def test_padding_widens_the_narrower_observations(kind: str) -> None:
     changes = {"environment.type": f"mpe_simple_{kind}", "rollout.environments": 2}
     padded = load_config("tag_mappo", changes | {"environment.supersuit.pad_observations": True})
     trainers = [MarlTrainer(config) for config in (load_config("tag_mappo", changes), padded)]  # type: ignore[arg-type]

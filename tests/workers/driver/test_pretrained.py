@@ -58,9 +58,7 @@ def answers(episodes: list[dict[str, Any]]) -> list[tuple[list[int], dict[str, A
     ]
 
 
-def test_its_chat_template_its_tokens_and_their_logprobs_are_the_models_own(
-    model: Path, tmp_path: Path
-) -> None:
+def test_template_tokens_and_logprobs_are_the_models_own(model: Path, tmp_path: Path) -> None:
     examples = (QUESTION, "east east")
     episodes = played(model, tmp_path / "run", **WALK, **{"team.roles.planner.examples": examples})
     tokenizer, plain = load_tokenizer(model), load_model(model)
@@ -82,7 +80,7 @@ def test_an_agent_talks_with_it_through_the_gateway(model: Path, tmp_path: Path)
     assert all(said["token_ids"] for _, said in answers(episodes))
 
 
-def test_areals_workflow_talks_with_it_as_it_stands(model: Path, tmp_path: Path) -> None:
+def test_areals_workflow_runs_unchanged(model: Path, tmp_path: Path) -> None:
     file = tmp_path / "lines.jsonl"
     file.write_text("\n".join(f'{{"prompt": "{QUESTION} {n}", "label": "east"}}' for n in range(40)))
     overrides: dict[str, Any] = {

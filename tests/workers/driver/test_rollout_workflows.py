@@ -54,7 +54,7 @@ def attempt(folder: Path, model: Path, **overrides: Any) -> Attempt:
 
 
 @pytest.mark.parametrize("brought", [WORKFLOW, QUEUES], ids=["workflow", "queues"])
-def test_the_policy_learns_from_what_users_bring(
+def test_the_policy_learns_from_custom_workflows(
     brought: dict[str, Any], little_model: Path, tmp_path: Path
 ) -> None:
     overrides = {"run.iterations": 20, "evaluation.every": 20}
@@ -118,16 +118,14 @@ def test_settings_without_effect_are_warnings_at_the_start_of_the_log(
     assert ("warning", f"algorithm.local_weight has no effect here: {why}") in said[:3]
 
 
-def test_the_same_seed_gives_the_same_episodes_however_many_are_in_play(
-    little_model: Path, tmp_path: Path
-) -> None:
+def test_episodes_do_not_depend_on_the_number_in_parallel(little_model: Path, tmp_path: Path) -> None:
     for name, concurrency in (("a", 1), ("b", 64)):
         overrides = WORKFLOW | {"workflow.concurrency": concurrency, "run.iterations": 1}
         assert run_attempt(attempt(tmp_path / name, little_model, **overrides), local=True) == 0
     assert conversation(tmp_path / "a") == conversation(tmp_path / "b")
 
 
-def test_what_fails_is_data_and_what_is_rejected_teaches_nothing(little_model: Path, tmp_path: Path) -> None:
+def test_failed_and_rejected_episodes_are_not_trained_on(little_model: Path, tmp_path: Path) -> None:
     overrides = {"workflow.path": f"{BROUGHT}:Failing", "run.iterations": 1, "rollout.tasks": 4}
     assert run_attempt(attempt(tmp_path / "run", little_model, **overrides), local=True) == 0
     ends = {
@@ -157,7 +155,7 @@ def test_what_fails_is_data_and_what_is_rejected_teaches_nothing(little_model: P
         ({"workflow.path": f"{BROUGHT}:MultiTurnWorkflow"}, "max_turns"),
     ],
 )
-def test_what_cannot_be_made_ends_the_run(
+def test_a_workflow_that_cannot_be_constructed_ends_the_run(
     settings: dict[str, Any], message: str, little_model: Path, tmp_path: Path
 ) -> None:
     assert run_attempt(attempt(tmp_path / "run", little_model, **settings), local=True) == FAILED

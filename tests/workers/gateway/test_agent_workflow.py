@@ -52,7 +52,7 @@ def test_an_agent_learns_through_the_gateway(learnt: Path) -> None:
     assert all(values["eval/failed", step] == 0 for step in (0, 14))
 
 
-def test_episodes_are_episodes_like_others(learnt: Path) -> None:
+def test_agents_episodes_have_all_facts(learnt: Path) -> None:
     """Groups by role, transcripts with turns and token texts, stages, advantages: as in any other workflow."""
     values = curve(learnt)
     assert {name for name, _ in values if name.startswith("groups/")} >= {
@@ -117,9 +117,7 @@ def test_turns_of_one_conversation_are_one_sequence(little_model: Path, tmp_path
             assert masks[event["episode"]] == [[int(learnt) for learnt in mask]]
 
 
-def test_bad_calls_of_agents_end_neither_their_episodes_nor_the_run(
-    little_model: Path, tmp_path: Path
-) -> None:
+def test_bad_calls_end_neither_episode_nor_run(little_model: Path, tmp_path: Path) -> None:
     overrides = {"workflow.path": f"{HERE}:Clumsy", "evaluation.every": 0}
     assert run_attempt(attempt(tmp_path, little_model, **overrides), local=True) == 0
     values = curve(tmp_path)
@@ -204,7 +202,7 @@ def test_agents_that_fail_are_failed_episodes(little_model: Path, tmp_path: Path
         (f"{HERE}:Greeter", "no method run"),
     ],
 )
-def test_an_agent_that_is_not_there_ends_the_run(
+def test_a_missing_agent_class_ends_the_run(
     little_model: Path, tmp_path: Path, path: str, message: str
 ) -> None:
     assert run_attempt(attempt(tmp_path, little_model, **{"workflow.path": path}), local=True) == FAILED
@@ -268,7 +266,7 @@ def outside(folder: Path, stop: threading.Event, played: list[dict[str, Any]]) -
             played.append(spec)
 
 
-def test_agents_outside_take_play_and_close_episodes(little_model: Path, tmp_path: Path) -> None:
+def test_external_agents_take_play_and_close_episodes(little_model: Path, tmp_path: Path) -> None:
     stop, played = threading.Event(), []  # type: ignore[var-annotated]
     program = threading.Thread(target=outside, args=(tmp_path, stop, played))
     program.start()
@@ -292,7 +290,7 @@ def test_agents_outside_take_play_and_close_episodes(little_model: Path, tmp_pat
     assert values["rollout/failed", 1] == 0
 
 
-def test_episodes_are_for_those_who_know_the_token(little_model: Path, tmp_path: Path) -> None:
+def test_taking_an_episode_requires_the_token(little_model: Path, tmp_path: Path) -> None:
     """And a run that waits for agents in vain says so."""
     seen: list[httpx.Response] = []
 
@@ -315,7 +313,7 @@ def test_episodes_are_for_those_who_know_the_token(little_model: Path, tmp_path:
     assert "no agent accepted an episode" in events(tmp_path, "status")[-1]["message"]
 
 
-def test_agents_play_on_while_the_policies_learn(little_model: Path, tmp_path: Path) -> None:
+def test_agents_continue_to_play_during_updates(little_model: Path, tmp_path: Path) -> None:
     """With staleness allowed, weights change under open episodes; every token says which spoke."""
     overrides = {
         "workflow.path": f"{HERE}:Upwards",

@@ -161,7 +161,7 @@ class Faulty:
         return self.engine.generate(prompts, settings)
 
 
-def test_a_fault_of_one_request_fails_that_request_alone(gateway: Gateway, engine: TorchEngine) -> None:
+def test_an_engine_failure_fails_only_its_request(gateway: Gateway, engine: TorchEngine) -> None:
     """Its neighbours in the batch are answered; only an engine that fails at everything fails the run."""
     poison = TOKENIZER("9", add_special_tokens=False)["input_ids"][0]
     policy = Faulty(engine, poison)

@@ -47,9 +47,7 @@ def test_ids_logprobs_and_versions_are_the_engine_s(gateway: Gateway, engine: To
     assert (role, call.prompt_ids, call.answers) == ("solver", prompt, again[0])
 
 
-def test_the_same_call_gets_the_same_answer_whatever_comes_along(
-    gateway: Gateway, engine: TorchEngine
-) -> None:
+def test_answers_do_not_depend_on_concurrent_calls(gateway: Gateway, engine: TorchEngine) -> None:
     """Noise hangs on the episode and its prompt: calls in one batch and calls apart say the same."""
 
     async def ask(texts: list[str], together: bool) -> list[str | None]:
@@ -87,7 +85,7 @@ def test_concurrent_calls_share_batches(gateway: Gateway, engine: TorchEngine) -
     assert all(len(session.calls()) == 1 for session in sessions)
 
 
-def test_streams_say_the_same(gateway: Gateway, engine: TorchEngine) -> None:
+def test_streams_equal_complete_responses(gateway: Gateway, engine: TorchEngine) -> None:
     session = make_session(Recorded(engine))
     agent = client(gateway, session)
     whole = agent.chat.completions.create(model="solver", messages=ASK, seed=5, n=2, logprobs=True)
@@ -229,9 +227,7 @@ def test_refusals_are_the_client_s_own_errors(gateway: Gateway, engine: TorchEng
     assert session.calls() == []
 
 
-def test_one_call_that_is_too_long_does_not_hurt_its_neighbours(
-    gateway: Gateway, engine: TorchEngine
-) -> None:
+def test_a_too_long_call_does_not_affect_others_in_its_batch(gateway: Gateway, engine: TorchEngine) -> None:
     session = make_session(Recorded(engine))
 
     async def both() -> list[Any]:
@@ -263,7 +259,7 @@ def test_sampling_settings_that_are_ignored_are_named(
     )
 
 
-def test_a_session_may_tell_ids_unasked(gateway: Gateway, engine: TorchEngine) -> None:
+def test_a_session_can_return_ids_by_default(gateway: Gateway, engine: TorchEngine) -> None:
     session = make_session(Recorded(engine))
     session.returns_token_ids = True
     made = client(gateway, session).chat.completions.create(model="solver", messages=ASK)

@@ -119,7 +119,7 @@ def test_branches_share_ids_and_each_answer_is_trained_on_once(gateway: Gateway)
     assert right.learnt(right.token_ids) == [*ids("right"), EOS]
 
 
-def test_several_choices_and_the_one_that_goes_on(gateway: Gateway) -> None:
+def test_one_of_several_choices_can_be_continued(gateway: Gateway) -> None:
     session = make_session(Scripted("one", "two", "three"))
     agent = OpenAI(base_url=gateway.open(session), api_key="any", max_retries=0)
     made = agent.chat.completions.create(model="solver", messages=ASK, n=2)
@@ -134,7 +134,7 @@ def test_several_choices_and_the_one_that_goes_on(gateway: Gateway) -> None:
     assert episode.success and episode.outcome == "reward 0.75"
 
 
-def test_continue_final_message_goes_on_from_the_ids(gateway: Gateway) -> None:
+def test_continue_final_message_continues_the_token_ids(gateway: Gateway) -> None:
     """An answer that was cut goes on from its own ids; a beginning that the agent wrote itself is not trained on."""
     policy = Scripted("three plus", " four", " is seven", ends=False)
     session = make_session(policy)
@@ -157,7 +157,7 @@ def test_continue_final_message_goes_on_from_the_ids(gateway: Gateway) -> None:
     assert TOKENIZER.decode(policy.prompts[0].token_ids).endswith("<|im_start|>assistant\nIt is")
 
 
-def test_histories_that_frameworks_rewrite_a_little_still_match(gateway: Gateway) -> None:
+def test_slightly_rewritten_histories_still_match(gateway: Gateway) -> None:
     """Content as parts, None for empty, other ids of tool calls, arguments spelt otherwise, space around the text."""
     call = '<tool_call>\n{"name": "add", "arguments": {"a": 3, "b": 4}}\n</tool_call>'
     policy = Scripted("It is", call, "done")
@@ -223,7 +223,7 @@ def test_rewards_by_role_call_and_total(gateway: Gateway) -> None:
 
 
 @pytest.mark.parametrize("given", [{"reward": "much"}, {"reward": float("inf")}, {"rewards": {"nobody": 1}}])
-def test_rewards_that_are_none_are_refused(gateway: Gateway, given: dict[str, Any]) -> None:
+def test_invalid_rewards_are_refused(gateway: Gateway, given: dict[str, Any]) -> None:
     session = make_session(Scripted())
     gateway.open(session)
     with pytest.raises(Exception, match="reward"):
@@ -231,7 +231,7 @@ def test_rewards_that_are_none_are_refused(gateway: Gateway, given: dict[str, An
     assert not session.outcome.rewarded
 
 
-def test_failed_episodes_are_data_and_teach_nothing(gateway: Gateway) -> None:
+def test_failed_episodes_are_reported_and_not_trained_on(gateway: Gateway) -> None:
     for error in ("it broke", ""):
         session = make_session(Scripted("one"))
         talk(gateway, session)(ASK)

@@ -16,12 +16,12 @@ def test_newcombes_table(successes: int, trials: int, low: float, high: float) -
     assert wilson(successes, trials) == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
 
 
-def test_the_bounds_are_where_the_score_test_turns() -> None:
+def test_the_bounds_are_roots_of_the_score_test() -> None:
     for bound in wilson(8, 10):
         assert abs(0.8 - bound) == pytest.approx(Z * (bound * (1 - bound) / 10) ** 0.5)
 
 
-def test_it_holds_what_is_true_about_95_times_in_100() -> None:
+def test_the_interval_covers_the_true_share_95_percent_of_the_time() -> None:
     draw, held = random.Random(0), 0
     for _ in range(4000):
         low, high = wilson(sum(draw.random() < 0.9 for _ in range(64)), 64)
@@ -29,5 +29,5 @@ def test_it_holds_what_is_true_about_95_times_in_100() -> None:
     assert 0.93 < held / 4000 < 0.98
 
 
-def test_nothing_tried_says_nothing() -> None:
+def test_no_trials_give_the_full_interval() -> None:
     assert wilson(0, 0) == (0.0, 1.0)

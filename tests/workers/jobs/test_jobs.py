@@ -64,7 +64,7 @@ def test_a_dry_run_plays_a_training_episode_with_its_candidates(tmp_path: Path, 
     assert result["unused"] == []
 
 
-def test_an_evaluation_of_a_checkpoint_says_what_the_run_itself_said(
+def test_a_checkpoints_evaluation_gives_the_runs_own_results(
     tmp_path: Path, little_model: Path, trained: Path
 ) -> None:
     config = small_config(little_model)
@@ -83,15 +83,13 @@ def test_an_evaluation_of_a_checkpoint_says_what_the_run_itself_said(
     assert result["success_interval"] == pytest.approx(list(wilson(won, played)))
 
 
-def test_an_evaluation_may_begin_at_a_later_task(tmp_path: Path, little_model: Path, trained: Path) -> None:
+def test_an_evaluation_can_start_at_a_later_task(tmp_path: Path, little_model: Path, trained: Path) -> None:
     _, all_ = do(tmp_path / "a", little_model, "evaluate", latest(trained), episodes=4)
     _, late = do(tmp_path / "b", little_model, "evaluate", latest(trained), episodes=2, first=2)
     assert [each["task"] for each in late.kept()] == [each["task"] for each in all_.kept()][2:]
 
 
-def test_swapped_policies_play_what_the_other_learnt(
-    tmp_path: Path, little_model: Path, trained: Path
-) -> None:
+def test_swapped_policies_play_each_others_roles(tmp_path: Path, little_model: Path, trained: Path) -> None:
     """The same figures as of a checkpoint whose folders were exchanged by hand."""
     with writing(tmp_path / "exchanged", 1, {}) as draft:
         shutil.copytree(latest(trained) / "planner", draft / "executor")
@@ -128,7 +126,7 @@ def test_each_of_three_roles_gets_the_policy_of_the_next() -> None:
         swapped(alone)
 
 
-def test_a_match_seats_both_checkpoints_in_every_way(
+def test_a_match_plays_every_assignment_of_checkpoints(
     tmp_path: Path, little_model: Path, trained: Path
 ) -> None:
     first, last = sorted((trained / "checkpoints").iterdir())[0], latest(trained)
@@ -172,7 +170,7 @@ def test_a_person_takes_a_role(tmp_path: Path, little_model: Path, trained: Path
     assert heard[0]["board"] == next(turn["board"] for turn in said)
 
 
-def test_a_conversation_ends_when_nobody_speaks(
+def test_a_conversation_ends_without_an_answer(
     tmp_path: Path, little_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(talking, "ANSWER_SECONDS", 0.0)

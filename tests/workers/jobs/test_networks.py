@@ -42,7 +42,7 @@ def at(trained: Path, iteration: int) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["eval", "eval_sampled"])
-def test_an_evaluation_says_what_the_run_itself_said(tmp_path: Path, trained: Path, kind: str) -> None:
+def test_an_evaluation_gives_the_runs_own_results(tmp_path: Path, trained: Path, kind: str) -> None:
     status, job = do(tmp_path / "j", small(), "evaluate", at(trained, 4), episodes=8, kind=kind)
     result, said = job.read("result") or {}, curve(trained)
     assert status == 0 and result["episodes"] == 8
@@ -51,7 +51,7 @@ def test_an_evaluation_says_what_the_run_itself_said(tmp_path: Path, trained: Pa
     assert set(result["rewards"]) == {"adversaries", "good"} and "success" not in result
 
 
-def test_an_evaluation_keeps_episodes_to_watch(tmp_path: Path, trained: Path) -> None:
+def test_an_evaluation_stores_transcripts(tmp_path: Path, trained: Path) -> None:
     _, job = do(tmp_path / "j", small(), "evaluate", at(trained, 4), episodes=8)
     episodes = job.kept()
     assert len(episodes) == 4  # the first one of each environment
@@ -63,17 +63,13 @@ def test_an_evaluation_keeps_episodes_to_watch(tmp_path: Path, trained: Path) ->
     assert earned == pytest.approx(episodes[0]["rewards"]["adversaries"], abs=1e-3)
 
 
-def test_networks_that_have_not_learnt_play_where_no_checkpoint_is_named(
-    tmp_path: Path, trained: Path
-) -> None:
+def test_without_a_checkpoint_untrained_networks_play(tmp_path: Path, trained: Path) -> None:
     status, job = do(tmp_path / "j", small(), "evaluate", episodes=8)
     assert status == 0
     assert (job.read("result") or {})["return"] == pytest.approx(curve(trained)["eval/return", 0], rel=1e-6)
 
 
-def test_in_a_match_each_side_is_played_by_the_checkpoint_that_is_named(
-    tmp_path: Path, trained: Path
-) -> None:
+def test_a_match_uses_each_sides_checkpoint(tmp_path: Path, trained: Path) -> None:
     early, late = at(trained, 2), at(trained, 4)
     status, job = do(tmp_path / "j", small(), "match", early, late, episodes=8, kind="eval")
     lines = (job.read("result") or {})["seatings"]
@@ -93,7 +89,7 @@ def test_in_a_match_each_side_is_played_by_the_checkpoint_that_is_named(
     assert len(job.kept()) == 16 and job.kept()[0]["title"].startswith("adversaries: a, good: a · ")
 
 
-def test_a_dry_run_says_what_would_be_launched(tmp_path: Path) -> None:
+def test_a_dry_run_describes_the_run(tmp_path: Path) -> None:
     config = small(rollout__steps=100, algorithm__value_clip=0.1)
     status, job = do(tmp_path / "j", config, "dry_run", episodes=2)
     result = job.read("result") or {}
@@ -108,7 +104,7 @@ def test_a_dry_run_says_what_would_be_launched(tmp_path: Path) -> None:
     assert set(result["metrics"]) == {"adversaries", "good"} and "kl" in result["metrics"]["good"]
 
 
-def test_a_dry_run_of_networks_with_memory_learns_from_whole_chunks(tmp_path: Path) -> None:
+def test_a_dry_run_of_recurrent_networks_uses_complete_chunks(tmp_path: Path) -> None:
     config = load_config("recall_mappo_gru", {"rollout.environments": 2, "rollout.steps": 80})
     assert isinstance(config, MarlConfig)
     longer = config.policies["agents"].network.model_copy(update={"chunk_length": 40})
@@ -117,7 +113,7 @@ def test_a_dry_run_of_networks_with_memory_learns_from_whole_chunks(tmp_path: Pa
     assert status == 0 and (job.read("result") or {})["environment_steps"] == 2 * 40
 
 
-def test_what_does_not_fit_is_said(tmp_path: Path, trained: Path) -> None:
+def test_a_config_that_does_not_fit_is_refused(tmp_path: Path, trained: Path) -> None:
     wider = small(policies__good__network__hidden_dim=32)
     status, job = do(tmp_path / "j", wider, "evaluate", at(trained, 4))
     assert status == 1 and "does not fit this policy's networks" in (job.read("error") or {})["reason"]

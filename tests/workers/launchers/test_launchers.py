@@ -28,7 +28,7 @@ def test_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert isinstance(make_launcher("fake"), FakeLauncher)
 
 
-def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_settings_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with pytest.raises(LauncherFailure, match="RAY_ADDRESS is not set"):
         make_launcher("ray")
@@ -36,7 +36,7 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         make_launcher("slurm")
 
 
-def test_the_fake_keeps_the_rules(tmp_path: Path) -> None:
+def test_the_fake_implements_the_launcher_contract(tmp_path: Path) -> None:
     fake = FakeLauncher()
     launch = Launch("r1", 1, tmp_path, tmp_path)
     name = fake.submit(launch)

@@ -53,7 +53,7 @@ def test_from_start_to_end(
     assert launcher.status(name).state is JobState.SUCCEEDED
 
 
-def test_a_failure_says_its_code(launcher: LocalProcessLauncher, launch: Make) -> None:
+def test_a_failure_reports_its_exit_code(launcher: LocalProcessLauncher, launch: Make) -> None:
     name = launcher.submit(launch("fail"))
     until(lambda: launcher.status(name).state is JobState.FAILED)
     assert launcher.status(name).message == "the driver ended with code 7"
@@ -71,14 +71,18 @@ def test_submitting_twice_starts_one_process(
 
 
 @pytest.mark.parametrize(("task", "state"), [("run", JobState.STOPPED), ("polite", JobState.SUCCEEDED)])
-def test_stop_asks_first(launcher: LocalProcessLauncher, launch: Make, task: str, state: JobState) -> None:
+def test_stop_sends_sigterm_first(
+    launcher: LocalProcessLauncher, launch: Make, task: str, state: JobState
+) -> None:
     name = started(launcher, launch(task))
     launcher.stop(name)
     assert launcher.status(name).state is state
     launcher.stop(name)
 
 
-def test_stop_insists(launcher: LocalProcessLauncher, launch: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_kills_after_the_grace_period(
+    launcher: LocalProcessLauncher, launch: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("workers.launchers.local_process.GRACE", 0.3)
     monkeypatch.setattr("workers.launchers.local_process.STOP_SECONDS", 0.2)
     name = started(launcher, launch("stubborn"))
@@ -86,7 +90,7 @@ def test_stop_insists(launcher: LocalProcessLauncher, launch: Make, monkeypatch:
     assert launcher.status(name).state is JobState.STOPPED
 
 
-def test_a_run_has_time_to_write_a_checkpoint_before_it_is_killed(
+def test_a_run_gets_time_for_a_checkpoint_before_sigkill(
     launcher: LocalProcessLauncher, launch: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.launchers.local_process.GRACE", 0.1)
@@ -107,7 +111,7 @@ def test_a_killed_driver_has_failed(launcher: LocalProcessLauncher, launch: Make
     assert launcher.status(name).message == "the driver was killed"
 
 
-def test_a_reused_pid_is_not_taken_for_ours(launcher: LocalProcessLauncher, launch: Make) -> None:
+def test_a_reused_pid_is_recognised(launcher: LocalProcessLauncher, launch: Make) -> None:
     name = started(launcher, launch("run"))
     os.killpg(pid_of(launcher, name), signal.SIGKILL)
     until(lambda: launcher.status(name).state is JobState.FAILED)
@@ -160,7 +164,7 @@ def test_a_claim_without_a_process_is_taken_over(launcher: LocalProcessLauncher,
     until(lambda: launcher.status(task.submission_id).state is JobState.SUCCEEDED)
 
 
-def test_what_cannot_start_is_said(
+def test_a_failed_start_is_reported(
     launcher: LocalProcessLauncher, launch: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = launch("end")

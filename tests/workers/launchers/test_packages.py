@@ -19,7 +19,7 @@ def names() -> list[str]:
     return zipfile.ZipFile(io.BytesIO(code_package().content)).namelist()
 
 
-def test_allowed_packages_travel_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_allowed_packages_are_in_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(name.split("/")[0] in ("training_core", "workers") for name in names())
     (tmp_path / "lab" / "__pycache__").mkdir(parents=True)
     for name in ("__init__.py", "rewards.py", "words.csv", "__pycache__/rewards.pyc"):
@@ -32,7 +32,7 @@ def test_allowed_packages_travel_along(tmp_path: Path, monkeypatch: pytest.Monke
     assert sorted(own) == ["alone.py", "lab/__init__.py", "lab/rewards.py", "lab/words.csv"]
 
 
-def test_a_package_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TROUPE_IMPORT_PACKAGES", "no_such_package")
     with pytest.raises(LauncherFailure, match="'no_such_package', which is not installed here"):
         code_package()

@@ -75,7 +75,7 @@ class TestOnRay:
         assert launcher.submit(task) == name
         assert launcher.status(name).state is JobState.STOPPED
 
-    def test_a_failure_says_its_code(self, launcher: RayJobLauncher, launch: Make) -> None:
+    def test_a_failure_reports_its_exit_code(self, launcher: RayJobLauncher, launch: Make) -> None:
         name = launcher.submit(launch("fail"))
         until(lambda: launcher.status(name).state is JobState.FAILED)
         assert "code 7" in launcher.status(name).message
@@ -85,7 +85,7 @@ class TestOnRay:
         assert launcher.logs("troupe-none-1") == ""
         launcher.stop("troupe-none-1")
 
-    def test_wrong_token_is_said_and_is_no_failure(
+    def test_a_wrong_token_is_reported_as_unknown(
         self, ray_head: RayHead, launch: Make, make_at: Any
     ) -> None:
         other = make_at(ray_head.address, "0" * 32)
@@ -111,7 +111,9 @@ class TestOnRay:
             lambda: devices() == (2.0, 0.0, 2.0, 0.0)
         )  # what earlier jobs had is told free some seconds late
 
-    def test_another_machine_gets_our_code(self, ray_head: RayHead, launch: Make, make_at: Any) -> None:
+    def test_a_remote_cluster_gets_the_code_package(
+        self, ray_head: RayHead, launch: Make, make_at: Any
+    ) -> None:
         launcher = make_at(ray_head.address, ray_head.token, remote=True)
         task = launch("end")
         name = launcher.submit(task)
@@ -123,7 +125,7 @@ class TestOnRay:
         assert launcher._upload_code() == f"gcs://{code_package().name}"
 
 
-def test_ray_out_of_reach_is_unknown(launch: Make) -> None:
+def test_an_unreachable_ray_is_unknown(launch: Make) -> None:
     launcher = RayJobLauncher(f"http://127.0.0.1:{free_ports(1)[0]}")
     assert launcher.status("troupe-x-1").state is JobState.UNKNOWN
     assert launcher.capacity() is None
@@ -145,7 +147,7 @@ def answering(status: int, text: str) -> RayJobLauncher:
 @pytest.mark.parametrize(
     ("status", "text"), [(404, "nginx"), (502, "bad gateway"), (200, "<html>"), (200, "[]")]
 )
-def test_a_proxy_speaks_not_for_ray(status: int, text: str) -> None:
+def test_a_proxys_404_is_not_rays(status: int, text: str) -> None:
     assert answering(status, text).status("troupe-x-1").state is JobState.UNKNOWN
 
 
@@ -157,7 +159,7 @@ def test_placement_groups_count_as_used() -> None:
     assert (capacity.cpus, capacity.free_cpus, capacity.gpus, capacity.free_gpus) == (6.0, 4.5, 1.0, 1.0)
 
 
-def test_nodes_tell_their_memory() -> None:
+def test_nodes_report_their_memory() -> None:
     facts = {
         "raylet": {"nodeId": "a"},
         "mem": [64 * 10**9, 1, 2.0, 3],
@@ -171,7 +173,7 @@ def test_nodes_tell_their_memory() -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:6379", "ray://127.0.0.1:10001", "auto", "http://"])
-def test_what_is_no_dashboard_is_refused(address: str) -> None:
+def test_an_invalid_dashboard_address_is_refused(address: str) -> None:
     with pytest.raises(LauncherFailure, match="8265"):
         RayJobLauncher(address)
 

@@ -130,7 +130,7 @@ def launched(told: dict[str, Any], home: Path, name: str) -> Launch:
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_a_package_of_ones_own_travels_with_the_job_and_plays_there(
+def test_a_custom_package_is_sent_with_the_job(
     ray_head: RayHead, home: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Environment, workflow and reward by import path, from a folder that only this process has on its path."""

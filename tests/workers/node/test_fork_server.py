@@ -47,14 +47,12 @@ def refused(words: list[str], **variables: str) -> str:
         (arguments("/x/y.py"), {}, "another program"),
     ],
 )  # fmt: skip
-def test_a_worker_is_forked_where_nothing_of_it_differs(
-    words: list[str], variables: dict[str, str], reason: str
-) -> None:
+def test_an_unchanged_worker_is_forked(words: list[str], variables: dict[str, str], reason: str) -> None:
     said = refused(words, **{"HF_HOME": "/models"} | variables)
     assert reason in said and bool(reason) == bool(said)
 
 
-def test_a_run_with_packages_of_its_own_is_not_forked(tmp_path: Path) -> None:
+def test_a_run_with_custom_packages_is_not_forked(tmp_path: Path) -> None:
     (tmp_path / OWN[0]).mkdir()
     path = os.pathsep.join(["/nowhere", str(tmp_path), str(ROOT)])
     assert (
@@ -102,7 +100,7 @@ def test_the_fork_server_ends_with_the_process_that_started_it(tmp_path: Path) -
     assert not folder.exists()
 
 
-def test_without_a_fork_server_rays_own_program_takes_over(tmp_path: Path) -> None:
+def test_without_a_fork_server_ray_starts_the_worker(tmp_path: Path) -> None:
     assert not requested(str(tmp_path / "nobody"), arguments())
     assert not requested("", arguments())
     assert ray_program().is_file()

@@ -40,7 +40,7 @@ def described(**variables: str) -> dict[str, Any]:
     return facts
 
 
-def test_a_forked_worker_has_what_a_worker_of_ray_has(ray_cluster: None) -> None:
+def test_a_forked_worker_equals_a_ray_worker(ray_cluster: None) -> None:
     """A variable that the interpreter reads at its start makes Ray start the second worker."""
     forked, started = described(), described(PYTHONHASHSEED="1")
     assert forked.pop("forked") and not started.pop("forked")

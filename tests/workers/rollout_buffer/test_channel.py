@@ -47,7 +47,7 @@ def test_a_restart_keeps_open_and_ready_groups_and_the_totals(tmp_path: Path) ->
     assert make(tmp_path).done_instances() == ["a", "b"]
 
 
-def test_what_is_under_way_is_given_again_until_it_is_acknowledged(tmp_path: Path) -> None:
+def test_an_unacknowledged_delivery_is_repeated(tmp_path: Path) -> None:
     channel = make(tmp_path)
     write(channel, ("a", 1.0, "a1"), ("a", 0.0, "a2"))
     first = channel.read(0)
@@ -60,7 +60,7 @@ def test_what_is_under_way_is_given_again_until_it_is_acknowledged(tmp_path: Pat
     assert again.stats()["total_read"] == 4 and again.done_instances() == ["a", "b"]
 
 
-def test_a_writer_that_asks_again_writes_nothing_twice(tmp_path: Path) -> None:
+def test_a_repeated_write_has_no_effect(tmp_path: Path) -> None:
     channel = make(tmp_path)
     write(channel, ("a", 1.0, "a1"), ("a", 1.0, "a1"), ("a", 0.0, "a2"))
     assert len(channel.read(None).records) == 2
@@ -68,7 +68,7 @@ def test_a_writer_that_asks_again_writes_nothing_twice(tmp_path: Path) -> None:
     assert make(tmp_path).stats()["current_size"] == 0, "known even after it was handed over"
 
 
-def test_a_full_channel_refuses_and_takes_again_once_it_was_read(tmp_path: Path) -> None:
+def test_a_full_channel_accepts_records_again_after_a_read(tmp_path: Path) -> None:
     channel = make(tmp_path, limits=BufferLimits(group_size=2, max_records=2))
     write(channel, ("a", 1.0, "a1"), ("a", 0.0, "a2"))
     with pytest.raises(BufferFull):
@@ -91,7 +91,7 @@ def test_groups_time_out_by_the_clock_and_are_counted(tmp_path: Path) -> None:
     assert channel.done_instances() == ["a"], "what was dropped is not done"
 
 
-def test_raw_rewards_go_out_beside_the_normalised_ones_and_invalid_records_stay_behind(
+def test_deliveries_have_raw_rewards_and_no_invalid_records(
     tmp_path: Path,
 ) -> None:
     channel = make(tmp_path, limits=BufferLimits(group_size=4))
@@ -103,7 +103,7 @@ def test_raw_rewards_go_out_beside_the_normalised_ones_and_invalid_records_stay_
     assert delivery.meta_info["avg_reward"] == pytest.approx(1 / 3)
 
 
-def test_a_hook_that_raises_costs_nothing_that_was_written(tmp_path: Path) -> None:
+def test_a_failing_hook_loses_no_record(tmp_path: Path) -> None:
     def breaks(group: list[dict[str, Any]]) -> list[dict[str, Any]]:
         raise RuntimeError("a stranger's bug")
 
@@ -115,7 +115,7 @@ def test_a_hook_that_raises_costs_nothing_that_was_written(tmp_path: Path) -> No
     assert uids(channel.read(None).records) == ["a1", "a2"]
 
 
-def test_a_new_rollout_forgets_what_was_finished_and_keeps_what_is_held(tmp_path: Path) -> None:
+def test_a_new_rollout_clears_finished_groups_and_keeps_records(tmp_path: Path) -> None:
     channel = make(tmp_path)
     write(channel, ("a", 1.0, "a1"), ("a", 0.0, "a2"), ("b", 0.0, "b1"))
     channel.read(None)
@@ -125,7 +125,7 @@ def test_a_new_rollout_forgets_what_was_finished_and_keeps_what_is_held(tmp_path
     assert channel.stats()["current_size"] == 0
 
 
-def test_what_a_reader_of_an_older_checkpoint_is_given_again_is_not_made_again(tmp_path: Path) -> None:
+def test_redelivered_groups_are_not_generated_again(tmp_path: Path) -> None:
     """It knew of the first delivery when its checkpoint was written, and had the second one when it died."""
     channel = make(tmp_path)
     write(channel, ("a", 1.0, "a1"), ("a", 0.0, "a2"))
@@ -139,7 +139,7 @@ def test_what_a_reader_of_an_older_checkpoint_is_given_again_is_not_made_again(t
     assert channel.done_instances() == [] and channel.read(second.number).records == []
 
 
-def test_nothing_is_skipped_twice_for_a_reader_that_does_not_say_what_it_has(tmp_path: Path) -> None:
+def test_a_reader_without_a_delivery_number_skips_nothing_twice(tmp_path: Path) -> None:
     channel = make(tmp_path)
     write(channel, ("a", 1.0, "a1"), ("a", 0.0, "a2"))
     channel.read(0)

@@ -59,7 +59,7 @@ def start(client: httpx.Client, **request: Any) -> None:
     assert answer.json() == {"message": "Rollout started"}, answer.text
 
 
-def test_a_plugin_of_a_folder_fills_the_buffer_by_its_own_hooks(service: Service) -> None:
+def test_a_folders_plugin_fills_the_buffer_with_its_hooks(service: Service) -> None:
     with service.client() as client:
         assert client.get("/").json()["task_types"] == ["counted", "echo", "guess", "single_turn"]
         file = prompts(service, ["1", "2", "break", "4"])
@@ -87,7 +87,7 @@ def test_a_plugin_of_a_folder_fills_the_buffer_by_its_own_hooks(service: Service
     assert "echo: 16 of 16 records written, 4 invalid" in log
 
 
-def test_a_rollout_goes_on_where_the_service_was_killed(service: Service) -> None:
+def test_a_rollout_resumes_after_the_service_was_killed(service: Service) -> None:
     with service.client() as client:
         file = prompts(service, [str(number) for number in range(12)])
         sampling = {"seconds": 0.1}
@@ -108,7 +108,7 @@ def test_a_rollout_goes_on_where_the_service_was_killed(service: Service) -> Non
     assert found == {f"i{number}": 3 for number in range(12)}, "every prompt once, whole"
 
 
-def test_a_new_rollout_skips_what_is_done_and_once_per_time_it_is_named(service: Service) -> None:
+def test_a_new_rollout_skips_named_instances_once_per_mention(service: Service) -> None:
     with service.client() as client:
         file = prompts(service, ["1", "2", "3"])
         request = {"task_type": "echo", "input_file": file, "num_process": 2, "num_repeat_per_sample": 1}
@@ -116,7 +116,7 @@ def test_a_new_rollout_skips_what_is_done_and_once_per_time_it_is_named(service:
         assert Counter(record["instance_id"] for record in drain(client, 3)) == {"i1": 1, "i2": 2}
 
 
-def test_input_files_lie_below_the_data_folder(service: Service) -> None:
+def test_input_files_must_be_below_the_data_folder(service: Service) -> None:
     with service.client() as client:
         for name, said in (
             ("/etc/passwd", "not below"),
@@ -127,7 +127,7 @@ def test_input_files_lie_below_the_data_folder(service: Service) -> None:
             assert answer.status_code == 400 and said in answer.json()["message"]
 
 
-def test_the_built_in_plugin_asks_the_engine_for_every_repeat(service: Service) -> None:
+def test_the_built_in_plugin_calls_the_engine_for_every_repetition(service: Service) -> None:
     def engine(request: dict[str, Any]) -> tuple[str, str, int]:
         return f"the answer is {request['messages'][-1]['content']}", "stop", 4
 
@@ -156,7 +156,7 @@ def ask(url: str, sampling: dict[str, Any]) -> list[dict[str, Any]]:
         return query_single_turn(client, [{"role": "user", "content": "count"}], sampling, pause=0.0)
 
 
-def test_a_partial_answer_is_continued_with_the_tokens_that_are_left() -> None:
+def test_a_partial_answer_is_continued_with_the_remaining_tokens() -> None:
     parts = iter([("one ", "abort", 3), ("two ", "abort", 4), ("three", "stop", 1)])
     with StubEngine(lambda request: next(parts)) as stub:
         said = ask(stub.url + "/v1", {"max_tokens": 10})
@@ -166,7 +166,7 @@ def test_a_partial_answer_is_continued_with_the_tokens_that_are_left() -> None:
     assert stub.requests[2]["messages"][-1] == {"role": "assistant", "content": "one two "}
 
 
-def test_six_tries_and_no_more() -> None:
+def test_a_request_is_tried_six_times() -> None:
     with (
         StubEngine(lambda request: ("", "error", 0)) as stub,
         pytest.raises(EngineFailure, match="in 6 tries"),
@@ -189,7 +189,7 @@ def test_plugins_are_found_by_what_they_define() -> None:
         plugins.get("other")
 
 
-def test_records_that_the_buffer_has_are_not_made_again() -> None:
+def test_stored_records_are_not_generated_again() -> None:
     generator = BaseGenerator("", "", num_repeat_per_sample=3, skip_instance_ids=["a"], begun={"b": 2})
     items = [{"instance_id": name, "prompt": []} for name in "ab"]
     tasks = [(task["instance_id"], task["epoch"], task["repeat"]) for task in generator._tasks(items, 2)]
@@ -204,13 +204,13 @@ def test_records_that_the_buffer_has_are_not_made_again() -> None:
         ("", "has no prompt"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, text: str, said: str) -> None:
+def test_errors_of_input_files_are_reported(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "p.jsonl").write_text(text)
     with pytest.raises(DataFailure, match=said):
         read_prompts(tmp_path / "p.jsonl")
 
 
-def test_the_built_in_generator_judges_as_a_prompt_asks() -> None:
+def test_the_built_in_generator_uses_the_prompts_reward_function() -> None:
     said = [
         {"role": "user", "content": "?"},
         {"role": "assistant", "content": r"so it is \boxed{1/2} , I think"},

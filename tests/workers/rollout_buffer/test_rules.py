@@ -36,7 +36,7 @@ def fill(into: Groups, instance: str, rewards: list[float], now: float = 0.0) ->
         into.add(StoredRecord(place, record(instance, reward, f"{instance}-{place}-{now}")), now)
 
 
-def test_rewards_are_normalised_by_the_population_std_and_scaled_to_a_whole_group() -> None:
+def test_rewards_are_normalised_and_scaled_to_a_complete_group() -> None:
     rules = make_rules(LIMITS, {})
     found = rules.normalize_group_data([record("a", reward) for reward in (1.0, 0.0, 0.0, -1.0)])
     mean, scale = 1 / 3, 4 / 3
@@ -45,18 +45,18 @@ def test_rewards_are_normalised_by_the_population_std_and_scaled_to_a_whole_grou
     assert [each["reward"] for each in found] == pytest.approx(expected)
 
 
-def test_rewards_without_variance_become_nothing() -> None:
+def test_equal_rewards_become_zero() -> None:
     found = make_rules(LIMITS, {}).normalize_group_data([record("a", 0.5), record("a", 0.5)])
     assert [each["reward"] for each in found] == [0.0, 0.0]
 
 
-def test_duplicates_fill_a_group_and_halve_what_they_copy() -> None:
+def test_duplicates_pad_a_group_and_halve_rewards() -> None:
     found = halved_duplicates([record("a", 2.0, "x"), record("a", -1.0, "y"), record("a", 4.0, "z")], 4)
     assert [each["reward"] for each in found] == [1.0, -1.0, 4.0, 1.0]
     assert len({each["uid"] for each in found}) == 4
 
 
-def test_a_group_is_ready_with_its_last_record_and_the_next_record_opens_another() -> None:
+def test_a_complete_group_is_ready_and_the_next_record_opens_another() -> None:
     held, dropped = groups()
     fill(held, "a", [1.0, 0.0, 0.0, 0.5, 0.25])
     assert [len(group.stored) for group in held.ready] == [4]
@@ -64,7 +64,7 @@ def test_a_group_is_ready_with_its_last_record_and_the_next_record_opens_another
     assert not dropped and held.held == 5
 
 
-def test_a_whole_group_with_too_few_valid_records_is_dropped() -> None:
+def test_a_complete_group_with_too_few_valid_records_is_dropped() -> None:
     held, dropped = groups()
     fill(held, "a", [1.0, -1.0, -2.0, 0.0])  # 2 of 4 are greater than -1; 0.7 are needed
     assert [group.instance for group in dropped] == ["a"]
@@ -73,7 +73,7 @@ def test_a_whole_group_with_too_few_valid_records_is_dropped() -> None:
     assert [group.instance for group in held.ready] == ["b"]
 
 
-def test_a_group_that_times_out_is_kept_where_enough_of_it_came() -> None:
+def test_a_timed_out_group_is_kept_if_it_has_enough_records() -> None:
     held, dropped = groups()
     fill(held, "enough", [1.0, 0.0, 0.5], now=10.0)  # 3 of 4 >= 0.7
     fill(held, "few", [1.0, 0.0], now=10.0)
@@ -86,7 +86,7 @@ def test_a_group_that_times_out_is_kept_where_enough_of_it_came() -> None:
     assert not held.due(500.0) and held.due(500.1)
 
 
-def test_a_full_buffer_refuses_new_groups_and_completes_those_that_are_begun() -> None:
+def test_a_full_buffer_refuses_new_groups_and_completes_open_ones() -> None:
     held, _ = groups(BufferLimits(group_size=4, max_records=2))
     fill(held, "a", [1.0, 0.0])
     assert held.takes("a") and not held.takes("b")
@@ -95,7 +95,7 @@ def test_a_full_buffer_refuses_new_groups_and_completes_those_that_are_begun() -
     assert held.takes("b")
 
 
-def test_groups_are_taken_oldest_first_and_one_of_an_instance_at_a_time() -> None:
+def test_groups_are_taken_oldest_first_one_per_instance() -> None:
     held, _ = groups(BufferLimits(group_size=2))
     for instance in ("a", "b", "a", "c"):
         fill(held, instance, [1.0, 0.0])
@@ -104,7 +104,7 @@ def test_groups_are_taken_oldest_first_and_one_of_an_instance_at_a_time() -> Non
     assert [group.instance for group in held.take(10)] == ["c"]
 
 
-def test_a_plugins_rule_takes_the_place_of_ours() -> None:
+def test_a_plugins_rule_replaces_the_default() -> None:
     held, dropped = groups(is_valid_group=lambda instance, group: (instance == "good", len(group) == 2))
     fill(held, "good", [-5.0, -5.0])
     fill(held, "bad", [1.0, 1.0])
@@ -112,7 +112,7 @@ def test_a_plugins_rule_takes_the_place_of_ours() -> None:
     assert [group.instance for group in dropped] == ["bad"]
 
 
-def test_numbers_may_come_as_text_and_raw_rewards_are_remembered() -> None:
+def test_numbers_may_be_text_and_raw_rewards_are_stored() -> None:
     found = checked_record(record("a", "0.5") | {"instance_id": 7})
     assert (found["reward"], found["raw_reward"], found["instance_id"]) == (0.5, 0.5, "7")
 
@@ -139,6 +139,6 @@ def test_numbers_may_come_as_text_and_raw_rewards_are_remembered() -> None:
         ),
     ],
 )
-def test_what_is_no_record_is_refused_by_name(change: dict[str, Any], said: str) -> None:
+def test_an_invalid_record_is_refused_with_its_field(change: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         checked_record(record("a", 1.0) | change)

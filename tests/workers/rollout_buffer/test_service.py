@@ -39,7 +39,7 @@ def test_writing_answers_with_the_item_in_an_envelope(client: httpx.Client) -> N
     assert (item["uid"], item["reward"], item["extra_info"]) == ("u", 1.5, {"label": 4})
 
 
-def test_rollout_data_come_once_with_slimes_figures(client: httpx.Client) -> None:
+def test_rollout_data_are_delivered_once_with_slimes_statistics(client: httpx.Client) -> None:
     empty = client.post("/get_rollout_data", json={})
     assert (
         empty.status_code == 200 and empty.json()["success"] is False and empty.json()["data"]["data"] == []
@@ -69,7 +69,7 @@ def test_reading_peeking_and_stats(client: httpx.Client) -> None:
     assert client.get("/stats").json()["data"]["total_read"] == 2
 
 
-def test_a_full_buffer_says_when_to_ask_again(client: httpx.Client) -> None:
+def test_a_full_buffer_reports_when_to_retry(client: httpx.Client) -> None:
     write(client, "1", "2")
     write(client, "3", "4", instance="b")
     refused = client.post("/buffer/write", json=record("c", 1.0))
@@ -88,12 +88,12 @@ def test_a_full_buffer_says_when_to_ask_again(client: httpx.Client) -> None:
         ("/get_rollout_data", {"batch_size": "few"}, "not a whole number"),
     ],
 )
-def test_what_is_wrong_is_said(client: httpx.Client, path: str, body: Any, said: str) -> None:
+def test_invalid_requests_are_reported(client: httpx.Client, path: str, body: Any, said: str) -> None:
     answer = client.post(path, json=body)
     assert answer.status_code == 400 and said in answer.json()["message"]
 
 
-def test_nobody_gets_in_without_the_token(service: Service) -> None:
+def test_requests_without_the_token_are_refused(service: Service) -> None:
     for path in ("/", "/stats", "/channels/x/stats"):
         assert httpx.get(service.url + path, timeout=60, trust_env=False).status_code == 401
     basic = httpx.get(service.url + "/stats", auth=("buffer", service.token), timeout=60, trust_env=False)
@@ -102,7 +102,7 @@ def test_nobody_gets_in_without_the_token(service: Service) -> None:
     assert stat.S_IMODE((service.home / "rollout_buffer" / "records.sqlite").stat().st_mode) == 0o600
 
 
-def test_a_taken_port_is_passed_over_and_the_progress_is_told(service: Service, tmp_path: Path) -> None:
+def test_a_used_port_is_skipped_and_progress_is_printed(service: Service, tmp_path: Path) -> None:
     second = Service(tmp_path).start(service.port)
     assert second.port > service.port
     with second.client() as client:

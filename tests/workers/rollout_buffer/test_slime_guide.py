@@ -84,7 +84,7 @@ def test_the_guides_generator_fills_the_buffer_and_a_redelivery_is_the_same(serv
             assert record["reward"] == pytest.approx(wanted, abs=1e-6)
 
 
-def test_the_guides_generator_trains_the_policy_that_it_asks(
+def test_the_guides_generator_trains_the_policy_it_calls(
     model: Path, service: Service, tmp_path: Path
 ) -> None:
     told = config(
@@ -151,7 +151,7 @@ def worker_process(task_queue, done_queue, rollout_func, reward_func, client, sa
         done_queue.put(group_data)
 
 
-def test_records_of_the_guides_worker_are_taken_by_the_service(service: Service) -> None:
+def test_the_service_accepts_records_of_the_guides_worker(service: Service) -> None:
     tasks: Any = queue.Queue()
     done: Any = queue.Queue()
     tasks.put(json.dumps(LINES[0]))

@@ -82,9 +82,7 @@ def right_logprobs(model: Path) -> list[float]:
 
 
 @pytest.mark.slow
-def test_a_run_learns_the_right_words_from_the_guesses_of_others(
-    model: Path, service: Service, tmp_path: Path
-) -> None:
+def test_a_run_learns_from_external_rollouts(model: Path, service: Service, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     told = config(
         model, algorithm__mean_level="none", algorithm__std_level="none"
@@ -105,7 +103,7 @@ def test_a_run_learns_the_right_words_from_the_guesses_of_others(
     assert ("groups/agent/zero_variance", 1) in values
 
 
-def test_the_transcript_has_what_was_said_its_mask_and_the_records_own_facts(
+def test_transcripts_have_text_mask_and_facts_of_records(
     model: Path, service: Service, tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
@@ -127,9 +125,7 @@ def test_the_transcript_has_what_was_said_its_mask_and_the_records_own_facts(
     assert known is None or known[0] == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_resumed_run_skips_the_prompts_that_it_has_learnt_from(
-    model: Path, service: Service, tmp_path: Path
-) -> None:
+def test_a_resumed_run_skips_trained_prompts(model: Path, service: Service, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     told = config(
         model, run__iterations=6, workflow__epochs=6
@@ -173,7 +169,7 @@ def test_the_generator_plays_evaluations_too(model: Path, service: Service, tmp_
         ({"workflow__url": "http://127.0.0.1:9", "workflow__retry_limit": 2}, "does not answer"),
     ],
 )
-def test_a_run_that_gets_nothing_ends_with_a_sentence(
+def test_a_run_without_records_ends_with_an_error(
     changes: dict[str, Any], said: str, model: Path, service: Service, tmp_path: Path
 ) -> None:
     told = config(model, **changes)
@@ -181,7 +177,7 @@ def test_a_run_that_gets_nothing_ends_with_a_sentence(
     assert said in events(tmp_path / "run", "status")[-1]["message"]
 
 
-def test_tries_are_counted_while_nothing_is_written(model: Path, service: Service, tmp_path: Path) -> None:
+def test_failed_attempts_are_counted_without_records(model: Path, service: Service, tmp_path: Path) -> None:
     told = config(model, workflow__generator="", workflow__input_file="", workflow__retry_limit=3)
     assert run_attempt(Attempt(told, "r", 1, tmp_path / "run", tmp_path), local=True) == 1
     message = events(tmp_path / "run", "status")[-1]["message"]
@@ -189,9 +185,7 @@ def test_tries_are_counted_while_nothing_is_written(model: Path, service: Servic
 
 
 @pytest.mark.slow
-def test_a_generator_asks_the_policy_under_training_and_it_learns_from_its_own_answers(
-    model: Path, service: Service, tmp_path: Path
-) -> None:
+def test_a_generator_can_call_the_policy_in_training(model: Path, service: Service, tmp_path: Path) -> None:
     """The built-in generator through the run's own gateway: what was sampled is what is rewarded."""
     told = config(
         model, run__iterations=16, workflow__generator="single_turn", workflow__engine_url="policies", workflow__processes=4,
@@ -211,7 +205,7 @@ def test_a_generator_asks_the_policy_under_training_and_it_learns_from_its_own_a
         assert client.get("/stats").json()["data"]["rollout"]["state"] == "none", "it ends with the run"
 
 
-def test_records_of_the_runs_own_gateway_are_learnt_from_as_they_were_sampled(
+def test_records_from_the_runs_gateway_keep_sampled_tokens(
     model: Path, service: Service, tmp_path: Path
 ) -> None:
     """The built-in query hands back ids, logprobs and versions: ratios begin at 1, ages are true."""
@@ -241,7 +235,7 @@ def test_records_of_the_runs_own_gateway_are_learnt_from_as_they_were_sampled(
 
 
 @pytest.mark.parametrize("bound", [0, 1])
-def test_old_tokens_have_their_age_and_are_corrected_for_or_left_out(
+def test_old_tokens_are_corrected_or_left_out(
     bound: int, model: Path, service: Service, tmp_path: Path
 ) -> None:
     """Both iterations take records that version 0 sampled; at the second the policy is version 1."""
@@ -282,7 +276,7 @@ def test_old_tokens_have_their_age_and_are_corrected_for_or_left_out(
 
 
 @pytest.mark.parametrize("written", [0, 1], ids=["at once", "after an iteration"])
-def test_a_run_that_waits_for_ever_takes_a_stop(
+def test_a_run_that_waits_for_records_can_be_stopped(
     written: int, model: Path, service: Service, tmp_path: Path
 ) -> None:
     """It would look again in an hour."""

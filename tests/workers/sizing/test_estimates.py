@@ -57,7 +57,7 @@ def test_volume_by_hand() -> None:
     )  # each candidate is an episode of its own
 
 
-def test_a_colocated_policy_holds_everything_once(big: Path, tmp_path: Path) -> None:
+def test_a_colocated_policy_holds_one_copy(big: Path, tmp_path: Path) -> None:
     config = configured(
         big, policies__planner__learner__precision="bf16", policies__planner__devices__rollout_gpus=1.0
     )
@@ -76,7 +76,7 @@ def test_a_colocated_policy_holds_everything_once(big: Path, tmp_path: Path) -> 
     assert worker.peak == standing + parts["gradients"] + parts["activations"] + parts["logits"]
 
 
-def test_apart_a_rollout_worker_only_generates(big: Path, tmp_path: Path) -> None:
+def test_a_separate_rollout_worker_only_generates(big: Path, tmp_path: Path) -> None:
     config = configured(
         big,
         policies__planner__devices__placement="apart",
@@ -92,7 +92,7 @@ def test_apart_a_rollout_worker_only_generates(big: Path, tmp_path: Path) -> Non
     )  # half of the candidates each, in fp32
 
 
-def test_engines_of_their_own_hold_what_they_need_where_they_are(big: Path, tmp_path: Path) -> None:
+def test_external_engines_hold_their_own_memory(big: Path, tmp_path: Path) -> None:
     def rollout(engine: str) -> dict[str, int]:
         config = configured(
             big, policies__planner__devices__placement="apart", policies__planner__engine__type=engine
@@ -104,12 +104,12 @@ def test_engines_of_their_own_hold_what_they_need_where_they_are(big: Path, tmp_
     assert rollout("openai") == {"weights": plain["weights"]}
 
 
-def test_a_frozen_policy_learns_nothing(big: Path, tmp_path: Path) -> None:
+def test_a_frozen_policy_needs_no_training_memory(big: Path, tmp_path: Path) -> None:
     (worker,) = of(configured(big, team__roles__planner__trained=False), "planner", tmp_path).workers
     assert set(worker.parts) == {"weights", "kv_cache"}
 
 
-def test_shorter_micro_batches_take_less(big: Path, tmp_path: Path) -> None:
+def test_shorter_micro_batches_need_less_memory(big: Path, tmp_path: Path) -> None:
     long, short = (
         of(
             configured(big, policies__planner__learner__micro_batch_tokens=tokens), "planner", tmp_path
@@ -127,7 +127,7 @@ def test_prompts_do_not_exceed_the_context(tmp_path: Path) -> None:
     assert of(config, "planner", tmp_path, 248) != of(config, "planner", tmp_path, 100)
 
 
-def test_an_unknown_model_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_model_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "a" / "b")  # or there may be such a folder
     found = of(configured(tmp_path), "planner", tmp_path)

@@ -34,7 +34,7 @@ def test_shared_policy_has_one_pool() -> None:
     ]
 
 
-def test_apart_gives_each_side_devices_of_its_own() -> None:
+def test_separate_placement_has_devices_per_worker_kind() -> None:
     devices = {
         "placement": "apart",
         "rollout_workers": 2,
@@ -62,7 +62,7 @@ def test_frozen_policy_apart_has_no_update_worker() -> None:
     assert len(placement.of("rollout", "planner")) == 1
 
 
-def test_seat_that_asks_for_nothing_takes_no_bundle() -> None:
+def test_a_slot_without_resources_has_no_bundle() -> None:
     placement = place(load_config("plan_path_duo", {"resources.environment_cpus": 0}))
     assert [actor_slot.bundle for actor_slot in placement.actor_slots] == [0, 1, 2, None, None]
     assert len(placement.bundles) == 3

@@ -43,13 +43,13 @@ def test_an_episode_by_hand() -> None:
     assert [stage.versions for stage in told.stages] == [(6, 6), None, (5, 6)]
 
 
-def test_staleness_is_of_trained_policies_and_the_one_furthest_behind() -> None:
+def test_staleness_is_the_maximum_over_trained_policies() -> None:
     assert staleness_of(episode(), {"p": 9, "e": 6}) == 3
     assert staleness_of(episode(), {"e": 6}) == 1
     assert staleness_of(episode(), {}) is None
 
 
-def test_a_large_batch_comes_in_several_events() -> None:
+def test_a_large_batch_is_split_into_several_events() -> None:
     many = [episode(f"1-3-train-{number}") for number in range(AT_ONCE + 1)]
     sizes = [
         len(part["episodes"])

@@ -67,12 +67,12 @@ def test_a_size_is_not_negative() -> None:
         ({"type": "phase", "worker": "w", "phase": "update", "policy": "p" * 41, "iteration": 1, "start": 1, "end": 2}, "policy"),
     ],
 )  # fmt: skip
-def test_what_is_too_large_is_refused(fields: dict[str, Any], said: str) -> None:
+def test_too_large_events_are_refused(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         EVENT.validate_python({**HEAD, **fields})
 
 
-def test_what_just_fits_is_taken() -> None:
+def test_events_at_the_limit_are_accepted() -> None:
     values = {f"m{n}": 1.0 for n in range(MAX_METRICS)}
     assert len(EVENT.validate_python({**HEAD, "type": "metrics", "step": 1, "values": values}).values) == 1000
     facts = {"a": "x" * (MAX_DATA - len('{"a":""}'))}

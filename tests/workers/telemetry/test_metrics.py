@@ -32,13 +32,13 @@ def test_train_metrics_leave_failed_episodes_out_but_count_them() -> None:
     assert values["rollout/tokens_per_second"] == 12.0
 
 
-def test_answers_whose_reward_function_took_too_long_are_counted_where_one_was_asked() -> None:
+def test_reward_timeouts_are_counted_if_a_reward_function_was_called() -> None:
     facts = [metrics.episode_facts(episode(reward_timeouts=count)) for count in (None, 2, 0, 1)]
     assert metrics.train_metrics(Collected(facts, []))["rewards/timeouts"] == 3.0
     assert "rewards/timeouts" not in metrics.train_metrics(Collected(facts[:1], []))
 
 
-def test_an_evaluation_counts_failed_episodes_as_no_success() -> None:
+def test_an_evaluation_counts_failed_episodes_as_not_successful() -> None:
     facts = [metrics.episode_facts(item) for item in (episode(success=True), episode(failed=True))]
     values = metrics.eval_metrics("eval_sampled", facts)
     assert values["eval_sampled/success"] == 0.5
@@ -46,7 +46,7 @@ def test_an_evaluation_counts_failed_episodes_as_no_success() -> None:
     assert values["eval_sampled/failed"] == 1.0
 
 
-def test_nothing_played_is_not_a_number() -> None:
+def test_metrics_of_no_episode_are_nan() -> None:
     assert isnan(metrics.train_metrics(Collected([], []))["train/return"])
 
 
@@ -66,7 +66,7 @@ def test_update_metrics_name_policy_and_role() -> None:
     }
 
 
-def test_what_cannot_be_stale_has_no_staleness() -> None:
+def test_data_that_cannot_be_stale_has_no_staleness() -> None:
     assert metrics.update_metrics(Updated({}, [], {}, dropped=None, staleness=None)) == {}
 
 
@@ -115,7 +115,7 @@ def test_model_flops_by_policy_and_phase() -> None:
     assert metrics.merge_spans(near) == [Span("a", "rollout", "p", 1, 0.0, 2.0, 7.0, 9.0)]
 
 
-def test_success_by_role_is_the_share_of_those_that_have_one() -> None:
+def test_success_by_role_averages_episodes_that_define_it() -> None:
     facts = [
         EpisodeFacts(True, False, 1.0, {}, {}, {}, 0, 0, 1, successes={"tester": False, "coder": True}),
         EpisodeFacts(False, False, 0.0, {}, {}, {}, 0, 0, 1, successes={"tester": True, "coder": False}),
@@ -135,7 +135,7 @@ def networks(success: bool | None, **successes: bool) -> EpisodeFacts:
     return EpisodeFacts(success, False, 1.0, earned, {}, {}, 0, 0, 5, successes=successes)
 
 
-def test_sides_and_agents_have_a_success_of_their_own_where_it_is_told() -> None:
+def test_roles_and_agents_have_their_own_success_if_reported() -> None:
     facts = [
         networks(True, **{"good": True, "good/agent_0": True}),
         networks(False, **{"good": True, "good/agent_0": False}),

@@ -15,12 +15,12 @@ WRAPPED = (
 )
 
 
-def test_of_a_traceback_the_last_message_is_told() -> None:
+def test_a_ray_tracebacks_reason_is_its_last_message() -> None:
     told = "workers.protocol.records.WorkerLost: policy-planner died; a new attempt starts from the last checkpoint"
     assert reason(WRAPPED) == told
 
 
-def test_of_a_plain_python_traceback_the_last_message_is_told() -> None:
+def test_a_python_tracebacks_reason_is_its_last_message() -> None:
     text = 'Traceback (most recent call last):\n  File "x.py", line 1, in <module>\nValueError: two\nlines'
     assert reason(text) == "ValueError: two\nlines"
 
@@ -28,17 +28,17 @@ def test_of_a_plain_python_traceback_the_last_message_is_told() -> None:
 @pytest.mark.parametrize(
     "text", ["", "a bug", "two\nlines\tand a tab", "Gruß: 3 × 4", "error: no such model"]
 )
-def test_what_is_plain_stays_as_it_is(text: str) -> None:
+def test_plain_text_is_unchanged(text: str) -> None:
     assert reason(text) == text
 
 
-def test_terminal_codes_and_unseen_characters_go() -> None:
+def test_terminal_codes_and_invisible_characters_are_removed() -> None:
     assert (
         plain("\x1b[31mred\x1b[0m \x1b]0;title\x07and \x1b]8;;http://x\x1b\\link\r\n\x00\x07end")
         == "red and link\nend"
     )
 
 
-def test_a_long_reason_is_cut_where_it_says_so() -> None:
+def test_a_long_reason_is_cut_at_the_limit() -> None:
     told = reason("x" * 100_000)
     assert len(told) == LONGEST and told.endswith("…")

@@ -52,7 +52,7 @@ def test_seek_finds_every_line(spool: Path, seq: int, block: int, monkeypatch: p
         assert (batch.first, batch.data.strip()) == (seq, b"n%d" % seq)
 
 
-def test_a_torn_line_is_not_read_until_it_is_whole(spool: Path) -> None:
+def test_an_incomplete_line_is_not_read(spool: Path) -> None:
     with spool.open("ab") as file:
         file.write(b"n101 torn")
     reader = SpoolReader(spool)
@@ -66,7 +66,7 @@ def test_a_torn_line_is_not_read_until_it_is_whole(spool: Path) -> None:
     assert batch.data == b"n101 torn mended\n"
 
 
-def test_a_line_longer_than_a_batch_comes_whole(tmp_path: Path) -> None:
+def test_a_line_longer_than_a_batch_is_returned_complete(tmp_path: Path) -> None:
     writer = SpoolWriter(tmp_path / "p.jsonl")
     writer.append(b"", b"x" * 5000 + b"\n")
     writer.append(b"", b"\n")
@@ -97,6 +97,6 @@ def test_none_stays_null_and_lone_surrogates_become_text() -> None:
     }
 
 
-def test_what_is_no_data_is_refused() -> None:
+def test_values_that_are_not_json_are_refused() -> None:
     with pytest.raises(TypeError, match="object cannot be part of an event"):
         encode({"a": object()})

@@ -22,7 +22,7 @@ def test_an_episode_is_a_valid_event() -> None:
     assert event.versions == {"planner": 3}
 
 
-def test_truncated_looks_at_executed_candidates_only() -> None:
+def test_truncated_depends_only_on_executed_candidates() -> None:
     played = episode()
     object.__setattr__(played.turns[0].candidates[0].answer, "stop_reason", "length")
     assert not episode_document(played, {}, spell)["truncated"]
@@ -30,7 +30,7 @@ def test_truncated_looks_at_executed_candidates_only() -> None:
     assert episode_document(played, {}, spell)["truncated"]
 
 
-def test_an_annotation_has_advantages_of_every_group_and_figures_where_there_are_some() -> None:
+def test_an_annotation_has_all_advantages_and_available_token_values() -> None:
     played = episode()
     for candidate, advantage in zip(played.turns[0].candidates, (-0.7, 0.7), strict=True):
         candidate.advantage = advantage

@@ -50,7 +50,7 @@ def test_without_staleness_each_iteration_learns_from_its_own_tasks() -> None:
         tasks.learn(begun)
 
 
-def test_one_batch_ahead_and_no_more() -> None:
+def test_staleness_one_allows_one_batch_ahead() -> None:
     tasks = admission(staleness=1)
     first = tasks.begin(0)
     tasks.accept(first)
@@ -75,7 +75,7 @@ def test_a_rejected_task_frees_its_place_for_the_next() -> None:
     assert tasks.begin(0) == [5]
 
 
-def test_small_waves_wait_for_a_whole_one_while_others_play() -> None:
+def test_a_small_wave_waits_while_others_play() -> None:
     tasks = admission(staleness=1, max_concurrent=4, wave=2)
     assert [tasks.begin(0), tasks.begin(0), tasks.begin(0)] == [[0, 1], [2, 3], []]
     tasks.accept([0])
@@ -84,12 +84,12 @@ def test_small_waves_wait_for_a_whole_one_while_others_play() -> None:
     assert tasks.begin(0) == [4, 5]
 
 
-def test_a_wave_is_of_one_iteration() -> None:
+def test_a_wave_has_tasks_of_one_iteration() -> None:
     tasks = admission(staleness=2, max_concurrent=12, wave=3)
     assert [tasks.begin(0) for _ in range(4)] == [[0, 1, 2], [3], [4, 5, 6], [7]]
 
 
-def test_nothing_is_begun_that_the_run_will_not_learn_from() -> None:
+def test_no_task_begins_beyond_the_last_iteration() -> None:
     tasks = admission(iterations=2, staleness=8, max_concurrent=100, wave=4)
     assert [tasks.begin(0) for _ in range(3)] == [[0, 1, 2, 3], [4, 5, 6, 7], []]
     tasks.reject([7])
@@ -109,7 +109,7 @@ def test_the_interval_of_publications_counts_as_one_batch() -> None:
     assert tasks.room(2) == 4
 
 
-def test_what_was_begun_and_not_learnt_from_begins_again() -> None:
+def test_begun_tasks_begin_again_after_a_restart() -> None:
     tasks = admission(staleness=2, max_concurrent=8, wave=4)
     first, second = tasks.begin(0), tasks.begin(0)
     tasks.accept(first)
@@ -123,7 +123,7 @@ def test_what_was_begun_and_not_learnt_from_begins_again() -> None:
     assert resumed.accepted == 4
 
 
-def test_a_run_that_knows_no_admission_goes_on_after_its_iterations() -> None:
+def test_a_checkpoint_without_admission_continues_after_its_iterations() -> None:
     for state in (None, {"tasks": 6, "accepted": 18, "next": 18, "again": [1]}):
         tasks = admission()
         tasks.restore(3, state)

@@ -7,7 +7,7 @@ import torch
 from workers.transfer.weights import pack, unpack
 
 
-def test_weights_come_back_bit_by_bit() -> None:
+def test_weights_are_unpacked_bit_for_bit() -> None:
     weights = {
         "full": torch.randn(3, 5),
         "half": torch.randn(4, 2).to(torch.bfloat16),
@@ -23,7 +23,7 @@ def test_weights_come_back_bit_by_bit() -> None:
     assert all(torch.equal(back[name], weights[name]) for name in weights)
 
 
-def test_what_is_unpacked_can_be_written_to() -> None:
+def test_unpacked_weights_are_writable() -> None:
     packed = pack({"w": torch.zeros(2)}, 0)
     packed.arrays["w"].setflags(write=False)
     unpack(packed)["w"].add_(1.0)
