@@ -19,7 +19,7 @@ from training_core.types import Episode
 from workers.actors.episode_documents import EpisodeDocuments, annotations
 from workers.actors.player import Player
 from workers.actors.rollouts import Rollouts, TrainingEpisodes
-from workers.actors.updates import TrainingState, update_record
+from workers.actors.training_state import TrainingState, update_record
 from workers.gateway.opening import open_gateway
 from workers.protocol.records import Collected, EpisodeKind, Span, Started, System, TrainingBackend, Updated
 from workers.protocol.spec import PolicyProxy, Ready
