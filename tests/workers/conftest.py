@@ -1,4 +1,4 @@
-"""A private Ray cluster shared by the tests that need one; its files in a folder of its own."""
+"""A private Ray cluster shared by the tests that need one, with its own folder for files."""
 
 import os
 import secrets

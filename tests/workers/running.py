@@ -17,11 +17,11 @@ RAY_VARIABLES = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_AUTH_MODE": "token",
-    "RAY_health_check_failure_threshold": "20",  # a busy machine is no dead one
+    "RAY_health_check_failure_threshold": "20",  # a busy machine is not a dead one
     "RAY_agent_register_timeout_ms": "120000",
     "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",  # else SIGTERM waits 30 s
 }
-"""As `up` starts its head; the token comes besides."""
+"""Variables with which `up` starts its head, without the token."""
 TINY_GRID = {"environment.size": 4, "environment.max_turns": 2, "environment.moves_per_turn": 2}
 
 
@@ -87,7 +87,7 @@ def events(folder: Path, kind: str, attempt: int = 1) -> list[dict[str, Any]]:
 
 @contextmanager
 def stopped_when(folder: Path, completed: int) -> Iterator[None]:
-    """Asks this process's attempt, by SIGTERM, to stop once it has started and learnt so many times."""
+    """Send SIGTERM to this process's attempt after a given number of updates."""
     over = threading.Event()
 
     def look() -> None:
@@ -122,7 +122,7 @@ def curve(folder: Path, *attempts: int) -> dict[tuple[str, int], Any]:
 
 
 def conversation(folder: Path, attempt: int = 1) -> list[Any]:
-    """What was said, sampled and earned in every reported episode."""
+    """Texts, tokens and rewards of every reported episode."""
     return [
         (
             event["iteration"],

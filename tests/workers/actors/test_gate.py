@@ -1,4 +1,4 @@
-"""One at a time passes; whoever closes goes first."""
+"""One generation at a time passes; closing has priority."""
 
 import threading
 

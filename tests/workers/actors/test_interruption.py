@@ -26,7 +26,7 @@ PROMPTS = [
 
 
 class Disturbed(Gate):
-    """Does something from another thread once the engine has asked so many times whether to leave off."""
+    """Calls `act` in another thread after the engine has checked `after` times for an interruption."""
 
     def __init__(self, after: int, act: Callable[[], object]) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ from workers.protocol.records import Load
 
 
 def samples(sampler: UtilisationSampler, count: int) -> Load:
-    """The first so many, and more until one of them is busy: a busy machine may let this process wait."""
+    """The first samples, and more until one shows a busy device: a busy machine may delay this process."""
     end = time.monotonic() + 300
     while len(sampler._samples) < count or not any(percent for _, percent in list(sampler._samples)):
         assert time.monotonic() < end, "no samples"
@@ -34,7 +34,7 @@ def test_a_busy_process_has_high_cpu_utilisation() -> None:
 
 
 class Nvml:
-    """What is asked of NVML, for one GPU that is 37 % busy."""
+    """The calls of NVML that are used, for one GPU with 37 % utilisation."""
 
     NVMLError = RuntimeError
 

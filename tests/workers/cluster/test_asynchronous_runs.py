@@ -1,4 +1,4 @@
-"""The asynchronous loop over actors: generation beside updates, new weights in between, workers that die."""
+"""The asynchronous loop over actors: generation during updates, new weights in mid-sequence, workers that die."""
 
 import os
 import signal

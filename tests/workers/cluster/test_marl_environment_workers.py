@@ -1,4 +1,4 @@
-"""Runs of small networks whose environments have processes of their own: the same curve, failures that name the environment, workers
+"""Runs of small networks whose environments have their own processes: the same curve, failures that name the environment, workers
 that die."""
 
 from collections.abc import Callable, Iterator
@@ -149,7 +149,7 @@ def test_a_dead_worker_is_replaced_and_its_episodes_fail(hosts: Any) -> None:
             np.array_equal(lost.rewards[role][:2], own.rewards[role][:2]) and not lost.rewards[role][2].any()
         )
     assert apart.step(moves).failures == {}
-    # what else lived in that process is lost as well, and begins anew by its next reset
+    # other shares of that process are lost too, and restart at their next reset
     again = other.reset(4)
     assert all(np.array_equal(again.observations[role], seen) for role, seen in begun.observations.items())
     assert other.step({role: chosen[:2] for role, chosen in moves.items()}).failures == {}

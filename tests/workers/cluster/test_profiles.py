@@ -1,4 +1,4 @@
-"""Runs under the resource profiles are placed: by arithmetic, and by a real Ray that is told it has the devices."""
+"""Runs under the resource profiles are placed: by arithmetic, and by a real Ray with pretended devices."""
 
 import os
 import subprocess
@@ -50,7 +50,7 @@ ray.shutdown()
 @pytest.mark.ray
 @pytest.mark.parametrize("name", sorted(PROFILES))
 def test_a_ray_cluster_of_that_size_places_the_run(name: str) -> None:
-    """In a process of its own: the devices are pretended, and another Ray may run in this one."""
+    """In its own process: the devices are pretended, and another Ray may run in this process."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
     told = subprocess.run(
         [sys.executable, "-c", PLACED, name],

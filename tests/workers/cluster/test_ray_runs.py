@@ -84,7 +84,7 @@ def test_placement_does_not_change_results(
 def test_the_number_of_update_workers_does_not_change_the_loss(
     shape: str, ray_cluster: None, reference: Path, little_model: Path, tmp_path: Path
 ) -> None:
-    """Rows are packed otherwise, so the last bits differ, and with them what is sampled in the end: not yet at first."""
+    """Rows are packed differently, so the last bits differ, and later also the samples; the first ones are equal."""
     config = small_config(little_model, **LEARNERS[shape])
     assert run_attempt(Attempt(config, f"learner-{shape}", 1, tmp_path, tmp_path), local=False) == 0
     here, there = curve(tmp_path), curve(reference)
@@ -111,7 +111,7 @@ def kill(name: str) -> None:
 
 
 def seen(collected: Collected) -> list[Any]:
-    """What was said and earned."""
+    """Texts and rewards."""
     return [
         [[(c["token_ids"], c["reward"]) for c in turn["candidates"]] for turn in document["turns"]]
         for document in collected.transcripts
@@ -261,7 +261,7 @@ def test_the_driver_does_not_import_torch(little_model: Path, tmp_path: Path) ->
 def test_a_fork_continues_with_another_runs_weights(
     ray_cluster: None, little_model: Path, tmp_path: Path
 ) -> None:
-    """Trained policies and frozen ones, with processes of their own for generating."""
+    """Trained and frozen policies with separate rollout processes."""
     folder, fork = tmp_path / "parent", tmp_path / "fork"
     parent = Attempt(small_config(little_model, checkpoint__keep=5), "parent", 1, folder, tmp_path)
     assert run_attempt(parent, local=True) == 0

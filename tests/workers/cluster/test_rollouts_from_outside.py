@@ -34,7 +34,7 @@ def service(ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         for place in range(2)
     ]
     (home / "data" / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    shutil.copytree(PLUGINS, home / "plugins")  # so that its processes are told from those of other tests
+    shutil.copytree(PLUGINS, home / "plugins")  # distinguishes its processes from those of other tests
     monkeypatch.setenv("TROUPE_BUFFER_TOKEN", os.environ[TOKEN])
     running = Service(home, "--generators", str(home / "plugins")).start()
     yield running
@@ -42,7 +42,7 @@ def service(ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def config(model: Path, service: Service, **workflow: Any) -> RunConfig:
-    """Where nothing is there, nobody looks again before an hour has gone."""
+    """If nothing is ready, the run polls again only after an hour."""
     outside = {"type": "rollout_buffer", "url": service.url, "token_env": TOKEN, "retry_interval": 3600.0}
     return parse_config(
         {
@@ -63,7 +63,7 @@ def config(model: Path, service: Service, **workflow: Any) -> RunConfig:
 def test_a_generator_ends_with_the_run_that_started_it(
     service: Service, little_model: Path, tmp_path: Path
 ) -> None:
-    """It has prompts for many more epochs, and the service would go on with them."""
+    """It has prompts for many more epochs, with which the service would continue."""
     told = config(
         little_model, service, generator="guess", input_file="prompts.jsonl", epochs=10_000, processes=2, poll_interval=0.05
     )  # fmt: skip
@@ -79,7 +79,7 @@ def test_a_generator_ends_with_the_run_that_started_it(
 def test_a_run_that_waits_for_external_rollouts_can_be_stopped(
     service: Service, little_model: Path, tmp_path: Path
 ) -> None:
-    """After an iteration nobody writes any more, and it would wait for ever: it stops there, with a checkpoint."""
+    """After an iteration no more records are written: instead of waiting indefinitely the run stops, with a checkpoint."""
     with service.client() as client:
         for number in range(2 * SIZE):
             said = [{"role": "user", "content": "stuck"}, {"role": "assistant", "content": "east"}]

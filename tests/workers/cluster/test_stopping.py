@@ -129,7 +129,7 @@ def test_sigterm_saves_and_aborts_the_iteration(
     assert told == ("stopped", complete)
     assert list(checkpoints(folder / "checkpoints")) == [complete]
     if kind == "asynchronous":
-        return  # what was in play at a checkpoint is played again, with other weights
+        return  # tasks that were being played at a checkpoint are replayed with other weights
     saved = folder / "checkpoints" / f"iteration-{complete:06d}"
     assert run_attempt(Attempt(config, f"on-{kind[:5]}", 2, folder, tmp_path, saved), local=False) == 0
     assert run_attempt(Attempt(config, f"all-{kind[:5]}", 1, whole, tmp_path), local=False) == 0

@@ -4,7 +4,7 @@ from training_core.types import Answer, Candidate, Episode, Group, Turn
 
 
 def answer(tokens: int = 2, version: int = 0, stop: str = "stop") -> Answer:
-    """An answer of so many tokens."""
+    """An answer with the given number of tokens."""
     return Answer(list(range(tokens)), [-0.5] * tokens, [version] * tokens, stop, "go up")  # type: ignore[arg-type]
 
 

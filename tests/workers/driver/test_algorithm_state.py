@@ -1,4 +1,4 @@
-"""Algorithms that remember: what they keep in a checkpoint, and that a resumed run goes on with the same numbers."""
+"""Algorithms with state: it is stored in checkpoints, and a resumed run gives the same numbers."""
 
 import json
 from pathlib import Path

@@ -68,7 +68,7 @@ def stretches_of(versions: list[int]) -> Iterator[bool]:
 
 
 def test_the_guides_workflow_trains_unchanged(little_model: Path, tmp_path: Path) -> None:
-    """Its conversations are rendered again from text; what is learnt from are the prompts and answers of its calls."""
+    """Its conversations are rendered again from text; the prompts and answers of its calls are trained on."""
     folder = tmp_path / "run"
     assert run_attempt(attempt(folder, little_model), local=True) == 0
     values = curve(folder)

@@ -40,7 +40,7 @@ class Broken:
 
 
 class Workflow(RolloutWorkflow):
-    """Raises whatever it is asked."""
+    """Raises in every call."""
 
     async def arun_episode(self, engine: Any, data: dict[str, Any]) -> Any:
         raise ValueError("no tool")

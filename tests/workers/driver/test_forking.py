@@ -1,4 +1,4 @@
-"""A fork goes on from another run's checkpoint: with its weights, and under a config of its own."""
+"""A fork continues from another run's checkpoint: with its weights, and with its own config."""
 
 from pathlib import Path
 

@@ -257,7 +257,7 @@ def test_a_stop_request_during_base_model_creation_ends_the_attempt(
 def test_sharded_deepspeed_weights_are_gathered_for_generation(
     whole: Path, little_model: Path, tmp_path: Path
 ) -> None:
-    """ZeRO 3 in a local run learns as torch does; what is published plays alike. In a process of its own: DeepSpeed changes it."""
+    """ZeRO 3 in a local run trains like torch, and published weights play alike. In its own process, which DeepSpeed modifies."""
     config = tmp_path / "run.toml"
     planner = "policies__planner__"
     learning = {f"{planner}learner__type": "deepspeed", f"{planner}learner__zero_stage": 3}

@@ -1,4 +1,4 @@
-"""Whole runs of small networks in one process: their events, their lines, and how they go on from a checkpoint."""
+"""Whole runs of small networks in one process: their events, printed lines, and resumption from a checkpoint."""
 
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def test_returns_are_sums_of_the_transcripts_rewards(whole: Path) -> None:
     ]
     earned = sum(turn["candidates"][0]["reward"] for turn in episode["turns"])
     assert earned == pytest.approx(episode["episode_return"], abs=1e-3)
-    assert episode["success"] is None  # nobody says what it would be
+    assert episode["success"] is None  # not defined by the environment
     boards = [turn["board"] for turn in episode["turns"]]
     assert episode["final_board"]["kind"] == "plane" and episode["final_board"] not in boards
     assert len(episode["turns"]) == 25 and episode["outcome"] == "cut off after 25 steps"

@@ -1,4 +1,4 @@
-"""Runs of small networks whose process is ended in mid-collection: they go on from the last checkpoint as if nothing had been."""
+"""Runs of small networks that are killed during a collection resume from the last checkpoint with the same results."""
 
 import signal
 import subprocess

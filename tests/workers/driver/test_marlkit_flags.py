@@ -45,7 +45,7 @@ COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
         {"environment.type": "pettingzoo", "environment.path": "mpe2.simple_spread_v3:parallel_env"},
     ),
 }
-"""The example commands of MARLKit's document, by the README's table; resuming has a test of its own."""
+"""The example commands of MARLKit's document, by the README's table; resuming has a separate test."""
 
 
 @pytest.mark.parametrize("name", list(COMMANDS))
@@ -73,7 +73,7 @@ def test_the_example_that_resumes_runs(tmp_path: Path) -> None:
 
 
 def rows() -> list[tuple[str, dict[str, Any]]]:
-    """Flags of the README's table, and the overrides beside them."""
+    """Flags of the README's table, and their overrides."""
     table = (ROOT / "README.md").read_text().partition("### Flags of MARLKit")[2].partition("\n## ")[0]
     found = []
     for flag, here in re.findall(r"^\| `(--[^|]*)` \| (.*) \|$", table, re.MULTILINE):

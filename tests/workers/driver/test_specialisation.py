@@ -80,7 +80,7 @@ def test_full_model_per_role_trains_both(little_model: Path, tmp_path: Path) -> 
 def test_one_shared_policy_speaks_for_all_roles_and_learns_from_all(
     little_model: Path, tmp_path: Path
 ) -> None:
-    """Prompt only: the roles differ by what they are told."""
+    """Prompt only: the roles differ in their prompts."""
     config = small_config(
         little_model,
         team__roles__executor__policy="planner",

@@ -37,7 +37,7 @@ def is_there(folder: Path, iteration: int) -> bool:
 
 
 def hold(monkeypatch: pytest.MonkeyPatch, folder: Path, before: Callable[[], None], at: int = 3) -> None:
-    """An iteration that does not end before the iteration ahead of it has a checkpoint. It is asked to end in mid-play."""
+    """Stop during play: the iteration ends only after the previous one has a checkpoint."""
 
     def holding(cls: type) -> None:
         collect = cls.collect  # type: ignore[attr-defined]
@@ -78,7 +78,7 @@ def test_a_pause_saves_the_last_completed_iteration_while_the_next_is_played(
 def test_what_is_saved_in_mid_play_is_the_last_completed_iteration(
     kind: str, little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An attempt that goes on from it has the curve of one that was never asked."""
+    """An attempt that resumes from it gives the curve of an uninterrupted run."""
     asked: list[str] = []
     config, whole, folder = MAKERS[kind](little_model), tmp_path / "whole", tmp_path / "run"
     assert run_attempt(Attempt(config, "r", 1, whole, tmp_path), local=True) == 0

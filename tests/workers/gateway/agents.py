@@ -6,7 +6,7 @@ from openai import AsyncOpenAI, OpenAI
 
 
 class Upwards:
-    """Asks the planner where to go, shows the executor the plan, and is paid for every "north" and "up" of theirs."""
+    """Calls the planner, shows the executor its plan, and gets a reward for every "north" and "up" in their answers."""
 
     def __init__(self, bonus: float = 0.0) -> None:
         self.bonus = bonus

@@ -44,7 +44,7 @@ def make_engine(seed: int = 0) -> TorchEngine:
 
 
 class Recorded:
-    """An engine's generate that remembers what it was asked and what it answered."""
+    """An engine's generate function that records prompts and answers."""
 
     def __init__(self, engine: TorchEngine) -> None:
         self.engine = engine

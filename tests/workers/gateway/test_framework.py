@@ -1,4 +1,4 @@
-"""A public agent framework through the gateway: tools in play, and training."""
+"""A public agent framework through the gateway: use of tools, and training."""
 
 import asyncio
 from pathlib import Path
@@ -15,7 +15,7 @@ from workers.gateway.gateway import Gateway
 
 
 def test_its_tool_loop_is_one_sequence_of_tokens(gateway: Gateway) -> None:
-    """The policy asks for the tool, the framework runs it, the policy answers: two calls, one segment, exact ids."""
+    """The policy calls the tool, the framework runs it, the policy answers: two calls, one segment, exact ids."""
     call = '<tool_call>\n{"name": "add", "arguments": {"a": 3, "b": 4}}\n</tool_call>'
     policy = Scripted(call, "It is 7")
     session = make_session(policy)

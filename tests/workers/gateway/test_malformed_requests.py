@@ -1,4 +1,4 @@
-"""Requests that no client should send, over HTTP to a real server: each is refused with a 4xx, and the episode goes on."""
+"""Malformed requests over HTTP to a real server: each is refused with a 4xx, and the episode continues."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""The official client against the gateway, with a real engine behind it: what is recorded is what the engine said."""
+"""The official client against the gateway, with a real engine: recorded calls equal the engine's answers."""
 
 import asyncio
 from typing import Any

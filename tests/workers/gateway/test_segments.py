@@ -65,7 +65,7 @@ def test_the_next_prompt_is_stored_ids_and_new_tokens_exactly(gateway: Gateway, 
 
 
 def check_sequence(prompt: list[int], answer: Answer, said: list[Answer]) -> None:
-    """What is trained on is what was said, in order, with its logprobs and versions; the rest is marked as not sampled."""
+    """Trained tokens are the sampled ones, in order, with logprobs and versions; the rest is marked as not sampled."""
     assert answer.loss_mask is not None
     places = [place for place, learnt in enumerate(answer.loss_mask) if learnt]
     assert [answer.token_ids[place] for place in places] == sum((one.token_ids for one in said), [])
@@ -135,7 +135,7 @@ def test_one_of_several_choices_can_be_continued(gateway: Gateway) -> None:
 
 
 def test_continue_final_message_continues_the_token_ids(gateway: Gateway) -> None:
-    """An answer that was cut goes on from its own ids; a beginning that the agent wrote itself is not trained on."""
+    """A cut answer is continued from its ids; a start that the agent wrote itself is not trained on."""
     policy = Scripted("three plus", " four", " is seven", ends=False)
     session = make_session(policy)
     ask = talk(gateway, session)
@@ -245,7 +245,7 @@ def test_failed_episodes_are_reported_and_not_trained_on(gateway: Gateway) -> No
 
 @pytest.mark.parametrize("manner", ["resume", "abort"])
 def test_new_weights_in_the_middle_of_an_answer(gateway: Gateway, manner: str) -> None:
-    """The engine is interrupted after three tokens and goes on with other weights: invisibly, or as "abort"."""
+    """The engine is interrupted after three tokens and continues with other weights, or ends with "abort"."""
     engine, newer = make_engine(), make_engine(seed=1)
     newer.version = 1
     calls: list[Any] = []

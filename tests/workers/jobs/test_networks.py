@@ -1,4 +1,4 @@
-"""Short jobs of small networks: what they play is checked against what the run itself said."""
+"""Short jobs of small networks: their results are compared with the run's own."""
 
 import shutil
 from pathlib import Path

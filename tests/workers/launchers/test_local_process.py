@@ -1,4 +1,4 @@
-"""Real child processes: one per submission id, told apart when they end, alive after their launcher is gone."""
+"""Real child processes: one per submission id, distinct final states, alive after their launcher has ended."""
 
 import os
 import signal

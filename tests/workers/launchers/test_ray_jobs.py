@@ -1,4 +1,4 @@
-"""Ray jobs on a real cluster: once per submission id, told apart when they end, never failed because Ray is silent."""
+"""Ray jobs on a real cluster: one per submission id, distinct final states, never failed because Ray does not answer."""
 
 import os
 import zipfile
@@ -100,7 +100,7 @@ class TestOnRay:
             found = launcher.capacity()
             return found.nodes[0].memory if found else 0
 
-        until(lambda: memory() > 0)  # told by the node's own agent, a moment after the head is up
+        until(lambda: memory() > 0)  # reported by the node's agent, shortly after the head has started
         assert memory() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
         def devices() -> tuple[float, ...]:
@@ -109,7 +109,7 @@ class TestOnRay:
 
         until(
             lambda: devices() == (2.0, 0.0, 2.0, 0.0)
-        )  # what earlier jobs had is told free some seconds late
+        )  # resources of earlier jobs are reported as free some seconds late
 
     def test_a_remote_cluster_gets_the_code_package(
         self, ray_head: RayHead, launch: Make, make_at: Any

@@ -1,4 +1,4 @@
-"""A whole run as a real Ray job, with code of one's own that travels there."""
+"""A complete run as a real Ray job, with a custom package that is sent along."""
 
 import sys
 from pathlib import Path
@@ -28,7 +28,7 @@ from lab.rewards import right
 from training_core.llm.environments.base import StepResult
 
 class Words:
-    """Asks for a word; its own folder says which."""
+    """Prompts for a word, which a file in its folder contains."""
     def __init__(self, seed, word):
         self.word, self.title, self.task_id, self.outcome = word, "say it", "", "under way"
         self.done = self.success = False

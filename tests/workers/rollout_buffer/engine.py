@@ -11,7 +11,7 @@ Answer = Callable[[dict[str, Any]], tuple[str, str, int]]
 
 
 class StubEngine:
-    """Use as a context; `requests` has what was asked."""
+    """Use as a context manager; `requests` records the requests."""
 
     def __init__(self, answer: Answer) -> None:
         self.requests: list[dict[str, Any]] = []

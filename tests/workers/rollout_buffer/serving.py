@@ -1,4 +1,4 @@
-"""A rollout buffer service as a process of its own."""
+"""A rollout buffer service as a separate process."""
 
 import json
 import os
@@ -56,7 +56,7 @@ class Service:
         self._end(signal.SIGKILL)
 
     def stop(self) -> str:
-        """What it said on its way."""
+        """Its output so far."""
         return self._end(signal.SIGINT)
 
     def _end(self, number: int) -> str:

@@ -34,7 +34,7 @@ def prompts(service: Service, contents: list[str], name: str = "prompts.jsonl") 
 
 
 def drain(client: httpx.Client, groups: int) -> list[dict[str, Any]]:
-    """Records of so many groups, acknowledged one delivery after another."""
+    """The records of `groups` groups, with each delivery acknowledged."""
     records: list[dict[str, Any]] = []
     done, delivery, deadline = 0, 0, time.monotonic() + 400
     while done < groups:

@@ -1,4 +1,4 @@
-"""The service as a process of its own, spoken to by HTTP: slime's paths and shapes."""
+"""The service as a separate process, over HTTP: slime's paths and shapes."""
 
 import stat
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture
 def client(service: Service, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
-    """Each test has a channel of its own."""
+    """Each test has its own channel."""
     with service.client() as whole:
         whole.base_url = httpx.URL(f"{service.url}/channels/{request.function.__name__}")
         yield whole

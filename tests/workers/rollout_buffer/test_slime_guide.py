@@ -104,7 +104,7 @@ def test_the_guides_generator_trains_the_policy_it_calls(
 
 
 def test_the_guides_partial_answers_are_continued(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer that ends with "abort" goes on with continue_final_message and what is left of max_tokens."""
+    """An answer that ends with "abort" is continued with continue_final_message and the rest of max_tokens."""
     from openai import OpenAI
 
     plugin = load_plugin(GUIDE / "slime_guide_generator.py")

@@ -137,8 +137,8 @@ def test_a_resumed_run_skips_trained_prompts(model: Path, service: Service, tmp_
     assert run_attempt(Attempt(told, "r", 2, folder, tmp_path, middle), local=True) == 0
     with service.client() as client:
         stats = client.get("/stats").json()["data"]
-    # the first attempt took 24 groups. The second went on from 12 and was given again what of those 24 nobody had
-    # acknowledged, some of the last four; the others were made once more, every record of them, and none besides
+    # The first attempt took 24 groups. The second resumed from 12 and got the unacknowledged ones of those 24 again,
+    # some of the last four; the others were generated again, every record of them, and no additional ones.
     assert stats["total_written"] == stats["total_read"] == 8 * stats["groups_finished"]
     assert 32 <= stats["groups_finished"] <= 35
     assert stats["open_groups"] == stats["ready_groups"] == 0
@@ -186,7 +186,7 @@ def test_failed_attempts_are_counted_without_records(model: Path, service: Servi
 
 @pytest.mark.slow
 def test_a_generator_can_call_the_policy_in_training(model: Path, service: Service, tmp_path: Path) -> None:
-    """The built-in generator through the run's own gateway: what was sampled is what is rewarded."""
+    """The built-in generator through the run's own gateway: the sampled tokens get the rewards."""
     told = config(
         model, run__iterations=16, workflow__generator="single_turn", workflow__engine_url="policies", workflow__processes=4,
         workflow__evaluation_file="prompts.jsonl", evaluation__every=16, evaluation__episodes=4, evaluation__probes=2,

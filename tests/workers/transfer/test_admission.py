@@ -11,14 +11,14 @@ from workers.transfer.admission import Admission
     ("staleness", "version", "accepted", "running", "room"),
     [
         (0, 0, 0, 0, 4),  # the first batch may begin
-        (0, 0, 0, 4, 0),  # and nothing beside it
+        (0, 0, 0, 4, 0),  # and nothing else
         (0, 0, 4, 0, 0),  # nor after it, until it was learnt from
         (0, 1, 4, 0, 4),
         (1, 0, 4, 0, 4),  # one batch ahead: (1 + 0 + 1) * 4 - 4
         (1, 0, 3, 4, 1),  # (1 + 0 + 1) * 4 - 7
         (2, 3, 10, 5, 9),  # (2 + 3 + 1) * 4 - 15
         (4, 0, 0, 12, 3),  # fresh enough for 8, but at most 15 at a time
-        (0, 0, 2, 6, -4),  # too much in play: a bound was lowered
+        (0, 0, 2, 6, -4),  # too many are running: a bound was lowered
     ],
 )
 def test_capacity_by_hand(staleness: int, version: int, accepted: int, running: int, room: int) -> None:

@@ -1,4 +1,4 @@
-"""A plugin as a user writes one: rewards by the number in the prompt, no engine. Hooks of its own."""
+"""A plugin as a user writes one: rewards by the number in the prompt, without an engine, with its own hooks."""
 
 import time
 from typing import Any
