@@ -86,7 +86,7 @@ function overtaken(saying, said) {
   sent = saying;
   theirs = said;
   localStorage.removeItem(draft);
-  const link = conflict.querySelector("[data-beside]");
+  const link = conflict.querySelector("[data-separate]");
   link.textContent = `version ${said.version}`;
   link.href = `${form.dataset.versions}?version=${said.version}`;
   conflict.hidden = false;

@@ -19,16 +19,16 @@ def audit_list(project: Project, filters: Mapping[str, str]) -> QuerySet[AuditEn
 
     Raises ConfigError for an invalid date or number.
     """
-    found = AuditEntry.objects.filter(project=project).select_related("user")
+    entries = AuditEntry.objects.filter(project=project).select_related("user")
     if filters.get("user"):
-        found = found.filter(user__username=filters["user"])
+        entries = entries.filter(user__username=filters["user"])
     if filters.get("act"):
-        found = found.filter(act__startswith=filters["act"])
+        entries = entries.filter(act__startswith=filters["act"])
     if filters.get("target"):
-        found = found.filter(target__icontains=filters["target"])
+        entries = entries.filter(target__icontains=filters["target"])
     if filters.get("before"):
-        found = found.filter(pk__lt=_number(filters["before"]))
-    return found.filter(
+        entries = entries.filter(pk__lt=_number(filters["before"]))
+    return entries.filter(
         _moment("since", filters.get("since", "")), _moment("until", filters.get("until", ""))
     )
 
@@ -41,8 +41,8 @@ def audit_acts(project: Project) -> list[str]:
 
 def audit_people(project: Project) -> list[str]:
     """Return the names of users with entries in the log."""
-    known = AuditEntry.objects.filter(project=project, user__isnull=False).order_by("user__username")
-    return list(known.values_list("user__username", flat=True).distinct())
+    entries = AuditEntry.objects.filter(project=project, user__isnull=False).order_by("user__username")
+    return list(entries.values_list("user__username", flat=True).distinct())
 
 
 def audit_document(entry: AuditEntry) -> dict[str, Any]:

@@ -12,8 +12,8 @@ def projects_visible(user: Person) -> QuerySet[Project]:
     """Return the user's projects by name; none for anonymous users."""
     if not isinstance(user, User) or not user.is_active:
         return Project.objects.none()
-    found = Project.objects.filter(memberships__user=user).order_by("name", "pk")
-    return found if user.token_project_id is None else found.filter(pk=user.token_project_id)
+    projects = Project.objects.filter(memberships__user=user).order_by("name", "pk")
+    return projects if user.token_project_id is None else projects.filter(pk=user.token_project_id)
 
 
 def project_editable(user: Person, slug: str) -> Project | None:
@@ -56,9 +56,9 @@ def project_tokens(user: Person, project: Project) -> QuerySet[ApiToken]:
 
     To end a member's access, an owner removes the member; only the member can revoke the token.
     """
-    found = ApiToken.objects.filter(user__memberships__project=project, run=None, revoked_at=None)
-    found = found.filter(Q(project=None) | Q(project=project))
-    found = found.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()))
+    tokens = ApiToken.objects.filter(user__memberships__project=project, run=None, revoked_at=None)
+    tokens = tokens.filter(Q(project=None) | Q(project=project))
+    tokens = tokens.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()))
     if not is_owner(user, project):
-        found = found.filter(user=user.pk)
-    return found.select_related("user", "project").order_by("-created_at")
+        tokens = tokens.filter(user=user.pk)
+    return tokens.select_related("user", "project").order_by("-created_at")

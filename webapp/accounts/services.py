@@ -67,7 +67,7 @@ def member_set(by: User, project: Project, username: str, level: str) -> Members
     if level not in Membership.Level.values:
         raise ValidationError({"level": f"levels are {', '.join(Membership.Level.values)}"})
     if not is_owner(by, project):
-        raise PermissionDenied("only an owner changes who belongs to a project")
+        raise PermissionDenied("only an owner can change the members of a project")
     person = _person_to_add(by, project, username)
 
     def change() -> Membership:
@@ -112,7 +112,7 @@ def _changed(by: User, project: Project, change: Callable[[], Result]) -> Result
     """Apply a change by an owner, serialised per project, and roll it back if no owner remains."""
     Project.objects.select_for_update().get(pk=project.pk)
     if not is_owner(by, project):
-        raise PermissionDenied("only an owner changes who belongs to a project")
+        raise PermissionDenied("only an owner can change the members of a project")
     result = change()
     if not project.memberships.filter(level=Membership.Level.OWNER).exists():
         raise ValidationError("a project needs an owner; make another member an owner first")

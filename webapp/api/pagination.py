@@ -1,4 +1,4 @@
-"""Pages of lists: by a cursor in the order of arrival, by an offset in any other order."""
+"""Pagination of lists: by cursor in the order of arrival, by offset in any other order."""
 
 from typing import Any
 

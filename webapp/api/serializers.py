@@ -6,10 +6,10 @@ from rest_framework import serializers
 
 
 class StrictSerializer(serializers.Serializer[Any]):
-    """Refuses unknown keys: a misspelled key must not start something else."""
+    """Rejects unknown keys: a misspelled key must not start something else."""
 
     def to_internal_value(self, data: Any) -> Any:
-        """The validated data. Raises ValidationError with a message for each unknown key."""
+        """Return the validated data. Raises ValidationError with a message for each unknown key."""
         unknown = set(data) - set(self.fields) if isinstance(data, dict) else set()
         if unknown:
             raise serializers.ValidationError({key: ["there is no such field"] for key in sorted(unknown)})

@@ -22,10 +22,10 @@ def damage_look(checkpoint: Checkpoint) -> str:
     restored files clear the mark. Otherwise the result is the driver's last report. Raises FilesGone.
     """
     folder = settings.TROUPE_HOME / "runs" / checkpoint.run_id
-    found = checkpoint_damage(folder, checkpoint.path, contents=bool(checkpoint.damaged))
-    if found is not None and found != checkpoint.damaged:
-        damage_note(checkpoint.run, checkpoint.path, found)
-        checkpoint.damaged = found[:LONGEST]
+    damage = checkpoint_damage(folder, checkpoint.path, contents=bool(checkpoint.damaged))
+    if damage is not None and damage != checkpoint.damaged:
+        damage_note(checkpoint.run, checkpoint.path, damage)
+        checkpoint.damaged = damage[:LONGEST]
     return checkpoint.damaged
 
 
@@ -39,11 +39,11 @@ def require_whole(checkpoint: Checkpoint) -> None:
     if checkpoint.removed:
         raise CheckpointGone(f"{checkpoint_words(checkpoint)} was removed; choose another one")
     try:
-        found = damage_look(checkpoint)
+        damage = damage_look(checkpoint)
     except FilesGone as error:
         raise CheckpointGone(str(error)) from error
-    if found:
-        raise TransitionRefused(f"{checkpoint_words(checkpoint)} is damaged: {found}; choose another one")
+    if damage:
+        raise TransitionRefused(f"{checkpoint_words(checkpoint)} is damaged: {damage}; choose another one")
 
 
 def checkpoint_words(checkpoint: Checkpoint) -> str:

@@ -55,10 +55,10 @@ def checkpoint_download(user: Person, checkpoint: Checkpoint, policy: str = "") 
     if checkpoint.removed:
         raise TransitionRefused(f"the checkpoint {checkpoint.path} was removed; choose another one")
     try:
-        place = checkpoint_place(settings.TROUPE_HOME / "runs" / checkpoint.run_id, checkpoint.path)
+        folder = checkpoint_place(settings.TROUPE_HOME / "runs" / checkpoint.run_id, checkpoint.path)
     except CheckpointError as error:
         raise TransitionRefused(str(error)) from error
-    there = policies_in(place)
+    there = policies_in(folder)
     if policy and policy not in there:
         raise ConfigError(
             {"policy": f"no policy {policy[:40]!r}; the checkpoint has {', '.join(there) or 'none'}"}
@@ -67,9 +67,9 @@ def checkpoint_download(user: Person, checkpoint: Checkpoint, policy: str = "") 
     if not chosen:
         raise TransitionRefused(f"there are no models in {checkpoint_words(checkpoint)}")
     if has_networks(checkpoint.run.config):
-        members = [*network_files(place, chosen), _config(checkpoint)]
+        members = [*network_files(folder, chosen), _config(checkpoint)]
     else:
-        members = [member for name in chosen for member in model_files(place, name)]
+        members = [member for name in chosen for member in model_files(folder, name)]
     members += [_card(checkpoint, name) for name in chosen]
     audit_note(user, checkpoint.run.project, "checkpoint.download", f"{checkpoint.run_id}/{checkpoint.path}")
     return Download(f"{checkpoint.run_id}-{checkpoint.path.rpartition('/')[2]}", members)

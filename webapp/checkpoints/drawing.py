@@ -36,12 +36,12 @@ def lineage_drawing(tree: Kin) -> Drawing:
         Lane(kin, _place(kin.iteration, last), _place(max(kin.run.iteration, kin.iteration), last))
         for kin, _ in order
     ]
-    for place, (_, above) in enumerate(order):
+    for row, (_, above) in enumerate(order):
         if above < 0:
             continue
-        lanes[above].forks.append(lanes[place].start)
-        for between in lanes[above + 1 : place]:
-            between.passing.append(lanes[place].start)
+        lanes[above].forks.append(lanes[row].start)
+        for between in lanes[above + 1 : row]:
+            between.passing.append(lanes[row].start)
     return Drawing(lanes, last)
 
 
@@ -50,8 +50,8 @@ def _walk(kin: Kin, above: int = -1, here: int = 0) -> Iterator[tuple[Kin, int]]
     yield kin, above
     row = here + 1
     for child in kin.children:
-        for found in _walk(child, here, row):
-            yield found
+        for entry in _walk(child, here, row):
+            yield entry
             row += 1
 
 

@@ -61,8 +61,8 @@ def checkpoints_prune(user: Person, run: Run, last: int, best: int, dry: bool = 
     iterations = [row.iteration for row in going]
     if going and not dry:
         audit_note(user, run.project, "checkpoint.prune", run.pk, last=last, best=best, deleted=iterations)
-    kept = [row.iteration for row in rows if row.iteration not in iterations]
-    return {"deleted": iterations, "kept": kept, "bytes": sum(row.size for row in going)}
+    kept_iterations = [row.iteration for row in rows if row.iteration not in iterations]
+    return {"deleted": iterations, "kept": kept_iterations, "bytes": sum(row.size for row in going)}
 
 
 def why_kept(checkpoint: Checkpoint) -> str:
@@ -146,7 +146,7 @@ def _locked(user: Person, checkpoint: Checkpoint) -> Checkpoint:
 def _by_value(run: Run, rows: Iterable[Checkpoint]) -> list[Checkpoint]:
     """Return the evaluated checkpoints, the best first."""
     key = run.config.get("checkpoint", {}).get("best_of", "")
-    known = [
+    evaluated = [
         row for row in rows if isinstance(value := row.metrics.get(key), int | float) and math.isfinite(value)
     ]
-    return sorted(known, key=lambda row: -row.metrics[key])
+    return sorted(evaluated, key=lambda row: -row.metrics[key])

@@ -22,8 +22,8 @@ def checkpoints_list(run: Run) -> list[Checkpoint]:
 
 def checkpoint_figures(checkpoints: Iterable[Checkpoint], best_of: str) -> list[str]:
     """Return the metrics of a table: the one that selects the best, then those of FIGURES that some checkpoint has."""
-    known = {key for row in checkpoints for key in row.metrics}
-    return [best_of, *(key for key in FIGURES if key in known and key != best_of)]
+    reported = {key for row in checkpoints for key in row.metrics}
+    return [best_of, *(key for key in FIGURES if key in reported and key != best_of)]
 
 
 def checkpoint_latest(run: Run, without: Collection[int] = ()) -> Checkpoint | None:
@@ -47,15 +47,15 @@ def checkpoint_rivals(user: Person) -> list[Run]:
 
 def checkpoint_get(user: Person, pk: int) -> Checkpoint:
     """Return a checkpoint by its primary key. Raises Http404, also for projects that are not visible to the user."""
-    found = (
+    checkpoint = (
         Checkpoint.objects.filter(pk=pk, run__in=runs_visible(user))
         .select_related("run__project")
         .defer("run__facts")
         .first()
     )
-    if found is None:
+    if checkpoint is None:
         raise Http404("there is no such checkpoint that is visible to you")
-    return found
+    return checkpoint
 
 
 def checkpoint_named(user: Person, run_id: str, name: str, without: Collection[int] = ()) -> Checkpoint:
@@ -72,15 +72,15 @@ def checkpoint_named(user: Person, run_id: str, name: str, without: Collection[i
     )
     number = name.removeprefix("iteration-")
     if name == "last":
-        found = checkpoint_latest(run, without)
+        checkpoint = checkpoint_latest(run, without)
     elif name == "best":
-        found = there.filter(removed=False, best=True).first()
+        checkpoint = there.filter(removed=False, best=True).first()
     elif number.isascii() and number.isdigit() and len(number) <= 12:
-        found = there.filter(iteration=min(int(number), 2**31 - 1)).first()
+        checkpoint = there.filter(iteration=min(int(number), 2**31 - 1)).first()
     else:
         raise ConfigError(
             {"checkpoint": f"{name[:40]!r} is not a checkpoint; use last, best or an iteration"}
         )
-    if found is None:
+    if checkpoint is None:
         raise Http404(f"run {run.pk} has no checkpoint {name}")
-    return found
+    return checkpoint

@@ -1,4 +1,4 @@
-"""Addresses of the API of the cluster, below /api/v1/."""
+"""URLs of the cluster API, below /api/v1/."""
 
 from django.urls import path
 

@@ -57,11 +57,11 @@ def _runs(user: Person, capacity: Capacity | None) -> list[dict[str, Any]]:
         row, wanted = _row(run, run.pk in own)
         held += [wanted] if wanted else []
         rows.append(row | {"holds": True, "place": None, "limits": []})
-    for place, run in enumerate(runs_waiting().select_related("project", "owner"), 1):
+    for position, run in enumerate(runs_waiting().select_related("project", "owner"), 1):
         row, wanted = _row(run, run.pk in own)
         limits = limits_read(wanted, capacity, held) if wanted and capacity else []
         held += [wanted] if wanted and not any(each["never"] for each in limits) else []
-        rows.append(row | {"holds": False, "place": place, "limits": limits})
+        rows.append(row | {"holds": False, "place": position, "limits": limits})
     return rows
 
 
@@ -100,11 +100,11 @@ def _config(run: Run) -> AnyConfig | None:
 def limits_read(wanted: Demand, capacity: Capacity, before: list[Demand]) -> list[dict[str, Any]]:
     """Return the missing amount of each resource for a run, after the runs that hold devices or precede it in the queue."""
     free = left(capacity, before)
-    found = []
+    limits = []
     for name, words in DEVICES:
         asked, there, total = getattr(wanted, name), getattr(free, name), getattr(capacity, name)
         if asked and asked > there + 1e-6:
-            found.append(
+            limits.append(
                 {
                     "resource": words,
                     "wants": asked,
@@ -114,19 +114,19 @@ def limits_read(wanted: Demand, capacity: Capacity, before: list[Demand]) -> lis
                     "never": asked > total + 1e-6,
                 }
             )
-    return found + _too_large(wanted, capacity)
+    return limits + _too_large(wanted, capacity)
 
 
 def _too_large(wanted: Demand, capacity: Capacity) -> list[dict[str, Any]]:
     """Return the workers that no single node can hold, even if the cluster's total is sufficient."""
     if not capacity.nodes:
         return []
-    found = []
+    limits = []
     for kind, (name, words) in zip(("CPU", "GPU"), DEVICES, strict=True):
         most = max((bundle.get(kind, 0.0) for bundle in wanted.bundles), default=0.0)
         largest = max(getattr(node, name) for node in capacity.nodes)
         if largest + 1e-6 < most <= getattr(capacity, name):
-            found.append(
+            limits.append(
                 {
                     "resource": f"{words} on one node",
                     "wants": most,
@@ -136,4 +136,4 @@ def _too_large(wanted: Demand, capacity: Capacity) -> list[dict[str, Any]]:
                     "never": True,
                 }
             )
-    return found
+    return limits

@@ -24,17 +24,17 @@ class PackageFileFinder(BaseFinder):
         self, path: str, find_all: bool = False, **kwargs: Any
     ) -> str | list[str]:
         """Return the file's path on disk; empty for other files."""
-        found = [str(_place(path))] if path in PACKAGE_FILES else []
-        return found if find_all else (found[0] if found else [])
+        paths = [str(_place(path))] if path in PACKAGE_FILES else []
+        return paths if find_all else (paths[0] if paths else [])
 
     def list(self, ignore_patterns: Any) -> Iterator[tuple[str, FileSystemStorage]]:
         """Yield pairs of file name and its storage, with the prefix `vendor`."""
         for address in PACKAGE_FILES:
             if not matches_patterns(address, ignore_patterns or []):
-                place = _place(address)
-                storage = FileSystemStorage(location=str(place.parent))
+                path = _place(address)
+                storage = FileSystemStorage(location=str(path.parent))
                 storage.prefix = str(Path(address).parent)  # type: ignore[attr-defined]  # read by collectstatic
-                yield place.name, storage
+                yield path.name, storage
 
 
 def _place(address: str) -> Path:

@@ -44,8 +44,8 @@ class NeverStored(MiddlewareMixin):
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
         """Set Cache-Control: no-store for requests with a session or a token. WhiteNoise serves static files before this."""
-        known = settings.SESSION_COOKIE_NAME in request.COOKIES or "Authorization" in request.headers
-        if known and not response.has_header("Cache-Control"):
+        authenticated = settings.SESSION_COOKIE_NAME in request.COOKIES or "Authorization" in request.headers
+        if authenticated and not response.has_header("Cache-Control"):
             add_never_cache_headers(response)
         return response
 

@@ -50,10 +50,10 @@ def host_of(address: str) -> str:
 def address_checked(host: str, port: int) -> str:
     """Return the first address of the host if all its addresses are allowed. Raises AddressRefused."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise AddressRefused(f"the host name cannot be resolved: {host[:100]}") from error
-    addresses = [str(each[4][0]).partition("%")[0] for each in found]
+    addresses = [str(each[4][0]).partition("%")[0] for each in infos]
     for each in addresses:
         if not allowed(ip_address(each), settings.TROUPE_WEBHOOK_NETWORKS):
             raise AddressRefused(

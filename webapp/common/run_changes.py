@@ -17,11 +17,11 @@ logger = logging.getLogger(__name__)
 CHANNEL = "troupe:hints"
 """Messages are "<run id> <cursor>"."""
 ACCESS = "*"
-"""In place of a run's id: the rights of a person have changed (webapp/live/access.py)."""
+"""Sent instead of a run's id: permissions have changed (webapp/live/access.py)."""
 INTERVAL = 0.02
-"""Seconds between two notices of one run. Feeds may read less often."""
+"""Minimum seconds between two notices of one run. Feeds may read less often."""
 PAUSE = 1.0
-"""Seconds without a notice after Redis has failed."""
+"""Seconds without publishing after an error of Redis."""
 
 
 class RunChangePublisher:

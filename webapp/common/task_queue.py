@@ -1,4 +1,4 @@
-"""Sending of Celery tasks. The database is the queue: a message only makes the work start sooner."""
+"""Sends Celery tasks. The database is the queue: a message only reduces the delay."""
 
 import logging
 from typing import Any

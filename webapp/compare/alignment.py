@@ -47,11 +47,11 @@ def line_of(x: Floats, y: Floats) -> Line:
 
 def axis_of(lines: Sequence[Line], most: int = MOST_POINTS) -> tuple[Floats, bool]:
     """Return the union of all x; if there are more than `most`, the midpoints of `most` equal bins (then True)."""
-    known = np.unique(np.concatenate([line.x for line in lines])) if lines else np.empty(0)
-    if len(known) <= most:
-        return known, False
-    width = (known[-1] - known[0]) / most
-    return known[0] + width * (np.arange(most) + 0.5), True
+    positions = np.unique(np.concatenate([line.x for line in lines])) if lines else np.empty(0)
+    if len(positions) <= most:
+        return positions, False
+    width = (positions[-1] - positions[0]) / most
+    return positions[0] + width * (np.arange(most) + 0.5), True
 
 
 def on_axis(line: Line, axis: Floats, spans: bool) -> Floats:
@@ -79,11 +79,11 @@ def smoothed(table: Floats, weight: float) -> Floats:
     """Return rows (runs, axis) as exponential moving averages along the axis, corrected for the bias of the start; NaN stays NaN."""
     sums, mass = np.zeros(len(table)), np.zeros(len(table))
     out = np.full(table.shape, np.nan)
-    for place in range(table.shape[1]):
-        known = np.isfinite(table[:, place])
-        sums[known] = weight * sums[known] + (1 - weight) * table[known, place]
-        mass[known] = weight * mass[known] + (1 - weight)
-        out[known, place] = sums[known] / mass[known]
+    for column in range(table.shape[1]):
+        finite = np.isfinite(table[:, column])
+        sums[finite] = weight * sums[finite] + (1 - weight) * table[finite, column]
+        mass[finite] = weight * mass[finite] + (1 - weight)
+        out[finite, column] = sums[finite] / mass[finite]
     return out
 
 

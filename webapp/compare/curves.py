@@ -84,13 +84,13 @@ def lines_read(runs: Sequence[Run], key: str, x: str = "step") -> dict[str, Line
     episodes and environment steps are the run's totals at the step.
     """
     wanted = [key, *([PROGRESS[x]] if x in PROGRESS else [])]
-    found = _points_read(runs, wanted)
+    points_by_run = _points_read(runs, wanted)
     lines = {}
     for run in runs:
-        points = found.get((run.pk, key))
+        points = points_by_run.get((run.pk, key))
         if points is None:
             continue
-        axis = _axis(points, found.get((run.pk, PROGRESS[x])) if x in PROGRESS else None, x)
+        axis = _axis(points, points_by_run.get((run.pk, PROGRESS[x])) if x in PROGRESS else None, x)
         line = line_of(axis, points.values) if axis is not None else None
         if line and len(line.x):
             lines[run.pk] = line
@@ -101,10 +101,10 @@ class _Points:
     """A run's points of one metric without repeated steps, in order of arrival."""
 
     def __init__(self, steps: Ints, values: Floats, times: Floats, attempts: Ints) -> None:
-        kept = np.ones(len(steps), dtype=bool)
+        valid = np.ones(len(steps), dtype=bool)
         for attempt in np.unique(attempts)[1:]:
-            kept &= (attempts >= attempt) | (steps < steps[attempts == attempt].min())
-        self.steps, self.values, self.times = steps[kept], values[kept], times[kept]
+            valid &= (attempts >= attempt) | (steps < steps[attempts == attempt].min())
+        self.steps, self.values, self.times = steps[valid], values[valid], times[valid]
 
 
 def _axis(points: _Points, progress: _Points | None, x: str) -> Floats | None:

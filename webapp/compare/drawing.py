@@ -59,13 +59,13 @@ class _Scale:
 
 def _group(group: Mapping[str, Any], axis: Sequence[float], across: _Scale, upward: _Scale) -> dict[str, Any]:
     def stretches(values: Sequence[float | None]) -> list[list[tuple[float, float]]]:
-        found: list[list[tuple[float, float]]] = [[]]
+        segments: list[list[tuple[float, float]]] = [[]]
         for x, value in zip(axis, values, strict=True):
             if value is None or (upward.log and value <= 0):
-                found.append([])
+                segments.append([])
             else:
-                found[-1].append((across.at(x), upward.at(value)))
-        return [points for points in found if points]
+                segments[-1].append((across.at(x), upward.at(value)))
+        return [points for points in segments if points]
 
     bands = []
     if group["low"]:

@@ -3,17 +3,17 @@
 from typing import Any
 
 
-def figures_of(said: dict[str, Any]) -> dict[str, Any]:
+def figures_of(comparison: dict[str, Any]) -> dict[str, Any]:
     """Return the result of `runs_compare` with "matrix" (row better than column; None on the diagonal) and "uneven": whether
     the values are from different steps.
     """
-    pairs = {(pair["better"], pair["than"]): pair for pair in said["pairs"]}
-    groups = said["groups"]
+    pairs = {(pair["better"], pair["than"]): pair for pair in comparison["pairs"]}
+    groups = comparison["groups"]
     rows = [
         {"group": one, "cells": [_cell(one["group"], other["group"], pairs) for other in groups]}
         for one in groups
     ]
-    return said | {"matrix": rows if pairs else [], "uneven": _uneven(said)}
+    return comparison | {"matrix": rows if pairs else [], "uneven": _uneven(comparison)}
 
 
 def _cell(one: str, other: str, pairs: dict[tuple[str, str], Any]) -> dict[str, Any] | None:
@@ -26,6 +26,6 @@ def _cell(one: str, other: str, pairs: dict[tuple[str, str], Any]) -> dict[str, 
     return None
 
 
-def _uneven(said: dict[str, Any]) -> bool:
-    steps = {step for group in said["groups"] for step in (group["first_step"], group["last_step"])}
+def _uneven(comparison: dict[str, Any]) -> bool:
+    steps = {step for group in comparison["groups"] for step in (group["first_step"], group["last_step"])}
     return len(steps) > 1

@@ -120,8 +120,8 @@ class ChoiceForm(forms.Form):
     def choice(self) -> Choice:
         """Return the valid fields; defaults for the others."""
         self.is_valid()
-        given = {name: value for name, value in self.cleaned_data.items() if value not in ("", None)}
-        return Choice(**given)
+        fields = {name: value for name, value in self.cleaned_data.items() if value not in ("", None)}
+        return Choice(**fields)
 
 
 def meant(choice: Choice, runs: Sequence[Run]) -> Choice:
@@ -145,5 +145,5 @@ def choice_demand(query: QueryDict) -> Choice:
 
 
 def _joined(query: QueryDict) -> dict[str, str]:
-    said = {name: str(value) for name, value in query.dict().items()}
-    return said | {name: ",".join(query.getlist(name)) for name in ("runs", "key") if name in query}
+    parameters = {name: str(value) for name, value in query.dict().items()}
+    return parameters | {name: ",".join(query.getlist(name)) for name in ("runs", "key") if name in query}

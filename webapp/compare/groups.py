@@ -38,15 +38,17 @@ def runs_chosen(visible: QuerySet[Run], run_ids: Sequence[str], filter_text: str
     Raises ConfigError (none, too many, an invalid filter), Http404 for a run that is not visible.
     """
     wanted = list(dict.fromkeys(run_ids))[: MOST_RUNS + 1]
-    found = {
+    by_id = {
         run.pk: run for run in visible.filter(pk__in=[run_id for run_id in wanted if "\0" not in run_id])
     }
-    if missing := [run_id for run_id in wanted if run_id not in found]:
+    if missing := [run_id for run_id in wanted if run_id not in by_id]:
         raise Http404(f"there is no run {missing[0]} that is visible to you")
-    runs = [found[run_id] for run_id in wanted]
+    runs = [by_id[run_id] for run_id in wanted]
     if filter_text:
-        kept = visible if "archived" in filter_text else visible.filter(archived=False)
-        fitting = runs_filter(kept, filter_text).exclude(pk__in=list(found)).order_by("-created_at", "pk")
+        candidates = visible if "archived" in filter_text else visible.filter(archived=False)
+        fitting = (
+            runs_filter(candidates, filter_text).exclude(pk__in=list(by_id)).order_by("-created_at", "pk")
+        )
         runs += list(fitting[: MOST_RUNS + 1])
     if not 0 < len(runs) <= MOST_RUNS:
         raise ConfigError({"runs": f"choose 1 to {MOST_RUNS} runs, by id or by a filter"})
@@ -67,8 +69,8 @@ def groups_make(runs: Iterable[Run], by: str) -> list[Group]:
         )
     labels = _labels(members, by)
     return [
-        Group(key, labels[key], TONES[place % len(TONES)], group)
-        for place, (key, group) in enumerate(members.items())
+        Group(key, labels[key], TONES[index % len(TONES)], group)
+        for index, (key, group) in enumerate(members.items())
     ]
 
 
@@ -102,9 +104,9 @@ def _apart(name: str, namesakes: Mapping[str, Run], by: str) -> dict[str, str]:
     paths = [path for path in differing(list(configs.values())) if by == "run" or path not in ASIDE_PATHS]
     labels = {}
     for key, run in namesakes.items():
-        said = [f"{path.rpartition('.')[2]} {configs[key].get(path)}" for path in paths[:SAID]]
-        labels[key] = " · ".join([name, *said])
-        if by == "run" or not said:
+        parts = [f"{path.rpartition('.')[2]} {configs[key].get(path)}" for path in paths[:SAID]]
+        labels[key] = " · ".join([name, *parts])
+        if by == "run" or not parts:
             labels[key] += f" · {run.pk}"
     return labels
 

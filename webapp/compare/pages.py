@@ -61,27 +61,27 @@ def told(error: ConfigError) -> str:
     return "; ".join(error.fields.values())
 
 
-def page_context(user: Person, found: Compared, tab: str) -> dict[str, Any]:
+def page_context(user: Person, selection: Compared, tab: str) -> dict[str, Any]:
     """Return the context shared by all comparison pages."""
-    choice = found.choice
+    choice = selection.choice
     return {
         "place": "compare",
         "choice": choice,
-        "runs": found.runs,
-        "wrong": found.wrong,
-        "chips": _chips(found) if len(found.runs) <= CHIPS else [],
+        "runs": selection.runs,
+        "wrong": selection.wrong,
+        "chips": _chips(selection) if len(selection.runs) <= CHIPS else [],
         "tab": tab,
         "carried": {name: value for name, value in choice.said().items() if name not in CONTROLS[tab]},
         "tabs": [
             {"name": name, "label": label, "url": f"{reverse(url)}?{choice.query()}"}
             for name, label, url in TABS
         ],
-        "groupings": _groupings(found.runs, choice.by),
+        "groupings": _groupings(selection.runs, choice.by),
         "axes": AXES,
         "bands": BANDS,
         "cited": _cited(choice),
-        "known_keys": _keys(found.runs),
-        "latest": [] if found.runs else runs_list(user)[:LATEST],
+        "known_keys": _keys(selection.runs),
+        "latest": [] if selection.runs else runs_list(user)[:LATEST],
     }
 
 
@@ -96,21 +96,23 @@ def _cited(choice: Choice) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _chips(found: Compared) -> list[dict[str, Any]]:
+def _chips(selection: Compared) -> list[dict[str, Any]]:
     """Return each run with the URL of the page without it (that URL names all other runs and drops the filter)."""
-    ids = [run.pk for run in found.runs]
+    ids = [run.pk for run in selection.runs]
     return [
         {
             "run": run,
-            "without": found.choice.query(runs=",".join(each for each in ids if each != run.pk), filter=""),
+            "without": selection.choice.query(
+                runs=",".join(each for each in ids if each != run.pk), filter=""
+            ),
         }
-        for run in found.runs
+        for run in selection.runs
     ]
 
 
 def _keys(runs: Sequence[Run]) -> list[str]:
-    found = Series.objects.filter(run__in=[run.pk for run in runs[:CHIPS]])
-    return list(found.order_by("key").values_list("key", flat=True).distinct())
+    series = Series.objects.filter(run__in=[run.pk for run in runs[:CHIPS]])
+    return list(series.order_by("key").values_list("key", flat=True).distinct())
 
 
 def _groupings(runs: Sequence[Run], chosen: str) -> list[tuple[str, str]]:

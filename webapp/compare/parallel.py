@@ -19,7 +19,7 @@ def parallel_drawn(table: Mapping[str, Any]) -> dict[str, Any]:
     """
     axes = table["axes"]
     width = max(WIDE, NARROWEST * len(axes))
-    xs = [SIDE + place * (width - 2 * SIDE) / max(1, len(axes) - 1) for place in range(len(axes))]
+    xs = [SIDE + index * (width - 2 * SIDE) / max(1, len(axes) - 1) for index in range(len(axes))]
     return {
         "width": width,
         "height": HIGH,
@@ -84,10 +84,10 @@ def _brush(axis: Axis, brush: Sequence[Any] | None) -> tuple[float, float] | Non
 
 
 def _stretches(xs: Sequence[float], places: Sequence[float | None]) -> list[str]:
-    found: list[list[str]] = [[]]
+    segments: list[list[str]] = [[]]
     for x, place in zip(xs, places, strict=True):
         if place is None:
-            found.append([])
+            segments.append([])
         else:
-            found[-1].append(f"{x:.1f},{height_of(place)}")
-    return [" ".join(points) for points in found if points]
+            segments[-1].append(f"{x:.1f},{height_of(place)}")
+    return [" ".join(points) for points in segments if points]

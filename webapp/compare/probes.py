@@ -88,13 +88,13 @@ def _plays(
     episodes: Mapping[tuple[str, str], Episode],
     documents: Mapping[int, dict[str, Any]],
 ) -> list[dict[str, Any] | None]:
-    found = [episodes.get((task, run.pk)) for run in runs]
-    first = next((documents[episode.pk] for episode in found if episode and documents[episode.pk]), {})
-    return [_play(episode, documents[episode.pk], first) if episode else None for episode in found]
+    played = [episodes.get((task, run.pk)) for run in runs]
+    first = next((documents[episode.pk] for episode in played if episode and documents[episode.pk]), {})
+    return [_play(episode, documents[episode.pk], first) if episode else None for episode in played]
 
 
 def _play(episode: Episode, document: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any]:
-    said, before = said_lines(document), said_lines(first)
+    texts, before = said_lines(document), said_lines(first)
     return {
         "run": episode.run_id,
         "id": episode.pk,
@@ -105,7 +105,7 @@ def _play(episode: Episode, document: Mapping[str, Any], first: Mapping[str, Any
         "return": spell(episode.episode_return),
         "kept": bool(document),
         "same_prompt": not document or document is first or _prompt(document) == _prompt(first),
-        "left_out": max(0, len(said) - TURNS),
+        "left_out": max(0, len(texts) - TURNS),
         "turns": [
             {
                 "role": role,
@@ -114,7 +114,7 @@ def _play(episode: Episode, document: Mapping[str, Any], first: Mapping[str, Any
                 if document is not first
                 else [{"op": "equal", "text": text}],
             }
-            for place, (role, text) in enumerate(said[:TURNS])
+            for place, (role, text) in enumerate(texts[:TURNS])
         ],
     }
 

@@ -59,8 +59,8 @@ def runs_compare(runs: Sequence[Run], choice: Choice, key: str) -> dict[str, Any
 def _scores(runs: Sequence[Run], key: str, at: str) -> tuple[dict[str, Score], int | None]:
     """Return each run's value, and the requested step (None for the last values)."""
     if at == "last":
-        found = Series.objects.filter(run__in=[run.pk for run in runs], key=key)
-        rows = found.values_list("run_id", "last_value", "last_step")
+        series = Series.objects.filter(run__in=[run.pk for run in runs], key=key)
+        rows = series.values_list("run_id", "last_value", "last_step")
         return {run: Score(value, step) for run, value, step in rows if isfinite(value)}, None
     lines = lines_read(runs, key)
     shared = int(min((line.x[-1] for line in lines.values()), default=0))

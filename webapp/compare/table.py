@@ -89,13 +89,13 @@ def table_read(runs: Sequence[Run], choice: Choice) -> dict[str, Any]:
 
 def _wanted(runs: Sequence[Run], choice: Choice) -> list[tuple[str, str]]:
     """Return (name, scale) of each axis. Syntax: `name`, `name:log` or `name:linear`."""
-    said = [name.partition(":") for name in names_of(choice.axes)]
-    if len(said) > MOST_AXES:
-        raise ConfigError({"axes": f"{len(said)} axes; at most {MOST_AXES} are drawn"})
-    if wrong := [scale for _, _, scale in said if scale not in ("", "log", "linear")]:
+    words = [name.partition(":") for name in names_of(choice.axes)]
+    if len(words) > MOST_AXES:
+        raise ConfigError({"axes": f"{len(words)} axes; at most {MOST_AXES} are drawn"})
+    if wrong := [scale for _, _, scale in words if scale not in ("", "log", "linear")]:
         raise ConfigError({"axes": f"{wrong[0]!r} is not a scale: use name:log or name:linear"})
-    if said:
-        return [(name, scale) for name, _, scale in said]
+    if words:
+        return [(name, scale) for name, _, scale in words]
     paths = differing([flat_config(run) for run in runs])
     fields = [path for path in paths if path not in ASIDE_PATHS and not path.startswith("packages.")]
     return [(name, "") for name in [*fields[:USUAL_FIELDS], *choice.keys]]
@@ -104,8 +104,8 @@ def _wanted(runs: Sequence[Run], choice: Choice) -> list[tuple[str, str]]:
 def _column(runs: Sequence[Run], name: str) -> dict[str, Any]:
     """Return run -> value, for the runs that have one."""
     if "/" in name:
-        found = Series.objects.filter(run__in=[run.pk for run in runs], key=name)
-        return {run: value for run, value in found.values_list("run_id", "last_value") if isfinite(value)}
+        series = Series.objects.filter(run__in=[run.pk for run in runs], key=name)
+        return {run: value for run, value in series.values_list("run_id", "last_value") if isfinite(value)}
     flat = {run.pk: flat_config(run).get(name) for run in runs}
     return {run: value for run, value in flat.items() if value is not None}
 
@@ -132,15 +132,15 @@ def brushes_read(text: str, axes: Sequence[Axis]) -> Brushes:
     ignored. Raises ConfigError.
     """
     try:
-        said = json.loads(text) if text else {}
-        found = {axis.name: said[axis.name] for axis in axes if axis.name in said}
+        document = json.loads(text) if text else {}
+        brushes = {axis.name: document[axis.name] for axis in axes if axis.name in document}
         for axis in axes:
-            if axis.name in found and axis.kind == "number":
-                least, most = found[axis.name]
-                found[axis.name] = [float(least), float(most)]
-            elif axis.name in found:
-                found[axis.name] = [str(each) for each in found[axis.name]]
+            if axis.name in brushes and axis.kind == "number":
+                least, most = brushes[axis.name]
+                brushes[axis.name] = [float(least), float(most)]
+            elif axis.name in brushes:
+                brushes[axis.name] = [str(each) for each in brushes[axis.name]]
     except (ValueError, TypeError, RecursionError) as error:
         message = 'write {"name": [least, greatest]}, or {"name": ["one", "other"]} for a category'
         raise ConfigError({"brush": message}) from error
-    return found
+    return brushes

@@ -34,10 +34,10 @@ from workers.http.csv_cells import cell_text
 @require_GET
 def compare_page(request: HttpRequest) -> HttpResponse:
     """Show curves and statistics of groups of runs, a panel for each metric."""
-    found = compared(request)
-    context = page_context(request.user, found, "curves")
-    context["live"] = any(run.state in ACTIVE_STATES for run in found.runs)
-    context["panels"] = [_panel(found, key) for key in found.choice.keys] if found.runs else []
+    selection = compared(request)
+    context = page_context(request.user, selection, "curves")
+    context["live"] = any(run.state in ACTIVE_STATES for run in selection.runs)
+    context["panels"] = [_panel(selection, key) for key in selection.choice.keys] if selection.runs else []
     return render(request, "compare/page.html", context)
 
 
@@ -45,13 +45,13 @@ def compare_page(request: HttpRequest) -> HttpResponse:
 @require_GET
 def curves_csv(request: HttpRequest) -> HttpResponse:
     """Return a chart's data: group, axis value, mean, bounds, number of runs."""
-    found = compared(request)
-    if found.wrong or not found.runs:
-        raise Http404(found.wrong or "name runs")
+    selection = compared(request)
+    if selection.wrong or not selection.runs:
+        raise Http404(selection.wrong or "name runs")
     answer = HttpResponse(content_type="text/csv; charset=utf-8")
     answer["Content-Disposition"] = attachment("compare.csv")
-    curves = curves_read(found.runs, found.choice, found.choice.keys[0])
-    rows = [["group", found.choice.x, "mean", "low", "high", "n"], *curve_rows(curves)]
+    curves = curves_read(selection.runs, selection.choice, selection.choice.keys[0])
+    rows = [["group", selection.choice.x, "mean", "low", "high", "n"], *curve_rows(curves)]
     csv.writer(answer).writerows([cell_text(cell) for cell in row] for row in rows)
     return answer
 
@@ -78,11 +78,11 @@ def compare_share(request: HttpRequest) -> HttpResponse:
 @require_GET
 def config_page(request: HttpRequest) -> HttpResponse:
     """Show the config fields in which the runs differ, by section; all fields on demand."""
-    found = compared(request)
-    context = page_context(request.user, found, "config")
-    if found.runs:
+    selection = compared(request)
+    context = page_context(request.user, selection, "config")
+    if selection.runs:
         try:
-            difference = configs_differ(found.runs, found.choice.by, found.choice.all)
+            difference = configs_differ(selection.runs, selection.choice.by, selection.choice.all)
             context |= {"difference": difference, "sections": sections_of(difference)}
         except ConfigError as error:
             context |= {"wrong": told(error)}
@@ -93,13 +93,13 @@ def config_page(request: HttpRequest) -> HttpResponse:
 @require_GET
 def parallel_page(request: HttpRequest) -> HttpResponse:
     """Show a line per run over fields and metrics; brushes in the URL filter them."""
-    found = compared(request)
-    context = page_context(request.user, found, "parallel")
-    if found.runs:
+    selection = compared(request)
+    context = page_context(request.user, selection, "parallel")
+    if selection.runs:
         try:
-            table = table_read(found.runs, found.choice)
-            kept = found.choice.query(runs=",".join(table["kept"]), filter="", brush="")
-            context |= {"table": table, "drawn": parallel_drawn(table), "only_kept": kept}
+            table = table_read(selection.runs, selection.choice)
+            query = selection.choice.query(runs=",".join(table["kept"]), filter="", brush="")
+            context |= {"table": table, "drawn": parallel_drawn(table), "only_kept": query}
         except ConfigError as error:
             context |= {"wrong": told(error)}
     return render(request, "compare/parallel.html", context)
@@ -109,16 +109,18 @@ def parallel_page(request: HttpRequest) -> HttpResponse:
 @require_GET
 def probes_page(request: HttpRequest) -> HttpResponse:
     """Show the episodes of each run on the same tasks."""
-    found, page = compared(request), Strips({"page": request.GET.get("page", "")}).values()[1]
-    context = page_context(request.user, found, "probes")
-    if found.runs:
+    selection, page = compared(request), Strips({"page": request.GET.get("page", "")}).values()[1]
+    context = page_context(request.user, selection, "probes")
+    if selection.runs:
         try:
-            plays = plays_read(found.runs, found.choice, page)
+            plays = plays_read(selection.runs, selection.choice, page)
             for task in plays["tasks"]:
-                task["columns"] = list(zip(found.runs, task["plays"], strict=True))
+                task["columns"] = list(zip(selection.runs, task["plays"], strict=True))
             context |= {
                 "plays": plays,
-                "tones": {name: tone for run in found.runs for name, tone in role_tones(run.config).items()},
+                "tones": {
+                    name: tone for run in selection.runs for name, tone in role_tones(run.config).items()
+                },
                 "kinds": KINDS,
                 "number": page,
             }
@@ -127,15 +129,15 @@ def probes_page(request: HttpRequest) -> HttpResponse:
     return render(request, "compare/probes.html", context)
 
 
-def _panel(found: Compared, key: str) -> dict[str, Any]:
+def _panel(selection: Compared, key: str) -> dict[str, Any]:
     """Return a metric's chart and statistics, or the error message."""
     panel: dict[str, Any] = {
         "key": key,
-        "source": f"{reverse('api:compare-curves')}?{found.choice.query(key=key)}",
-        "csv": f"{reverse('compare:csv')}?{found.choice.query(key=key)}",
-        "log": found.choice.log,
+        "source": f"{reverse('api:compare-curves')}?{selection.choice.query(key=key)}",
+        "csv": f"{reverse('compare:csv')}?{selection.choice.query(key=key)}",
+        "log": selection.choice.log,
     }
     try:
-        return panel | {"figures": figures_of(runs_compare(found.runs, found.choice, key))}
+        return panel | {"figures": figures_of(runs_compare(selection.runs, selection.choice, key))}
     except ConfigError as error:
         return panel | {"wrong": told(error)}

@@ -40,24 +40,24 @@ def words(name: str) -> list[str]:
 
 def folders(name: str, default: str = "") -> list[str]:
     """Return a comma-separated list of absolute folders. Raises ImproperlyConfigured for a relative one."""
-    found = [word.strip() for word in os.environ.get(name, default).split(",") if word.strip()]
-    for folder in found:
+    paths = [word.strip() for word in os.environ.get(name, default).split(",") if word.strip()]
+    for folder in paths:
         if not folder.startswith("/") or ".." in folder.split("/"):
             raise ImproperlyConfigured(
                 f"{name}: {folder!r} is not an absolute path; use paths such as /data/models"
             )
-    return found
+    return paths
 
 
 def networks(name: str) -> list[str]:
     """Return a comma-separated list of networks such as 10.0.0.0/8, or any. Raises ImproperlyConfigured for other values."""
-    found = [word.strip() for word in text(name).split(",") if word.strip()]
-    for word in found:
+    entries = [word.strip() for word in text(name).split(",") if word.strip()]
+    for word in entries:
         try:
             word == "any" or ip_network(word)
         except ValueError as error:
             raise ImproperlyConfigured(f"{name}: {error}; use networks such as 10.0.0.0/8, or any") from error
-    return found
+    return entries
 
 
 def behind_proxy() -> bool:

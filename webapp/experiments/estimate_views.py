@@ -28,15 +28,19 @@ def experiment_estimate(request: HttpRequest) -> HttpResponse:
         error = str(refused)
     if draft.config is None or error:
         return render(request, "experiments/_estimate.html", {"found": None})
-    found = appraise(draft.config, _prompt_tokens(request.POST.get("prompt_tokens", "")))
+    appraisal = appraise(draft.config, _prompt_tokens(request.POST.get("prompt_tokens", "")))
     tones = policy_tones(draft.tree)
     context = {
-        "found": found,
-        "cluster": found.capacity,
-        "pools": [(pool, tones.get(pool.name, SHARED)) for pool in found.estimate.pools],
+        "found": appraisal,
+        "cluster": appraisal.capacity,
+        "pools": [(pool, tones.get(pool.name, SHARED)) for pool in appraisal.estimate.pools],
         "policies": [
-            (policy, tones.get(policy.policy, SHARED), [_drawn(found, worker) for worker in policy.workers])
-            for policy in found.estimate.policies
+            (
+                policy,
+                tones.get(policy.policy, SHARED),
+                [_drawn(appraisal, worker) for worker in policy.workers],
+            )
+            for policy in appraisal.estimate.policies
         ],
     }
     return render(request, "experiments/_estimate.html", context)
@@ -46,15 +50,15 @@ def _prompt_tokens(text: str) -> int:
     return min(max(int(text), 1), LONGEST_PROMPT) if text.isdecimal() and len(text) < 10 else PROMPT_TOKENS
 
 
-def _drawn(found: Appraisal, worker: WorkerMemory) -> dict[str, object]:
+def _drawn(appraisal: Appraisal, worker: WorkerMemory) -> dict[str, object]:
     """Return a worker with its parts as lengths of a bar; the longest bar has full width."""
-    workers = [each for policy in found.estimate.policies for each in policy.workers]
+    workers = [each for policy in appraisal.estimate.policies for each in policy.workers]
     longest = max(sum(each.parts.values()) for each in workers) or 1
     parts, start = [], 0.0
-    for place, (name, words) in enumerate(PARTS.items()):
+    for index, (name, words) in enumerate(PARTS.items()):
         taken = worker.parts.get(name, 0)
         width = BAR * taken / longest
         if taken:
-            parts.append({"words": words, "bytes": taken, "x": start, "width": width, "tone": place % 7})
+            parts.append({"words": words, "bytes": taken, "x": start, "width": width, "tone": index % 7})
         start += width
     return {"does": KINDS[worker.kind], "worker": worker, "parts": parts}

@@ -56,14 +56,14 @@ def verdict(estimated: Estimate, capacity: Capacity | None) -> Verdict:
     return Verdict(WAITS, waits) if waits else Verdict(FITS)
 
 
-def appraisal_document(found: Appraisal) -> dict[str, Any]:
+def appraisal_document(appraisal: Appraisal) -> dict[str, Any]:
     """JSON shape; sizes in bytes."""
-    document = asdict(found.estimate)
+    document = asdict(appraisal.estimate)
     demand = document.pop("demand")
     return {
-        "verdict": asdict(found.verdict),
+        "verdict": asdict(appraisal.verdict),
         "wants": {"cpus": demand["cpus"], "gpus": demand["gpus"]},
-        "cluster": asdict(found.capacity) if found.capacity else None,
+        "cluster": asdict(appraisal.capacity) if appraisal.capacity else None,
         **document,
     }
 
@@ -82,13 +82,13 @@ def _waits(limit: dict[str, Any]) -> str:
 def _too_little_memory(estimated: Estimate, capacity: Capacity) -> list[str]:
     """Return the workers too large for every GPU; compares all CPU workers together with main memory."""
     cards = [node.gpu_memory for node in capacity.nodes if node.gpu_memory]
-    found = []
+    reasons = []
     for policy in estimated.policies:
         for worker in policy.workers:
             share = max(cards, default=0) * min(worker.gpus, 1.0)
             if share and worker.peak > share * (1 - SPARE):
-                found.append(_too_large(policy, worker, f"{size(round(share))} of a GPU"))
-    return found + _too_little_main_memory(estimated, capacity)
+                reasons.append(_too_large(policy, worker, f"{size(round(share))} of a GPU"))
+    return reasons + _too_little_main_memory(estimated, capacity)
 
 
 def _too_little_main_memory(estimated: Estimate, capacity: Capacity) -> list[str]:

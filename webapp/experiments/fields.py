@@ -158,16 +158,16 @@ class _Reader:
         """Return the section at `path`; a table of named parts has a section per name."""
         shape = self._shape(schema, value)
         title = path.rsplit(".", 1)[-1].replace("_", " ")
-        found = Section(path, title, schema.get("description", shape.get("description", "")))
+        result = Section(path, title, schema.get("description", shape.get("description", "")))
         types = tuple(schema.get("discriminator", {}).get("mapping", ()))
         for name, part in self._parts(shape, value):
             below = f"{path}.{name}"
             inner = value.get(name, part.get("default")) if isinstance(value, Mapping) else None
             if self._is_section(part, inner):
-                found.sections.append(self.section(below, part, inner))
+                result.sections.append(self.section(below, part, inner))
             else:
-                found.fields.append(self._field(below, name, part, inner, types if name == "type" else ()))
-        return found
+                result.fields.append(self._field(below, name, part, inner, types if name == "type" else ()))
+        return result
 
     def _parts(self, shape: Schema, value: Any) -> Iterator[tuple[str, Schema]]:
         if "properties" in shape:
@@ -186,8 +186,8 @@ class _Reader:
         if "discriminator" in schema:
             mapping = schema["discriminator"]["mapping"]
             kind = value.get("type") if isinstance(value, Mapping) else None
-            known = kind if isinstance(kind, str) and kind in mapping else next(iter(mapping))
-            return self._shape({"$ref": mapping[known]}, value)
+            member = kind if isinstance(kind, str) and kind in mapping else next(iter(mapping))
+            return self._shape({"$ref": mapping[member]}, value)
         return schema
 
     def _field(self, path: str, name: str, schema: Schema, value: Any, types: tuple[str, ...]) -> Field:

@@ -23,11 +23,11 @@ def gallery(user: Person) -> list[dict[str, Any]]:
     """Return [{"name", "agents", "description", "expected": {"task", "purpose", "time", "result"} | None, "seen": {"runs",
     "seconds", "value"} | None}]; agents as in AGENTS.
     """
-    found = []
+    entries = []
     for name in preset_names():
         config = load_config(name)
         expected = GALLERY.get(name)
-        found.append(
+        entries.append(
             {
                 "name": name,
                 "agents": agents_of(config.model_dump(include={"algorithm"})),
@@ -36,7 +36,7 @@ def gallery(user: Person) -> list[dict[str, Any]]:
                 "seen": _seen(user, config),
             }
         )
-    return found
+    return entries
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,11 @@ class Group:
 def groups(presets: Sequence[dict[str, Any]], wanted: str, chosen: str) -> list[Group]:
     """Return the gallery of the page: presets that do not match `wanted` are included, but hidden."""
     entries = [_entry(preset, wanted) for preset in presets]
-    found = []
+    result = []
     for agents, label in AGENTS.items():
         own = [entry for entry in entries if entry["agents"] == agents]
-        found.append(Group(agents, label, _tasks(own, chosen)))
-    return found
+        result.append(Group(agents, label, _tasks(own, chosen)))
+    return result
 
 
 def _tasks(entries: Sequence[dict[str, Any]], chosen: str) -> list[Task]:

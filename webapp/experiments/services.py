@@ -83,10 +83,10 @@ def template_save(
     check_storable(config.model_dump(mode="json"))
     fields = {"preset": preset, "overrides": dict(overrides), "description": description}
     Project.objects.select_for_update().get(pk=project.pk)  # serialises concurrent saves
-    known = Template.objects.select_for_update().filter(project=project, name=name).first()
-    if known and not replace:
+    existing = Template.objects.select_for_update().filter(project=project, name=name).first()
+    if existing and not replace:
         raise ConfigError({"name": f"a template {name!r} already exists; choose another name, or replace it"})
-    template = known or Template(project=project, name=name, owner_id=user.pk)
+    template = existing or Template(project=project, name=name, owner_id=user.pk)
     for field, value in fields.items():
         setattr(template, field, value)
     template.save()

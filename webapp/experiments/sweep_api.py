@@ -26,8 +26,8 @@ class Sweeps(APIView):
     )
     def get(self, request: Request) -> Response:
         """Return the caller's sweeps, newest first, with counts of their runs."""
-        found = sweeps_visible(request.user)[: min(number(request, "limit", 50, 1), MOST)]
-        return Response({"results": [sweep_summary(sweep) for sweep in found]})
+        sweeps = sweeps_visible(request.user)[: min(number(request, "limit", 50, 1), MOST)]
+        return Response({"results": [sweep_summary(sweep) for sweep in sweeps]})
 
     @extend_schema(request=JSON, responses={201: JSON, 400: JSON})
     def post(self, request: Request) -> Response:

@@ -50,15 +50,15 @@ def plan_make(
     preset: str, overrides: Mapping[str, Any], axes: Mapping[str, Sequence[Any]], method: str = "grid"
 ) -> SweepPlan:
     """Validate every value, then every combination. Errors are in the plan's `errors`, by field path."""
-    kept = {path: list(values) for path, values in axes.items()}
-    plan = SweepPlan(preset, dict(overrides), kept, cast(Method, method))
+    listed = {path: list(values) for path, values in axes.items()}
+    plan = SweepPlan(preset, dict(overrides), listed, cast(Method, method))
     try:
         _checked(plan)
-        points = list(combinations(kept, plan.method))
+        points = list(combinations(listed, plan.method))
         configs = _configs(plan, points)
     except ConfigError as error:
-        return SweepPlan(preset, plan.overrides, kept, plan.method, errors=error.fields)
-    return SweepPlan(preset, plan.overrides, kept, plan.method, points, configs, cost_of(configs))
+        return SweepPlan(preset, plan.overrides, listed, plan.method, errors=error.fields)
+    return SweepPlan(preset, plan.overrides, listed, plan.method, points, configs, cost_of(configs))
 
 
 def spread(point: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,8 +112,8 @@ def _wrong(plan: SweepPlan, tree: Mapping[str, Any], path: str, values: Sequence
         return "does not match any field"
     singles = expand_path(path, tree)
     for value in values:
-        found = _mistakes(plan, dict.fromkeys(singles, value))
-        own = {at: text for at, text in found.items() if any(_same(at, single) for single in singles)}
+        errors = _mistakes(plan, dict.fromkeys(singles, value))
+        own = {at: text for at, text in errors.items() if any(_same(at, single) for single in singles)}
         if own:
             text = next(iter(own.values()))
             if text.startswith(NO_FIELD):
@@ -156,10 +156,10 @@ def _configs(plan: SweepPlan, points: Sequence[Mapping[str, Any]]) -> list[AnyCo
             check_storable(config.model_dump(mode="json"))
             configs.append(config)
         except ConfigError as error:
-            told = point_name({path: value for path, value in point.items() if path != SEED}, names)
+            name = point_name({path: value for path, value in point.items() if path != SEED}, names)
             for path, text in error.fields.items():
                 if len(wrong) < MOST_TOLD:
-                    wrong.setdefault(path, f"with {told}: {text}")
+                    wrong.setdefault(path, f"with {name}: {text}")
     if wrong:
         raise ConfigError(wrong)
     return configs

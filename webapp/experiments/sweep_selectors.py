@@ -94,12 +94,12 @@ def _sorted(rows: list[dict[str, Any]], sort: str) -> list[dict[str, Any]]:
     def value(row: dict[str, Any]) -> Any:
         return row["values"].get(name) if name in row["values"] else row["headline"].get(name)
 
-    known = [row for row in rows if isinstance(value(row), int | float)]
-    words = [row for row in rows if row not in known and value(row) is not None]
-    rest = [row for row in rows if row not in known and row not in words]
+    sortable = [row for row in rows if isinstance(value(row), int | float)]
+    words = [row for row in rows if row not in sortable and value(row) is not None]
+    rest = [row for row in rows if row not in sortable and row not in words]
     down = sort.startswith("-")
     return [
-        *sorted(known, key=value, reverse=down),
+        *sorted(sortable, key=value, reverse=down),
         *sorted(words, key=lambda row: spell(value(row)), reverse=down),
         *rest,
     ]
@@ -116,8 +116,8 @@ def sweep_points(rows: Sequence[Mapping[str, Any]], metric: str) -> list[dict[st
 
 
 def _point(rows: list[Mapping[str, Any]], metric: str) -> dict[str, Any]:
-    found = [row["headline"].get(metric) for row in rows]
-    numbers = [value for value in found if isinstance(value, int | float)]
+    outcomes = [row["headline"].get(metric) for row in rows]
+    numbers = [value for value in outcomes if isinstance(value, int | float)]
     return {
         "values": {path: value for path, value in rows[0]["values"].items() if path != SEED},
         "runs": [row["id"] for row in rows],
@@ -139,7 +139,7 @@ def sweep_context(user: Person, sweep: Sweep, sort: str, metric: str) -> dict[st
     document = sweep_document(user, sweep, sort, metric)
     metric = document["metric"]
     names = short_names(list(sweep.axes))
-    known = [point["mean"] for point in document["points"] if point["mean"] is not None]
+    means = [point["mean"] for point in document["points"] if point["mean"] is not None]
     return document | {
         "place": "sweeps",
         "project_slug": "",
@@ -150,7 +150,7 @@ def sweep_context(user: Person, sweep: Sweep, sort: str, metric: str) -> dict[st
         "metrics": [(key, LABELS.get(key, key)) for key in HEADLINE],
         "metric_sort": f"-{metric}",
         "metric_label": LABELS.get(metric, metric),
-        "best": max(known) if known else None,
+        "best": max(means) if means else None,
         "sort": sort,
         "done": sum(row["state"] in ENDED_STATES for row in document["results"]),
     }

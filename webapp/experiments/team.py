@@ -52,8 +52,10 @@ def team_read(tree: Mapping[str, Any]) -> Team:
     """Read the team of a config tree, which may still contain errors."""
     team = tree.get("team") or {}
     roles = {name: role for name, role in (team.get("roles") or {}).items() if isinstance(role, Mapping)}
-    said = team.get("turn_order")
-    names = [name for name in said if isinstance(name, str)] if isinstance(said, list | tuple) else []
+    turn_order = team.get("turn_order")
+    names = (
+        [name for name in turn_order if isinstance(name, str)] if isinstance(turn_order, list | tuple) else []
+    )
     order = [name for name in names if name in roles] or list(roles)
     networks = has_networks(tree)
     parallel = order if networks else team.get("parallel")
@@ -92,11 +94,11 @@ def team_document(team: Team) -> dict[str, Any]:
 def team_words(team: Team) -> str:
     """Describe the picture in text, for readers who cannot see it."""
     order = ", then ".join(" and ".join(step) + (" at once" if len(step) > 1 else "") for step in team.steps)
-    said = [
+    sentences = [
         f"{seat.role} speaks through {seat.policy}, {'trained' if seat.trained else 'frozen'}"
         for seat in team.seats
     ]
-    return f"Turn order: {order}. {'; '.join(said)}."
+    return f"Turn order: {order}. {'; '.join(sentences)}."
 
 
 def _seat(name: str, role: Mapping[str, Any], steps: list[list[str]], tone: int) -> Seat:

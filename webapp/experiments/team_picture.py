@@ -110,7 +110,7 @@ def _policy_box(speaker: Speaker, y: float) -> Box:
 def _edges(team: Team, roles: list[Box], policies: list[Box]) -> list[Line]:
     """Return lines from roles to policies; dashed for frozen roles."""
     places = {box.whole: box for box in policies}
-    found = []
+    lines = []
     for seat, box in zip(team.seats, roles, strict=True):
         if seat.policy in places:
             to, half = places[seat.policy], (ROLE_RIGHT + POLICY_LEFT) / 2
@@ -118,8 +118,8 @@ def _edges(team: Team, roles: list[Box], policies: list[Box]) -> list[Line]:
                 f"M{ROLE_RIGHT} {box.middle:g}C{half:g} {box.middle:g} {half:g} {to.middle:g} "
                 f"{POLICY_LEFT} {to.middle:g}"
             )
-            found.append(Line(path, seat.tone, not seat.trained))
-    return found
+            lines.append(Line(path, seat.tone, not seat.trained))
+    return lines
 
 
 def _turns(team: Team, roles: list[Box]) -> list[Line]:
@@ -132,14 +132,14 @@ def _turns(team: Team, roles: list[Box]) -> list[Line]:
         for other in after
         if one != other
     ]
-    found = []
+    arrows = []
     for one, other in pairs:
         start, end = places[one].middle, places[other].middle
         bend = ROLE_LEFT - min(BEND, 14 + abs(end - start) / 8)
-        found.append(
+        arrows.append(
             Line(f"M{ROLE_LEFT} {start:g}C{bend:g} {start:g} {bend:g} {end:g} {ROLE_LEFT - 3} {end:g}", 0)
         )
-    return found
+    return arrows
 
 
 def ordinal(place: int) -> str:

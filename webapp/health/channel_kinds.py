@@ -87,9 +87,9 @@ def channel_parts(address: str) -> dict[str, Any]:
             raise ChannelRefused(f"address: remove the parameters that begin with {sign} (they add {what})")
     names = {str(name).lower() for name in parts.get("qsd") or {}}
     if refused := sorted(names - KINDS[kind] - EVERYWHERE):
-        known = ", ".join(sorted(KINDS[kind] | EVERYWHERE))
+        parameters = ", ".join(sorted(KINDS[kind] | EVERYWHERE))
         raise ChannelRefused(
-            f"address: remove {', '.join(refused)[:100]}; a channel of kind {kind} has the parameters {known}"
+            f"address: remove {', '.join(refused)[:100]}; a channel of kind {kind} has the parameters {parameters}"
         )
     return parts
 

@@ -38,14 +38,14 @@ _OTHER_WAYS = ("socket.sendto", "socket.sendmsg", "socket.bind")
 def message_send(address: str, networks: Collection[str], title: str, body: str) -> bool:
     """Send a message in a separate process; returns whether it was accepted within SECONDS."""
     job = {"address": address, "networks": list(networks), "title": title, "body": body}
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH") if name in os.environ}
+    environment = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH") if name in os.environ}
     try:
         done = subprocess.run(
             [sys.executable, "-m", "webapp.health.channel_sender"],
             input=json.dumps(job).encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # third-party messages may contain the address
-            env=kept,
+            env=environment,
             cwd=ROOT,
             timeout=SECONDS,
             check=False,

@@ -13,8 +13,8 @@ def overfitting(seen: Observed, rule: config.Overfitting) -> Iterator[Found]:
     held, train = seen.one("eval/success"), seen.one("train/success")
     if len(held) < 3 or len(train) < 10:
         return
-    place = int(np.argmax(held.values))
-    best, step, now = float(held.values[place]), int(held.steps[place]), float(held.values[-2:].max())
+    index = int(np.argmax(held.values))
+    best, step, now = float(held.values[index]), int(held.steps[index]), float(held.values[-2:].max())
     if best - now <= 0:
         return
     then, since = train.steps <= step, train.steps > step
@@ -82,5 +82,5 @@ def _tokens_per_episode(seen: Observed) -> Curve:
     tokens, episodes = seen.one("progress/tokens"), seen.one("progress/episodes")
     steps, ours, theirs = np.intersect1d(tokens.steps, episodes.steps, return_indices=True)
     spent, played = np.diff(tokens.values[ours]), np.diff(episodes.values[theirs])
-    kept = played > 0
-    return Curve(steps[1:][kept], spent[kept] / played[kept])
+    valid = played > 0
+    return Curve(steps[1:][valid], spent[valid] / played[valid])

@@ -51,8 +51,8 @@ def finding_fork(
 
 def fork_edits(settings: RunHealth, rule: str) -> tuple[str, ...]:
     """Return the edits of a fork for a finding of this rule; empty for a rule of another version of Troupe."""
-    known = settings.rules().get(rule)
-    return known.fork_edits if known else ()
+    rule_settings = settings.rules().get(rule)
+    return rule_settings.fork_edits if rule_settings else ()
 
 
 def checkpoint_for(finding: Finding, which: str) -> Checkpoint:
@@ -60,12 +60,12 @@ def checkpoint_for(finding: Finding, which: str) -> Checkpoint:
     there = finding.run.checkpoints.filter(removed=False, damaged="")
     best = there.filter(best=True).first() if which == "best" else None
     good = there.filter(iteration__lt=finding.first_step).order_by("-iteration", "-pk").first()
-    found = best or good
-    if found is None:
+    checkpoint = best or good
+    if checkpoint is None:
         raise TransitionRefused(
             f"there is no checkpoint before step {finding.first_step}; write checkpoints more often (checkpoint.every)"
         )
-    return found
+    return checkpoint
 
 
 def generations(run: Run) -> int:

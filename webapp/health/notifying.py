@@ -127,8 +127,8 @@ def _send(channels: list[Channel], title: str, body: str) -> list[Channel]:
             return NOT_TAKEN
 
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        for channel, said in zip(channels, threads.map(one, channels), strict=True):
-            channel.said = said
+        for channel, result in zip(channels, threads.map(one, channels), strict=True):
+            channel.said = result
             channel.save(update_fields=["said"])
     return [channel for channel in channels if channel.said == TAKEN]
 

@@ -21,8 +21,8 @@ class Curve:
 
     def finite(self) -> "Curve":
         """Return the curve without NaN and infinities."""
-        kept = np.isfinite(self.values)
-        return Curve(self.steps[kept], self.values[kept])
+        mask = np.isfinite(self.values)
+        return Curve(self.steps[mask], self.values[mask])
 
     def tail(self, count: int) -> "Curve":
         """Return the last points."""
@@ -72,8 +72,8 @@ class Observed:
 
     def one(self, key: str) -> Curve:
         """Return the finite points of a key; empty if there are none."""
-        found = self.curves.get(key)
-        return found.finite() if found else Curve(np.empty(0, np.int64), np.empty(0))
+        curve = self.curves.get(key)
+        return curve.finite() if curve else Curve(np.empty(0, np.int64), np.empty(0))
 
 
 @dataclass(frozen=True)

@@ -35,10 +35,10 @@ def findings_list(run: Run, state: str = "") -> list[dict[str, Any]]:
 
 def finding_get(user: Person, run_id: str, pk: int) -> Finding:
     """Return one finding. Raises Http404."""
-    found = Finding.objects.filter(run=run_get(user, run_id), pk=pk).select_related("run__project").first()
-    if found is None:
+    finding = Finding.objects.filter(run=run_get(user, run_id), pk=pk).select_related("run__project").first()
+    if finding is None:
         raise Http404(f"the run {run_id} has no finding {pk}")
-    return found
+    return finding
 
 
 def finding_document(finding: Finding) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def channels_list(user: Person, slug: str) -> list[Channel]:
 
 def channel_get(user: Person, slug: str, pk: int) -> Channel:
     """Return one channel. Raises Http404."""
-    found = project_get(user, slug).channels.filter(pk=pk).select_related("project").first()
-    if found is None:
+    channel = project_get(user, slug).channels.filter(pk=pk).select_related("project").first()
+    if channel is None:
         raise Http404(f"the project {slug} has no channel {pk}")
-    return found
+    return channel

@@ -66,8 +66,8 @@ def gradient_norm(seen: Observed, rule: config.GradientNorm) -> Iterator[Found]:
         if len(curve) < 10:
             continue
         usual, latest = float(np.median(curve.values[-25:-5])), curve.tail(5)
-        place = int(np.argmax(latest.values))
-        peak, step = float(latest.values[place]), int(latest.steps[place])
+        index = int(np.argmax(latest.values))
+        peak, step = float(latest.values[index]), int(latest.steps[index])
         if peak >= rule.least:
             figures: Figures = {"gradient norm": peak, "usual (median)": usual, "times": rule.times}
             title = (

@@ -57,11 +57,11 @@ def _findings_keep(
     run: Run, settings: RunHealth, seen: list[tuple[str, Found]], moved: bool
 ) -> list[Finding]:
     """Create, update and resolve findings; returns the new ones. `moved`: metrics have arrived since the last check."""
-    known = {(each.rule, each.key): each for each in run.findings.all()}
+    findings = {(each.rule, each.key): each for each in run.findings.all()}
     ended = run.state in ENDED_STATES
     made = []
     for rule, found in seen:
-        old = known.pop((rule, found.key), None)
+        old = findings.pop((rule, found.key), None)
         before = _level(old)
         level = level_now(before, found, settings.relax)
         if level is Level.NONE and before is Level.NONE:
@@ -74,7 +74,7 @@ def _findings_keep(
         finding.save()
         if old is None:
             made.append(finding)
-    for gone in known.values():
+    for gone in findings.values():
         if gone.state == State.OPEN:
             at_once = ended or not gone.evidence.get("series")
             _settle(gone, Level.NONE, settings, at_once=at_once, moved=moved)

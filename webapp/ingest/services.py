@@ -114,14 +114,14 @@ def _store_locked(run_id: str, batch: Batch) -> IngestAnswer:
 
 def _producer(run: Run, batch: Batch) -> Producer:
     """Return the producer's row; may be created under the run's lock."""
-    found, _ = Producer.objects.get_or_create(
+    producer, _ = Producer.objects.get_or_create(
         run=run, producer=batch.producer, defaults={"attempt": batch.attempt}
     )
-    if found.attempt != batch.attempt:
+    if producer.attempt != batch.attempt:
         raise invalid(
-            batch.first, {"attempt": f"producer {batch.producer} belongs to attempt {found.attempt}"}
+            batch.first, {"attempt": f"producer {batch.producer} belongs to attempt {producer.attempt}"}
         )
-    return found
+    return producer
 
 
 def _store(run: Run, attempt: Attempt, events: list[AnyEvent]) -> None:

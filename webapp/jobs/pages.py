@@ -24,9 +24,9 @@ def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
     """Return the context of the page and its fragment."""
     tones = role_tones(job.config)
     episodes = job_episodes(job)
-    place = int(episode) if episode.isascii() and episode.isdigit() and len(episode) < 6 else 0
+    index = int(episode) if episode.isascii() and episode.isdigit() and len(episode) < 6 else 0
     now = moment(job) if job.live and job.kind == Job.Kind.TALK else None
-    shown = episodes[place] if place < len(episodes) and not now else None
+    shown = episodes[index] if index < len(episodes) and not now else None
     networks = has_networks(job.config)
     steps = "steps" if networks else "turns"
     return {
@@ -47,7 +47,7 @@ def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
         "swapped": job.result.get("seats", {}) if job.parameters.get("swapped") else {},
         "roles": list(job.config["team"]["roles"]),
         "episodes": episodes if len(episodes) > 1 else [],
-        "episode_place": place,
+        "episode_place": index,
         "episode": shown,
         "turns": [
             _turn(number, turn, tones) for number, turn in enumerate((shown or {}).get("turns", []), 1)

@@ -36,8 +36,8 @@ def job_get(user: Person, pk: str) -> Job:
 def job_episodes(job: Job) -> list[dict[str, Any]]:
     """Return its episodes: the fields of episode events."""
     if job.episodes:
-        found: list[dict[str, Any]] = orjson.loads(zstandard.decompress(bytes(job.episodes)))
-        return found
+        episodes: list[dict[str, Any]] = orjson.loads(zstandard.decompress(bytes(job.episodes)))
+        return episodes
     try:
         return job_folder(job).kept()
     except (OSError, ValueError):

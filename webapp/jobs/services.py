@@ -183,8 +183,11 @@ def job_follow(job: Job) -> Job:
             _damage_taken(job, folder)
             _end(job, Job.State.FAILED, reason(str(error["reason"])))
         elif _gone(job, status.state):
-            told = [status.message or "its process ended without a message", tail.strip().rpartition("\n")[2]]
-            _end(job, Job.State.FAILED, reason(": ".join(filter(None, told))))
+            reasons = [
+                status.message or "its process ended without a message",
+                tail.strip().rpartition("\n")[2],
+            ]
+            _end(job, Job.State.FAILED, reason(": ".join(filter(None, reasons))))
         else:
             job.save(update_fields=["progress", "message"])
     return job
@@ -192,10 +195,12 @@ def job_follow(job: Job) -> Job:
 
 def _damage_taken(job: Job, folder: JobFolder) -> None:
     """Mark a checkpoint as damaged if the job reports it."""
-    told = folder.read("damage")
-    checkpoint = {"checkpoint": job.checkpoint, "other": job.other}.get(str(told["which"])) if told else None
-    if told and checkpoint:
-        damage_note(checkpoint.run, checkpoint.path, str(told["found"]))
+    report = folder.read("damage")
+    checkpoint = (
+        {"checkpoint": job.checkpoint, "other": job.other}.get(str(report["which"])) if report else None
+    )
+    if report and checkpoint:
+        damage_note(checkpoint.run, checkpoint.path, str(report["found"]))
 
 
 def _gone(job: Job, state: JobState) -> bool:

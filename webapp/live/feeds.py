@@ -18,7 +18,7 @@ from webapp.live.outbox import Outbox, resync
 logger = logging.getLogger(__name__)
 
 LOOK_ANYWAY = 3.0
-"""Seconds after which a feed reads without a notice."""
+"""Seconds between reads without a notice."""
 CLOSEST = 0.02
 """Minimum seconds between two reads."""
 PER_SOCKET = 5e-5
@@ -75,7 +75,7 @@ class Feed:
         self._task.cancel()
 
     async def _work(self) -> None:
-        """Reads after a notice, and now and then without one; at most every CLOSEST seconds, less often for many viewers."""
+        """Read after notices, and periodically without; at most every CLOSEST seconds, less often with many sockets."""
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._notified.wait(), LOOK_ANYWAY)

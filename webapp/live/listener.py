@@ -13,7 +13,7 @@ from webapp.common.run_changes import CHANNEL
 logger = logging.getLogger(__name__)
 
 Heard = Callable[[str], None]
-"""Takes a run id, or ACCESS; an empty one after a (new) subscription: notices may have been lost before it."""
+"""Called with a run id, or ACCESS; with an empty string after a (new) subscription: earlier notices may be lost."""
 RETRY = 1.0
 QUIET = 1.0
 """Seconds without a message after which the listener checks whether it is still needed."""
@@ -27,7 +27,7 @@ class RunChangeListener:
         self._task: asyncio.Task[None] | None = None
 
     def add(self, heard: Heard) -> None:
-        """Calls `heard` with the run id of every notice from now on."""
+        """Call `heard` with the run id of every notice."""
         self._ears.add(heard)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._listen(), name="run changes")

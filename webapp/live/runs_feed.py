@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 INTERVAL = 1.0
 LOOK_ANYWAY = 5
-"""Every so many intervals all runs are looked at, for notices that were lost."""
+"""Number of intervals between checks of all runs, for lost notices."""
 LATELY = timedelta(minutes=10)
 """How long after its end a run is checked."""
 Marks = dict[str, tuple[object, ...]]

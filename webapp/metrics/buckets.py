@@ -44,9 +44,9 @@ def superseded(steps: Ints, attempts: Ints) -> NDArray[np.bool_]:
 
 def buckets_of(steps: Ints, values: Floats, times: Floats, attempts: Ints, wanted: int = BUCKETS) -> Buckets:
     """Return columns sorted by (step, attempt), in `wanted` buckets of equally many points (up to one)."""
-    kept = np.isfinite(values) & ~superseded(steps, attempts)
-    if not kept.all():  # copies of a million points take longer than their buckets
-        steps, values, times = steps[kept], values[kept], times[kept]
+    valid = np.isfinite(values) & ~superseded(steps, attempts)
+    if not valid.all():  # copies of a million points take longer than their buckets
+        steps, values, times = steps[valid], values[valid], times[valid]
     total = len(values)
     if not total:
         return Buckets(steps, times, values, values, values, steps)

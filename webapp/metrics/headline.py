@@ -29,8 +29,8 @@ class Points(Protocol):
 
 def outcome_key(headlines: Iterable[Mapping[str, Any]]) -> str:
     """Return the default metric for comparing runs: the success, unless all of them have only the return."""
-    known = {key for headline in headlines for key in headline}
-    return next((key for key in OUTCOMES if key in known), OUTCOMES[0])
+    reported = {key for headline in headlines for key in headline}
+    return next((key for key in OUTCOMES if key in reported), OUTCOMES[0])
 
 
 def headline_update(

@@ -79,8 +79,8 @@ def series_read(
     `within`: only steps first to last, inclusive. A key without points is omitted.
     """
     columns = _gather(_chunks(run, keys, since), since, until)
-    found = {key: _within(_sorted(column), within) for key, column in columns.items()}
-    return {key: _document(column, points) for key, column in found.items() if len(column.steps)}
+    series = {key: _within(_sorted(column), within) for key, column in columns.items()}
+    return {key: _document(column, points) for key, column in series.items() if len(column.steps)}
 
 
 def points_read(run: Run, key: str) -> Points:

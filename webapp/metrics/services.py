@@ -64,8 +64,8 @@ class Column:
     def last(self) -> tuple[int, float, float]:
         """Return step, value and time of the point with the highest step; of equals, the latest to arrive."""
         step = max(self.steps)
-        place = len(self.steps) - 1 - self.steps[::-1].index(step)
-        return step, self.values[place], self.times[place]
+        index = len(self.steps) - 1 - self.steps[::-1].index(step)
+        return step, self.values[index], self.times[index]
 
 
 def points_store(run: Run, attempt: int, cursor: int, events: list[MetricsEvent]) -> None:
@@ -114,8 +114,8 @@ def _within(run: Run, attempt: int, columns: dict[str, Column]) -> dict[str, Col
     count = Series.objects.filter(run=run).count()
     if count + len(columns) <= MOST_NAMES:
         return columns
-    known = set(Series.objects.filter(run=run, key__in=list(columns)).values_list("key", flat=True))
-    fresh = [key for key in columns if key not in known]
+    existing = set(Series.objects.filter(run=run, key__in=list(columns)).values_list("key", flat=True))
+    fresh = [key for key in columns if key not in existing]
     beyond = fresh[max(0, MOST_NAMES - count) :]
     if not beyond:
         return columns

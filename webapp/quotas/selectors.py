@@ -33,10 +33,10 @@ def bytes_stored(project: Project) -> int:
     notes = EpisodeAnnotation.objects.filter(run__project=project).aggregate(total=Sum(Length("data")))[
         "total"
     ]
-    kept = Checkpoint.objects.filter(run__project=project, removed=False).aggregate(total=Sum("size"))[
+    checkpoints = Checkpoint.objects.filter(run__project=project, removed=False).aggregate(total=Sum("size"))[
         "total"
     ]
-    return int((bodies or 0) + (notes or 0) + (kept or 0))
+    return int((bodies or 0) + (notes or 0) + (checkpoints or 0))
 
 
 def usage_read(project: Project) -> dict[str, float]:

@@ -67,9 +67,9 @@ class Reports(APIView):
     @extend_schema(request=NewReport, responses={201: JSON, 400: JSON})
     def post(self, request: Request) -> Response:
         """Make one."""
-        given = _given(NewReport, request)
-        project = project_of(request.user, given["project"])
-        report = report_create(request.user, project, given["title"], given["text"])
+        fields = _given(NewReport, request)
+        project = project_of(request.user, fields["project"])
+        report = report_create(request.user, project, fields["title"], fields["text"])
         return Response(report_document(report, whole=True), status=201)
 
 
@@ -86,9 +86,9 @@ class ReportDetail(APIView):
         """Save {"title", "text", "base"}. Returns 409 if another save followed `base`: the response contains the unchanged report,
         and the submitted text is stored as the version named in it.
         """
-        given = _given(ReportText, request)
+        fields = _given(ReportText, request)
         saved = report_save(
-            request.user, report_get(request.user, pk), given["title"], given["text"], given["base"]
+            request.user, report_get(request.user, pk), fields["title"], fields["text"], fields["base"]
         )
         answer = report_document(saved.report, whole=saved.conflict) | {"version": saved.version.number}
         if saved.conflict:

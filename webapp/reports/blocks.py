@@ -105,12 +105,12 @@ def _transcript(project: Project, facts: Mapping[str, str]) -> Block:
     number = facts.get("episode", "")
     if not number.isdecimal() or len(number) > 18:
         raise ConfigError({"episode": "give the number of an episode, as in the URL of its transcript"})
-    found = (
+    matching = (
         Episode.objects.filter(pk=int(number), run__project=project)
         .select_related("run")
         .defer("words", "run__facts")
     )
-    episode = found.first()
+    episode = matching.first()
     if episode is None:
         raise Http404(f"there is no episode {number}")
     turns = list(enumerate(episode_document(episode).get("turns", []), 1))

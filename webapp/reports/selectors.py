@@ -18,10 +18,10 @@ def reports_visible(user: Person) -> QuerySet[Report]:
 
 def report_get(user: Person, pk: int) -> Report:
     """Return one report, or the one shared with a visitor. Raises Http404, also for projects that are not visible to the user."""
-    found = reports_visible(user)
+    reports = reports_visible(user)
     if isinstance(user, Visitor) and user.came_for("report", str(pk)):
-        found = Report.objects.filter(project=user.project).select_related("project", "author")
-    report = found.filter(pk=pk).first()
+        reports = Report.objects.filter(project=user.project).select_related("project", "author")
+    report = reports.filter(pk=pk).first()
     if report is None:
         raise Http404(f"there is no report {pk} that is visible to you")
     return report

@@ -95,7 +95,7 @@ def report_edit(request: HttpRequest, pk: int) -> HttpResponse:
             )
         if not saved.conflict:
             return redirect("reports:page", pk=pk)
-        context |= {"report": saved.report, "text": text, "title": title, "beside": saved.version}
+        context |= {"report": saved.report, "text": text, "title": title, "separate": saved.version}
         return render(request, "reports/edit.html", context, status=409)
     return render(request, "reports/edit.html", context)
 

@@ -22,7 +22,7 @@ from webapp.runs.selectors import run_get
 
 
 class RunNoteSerializer(serializers.Serializer[RunNote]):
-    """A note to make."""
+    """The fields of a new note."""
 
     text = serializers.CharField(max_length=4000)
     step = serializers.IntegerField(

@@ -1,4 +1,4 @@
-"""Addresses of the API of what a run's pages show, below /api/v1/."""
+"""URLs of the API of run pages, below /api/v1/."""
 
 from django.urls import path
 

@@ -27,43 +27,43 @@ def base_models(config: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Bas
 
     Small networks have none.
     """
-    told = _object(facts.get("base_models"))
+    reports = _object(facts.get("base_models"))
     tones = policy_tones(config)
     return [
-        _base_model(policy, tones.get(policy, 0), settings, _object(told.get(policy)))
+        _base_model(policy, tones.get(policy, 0), settings, _object(reports.get(policy)))
         for policy, settings in config["policies"].items()
         if policy in tones and "model" in settings
     ]
 
 
-def _base_model(policy: str, tone: int, settings: Mapping[str, Any], told: Mapping[str, Any]) -> BaseModel:
+def _base_model(policy: str, tone: int, settings: Mapping[str, Any], report: Mapping[str, Any]) -> BaseModel:
     rows = [
-        ("architecture", told.get("architecture")),
-        ("parameters", _count(told.get("parameters"))),
-        ("vocabulary", _count(told.get("vocabulary"), " words")),
-        ("demonstrations", _count(told.get("demonstrations"))),
-        ("noise", _share(told.get("demonstration_noise"))),
-        ("final loss", _nats(told.get("loss"))),
+        ("architecture", report.get("architecture")),
+        ("parameters", _count(report.get("parameters"))),
+        ("vocabulary", _count(report.get("vocabulary"), " words")),
+        ("demonstrations", _count(report.get("demonstrations"))),
+        ("noise", _share(report.get("demonstration_noise"))),
+        ("final loss", _nats(report.get("loss"))),
     ]
     return BaseModel(
         policy,
         tone,
         settings["model"],
-        _said(settings["model"], told),
+        _said(settings["model"], report),
         [(name, str(value)) for name, value in rows if value],
     )
 
 
-def _said(model: str, told: Mapping[str, Any]) -> str:
+def _said(model: str, report: Mapping[str, Any]) -> str:
     if model != "tiny":
         return f"The published model {model}."
-    if not told:
+    if not report:
         return "A small model that Troupe warm-starts for this environment before training."
-    noise = _share(told.get("demonstration_noise"))
+    noise = _share(report.get("demonstration_noise"))
     wrong = f" of which {noise} were noise" if noise else ""
     return (
-        f"A small model with {_count(told.get('parameters')) or 'few'} parameters, created by Troupe: it was trained to imitate "
-        f"{_count(told.get('demonstrations')) or 'some'} demonstrations{wrong}, without rewards."
+        f"A small model with {_count(report.get('parameters')) or 'few'} parameters, created by Troupe: it was trained to imitate "
+        f"{_count(report.get('demonstrations')) or 'some'} demonstrations{wrong}, without rewards."
     )
 
 

@@ -1,4 +1,4 @@
-"""What a chart is, and all metrics of a run as charts by section. The few of its overview: webapp.run_pages.layouts."""
+"""Definitions of charts, and all metrics of a run as charts by section. The charts of the overview: webapp.run_pages.layouts."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -149,9 +149,9 @@ def all_sections(keys: Iterable[str], config: Mapping[str, Any]) -> list[Section
         panel = panels.setdefault(section, {}).setdefault(chart, _panel(section, chart, config))
         panel.lines.append(Line(key, label, tones.get(label, (len(panel.lines) + 1) % (TONES + 1))))
     order = [*SECTIONS, *sorted(set(panels) - set(SECTIONS))]
-    found = [_section(name, list(panels[name].values()), list(tones)) for name in order if name in panels]
-    _name_apart([panel for section in found for panel in section.panels])
-    return found
+    sections = [_section(name, list(panels[name].values()), list(tones)) for name in order if name in panels]
+    _name_apart([panel for section in sections for panel in section.panels])
+    return sections
 
 
 def _name_apart(panels: list[Panel]) -> None:

@@ -69,7 +69,9 @@ def checkpoints_prune_act(request: HttpRequest, run_id: str) -> HttpResponse:
     run = run_get(request.user, run_id)
     form = PruneForm(request.POST)
     if not form.is_valid():
-        messages.error(request, "; ".join(f"{name}: {said.as_text()}" for name, said in form.errors.items()))
+        messages.error(
+            request, "; ".join(f"{name}: {message.as_text()}" for name, message in form.errors.items())
+        )
         return redirect("runs:checkpoints", run.pk)
     try:
         done = checkpoints_prune(request.user, run, form.cleaned_data["last"], form.cleaned_data["best"])
@@ -77,6 +79,6 @@ def checkpoints_prune_act(request: HttpRequest, run_id: str) -> HttpResponse:
         messages.error(request, str(error))
     else:
         listed = ", ".join(str(each) for each in done["deleted"])
-        said = f"Deleted {listed}: {size(done['bytes'])}." if listed else "Nothing to delete."
-        messages.success(request, said)
+        message = f"Deleted {listed}: {size(done['bytes'])}." if listed else "Nothing to delete."
+        messages.success(request, message)
     return redirect("runs:checkpoints", run.pk)

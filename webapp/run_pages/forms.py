@@ -1,4 +1,4 @@
-"""What addresses of a run's pages may ask for."""
+"""Query parameters of run pages."""
 
 from django import forms
 

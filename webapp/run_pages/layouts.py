@@ -101,16 +101,16 @@ def overview_panels(config: Mapping[str, Any], keys: Collection[str] = ()) -> li
     panels = [panel_of(name, config) for name in names]
     if not any(key.startswith(("policy/", "train/")) for key in keys):
         return panels[:FIRST]
-    known = set(keys)
-    shown = [panel for panel in panels if any(line.key in known for line in panel.lines)]
+    reported = set(keys)
+    shown = [panel for panel in panels if any(line.key in reported for line in panel.lines)]
     return shown[: max(FIRST, len(shown) // ROW * ROW)] or panels[:FIRST]
 
 
 def panel_get(chart: str, keys: Collection[str], config: Mapping[str, Any]) -> Panel | None:
     """Return the panel with this id: one of all metrics, or of CHARTS."""
     panels = [panel for section in all_sections(keys, config) for panel in section.panels]
-    found = next((panel for panel in panels if panel.id == chart), None)
-    return found or (panel_of(chart, config) if chart in CHARTS else None)
+    match = next((panel for panel in panels if panel.id == chart), None)
+    return match or (panel_of(chart, config) if chart in CHARTS else None)
 
 
 def panel_of(name: str, config: Mapping[str, Any]) -> Panel:

@@ -49,8 +49,8 @@ class Mark:
 
 def marks_list(run: Run) -> list[Mark]:
     """Return stored checkpoints, attempts after the first, edits of the config, findings, notes; by step, then time."""
-    found = [*_checkpoints(run), *_attempts(run), *_findings(run), *_notes(run)]
-    return sorted(found, key=lambda mark: (mark.step is None, mark.step or 0, mark.time))
+    marks = [*_checkpoints(run), *_attempts(run), *_findings(run), *_notes(run)]
+    return sorted(marks, key=lambda mark: (mark.step is None, mark.step or 0, mark.time))
 
 
 def marks_shown(user: Person, run: Run) -> list[Mark]:
@@ -77,9 +77,9 @@ def _attempts(run: Run) -> Iterator[Mark]:
             origin = f"resumed from {attempt.resumed_from}" if attempt.resumed_from else "from the start"
             yield Mark("attempt", step, time, f"attempt {attempt.number}", origin, link, attempt.number)
         if attempt.changes:
-            said = ", ".join(f"{path} = {value}" for path, value in attempt.changes.items())
+            changes = ", ".join(f"{path} = {value}" for path, value in attempt.changes.items())
             address = reverse("runs:config", args=[run.pk])
-            yield Mark("edit", step, time, "config edited", said, address, attempt.number)
+            yield Mark("edit", step, time, "config edited", changes, address, attempt.number)
 
 
 def _findings(run: Run) -> Iterator[Mark]:

@@ -48,7 +48,7 @@ class Spent:
 
 
 def spending_read(run: Run) -> Spent:
-    """Count it up."""
+    """Compute the cost of a run."""
     attempts = list(Attempt.objects.filter(run=run).order_by("number"))
     held, before = _held(run), _before(run)
     gpus, cpus = (held.gpus, held.cpus) if held else (None, None)
@@ -90,8 +90,8 @@ def tokens_by_attempt(points: Points, before: int = 0) -> dict[int, int]:
 def _base(points: Points, attempt: int, before: int) -> float:
     """Return the count of the previous attempts, at the last step before this one's first."""
     first = points.steps[points.attempts == attempt].min()
-    found = np.flatnonzero((points.attempts < attempt) & (points.steps < first))
-    return float(points.values[found[-1]]) if len(found) else before
+    indices = np.flatnonzero((points.attempts < attempt) & (points.steps < first))
+    return float(points.values[indices[-1]]) if len(indices) else before
 
 
 def _before(run: Run) -> int:
@@ -99,8 +99,8 @@ def _before(run: Run) -> int:
     if run.parent is None:
         return 0
     points = points_read(run.parent, TOKENS)
-    found = np.flatnonzero(points.steps <= iteration_of(run.parent_checkpoint))
-    return int(points.values[found[-1]]) if len(found) else 0
+    indices = np.flatnonzero(points.steps <= iteration_of(run.parent_checkpoint))
+    return int(points.values[indices[-1]]) if len(indices) else 0
 
 
 def _counted(run: Run) -> int:

@@ -121,8 +121,8 @@ def _plain(series: Mapping[str, Columns], key: str, under: str) -> Figure:
 
 
 def _figure(series: Mapping[str, Columns], key: str, since: str) -> Figure:
-    known = [value for value in series.get(key, {}).get("values", []) if not isinstance(value, str)]
-    change = known[-1] - known[0] if len(known) > 1 else None
+    finite = [value for value in series.get(key, {}).get("values", []) if not isinstance(value, str)]
+    change = finite[-1] - finite[0] if len(finite) > 1 else None
     return Figure(key, _last(series, key), since=since, change=change, up_is_good=True)
 
 

@@ -54,11 +54,11 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
     every = [facts.key for facts in metric_keys(run)]
     panels = overview_panels(run.config, every)
     keys = dict.fromkeys([*(line.key for panel in panels for line in panel.lines), *tile_keys(run.config)])
-    found = series_read(run, keys, until=run.event_count)
-    series = {key: found.get(key, {"steps": [], "values": [], "times": [], "attempts": []}) for key in keys}
-    kept, marks = checkpoint_context(run), marks_shown(request.user, run)
+    columns = series_read(run, keys, until=run.event_count)
+    series = {key: columns.get(key, {"steps": [], "values": [], "times": [], "attempts": []}) for key in keys}
+    checkpoint_data, marks = checkpoint_context(run), marks_shown(request.user, run)
     data = curves_data(every, panels, marks) | {"series": series, "whole": False}
-    context = run_context(request.user, run, "overview", **data) | kept | tools_context(every)
+    context = run_context(request.user, run, "overview", **data) | checkpoint_data | tools_context(every)
     context |= {
         "panels": panels,
         "tiles": overview_tiles(run.config, series),
@@ -68,7 +68,7 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
         "findings": [] if isinstance(request.user, Visitor) else findings_list(run, "open")[:3],
         "episodes": run.episodes.order_by("-id")[:LATEST],
         "most": LATEST,
-        "checkpoints": [row for row in kept["checkpoints"] if not row.removed],
+        "checkpoints": [row for row in checkpoint_data["checkpoints"] if not row.removed],
         "attempts": list(run.attempts.all()),
         "lineage": lineage_shown(request.user, run),
         **events_context(request.user, run, marks),

@@ -51,13 +51,13 @@ class BulkAct(APIView):
 
 
 class Families(APIView):
-    """Runs grouped by everything but the seed."""
+    """Runs grouped by everything except the seed."""
 
     @extend_schema(parameters=[parameter("filter", str, "the filter language")], responses=JSON)
     def get(self, request: Request) -> Response:
         """Return at most 200 families, newest first: runs, n, mean and sd of each headline metric."""
-        found = runs_list(request.user, {"filter": text(request, "filter")})
-        return Response({"results": list(families_list(found)[:200])})
+        runs = runs_list(request.user, {"filter": text(request, "filter")})
+        return Response({"results": list(families_list(runs)[:200])})
 
 
 class ColumnCompletion(APIView):

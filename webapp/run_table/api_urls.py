@@ -1,4 +1,4 @@
-"""Addresses of the API of the runs table, below /api/v1/."""
+"""URLs of the API of the runs table, below /api/v1/."""
 
 from django.urls import path
 

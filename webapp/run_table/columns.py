@@ -154,13 +154,13 @@ def _metric_cell(run: Run, column: Column, series: Mapping[tuple[str, str], Seri
         value, first = run.headline.get(key), run.headline.get("first", {}).get(key)
     else:
         row = series.get((run.pk, key))
-        found = getattr(row, MEASURES[measure]) if row else None
-        value, first = None if found is None else spell(found), row and row.first_value
+        measured = getattr(row, MEASURES[measure]) if row else None
+        value, first = None if measured is None else spell(measured), row and row.first_value
     if measure == "first" or not _finite(value) or not _finite(first):
         return Cell(column, value)
     change = value - first
-    told = column.more_is_better and change != 0
-    return Cell(column, value, change, ("good" if change > 0 else "bad") if told else "")
+    coloured = column.more_is_better and change != 0
+    return Cell(column, value, change, ("good" if change > 0 else "bad") if coloured else "")
 
 
 def _finite(value: Any) -> bool:

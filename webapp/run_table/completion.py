@@ -107,8 +107,8 @@ def _values(user: User | AnonymousUser, field: str) -> list[str]:
     if field == "archived":
         return ["true", "false"]
     if "." in field:
-        found = (_at(config, field) for config in runs.values_list("config", flat=True)[:RECENT])
-        return _distinct(_spelled(value) for value in found if isinstance(value, str | int | float))
+        values = (_at(config, field) for config in runs.values_list("config", flat=True)[:RECENT])
+        return _distinct(_spelled(value) for value in values if isinstance(value, str | int | float))
     return []
 
 

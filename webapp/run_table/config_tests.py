@@ -21,11 +21,11 @@ def config_test(path: Sequence[str], operator: str, value: str | float | bool) -
 
     For a list, whether any item does. A value of another type never matches. `value` is finite.
     """
-    place = "".join(f".{json.dumps(name)}" for name in path)
+    json_path = "".join(f".{json.dumps(name)}" for name in path)
     if operator == "~":
         # "q": literal text, not a regular expression
-        return ConfigTest(f'exists(${place} ? (@ like_regex {json.dumps(str(value))} flag "iq"))')
-    return ConfigTest(f"exists(${place} ? (@ {_OPERATORS[operator]} {json.dumps(value)}))")
+        return ConfigTest(f'exists(${json_path} ? (@ like_regex {json.dumps(str(value))} flag "iq"))')
+    return ConfigTest(f"exists(${json_path} ? (@ {_OPERATORS[operator]} {json.dumps(value)}))")
 
 
 def config_not(test: ConfigTest) -> ConfigTest:

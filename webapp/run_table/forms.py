@@ -1,4 +1,4 @@
-"""What the address of the runs table may ask for."""
+"""Query parameters of the runs table."""
 
 from django import forms
 

@@ -38,10 +38,10 @@ def views_visible(user: Person) -> QuerySet[SavedView]:
 
 def view_get(user: Person, pk: int) -> SavedView:
     """Return one visible view. Raises Http404."""
-    found = views_visible(user).filter(pk=pk).first()
-    if found is None:
+    view = views_visible(user).filter(pk=pk).first()
+    if view is None:
         raise Http404(f"there is no view {pk} that is visible to you")
-    return found
+    return view
 
 
 def view_default(user: Person, slug: str = "") -> SavedView | None:
@@ -65,16 +65,16 @@ def view_save(
     _may_share(user, project)
     name, words = _name(name), _query(query, project)
     same = SavedView.objects.filter(project=project, name=name)
-    found = (same if project else same.filter(owner=user)).select_for_update().first()
-    if found and not replace:
+    existing = (same if project else same.filter(owner=user)).select_for_update().first()
+    if existing and not replace:
         raise ConfigError({"name": f"a view {name!r} already exists; replace it, or choose another name"})
-    if found:
-        found.query = words
-        found.save(update_fields=["query"])
+    if existing:
+        existing.query = words
+        existing.save(update_fields=["query"])
     else:
-        found = SavedView.objects.create(owner=user, project=project, name=name, query=words)
-    audit_note(user, project, "view.save", str(found.pk), name=name, query=words)
-    return found
+        existing = SavedView.objects.create(owner=user, project=project, name=name, query=words)
+    audit_note(user, project, "view.save", str(existing.pk), name=name, query=words)
+    return existing
 
 
 @transaction.atomic
@@ -138,16 +138,16 @@ def _name(name: str) -> str:
 
 def _query(query: Mapping[str, Any], project: Project | None) -> dict[str, str]:
     """Validate query parameters of WORDS. Raises ConfigError."""
-    given = {name: str(value) for name, value in query.items() if value not in ("", None, False)}
-    if unknown := sorted(set(given) - set(WORDS)):
+    parameters = {name: str(value) for name, value in query.items() if value not in ("", None, False)}
+    if unknown := sorted(set(parameters) - set(WORDS)):
         raise ConfigError({"query": f"{', '.join(unknown)[:80]}: a view has {', '.join(WORDS)}"})
-    form = RunFilters(given)
+    form = RunFilters(parameters)
     if not form.is_valid():
         raise ConfigError({name: " ".join(map(str, said)) for name, said in form.errors.items()})
-    if not sort_known(given.get("sort", "created")):
-        raise ConfigError({"sort": f"{given['sort'][:40]!r} is not a sort order"})
-    columns_read(given.get("columns", ""))
-    runs_filter(Run.objects.none(), given.get("filter", ""))
+    if not sort_known(parameters.get("sort", "created")):
+        raise ConfigError({"sort": f"{parameters['sort'][:40]!r} is not a sort order"})
+    columns_read(parameters.get("columns", ""))
+    runs_filter(Run.objects.none(), parameters.get("filter", ""))
     words = {name: str(value) for name, value in form.values().items() if name in WORDS}
     if "archived" in words:
         words["archived"] = "1"

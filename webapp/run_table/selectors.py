@@ -1,4 +1,4 @@
-"""Reading the runs table."""
+"""Queries of the runs table."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,26 +13,26 @@ from webapp.runs.selectors import runs_visible
 
 
 def runs_list(user: Person, filters: Mapping[str, Any] | None = None) -> QuerySet[Run]:
-    """Newest first, or by `sort`. Filters: q (words in name, id, preset or tags), state, tag, project (slug), filter
-    (webapp.run_table.filters). Archived runs are left out unless `archived` or the filter asks for them.
+    """Return runs newest first, or by `sort`. Filters: q (words in name, id, preset or tags), state, tag, project (slug), filter
+    (webapp.run_table.filters). Archived runs are hidden unless requested by `archived` or the filter.
 
     Raises FilterError.
     """
     filters = filters or {}
-    found = runs_sort(runs_visible(user), str(filters.get("sort", "")))
+    runs = runs_sort(runs_visible(user), str(filters.get("sort", "")))
     if not filters.get("archived") and "archived" not in str(filters.get("filter", "")):
-        found = found.filter(archived=False)
+        runs = runs.filter(archived=False)
     if filters.get("state"):
-        found = found.filter(state=filters["state"])
+        runs = runs.filter(state=filters["state"])
     if filters.get("tag"):
-        found = found.filter(tags__contains=[filters["tag"]])
+        runs = runs.filter(tags__contains=[filters["tag"]])
     if filters.get("project"):
-        found = found.filter(project__slug=filters["project"])
+        runs = runs.filter(project__slug=filters["project"])
     for word in str(filters.get("q", "")).split():
-        found = found.filter(
+        runs = runs.filter(
             Q(name__icontains=word)
             | Q(pk__icontains=word)
             | Q(preset__icontains=word)
             | Q(tags__contains=[word])
         )
-    return runs_filter(found, str(filters.get("filter", "")))
+    return runs_filter(runs, str(filters.get("filter", "")))

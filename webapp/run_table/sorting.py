@@ -55,5 +55,5 @@ def runs_sort(found: QuerySet[Run], wanted: str) -> QuerySet[Run]:
 
 
 def _number(place: Any) -> Any:
-    """NaN as nothing."""
+    """Replace NaN with null."""
     return NullIf(place, Value(float("nan"), output_field=FloatField()))

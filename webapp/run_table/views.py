@@ -59,15 +59,13 @@ def runs_page(request: HttpRequest) -> HttpResponse:
     except ConfigError as error:
         wrong, columns = error.fields, columns_read("")
     try:
-        found = runs_list(request.user, filters)
+        runs = runs_list(request.user, filters)
     except FilterError as error:
-        wrong, found = wrong | error.fields, Run.objects.none()
+        wrong, runs = wrong | error.fields, Run.objects.none()
     grouped = filters.get("group") == "family"
     number = request.GET.get("page")
     page = (
-        Paginator(families_list(found), PER_PAGE).get_page(number)
-        if grouped
-        else _page(found, number, filters)
+        Paginator(families_list(runs), PER_PAGE).get_page(number) if grouped else _page(runs, number, filters)
     )
     context = {
         "place": "runs",
@@ -81,7 +79,7 @@ def runs_page(request: HttpRequest) -> HttpResponse:
         "projects_editable": projects_editable(request.user),
         "writable": {project.slug for project in projects_editable(request.user)},
         "standard": ",".join(STANDARD),
-        "rows": families_rows(found, list(page), columns) if grouped else _rows(list(page), columns),
+        "rows": families_rows(runs, list(page), columns) if grouped else _rows(list(page), columns),
         "grouped": grouped,
         "bulk": BULK,
         "states": RunState.choices,
@@ -122,11 +120,11 @@ def views_shown(request: HttpRequest) -> list[dict[str, Any]]:
     ]
 
 
-def _page(found: QuerySet[Run], number: str | None, filters: dict[str, object]) -> Page[Any]:
+def _page(matching: QuerySet[Run], number: str | None, filters: dict[str, object]) -> Page[Any]:
     """Return one page. A filter may read every config: it runs once, instead of once for the count and once for the rows."""
     if not filters.get("filter"):
-        return Paginator(found, PER_PAGE).get_page(number)
-    page: Page[Any] = Paginator(list(found.values_list("pk", flat=True)), PER_PAGE).get_page(number)
+        return Paginator(matching, PER_PAGE).get_page(number)
+    page: Page[Any] = Paginator(list(matching.values_list("pk", flat=True)), PER_PAGE).get_page(number)
     runs = runs_by_id(page.object_list)
     page.object_list = [runs[pk] for pk in page.object_list if pk in runs]
     return page

@@ -53,17 +53,17 @@ def departures(base: Mapping[str, Any], config: AnyConfig) -> dict[str, Any]:
 
 
 def _departures(base: Mapping[str, Any], tree: Mapping[str, Any], brief: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    departures: dict[str, Any] = {}
     for name, value in tree.items():
         before = base.get(name)
         said = brief.get(name, value) if isinstance(brief, Mapping) else value
         if not (isinstance(value, Mapping) and isinstance(before, Mapping)):
-            found |= {} if value == before else {name: said}
+            departures |= {} if value == before else {name: said}
         elif before.get("type") != value.get("type"):
-            found |= flatten(said, f"{name}.")
+            departures |= flatten(said, f"{name}.")
         elif set(before) <= set(value):
             below = _departures(before, value, said)
-            found |= {f"{name}.{path}": each for path, each in below.items()}
+            departures |= {f"{name}.{path}": each for path, each in below.items()}
         else:
-            found[name] = said
-    return found
+            departures[name] = said
+    return departures

@@ -31,10 +31,10 @@ def runs_waiting() -> QuerySet[Run]:
 
 def demands_of(runs: Iterable[Run]) -> Demands:
     """Return the demand of each run. A run with an unreadable config counts as no demand."""
-    found = []
+    demands = []
     for run in runs:
         try:
-            found.append((run, demand(parse_config(run.config))))
+            demands.append((run, demand(parse_config(run.config))))
         except ConfigError:
             log.warning("run %s: its config cannot be read, so its demand is unknown", run.pk)
-    return found
+    return demands

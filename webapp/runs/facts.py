@@ -29,8 +29,8 @@ def facts_of(run: Run) -> dict[str, Any]:
         database.execute(_SIZED, [MAX_DATA * 2, run.pk])  # Postgres' text format adds blanks
         size, text = database.fetchone() or (0, None)
         if text is not None:
-            found = orjson.loads(text)
-            return found if isinstance(found, dict) else {}
+            facts = orjson.loads(text)
+            return facts if isinstance(facts, dict) else {}
         if not size:
             return {}
         database.execute(_PARTS, [run.pk, LARGEST_PART, MOST_PARTS])

@@ -1,4 +1,4 @@
-"""What people may write about a run."""
+"""Forms of runs."""
 
 from django import forms
 

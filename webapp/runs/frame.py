@@ -1,4 +1,4 @@
-"""What every page of a run shows around its own content: heading, tabs, buttons."""
+"""The common frame of a run's pages: heading, tabs, buttons."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ def run_context(user: User | AnonymousUser, run: Run, tab: str, **data: Any) -> 
 
 
 def _tabs(run: Run) -> list[Tab]:
-    kept = run.checkpoints.filter(removed=False).count()
+    checkpoints = run.checkpoints.filter(removed=False).count()
     findings = sum(run.finding_counts.values())
     return [
         _tab(run, "overview", "runs:detail"),
@@ -66,7 +66,7 @@ def _tabs(run: Run) -> list[Tab]:
         _tab(run, "transcripts", "transcripts:list", run.episodes.count()),
         _tab(run, "timeline", "timeline:page"),
         _tab(run, "health", "health:page", findings),
-        _tab(run, "checkpoints", "runs:checkpoints", kept),
+        _tab(run, "checkpoints", "runs:checkpoints", checkpoints),
         _tab(run, "logs", "runs:logs"),
         _tab(run, "config", "runs:config"),
     ]

@@ -33,7 +33,7 @@ def runs_locked() -> QuerySet[Run]:
 
 
 def run_announce(run: Run) -> None:
-    """Publishes after commit that the run has changed."""
+    """Publish after commit that the run has changed."""
     transaction.on_commit(partial(publish_change, run.pk, run.event_count))
 
 
@@ -61,7 +61,7 @@ def run_move(run: Run, state: RunState, reason: str = "", **fields: Any) -> None
 
 
 def run_reason_set(run: Run, reason: str) -> None:
-    """Store what the run waits for. A reason that is stored already is not written again."""
+    """Store what the run waits for. An unchanged reason is not written again."""
     if run.reason == reason:
         return
     log.info("run %s: %s", run.pk, reason)

@@ -17,7 +17,7 @@ def log_lines(run: Run, after: int = 0, limit: int = 500) -> list[LogLine]:
 
 
 def log_lines_store(run: Run, cursor: int, events: list[LogEvent]) -> None:
-    """Keep log lines."""
+    """Store log lines."""
     LogLine.objects.bulk_create(
         LogLine(
             run=run,

@@ -100,7 +100,7 @@ class Run(models.Model):
     values_dropped = models.BigIntegerField(default=0)
     """Number of values not stored because the run had too many metrics."""
     events_held = models.BooleanField(default=False)
-    """Whether its latest events wait on the trainer's disk, since the project's storage quota is used up."""
+    """Whether its latest events wait on the trainer's disk, because the project's storage quota is reached."""
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)

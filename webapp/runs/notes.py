@@ -52,10 +52,10 @@ def run_note_remove(user: Person, note: RunNote) -> None:
 
 def run_note_get(run: Run, pk: int) -> RunNote:
     """Return one note of the run. Raises Http404."""
-    found = RunNote.objects.filter(run=run, pk=pk).select_related("run__project").first()
-    if found is None:
+    note = RunNote.objects.filter(run=run, pk=pk).select_related("run__project").first()
+    if note is None:
         raise Http404(f"the run {run.pk} has no note {pk}")
-    return found
+    return note
 
 
 def _may_change(user: Person, note: RunNote) -> None:

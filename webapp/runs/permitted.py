@@ -47,8 +47,8 @@ def check_runs_visible(user: Person, config: AnyConfig) -> None:
 
     The message is the same for a run that does not exist.
     """
-    found = runs_named(config, _permitted().home)
-    wanted = {run for run, _ in found.values()}
+    named = runs_named(config, _permitted().home)
+    wanted = {run for run, _ in named.values()}
     if not wanted:
         return
     runs = apps.get_model("runs", "Run").objects.filter(pk__in=wanted)
@@ -57,7 +57,7 @@ def check_runs_visible(user: Person, config: AnyConfig) -> None:
         if user.is_active
         else set()
     )
-    wrong = {path: refusal(allowed) for path, (run, allowed) in found.items() if run not in seen}
+    wrong = {path: refusal(allowed) for path, (run, allowed) in named.items() if run not in seen}
     if wrong:
         raise ConfigError(wrong)
 

@@ -24,7 +24,7 @@ CLIENT_TRANSITIONS: dict[RunState, frozenset[RunState]] = {
     S.FAILED: frozenset({S.RUNNING}),
     S.FINISHED: frozenset({S.RUNNING}),
 }
-"""Of runs of a client program, which may continue a run whenever it wants."""
+"""Transitions of client runs, which their program can continue at any time."""
 STATE_AFTER = {"stop": S.STOPPED, "pause": S.PAUSED}
 """Request -> the state in which the run ends."""
 RESUMABLE = frozenset({S.PAUSED, S.STOPPED, S.FAILED})
@@ -32,16 +32,16 @@ RESUMABLE = frozenset({S.PAUSED, S.STOPPED, S.FAILED})
 
 
 class TransitionRefused(TroupeError):
-    """The requested state may not follow the present one."""
+    """The requested state cannot follow the current one."""
 
 
 def allowed(run: Run, state: RunState) -> bool:
-    """Whether `state` may follow the run's state, or is it."""
+    """Whether `state` is the run's state or may follow it."""
     table = CLIENT_TRANSITIONS if run.source == RunSource.CLIENT else TRANSITIONS
     return state == run.state or state in table.get(RunState(run.state), ())
 
 
 def check(run: Run, state: RunState, what: str = "") -> None:
-    """Raises TransitionRefused, in words for the person who requested `what`."""
+    """Raises TransitionRefused with a message for the user who requested `what`."""
     if not allowed(run, state):
         raise TransitionRefused(f"a run that is {run.state} cannot be {what or state}")

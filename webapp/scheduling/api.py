@@ -56,7 +56,7 @@ class Fork(APIView):
 
     @extend_schema(request=ForkSerializer, responses={201: JSON, 400: JSON, 409: JSON})
     def post(self, request: Request, run_id: str, name: str) -> Response:
-        """Launch it under the run's config with overrides. `name`: last, best or an iteration."""
+        """Launch a run with the parent's config and overrides. `name`: last, best or an iteration."""
         wanted = ForkSerializer(data=request.data)
         wanted.is_valid(raise_exception=True)
         data = wanted.validated_data

@@ -1,4 +1,4 @@
-"""Addresses of the API that starts and ends runs, below /api/v1/."""
+"""URLs of the scheduling API, below /api/v1/."""
 
 from django.urls import path
 

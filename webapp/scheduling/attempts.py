@@ -32,7 +32,7 @@ def attempt_lost(run: Run, attempt: Attempt, reason: str, *, again: bool) -> Non
         run_move(
             run,
             STATE_AFTER[run.stop_requested],
-            f"ended while it was asked to {run.stop_requested}: {reason}",
+            f"ended after a request to {run.stop_requested}: {reason}",
             stop_requested="",
         )
     elif again and 1 < int(run.config["run"]["max_attempts"]) > losses_in_a_row(run):
@@ -64,6 +64,6 @@ def origin_apply(run: Run, attempt: Attempt, facts: Mapping[str, Any]) -> None:
     if attempt.resumed_from not in ("", path) and run.checkpoints.filter(path=path).exists():
         attempt.resumed_from = path
         attempt.save(update_fields=["resumed_from"])
-    found = facts.get("origin_damaged")
-    if found and isinstance(found, str) and run.parent is not None:
-        damage_note(run.parent, run.parent_checkpoint, found)
+    damage = facts.get("origin_damaged")
+    if damage and isinstance(damage, str) and run.parent is not None:
+        damage_note(run.parent, run.parent_checkpoint, damage)

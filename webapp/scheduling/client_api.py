@@ -18,7 +18,7 @@ class ClientRuns(APIView):
 
     @extend_schema(request=JSON, responses={200: JSON, 400: JSON, 409: JSON})
     def post(self, request: Request) -> Response:
-        """Begin or resume one: fields as in webapp.scheduling.client_runs.ClientRun, and `project` (a slug).
+        """Create or resume a run: fields as in webapp.scheduling.client_runs.ClientRun, and `project` (a slug).
 
         Returns {"run": summary, "attempt": number}; events are posted to the run's `events` link, with the same token.
         """

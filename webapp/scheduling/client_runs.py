@@ -175,12 +175,12 @@ def client_run_look_after(run_id: str, since: Any) -> None:
     silence = timezone.now() - max(attempt.heartbeat_at or attempt.created_at, since)
     if silence > GIVEN_UP:
         minutes = round(silence.total_seconds() / 60)
-        reason = f"nothing was heard from its program for {minutes} minutes; if it lives, its next word revives the run"
+        reason = f"its program has not reported for {minutes} minutes; its next report revives the run"
         run_move(run, RunState.FAILED, reason)
         attempt_end(attempt, "lost", reason)
     elif silence > QUIET:
         seconds = round(silence.total_seconds(), -1)
-        run_reason_set(run, f"nothing was heard from its program for {seconds:.0f} s")
+        run_reason_set(run, f"its program has not reported for {seconds:.0f} s")
     else:
         run_reason_set(run, "")
 

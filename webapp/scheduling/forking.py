@@ -43,11 +43,11 @@ def run_fork_named(
     """
     gone: list[int] = []
     while True:
-        found = checkpoint_named(user, run_id, checkpoint, gone)
+        chosen = checkpoint_named(user, run_id, checkpoint, gone)
         try:
-            return run_fork(user, found, overrides, name, tags)
+            return run_fork(user, chosen, overrides, name, tags)
         except CheckpointGone:
-            gone.append(found.pk)
+            gone.append(chosen.pk)
             if checkpoint != "last" or len(gone) == LOOKUPS:
                 raise
 
@@ -158,5 +158,5 @@ def _held(checkpoint: Checkpoint) -> Checkpoint:
 
 def fork_family(run: Run) -> str:
     """Return the family of forks of one checkpoint with one config, distinct from runs that start from the base model."""
-    said = f"{run.family} {run.parent_id} {run.parent_checkpoint}"
-    return hashlib.sha256(said.encode()).hexdigest()[:16]
+    identity = f"{run.family} {run.parent_id} {run.parent_checkpoint}"
+    return hashlib.sha256(identity.encode()).hexdigest()[:16]

@@ -29,7 +29,7 @@ class LaunchSerializer(StrictSerializer):
 
 
 class StopSerializer(serializers.Serializer[Any]):
-    """How a run ends."""
+    """Options for stopping a run."""
 
     now = serializers.BooleanField(
         default=False, help_text="Stop without waiting for the current iteration: its work is lost."

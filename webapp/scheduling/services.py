@@ -251,6 +251,6 @@ def _finish(run: Run, word: str, reason: str) -> None:
 
 
 def _submission_noted(run: Run) -> None:
-    """A driver that reports was submitted, even if the process that submitted it ended before it stored that."""
+    """Record the submission of a reporting driver, in case the submitting process ended before it could."""
     if run.state == RunState.QUEUED:
         run_move(run, RunState.STARTING, run.reason)

@@ -63,7 +63,9 @@ def _admit(run_id: str, capacity: Capacity | None) -> Attempt | None:
     try:
         wanted = demand(parse_permitted_for(run.owner, run.config))
     except ConfigError as error:
-        reason = f"its config is refused, by this version of Troupe or by what its owner may name: {error}"
+        reason = (
+            f"its config is rejected by this version of Troupe, or by the permissions of its owner: {error}"
+        )
         run_move(run, RunState.FAILED, reason)
         return None
     reason = what_it_waits_for(run, wanted, capacity)

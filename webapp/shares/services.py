@@ -52,7 +52,7 @@ def share_make(
         created_by=user if isinstance(user, User) else None,
         expires_at=None if days is None else timezone.now() + timedelta(days=days),
     )
-    audit_note(user, project, "share.make", f"{kind} {target}", share=share.pk, days=days or "for ever")
+    audit_note(user, project, "share.make", f"{kind} {target}", share=share.pk, days=days or "unlimited")
     return share, secret
 
 
@@ -90,8 +90,8 @@ def _check(project: Project, kind: str, target: str, days: int | None) -> None:
     if days is not None and not 1 <= days <= LONGEST:
         raise ConfigError({"days": f"1 to {LONGEST}, or empty for a link that works until it is revoked"})
     wanted = set(KINDS[kind].runs(target))
-    known = set(Run.objects.filter(project=project, pk__in=wanted).values_list("pk", flat=True))
-    if missing := sorted(wanted - known):
+    existing = set(Run.objects.filter(project=project, pk__in=wanted).values_list("pk", flat=True))
+    if missing := sorted(wanted - existing):
         raise ConfigError(
             {"target": f"there is no run {', '.join(missing)[:200]} in the project {project.slug}"}
         )

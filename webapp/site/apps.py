@@ -7,5 +7,5 @@ class SiteConfig(AppConfig):
     name = "webapp.site"
 
     def ready(self) -> None:
-        """Makes our Celery application the current one: otherwise tasks are sent to an application without a broker."""
+        """Make our Celery application the current one: otherwise tasks are sent to an application without a broker."""
         import_module("webapp.site.celery")

@@ -38,14 +38,14 @@ def listen_near(host: str, port: int) -> socket.socket:
 
 def free_ports(count: int) -> list[int]:
     """Return distinct unused ports of 127.0.0.1."""
-    found: list[int] = []
+    ports: list[int] = []
     for port in random.sample(PRIVATE, len(PRIVATE)):
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-        found.append(port)
-        if len(found) == count:
-            return found
+        ports.append(port)
+        if len(ports) == count:
+            return ports
     raise StackError(f"No {count} free ports between {PRIVATE.start} and {PRIVATE.stop}")

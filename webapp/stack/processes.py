@@ -36,9 +36,11 @@ def unprivileged_account(owner: int | None = None) -> Account | None:
         return None
     entries = {entry.pw_name: entry for entry in pwd.getpwall() if entry.pw_uid != 0}
     if owner is not None:
-        found = next((entry for entry in entries.values() if entry.pw_uid == owner), None)
+        owner_entry = next((entry for entry in entries.values() if entry.pw_uid == owner), None)
         return (
-            Account(found.pw_name, found.pw_uid, found.pw_gid) if found else Account(str(owner), owner, owner)
+            Account(owner_entry.pw_name, owner_entry.pw_uid, owner_entry.pw_gid)
+            if owner_entry
+            else Account(str(owner), owner, owner)
         )
     names = [name for name in ACCOUNTS if name in entries] or sorted(entries)
     if not names:
@@ -67,12 +69,12 @@ def adopt_orphans() -> None:
 
 def tagged(name: str, value: str) -> list[psutil.Process]:
     """Return all other processes of this machine with NAME=VALUE in their environment."""
-    found = []
+    matching = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.pid != os.getpid() and process.environ().get(name) == value:
-                found.append(process)
-    return found
+                matching.append(process)
+    return matching
 
 
 def end_processes(processes: Iterable[psutil.Process], grace: float) -> int:

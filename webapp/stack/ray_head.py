@@ -68,11 +68,11 @@ class RayHead:
 
     def environment(self) -> dict[str, str]:
         """Return the environment of the head and every job in it."""
-        kept = {"OMP_NUM_THREADS": "1"} | {
+        variables = {"OMP_NUM_THREADS": "1"} | {
             name: value for name, value in os.environ.items() if name not in STRIPPED
         }
         return (
-            kept
+            variables
             | self.access()
             | {
                 "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # the only setting that keeps everything on loopback

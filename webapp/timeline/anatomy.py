@@ -127,9 +127,9 @@ def _batches(run: Run, iteration: int) -> tuple[int, list[Member]]:
         for facts in orjson.loads(zstandard.decompress(row.data))
     ]
     names = Episode.objects.filter(run=run, iteration=iteration, name__in=[each.name for each in members])
-    kept = dict(names.values_list("name", "pk"))
+    transcript_ids = dict(names.values_list("name", "pk"))
     for member in members:
-        member.transcript = kept.get(member.name)
+        member.transcript = transcript_ids.get(member.name)
     return attempt, members
 
 
@@ -157,9 +157,9 @@ def _member(facts: dict[str, Any], row: Batch) -> Member:
 
 def _transcripts(run: Run, iteration: int) -> tuple[int, list[Member]]:
     """Reconstruct a batch from transcripts: for custom programs, and runs recorded before batches were."""
-    found = Episode.objects.filter(run=run, kind="train", iteration=iteration)
-    attempt = found.aggregate(latest=Max("attempt"))["latest"] or 0
-    rows = list(found.filter(attempt=attempt))
+    episodes = Episode.objects.filter(run=run, kind="train", iteration=iteration)
+    attempt = episodes.aggregate(latest=Max("attempt"))["latest"] or 0
+    rows = list(episodes.filter(attempt=attempt))
     stages = _stages(run, [row.name for row in rows])
     return attempt, [_told(row, stages.get(row.name, {})) for row in rows]
 

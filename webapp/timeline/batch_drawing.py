@@ -50,8 +50,8 @@ def sums(anatomy: Anatomy) -> list[dict[str, str]]:
     spent = {name: sum(member.seconds()[name] for member in members) for name in SPENT}
     whole = sum(spent.values()) or 1.0
     stale = [member.staleness for member in members if member.staleness is not None]
-    known = [member.success for member in members if member.success is not None]
-    solved = _percent(sum(known), len(known)) if known else "–"
+    successes = [member.success for member in members if member.success is not None]
+    solved = _percent(sum(successes), len(successes)) if successes else "–"
     cut = _percent(sum(member.truncated for member in members), count)
     share = {name: _percent(seconds, whole) for name, seconds in spent.items()}
     return [

@@ -47,16 +47,16 @@ class Compute:
 
 def compute_by_phase(spans: Iterable[Span]) -> dict[str, Compute]:
     """Return the totals of phases with counted FLOPs."""
-    found: dict[str, Compute] = {}
+    totals: dict[str, Compute] = {}
     for span in spans:
         if span.flops is not None:
-            found.setdefault(span.phase, Compute()).add(span)
-    return found
+            totals.setdefault(span.phase, Compute()).add(span)
+    return totals
 
 
-def compute_document(found: Mapping[str, Compute]) -> dict[str, Any]:
+def compute_document(totals: Mapping[str, Compute]) -> dict[str, Any]:
     """Return JSON: phase -> {"flops_per_second", "mfu" (0 to 1, or null if a device's peak is unknown)}."""
-    return {phase: {"flops_per_second": each.rate, "mfu": each.mfu} for phase, each in found.items()}
+    return {phase: {"flops_per_second": each.rate, "mfu": each.mfu} for phase, each in totals.items()}
 
 
 def rate_show(rate: float) -> str:

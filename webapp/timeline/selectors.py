@@ -63,8 +63,8 @@ def timeline_read(
     last = bounds["high"] if last is None else last
     first = last - window + 1 if first is None else first
     first = max(first, last - MOST_WINDOW + 1, bounds["low"])
-    found = Phase.objects.filter(run=run, iteration__gte=first, iteration__lte=last)
-    return _timeline(run, found, bounds, (first, last), None)
+    spans = Phase.objects.filter(run=run, iteration__gte=first, iteration__lte=last)
+    return _timeline(run, spans, bounds, (first, last), None)
 
 
 def timeline_between(run: Run, start: float, end: float) -> Timeline | None:
@@ -72,8 +72,8 @@ def timeline_between(run: Run, start: float, end: float) -> Timeline | None:
     bounds = _bounds(run)
     if bounds is None:
         return None
-    found = Phase.objects.filter(run=run, start__lte=end, end__gte=start)
-    return _timeline(run, found, bounds, None, (start, end))
+    spans = Phase.objects.filter(run=run, start__lte=end, end__gte=start)
+    return _timeline(run, spans, bounds, None, (start, end))
 
 
 def _bounds(run: Run) -> dict[str, Any] | None:
@@ -85,14 +85,14 @@ def _bounds(run: Run) -> dict[str, Any] | None:
 
 def _timeline(
     run: Run,
-    found: QuerySet[Phase],
+    phases: QuerySet[Phase],
     bounds: dict[str, Any],
     iterations: tuple[int, int] | None,
     moments: tuple[float, float] | None,
 ) -> Timeline:
     """Return a window by iterations (its times are then those of its spans) or by times (then the reverse)."""
     names = ("worker", "policy", "phase", "iteration", "start", "end", "flops", "peak")
-    rows = list(found.order_by("start", "pk").values_list(*names)[: MOST_READ + 1])
+    rows = list(phases.order_by("start", "pk").values_list(*names)[: MOST_READ + 1])
     shown = [(worker, policy, Span(*facts)) for worker, policy, *facts in rows[:MOST_READ]]
     spans = [span for _, _, span in shown]
     start, end = moments or (

@@ -33,8 +33,8 @@ class Lane:
     @property
     def label(self) -> str:
         """Worker and policy; the policy is omitted if it is part of the worker's name."""
-        said = not self.policy or f"-{self.policy}-" in f"-{self.worker}-"
-        return self.worker if said else f"{self.worker} {self.policy}"
+        policy_named = not self.policy or f"-{self.policy}-" in f"-{self.worker}-"
+        return self.worker if policy_named else f"{self.worker} {self.policy}"
 
     def busy(self) -> dict[str, float]:
         """Seconds by phase."""
@@ -54,16 +54,16 @@ class Lane:
 
 def union(stretches: Iterable[tuple[float, float]], start: float, end: float) -> list[tuple[float, float]]:
     """Return the intersection of the intervals with the window, in order and without overlaps."""
-    found: list[tuple[float, float]] = []
+    covered: list[tuple[float, float]] = []
     for first, last in sorted(stretches):
         first, last = max(first, start), min(last, end)
         if last <= first:
             continue
-        if found and first <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], last))
+        if covered and first <= covered[-1][1]:
+            covered[-1] = (covered[-1][0], max(covered[-1][1], last))
         else:
-            found.append((first, last))
-    return found
+            covered.append((first, last))
+    return covered
 
 
 def lanes_make(rows: Iterable[tuple[str, str, Span]]) -> list[Lane]:
@@ -90,18 +90,18 @@ def lanes_thin(lanes: Sequence[Lane], most: int, seconds: float) -> bool:
 
 
 def _joined(spans: Sequence[Span], gap: float) -> list[Span]:
-    kept: list[Span] = []
+    merged: list[Span] = []
     last: dict[str, int] = {}
     for span in spans:
-        place = last.get(span.phase)
-        if place is not None and span.start - kept[place].end < gap:
-            before = kept[place]
+        index = last.get(span.phase)
+        if index is not None and span.start - merged[index].end < gap:
+            before = merged[index]
             flops = None if before.flops is None or span.flops is None else before.flops + span.flops
-            kept[place] = before._replace(end=max(before.end, span.end), flops=flops)
+            merged[index] = before._replace(end=max(before.end, span.end), flops=flops)
         else:
-            last[span.phase] = len(kept)
-            kept.append(span)
-    return kept
+            last[span.phase] = len(merged)
+            merged.append(span)
+    return merged
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

@@ -50,8 +50,8 @@ def thinned(samples: Sequence[Sample], start: float, end: float, most: int) -> l
         return list(samples)
     stretches: dict[int, list[Sample]] = {}
     for moment, percent in samples:
-        place = min(most - 1, int(most * (moment - start) / (end - start)))
-        stretches.setdefault(place, []).append((moment, percent))
+        index = min(most - 1, int(most * (moment - start) / (end - start)))
+        stretches.setdefault(index, []).append((moment, percent))
     return [
         (some[0][0], sum(percent for _, percent in some) / len(some)) for _, some in sorted(stretches.items())
     ]

@@ -78,8 +78,8 @@ def who_waits(lanes: Sequence[Lane], start: float, end: float) -> list[Wait]:
         for first, last in stretches:
             busy[np.searchsorted(moments, first) : np.searchsorted(moments, last), column] = 1.0
     waiters = {lane.label for lane in working(lanes)}
-    found = _waits([lane.label for lane in lanes], busy, np.diff(moments))
-    return [wait for wait in found if wait.waiter in waiters]
+    waits = _waits([lane.label for lane in lanes], busy, np.diff(moments))
+    return [wait for wait in waits if wait.waiter in waiters]
 
 
 def working(lanes: Sequence[Lane]) -> list[Lane]:
@@ -94,10 +94,10 @@ def _waits(labels: Sequence[str], busy: NDArray[np.float64], lengths: NDArray[np
     idle = 1.0 - busy
     for_whom = idle.T @ (busy * portion[:, None])
     for_nobody = idle.T @ np.where(at_work == 0, lengths, 0.0)
-    found = [
+    waits = [
         Wait(waiter, awaited, float(for_whom[row, column]))
         for row, waiter in enumerate(labels)
         for column, awaited in enumerate(labels)
     ]
-    found += [Wait(waiter, NOBODY, float(for_nobody[row])) for row, waiter in enumerate(labels)]
-    return sorted((wait for wait in found if wait.seconds > 1e-9), key=lambda wait: -wait.seconds)
+    waits += [Wait(waiter, NOBODY, float(for_nobody[row])) for row, waiter in enumerate(labels)]
+    return sorted((wait for wait in waits if wait.seconds > 1e-9), key=lambda wait: -wait.seconds)

@@ -49,16 +49,16 @@ def filters_read(request: Request) -> dict[str, Any]:
         raise ParseError(
             f"unknown filter {', '.join(sorted(unknown))}; filters are {', '.join(EpisodeFilters.base_fields)}"
         )
-    given = {name: text(request, name) for name in EpisodeFilters.base_fields}
+    values = {name: text(request, name) for name in EpisodeFilters.base_fields}
     for name, field in EpisodeFilters.base_fields.items():
         if isinstance(field, forms.NullBooleanField):
-            given[name] = {True: "true", False: "false", None: ""}[truth(request, name)]
-    form = EpisodeFilters(given)
+            values[name] = {True: "true", False: "false", None: ""}[truth(request, name)]
+    form = EpisodeFilters(values)
     if not form.is_valid():
-        told = [
-            f"{name}={given[name][:40]!r}: {' '.join(map(str, said))}" for name, said in form.errors.items()
+        messages = [
+            f"{name}={values[name][:40]!r}: {' '.join(map(str, said))}" for name, said in form.errors.items()
         ]
-        raise ParseError("; ".join(told))
+        raise ParseError("; ".join(messages))
     return form.values()
 
 

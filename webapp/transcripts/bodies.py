@@ -38,8 +38,8 @@ def body_packed(document: Mapping[str, Any]) -> tuple[bytes, list[list[int]]]:
     turns = document["turns"]
     parts = [turns[first : first + PIECE] for first in range(0, len(turns), PIECE)] or [[]]
     frames = []
-    for place, part in enumerate(parts):
-        board = {"final_board": document["final_board"]} if place in (0, len(parts) - 1) else {}
+    for index, part in enumerate(parts):
+        board = {"final_board": document["final_board"]} if index in (0, len(parts) - 1) else {}
         frames.append(zstandard.compress(orjson.dumps({"turns": part, **board}) + b"\n", level=3))
     return b"".join(frames), [[len(part), len(data)] for part, data in zip(parts, frames, strict=True)]
 
@@ -61,8 +61,8 @@ def annotation_packed(document: Mapping[str, Any]) -> tuple[bytes, list[list[int
     notes = sorted(document["turns"], key=lambda note: note["turn"])
     parts = [notes[first : first + PIECE] for first in range(0, len(notes), PIECE)] or [[]]
     data, frames = [], []
-    for place, part in enumerate(parts):
-        stages = {} if place else {"stages": document["stages"]}
+    for index, part in enumerate(parts):
+        stages = {} if index else {"stages": document["stages"]}
         data.append(zstandard.compress(orjson.dumps({"turns": part, **stages}) + b"\n", level=3))
         frames.append([part[0]["turn"], part[-1]["turn"], len(data[-1])] if part else [0, -1, len(data[-1])])
     return b"".join(data), frames
@@ -73,7 +73,7 @@ def annotations_read(episode: Episode, first: int, end: int) -> list[dict[str, A
     learnt = EpisodeAnnotation.objects.filter(
         run=episode.run_id, episode_name=episode.name, attempt=episode.attempt
     )
-    found = []
+    annotations = []
     for pk, frames in learnt.order_by("pk").values_list("pk", "frames"):
         start = sum(size for _, most, size in frames if most < first)
         length = sum(size for least, most, size in frames if most >= first and least < end)
@@ -82,8 +82,8 @@ def annotations_read(episode: Episode, first: int, end: int) -> list[dict[str, A
             note = note.annotate(piece=Substr("data", start + 1, length, output_field=BinaryField()))
         data = note.values_list("piece" if frames else "data", flat=True).first()
         if data:
-            found.append(unpacked(data))
-    return found
+            annotations.append(unpacked(data))
+    return annotations
 
 
 def piece_read(episode: Episode, first: int, most: int) -> Piece:
@@ -96,8 +96,8 @@ def piece_read(episode: Episode, first: int, most: int) -> Piece:
     data = (
         body.annotate(piece=Substr("data", start + 1, length, output_field=BinaryField())) if frames else body
     )
-    found = data.values_list("piece" if frames else "data", flat=True).first()
-    document = unpacked(found) if found else {}
+    packed = data.values_list("piece" if frames else "data", flat=True).first()
+    document = unpacked(packed) if packed else {}
     turns = document.get("turns", [])
     count = sum(turns_ for turns_, _ in frames) if frames else len(turns)
     shown = turns[max(0, first - begin) : first - begin + most]

@@ -52,12 +52,14 @@ async def _later(run: Run, filters: Mapping[str, Any]) -> AsyncIterator[bytes]:
 
 def chunk_read(run: Run, filters: Mapping[str, Any], before: int | None) -> tuple[bytes, int | None]:
     """Return the lines of at most AT_ONCE episodes, and the cursor of the next ones (None after the last)."""
-    found = episodes_list(run, filters)
-    episodes = list((found.filter(pk__lt=before) if before else found)[:AT_ONCE])
+    matching = episodes_list(run, filters)
+    episodes = list((matching.filter(pk__lt=before) if before else matching)[:AT_ONCE])
     documents = documents_read(episodes)
     notes: dict[int, list[dict[str, Any]]] = {}
-    said = EpisodeNote.objects.filter(episode__in=list(documents)).select_related("author").order_by("pk")
-    for note in said:
+    note_rows = (
+        EpisodeNote.objects.filter(episode__in=list(documents)).select_related("author").order_by("pk")
+    )
+    for note in note_rows:
         notes.setdefault(note.episode_id, []).append(note_document(note))
     lines = [
         orjson.dumps(_facts(run, each) | documents[each.pk] | {"notes": notes.get(each.pk, [])})

@@ -39,53 +39,57 @@ class SomeVersion(Func):
     output_field = BooleanField()
 
 
-def episodes_narrow(found: Episodes, run: Run, given: Given) -> Episodes:
+def episodes_narrow(episodes: Episodes, run: Run, given: Given) -> Episodes:
     """Return the episodes that match all given filters of webapp.transcripts.forms.EpisodeFilters."""
     columns = {COLUMNS[name]: value for name, value in given.items() if name in COLUMNS and _is_given(value)}
-    found = found.filter(**columns)
+    episodes = episodes.filter(**columns)
     for narrow in (_outcome, _version, _reward):
-        found = narrow(found, given)
+        episodes = narrow(episodes, given)
     if given.get("label"):
-        found = found.filter(Exists(EpisodeNote.objects.filter(episode=OuterRef("pk"), label=given["label"])))
-    return _words(found, run, str(given.get("q", "")))
+        episodes = episodes.filter(
+            Exists(EpisodeNote.objects.filter(episode=OuterRef("pk"), label=given["label"]))
+        )
+    return _words(episodes, run, str(given.get("q", "")))
 
 
-def _words(found: Episodes, run: Run, asked: str) -> Episodes:
+def _words(episodes: Episodes, run: Run, asked: str) -> Episodes:
     """Filter by words. Rare words are looked up first: the database overestimates their frequency and would scan all
     episodes from the newest on; for common words that scan finds a page quickly.
     """
     if not terms(asked):
-        return found
+        return episodes
     wanted = query(run.pk, asked)
     hits = list(Episode.objects.filter(words=wanted).order_by().values_list("pk", flat=True)[: RARE + 1])
-    return found.filter(pk__in=hits) if len(hits) <= RARE else found.filter(words=wanted)
+    return episodes.filter(pk__in=hits) if len(hits) <= RARE else episodes.filter(words=wanted)
 
 
 def _is_given(value: Any) -> bool:
     return value not in ("", None)
 
 
-def _outcome(found: Episodes, given: Given) -> Episodes:
-    return found.filter(**OUTCOMES.get(str(given.get("outcome", "")), {}))
+def _outcome(episodes: Episodes, given: Given) -> Episodes:
+    return episodes.filter(**OUTCOMES.get(str(given.get("outcome", "")), {}))
 
 
-def _version(found: Episodes, given: Given) -> Episodes:
+def _version(episodes: Episodes, given: Given) -> Episodes:
     version = given.get("version")
     if not _is_given(version):
-        return found
+        return episodes
     if given.get("policy"):
-        return found.filter(versions__contains={given["policy"]: version})
-    return found.filter(SomeVersion(F("versions"), version=int(str(version))))
+        return episodes.filter(versions__contains={given["policy"]: version})
+    return episodes.filter(SomeVersion(F("versions"), version=int(str(version))))
 
 
-def _reward(found: Episodes, given: Given) -> Episodes:
+def _reward(episodes: Episodes, given: Given) -> Episodes:
     """Filter by the requested role's reward, or by the return. NaN is in no range, though PostgreSQL sorts it above infinity."""
     least, most = given.get("reward_min"), given.get("reward_max")
     if least is None and most is None:
-        return found
+        return episodes
     if given.get("role"):
-        found = found.annotate(reward=Cast(KeyTextTransform(str(given["role"]), "rewards"), FloatField()))
+        episodes = episodes.annotate(
+            reward=Cast(KeyTextTransform(str(given["role"]), "rewards"), FloatField())
+        )
     else:
-        found = found.annotate(reward=F("episode_return"))
+        episodes = episodes.annotate(reward=F("episode_return"))
     low, high = -inf if least is None else least, inf if most is None else most
-    return found.filter(Q(reward__gte=low) & Q(reward__lte=high))
+    return episodes.filter(Q(reward__gte=low) & Q(reward__lte=high))

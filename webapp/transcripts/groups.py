@@ -52,7 +52,7 @@ def group_read(episode: Episode, number: int) -> dict[str, Any]:
     turn = turn_get(episode, number)
     level = _level(number, turn)
     mean, std = spread([each["reward"] for each in turn["candidates"]])
-    told = [
+    candidates = [
         facts | _candidate(each) for facts, each in zip(level["candidates"], turn["candidates"], strict=True)
     ]
     return level | {
@@ -60,7 +60,7 @@ def group_read(episode: Episode, number: int) -> dict[str, Any]:
         "prompt_tokens": len(turn["prompt_ids"]),
         "mean": mean,
         "std": std,
-        "candidates": told,
+        "candidates": candidates,
     }
 
 
@@ -96,8 +96,8 @@ def is_level(candidates: Sequence[Mapping[str, Any]]) -> bool:
 
 def lean(candidate: Mapping[str, Any], mean: float | None) -> tuple[str, int]:
     """Return (up, down or even; intensity from 0 to HEATS) of the advantage, or if unknown, of reward - mean."""
-    told = candidate["advantage"]
-    value = float(told) if told is not None else float(candidate["reward"]) - (mean or 0.0)
+    advantage = candidate["advantage"]
+    value = float(advantage) if advantage is not None else float(candidate["reward"]) - (mean or 0.0)
     if not isfinite(value) or value == 0:
         return "even", 0
     return ("up" if value > 0 else "down"), ceil(min(1.0, abs(value) / STRONG) * HEATS)

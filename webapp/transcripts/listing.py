@@ -39,12 +39,12 @@ def stream_read(
     run: Run, filters: Mapping[str, Any], before: int | None = None, after: int | None = None
 ) -> Slice:
     """Return at most PER_PAGE episodes older than `before` and newer than `after` (ids), newest first, each with its `hit`."""
-    found = episodes_list(run, filters)
+    episodes = episodes_list(run, filters)
     if before is not None:
-        found = found.filter(pk__lt=before)
+        episodes = episodes.filter(pk__lt=before)
     if after is not None:
-        found = found.filter(pk__gt=after)
-    rows = list(found[: PER_PAGE + 1])
+        episodes = episodes.filter(pk__gt=after)
+    rows = list(episodes[: PER_PAGE + 1])
     shown = rows[:PER_PAGE]
     _hits_find(shown, str(filters.get("q", "")))
     return Slice(shown, shown[-1].pk if len(rows) > PER_PAGE else None)

@@ -54,10 +54,10 @@ def note_remove(user: Person, note: EpisodeNote) -> None:
 
 def note_get(episode: Episode, pk: int) -> EpisodeNote:
     """Return one note of the episode. Raises Http404."""
-    found = EpisodeNote.objects.filter(episode=episode, pk=pk).select_related("episode__run__project").first()
-    if found is None:
+    note = EpisodeNote.objects.filter(episode=episode, pk=pk).select_related("episode__run__project").first()
+    if note is None:
         raise Http404(f"episode {episode.pk} has no note {pk}")
-    return found
+    return note
 
 
 def notes_list(episode: Episode) -> QuerySet[EpisodeNote]:

@@ -81,20 +81,20 @@ def stretches(said: Mapping[str, Any]) -> list[dict[str, Any]]:
     masks = said.get("masks") or []
     if all(masks):
         return []
-    text, place = said["text"], 0
-    found: list[dict[str, Any]] = []
+    text, offset = said["text"], 0
+    segments: list[dict[str, Any]] = []
     for token, learnt in zip(said["tokens"], masks, strict=False):
-        start = text.find(token, place, place + len(token) + _GAP) if token else -1
+        start = text.find(token, offset, offset + len(token) + _GAP) if token else -1
         if start < 0:
             continue
-        if not found or found[-1]["learnt"] != bool(learnt):
-            found.append({"text": "", "learnt": bool(learnt)})
+        if not segments or segments[-1]["learnt"] != bool(learnt):
+            segments.append({"text": "", "learnt": bool(learnt)})
         end = start + len(token)
-        found[-1]["text"] += text[place:end]
-        place = end
-    if found:
-        found[-1]["text"] += text[place:]
-    return found
+        segments[-1]["text"] += text[offset:end]
+        offset = end
+    if segments:
+        segments[-1]["text"] += text[offset:]
+    return segments
 
 
 def _candidate(place: int, candidate: Mapping[str, Any], executed: int) -> dict[str, Any]:

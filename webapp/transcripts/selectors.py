@@ -18,14 +18,14 @@ PER_CANDIDATE = ("ratios", "entropies", "training_logprobs", "masks")
 
 def episodes_list(run: Run, filters: Mapping[str, Any] | None = None) -> QuerySet[Episode]:
     """Return episodes newest first, matching the filters of webapp.transcripts.forms.EpisodeFilters."""
-    found = Episode.objects.filter(run=run).order_by("-pk").defer("words", "run__facts")
-    return episodes_narrow(found, run, filters or {})
+    episodes = Episode.objects.filter(run=run).order_by("-pk").defer("words", "run__facts")
+    return episodes_narrow(episodes, run, filters or {})
 
 
 def episode_get(user: Person, pk: int) -> Episode:
     """Return one episode. Raises Http404, also for projects that are not visible to the user."""
-    found = Episode.objects.select_related("run__project", "run__owner").defer("words", "run__facts")
-    episode = found.filter(pk=pk, run__in=runs_visible(user)).first()
+    episodes = Episode.objects.select_related("run__project", "run__owner").defer("words", "run__facts")
+    episode = episodes.filter(pk=pk, run__in=runs_visible(user)).first()
     if episode is None:
         raise Http404(f"there is no episode {pk} that is visible to you")
     return episode
@@ -42,12 +42,12 @@ def documents_read(episodes: Sequence[Episode]) -> dict[int, dict[str, Any]]:
     bodies = EpisodeBody.objects.filter(episode__in=list(documents))
     for pk, data in bodies.values_list("episode_id", "data"):
         documents[pk] = unpacked(data)
-    found = {(episode.name, episode.attempt): documents[episode.pk] for episode in episodes}
+    by_name = {(episode.name, episode.attempt): documents[episode.pk] for episode in episodes}
     learnt = EpisodeAnnotation.objects.filter(
-        run_id__in={episode.run_id for episode in episodes}, episode_name__in=[name for name, _ in found]
+        run_id__in={episode.run_id for episode in episodes}, episode_name__in=[name for name, _ in by_name]
     )
     for note in learnt.order_by("pk"):
-        if document := found.get((note.episode_name, note.attempt)):
+        if document := by_name.get((note.episode_name, note.attempt)):
             _annotate(document, unpacked(note.data))
     return documents
 

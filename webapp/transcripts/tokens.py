@@ -36,20 +36,20 @@ def tokens_read(
     Raises Http404.
     """
     turn = turn_get(episode, number)
-    place = turn["executed"] if candidate is None else candidate
-    if not 0 <= place < len(turn["candidates"]):
+    index = turn["executed"] if candidate is None else candidate
+    if not 0 <= index < len(turn["candidates"]):
         raise Http404(f"turn {number} of episode {episode.pk} has {len(turn['candidates'])} candidates")
-    answer = turn["candidates"][place]
-    known = {name: values for name, values in _arrays(answer).items() if values}
+    answer = turn["candidates"][index]
+    recorded = {name: values for name, values in _arrays(answer).items() if values}
     return {
         "turn": number,
-        "candidate": place,
+        "candidate": index,
         "executed": turn["executed"],
         "count": max(len(answer["tokens"]), len(answer["token_ids"])),
         "from": first,
         "advantage": answer.get("advantage"),
         "prompt_ids": turn["prompt_ids"],
-        **{name: values[first : first + most] for name, values in known.items()},
+        **{name: values[first : first + most] for name, values in recorded.items()},
     }
 
 

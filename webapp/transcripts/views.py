@@ -34,13 +34,13 @@ def episodes_page(request: HttpRequest, run_id: str) -> HttpResponse:
     run = run_get(request.user, run_id)
     filters = _filters(request)
     before, after = Place(request.GET).values()
-    found = stream_read(run, filters, before, after)
+    page = stream_read(run, filters, before, after)
     if request.GET.get("part") == "rows":
-        return render(request, "transcripts/_rows.html", {"run": run, "episodes": found.episodes})
+        return render(request, "transcripts/_rows.html", {"run": run, "episodes": page.episodes})
     context = run_context(request.user, run, "transcripts") | {
         **filters_context(run, filters, noted=not isinstance(request.user, Visitor)),
-        "episodes": found.episodes,
-        "older": found.older,
+        "episodes": page.episodes,
+        "older": page.older,
         "probes": Episode.objects.filter(run=run, kind__in=EVALUATIONS).exists(),
         "paused": before is not None,
         "most": PER_PAGE,

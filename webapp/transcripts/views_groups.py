@@ -32,7 +32,7 @@ def tree_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
         raise Http404(f"episode {pk} has {count} answers")
     tones = role_tones(episode.run.config)
     chosen = next((each for each in levels if each["number"] == number), None)
-    place = _place(chosen, candidate)
+    index = _place(chosen, candidate)
     older, newer = neighbours(episode)
     context = run_context(request.user, episode.run, "transcripts") | {
         "episode": episode,
@@ -41,7 +41,7 @@ def tree_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
         ],
         "group": _group(episode, number, tones) if chosen else None,
         "number": number,
-        "place": place,
+        "place": index,
         "count": count,
         "before": levels[0]["number"] - 1 if levels else 0,
         "after": levels[-1]["number"] + 1 if levels and levels[-1]["number"] < count else 0,
@@ -63,11 +63,11 @@ def _level(level: dict[str, Any], before: dict[str, Any] | None, tones: dict[str
     """Return a turn of the tree: its candidates, and lines to them from the previously executed one."""
     mean, _ = spread([each["reward"] for each in level["candidates"]])
     nodes = []
-    for place, each in enumerate(level["candidates"]):
+    for index, each in enumerate(level["candidates"]):
         direction, heat = lean(each, mean)
-        nodes.append(each | {"direction": direction, "heat": heat, "executed": place == level["executed"]})
+        nodes.append(each | {"direction": direction, "heat": heat, "executed": index == level["executed"]})
     begin = before["executed"] if before and before["executed"] is not None else None
-    ends = [(place + 0.5) * PITCH for place in range(len(nodes))]
+    ends = [(index + 0.5) * PITCH for index in range(len(nodes))]
     width = max(len(nodes), (begin or 0) + 1) * PITCH
     start = None if begin is None else (begin + 0.5) * PITCH
     return level | {
@@ -81,7 +81,7 @@ def _level(level: dict[str, Any], before: dict[str, Any] | None, tones: dict[str
 
 def _group(episode: Episode, number: int, tones: dict[str, int]) -> dict[str, Any]:
     group = group_read(episode, number)
-    for place, each in enumerate(group["candidates"]):
+    for index, each in enumerate(group["candidates"]):
         each["direction"], each["heat"] = lean(each, group["mean"])
-        each["executed"] = place == group["executed"]
+        each["executed"] = index == group["executed"]
     return group | {"tone": tones.get(group["role"], 0)}

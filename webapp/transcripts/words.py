@@ -47,13 +47,13 @@ def terms(asked: str) -> list[tuple[bool, list[str], bool]]:
 
     `two words` both occur; `"two words"` are consecutive; `-word` does not occur; `wor*` is a prefix.
     """
-    found = []
+    parsed = []
     for minus, phrase, single in _TERM.findall(asked):
         unwanted = bool(minus) or (single.startswith("-") and len(single) > 1)
         text = single.removeprefix("-") if unwanted and single else single or phrase
         if pieces := _PIECE.findall(text.casefold()):
-            found.append((not unwanted, pieces, text.endswith("*")))
-    return found[:MOST_TERMS]
+            parsed.append((not unwanted, pieces, text.endswith("*")))
+    return parsed[:MOST_TERMS]
 
 
 def query(run_id: str, asked: str) -> SearchQuery:

@@ -32,10 +32,10 @@ def deliveries_list(hook: Webhook) -> QuerySet[Delivery]:
 
 def delivery_get(user: Person, slug: str, pk: int, delivery: int) -> Delivery:
     """Raises Http404, PermissionDenied."""
-    found = deliveries_list(webhook_get(user, slug, pk)).filter(pk=delivery).first()
-    if found is None:
+    row = deliveries_list(webhook_get(user, slug, pk)).filter(pk=delivery).first()
+    if row is None:
         raise Http404("no such delivery")
-    return found
+    return row
 
 
 def webhook_document(hook: Webhook) -> dict[str, Any]:

@@ -123,10 +123,10 @@ def delivery_now(pk: int) -> bool:
     if not mine.update(next_at=now + LEASE):
         return False
     delivery = Delivery.objects.select_related("webhook").get(pk=pk)
-    told = delivery_try(delivery)
-    delivery.tries = [*delivery.tries, told]
+    attempt = delivery_try(delivery)
+    delivery.tries = [*delivery.tries, attempt]
     delivery.left -= 1
-    if told["code"] is not None and 200 <= told["code"] < 300:
+    if attempt["code"] is not None and 200 <= attempt["code"] < 300:
         delivery.state, delivery.next_at = Delivery.State.DELIVERED, None
     elif delivery.left <= 0:
         delivery.state, delivery.next_at = Delivery.State.GIVEN_UP, None

@@ -20,7 +20,7 @@ def due() -> int:
     """Queue the deliveries that are due; returns their number. Deletes old deliveries."""
     deliveries_forget()
     waiting = Delivery.objects.filter(state=Delivery.State.WAITING, next_at__lte=timezone.now())
-    found = list(waiting.order_by("next_at").values_list("pk", flat=True)[:AT_ONCE])
-    for pk in found:
+    due_ids = list(waiting.order_by("next_at").values_list("pk", flat=True)[:AT_ONCE])
+    for pk in due_ids:
         deliver.delay(pk)
-    return len(found)
+    return len(due_ids)

@@ -11,7 +11,7 @@ from webapp.reports.models import Report
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("connected")]
 
 
-def test_commands_of_a_whole_report(troupe: Troupe, tmp_path: Path) -> None:
+def test_a_report_is_written_taken_back_exported_and_shared(troupe: Troupe, tmp_path: Path) -> None:
     assert "No reports yet" in troupe("report", "list").out
     text = tmp_path / "notes.md"
     text.write_text("first \x1b[2J\n")
@@ -23,7 +23,7 @@ def test_commands_of_a_whole_report(troupe: Troupe, tmp_path: Path) -> None:
     assert troupe("report", "show", number).out == "second\n\n"
     assert "first \ufffd[2J" in troupe("report", "show", number, "--version", "1").out
     refused = troupe("report", "write", number, str(text), "--base", "1", "--title", "late")
-    assert refused.status == 1 and "kept as version 3" in refused.err
+    assert refused.status == 1 and "stored as version 3" in refused.err
     assert "conflict" in troupe("report", "versions", number).out
     assert "version 1 is restored" in troupe("report", "restore", number, "1").out
     assert Report.objects.get().text.startswith("first")

@@ -34,5 +34,6 @@ def test_a_body_that_is_announced_too_large_is_not_read(path: str, most: int) ->
     asyncio.run(application(scope, receive, send))
     assert sent[0]["status"] == 413
     assert (
-        sent[1]["body"] == b'{"code": "too_large", "detail": "a request\'s body has at most %d bytes"}' % most
+        sent[1]["body"]
+        == b'{"code": "too_large", "detail": "the body of a request may have at most %d bytes"}' % most
     )

@@ -229,7 +229,7 @@ def test_an_address_that_makes_no_sense_is_told_and_drawn(
 ) -> None:
     answer = ada.get(NEW, query)
     html = answer.content.decode()
-    assert answer.status_code in (200, 400) and "Ready to launch" not in html and "put right" in html
+    assert answer.status_code in (200, 400) and "Ready to launch" not in html and "to correct" in html
 
 
 AGENT = {"workflow.type": "agent"}

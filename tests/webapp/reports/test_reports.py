@@ -105,7 +105,7 @@ def test_the_api_says_what_became_of_a_text(api: APIClient, report: Report, edit
     other.force_authenticate(editor)
     late = other.put(path, {"title": "T", "text": "theirs", "base": 1}, format="json")
     assert late.status_code == 409 and late.json()["text"] == "mine\n" and late.json()["version"] == 3
-    assert "kept as version 3" in late.json()["detail"]
+    assert "stored as version 3" in late.json()["detail"]
     assert [each["kind"] for each in api.get(path + "versions/").json()["results"]] == [
         "beside",
         "saved",

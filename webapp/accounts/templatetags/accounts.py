@@ -1,4 +1,4 @@
-"""What templates need of accounts."""
+"""Template tags of accounts."""
 
 from django import template
 from django.contrib.auth.models import AnonymousUser
@@ -12,5 +12,5 @@ register = template.Library()
 
 @register.simple_tag
 def projects_of(user: User | AnonymousUser) -> QuerySet[Project]:
-    """The projects that the user is in, by name."""
+    """Return the user's projects, by name."""
     return projects_visible(user)

@@ -89,15 +89,15 @@ def sparkline(spark: dict[str, Any] | None) -> SafeString | str:
 
 def spark_points(values: Sequence[float | None]) -> str:
     """Return points of an SVG polyline in a 100 x 24 box; gaps are connected."""
-    known = [(index, value) for index, value in enumerate(values) if value is not None]
-    if len(known) < 2:
+    points = [(index, value) for index, value in enumerate(values) if value is not None]
+    if len(points) < 2:
         return ""
-    low, high = min(value for _, value in known), max(value for _, value in known)
+    low, high = min(value for _, value in points), max(value for _, value in points)
     span = (high - low) or 1.0
-    last = known[-1][0] or 1
+    last = points[-1][0] or 1
     return " ".join(
         f"{WIDTH * index / last:.1f},{HEIGHT - 2 - (HEIGHT - 4) * (value - low) / span:.1f}"
-        for index, value in known
+        for index, value in points
     )
 
 

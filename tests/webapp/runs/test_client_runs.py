@@ -162,7 +162,7 @@ def test_silence_ends_it_and_a_word_revives_it(connected: User) -> None:
     Attempt.objects.filter(run_id=run.id).update(heartbeat_at=long_ago)
     client_run_look_after(run.id, long_ago)
     row = Run.objects.get(pk=run.id)
-    assert row.state == "failed" and "nothing was heard" in row.reason
+    assert row.state == "failed" and "has not reported for" in row.reason
     run.log({"loss": 0.5})
     assert run.finish()
     assert Run.objects.get(pk=run.id).state == "finished"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from tests.webapp.scheduling.conftest import Say
+from tests.webapp.runs.conftest import Say
 from webapp.accounts.models import ApiToken
 from webapp.accounts.tokens import token_find
 from webapp.checkpoints.models import Checkpoint
@@ -112,7 +112,7 @@ def test_a_config_of_another_version_fails_its_own_run_and_holds_up_nobody(
     assert not run_submit_now(old.pk)
     old.refresh_from_db()
     assert old.state == "failed"
-    assert "its config is refused, by this version" in old.reason
+    assert "its config is rejected by this version" in old.reason
 
 
 def test_a_launcher_out_of_reach_leaves_the_run_queued_with_the_reason(

@@ -141,7 +141,7 @@ def test_the_page_keeps_what_it_shows(user: User, project: Project, client: Clie
     assert view.query == {"filter": "state = failed", "columns": "run.seed"} and view.default
     assert answer.url == "/runs/?filter=state+%3D+failed&columns=run.seed"  # type: ignore[attr-defined]
     page = client.get(answer.url).content.decode()  # type: ignore[attr-defined]
-    assert "The view kept is kept." in page and 'aria-current="page">kept' in page
+    assert "The view kept is saved." in page and 'aria-current="page">kept' in page
     taken = client.post("/runs/views/", {**body, "next": "/runs/?q=x"}, follow=True)
     assert "already" in taken.content.decode() and taken.redirect_chain[0][0] == "/runs/?q=x"
     for act, data in (("rename", {"name": "new"}), ("no-default", {})):
