@@ -240,7 +240,7 @@ def test_entropy_and_kl_are_those_of_the_agents_that_take_part() -> None:
     made = collected("ippo", "mlp")
     learner = made.learners["one"]
     for adam in (learner.actor_adam, learner.critic_adam):
-        adam.set_rate = lambda rate: None  # type: ignore[method-assign]
+        adam.set_learning_rate = lambda rate: None  # type: ignore[method-assign]
     metrics = made.update(1)["one"]
     assert metrics["entropy"] == pytest.approx(math.log(3), abs=1e-2)  # choices are about equally likely
     assert (metrics["ratio_mean"], metrics["kl"]) == pytest.approx((1.0, 0.0), abs=1e-5)
