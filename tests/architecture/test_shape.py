@@ -92,13 +92,14 @@ def registries() -> dict[str, tuple[set[str], set[str]]]:
 
 
 def test_every_registry_tag_has_a_config_class_and_every_class_its_tag() -> None:
-    from training_core.llm.environments.registry import ENVIRONMENTS, WARM_STARTS
+    from training_core.llm.environments.registry import ENVIRONMENTS, types_with_warm_start, warm_start_of
 
     for kind, (configured, registered) in registries().items():
         assert configured == registered, kind
-    assert set(WARM_STARTS) <= set(ENVIRONMENTS)
-    for tag, make in ENVIRONMENTS.items():
-        assert getattr(make, "roles") == getattr(ENVIRONMENT_CONFIGS[tag], "roles")  # noqa: B009
+    for tag in types_with_warm_start():
+        assert warm_start_of(tag).noise >= 0.0
+    for tag, kind in ENVIRONMENTS.items():
+        assert getattr(kind.constructor, "roles") == getattr(ENVIRONMENT_CONFIGS[tag], "roles")  # noqa: B009
     assert tags("environment") == set(ENVIRONMENT_CONFIGS)
     assert tags("workflow") == set(WORKFLOW_CONFIGS)
     assert tags("algorithm") == set(ALGORITHM_CONFIGS)

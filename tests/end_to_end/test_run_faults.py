@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.end_to_end.running_stack import RunningStack
-from training_core.config.environments import PlanPath
+from training_core.llm.environments.plan_path.config import PlanPath
 from troupe_client.reporting.sync import undelivered
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(2400)]
@@ -43,10 +43,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from training_core.llm.base_models.tiny import TinyRecipe
     from training_core.llm.base_models.tiny_training import new_model
     from training_core.llm.base_models.word_tokenizer import word_tokenizer
-    from training_core.llm.environments.registry import WARM_STARTS
+    from training_core.llm.environments.registry import warm_start_of
 
     folder = tmp_path_factory.mktemp("model")
-    tokenizer = word_tokenizer(WARM_STARTS["plan_path"].vocabulary(PlanPath()))
+    tokenizer = word_tokenizer(warm_start_of("plan_path").vocabulary(PlanPath()))
     new_model(TinyRecipe(hidden_size=16, layers=1, heads=2), tokenizer).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

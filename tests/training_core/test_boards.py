@@ -7,10 +7,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from tests.end_to_end.boards import CHASE, FIELD, LINES, PILES, PLANE, QUEENS, SOKOBAN, SUDOKU
 from training_core.boards import Board
-from training_core.config.environments import Arithmetic, PlanPath
 from training_core.config.marl.environments import SimpleForaging, SimpleTag
 from training_core.config.marl.run import MarlConfig
-from training_core.llm.environments.registry import ENVIRONMENTS
+from training_core.llm.environments.arithmetic.config import Arithmetic
+from training_core.llm.environments.plan_path.config import PlanPath
+from training_core.llm.environments.registry import make_environment
 from training_core.marl.trainer import MarlTrainer
 
 BOARD: TypeAdapter[Any] = TypeAdapter(Board)
@@ -22,7 +23,7 @@ def test_pictures_of_the_tests_are_boards(board: dict[str, Any]) -> None:
 
 
 def test_plan_path_draws_a_grid() -> None:
-    environment = ENVIRONMENTS["plan_path"](PlanPath(), 0)
+    environment = make_environment(PlanPath(), 0)
     environment.reset(0, "train")
     found = BOARD.validate_python(environment.board())
     assert found.kind == "grid" and {mark for _, _, mark in found.cells} >= {"agent", "goal"}
@@ -45,7 +46,7 @@ def test_small_networks_episodes_have_boards_that_say_whose_side_agents_are_on(e
 
 
 def test_arithmetic_says_line_by_line_what_was_asked_and_answered() -> None:
-    environment = ENVIRONMENTS["arithmetic"](Arithmetic(max_turns=2), 0)
+    environment = make_environment(Arithmetic(max_turns=2), 0)
     environment.reset(0, "train")
     environment.act("tool", "1 + 1")
     environment.act("reasoner", "no idea")

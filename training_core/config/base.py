@@ -42,7 +42,7 @@ class Section(BaseModel):
 
 
 class EnvironmentSection(Section):
-    """What every environment's config declares about the team."""
+    """What every environment's config declares: its type, and facts about the team."""
 
     roles: ClassVar[tuple[str, ...]] = ()
     """Roles of the environment; a team has exactly these, unless open_roles is true."""
@@ -50,6 +50,16 @@ class EnvironmentSection(Section):
     """Whether a team may have any number of roles with any names; `roles` then names the usual ones."""
     role_preset: ClassVar[str] = ""
     """A preset with these roles to start from; empty if there is none."""
+    task_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields that define the tasks: they have an effect if this run reads tasks from the environment."""
+    play_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields that have an effect if this run steps the environment."""
+    local_reward_fields: ClassVar[tuple[str, ...]] = ()
+    """Rewards of single roles: without effect if algorithm.local_weight is 0."""
+    team_reward_fields: ClassVar[tuple[str, ...]] = ()
+    """Rewards of the team: without effect if algorithm.team_weight is 0."""
+    type: str
+    """The environment."""
 
     @property
     def answers_at_a_time(self) -> int:

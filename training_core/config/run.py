@@ -5,7 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from training_core.config.algorithms import Algorithm, AtGrpo, Ppo
-from training_core.config.environments import Environment, External, PlanPath, PlanPathGrid
+from training_core.config.environments import Environment
 from training_core.config.evaluation import Checkpoint, Evaluation, Reporting
 from training_core.config.experiment import ExperimentConfig, Run
 from training_core.config.health import Health
@@ -18,8 +18,10 @@ from training_core.config.rollout import (
     TurnTree,
     Workflow,
 )
-from training_core.config.tasks import Arithmetic
 from training_core.config.team import Team
+from training_core.llm.environments.arithmetic.config import Arithmetic
+from training_core.llm.environments.external.config import External
+from training_core.llm.environments.plan_path.config import PlanPath, PlanPathGrid
 
 
 class RunConfig(ExperimentConfig):

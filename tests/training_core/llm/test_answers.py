@@ -2,11 +2,11 @@
 
 import pytest
 
-from training_core.config.environments import PlanPath
-from training_core.config.puzzles import Sudoku
 from training_core.llm.answers import after_thought
-from training_core.llm.environments.plan_path import PlanPathEnvironment
-from training_core.llm.environments.sudoku import SudokuEnvironment
+from training_core.llm.environments.plan_path.config import PlanPath
+from training_core.llm.environments.plan_path.game import PlanPathEnvironment
+from training_core.llm.environments.sudoku.config import Sudoku
+from training_core.llm.environments.sudoku.game import SudokuEnvironment
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import shutil
 import pytest
 
 from tests.training_core.sandbox.tries import MEMORY
-from training_core.config.coding import Coding
-from training_core.llm.environments.coding import CodingEnvironment
+from training_core.llm.environments.coding.config import Coding
+from training_core.llm.environments.coding.environment import CodingEnvironment
 
 pytestmark = [
     pytest.mark.slow,

@@ -12,7 +12,7 @@ import pytest
 from tests.workers.cluster.test_pool import make_pool
 from training_core.config.files import load_config
 from training_core.llm.environments.host import EnvironmentHost, EnvironmentPool
-from training_core.llm.environments.plan_path_wording import COMPASS, MOVES
+from training_core.llm.environments.plan_path.wording import COMPASS, MOVES
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.models.loading import load_model, load_tokenizer

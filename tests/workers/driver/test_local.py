@@ -12,8 +12,8 @@ from pydantic import TypeAdapter
 from tests.workers.running import conversation, curve, events, small_config
 from training_core.checkpoints import latest
 from training_core.config.files import to_toml
-from training_core.llm.environments.plan_path import PlanPathEnvironment
-from training_core.llm.environments.registry import ENVIRONMENTS
+from training_core.llm.environments.plan_path.game import PlanPathEnvironment
+from training_core.llm.environments.registry import ENVIRONMENTS, EnvironmentKind
 from workers.driver.attempt import FAILED, SUPERSEDED, run_attempt
 from workers.protocol.records import Attempt
 from workers.reporting.reporter import Reporter
@@ -232,7 +232,9 @@ def test_an_environment_that_raises_makes_a_failed_episode(
                 raise OSError("the floor gave way")
             return super().observe(role)
 
-    monkeypatch.setitem(ENVIRONMENTS, "plan_path", Crumbling)
+    monkeypatch.setitem(
+        ENVIRONMENTS, "plan_path", EnvironmentKind(ENVIRONMENTS["plan_path"].config, Crumbling)
+    )
     folder = tmp_path / "run"
     assert run_attempt(attempt(folder, little_model, run__iterations=1), local=True) == 0
     assert curve(folder)["rollout/failed", 1] == 1.0

@@ -1,12 +1,14 @@
 """Fields of the environments that language-model agents play."""
 
-from training_core.config.coding import Coding
+from training_core.config.base import EnvironmentSection
 from training_core.config.effects.language_models import config_of, evaluates_here
-from training_core.config.effects.rules import Effects, Place, always, both, needs, unless, where
-from training_core.config.environments import External, PlanPath, PlanPathGrid, PlanPathSingle, PlanPathTrio
-from training_core.config.puzzles import Blocksworld, EightQueens, Sokoban, Sudoku
+from training_core.config.effects.rules import Effects, Place, Rule, always, both, needs, unless, where
+from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.rollout import Agent, RolloutBuffer, RolloutWorkflow
-from training_core.config.tasks import Arithmetic, CustomEnvironment, Dataset
+from training_core.llm.environments.arithmetic.config import Arithmetic
+from training_core.llm.environments.coding.config import Coding
+from training_core.llm.environments.dataset.config import Dataset
+from training_core.llm.environments.puzzle_config import PuzzleRewards
 
 
 def _is_played(at: Place) -> str:
@@ -47,67 +49,28 @@ def _divides(at: Place) -> str:
 _DISCOUNT = both(unless("shaping", 0.0), _local)
 _GENERATED = both(where("problems", ""), _gives_tasks)
 _RETRIES = both(unless("max_turns", 1), _team)
-_SHAPED = needs("shaping", _local) | needs("shaping_discount", _DISCOUNT)
-_SOLVED = needs("goal_reward fail_reward", _team)
-ENVIRONMENTS: Effects = {
-    External: always("type"),
-    PlanPathGrid: always("type")
-    | needs("size wall_share", _gives_tasks)
-    | needs("max_turns moves_per_turn", _is_played)
-    | needs("wording", _gives_tasks)
-    | needs("step_reward blocked_reward", _local)
-    | needs("optimal_reward", _team)
-    | _SOLVED
-    | _SHAPED,
-    PlanPath: always("type"),
-    PlanPathSingle: always("type"),
-    PlanPathTrio: always("type") | needs("report_reward", _local),
-    Sudoku: always("type")
-    | needs("size holes", _gives_tasks)
-    | needs("max_turns", _is_played)
-    | needs("step_reward refused_reward", _local)
-    | _SOLVED
-    | _SHAPED,
-    Sokoban: always("type")
-    | needs("size boxes wall_share", _gives_tasks)
-    | needs("max_turns moves_per_turn", _is_played)
-    | needs("step_reward blocked_reward", _local)
-    | needs("on_goal_reward off_goal_reward win_reward fail_reward", _team)
-    | _SHAPED,
-    EightQueens: always("type")
-    | needs("size", _gives_tasks)
-    | needs("max_turns", _is_played)
-    | needs("step_reward refused_reward", _local)
-    | _SOLVED
-    | _SHAPED,
-    Blocksworld: always("type")
-    | needs("blocks", _gives_tasks)
-    | needs("max_turns", _is_played)
-    | needs("step_reward refused_reward", _local)
-    | _SOLVED
-    | _SHAPED,
-    Arithmetic: always("type")
-    | needs("terms largest operators", _gives_tasks)
-    | needs("fractions", both(_divides, _gives_tasks))
-    | needs("max_turns", _is_played)
-    | needs("wording", _gives_tasks)
-    | needs("proposer", _is_played)
+_SPECIAL: Effects = {
+    PuzzleRewards: needs("shaping", _local) | needs("shaping_discount", _DISCOUNT),
+    Arithmetic: needs("fractions", both(_divides, _gives_tasks))
     | needs("turn_discount", _RETRIES)
-    | needs("right_reward", _team)
-    | needs("tool_reward", _pays_tools)
-    | needs("format_reward", _local),
-    Dataset: always("type")
-    | needs("path eval_path", _gives_tasks)
-    | needs("eval_share", both(where("eval_path", ""), _gives_tasks))
-    | needs("max_turns success_reward reward", _is_played)
+    | needs("tool_reward", _pays_tools),
+    Dataset: needs("eval_share", both(where("eval_path", ""), _gives_tasks))
     | needs("turn_discount", _RETRIES),
-    Coding: always("type")
-    | needs("problems", _gives_tasks)
-    | needs("steps largest", _GENERATED)
-    | needs("hidden_tests max_turns tests_per_turn test_seconds memory_mib", _is_played)
-    | needs("pass_reward test_reward malformed_reward", _local)
-    | needs("solved_reward fail_reward", _team),
-    CustomEnvironment: always("type")
-    | needs("path args", _gives_tasks)
-    | needs("max_turns threads", _is_played),
+    Coding: needs("steps largest", _GENERATED),
 }
+"""Rules of fields whose effect depends on more than the kind of field."""
+
+
+def _rules(section: type[EnvironmentSection]) -> dict[str, Rule]:
+    """The rules of the fields that an environment declares by kind."""
+    kinds = (
+        (section.task_fields, _gives_tasks),
+        (section.play_fields, _is_played),
+        (section.local_reward_fields, _local),
+        (section.team_reward_fields, _team),
+    )
+    return always("type") | {field: rule for fields, rule in kinds for field in fields}
+
+
+_SECTIONS: tuple[type[EnvironmentSection], ...] = (PuzzleRewards, *ENVIRONMENT_CONFIGS.values())
+ENVIRONMENTS: Effects = {section: _rules(section) | dict(_SPECIAL.get(section, {})) for section in _SECTIONS}

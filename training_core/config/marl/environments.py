@@ -13,8 +13,6 @@ class MarlEnvironment(EnvironmentSection):
 
     roles: ClassVar[tuple[str, ...]] = ("agents",)
     role_preset: ClassVar[str] = "spread_mappo"
-    type: str
-    """The environment."""
     reward: Literal["team_sum", "team_mean", "agent"] = "team_sum"
     """What an agent learns from: the sum or the mean over its role's agents, or its own reward."""
 

@@ -13,7 +13,7 @@ from training_core.config.rollout import MultiTurn, RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.config.team import Role, Team
 from training_core.llm.environments.host import EnvironmentHost
-from training_core.llm.environments.registry import ENVIRONMENTS
+from training_core.llm.environments.registry import make_environment
 from training_core.llm.workflows.context import Generate, Render, RolloutContext
 from training_core.llm.workflows.independent import play_independent
 from training_core.types import Episode
@@ -71,7 +71,7 @@ def evaluation_metrics(prefix: str, episodes: Sequence[Episode]) -> dict[str, fl
 
 def _plain_config(environment: Environment) -> RunConfig:
     """A run in which one policy plays every role of the environment, everything else at its default."""
-    roles = {role: Role(policy=_BASE) for role in ENVIRONMENTS[environment.type](environment, 0).roles}
+    roles = {role: Role(policy=_BASE) for role in make_environment(environment, 0).roles}
     return RunConfig(team=Team(roles=roles), policies={_BASE: Policy()}, environment=environment)
 
 

@@ -17,7 +17,7 @@ from training_core.config.environments import Environment
 from training_core.errors import ModelError
 from training_core.llm.base_models.folder_creation import FACTS, create_once
 from training_core.llm.base_models.progress import Progress, silent
-from training_core.llm.environments.registry import WARM_STARTS
+from training_core.llm.environments.registry import types_with_warm_start, warm_start_of
 from training_core.llm.models.shape import ModelShape, shape_from
 
 CONTEXT = 256
@@ -58,7 +58,7 @@ def tiny_shape(environment: Environment) -> ModelShape:
     """Sizes of the tiny model before it is created. Raises ModelError if there is none for the environment."""
     _check_is_supported(environment)
     recipe = TinyRecipe()
-    words = WARM_STARTS[environment.type].vocabulary(environment)
+    words = warm_start_of(environment.type).vocabulary(environment)
     return shape_from(
         {
             "num_hidden_layers": recipe.layers,
@@ -93,8 +93,8 @@ def ensure_tiny(environment: Environment, home: Path, progress: Progress = silen
 
 
 def _check_is_supported(environment: Environment) -> None:
-    if environment.type not in WARM_STARTS:
-        supported = ", ".join(sorted(WARM_STARTS))
+    if environment.type not in types_with_warm_start():
+        supported = ", ".join(types_with_warm_start())
         raise ModelError(
             f'there is no "tiny" model for {environment.type!r} (it exists for {supported}); set policies.*.model to a '
             "Hugging Face folder or hub id"

@@ -18,7 +18,7 @@ from training_core.llm.base_models.progress import Progress
 from training_core.llm.base_models.tiny import CONTEXT, TinyRecipe
 from training_core.llm.base_models.word_tokenizer import word_tokenizer
 from training_core.llm.environments.base import Demonstration
-from training_core.llm.environments.registry import WARM_STARTS
+from training_core.llm.environments.registry import warm_start_of
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.types import Message
@@ -28,7 +28,7 @@ def make_tiny(
     environment: Environment, recipe: TinyRecipe, folder: Path, progress: Progress
 ) -> dict[str, Any]:
     """Write a warm-started model and its tokenizer to `folder`; return the facts about it."""
-    source = WARM_STARTS[environment.type]
+    source = warm_start_of(environment.type)
     tokenizer = word_tokenizer(source.vocabulary(environment))
     progress(0.0, "drawing demonstrations")
     pairs = list(islice(source.demonstrations(environment, recipe.seed), recipe.steps * recipe.batch))

@@ -24,8 +24,8 @@ from training_core.errors import DataError, ModelError
 from training_core.llm.base_models.folder_creation import create_once
 from training_core.llm.base_models.progress import Progress, silent
 from training_core.llm.base_models.tiny_training import train
-from training_core.llm.environments.prompts import data_file
-from training_core.llm.environments.registry import WARM_STARTS
+from training_core.llm.environments.dataset.instances import data_file
+from training_core.llm.environments.registry import types_with_warm_start, warm_start_of
 from training_core.llm.learning.loss_masks import MaskedTokens, Messages, mask_messages
 from training_core.llm.models.loading import load_model, load_tokenizer
 
@@ -49,9 +49,9 @@ def warm_started_model(
     """
     if section.steps == 0:
         return source
-    if not section.file and environment.type not in WARM_STARTS:
+    if not section.file and environment.type not in types_with_warm_start():
         raise ModelError(
-            f"there are no demonstrations of {environment.type!r} (there are of {', '.join(sorted(WARM_STARTS))}); set "
+            f"there are no demonstrations of {environment.type!r} (there are of {', '.join(types_with_warm_start())}); set "
             "policies.*.warm_start.file to a file of conversations"
         )
     file = data_file(section.file, FIELD) if section.file else None
@@ -164,7 +164,7 @@ def _shuffled(conversations: list[Messages]) -> Iterator[Messages]:
 
 
 def _demonstrated(environment: Environment) -> Iterator[Messages]:
-    for observation, answer in WARM_STARTS[environment.type].demonstrations(environment, SEED):
+    for observation, answer in warm_start_of(environment.type).demonstrations(environment, SEED):
         before = (
             [{"role": "user", "content": observation}]
             if isinstance(observation, str)

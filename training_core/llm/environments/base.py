@@ -1,5 +1,6 @@
 """The interface of text environments: one object plays one task for a team of roles."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, Self
 
@@ -8,6 +9,18 @@ from training_core.types import Message
 Split = Literal["train", "eval"]
 Demonstration = tuple[str | tuple[Message, ...], str]
 """A role's observation, as one text or as a conversation so far, with a possible answer."""
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """Data of a tiny base model for an environment."""
+
+    vocabulary: Callable[[Any], tuple[str, ...]]
+    """Config section -> every word of observations and answers."""
+    demonstrations: Callable[[Any, int], Iterator[Demonstration]]
+    """(config section, seed) -> endless (observation, answer) pairs."""
+    noise: float
+    """Share of demonstrated words that were replaced at random."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from training_core.config.base import Section
 from training_core.errors import EnvironmentFailure
 from training_core.llm.environments.base import Split, StepResult, TextEnvironment
-from training_core.llm.environments.registry import ENVIRONMENTS
+from training_core.llm.environments.registry import make_environment
 from training_core.types import Message
 
 
@@ -71,7 +71,7 @@ class EnvironmentHost:
     """An EnvironmentPool in this process."""
 
     def __init__(self, section: Section, seed: int) -> None:
-        self._make: Callable[[], TextEnvironment] = lambda: ENVIRONMENTS[section.type](section, seed)  # type: ignore[attr-defined]
+        self._make: Callable[[], TextEnvironment] = partial(make_environment, section, seed)
         self._make()  # unreadable data raises now, not in every episode
         self._concurrency = int(getattr(section, "answers_at_a_time", 1))
         self._states: dict[int, TextEnvironment] = {}

@@ -1,90 +1,95 @@
-"""Environments by the `type` of their config, with the data of the tiny base model for each."""
+"""Environments by the `type` of their config: one folder and one line each.
 
-from collections.abc import Callable, Iterator
+Only the `config` modules are imported here. The rest of an environment is imported when it is first used.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from training_core.llm.environments import (
-    blocksworld_demonstrations,
-    eight_queens_demonstrations,
-    sokoban_demonstrations,
-    sudoku_demonstrations,
-)
-from training_core.llm.environments.arithmetic import ArithmeticEnvironment
-from training_core.llm.environments.arithmetic_demonstrations import (
-    ARITHMETIC_NOISE,
-    arithmetic_demonstrations,
-    arithmetic_vocabulary,
-)
-from training_core.llm.environments.base import Demonstration, TextEnvironment
-from training_core.llm.environments.blocksworld import BlocksworldEnvironment, blocksworld_vocabulary
-from training_core.llm.environments.coding import CodingEnvironment
-from training_core.llm.environments.coding_demonstrations import NOISE as CODING_NOISE
-from training_core.llm.environments.coding_demonstrations import coding_demonstrations, coding_vocabulary
-from training_core.llm.environments.custom import CustomEnvironmentMaker
-from training_core.llm.environments.dataset import DatasetEnvironment
-from training_core.llm.environments.eight_queens import EightQueensEnvironment, eight_queens_vocabulary
-from training_core.llm.environments.external import ExternalEnvironment
-from training_core.llm.environments.plan_path import PlanPathEnvironment, plan_path_vocabulary
-from training_core.llm.environments.plan_path_demonstrations import (
-    NOISE,
-    plan_path_demonstrations,
-    plan_path_single_demonstrations,
-    plan_path_trio_demonstrations,
-)
-from training_core.llm.environments.plan_path_teams import PlanPathSingleEnvironment, PlanPathTrioEnvironment
-from training_core.llm.environments.sokoban import SokobanEnvironment, sokoban_vocabulary
-from training_core.llm.environments.sudoku import SudokuEnvironment, sudoku_vocabulary
+from training_core.config.base import EnvironmentSection
+from training_core.importing import load_object
+from training_core.llm.environments.arithmetic.config import Arithmetic
+from training_core.llm.environments.blocksworld.config import Blocksworld
+from training_core.llm.environments.coding.config import Coding
+from training_core.llm.environments.custom.config import CustomEnvironment
+from training_core.llm.environments.dataset.config import Dataset
+from training_core.llm.environments.eight_queens.config import EightQueens
+from training_core.llm.environments.external.config import External
+from training_core.llm.environments.plan_path.config import PlanPath, PlanPathSingle, PlanPathTrio
+from training_core.llm.environments.sokoban.config import Sokoban
+from training_core.llm.environments.sudoku.config import Sudoku
 
-ENVIRONMENTS: dict[str, Callable[[Any, int], TextEnvironment]] = {
-    "external": ExternalEnvironment,
-    "plan_path": PlanPathEnvironment,
-    "plan_path_single": PlanPathSingleEnvironment,
-    "plan_path_trio": PlanPathTrioEnvironment,
-    "sudoku": SudokuEnvironment,
-    "sokoban": SokobanEnvironment,
-    "eight_queens": EightQueensEnvironment,
-    "blocksworld": BlocksworldEnvironment,
-    "arithmetic": ArithmeticEnvironment,
-    "dataset": DatasetEnvironment,
-    "coding": CodingEnvironment,
-    "custom": CustomEnvironmentMaker,
-}
-"""type -> (config section, run seed) -> environment."""
+if TYPE_CHECKING:
+    from training_core.llm.environments.base import TextEnvironment, WarmStart
+
+FOLDER = __name__.rpartition(".")[0]
 
 
 @dataclass(frozen=True)
-class WarmStart:
-    """Data of a tiny base model for an environment."""
+class EnvironmentKind:
+    """One type of environment."""
 
-    vocabulary: Callable[[Any], tuple[str, ...]]
-    """Config section -> every word of observations and answers."""
-    demonstrations: Callable[[Any, int], Iterator[Demonstration]]
-    """(config section, seed) -> endless (observation, answer) pairs."""
-    noise: float
-    """Share of demonstrated words that were replaced at random."""
+    config: type[EnvironmentSection]
+    make: "str | Callable[[Any, int], TextEnvironment]"
+    """(config section, run seed) -> environment; as a string, "folder.module:Name" in this package."""
+    warm_start: str = ""
+    """"folder.module:NAME" of the WarmStart of the tiny base model; empty if the model cannot play it."""
+
+    @property
+    def constructor(self) -> "Callable[[Any, int], TextEnvironment]":
+        """The imported `make`."""
+        return _imported(self.make) if isinstance(self.make, str) else self.make
 
 
-WARM_STARTS: dict[str, WarmStart] = {
-    "plan_path": WarmStart(plan_path_vocabulary, plan_path_demonstrations, NOISE),
-    "plan_path_single": WarmStart(plan_path_vocabulary, plan_path_single_demonstrations, NOISE),
-    "plan_path_trio": WarmStart(plan_path_vocabulary, plan_path_trio_demonstrations, NOISE),
-    "sudoku": WarmStart(
-        sudoku_vocabulary, sudoku_demonstrations.sudoku_demonstrations, sudoku_demonstrations.NOISE
+ENVIRONMENTS: dict[str, EnvironmentKind] = {
+    "external": EnvironmentKind(External, "external.environment:ExternalEnvironment"),
+    "plan_path": EnvironmentKind(
+        PlanPath, "plan_path.game:PlanPathEnvironment", "plan_path.demonstrations:DUO"
     ),
-    "sokoban": WarmStart(
-        sokoban_vocabulary, sokoban_demonstrations.sokoban_demonstrations, sokoban_demonstrations.NOISE
+    "plan_path_single": EnvironmentKind(
+        PlanPathSingle, "plan_path.teams:PlanPathSingleEnvironment", "plan_path.demonstrations:SINGLE"
     ),
-    "eight_queens": WarmStart(
-        eight_queens_vocabulary,
-        eight_queens_demonstrations.eight_queens_demonstrations,
-        eight_queens_demonstrations.NOISE,
+    "plan_path_trio": EnvironmentKind(
+        PlanPathTrio, "plan_path.teams:PlanPathTrioEnvironment", "plan_path.demonstrations:TRIO"
     ),
-    "blocksworld": WarmStart(
-        blocksworld_vocabulary,
-        blocksworld_demonstrations.blocksworld_demonstrations,
-        blocksworld_demonstrations.NOISE,
+    "sudoku": EnvironmentKind(Sudoku, "sudoku.game:SudokuEnvironment", "sudoku.demonstrations:WARM_START"),
+    "sokoban": EnvironmentKind(
+        Sokoban, "sokoban.game:SokobanEnvironment", "sokoban.demonstrations:WARM_START"
     ),
-    "arithmetic": WarmStart(arithmetic_vocabulary, arithmetic_demonstrations, ARITHMETIC_NOISE),
-    "coding": WarmStart(coding_vocabulary, coding_demonstrations, CODING_NOISE),
+    "eight_queens": EnvironmentKind(
+        EightQueens, "eight_queens.game:EightQueensEnvironment", "eight_queens.demonstrations:WARM_START"
+    ),
+    "blocksworld": EnvironmentKind(
+        Blocksworld, "blocksworld.game:BlocksworldEnvironment", "blocksworld.demonstrations:WARM_START"
+    ),
+    "arithmetic": EnvironmentKind(
+        Arithmetic, "arithmetic.environment:ArithmeticEnvironment", "arithmetic.demonstrations:WARM_START"
+    ),
+    "dataset": EnvironmentKind(Dataset, "dataset.environment:DatasetEnvironment"),
+    "coding": EnvironmentKind(
+        Coding, "coding.environment:CodingEnvironment", "coding.demonstrations:WARM_START"
+    ),
+    "custom": EnvironmentKind(CustomEnvironment, "custom.environment:CustomEnvironmentMaker"),
 }
+"""Environments by type, in the order of the pages."""
+
+
+def make_environment(section: Any, seed: int) -> "TextEnvironment":
+    """The environment of a config section. Raises ConfigError if its data cannot be read."""
+    return ENVIRONMENTS[section.type].constructor(section, seed)
+
+
+def warm_start_of(tag: str) -> "WarmStart":
+    """The demonstrations of a type of environment that is in `types_with_warm_start`."""
+    found: WarmStart = _imported(ENVIRONMENTS[tag].warm_start)
+    return found
+
+
+def types_with_warm_start() -> list[str]:
+    """The types with demonstrations, sorted by name."""
+    return sorted(tag for tag, kind in ENVIRONMENTS.items() if kind.warm_start)
+
+
+def _imported(path: str) -> Any:
+    return load_object(f"{FOLDER}.{path}")

@@ -17,14 +17,14 @@ from typing import Any, Literal
 
 from training_core.config.rollout import Agent, RolloutWorkflow
 from training_core.config.run import RunConfig
-from training_core.config.tasks import Dataset
 from training_core.errors import EnvironmentFailure
 from training_core.llm.agents.gateway import AgentGateway
 from training_core.llm.agents.loading import load_agent
 from training_core.llm.agents.session import PolicyClient, Session, SessionSpec, write_episode
 from training_core.llm.environments.base import Split
+from training_core.llm.environments.dataset.config import Dataset
+from training_core.llm.environments.dataset.instances import task_instance
 from training_core.llm.environments.host import SlotView, describe
-from training_core.llm.environments.prompts import task_instance
 from training_core.llm.generation.base import SamplingSettings, settings_of
 from training_core.llm.workflows.context import RolloutContext, chat_messages
 from training_core.llm.workflows.independent import EVALUATION_SEED, evaluation_settings

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from training_core.config.rollout import RolloutWorkflow as Section
 from training_core.config.run import RunConfig
-from training_core.config.tasks import Dataset
 from training_core.errors import DataError, EngineFailure
+from training_core.llm.environments.dataset.config import Dataset
 from training_core.llm.environments.host import describe
 from training_core.llm.generation.base import Interrupted, SamplingSettings, settings_of
 from training_core.llm.generation.sequence_checks import check_reward, check_sequence

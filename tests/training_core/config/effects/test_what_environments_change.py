@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 
 from training_core.config.base import Section
-from training_core.config.environments import PlanPath, PlanPathSingle, PlanPathTrio
-from training_core.config.puzzles import Blocksworld, EightQueens, Sokoban, Sudoku
-from training_core.config.tasks import Arithmetic
-from training_core.llm.environments.registry import ENVIRONMENTS, WARM_STARTS
+from training_core.llm.environments.arithmetic.config import Arithmetic
+from training_core.llm.environments.blocksworld.config import Blocksworld
+from training_core.llm.environments.eight_queens.config import EightQueens
+from training_core.llm.environments.plan_path.config import PlanPath, PlanPathSingle, PlanPathTrio
+from training_core.llm.environments.registry import make_environment, warm_start_of
+from training_core.llm.environments.sokoban.config import Sokoban
+from training_core.llm.environments.sudoku.config import Sudoku
 
 SMALL: dict[str, Section] = {
     "plan_path": PlanPath(size=3, max_turns=3, moves_per_turn=2, wall_share=0.2),
@@ -58,10 +61,12 @@ def other(section: Section, field: str) -> Any:
 def played(section: Section) -> list[Any]:
     """What roles see, and what all answers that are tried on copies earn; the one that earns most is carried on."""
     kind = str(getattr(section, "type"))  # noqa: B009  every environment has one
-    said = list(dict.fromkeys(text for _, text in islice(WARM_STARTS[kind].demonstrations(section, 0), 300)))
+    said = list(
+        dict.fromkeys(text for _, text in islice(warm_start_of(kind).demonstrations(section, 0), 300))
+    )
     random, seen = Random(0), []
     for task in range(TASKS):
-        environment = ENVIRONMENTS[kind](section, 0)
+        environment = make_environment(section, 0)
         environment.reset(task, "train")
         while not environment.done:
             for role in environment.roles:

@@ -19,8 +19,9 @@ from tests.training_core.llm.workflows.counting import (
     Recorder,
     make_context,
 )
+from training_core.config.base import EnvironmentSection
 from training_core.config.effects.unused import unused_settings
-from training_core.llm.environments.registry import ENVIRONMENTS
+from training_core.llm.environments.registry import ENVIRONMENTS, EnvironmentKind
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.training_groups import make_groups
 from training_core.llm.workflows.episodes import play_episodes
@@ -201,7 +202,7 @@ def fingerprint(settings: dict[str, Any]) -> str:
 
 @pytest.fixture(autouse=True)
 def _counting_world(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ENVIRONMENTS, "counting", CountingEnvironment)
+    monkeypatch.setitem(ENVIRONMENTS, "counting", EnvironmentKind(EnvironmentSection, CountingEnvironment))
 
 
 @cache

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 
@@ -11,7 +11,6 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from training_core.config.environments import PlanPath
 from training_core.config.files import load_config
 from training_core.errors import ModelError
 from training_core.llm.base_models import tiny, tiny_training
@@ -21,7 +20,8 @@ from training_core.llm.base_models.progress import Progress, silent
 from training_core.llm.base_models.registry import resolve_model
 from training_core.llm.base_models.tiny import TinyRecipe, ensure_tiny, read_facts, tiny_folder
 from training_core.llm.environments.host import EnvironmentHost
-from training_core.llm.environments.registry import WARM_STARTS
+from training_core.llm.environments.plan_path.config import PlanPath
+from training_core.llm.environments.registry import ENVIRONMENTS, warm_start_of
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.llm.workflows.context import RolloutContext
@@ -80,7 +80,7 @@ def test_the_folder_is_a_hugging_face_model_with_facts(made: Made) -> None:
     facts = read_facts(folder)
     assert facts["parameters"] == sum(weight.numel() for weight in model.parameters())
     assert (facts["demonstrations"], facts["seed"], facts["steps"]) == (60 * 16, 0, 60)
-    assert facts["demonstration_noise"] == WARM_STARTS["plan_path"].noise
+    assert facts["demonstration_noise"] == warm_start_of("plan_path").noise
     assert facts["evaluation"]["conditions"]["episodes"] == 256
     for kind in ("eval", "eval_sampled"):
         assert 0.0 <= facts["evaluation"][kind][f"{kind}/success"] <= 1.0
@@ -160,7 +160,7 @@ def test_what_cannot_be_made_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "models").write_text("a file where the folder should be")
     with pytest.raises(ModelError, match="cannot write the tiny model"):
         ensure_tiny(SMALL, tmp_path)
-    monkeypatch.delitem(WARM_STARTS, "plan_path")
+    monkeypatch.setitem(ENVIRONMENTS, "plan_path", replace(ENVIRONMENTS["plan_path"], warm_start=""))
     with pytest.raises(ModelError, match="there is no \"tiny\" model for 'plan_path'"):
         ensure_tiny(SMALL, tmp_path)
 
@@ -172,7 +172,7 @@ def test_names_that_are_not_made_here_are_folders_or_hub_ids(tmp_path: Path) -> 
 
 
 def test_only_the_words_of_the_answer_are_learnt() -> None:
-    tokenizer = tiny_training.word_tokenizer(WARM_STARTS["plan_path"].vocabulary(SMALL))
+    tokenizer = tiny_training.word_tokenizer(warm_start_of("plan_path").vocabulary(SMALL))
     ids, labels = tiny_training.encode_pairs(
         [("goal 2 east", "east east"), ("goal 1 north", "north")], tokenizer
     )

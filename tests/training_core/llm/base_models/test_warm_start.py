@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from tests.training_core.llm.toys import TOKENIZER, make_model, naive_logprobs
-from training_core.config.environments import External, PlanPath
 from training_core.config.files import load_config
 from training_core.config.models import WarmStart
 from training_core.config.permitted import Permitted, check_permitted
@@ -16,6 +15,8 @@ from training_core.errors import ConfigError, DataError, ModelError
 from training_core.llm.base_models.tiny import read_facts
 from training_core.llm.base_models.tiny_training import train
 from training_core.llm.base_models.warm_start import padded, read_conversations, warm_started_model
+from training_core.llm.environments.external.config import External
+from training_core.llm.environments.plan_path.config import PlanPath
 from training_core.llm.learning.loss_masks import mask_messages
 from training_core.llm.models.loading import load_model, load_tokenizer
 
@@ -118,9 +119,9 @@ def test_demonstrations_lower_the_loss(tmp_path: Path) -> None:
     from training_core.llm.base_models.tiny import TinyRecipe
     from training_core.llm.base_models.tiny_training import new_model
     from training_core.llm.base_models.word_tokenizer import word_tokenizer
-    from training_core.llm.environments.registry import WARM_STARTS
+    from training_core.llm.environments.registry import warm_start_of
 
-    tokenizer = word_tokenizer(WARM_STARTS["plan_path"].vocabulary(GRID))
+    tokenizer = word_tokenizer(warm_start_of("plan_path").vocabulary(GRID))
     new_model(TinyRecipe(hidden_size=32, layers=2, heads=2), tokenizer).save_pretrained(tmp_path / "base")
     tokenizer.save_pretrained(tmp_path / "base")
     losses = [

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from training_core.boards import Board
 from training_core.llm.environments.base import TextEnvironment
-from training_core.llm.environments.registry import ENVIRONMENTS, WARM_STARTS
+from training_core.llm.environments.registry import make_environment, warm_start_of
 from training_core.llm.environments.splits import Tasks
 
 BOARD: TypeAdapter[Any] = TypeAdapter(Board)
@@ -27,7 +27,7 @@ def check_splits(tasks: Tasks[Any, Any], config: Any) -> None:
 
 def check_demonstrations(config: Any, count: int = 4000) -> list[tuple[str, str]]:
     """Same seed, same pairs; every word is in the vocabulary. Returns the pairs."""
-    source = WARM_STARTS[config.type]
+    source = warm_start_of(config.type)
     pairs = list(islice(source.demonstrations(config, 0), count))
     assert list(islice(source.demonstrations(config, 0), 100)) == pairs[:100]
     assert list(islice(source.demonstrations(config, 1), 100)) != pairs[:100]
@@ -38,9 +38,9 @@ def check_demonstrations(config: Any, count: int = 4000) -> list[tuple[str, str]
 
 def check_play(config: Any, answers: dict[str, list[str]], tasks: int = 30) -> None:
     """Whatever is answered, observations keep to the vocabulary, boards can be drawn and episodes end."""
-    known = set(WARM_STARTS[config.type].vocabulary(config))
+    known = set(warm_start_of(config.type).vocabulary(config))
     for number in range(tasks):
-        environment: TextEnvironment = ENVIRONMENTS[config.type](config, 0)
+        environment: TextEnvironment = make_environment(config, 0)
         environment.reset(number, "train")
         assert environment.title and environment.task_id == f"train-{number}"
         for turn in range(config.max_turns):

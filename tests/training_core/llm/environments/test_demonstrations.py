@@ -5,10 +5,10 @@ from itertools import islice
 
 import pytest
 
-from training_core.config.environments import PlanPath
-from training_core.llm.environments.plan_path import plan_path_vocabulary
-from training_core.llm.environments.plan_path_demonstrations import NOISE, plan_path_demonstrations
-from training_core.llm.environments.plan_path_wording import COMPASS, MOVES
+from training_core.llm.environments.plan_path.config import PlanPath
+from training_core.llm.environments.plan_path.demonstrations import NOISE, plan_path_demonstrations
+from training_core.llm.environments.plan_path.game import plan_path_vocabulary
+from training_core.llm.environments.plan_path.wording import COMPASS, MOVES
 
 CONFIG = PlanPath()
 PAIRS = list(islice(plan_path_demonstrations(CONFIG, 0), 12000))

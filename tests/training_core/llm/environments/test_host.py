@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from training_core.config.environments import PlanPath
 from training_core.llm.environments.base import StepResult
 from training_core.llm.environments.host import EnvironmentHost
-from training_core.llm.environments.plan_path import PlanPathEnvironment
-from training_core.llm.environments.registry import ENVIRONMENTS
+from training_core.llm.environments.plan_path.config import PlanPath
+from training_core.llm.environments.plan_path.game import PlanPathEnvironment
+from training_core.llm.environments.registry import ENVIRONMENTS, EnvironmentKind
 
 CONFIG = PlanPath()
 
@@ -68,7 +68,7 @@ def test_a_reward_that_is_no_number_fails_its_own_slot_only(monkeypatch: pytest.
             step = super().act(role, answer)
             return replace(step, local_reward=float("nan")) if self.task_id == "train-1" else step
 
-    monkeypatch.setitem(ENVIRONMENTS, "plan_path", Broken)
+    monkeypatch.setitem(ENVIRONMENTS, "plan_path", EnvironmentKind(PlanPath, Broken))
     host = EnvironmentHost(PlanPath(), 0)
     host.reset({0: (0, "train"), 1: (1, "train")})
     tried = host.try_answers({0: ["north"], 1: ["north"]}, "planner")

@@ -11,13 +11,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from training_core.config.environments import PlanPath
 from training_core.config.models import Deepspeed, Learner, Lora, WholeModel
 from training_core.errors import ModelError
 from training_core.llm.base_models.tiny import TinyRecipe, tiny_shape
 from training_core.llm.base_models.tiny_training import new_model
 from training_core.llm.base_models.word_tokenizer import word_tokenizer
-from training_core.llm.environments.registry import WARM_STARTS
+from training_core.llm.environments.plan_path.config import PlanPath
+from training_core.llm.environments.registry import warm_start_of
 from training_core.llm.learning.micro_batches import LONGEST_ROW
 from training_core.llm.learning.optimisation import Optimiser
 from training_core.llm.learning.token_logprobs import tree_mask
@@ -101,7 +101,7 @@ def test_sizes_inside_a_text_config(tmp_path: Path) -> None:
 
 def test_the_tiny_model_is_sized_before_it_is_made() -> None:
     environment = PlanPath(size=4)
-    model = new_model(TinyRecipe(), word_tokenizer(WARM_STARTS["plan_path"].vocabulary(environment)))
+    model = new_model(TinyRecipe(), word_tokenizer(warm_start_of("plan_path").vocabulary(environment)))
     shape, config = tiny_shape(environment), model.config
     assert shape.parameters == count(model)
     assert (shape.layers, shape.hidden, shape.heads) == (

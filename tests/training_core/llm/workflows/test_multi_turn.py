@@ -7,11 +7,11 @@ import pytest
 
 from training_core.config.files import load_config
 from training_core.config.rollout import TRY_AGAIN
-from training_core.config.tasks import Arithmetic
 from training_core.errors import ModelError
 from training_core.llm.base_models.word_tokenizer import word_tokenizer
-from training_core.llm.environments.arithmetic_demonstrations import arithmetic_vocabulary
-from training_core.llm.environments.arithmetic_problems import task_problem
+from training_core.llm.environments.arithmetic.config import Arithmetic
+from training_core.llm.environments.arithmetic.demonstrations import arithmetic_vocabulary
+from training_core.llm.environments.arithmetic.problems import task_problem
 from training_core.llm.environments.host import EnvironmentHost, SlotView
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.learning.training_groups import make_groups

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from tests.training_core.llm.workflows.counting import Counting, CountingEnvironment, Recorder, make_context
-from training_core.config.environments import PlanPathTrio
+from training_core.config.base import EnvironmentSection
 from training_core.config.files import load_config
 from training_core.config.team import Speaks
 from training_core.errors import ConfigError, EngineFailure
 from training_core.llm.base_models.word_tokenizer import word_tokenizer
 from training_core.llm.environments.host import EnvironmentHost
-from training_core.llm.environments.plan_path_teams import PlanPathTrioEnvironment
-from training_core.llm.environments.registry import ENVIRONMENTS
+from training_core.llm.environments.plan_path.config import PlanPathTrio
+from training_core.llm.environments.plan_path.teams import PlanPathTrioEnvironment
+from training_core.llm.environments.registry import ENVIRONMENTS, EnvironmentKind
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.scripted import ScriptedEngine
 from training_core.llm.learning.training_groups import make_groups
@@ -117,7 +118,7 @@ class Chooses(CountingEnvironment):
 
 
 def test_the_environment_says_whose_turn_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ENVIRONMENTS, "counting", Chooses)
+    monkeypatch.setitem(ENVIRONMENTS, "counting", EnvironmentKind(EnvironmentSection, Chooses))
     planner, executor = says("3", "2"), says("1", "3")
     voices = {"planner": planner, "executor": executor}
     first, second = play_turn_tree([1, 2], make_context(voices, Counting(turns=2), rollout__group_size=2))
@@ -142,7 +143,7 @@ def test_an_environment_in_which_it_is_nobodys_turn_fails_its_episode_alone(
         def observe(self, role: str) -> str | None:  # type: ignore[override]
             return None if self.task == 2 else super().observe(role)
 
-    monkeypatch.setitem(ENVIRONMENTS, "counting", Mute)
+    monkeypatch.setitem(ENVIRONMENTS, "counting", EnvironmentKind(EnvironmentSection, Mute))
     context, _, _ = default_context()
     good, stuck = play_turn_tree([1, 2], context)
     assert good.success and len(good.turns) == 4
