@@ -1,4 +1,4 @@
-"""Policy losses on tokens.
+"""Losses of PPO for all kinds of agents, and penalties and weights of tokens.
 
 T response tokens, flat over a batch. All functions are pure; weights determine how tokens are averaged.
 """
@@ -12,30 +12,37 @@ KlEstimator = Literal["k1", "k2", "k3"]
 
 
 def clipped_policy_loss(
-    logprobs: Tensor,
-    old_logprobs: Tensor,
-    advantages: Tensor,
-    clip_low: float,
-    clip_high: float,
-    dual_clip: float = 0.0,
+    log_ratios: Tensor, advantages: Tensor, clip_low: float, clip_high: float, dual_clip: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Loss per token (T,) and whether it was clipped (T,).
+    """Loss per sample and whether it was clipped, both of the shape of log_ratios (logprob - old logprob) and advantages.
 
-    max(-r A, -clip(r, 1 - low, 1 + high) A) with r = exp(logprob - old) (PPO, arXiv 1707.06347, equation 7; separate
-    bounds as in DAPO, arXiv 2503.14476). With dual_clip c > 0, the loss of tokens with negative advantage is at most
+    max(-r A, -clip(r, 1 - low, 1 + high) A) with r = exp(log ratio) (PPO, arXiv 1707.06347, equation 7; separate
+    bounds as in DAPO, arXiv 2503.14476). With dual_clip c > 0, the loss of samples with negative advantage is at most
     -c A (arXiv 1912.09729).
     """
-    ratios = (logprobs - old_logprobs).exp()
-    plain = -ratios * advantages
+    ratios = log_ratios.exp()
+    unclipped = -ratios * advantages
     bounded = -ratios.clamp(1.0 - clip_low, 1.0 + clip_high) * advantages
-    loss = torch.maximum(plain, bounded)
-    clipped = bounded > plain
+    loss = torch.maximum(unclipped, bounded)
+    clipped = bounded > unclipped
     if dual_clip > 0.0:
         most = -dual_clip * advantages
         cut = (advantages < 0) & (loss > most)
         loss = torch.where(cut, most, loss)
         clipped = clipped | cut
     return loss, clipped
+
+
+def value_loss(values: Tensor, old_values: Tensor, returns: Tensor, clip: float | None) -> Tensor:
+    """(V - R)^2 per sample; with `clip`, the larger of that and the loss of V clipped to within `clip` of the old value.
+
+    The value loss of OpenAI's PPO, which bounds the change of a value in one update.
+    """
+    unclipped = (values - returns).square()
+    if clip is None:
+        return unclipped
+    clipped = old_values + (values - old_values).clamp(-clip, clip)
+    return torch.maximum(unclipped, (clipped - returns).square())
 
 
 def kl_penalty(logprobs: Tensor, reference_logprobs: Tensor, estimator: KlEstimator) -> Tensor:

@@ -42,7 +42,7 @@ PolicyLoss = Callable[[Tokens, Bounds], tuple[Tensor, Tensor]]
 def clip(tokens: Tokens, bounds: Bounds) -> tuple[Tensor, Tensor]:
     """PPO's clipped surrogate, token by token."""
     return clipped_policy_loss(
-        tokens.logprobs, tokens.old_logprobs, tokens.advantages, bounds.low, bounds.high, bounds.dual
+        tokens.logprobs - tokens.old_logprobs, tokens.advantages, bounds.low, bounds.high, bounds.dual
     )
 
 
@@ -55,9 +55,7 @@ def sequence_clip(tokens: Tokens, bounds: Bounds) -> tuple[Tensor, Tensor]:
     difference = tokens.logprobs - tokens.old_logprobs
     of_sequence = sequence_means(difference.detach(), tokens.lengths)
     carried = of_sequence + tokens.logprobs - tokens.logprobs.detach()
-    return clipped_policy_loss(
-        carried, torch.zeros_like(carried), tokens.advantages, bounds.low, bounds.high, bounds.dual
-    )
+    return clipped_policy_loss(carried, tokens.advantages, bounds.low, bounds.high, bounds.dual)
 
 
 def cispo(tokens: Tokens, bounds: Bounds) -> tuple[Tensor, Tensor]:

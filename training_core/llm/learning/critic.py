@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from training_core.algorithms.gae import generalised_advantages, last_token_rewards, value_losses
+from training_core.algorithms.gae import last_token_rewards, token_advantages
+from training_core.algorithms.losses import value_loss
 from training_core.config.algorithms import Ppo
 from training_core.config.models import Optimisation
 from training_core.errors import LearnerFailure
@@ -60,7 +61,7 @@ class Critic:
         if costs is not None:
             rewards = rewards - costs
         algorithm = self.algorithm
-        piece.advantages = generalised_advantages(
+        piece.advantages = token_advantages(
             rewards, values, piece.lengths, algorithm.discount, algorithm.gae_lambda
         )
         piece.old_values, piece.returns = values, piece.advantages + values
@@ -88,12 +89,13 @@ class Critic:
         return 1.0 - residual_variance / return_variance if return_variance > EPSILON**2 else None
 
     def losses(self, piece: MicroBatch, values: Tensor) -> Tensor:
-        """Value losses (T,) of the current values (T,). Raises LearnerFailure without a prior `compute_advantages`."""
+        """Half the squared errors (T,) of the current values (T,). Raises LearnerFailure without a prior `compute_advantages`."""
         if piece.old_values is None or piece.returns is None:
             raise LearnerFailure(
                 "a value loss needs the values at the start of the update; call compute_advantages() first"
             )
-        return value_losses(values, piece.old_values, piece.returns, self.algorithm.value_clip)
+        clip = self.algorithm.value_clip or None
+        return value_loss(values, piece.old_values, piece.returns, clip) / 2
 
     def step(self, *, apply: bool, scale: float) -> None:
         """Apply the head's gradients, or discard them if the policy's were not applied. `scale` is the loss scale."""

@@ -32,7 +32,7 @@ from training_core.algorithms.advantages import (
     normalised_advantages,
     whitened,
 )
-from training_core.algorithms.gae import generalised_advantages, last_token_rewards
+from training_core.algorithms.gae import last_token_rewards, token_advantages
 from training_core.config.algorithms import Algorithm, Ppo, Rae, TokenReturns
 from training_core.llm.learning.micro_batches import MicroBatch
 from training_core.llm.learning.processes import Processes
@@ -151,9 +151,7 @@ def _apply_token_returns(
         rewards = last_token_rewards(scores[batch.of_answers(piece)].float(), piece.lengths)
         rewards = rewards if piece.costs is None else rewards - piece.costs
         masks.append(unit_mask[batch.of_tokens(piece)])
-        returns = generalised_advantages(
-            rewards, torch.zeros_like(rewards), piece.lengths, algorithm.discount, 1.0
-        )
+        returns = token_advantages(rewards, torch.zeros_like(rewards), piece.lengths, algorithm.discount, 1.0)
         piece.advantages = returns * masks[-1]
     centre, divide = settings.mean_level == "batch", settings.std_level == "batch"
     if centre or divide:

@@ -12,6 +12,8 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from training_core.algorithms.gae import explained_variance, generalised_advantages
+from training_core.algorithms.losses import clipped_policy_loss, value_loss
 from training_core.config.marl.algorithms import MarlPpo
 from training_core.config.marl.policies import MarlLearner, MarlPolicy
 from training_core.errors import LearnerFailure
@@ -27,8 +29,7 @@ from training_core.marl.learning.batch import (
 from training_core.marl.learning.critics import CriticInputs, RolloutValues, compute_values
 from training_core.marl.learning.ends import Ends, ends_of, fill_departed_values
 from training_core.marl.learning.flat_adam import FlatAdam
-from training_core.marl.learning.gae import explained_variance, generalised_advantages
-from training_core.marl.learning.ppo import mean, policy_loss, ratio_statistics, value_loss
+from training_core.marl.learning.ratio_statistics import mean, ratio_statistics
 from training_core.marl.learning.value_scale import ValueScale
 from training_core.marl.networks.agents import make_network
 from training_core.marl.networks.base import Memory
@@ -118,7 +119,7 @@ class PolicyLearner:
 
     def policy_loss(self, log_ratio: Tensor, advantages: Tensor) -> Tensor:
         """The actor's loss per sample: arguments and result are (G, L, N)."""
-        return policy_loss(log_ratio, advantages, self.algorithm.clip)
+        return clipped_policy_loss(log_ratio, advantages, self.algorithm.clip, self.algorithm.clip)[0]
 
     def losses(self, part: Chunks) -> tuple[Tensor, Tensor]:
         """The sum of actor's and critic's losses (), which share no weights; and a row of UpdateStatistics without the norms."""

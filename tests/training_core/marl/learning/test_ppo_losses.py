@@ -6,21 +6,16 @@ import pytest
 import torch
 from torch import nn
 
+from training_core.algorithms.losses import clipped_policy_loss, value_loss
 from training_core.marl.learning.flat_adam import FlatAdam
-from training_core.marl.learning.ppo import (
-    approximate_kl,
-    mean,
-    policy_loss,
-    ratio_statistics,
-    value_loss,
-)
+from training_core.marl.learning.ratio_statistics import approximate_kl, mean, ratio_statistics
 from training_core.marl.learning.value_scale import ValueScale
 
 
 def test_the_clipped_objective_by_hand():
     ratios = torch.tensor([1.0, 1.5, 0.5, 1.5, 0.5])
     advantages = torch.tensor([2.0, 1.0, 1.0, -1.0, -1.0])
-    loss = policy_loss(ratios.log(), advantages, clip=0.2)
+    loss, _ = clipped_policy_loss(ratios.log(), advantages, 0.2, 0.2)
     # a ratio that has gone far in the good direction earns no more; in the bad one it costs in full
     assert loss.tolist() == pytest.approx([-2.0, -1.2, -0.5, 1.5, 0.8])
 

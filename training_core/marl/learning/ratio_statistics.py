@@ -1,4 +1,4 @@
-"""Losses of PPO (Schulman et al. 2017, arXiv 1707.06347) as pure functions. All tensors of one call have one shape."""
+"""Statistics of the probability ratio of an update. All tensors of one call have one shape."""
 
 import torch
 from torch import Tensor
@@ -7,21 +7,6 @@ from torch import Tensor
 def mean(x: Tensor, weights: Tensor | None) -> Tensor:
     """Weighted mean; None gives all the same weight."""
     return x.mean() if weights is None else (x * weights).sum() / weights.sum().clamp_min(1e-8)
-
-
-def policy_loss(log_ratio: Tensor, advantages: Tensor, clip: float) -> Tensor:
-    """-min(r A, clip(r, 1 - clip, 1 + clip) A) per sample (eq. 7)."""
-    ratio = log_ratio.exp()
-    return -torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages)
-
-
-def value_loss(values: Tensor, old: Tensor, returns: Tensor, clip: float | None) -> Tensor:
-    """(V - R)^2 per sample; with `clip`, the larger of that and the loss of V clipped to within `clip` of the old value."""
-    unclipped = (values - returns).square()
-    if clip is None:
-        return unclipped
-    clipped = old + (values - old).clamp(-clip, clip)
-    return torch.maximum(unclipped, (clipped - returns).square())
 
 
 def approximate_kl(log_ratio: Tensor) -> Tensor:
