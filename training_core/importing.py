@@ -35,6 +35,12 @@ def load_object(path: str, field: str = "") -> Any:
     return found
 
 
+def resolve(path: str) -> Any:
+    """The object at the path of a built-in registry; import errors are raised unchanged."""
+    module_name, _, name = path.partition(":")
+    return getattr(importlib.import_module(module_name), name)
+
+
 def made(path: str, args: dict[str, Any], field: str = "") -> Any:
     """A callable from `path`: a class's single instance, constructed with `args`, or a function with `args` bound.
 

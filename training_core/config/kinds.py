@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from training_core.config.algorithms import ALGORITHM_CONFIGS
 from training_core.config.experiment import ExperimentConfig
 from training_core.config.marl.algorithms import MARL_ALGORITHM_CONFIGS
+from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS
 from training_core.config.marl.run import MarlConfig
 from training_core.config.run import RunConfig
 
@@ -14,10 +16,20 @@ CONFIGS: dict[str, type[ExperimentConfig]] = {"language_models": RunConfig, "net
 
 
 def has_networks(tree: Mapping[str, Any]) -> bool:
-    """Whether a plain tree describes small networks; without a known algorithm it describes language models."""
-    algorithm = tree.get("algorithm")
-    kind = algorithm.get("type") if isinstance(algorithm, Mapping) else None
-    return isinstance(kind, str) and kind in MARL_ALGORITHM_CONFIGS
+    """Whether a plain tree describes small networks. With an unknown algorithm the environment decides, so that the
+    algorithm is the only error; without any, the tree describes language models.
+    """
+    algorithm, environment = _type_of(tree, "algorithm"), _type_of(tree, "environment")
+    if algorithm is None or algorithm in ALGORITHM_CONFIGS:
+        return False
+    return algorithm in MARL_ALGORITHM_CONFIGS or environment in MARL_ENVIRONMENT_CONFIGS
+
+
+def _type_of(tree: Mapping[str, Any], part: str) -> str | None:
+    """The `type` of a part; None if it is missing or not a string."""
+    section = tree.get(part)
+    kind = section.get("type") if isinstance(section, Mapping) else None
+    return kind if isinstance(kind, str) else None
 
 
 def agents_of(tree: Mapping[str, Any]) -> str:

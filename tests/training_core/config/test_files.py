@@ -142,6 +142,14 @@ def test_an_unknown_algorithm_is_told_with_those_there_are() -> None:
     assert "at_grpo" in told.value.fields["algorithm.type"] and "dapo" in told.value.fields["algorithm.type"]
 
 
+def test_a_misspelt_algorithm_of_networks_is_the_only_error() -> None:
+    tree = apply_overrides(read_preset("spread_mappo"), {"algorithm.type": "mapo"})
+    with pytest.raises(ConfigError) as raised:
+        parse_config(tree)
+    assert list(raised.value.fields) == ["algorithm.type"]
+    assert "'mappo', 'ippo'" in raised.value.fields["algorithm.type"]
+
+
 def test_a_part_of_another_type_starts_afresh() -> None:
     tree = {"environment": {"type": "plan_path", "size": 6}, "run": {"seed": 1}}
     changed = apply_overrides(tree, {"environment.rounds": 3, "environment.type": "debate", "run.seed": 2})

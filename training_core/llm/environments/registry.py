@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from training_core.config.base import EnvironmentSection
-from training_core.importing import load_object
+from training_core.importing import resolve
 from training_core.llm.environments.arithmetic.config import Arithmetic
 from training_core.llm.environments.blocksworld.config import Blocksworld
 from training_core.llm.environments.coding.config import Coding
@@ -92,4 +92,4 @@ def types_with_warm_start() -> list[str]:
 
 
 def _imported(path: str) -> Any:
-    return load_object(f"{FOLDER}.{path}")
+    return resolve(f"{FOLDER}.{path}")
