@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 MOST_CELLS = 10_000
-Place = Annotated[int, Field(ge=0)]
-Side = Annotated[int, Field(ge=1, le=MOST_CELLS)]
+Index = Annotated[int, Field(ge=0)]
+Length = Annotated[int, Field(ge=1, le=MOST_CELLS)]
 Real = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -17,19 +17,19 @@ Roles = dict[str, tuple[str, ...]]
 """Names of agents by role: each is drawn in a shade of its role's colour."""
 
 
-class Part(BaseModel):
+class BoardPart(BaseModel):
     """Base of boards and their elements."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Grid(Part):
+class Grid(BoardPart):
     """A grid of squares with marks: mazes, Sokoban, grid worlds. At most 10,000 squares are drawn."""
 
     kind: Literal["grid"]
-    rows: Side
-    columns: Side
-    cells: list[tuple[Place, Place, str]]
+    rows: Length
+    columns: Length
+    cells: list[tuple[Index, Index, str]]
     """[row, column, mark], rows from the top, columns from the left, from 0; several marks may share a square.
     `wall`, `agent`, `goal` and `box` have their own drawings (a box on a goal is drawn as placed). Another mark is
     drawn as a disc with its first two letters, in the role's colour if it is the name of a role, or with its number
@@ -39,19 +39,19 @@ class Grid(Part):
     roles: Roles = {}
 
 
-class Sudoku(Part):
+class Sudoku(BoardPart):
     """A square of digits with thick lines around its boxes. Changes since the previous board are marked."""
 
     kind: Literal["sudoku"]
     size: Annotated[int, Field(ge=1, le=36)]
     """Digits, rows and columns: 4, 6, 9 …"""
-    box: tuple[Side, Side]
+    box: tuple[Length, Length]
     """[rows, columns] of a box: [3, 3] for 9, [2, 3] for 6."""
-    cells: list[tuple[Place, Place, Annotated[int, Field(ge=1)], Literal["given", "filled", "wrong"]]]
+    cells: list[tuple[Index, Index, Annotated[int, Field(ge=1)], Literal["given", "filled", "wrong"]]]
     """[row, column, digit, state] of the squares that are not empty, from 0."""
 
 
-class Entity(Part):
+class Entity(BoardPart):
     """An object in a plane."""
 
     name: str
@@ -66,7 +66,7 @@ class Entity(Part):
     """[x, y] per step; drawn as a line."""
 
 
-class Plane(Part):
+class Plane(BoardPart):
     """A continuous plane with agents and landmarks: multi-particle environments. The paths of agents are drawn behind them."""
 
     kind: Literal["plane"]
@@ -76,7 +76,7 @@ class Plane(Part):
     roles: Roles = {}
 
 
-class Piles(Part):
+class Piles(BoardPart):
     """Blocks in piles on a table, with the goal as small piles next to them."""
 
     kind: Literal["piles"]
@@ -88,7 +88,7 @@ class Piles(Part):
     """Blocks in their goal position."""
 
 
-class Line(Part):
+class TextLine(BoardPart):
     """One line: a question, a result or a message."""
 
     label: Annotated[str, Field(max_length=40)]
@@ -98,11 +98,11 @@ class Line(Part):
     """Whether it is correct, if known."""
 
 
-class Lines(Part):
+class Lines(BoardPart):
     """A task without a picture, line by line: arithmetic, questions of a data set."""
 
     kind: Literal["lines"]
-    lines: Annotated[list[Line], Field(max_length=200)]
+    lines: Annotated[list[TextLine], Field(max_length=200)]
 
 
 Board = Annotated[Grid | Sudoku | Plane | Piles | Lines, Field(discriminator="kind")]

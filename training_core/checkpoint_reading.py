@@ -10,7 +10,7 @@ from training_core.errors import CheckpointError, TroupeError
 
 
 @contextmanager
-def explained(folder: Path, fits: str) -> Iterator[None]:
+def read_errors_explained(folder: Path, fits: str) -> Iterator[None]:
     """Convert errors in the block to CheckpointError with a remedy; `fits` names what the files have to fit."""
     try:
         yield

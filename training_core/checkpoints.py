@@ -67,11 +67,11 @@ def find(folder: Path, name: str) -> Path:
     The name may come from a user: neither it nor a link of that name can lead out of the folder.
     """
     iteration_of(name)
-    place = folder / name
-    if not place.is_dir() or place.resolve().parent != folder.resolve():
+    checkpoint = folder / name
+    if not checkpoint.is_dir() or checkpoint.resolve().parent != folder.resolve():
         raise CheckpointError(f"there is no checkpoint {name} in {folder}; there are {_listed(folder)}")
-    verify(place)
-    return place
+    verify(checkpoint)
+    return checkpoint
 
 
 def checkpoints(folder: Path) -> dict[int, Path]:
@@ -85,7 +85,9 @@ def checkpoints(folder: Path) -> dict[int, Path]:
 
 def latest(folder: Path) -> Path | None:
     """The last complete checkpoint; damaged ones are skipped."""
-    return next((place for place in reversed(checkpoints(folder).values()) if not damage(place)), None)
+    return next(
+        (checkpoint for checkpoint in reversed(checkpoints(folder).values()) if not damage(checkpoint)), None
+    )
 
 
 @contextmanager
@@ -94,16 +96,18 @@ def writing(folder: Path, iteration: int, state: Mapping[str, Any]) -> Iterator[
 
     `state` is JSON. A checkpoint of the same name (of an earlier attempt) is replaced. Raises CheckpointError.
     """
-    place = folder / name_of(iteration)
+    checkpoint = folder / name_of(iteration)
     draft = folder / f"{DRAFT}{secrets.token_hex(4)}"
     try:
         draft.mkdir(parents=True)
         yield draft
         (draft / STATE).write_text(json.dumps({**state, "layout": LAYOUT, "iteration": iteration}, indent=1))
         (draft / MANIFEST).write_text(_manifest_of(draft))
-        _commit(draft, place)
+        _commit(draft, checkpoint)
     except OSError as error:
-        raise CheckpointError(f"cannot write the checkpoint {place}: {error}; is the disk full?") from error
+        raise CheckpointError(
+            f"cannot write the checkpoint {checkpoint}: {error}; is the disk full?"
+        ) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -127,17 +131,17 @@ def damage(checkpoint: Path, *, contents: bool = True) -> str:
     """
     try:
         layout, files = _manifest(checkpoint)
-        there = _sizes(checkpoint)
-        wrong = {name: _wrong_size(listed.size, there.get(name)) for name, listed in files.items()}
+        existing = _sizes(checkpoint)
+        wrong = {name: _wrong_size(listed.size, existing.get(name)) for name, listed in files.items()}
         if not any(wrong.values()) and contents and layout != SIZES_ONLY:
             wrong = {name: _wrong_content(checkpoint / name, listed) for name, listed in files.items()}
     except CheckpointError as error:
         return str(error)
     except OSError as error:
         return f"its files cannot be read ({error.strerror or type(error).__name__})"
-    told = [f"{name} {what}" for name, what in wrong.items() if what]
-    more = f" and {len(told) - _LISTED} more files" if len(told) > _LISTED else ""
-    return ", ".join(told[:_LISTED]) + more
+    damaged = [f"{name} {what}" for name, what in wrong.items() if what]
+    more = f" and {len(damaged) - _LISTED} more files" if len(damaged) > _LISTED else ""
+    return ", ".join(damaged[:_LISTED]) + more
 
 
 def has_hashes(checkpoint: Path) -> bool:
@@ -152,16 +156,18 @@ def retain(folder: Path, keep: int, best: Collection[int], *, until: int | None 
     Checkpoints beyond iteration `until` belong to an earlier attempt: they are not counted and not deleted, but later
     overwritten.
     """
-    there = {
-        number: place for number, place in checkpoints(folder).items() if until is None or number <= until
+    existing = {
+        number: checkpoint
+        for number, checkpoint in checkpoints(folder).items()
+        if until is None or number <= until
     }
     pinned = folder / PINNED
     gone = [
-        place
-        for number, place in list(there.items())[:-keep]
-        if number not in best and not (pinned / place.name).exists()
+        checkpoint
+        for number, checkpoint in list(existing.items())[:-keep]
+        if number not in best and not (pinned / checkpoint.name).exists()
     ]
-    return [place for place in gone if _removed(place)]
+    return [checkpoint for checkpoint in gone if _delete(checkpoint)]
 
 
 def sweep(folder: Path) -> None:
@@ -170,11 +176,11 @@ def sweep(folder: Path) -> None:
     A replaced checkpoint whose successor was not renamed into place gets its name back.
     """
     for aside in folder.glob(f"{REPLACED}*"):
-        place = folder / aside.name.removeprefix(REPLACED)
-        if place.exists():
+        checkpoint = folder / aside.name.removeprefix(REPLACED)
+        if checkpoint.exists():
             shutil.rmtree(aside, ignore_errors=True)
         else:
-            aside.rename(place)
+            aside.rename(checkpoint)
     for draft in folder.glob(f"{DRAFT}*"):
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -191,23 +197,23 @@ def size_of(checkpoint: Path) -> int:
     return sum(_sizes(checkpoint).values())
 
 
-def _removed(place: Path) -> bool:
+def _delete(checkpoint: Path) -> bool:
     """Delete a checkpoint. It is renamed first, so that no partial checkpoint remains under its name.
 
     Returns False if it was pinned concurrently: then it is kept.
     """
-    aside = _aside(place)
-    place.rename(aside)
-    if (place.parent / PINNED / place.name).exists():
-        aside.rename(place)
+    aside = _aside(checkpoint)
+    checkpoint.rename(aside)
+    if (checkpoint.parent / PINNED / checkpoint.name).exists():
+        aside.rename(checkpoint)
         return False
     shutil.rmtree(aside)
     return True
 
 
-def _aside(place: Path) -> Path:
+def _aside(checkpoint: Path) -> Path:
     """A new name that `sweep` deletes."""
-    return place.with_name(f"{DRAFT}{secrets.token_hex(4)}")
+    return checkpoint.with_name(f"{DRAFT}{secrets.token_hex(4)}")
 
 
 def _manifest_of(draft: Path) -> str:
@@ -234,11 +240,11 @@ def _manifest(checkpoint: Path) -> tuple[int, dict[str, Listed]]:
         raise CheckpointError(f"{MANIFEST} does not have Troupe's format") from error
 
 
-def _wrong_size(listed: int, there: int | None) -> str:
+def _wrong_size(listed: int, existing: int | None) -> str:
     """The error in the size of a file; empty if there is none."""
-    if there is None:
+    if existing is None:
         return "is missing"
-    return f"has {there} bytes instead of {listed}" if there != listed else ""
+    return f"has {existing} bytes instead of {listed}" if existing != listed else ""
 
 
 def _wrong_content(file: Path, listed: Listed) -> str:
@@ -258,8 +264,8 @@ def _read(checkpoint: Path, name: str) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise CheckpointError(f"{name} is missing") from error
     except (OSError, ValueError) as error:
-        said = error.strerror if isinstance(error, OSError) else "it is not JSON"
-        raise CheckpointError(f"{name} cannot be read ({said})") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not JSON"
+        raise CheckpointError(f"{name} cannot be read ({reason})") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{name} does not have Troupe's format")
     return content
@@ -270,17 +276,17 @@ def _sizes(folder: Path) -> dict[str, int]:
     return {item.relative_to(folder).as_posix(): item.stat().st_size for item in files}
 
 
-def _commit(draft: Path, place: Path) -> None:
+def _commit(draft: Path, checkpoint: Path) -> None:
     """Sync everything to disk, then rename. An existing checkpoint of the same name keeps its files until the new one has the name."""
     bring_to_disk(draft)
-    aside = place.with_name(f"{REPLACED}{place.name}")
-    if place.exists():
+    aside = checkpoint.with_name(f"{REPLACED}{checkpoint.name}")
+    if checkpoint.exists():
         shutil.rmtree(aside, ignore_errors=True)
-        place.rename(aside)
-    draft.rename(place)
-    _sync(place.parent)
+        checkpoint.rename(aside)
+    draft.rename(checkpoint)
+    _sync(checkpoint.parent)
     with suppress(OSError):  # the run folder may belong to another user
-        _sync(place.parent.parent)
+        _sync(checkpoint.parent.parent)
     shutil.rmtree(aside, ignore_errors=True)
 
 
@@ -293,4 +299,4 @@ def _sync(path: Path) -> None:
 
 
 def _listed(folder: Path) -> str:
-    return ", ".join(place.name for place in checkpoints(folder).values()) or "none"
+    return ", ".join(checkpoint.name for checkpoint in checkpoints(folder).values()) or "none"

@@ -76,14 +76,16 @@ def whitened(
     `weights` (N,) as in `normalised_advantages`.
     """
     whole = np.zeros_like(advantages)
-    found = advantages[live]
-    if len(found) < 2:
-        whole[live] = found
+    live_advantages = advantages[live]
+    if len(live_advantages) < 2:
+        whole[live] = live_advantages
         return whole
     counts = weights[live] if weights is not None else None
-    everyone = np.zeros(len(found), dtype=np.int64)
-    means = _means(found, everyone, counts, leave_one_out=False)
-    whole[live] = (found - means) / divisors(found, everyone, unbiased=unbiased, weights=counts)
+    everyone = np.zeros(len(live_advantages), dtype=np.int64)
+    means = _means(live_advantages, everyone, counts, leave_one_out=False)
+    whole[live] = (live_advantages - means) / divisors(
+        live_advantages, everyone, unbiased=unbiased, weights=counts
+    )
     return whole
 
 

@@ -64,7 +64,7 @@ def left_out(rewards: Floats, groups: Ints, how: GroupFilter) -> NDArray[np.bool
         measure[groups] = standard_deviations(rewards, groups, unbiased=how.unbiased)
         measure[~varied] = 0.0
     out: NDArray[np.bool_] = (measure < how.low) | (measure > how.high)
-    kept = np.flatnonzero(~out)
-    least = kept[np.argsort(measure[kept], kind="stable")[: int(how.ratio * len(kept))]]
+    remaining = np.flatnonzero(~out)
+    least = remaining[np.argsort(measure[remaining], kind="stable")[: int(how.ratio * len(remaining))]]
     out[least] = True
     return out

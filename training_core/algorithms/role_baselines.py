@@ -23,7 +23,7 @@ def role_advantages(
     """
     after = dict(baselines)
     advantages = np.zeros_like(rewards)
-    for place, (reward, role) in enumerate(zip(rewards.tolist(), roles, strict=True)):
+    for index, (reward, role) in enumerate(zip(rewards.tolist(), roles, strict=True)):
         after[role] = decay * after.get(role, 0.0) + (1.0 - decay) * reward
-        advantages[place] = reward - after[role]
+        advantages[index] = reward - after[role]
     return advantages, after

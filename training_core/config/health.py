@@ -234,15 +234,13 @@ class NetworkHealth(RunHealth):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_rules_of_language_models(cls, given: Any) -> Any:
+    def _without_rules_of_language_models(cls, tree: Any) -> Any:
         """Drop rules of language models that earlier versions stored, if they are unchanged."""
-        if not isinstance(given, dict):
-            return given
+        if not isinstance(tree, dict):
+            return tree
         foreign = Health().rules().keys() - cls.model_fields.keys()
         return {
-            name: value
-            for name, value in given.items()
-            if name not in foreign or not _is_default(name, value)
+            name: value for name, value in tree.items() if name not in foreign or not _is_default(name, value)
         }
 
 

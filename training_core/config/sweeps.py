@@ -81,8 +81,8 @@ def combinations(axes: Mapping[str, Sequence[Any]], method: Method = "grid") -> 
     seeds = [{SEED: seed} for seed in axes.get(SEED, ())] or [{}]
     rest = {path: values for path, values in axes.items() if path != SEED}
     if method == "list" and len({len(values) for values in rest.values()}) > 1:
-        told = ", ".join(f"{path} has {len(values)}" for path, values in rest.items())
-        raise ConfigError({"method": f"a list needs equally many values of each field: {told}"})
+        lengths = ", ".join(f"{path} has {len(values)}" for path, values in rest.items())
+        raise ConfigError({"method": f"a list needs equally many values of each field: {lengths}"})
     rows = zip(*rest.values(), strict=True) if method == "list" and rest else product(*rest.values())
     for row in rows:
         for seed in seeds:
@@ -104,12 +104,12 @@ def expand_path(path: str, tree: Mapping[str, Any]) -> list[str]:
 
     Empty if nothing matches.
     """
-    found: list[tuple[list[str], Any]] = [([], tree)]
+    matches: list[tuple[list[str], Any]] = [([], tree)]
     for part in path.split("."):
         below: list[tuple[list[str], Any]] = []
-        for names, here in found:
+        for names, here in matches:
             inside = here if isinstance(here, Mapping) else {}
             chosen = list(inside) if part == "*" else [part]
             below += [([*names, name], inside.get(name)) for name in chosen]
-        found = below
-    return [".".join(names) for names, _ in found]
+        matches = below
+    return [".".join(names) for names, _ in matches]

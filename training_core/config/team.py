@@ -106,11 +106,11 @@ class Team(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _turn_order_is_said(cls, given: Any) -> Any:
+    def _store_turn_order(cls, tree: Any) -> Any:
         """Store the order explicitly, because a database may reorder the keys of a table."""
-        if isinstance(given, dict) and isinstance(given.get("roles"), dict) and not given.get("turn_order"):
-            return given | {"turn_order": tuple(given["roles"])}
-        return given
+        if isinstance(tree, dict) and isinstance(tree.get("roles"), dict) and not tree.get("turn_order"):
+            return tree | {"turn_order": tuple(tree["roles"])}
+        return tree
 
     @model_validator(mode="after")
     def _turn_order_names_roles(self) -> Self:
@@ -155,10 +155,10 @@ class Team(Section):
 def steps_of(order: Sequence[str], parallel: Sequence[str]) -> tuple[tuple[tuple[int, str], ...], ...]:
     """Steps of a turn, each with (index in the order, role) of the roles that act simultaneously: neighbours that are all in `parallel`."""
     steps: list[list[tuple[int, str]]] = []
-    for place, name in enumerate(order):
-        together = place > 0 and {name, order[place - 1]} <= set(parallel)
+    for index, name in enumerate(order):
+        together = index > 0 and {name, order[index - 1]} <= set(parallel)
         if together and all(name != other for _, other in steps[-1]):
-            steps[-1].append((place, name))
+            steps[-1].append((index, name))
         else:
-            steps.append([(place, name)])
+            steps.append([(index, name)])
     return tuple(tuple(step) for step in steps)

@@ -14,7 +14,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from training_core.checkpoint_reading import explained
+from training_core.checkpoint_reading import read_errors_explained
 from training_core.config.marl.run import MarlConfig
 from training_core.errors import CheckpointError
 from training_core.marl.environments.episode_state import Arrays, select_prefix, with_prefix
@@ -49,7 +49,7 @@ def load_episodes(folder: Path, config: MarlConfig) -> Arrays | None:
     path = folder / FILE
     if not path.is_file():
         return None
-    with explained(folder, "these environments"):
+    with read_errors_explained(folder, "these environments"):
         with safe_open(path, "pt") as opened:
             matches = (opened.metadata() or {}).get("of") == _identity(config)
         if not matches:

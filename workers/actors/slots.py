@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from training_core.llm.environments.base import Split, StepResult
-from training_core.llm.environments.host import EnvironmentPool, Said, SlotView
+from training_core.llm.environments.host import AnswersBySlot, EnvironmentPool, SlotView
 
 Value = TypeVar("Value")
 
@@ -22,7 +22,7 @@ class SlotRange:
     def observe(self, slots: list[int], role: str) -> dict[int, SlotView]:
         return self._from_pool(self._pool.observe([slot + self._first for slot in slots], role))
 
-    def try_answers(self, answers: Said, role: str) -> dict[int, list[StepResult] | str]:
+    def try_answers(self, answers: AnswersBySlot, role: str) -> dict[int, list[StepResult] | str]:
         return self._from_pool(self._pool.try_answers(self._to_pool(answers), role))
 
     def commit(self, chosen: dict[int, int]) -> dict[int, SlotView]:

@@ -12,7 +12,7 @@ import ray
 from ray.exceptions import RayActorError
 
 from training_core.llm.environments.base import Split, StepResult
-from training_core.llm.environments.host import Said, SlotView
+from training_core.llm.environments.host import AnswersBySlot, SlotView
 from workers.cluster.answers import answer, exit_of
 from workers.cluster.mutex import Mutex
 from workers.cluster.spawner import Handle, Spawner
@@ -51,7 +51,7 @@ class RemotePool:
         }
         return self._call("observe", parts, keep=False)
 
-    def try_answers(self, answers: Said, role: str) -> dict[int, list[StepResult] | str]:
+    def try_answers(self, answers: AnswersBySlot, role: str) -> dict[int, list[StepResult] | str]:
         """Step a copy of each slot's state per answer."""
         return self._spread("try_answers", answers, role)
 

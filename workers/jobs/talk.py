@@ -13,7 +13,7 @@ from typing import Any
 from training_core.config.run import RunConfig
 from training_core.errors import TroupeError
 from training_core.llm.environments.base import Split, StepResult
-from training_core.llm.environments.host import EnvironmentHost, EnvironmentPool, Said, SlotView
+from training_core.llm.environments.host import AnswersBySlot, EnvironmentHost, EnvironmentPool, SlotView
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Answer, Prompt
 from workers.jobs.context import JobContext
@@ -54,7 +54,7 @@ class RecordingPool:
         self._note()
         return views
 
-    def try_answers(self, answers: Said, role: str) -> dict[int, list[StepResult] | str]:
+    def try_answers(self, answers: AnswersBySlot, role: str) -> dict[int, list[StepResult] | str]:
         results = self._pool.try_answers(answers, role)
         steps = results[0]
         if not isinstance(steps, str):

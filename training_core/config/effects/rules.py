@@ -49,8 +49,8 @@ def where(field: str, *values: Any) -> Rule:
 
     def rule(at: Place) -> str:
         now = getattr(at.section, field)
-        said = " or ".join(f"{field} = {_spelled(value)}" for value in values)
-        return "" if now in values else f"only with {said}"
+        condition = " or ".join(f"{field} = {_spelled(value)}" for value in values)
+        return "" if now in values else f"only with {condition}"
 
     return rule
 

@@ -60,9 +60,9 @@ def _below(at: Place, why: str) -> Iterator[Unused]:
             if reason and kind != getattr(default, "type", kind):
                 yield Unused(f"{path}.type", reason)
             yield from _below(Place(at.config, value, path), reason)
-        elif isinstance(value, dict) and any(isinstance(each, Section) for each in value.values()):
-            for key, each in value.items():
-                yield from _below(Place(at.config, each, f"{path}.{key}"), reason)
+        elif isinstance(value, dict) and any(isinstance(part, Section) for part in value.values()):
+            for key, part in value.items():
+                yield from _below(Place(at.config, part, f"{path}.{key}"), reason)
         elif reason and _differs(value, default):
             yield Unused(path, reason)
 

@@ -39,7 +39,7 @@ class SlotView:
     """The environment's error; the slot cannot be used until it is reset."""
 
 
-Said = Mapping[int, Sequence[str | None]]
+AnswersBySlot = Mapping[int, Sequence[str | None]]
 """Answers to evaluate by slot, each on its own copy; None is a pass."""
 
 
@@ -54,7 +54,7 @@ class EnvironmentPool(Protocol):
         """The observations of a role in these slots."""
         ...
 
-    def try_answers(self, answers: Said, role: str) -> dict[int, list[StepResult] | str]:
+    def try_answers(self, answers: AnswersBySlot, role: str) -> dict[int, list[StepResult] | str]:
         """Step one copy of a slot's state per answer (None is a pass); returns the error text if that raised."""
         ...
 
@@ -63,7 +63,7 @@ class EnvironmentPool(Protocol):
         ...
 
 
-_Tried = tuple[TextEnvironment, StepResult] | str
+_Attempt = tuple[TextEnvironment, StepResult] | str
 """A copy and the effect of an answer on it; or the error."""
 
 
@@ -91,21 +91,21 @@ class EnvironmentHost:
         """The observations of a role in these slots."""
         return {slot: self._guarded(slot, partial(self._view, slot, role)) for slot in slots}
 
-    def try_answers(self, answers: Said, role: str) -> dict[int, list[StepResult] | str]:
+    def try_answers(self, answers: AnswersBySlot, role: str) -> dict[int, list[StepResult] | str]:
         """Step copies; several at a time if that waits for other processes."""
         tries = [(slot, text) for slot, texts in answers.items() for text in texts]
-        tried: Iterable[_Tried]
+        attempts: Iterable[_Attempt]
         if self._concurrency > 1:
             with ThreadPoolExecutor(self._concurrency) as threads:
-                tried = list(threads.map(lambda each: self._try(each[0], role, each[1]), tries))
+                attempts = list(threads.map(lambda each: self._try(each[0], role, each[1]), tries))
         else:
-            tried = (self._try(slot, role, text) for slot, text in tries)
-        found: dict[int, list[_Tried]] = {slot: [] for slot in answers}
-        for (slot, _), each in zip(tries, tried, strict=True):
+            attempts = (self._try(slot, role, text) for slot, text in tries)
+        found: dict[int, list[_Attempt]] = {slot: [] for slot in answers}
+        for (slot, _), each in zip(tries, attempts, strict=True):
             found[slot].append(each)
-        return {slot: self._judged(slot, each) for slot, each in found.items()}
+        return {slot: self._store_results(slot, each) for slot, each in found.items()}
 
-    def _try(self, slot: int, role: str, text: str | None) -> _Tried:
+    def _try(self, slot: int, role: str, text: str | None) -> _Attempt:
         try:
             copy = self._states[slot].copy()
             step = _act(copy, role, text)
@@ -114,13 +114,13 @@ class EnvironmentHost:
             return describe(error)
         return copy, step
 
-    def _judged(self, slot: int, tried: list[_Tried]) -> list[StepResult] | str:
+    def _store_results(self, slot: int, attempts: list[_Attempt]) -> list[StepResult] | str:
         """A slot's results; its copies are stored. The first error becomes the slot's."""
-        failed = next((each for each in tried if isinstance(each, str)), None)
+        failed = next((each for each in attempts if isinstance(each, str)), None)
         if failed is not None:
             self._errors[slot] = failed
             return failed
-        kept = [each for each in tried if not isinstance(each, str)]
+        kept = [each for each in attempts if not isinstance(each, str)]
         self._copies[slot] = [copy for copy, _ in kept]
         return [step for _, step in kept]
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from training_core.checkpoint_reading import explained, write_errors_explained
+from training_core.checkpoint_reading import read_errors_explained, write_errors_explained
 
 FILE = "rollout_buffer.json"
 
@@ -24,7 +24,7 @@ def read_external(checkpoint: Path) -> dict[str, Any]:
     path = checkpoint / FILE
     if not path.is_file():
         return {"finished": [], "delivery": 0}
-    with explained(checkpoint, "a rollout buffer's run"):
+    with read_errors_explained(checkpoint, "a rollout buffer's run"):
         state = json.loads(path.read_text())
         if not isinstance(state, dict):
             raise ValueError(f"{FILE} is not what Troupe writes")

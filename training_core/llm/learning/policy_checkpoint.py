@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from training_core.checkpoint_reading import explained, write_errors_explained
+from training_core.checkpoint_reading import read_errors_explained, write_errors_explained
 from training_core.config.team import NAME_PATTERN
 from training_core.errors import CheckpointError, ModelError
 from training_core.llm.learning.learner import Learner, LearnerState
@@ -83,7 +83,7 @@ def load_policy(folder: Path, learner: Learner) -> int:
     The learning rate is that of the continuing run's config, so a fork may have its own schedule. A policy that was
     frozen when the checkpoint was written starts with a new optimiser.
     """
-    with explained(folder, "this policy's model"):
+    with read_errors_explained(folder, "this policy's model"):
         facts = _read_facts(folder)
         with learner.gathered():
             weights = _read_weights(folder, learner.model)
@@ -99,7 +99,7 @@ def load_policy(folder: Path, learner: Learner) -> int:
 
 def load_frozen(folder: Path, model: PreTrainedModel) -> int:
     """Load a policy's weights into `model`; return the version. Raises CheckpointError."""
-    with explained(folder, "this policy's model"):
+    with read_errors_explained(folder, "this policy's model"):
         version = int(_read_facts(folder)["version"])
         load_trained_weights(model, _read_weights(folder, model))
         return version

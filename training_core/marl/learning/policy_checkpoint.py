@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from training_core.checkpoint_reading import explained, write_errors_explained
+from training_core.checkpoint_reading import read_errors_explained, write_errors_explained
 from training_core.marl.learning.learner import PolicyLearner
 from training_core.marl.learning.value_scale import ValueScale
 
@@ -49,7 +49,7 @@ def save_policy(folder: Path, learner: PolicyLearner) -> None:
 
 def load_policy(folder: Path, learner: PolicyLearner) -> None:
     """Restore weights, optimisers and value scale. Raises CheckpointError."""
-    with explained(folder, "this policy's networks"):
+    with read_errors_explained(folder, "this policy's networks"):
         facts = json.loads((folder / FACTS).read_text())
         moments = load_file(folder / "optimizer.safetensors")
         networks = {"actor": learner.actor, "critic": learner.critic}
@@ -68,5 +68,5 @@ def load_policy(folder: Path, learner: PolicyLearner) -> None:
 
 def load_actor(folder: Path, learner: PolicyLearner) -> None:
     """Load only the actor's weights. Raises CheckpointError."""
-    with explained(folder, "this policy's networks"), torch.no_grad():
+    with read_errors_explained(folder, "this policy's networks"), torch.no_grad():
         learner.actor.load_state_dict(load_file(folder / "actor.safetensors"))

@@ -60,8 +60,8 @@ def arithmetic_demonstrations(config: Arithmetic, seed: int) -> Iterator[Demonst
         numbers = _numbers(environment.problem)
         expression = _any_operators(environment.problem, config, random)
         yield environment.observe(TOOL), _noisy(expression, config, random)
-        for said in (expression, str(random.randint(*_range(config)))):
-            environment.act(TOOL, said)
+        for answer in (expression, str(random.randint(*_range(config)))):
+            environment.act(TOOL, answer)
             shown = environment.result if random.random() < READ else random.choice(numbers)
             yield environment.observe("reasoner"), _boxed(shown, config, random)
         for _ in range(1 if config.max_turns == 1 else ALONE):

@@ -47,12 +47,12 @@ def _tests(steps: Sequence[Step], config: Coding, random: Random) -> str:
 
 
 def _misread(steps: Sequence[Step], config: Coding, random: Random) -> list[Step]:
-    found = []
+    steps = []
     for step in steps:
         word = random.choice(list(OPERATIONS)) if random.random() < NOISE else step.word
         amount = random.randint(1, config.largest) if random.random() < NOISE else step.amount
-        found.append(Step(word, amount))
-    return found
+        steps.append(Step(word, amount))
+    return steps
 
 
 def coding_vocabulary(config: Coding) -> tuple[str, ...]:
@@ -60,8 +60,8 @@ def coding_vocabulary(config: Coding) -> tuple[str, ...]:
     low, high = _range(config)
     numbers = tuple(str(number) for number in range(low, high + 1))
     code = ("n", "=", "int(input())", ";", "print(", ")", "(", *OPERATIONS.values())
-    said = ("task", "tests", "program", "then", "none", "->", ",", "good", "got", "nothing")
-    return (*dict.fromkeys((*said, *get_args(Status), *OPERATIONS, *code, *numbers)),)
+    words = ("task", "tests", "program", "then", "none", "->", ",", "good", "got", "nothing")
+    return (*dict.fromkeys((*words, *get_args(Status), *OPERATIONS, *code, *numbers)),)
 
 
 def _range(config: Coding) -> tuple[int, int]:

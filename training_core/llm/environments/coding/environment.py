@@ -51,10 +51,10 @@ class CodingEnvironment(TaskEnvironment[Coding, Problem]):
 
     def observe(self, role: str) -> str:
         """Both: the task, the tester's tests and the program's outputs for them. The coder: also its program."""
-        told = [f"task {self.problem.statement}", f"tests {self._told_tests()}"]
+        parts = [f"task {self.problem.statement}", f"tests {self._tests_text()}"]
         if role == "coder" and self.program:
-            told.append(f"program {self.program}")
-        return " ; ".join(told)
+            parts.append(f"program {self.program}")
+        return " ; ".join(parts)
 
     def act(self, role: str, answer: str) -> StepResult:
         """Process tests, or a program."""
@@ -104,7 +104,7 @@ class CodingEnvironment(TaskEnvironment[Coding, Problem]):
         whole = max(Limits.cpu_seconds, ceil(seconds * tests))
         return Limits(test_seconds=seconds, cpu_seconds=whole, memory_mib=self.config.memory_mib)
 
-    def _told_tests(self) -> str:
+    def _tests_text(self) -> str:
         """The tests, with the program's outputs once it has run."""
         if not self.ran:
             return " , ".join(map(_spelled, self.tests)) or "none"
@@ -129,8 +129,8 @@ class CodingEnvironment(TaskEnvironment[Coding, Problem]):
     @property
     def role_success(self) -> dict[str, bool]:
         """The coder's: every hidden test passes. The tester's: the known solution passes every test of its last answer."""
-        found = {"coder": self.success}
-        return found if self.right_tests is None else found | {"tester": self.right_tests}
+        successes = {"coder": self.success}
+        return successes if self.right_tests is None else successes | {"tester": self.right_tests}
 
     @property
     def title(self) -> str:
@@ -160,23 +160,23 @@ def _lines(text: str) -> list[str]:
 
 def read_program(answer: str) -> str:
     """The program in an answer: its last fenced block, or all of it if there is none. The reasoning part is ignored."""
-    said = after_thought(answer)
-    blocks = _FENCED.findall(said) or [
+    text = after_thought(answer)
+    blocks = _FENCED.findall(text) or [
         block for block in _FENCED.findall(answer)[-1:] if after_thought(block) != block
     ]
     return str(
-        blocks[-1] if blocks else said
+        blocks[-1] if blocks else text
     ).strip()  # a block that contains the tag itself is not reasoning
 
 
 def read_tests(answer: str) -> tuple[Test, ...]:
     r"""The tests in an answer: `INPUT -> OUTPUT`, one per line or separated by " , "; \n in them is a line break."""
-    found = []
+    tests = []
     for part in re.split(r"\n| , ", after_thought(answer)):
-        given, arrow, wanted = part.partition("->")
-        if arrow and wanted.strip():
-            found.append(Test(input=_unescaped(given), output=_unescaped(wanted)))
-    return tuple(found)
+        input_text, arrow, output = part.partition("->")
+        if arrow and output.strip():
+            tests.append(Test(input=_unescaped(input_text), output=_unescaped(output)))
+    return tuple(tests)
 
 
 def _unescaped(text: str) -> str:

@@ -132,8 +132,8 @@ def read_problems(path: str) -> tuple[Problem, ...]:
             found.append(Problem.model_validate_json(line))
         except ValidationError as error:
             first = error.errors()[0]
-            place = ".".join(map(str, first["loc"])) or "line"
-            raise EnvironmentFailure(f"{path}, line {number}: {place}: {first['msg']}") from error
+            field = ".".join(map(str, first["loc"])) or "line"
+            raise EnvironmentFailure(f"{path}, line {number}: {field}: {first['msg']}") from error
     if not found:
         raise EnvironmentFailure(f"{path} contains no problem")
     return tuple(found)

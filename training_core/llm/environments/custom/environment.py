@@ -21,10 +21,10 @@ class CustomEnvironmentMaker:
         try:
             environment: TextEnvironment = kind(seed=seed, **config.args)
         except TypeError as error:
-            said = f"{config.path} cannot be constructed with seed and environment.args: {error}"
-            raise ConfigError({"environment.args": said}) from error
+            text = f"{config.path} cannot be constructed with seed and environment.args: {error}"
+            raise ConfigError({"environment.args": text}) from error
         missing = [name for name in _WANTED if not callable(getattr(environment, name, None))]
         if missing:
-            said = f"{config.path} is not an environment: it has no {', '.join(missing)}; see TextEnvironment in docs/custom.md"
-            raise ConfigError({"environment.path": said})
+            text = f"{config.path} is not an environment: it has no {', '.join(missing)}; see TextEnvironment in docs/custom.md"
+            raise ConfigError({"environment.path": text})
         return environment

@@ -33,13 +33,13 @@ class DatasetEnvironment(TaskEnvironment[Dataset, Instance]):
     def begin(self, instance: Instance) -> None:
         """Start with a given instance."""
         self.instance = instance
-        self.said: tuple[tuple[str, str, float], ...] = ()
+        self.answers: tuple[tuple[str, str, float], ...] = ()
         """(role, answer, reward), in order."""
 
     def observe(self, role: str) -> tuple[Message, ...]:
         """The prompt, and each answer so far, marked as incorrect."""
         seen = list(self.instance.messages)
-        for _, answer, _ in self.said:
+        for _, answer, _ in self.answers:
             seen += [Message(role="assistant", content=answer), Message(role="user", content=TRY_AGAIN)]
         return tuple(seen)
 
@@ -54,8 +54,8 @@ class DatasetEnvironment(TaskEnvironment[Dataset, Instance]):
                 **self.instance.data,
             }
         )
-        turn = sum(speaker == role for speaker, _, _ in self.said)
-        self.said += ((role, answer, judgement.reward),)
+        turn = sum(speaker == role for speaker, _, _ in self.answers)
+        self.answers += ((role, answer, judgement.reward),)
         self.success = self.done = not judgement.timed_out and judgement.reward >= self.config.success_reward
         paid = judgement.reward * self.config.turn_discount**turn
         info = "the reward function took too long" if judgement.timed_out else f"reward {judgement.reward:g}"
@@ -67,7 +67,7 @@ class DatasetEnvironment(TaskEnvironment[Dataset, Instance]):
         lines = [{"label": "prompt", "text": self.instance.messages[-1]["content"][:_SHOWN], "state": ""}]
         lines += [
             {"label": role, "text": answer[:_SHOWN], "state": "good" if reward >= right else "bad"}
-            for role, answer, reward in self.said
+            for role, answer, reward in self.answers
         ]
         if "label" in self.instance.data:
             lines.append({"label": "label", "text": str(self.instance.data["label"])[:_SHOWN], "state": ""})
@@ -81,5 +81,5 @@ class DatasetEnvironment(TaskEnvironment[Dataset, Instance]):
     @property
     def outcome(self) -> str:
         """The outcome."""
-        best = max((reward for _, _, reward in self.said), default=0.0)
-        return f"reward {best:g}" if self.said else "under way"
+        best = max((reward for _, _, reward in self.answers), default=0.0)
+        return f"reward {best:g}" if self.answers else "under way"

@@ -38,11 +38,11 @@ def data_file(path: str, field: str = "environment.path") -> Path:
     A process started by a server only searches below TROUPE_HOME/data.
     """
     home = Path(os.environ.get("TROUPE_HOME", "var")).expanduser()
-    places = [home / DATA / path, Path(path).expanduser()]
-    for place in places[:1] if served() else places:
-        if place.is_file():
-            return place.resolve()
-    raise ConfigError({field: f"there is no file {path!r}; put it into {places[0].parent.resolve()}"})
+    candidates = [home / DATA / path, Path(path).expanduser()]
+    for index in candidates[:1] if served() else candidates:
+        if index.is_file():
+            return index.resolve()
+    raise ConfigError({field: f"there is no file {path!r}; put it into {candidates[0].parent.resolve()}"})
 
 
 def read_instances(path: Path) -> tuple[Instance, ...]:
@@ -52,7 +52,7 @@ def read_instances(path: Path) -> tuple[Instance, ...]:
 
 @lru_cache(maxsize=8)
 def _read(path: Path, changed: int) -> tuple[Instance, ...]:
-    found: list[Instance] = []
+    instances: list[Instance] = []
     lines: dict[str, int] = {}
     with path.open(encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, start=1):
@@ -61,18 +61,18 @@ def _read(path: Path, changed: int) -> tuple[Instance, ...]:
             try:
                 instance = _instance(json.loads(line), number)
             except ValueError as error:
-                said = error.msg if isinstance(error, json.JSONDecodeError) else error
-                raise ConfigError({"environment.path": f"{path.name}, line {number}: {said}"}) from error
+                reason = error.msg if isinstance(error, json.JSONDecodeError) else error
+                raise ConfigError({"environment.path": f"{path.name}, line {number}: {reason}"}) from error
             if instance.instance_id in lines:
                 both = f"lines {lines[instance.instance_id]} and {number} have the same instance_id"
                 raise ConfigError({"environment.path": f"{path.name}: {both}; make them differ"})
             lines[instance.instance_id] = number
-            found.append(instance)
-    if not found:
+            instances.append(instance)
+    if not instances:
         raise ConfigError(
             {"environment.path": f'{path.name} is empty; a line is {{"prompt": ..., "label": ...}}'}
         )
-    return tuple(found)
+    return tuple(instances)
 
 
 def _instance(fields: Any, number: int) -> Instance:
@@ -94,11 +94,11 @@ def _messages(prompt: Any) -> tuple[Message, ...]:
         prompt = [{"role": "user", "content": prompt}]
     if not isinstance(prompt, list) or not prompt:
         raise ValueError("'prompt' is neither a string nor a list of messages")
-    for place, message in enumerate(prompt):
+    for index, message in enumerate(prompt):
         if not isinstance(message, dict) or not isinstance(message.get("content"), str):
-            raise ValueError(f"message {place + 1} of 'prompt' has no string as 'content'")
+            raise ValueError(f"message {index + 1} of 'prompt' has no string as 'content'")
         if message.get("role") not in _SPEAKERS:
-            raise ValueError(f"message {place + 1} of 'prompt' has no 'role' of {', '.join(_SPEAKERS)}")
+            raise ValueError(f"message {index + 1} of 'prompt' has no 'role' of {', '.join(_SPEAKERS)}")
     return tuple(Message(role=message["role"], content=message["content"]) for message in prompt)
 
 
@@ -124,10 +124,10 @@ def split_instances(config: Dataset, split: Split) -> tuple[Instance, ...]:
 def task_instance(config: Dataset, seed: int, task: int, split: Split) -> Instance:
     """The instance of a task number: held-out ones in the file's order, others reshuffled for each pass over the file."""
     instances = split_instances(config, split)
-    passes, place = divmod(task, len(instances))
+    passes, index = divmod(task, len(instances))
     if split == "train":
-        place = _order(seed, passes, len(instances))[place]
-    return instances[place]
+        index = _order(seed, passes, len(instances))[index]
+    return instances[index]
 
 
 @lru_cache(maxsize=4)

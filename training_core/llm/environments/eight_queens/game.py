@@ -35,9 +35,9 @@ class Position:
 def attackers(columns: Columns, row: int, column: int) -> int:
     """Number of queens of other rows that attack a square."""
     return sum(
-        other == column or abs(other - column) == abs(place - row)
-        for place, other in enumerate(columns)
-        if place != row
+        other == column or abs(other - column) == abs(other_row - row)
+        for other_row, other in enumerate(columns)
+        if other_row != row
     )
 
 

@@ -41,16 +41,16 @@ class Grid:
 @lru_cache(maxsize=8192)
 def distances(grid: Grid) -> dict[Cell, int]:
     """Length of the shortest path to the goal from every cell with one (breadth-first search)."""
-    found = {grid.goal: 0}
+    lengths = {grid.goal: 0}
     queue = deque([grid.goal])
     while queue:
         cell = queue.popleft()
         for step in MOVES.values():
             nearby = (cell[0] + step[0], cell[1] + step[1])
-            if nearby not in found and grid.free(nearby):
-                found[nearby] = found[cell] + 1
+            if nearby not in lengths and grid.free(nearby):
+                lengths[nearby] = lengths[cell] + 1
                 queue.append(nearby)
-    return found
+    return lengths
 
 
 def draw_grid(config: PlanPathGrid, random: Random, split: Split) -> Grid:
@@ -89,14 +89,14 @@ class PlanPathEnvironment(PuzzleEnvironment[PlanPathGrid, Grid]):
     def observe(self, role: str) -> str:
         """Planner: direction and distance of the goal. Executor: walls around it, its last moves, the plan."""
         if role == "planner":
-            return self.sight_of_goal()
-        return self.wording.join(self.sight_around(), self.memory(), self.wording.plan(self.plan))
+            return self.goal_observation()
+        return self.wording.join(self.walls_observation(), self.memory(), self.wording.plan(self.plan))
 
-    def sight_of_goal(self) -> str:
+    def goal_observation(self) -> str:
         """Distance of the goal by axis."""
         return self.wording.goal(self.grid.goal[0] - self.cell[0], self.grid.goal[1] - self.cell[1])
 
-    def sight_around(self) -> str:
+    def walls_observation(self) -> str:
         """Which of the four neighbouring cells are free."""
         return self.wording.sides({move: self.grid.free(self.next_cell(move)) for move in MOVES})
 

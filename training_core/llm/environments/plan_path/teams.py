@@ -18,7 +18,7 @@ class PlanPathSingleEnvironment(PlanPathEnvironment):
 
     def observe(self, role: str) -> str:
         """The goal, the walls around it, its last move."""
-        return self.wording.join(self.sight_of_goal(), self.sight_around(), self.memory())
+        return self.wording.join(self.goal_observation(), self.walls_observation(), self.memory())
 
     def act(self, role: str, answer: str) -> StepResult:
         """Walk."""
@@ -42,9 +42,9 @@ class PlanPathTrioEnvironment(PlanPathEnvironment):
     def observe(self, role: str) -> str:
         """Planner: the goal. Scout: the four sides. Executor: its last move, the plan, and the sides reported as blocked."""
         if role == "planner":
-            return self.sight_of_goal()
+            return self.goal_observation()
         if role == "scout":
-            return self.sight_around()
+            return self.walls_observation()
         return self.wording.join(
             self.memory(), self.wording.plan(self.plan), self.wording.report(self.report)
         )
@@ -60,12 +60,12 @@ class PlanPathTrioEnvironment(PlanPathEnvironment):
 
     def take_report(self, answer: str) -> StepResult:
         """Process the sides reported as blocked ("none": none). Each of the four is rewarded if correct and penalised if wrong."""
-        said = self.wording.read_report(answer)
-        self.report = said or ()
-        if said is None:
+        walls = self.wording.read_report(answer)
+        self.report = walls or ()
+        if walls is None:
             return StepResult(-self.config.report_reward, 0.0, False, False, "no report")
-        right = sum((word in said) != self.grid.free(self.next_cell(word)) for word in MOVES)
+        right = sum((word in walls) != self.grid.free(self.next_cell(word)) for word in MOVES)
         share = (2 * right - len(MOVES)) / len(MOVES)
         return StepResult(
-            self.config.report_reward * share, 0.0, False, False, f"reports walls {spoken(said)}"
+            self.config.report_reward * share, 0.0, False, False, f"reports walls {spoken(walls)}"
         )

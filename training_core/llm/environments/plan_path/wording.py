@@ -97,9 +97,13 @@ class Words:
     def read_report(self, answer: str) -> tuple[str, ...] | None:
         """The sides by name, each once, or `none`."""
         words = after_thought(answer).split()
-        said = [] if words == ["none"] else words
-        good = bool(words) and len(set(said)) == len(said) and all(word in MOVES for word in said)
-        return tuple(said) if good else None
+        directions = [] if words == ["none"] else words
+        good = (
+            bool(words)
+            and len(set(directions)) == len(directions)
+            and all(word in MOVES for word in directions)
+        )
+        return tuple(directions) if good else None
 
 
 class Sentences:
@@ -143,8 +147,8 @@ class Sentences:
     def read_report(self, answer: str) -> tuple[str, ...] | None:
         """Every side that the answer names; none if it contains `none`."""
         words = _LETTERS.findall(after_thought(answer).lower())
-        said = dict.fromkeys(COMPASS[word] for word in words if word in COMPASS)
-        return tuple(said) if said or "none" in words else None
+        directions = dict.fromkeys(COMPASS[word] for word in words if word in COMPASS)
+        return tuple(directions) if directions or "none" in words else None
 
 
 WORDINGS: dict[str, PlanPathWording] = {"words": Words(), "sentences": Sentences()}

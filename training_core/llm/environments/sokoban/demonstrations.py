@@ -37,8 +37,11 @@ def sokoban_demonstrations(config: Sokoban, seed: int) -> Iterator[tuple[str, st
             number = random.choice([n for n, box in enumerate(environment.boxes) if box not in level.goals])
             named = [str(number + 1)] if config.boxes > 1 else []
             towards = _axis_to_a_goal(environment.boxes[number], level, random)
-            said = _turned(towards, TURNED, random)
-            yield environment.observe("planner"), _noisy([*named, _IN_COMPASS[said]], list(COMPASS), random)
+            direction = _turned(towards, TURNED, random)
+            yield (
+                environment.observe("planner"),
+                _noisy([*named, _IN_COMPASS[direction]], list(COMPASS), random),
+            )
             meant = towards if random.random() < 0.7 else random.choice(list(MOVES))
             environment.plan = (*named, _IN_COMPASS[meant])
             moves = _round_and_push(environment, number, _turned(meant, MISREAD, random))
@@ -79,8 +82,8 @@ def _round_and_push(environment: SokobanEnvironment, number: int, move: str) -> 
     """The shortest walk to the far side of a box, and a push; truncated to one turn, empty if there is none."""
     box = environment.boxes[number]
     behind = beside(box, MOVES[move], -1)
-    way = walk(environment.level, environment.boxes, environment.player, behind)
-    return [] if way is None else [*way, move][: environment.config.moves_per_turn]
+    path = walk(environment.level, environment.boxes, environment.player, behind)
+    return [] if path is None else [*path, move][: environment.config.moves_per_turn]
 
 
 def _noisy(words: list[str], vocabulary: list[str], random: Random) -> str:

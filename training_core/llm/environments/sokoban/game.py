@@ -88,12 +88,12 @@ class SokobanEnvironment(TaskEnvironment[Sokoban, Level]):
         number, step = found
         target, behind = beside(self.boxes[number], step), beside(self.boxes[number], step, -1)
         self.plan = tuple(words)
-        said = f"plans {' '.join(words)}"
+        summary = f"plans {' '.join(words)}"
         if self._what(target) != "free" or not self.level.open(behind):
-            return StepResult(self.config.blocked_reward, 0.0, False, False, f"{said}, which is blocked")
+            return StepResult(self.config.blocked_reward, 0.0, False, False, f"{summary}, which is blocked")
         after = (*self.boxes[:number], target, *self.boxes[number + 1 :])
         local = self._shaped(self._pushes_left(self.boxes), self._pushes_left(after))
-        return StepResult(local, 0.0, False, False, said)
+        return StepResult(local, 0.0, False, False, summary)
 
     def _push(self, words: list[str]) -> tuple[int, Cell] | None:
         """Box (from 0) and direction that a plan names; without a number, the first box that is not on a goal."""

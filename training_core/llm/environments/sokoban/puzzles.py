@@ -86,16 +86,16 @@ def moves_left(level: Level) -> dict[tuple[Cell, Cell], int]:
 
 def walk(level: Level, boxes: Collection[Cell], start: Cell, end: Cell) -> list[str] | None:
     """A shortest path around walls and boxes; None if there is none."""
-    ways: dict[Cell, list[str]] = {start: []}
+    paths: dict[Cell, list[str]] = {start: []}
     queue = deque([start])
-    while queue and end not in ways:
+    while queue and end not in paths:
         cell = queue.popleft()
         for word, step in MOVES.items():
             nearby = beside(cell, step)
-            if nearby not in ways and nearby not in boxes and level.open(nearby):
-                ways[nearby] = [*ways[cell], word]
+            if nearby not in paths and nearby not in boxes and level.open(nearby):
+                paths[nearby] = [*paths[cell], word]
                 queue.append(nearby)
-    return ways.get(end)
+    return paths.get(end)
 
 
 def draw_level(config: Sokoban, random: Random, split: Split) -> Level:
