@@ -121,7 +121,7 @@ class PlanPathEnvironment(PuzzleEnvironment[PlanPathGrid, Grid]):
         for word in self.plan:
             if cell == self.grid.goal:
                 break
-            target = _beside(cell, COMPASS[word])
+            target = _neighbour(cell, COMPASS[word])
             local += self._move_reward(self._steps_in_the_open(cell), self._steps_in_the_open(target))
             cell = target
         return StepResult(local, 0.0, False, False, f"plans {spoken(self.plan)}")
@@ -154,7 +154,7 @@ class PlanPathEnvironment(PuzzleEnvironment[PlanPathGrid, Grid]):
 
     def _move(self, cell: Cell, word: str) -> tuple[Cell, float]:
         """The cell after a move, and its local reward."""
-        target = _beside(cell, word)
+        target = _neighbour(cell, word)
         if not self.grid.free(target):
             return cell, self.config.blocked_reward
         return target, self._move_reward(self._distances[cell], self._distances[target])
@@ -179,7 +179,7 @@ class PlanPathEnvironment(PuzzleEnvironment[PlanPathGrid, Grid]):
 
     def next_cell(self, word: str) -> Cell:
         """The neighbouring cell in a direction, free or not."""
-        return _beside(self.cell, word)
+        return _neighbour(self.cell, word)
 
     def board(self) -> dict[str, Any]:
         """The grid with walls, goal and agent."""
@@ -200,7 +200,7 @@ class PlanPathEnvironment(PuzzleEnvironment[PlanPathGrid, Grid]):
         return self.in_turns("reached the goal")
 
 
-def _beside(cell: Cell, word: str) -> Cell:
+def _neighbour(cell: Cell, word: str) -> Cell:
     return (cell[0] + MOVES[word][0], cell[1] + MOVES[word][1])
 
 

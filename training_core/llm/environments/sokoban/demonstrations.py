@@ -11,7 +11,7 @@ from random import Random
 from training_core.llm.environments.base import WarmStart
 from training_core.llm.environments.sokoban.config import Sokoban
 from training_core.llm.environments.sokoban.game import COMPASS, STUCK, SokobanEnvironment, sokoban_vocabulary
-from training_core.llm.environments.sokoban.puzzles import MOVES, Cell, Level, beside, draw_level, walk
+from training_core.llm.environments.sokoban.puzzles import MOVES, Cell, Level, draw_level, neighbour, walk
 from training_core.seeding import keyed_seed
 
 NOISE = 0.1
@@ -81,7 +81,7 @@ def _turned(move: str, probability: float, random: Random) -> str:
 def _round_and_push(environment: SokobanEnvironment, number: int, move: str) -> list[str]:
     """The shortest walk to the far side of a box, and a push; truncated to one turn, empty if there is none."""
     box = environment.boxes[number]
-    behind = beside(box, MOVES[move], -1)
+    behind = neighbour(box, MOVES[move], -1)
     path = walk(environment.level, environment.boxes, environment.player, behind)
     return [] if path is None else [*path, move][: environment.config.moves_per_turn]
 

@@ -19,8 +19,8 @@ from training_core.llm.environments.sokoban.puzzles import (
     SOKOBAN_TASKS,
     Cell,
     Level,
-    beside,
     moves_left,
+    neighbour,
     pushes_left,
 )
 from training_core.llm.environments.task_environment import TaskEnvironment
@@ -59,14 +59,18 @@ class SokobanEnvironment(TaskEnvironment[Sokoban, Level]):
         boxes = " ; ".join(
             f"box {number} {_way(self.player, box, tuple(MOVES))}" for number, box in enumerate(self.boxes, 1)
         )
-        around = " ".join(f"{word} {self._what(beside(self.player, step))}" for word, step in MOVES.items())
+        around = " ".join(
+            f"{word} {self._what(neighbour(self.player, step))}" for word, step in MOVES.items()
+        )
         last, plan = " ".join(self.last) or "none", " ".join(self.plan) or "none"
         return f"{boxes} ; {around} ; last {last} ; plan {plan}"
 
     def _box_seen(self, number: int) -> str:
         box = self.boxes[number]
         goals = " , ".join(f"goal {_way(box, goal, tuple(COMPASS))}" for goal in self.level.goals)
-        sides = " ".join(f"{word} {self._what(beside(box, MOVES[move]))}" for word, move in COMPASS.items())
+        sides = " ".join(
+            f"{word} {self._what(neighbour(box, MOVES[move]))}" for word, move in COMPASS.items()
+        )
         return f"box {number + 1} {goals} ; {sides}"
 
     def _what(self, cell: Cell) -> str:
@@ -86,7 +90,7 @@ class SokobanEnvironment(TaskEnvironment[Sokoban, Level]):
         if found is None:
             return StepResult(self.config.blocked_reward, 0.0, False, False, "no plan")
         number, step = found
-        target, behind = beside(self.boxes[number], step), beside(self.boxes[number], step, -1)
+        target, behind = neighbour(self.boxes[number], step), neighbour(self.boxes[number], step, -1)
         self.plan = tuple(words)
         summary = f"plans {' '.join(words)}"
         if self._what(target) != "free" or not self.level.open(behind):
@@ -125,11 +129,11 @@ class SokobanEnvironment(TaskEnvironment[Sokoban, Level]):
     def _move(self, word: str) -> bool:
         """Move, and push a box in the way; return whether that was possible."""
         step = MOVES[word]
-        target = beside(self.player, step)
+        target = neighbour(self.player, step)
         if target in self.boxes:
-            if self._what(beside(target, step)) != "free":
+            if self._what(neighbour(target, step)) != "free":
                 return False
-            self.boxes = tuple(beside(box, step) if box == target else box for box in self.boxes)
+            self.boxes = tuple(neighbour(box, step) if box == target else box for box in self.boxes)
         elif not self.level.open(target):
             return False
         self.player = target

@@ -40,7 +40,7 @@ class Level:
         return inside and cell not in self.walls
 
 
-def beside(cell: Cell, step: Cell, times: int = 1) -> Cell:
+def neighbour(cell: Cell, step: Cell, times: int = 1) -> Cell:
     """The cell `times` steps away."""
     return (cell[0] + times * step[0], cell[1] + times * step[1])
 
@@ -56,8 +56,8 @@ def pushes_left(level: Level) -> dict[Cell, int]:
     while queue:
         cell = queue.popleft()
         for step in MOVES.values():
-            origin = beside(cell, step, -1)
-            if origin not in found and level.open(origin) and level.open(beside(cell, step, -2)):
+            origin = neighbour(cell, step, -1)
+            if origin not in found and level.open(origin) and level.open(neighbour(cell, step, -2)):
                 found[origin] = found[cell] + 1
                 queue.append(origin)
     return found
@@ -73,9 +73,9 @@ def moves_left(level: Level) -> dict[tuple[Cell, Cell], int]:
     while queue:
         player, box = queue.popleft()
         for step in MOVES.values():
-            origin = beside(player, step, -1)
+            origin = neighbour(player, step, -1)
             before = [(origin, box)] if origin != box else []
-            if beside(player, step) == box:
+            if neighbour(player, step) == box:
                 before.append((origin, player))  # the last move may have been a push
             for position in before:
                 if position not in found and level.open(origin):
@@ -91,7 +91,7 @@ def walk(level: Level, boxes: Collection[Cell], start: Cell, end: Cell) -> list[
     while queue and end not in paths:
         cell = queue.popleft()
         for word, step in MOVES.items():
-            nearby = beside(cell, step)
+            nearby = neighbour(cell, step)
             if nearby not in paths and nearby not in boxes and level.open(nearby):
                 paths[nearby] = [*paths[cell], word]
                 queue.append(nearby)
@@ -132,14 +132,14 @@ def _pulled(level: Level, pulls: int, random: Random) -> Level:
         if not options:
             break
         number, step = random.choice(options)
-        boxes[number], player = beside(boxes[number], step), beside(boxes[number], step, 2)
+        boxes[number], player = neighbour(boxes[number], step), neighbour(boxes[number], step, 2)
     return Level(
         level.size, level.walls, level.goals, tuple(sorted(boxes)), _anywhere(level, boxes, player, random)
     )
 
 
 def _can_pull(level: Level, boxes: list[Cell], player: Cell, box: Cell, step: Cell) -> bool:
-    near, far = beside(box, step), beside(box, step, 2)
+    near, far = neighbour(box, step), neighbour(box, step, 2)
     room = all(level.open(cell) and cell not in boxes for cell in (near, far))
     return room and walk(level, boxes, player, near) is not None
 
