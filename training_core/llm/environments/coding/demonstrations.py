@@ -47,12 +47,12 @@ def _tests(steps: Sequence[Step], config: Coding, random: Random) -> str:
 
 
 def _misread(steps: Sequence[Step], config: Coding, random: Random) -> list[Step]:
-    steps = []
+    misread = []
     for step in steps:
         word = random.choice(list(OPERATIONS)) if random.random() < NOISE else step.word
         amount = random.randint(1, config.largest) if random.random() < NOISE else step.amount
-        steps.append(Step(word, amount))
-    return steps
+        misread.append(Step(word, amount))
+    return misread
 
 
 def coding_vocabulary(config: Coding) -> tuple[str, ...]:
