@@ -39,9 +39,9 @@ def test_small_networks_episodes_have_boards_that_say_whose_side_agents_are_on(e
         "rollout": {"environments": 2, "steps": 3},
     }
     trainer = MarlTrainer(MarlConfig.model_validate(tree))
-    (story,) = trainer.evaluate(True, 1, kept=1).stories
+    (story,) = trainer.evaluate(True, 1, recorded=1).recordings
     trainer.close()
-    for picture in [*(moment.board for moment in story.moments), story.final_board]:
+    for picture in [*(moment.board for moment in story.recorded_steps), story.final_board]:
         assert BOARD.validate_python(picture).roles == story.roles
 
 
