@@ -18,7 +18,7 @@ LEVEL = 0.95
 
 
 @dataclass(frozen=True)
-class Line:
+class RunCurve:
     """One run's curve: x strictly increasing, y finite."""
 
     x: Floats
@@ -35,17 +35,17 @@ class Band:
     high: Floats
 
 
-def line_of(x: Floats, y: Floats) -> Line:
+def line_of(x: Floats, y: Floats) -> RunCurve:
     """Return points in order of arrival as a line: sorted by x, the last of equal x; values that are not finite are dropped."""
     finite = np.isfinite(x) & np.isfinite(y)
     x, y = x[finite], y[finite]
     order = np.argsort(x, kind="stable")
     x, y = x[order], y[order]
     last = np.append(x[1:] != x[:-1], True)[: len(x)]
-    return Line(x[last], y[last], int((~finite).sum()))
+    return RunCurve(x[last], y[last], int((~finite).sum()))
 
 
-def axis_of(lines: Sequence[Line], most: int = MOST_POINTS) -> tuple[Floats, bool]:
+def axis_of(lines: Sequence[RunCurve], most: int = MOST_POINTS) -> tuple[Floats, bool]:
     """Return the union of all x; if there are more than `most`, the midpoints of `most` equal bins (then True)."""
     positions = np.unique(np.concatenate([line.x for line in lines])) if lines else np.empty(0)
     if len(positions) <= most:
@@ -54,7 +54,7 @@ def axis_of(lines: Sequence[Line], most: int = MOST_POINTS) -> tuple[Floats, boo
     return positions[0] + width * (np.arange(most) + 0.5), True
 
 
-def on_axis(line: Line, axis: Floats, spans: bool) -> Floats:
+def on_axis(line: RunCurve, axis: Floats, spans: bool) -> Floats:
     """Return the line's values at every point of the axis, NaN outside its own range.
 
     Values between two points are interpolated linearly. For an axis of bins, the line is first averaged within each.
@@ -66,13 +66,13 @@ def on_axis(line: Line, axis: Floats, spans: bool) -> Floats:
     return np.interp(axis, line.x, line.y, left=np.nan, right=np.nan)
 
 
-def _means(line: Line, axis: Floats) -> Line:
+def _means(line: RunCurve, axis: Floats) -> RunCurve:
     width = axis[1] - axis[0]
     places = np.clip(((line.x - axis[0]) / width + 0.5).astype(int), 0, len(axis) - 1)
     counts = np.bincount(places, minlength=len(axis))
     sums = np.bincount(places, weights=line.y, minlength=len(axis))
     some = counts > 0
-    return Line(axis[some], sums[some] / counts[some])
+    return RunCurve(axis[some], sums[some] / counts[some])
 
 
 def smoothed(table: Floats, weight: float) -> Floats:

@@ -6,9 +6,18 @@ from typing import Any
 import numpy as np
 
 from training_core.errors import ConfigError
-from webapp.compare.alignment import Line, axis_of, band_of, counts_of, line_of, mean_of, on_axis, smoothed
+from webapp.compare.alignment import (
+    RunCurve,
+    axis_of,
+    band_of,
+    counts_of,
+    line_of,
+    mean_of,
+    on_axis,
+    smoothed,
+)
 from webapp.compare.forms import Choice
-from webapp.compare.groups import Group, groups_make
+from webapp.compare.groups import RunGroup, groups_make
 from webapp.metrics.arrays import Floats, Ints, unpack_floats, unpack_ints
 from webapp.metrics.models import Chunk
 from webapp.runs.models import Run
@@ -55,7 +64,7 @@ def curve_rows(curves: Mapping[str, Any]) -> Iterator[list[Any]]:
             yield [group["label"], *row]
 
 
-def _group(group: Group, table: Floats, choice: Choice) -> dict[str, Any]:
+def _group(group: RunGroup, table: Floats, choice: Choice) -> dict[str, Any]:
     shown = smoothed(table, choice.smooth) if choice.smooth else table
     band = band_of(shown, choice.band)
     return {
@@ -77,7 +86,7 @@ def _row(values: Floats) -> Rows:
     return [float(value) if np.isfinite(value) else None for value in values]
 
 
-def lines_read(runs: Sequence[Run], key: str, x: str = "step") -> dict[str, Line]:
+def lines_read(runs: Sequence[Run], key: str, x: str = "step") -> dict[str, RunCurve]:
     """Return a metric's line of each run that has one. x: a name of webapp.compare.forms.AXES.
 
     Points repeated by a later attempt are dropped. Seconds count from the metric's first point in the run; tokens,

@@ -23,7 +23,7 @@ SAID = 3
 
 
 @dataclass
-class Group:
+class RunGroup:
     """Runs that are compared as one unit."""
 
     key: str
@@ -55,7 +55,7 @@ def runs_chosen(visible: QuerySet[Run], run_ids: Sequence[str], filter_text: str
     return runs
 
 
-def groups_make(runs: Iterable[Run], by: str) -> list[Group]:
+def groups_make(runs: Iterable[Run], by: str) -> list[RunGroup]:
     """Group runs, in the order of their first runs. by: "family" (everything except the seed), "run", or a dotted config field.
 
     Raises ConfigError for more than MOST_GROUPS.
@@ -69,7 +69,7 @@ def groups_make(runs: Iterable[Run], by: str) -> list[Group]:
         )
     labels = _labels(members, by)
     return [
-        Group(key, labels[key], TONES[index % len(TONES)], group)
+        RunGroup(key, labels[key], TONES[index % len(TONES)], group)
         for index, (key, group) in enumerate(members.items())
     ]
 

@@ -53,10 +53,10 @@ def compared(request: HttpRequest) -> Compared:
         runs = runs_chosen(runs_visible(request.user), choice.run_ids, choice.filter)
         return Compared(meant(choice, runs), runs, "")
     except ConfigError as error:
-        return Compared(choice, [], told(error))
+        return Compared(choice, [], message_of(error))
 
 
-def told(error: ConfigError) -> str:
+def message_of(error: ConfigError) -> str:
     """Return the error message without the names of fields."""
     return "; ".join(error.fields.values())
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from webapp.compare.curves import lines_read
 from webapp.compare.forms import Choice
-from webapp.compare.groups import Group, groups_make
+from webapp.compare.groups import RunGroup, groups_make
 from webapp.compare.statistics import (
     Scores,
     bootstrap,
@@ -74,7 +74,7 @@ def _scores(runs: Sequence[Run], key: str, at: str) -> tuple[dict[str, Score], i
     }, step
 
 
-def _group_facts(group: Group, table: Scores, scores: Mapping[str, Score]) -> dict[str, Any]:
+def _group_facts(group: RunGroup, table: Scores, scores: Mapping[str, Score]) -> dict[str, Any]:
     several, steps = len(group.runs) > 1, [scores[run.pk].step for run in group.runs]
     return {
         "group": group.key,

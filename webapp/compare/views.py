@@ -18,7 +18,7 @@ from webapp.compare.curves import curve_rows, curves_read
 from webapp.compare.figures import figures_of
 from webapp.compare.forms import KINDS, choice_read
 from webapp.compare.groups import runs_chosen
-from webapp.compare.pages import Compared, compared, page_context, told
+from webapp.compare.pages import Compared, compared, message_of, page_context
 from webapp.compare.parallel import parallel_drawn
 from webapp.compare.probes import plays_read
 from webapp.compare.selectors import runs_compare
@@ -67,7 +67,9 @@ def compare_share(request: HttpRequest) -> HttpResponse:
         target = choice.query(runs=",".join(run.pk for run in runs), filter="")
         _, secret = share_make(request.user, runs[0].project, "comparison", target, title="Comparison")
     except ConfigError as error:
-        return render(request, "compare/shared.html", {"place": "compare", "wrong": told(error)}, status=400)
+        return render(
+            request, "compare/shared.html", {"place": "compare", "wrong": message_of(error)}, status=400
+        )
     link = request.build_absolute_uri(share_path(secret))
     return render(
         request, "compare/shared.html", {"place": "compare", "link": link, "project": runs[0].project}
@@ -85,7 +87,7 @@ def config_page(request: HttpRequest) -> HttpResponse:
             difference = configs_differ(selection.runs, selection.choice.by, selection.choice.all)
             context |= {"difference": difference, "sections": sections_of(difference)}
         except ConfigError as error:
-            context |= {"wrong": told(error)}
+            context |= {"wrong": message_of(error)}
     return render(request, "compare/config.html", context)
 
 
@@ -101,7 +103,7 @@ def parallel_page(request: HttpRequest) -> HttpResponse:
             query = selection.choice.query(runs=",".join(table["kept"]), filter="", brush="")
             context |= {"table": table, "drawn": parallel_drawn(table), "only_kept": query}
         except ConfigError as error:
-            context |= {"wrong": told(error)}
+            context |= {"wrong": message_of(error)}
     return render(request, "compare/parallel.html", context)
 
 
@@ -125,7 +127,7 @@ def probes_page(request: HttpRequest) -> HttpResponse:
                 "number": page,
             }
         except ConfigError as error:
-            context |= {"wrong": told(error)}
+            context |= {"wrong": message_of(error)}
     return render(request, "compare/probes.html", context)
 
 
@@ -140,4 +142,4 @@ def _panel(selection: Compared, key: str) -> dict[str, Any]:
     try:
         return panel | {"figures": figures_of(runs_compare(selection.runs, selection.choice, key))}
     except ConfigError as error:
-        return panel | {"wrong": told(error)}
+        return panel | {"wrong": message_of(error)}

@@ -59,14 +59,14 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Section:
+class FormSection:
     """A group of fields with its subsections."""
 
     path: str
     title: str
     help: str
     fields: list[Field] = field(default_factory=list)
-    sections: list["Section"] = field(default_factory=list)
+    sections: list["FormSection"] = field(default_factory=list)
 
     def walk(self) -> Iterator[Field]:
         """Yield all fields, including those of subsections."""
@@ -109,7 +109,7 @@ def spell(value: Any) -> str:
 
 def config_sections(
     tree: Mapping[str, Any], preset: Mapping[str, Any], errors: Mapping[str, str]
-) -> list[Section]:
+) -> list[FormSection]:
     """Return the whole form: one section per part of the config. `tree` and `preset` are resolved, with all defaults."""
     schema = run_schema(config_class(tree))
     reader = _Reader(schema["$defs"], preset, tuple(tree.get("policies") or ()))
@@ -138,7 +138,7 @@ def _nearest(path: str, known: set[str]) -> str:
     return path
 
 
-def _with_errors(section: Section, errors: Mapping[str, str]) -> Section:
+def _with_errors(section: FormSection, errors: Mapping[str, str]) -> FormSection:
     return replace(
         section,
         fields=[replace(each, error=errors.get(each.path, "")) for each in section.fields],
@@ -154,11 +154,11 @@ class _Reader:
     preset: Mapping[str, Any]
     policies: tuple[str, ...]
 
-    def section(self, path: str, schema: Schema, value: Any) -> Section:
+    def section(self, path: str, schema: Schema, value: Any) -> FormSection:
         """Return the section at `path`; a table of named parts has a section per name."""
         shape = self._shape(schema, value)
         title = path.rsplit(".", 1)[-1].replace("_", " ")
-        result = Section(path, title, schema.get("description", shape.get("description", "")))
+        result = FormSection(path, title, schema.get("description", shape.get("description", "")))
         types = tuple(schema.get("discriminator", {}).get("mapping", ()))
         for name, part in self._parts(shape, value):
             below = f"{path}.{name}"

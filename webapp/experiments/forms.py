@@ -10,7 +10,7 @@ from typing import Any
 from training_core.config.files import apply_overrides, parse_value, preset_names
 from training_core.config.kinds import AnyConfig, has_networks
 from training_core.errors import ConfigError
-from webapp.experiments.fields import Field, Section, config_sections, value_at
+from webapp.experiments.fields import Field, FormSection, config_sections, value_at
 from webapp.runs.config_differences import departures, flatten, preset_tree
 from webapp.runs.permitted import parse_permitted
 
@@ -64,7 +64,7 @@ class Draft:
         return has_networks(self.tree)
 
     @cached_property
-    def sections(self) -> list[Section]:
+    def sections(self) -> list[FormSection]:
         """The form's sections, with values and errors."""
         return config_sections(self.tree, self.base, self.errors)
 

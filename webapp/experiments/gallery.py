@@ -56,7 +56,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Group:
+class PresetGroup:
     """Presets with agents of one kind, grouped by task."""
 
     agents: str
@@ -69,13 +69,13 @@ class Group:
         return sum(task.found for task in self.tasks)
 
 
-def groups(presets: Sequence[dict[str, Any]], wanted: str, chosen: str) -> list[Group]:
+def groups(presets: Sequence[dict[str, Any]], wanted: str, chosen: str) -> list[PresetGroup]:
     """Return the gallery of the page: presets that do not match `wanted` are included, but hidden."""
     entries = [_entry(preset, wanted) for preset in presets]
     result = []
     for agents, label in AGENTS.items():
         own = [entry for entry in entries if entry["agents"] == agents]
-        result.append(Group(agents, label, _tasks(own, chosen)))
+        result.append(PresetGroup(agents, label, _tasks(own, chosen)))
     return result
 
 

@@ -12,7 +12,7 @@ from training_core.config.files import to_toml
 from training_core.config.marl.run import MarlConfig
 from training_core.config.profiles import PROFILES
 from webapp.experiments.commands import curl_command, launch_command, spelled
-from webapp.experiments.fields import Field, Section, file_errors
+from webapp.experiments.fields import Field, FormSection, file_errors
 from webapp.experiments.forms import Draft, essentials, stands_apart
 from webapp.experiments.team import team_read
 from webapp.experiments.team_editing import environment_section
@@ -47,7 +47,7 @@ def team_context(draft: Draft) -> dict[str, Any]:
         return [fields[path] for path in paths if path in fields]
 
     return {
-        "seats": [(seat, of(seat.role)) for seat in team.seats],
+        "members": [(member, of(member.role)) for member in team.members],
         "speakers": team.speakers,
         "order": [fields[path] for path in ("team.turn_order", "team.parallel") if path in fields],
         "more": next(_rest(section) for section in draft.sections if section.path == "team"),
@@ -65,7 +65,7 @@ def _roles_wanted(draft: Draft) -> tuple[str, ...]:
     return tuple(getattr(section, "roles", ()))
 
 
-def _rest(section: Section) -> Section:
+def _rest(section: FormSection) -> FormSection:
     """Return a section without the fields shown at the top or in the team editor."""
     below = [_rest(each) for each in section.sections]
     return replace(

@@ -10,7 +10,7 @@ from webapp.common.tones import SHARED, policy_tones, role_tones
 
 
 @dataclass(frozen=True)
-class Seat:
+class RoleForm:
     """A role."""
 
     role: str
@@ -36,10 +36,10 @@ class Speaker:
 
 
 @dataclass(frozen=True)
-class Team:
+class TeamForm:
     """Roles in the order of their first turn; policies in the order of their roles, unused ones last."""
 
-    seats: list[Seat]
+    members: list[RoleForm]
     speakers: list[Speaker]
     order: list[str]
     steps: list[list[str]]
@@ -48,7 +48,7 @@ class Team:
     """Whether its agents are small networks: all of them act in every step."""
 
 
-def team_read(tree: Mapping[str, Any]) -> Team:
+def team_read(tree: Mapping[str, Any]) -> TeamForm:
     """Read the team of a config tree, which may still contain errors."""
     team = tree.get("team") or {}
     roles = {name: role for name, role in (team.get("roles") or {}).items() if isinstance(role, Mapping)}
@@ -64,51 +64,55 @@ def team_read(tree: Mapping[str, Any]) -> Team:
     )
     steps = [[name for _, name in step] for step in steps_of(order, at_once)]
     tones = role_tones({"team": {"roles": roles, "turn_order": order}})
-    seats = [_seat(name, roles[name], steps, tones[name]) for name in dict.fromkeys([*order, *roles])]
-    seated = {seat.role: {"policy": seat.policy} for seat in seats}
-    drawn = policy_tones({"team": {"roles": seated, "turn_order": order}})
+    members = [_role_form(name, roles[name], steps, tones[name]) for name in dict.fromkeys([*order, *roles])]
+    role_policies = {member.role: {"policy": member.policy} for member in members}
+    drawn = policy_tones({"team": {"roles": role_policies, "turn_order": order}})
     policies = tree.get("policies") or {}
     known = [
         name
-        for name in dict.fromkeys([*(seat.policy for seat in seats), *policies])
+        for name in dict.fromkeys([*(member.policy for member in members), *policies])
         if isinstance(policies.get(name), Mapping)
     ]
-    speakers = [_speaker(name, policies[name], seats, drawn.get(name, SHARED)) for name in known]
-    return Team(seats, speakers, order, steps, networks)
+    speakers = [_speaker(name, policies[name], members, drawn.get(name, SHARED)) for name in known]
+    return TeamForm(members, speakers, order, steps, networks)
 
 
-def team_document(team: Team) -> dict[str, Any]:
+def team_document(team: TeamForm) -> dict[str, Any]:
     """Return JSON, without colours."""
 
-    def plain(each: Seat | Speaker) -> dict[str, Any]:
+    def plain(each: RoleForm | Speaker) -> dict[str, Any]:
         return {name: value for name, value in asdict(each).items() if name != "tone"}
 
     return {
         "order": team.order,
         "steps": team.steps,
-        "roles": [plain(seat) for seat in team.seats],
+        "roles": [plain(member) for member in team.members],
         "policies": [plain(speaker) for speaker in team.speakers],
     }
 
 
-def team_words(team: Team) -> str:
+def team_words(team: TeamForm) -> str:
     """Describe the picture in text, for readers who cannot see it."""
     order = ", then ".join(" and ".join(step) + (" at once" if len(step) > 1 else "") for step in team.steps)
     sentences = [
-        f"{seat.role} speaks through {seat.policy}, {'trained' if seat.trained else 'frozen'}"
-        for seat in team.seats
+        f"{member.role} speaks through {member.policy}, {'trained' if member.trained else 'frozen'}"
+        for member in team.members
     ]
     return f"Turn order: {order}. {'; '.join(sentences)}."
 
 
-def _seat(name: str, role: Mapping[str, Any], steps: list[list[str]], tone: int) -> Seat:
+def _role_form(name: str, role: Mapping[str, Any], steps: list[list[str]], tone: int) -> RoleForm:
     speaks = tuple(place for place, step in enumerate(steps, 1) if name in step)
     prompt = str(role.get("prompt") or "")
-    return Seat(name, str(role.get("policy") or ""), role.get("trained", True) is True, prompt, speaks, tone)
+    return RoleForm(
+        name, str(role.get("policy") or ""), role.get("trained", True) is True, prompt, speaks, tone
+    )
 
 
-def _speaker(name: str, policy: Mapping[str, Any], seats: list[Seat], tone: int) -> Speaker:
-    mine = [seat for seat in seats if seat.policy == name]
+def _speaker(name: str, policy: Mapping[str, Any], members: list[RoleForm], tone: int) -> Speaker:
+    mine = [member for member in members if member.policy == name]
     network = policy.get("network")
     model = str(network.get("type") if isinstance(network, Mapping) else policy.get("model") or "")
-    return Speaker(name, model, any(seat.trained for seat in mine), tuple(seat.role for seat in mine), tone)
+    return Speaker(
+        name, model, any(member.trained for member in mine), tuple(member.role for member in mine), tone
+    )

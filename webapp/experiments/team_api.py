@@ -13,7 +13,7 @@ from training_core.config.profiles import profiles_document
 from training_core.errors import ConfigError
 from webapp.api.schema import JSON
 from webapp.experiments.bodies import CONFIG_KEYS, body_of, config_of
-from webapp.experiments.team import Team, team_document, team_read
+from webapp.experiments.team import TeamForm, team_document, team_read
 from webapp.experiments.team_picture import team_svg
 from webapp.runs.selectors import run_get
 
@@ -50,7 +50,7 @@ class Profiles(APIView):
         return Response(profiles_document(config_of(body_of(request, CONFIG_KEYS))))
 
 
-def _team(request: Request) -> Team:
+def _team(request: Request) -> TeamForm:
     body = body_of(request, KEYS)
     if "run" not in body:
         return team_read(config_of(body).model_dump(mode="json"))

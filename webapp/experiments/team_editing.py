@@ -106,8 +106,8 @@ ACTS: dict[str, Callable[[Tree, str], Tree]] = {
 
 def environment_section(tree: Tree) -> type[EnvironmentSection] | None:
     """Return the config class of the tree's environment."""
-    known: Mapping[str, Any] = MARL_ENVIRONMENT_CONFIGS if has_networks(tree) else ENVIRONMENT_CONFIGS
-    return known.get(str(tree["environment"].get("type")))
+    sections: Mapping[str, Any] = MARL_ENVIRONMENT_CONFIGS if has_networks(tree) else ENVIRONMENT_CONFIGS
+    return sections.get(str(tree["environment"].get("type")))
 
 
 def _order(tree: Tree) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.template.loader import render_to_string
 
-from webapp.experiments.team import Seat, Speaker, Team, team_words
+from webapp.experiments.team import RoleForm, Speaker, TeamForm, team_words
 
 WIDTH = 448
 ROW, BOX = 60, 44
@@ -48,7 +48,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Line:
+class Connection:
     """A curve from one box to another."""
 
     path: str
@@ -56,18 +56,18 @@ class Line:
     frozen: bool = False
 
 
-def team_svg(team: Team) -> str:
+def team_svg(team: TeamForm) -> str:
     """Return SVG that uses the page's colours inside a page, and its own colours elsewhere."""
     return render_to_string("experiments/_team.svg", picture(team))
 
 
-def picture(team: Team) -> dict[str, Any]:
+def picture(team: TeamForm) -> dict[str, Any]:
     """Return boxes and lines with their coordinates, in the units of the drawing."""
-    rows = max(len(team.seats), len(team.speakers), 1)
+    rows = max(len(team.members), len(team.speakers), 1)
     height = rows * ROW
     roles = [
-        _role_box(seat, y, networks=team.networks)
-        for seat, y in zip(team.seats, _places(len(team.seats), height), strict=True)
+        _role_box(role, y, networks=team.networks)
+        for role, y in zip(team.members, _places(len(team.members), height), strict=True)
     ]
     policies = [
         _policy_box(speaker, y)
@@ -94,11 +94,11 @@ def _places(count: int, height: float) -> list[float]:
     return [step * place + (step - BOX) / 2 for place in range(count)]
 
 
-def _role_box(seat: Seat, y: float, *, networks: bool) -> Box:
-    under = f"speaks {', '.join(map(ordinal, seat.speaks))}" if seat.speaks else "never speaks"
+def _role_box(role: RoleForm, y: float, *, networks: bool) -> Box:
+    under = f"speaks {', '.join(map(ordinal, role.speaks))}" if role.speaks else "never speaks"
     under = "acts in every step" if networks else under
-    under += "" if seat.trained else " \N{MIDDLE DOT} frozen"
-    return Box(_short(seat.role), seat.role, _short(under, 30), y, seat.tone, not seat.trained)
+    under += "" if role.trained else " \N{MIDDLE DOT} frozen"
+    return Box(_short(role.role), role.role, _short(under, 30), y, role.tone, not role.trained)
 
 
 def _policy_box(speaker: Speaker, y: float) -> Box:
@@ -107,22 +107,22 @@ def _policy_box(speaker: Speaker, y: float) -> Box:
     return Box(_short(speaker.policy), speaker.policy, under, y, speaker.tone, not speaker.trained)
 
 
-def _edges(team: Team, roles: list[Box], policies: list[Box]) -> list[Line]:
+def _edges(team: TeamForm, roles: list[Box], policies: list[Box]) -> list[Connection]:
     """Return lines from roles to policies; dashed for frozen roles."""
     places = {box.whole: box for box in policies}
     lines = []
-    for seat, box in zip(team.seats, roles, strict=True):
-        if seat.policy in places:
-            to, half = places[seat.policy], (ROLE_RIGHT + POLICY_LEFT) / 2
+    for role, box in zip(team.members, roles, strict=True):
+        if role.policy in places:
+            to, half = places[role.policy], (ROLE_RIGHT + POLICY_LEFT) / 2
             path = (
                 f"M{ROLE_RIGHT} {box.middle:g}C{half:g} {box.middle:g} {half:g} {to.middle:g} "
                 f"{POLICY_LEFT} {to.middle:g}"
             )
-            lines.append(Line(path, seat.tone, not seat.trained))
+            lines.append(Connection(path, role.tone, not role.trained))
     return lines
 
 
-def _turns(team: Team, roles: list[Box]) -> list[Line]:
+def _turns(team: TeamForm, roles: list[Box]) -> list[Connection]:
     """Return arrows from each role to those that act after it; the numbers indicate the return to the first."""
     places = {box.whole: box for box in roles}
     pairs = [
@@ -137,7 +137,9 @@ def _turns(team: Team, roles: list[Box]) -> list[Line]:
         start, end = places[one].middle, places[other].middle
         bend = ROLE_LEFT - min(BEND, 14 + abs(end - start) / 8)
         arrows.append(
-            Line(f"M{ROLE_LEFT} {start:g}C{bend:g} {start:g} {bend:g} {end:g} {ROLE_LEFT - 3} {end:g}", 0)
+            Connection(
+                f"M{ROLE_LEFT} {start:g}C{bend:g} {start:g} {bend:g} {end:g} {ROLE_LEFT - 3} {end:g}", 0
+            )
         )
     return arrows
 

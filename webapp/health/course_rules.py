@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from training_core.config import health as config
-from webapp.health.observed import Curve, Figures, Found, Observed
+from webapp.health.inputs import Figures, Found, HealthInputs, SeriesTail
 
 
-def overfitting(seen: Observed, rule: config.Overfitting) -> Iterator[Found]:
+def overfitting(seen: HealthInputs, rule: config.Overfitting) -> Iterator[Found]:
     """Fires if the last two evaluations are well below the best, and training success has risen since the best."""
     held, train = seen.one("eval/success"), seen.one("train/success")
     if len(held) < 3 or len(train) < 10:
@@ -40,7 +40,7 @@ def overfitting(seen: Observed, rule: config.Overfitting) -> Iterator[Found]:
         )
 
 
-def length_hacking(seen: Observed, rule: config.LengthHacking) -> Iterator[Found]:
+def length_hacking(seen: HealthInputs, rule: config.LengthHacking) -> Iterator[Found]:
     """Compares tokens per episode at both ends of the observed steps with the gain in success."""
     spent, success = _tokens_per_episode(seen), seen.one("train/success")
     if len(spent) < 2 * rule.window or len(success) < 2 * rule.window:
@@ -55,7 +55,7 @@ def length_hacking(seen: Observed, rule: config.LengthHacking) -> Iterator[Found
         yield Found("progress/tokens", title, first, last, figures, ("progress/tokens", "train/success"))
 
 
-def stalled_phase(seen: Observed, rule: config.StalledPhase) -> Iterator[Found]:
+def stalled_phase(seen: HealthInputs, rule: config.StalledPhase) -> Iterator[Found]:
     """Fires if there are no metrics for long although the driver sends heartbeats."""
     idle, usual = seen.vitals.idle, seen.vitals.usual
     if idle is not None and idle > max(rule.least, rule.times * (usual or 0.0)):
@@ -64,7 +64,7 @@ def stalled_phase(seen: Observed, rule: config.StalledPhase) -> Iterator[Found]:
         yield Found("progress", title, seen.step, seen.step, figures, (), bad_at=1.0)
 
 
-def dead_worker(seen: Observed, rule: config.DeadWorker) -> Iterator[Found]:
+def dead_worker(seen: HealthInputs, rule: config.DeadWorker) -> Iterator[Found]:
     """Fires on silence of the driver, or on attempts that died."""
     silent, lost = seen.vitals.silent, seen.vitals.lost
     if silent is not None and silent > rule.silence:
@@ -77,10 +77,10 @@ def dead_worker(seen: Observed, rule: config.DeadWorker) -> Iterator[Found]:
         yield Found(f"attempt {number}", title, seen.step, seen.step, figures, ())
 
 
-def _tokens_per_episode(seen: Observed) -> Curve:
+def _tokens_per_episode(seen: HealthInputs) -> SeriesTail:
     """Return differences of the two counters, at the steps that have both."""
     tokens, episodes = seen.one("progress/tokens"), seen.one("progress/episodes")
     steps, ours, theirs = np.intersect1d(tokens.steps, episodes.steps, return_indices=True)
     spent, played = np.diff(tokens.values[ours]), np.diff(episodes.values[theirs])
     valid = played > 0
-    return Curve(steps[1:][valid], spent[valid] / played[valid])
+    return SeriesTail(steps[1:][valid], spent[valid] / played[valid])

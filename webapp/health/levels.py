@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from webapp.health.observed import Found
+from webapp.health.inputs import Found
 
 
 class Level(IntEnum):

@@ -7,14 +7,14 @@ from typing import Any
 from training_core.config.health import RunHealth
 from webapp.health import course_rules as course
 from webapp.health import series_rules as series
-from webapp.health.observed import Found, Observed
+from webapp.health.inputs import Found, HealthInputs
 
 
 @dataclass(frozen=True)
 class Rule:
     """A check with the texts of its findings."""
 
-    check: Callable[[Observed, Any], Iterator[Found]]
+    check: Callable[[HealthInputs, Any], Iterator[Found]]
     """Function of the observed input and the rule's settings."""
     cause: str
     remedy: str
@@ -106,7 +106,7 @@ RULES: dict[str, Rule] = {
 }
 
 
-def judge(settings: RunHealth, seen: Observed) -> Iterator[tuple[str, Found]]:
+def judge(settings: RunHealth, seen: HealthInputs) -> Iterator[tuple[str, Found]]:
     """Yield (rule, measurement) for every enabled rule whose value is above, or not well below, its bound."""
     for name, rule in settings.rules().items():
         for found in RULES[name].check(seen, rule):

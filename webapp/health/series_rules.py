@@ -11,13 +11,13 @@ from typing import Protocol
 import numpy as np
 
 from training_core.config import health as config
-from webapp.health.observed import Curve, Figures, Found, Observed
+from webapp.health.inputs import Figures, Found, HealthInputs, SeriesTail
 
 RECENT = 5
 """Number of iterations over which training success is averaged."""
 
 
-def entropy_collapse(seen: Observed, rule: config.EntropyCollapse) -> Iterator[Found]:
+def entropy_collapse(seen: HealthInputs, rule: config.EntropyCollapse) -> Iterator[Found]:
     """Measures low entropy, far below its initial value, while the tasks are not solved."""
     if solved(seen, rule.unless_success):
         return
@@ -31,19 +31,19 @@ def entropy_collapse(seen: Observed, rule: config.EntropyCollapse) -> Iterator[F
         yield _found(key, title, curve, rule.window, figures, excess, bad_at=1.0)
 
 
-def kl_blow_up(seen: Observed, rule: config.KlBlowUp) -> Iterator[Found]:
+def kl_blow_up(seen: HealthInputs, rule: config.KlBlowUp) -> Iterator[Found]:
     """Measures the distance from the base model; bad at three times the threshold."""
     for key, policy, curve in seen.each("policy", "kl"):
         yield from _above(key, curve, rule, f"{policy} is far from its base model: KL", "nats per token", 3.0)
 
 
-def policy_shift(seen: Observed, rule: config.PolicyShift) -> Iterator[Found]:
+def policy_shift(seen: HealthInputs, rule: config.PolicyShift) -> Iterator[Found]:
     """Measures the distance between the policies after and before an update; bad at three times the threshold."""
     for key, policy, curve in seen.each("policy", "kl"):
         yield from _above(key, curve, rule, f"Updates change {policy} strongly: KL", "nats per action", 3.0)
 
 
-def ratio_tails(seen: Observed, rule: config.RatioTails) -> Iterator[Found]:
+def ratio_tails(seen: HealthInputs, rule: config.RatioTails) -> Iterator[Found]:
     """Measures the median of the largest ratios; bad at ten times the threshold."""
     for key, policy, curve in seen.each("policy", "ratio_max"):
         if len(curve) < rule.window:
@@ -54,13 +54,13 @@ def ratio_tails(seen: Observed, rule: config.RatioTails) -> Iterator[Found]:
         yield _found(key, title, curve, rule.window, figures, now / rule.above, bad_at=10.0)
 
 
-def clip_fraction(seen: Observed, rule: config.ClipFraction) -> Iterator[Found]:
+def clip_fraction(seen: HealthInputs, rule: config.ClipFraction) -> Iterator[Found]:
     """Measures the clipped share of the data."""
     for key, policy, curve in seen.each("policy", "clip_fraction"):
         yield from _above(key, curve, rule, f"Much of {policy}'s data is clipped: share", "", 2.0)
 
 
-def gradient_norm(seen: Observed, rule: config.GradientNorm) -> Iterator[Found]:
+def gradient_norm(seen: HealthInputs, rule: config.GradientNorm) -> Iterator[Found]:
     """Compares the last five norms with the median of the twenty before them."""
     for key, policy, curve in seen.each("policy", "grad_norm"):
         if len(curve) < 10:
@@ -76,7 +76,7 @@ def gradient_norm(seen: Observed, rule: config.GradientNorm) -> Iterator[Found]:
             yield Found(key, title, step, step, figures, (key,), _ratio(peak, rule.times * usual))
 
 
-def too_easy(seen: Observed, rule: config.TooEasy) -> Iterator[Found]:
+def too_easy(seen: HealthInputs, rule: config.TooEasy) -> Iterator[Found]:
     """Measures the share of groups in which every candidate has the maximum reward, while the tasks are not solved."""
     if not solved(seen, rule.unless_success):
         for key, role, curve in seen.each("groups", "too_easy"):
@@ -85,32 +85,32 @@ def too_easy(seen: Observed, rule: config.TooEasy) -> Iterator[Found]:
             )
 
 
-def too_hard(seen: Observed, rule: config.GroupShare) -> Iterator[Found]:
+def too_hard(seen: HealthInputs, rule: config.GroupShare) -> Iterator[Found]:
     """Measures the share of groups in which every candidate has no reward."""
     for key, role, curve in seen.each("groups", "too_hard"):
         yield from _above(key, curve, rule, f"Most groups of {role} are too hard: share", "of groups", inf)
 
 
-def truncation(seen: Observed, rule: config.Truncation) -> Iterator[Found]:
+def truncation(seen: HealthInputs, rule: config.Truncation) -> Iterator[Found]:
     """Measures the share of responses that end at the token limit."""
     key = "rollout/truncated"
     yield from _above(key, seen.one(key), rule, "Many responses are truncated: share", "of responses", 2.5)
 
 
-def mismatch(seen: Observed, rule: config.Mismatch) -> Iterator[Found]:
+def mismatch(seen: HealthInputs, rule: config.Mismatch) -> Iterator[Found]:
     """Measures the mean distance between the engine's and the learner's logprobs at equal weights; bad at four times the threshold."""
     for key, policy, curve in seen.each("policy", "mismatch_mean"):
         title = f"Generation and training of {policy} disagree on logprobs: mean distance"
         yield from _above(key, curve, rule, title, "nats", 4.0)
 
 
-def staleness(seen: Observed, rule: config.Staleness) -> Iterator[Found]:
+def staleness(seen: HealthInputs, rule: config.Staleness) -> Iterator[Found]:
     """Old tokens."""
     key = "rollout/staleness"
     yield from _above(key, seen.one(key), rule, "Training uses stale tokens: mean age", "versions", 3.0)
 
 
-def not_a_number(seen: Observed, rule: config.NotANumber) -> Iterator[Found]:
+def not_a_number(seen: HealthInputs, rule: config.NotANumber) -> Iterator[Found]:
     """Detects NaN or infinity in the results of an update; bad while it is the latest value."""
     for name in (
         "loss",
@@ -141,7 +141,7 @@ def not_a_number(seen: Observed, rule: config.NotANumber) -> Iterator[Found]:
             yield replace(found, bad_at=1.0) if wrong[-1] else found
 
 
-def solved(seen: Observed, bound: float) -> bool:
+def solved(seen: HealthInputs, bound: float) -> bool:
     """Whether the latest held-out success, or recent training success, has reached the bound."""
     held, train = seen.one("eval/success"), seen.one("train/success")
     latest = [float(held.values[-1])] if len(held) else []
@@ -161,7 +161,9 @@ class Threshold(Protocol):
         """The bound."""
 
 
-def _above(key: str, curve: Curve, rule: Threshold, words: str, unit: str, bad_at: float) -> Iterator[Found]:
+def _above(
+    key: str, curve: SeriesTail, rule: Threshold, words: str, unit: str, bad_at: float
+) -> Iterator[Found]:
     """Compare the mean of the latest iterations with the threshold; bad at `bad_at` times it."""
     above = rule.above
     if len(curve) < rule.window:
@@ -180,14 +182,14 @@ def _ratio(figure: float, bound: float) -> float:
     return inf if figure > 0 else 0.0
 
 
-def _mean(curve: Curve, count: int) -> float:
+def _mean(curve: SeriesTail, count: int) -> float:
     return float(np.mean(curve.tail(count).values))
 
 
 def _found(
     key: str,
     title: str,
-    curve: Curve,
+    curve: SeriesTail,
     count: int,
     figures: Figures,
     excess: float,

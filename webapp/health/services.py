@@ -12,10 +12,10 @@ from webapp.accounts.audit import audit_note
 from webapp.accounts.models import User
 from webapp.accounts.permissions import Person, can_edit
 from webapp.health.actions import finding_act
+from webapp.health.input_selectors import health_inputs
+from webapp.health.inputs import Found
 from webapp.health.levels import Level, level_now
 from webapp.health.models import Checked, Finding
-from webapp.health.observed import Found
-from webapp.health.observing import run_observe
 from webapp.health.rules import judge
 from webapp.runs.lifecycle import run_announce
 from webapp.runs.models import ENDED_STATES, Run
@@ -30,7 +30,7 @@ def run_check(run_id: str) -> None:
     """
     run = Run.objects.select_related("project", "owner").get(pk=run_id)
     settings = settings_of(run)
-    observed = run_observe(run)
+    observed = health_inputs(run)
     seen = list(judge(settings, observed)) if settings.enabled else []
     with transaction.atomic():
         checked = Checked.objects.filter(run=run).first()

@@ -21,7 +21,7 @@ _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 
 
 @dataclass(frozen=True)
-class Batch:
+class EventBatch:
     """Consecutive events of one producer; at least one."""
 
     attempt: int
@@ -35,7 +35,7 @@ class Batch:
         return self.first + len(self.events) - 1
 
 
-def batch_read(run_id: str, body: bytes, encoding: str, room: Room) -> Batch:
+def batch_read(run_id: str, body: bytes, encoding: str, room: Room) -> EventBatch:
     """Decompress, parse and validate a body. Raises IngestRejected."""
     content = expand(body, encoding.strip().lower(), room)
     if content.count(b"\n") + (not content.endswith(b"\n")) > MAX_EVENTS:
@@ -50,7 +50,7 @@ def batch_read(run_id: str, body: bytes, encoding: str, room: Room) -> Batch:
         event = _event(line, seq)
         _check_envelope(event, head, run_id, seq)
         events.append(event)
-    return Batch(head.attempt, head.producer, head.seq, events)
+    return EventBatch(head.attempt, head.producer, head.seq, events)
 
 
 def _lines(content: bytes | bytearray) -> Iterator[memoryview]:

@@ -7,7 +7,7 @@ from typing import Any
 from django.db import DataError, transaction
 
 from webapp.checkpoints import services as checkpoints
-from webapp.ingest.batches import Batch, batch_read
+from webapp.ingest.batches import EventBatch, batch_read
 from webapp.ingest.bodies import Room
 from webapp.ingest.errors import IngestRejected, full, gap, invalid
 from webapp.ingest.models import Producer
@@ -70,7 +70,7 @@ def batch_store(run_id: str, body: bytes, encoding: str, room: Room | None = Non
         return _store_read(run_id, batch_read(run_id, body, encoding, claimed))
 
 
-def _store_read(run_id: str, batch: Batch) -> IngestAnswer:
+def _store_read(run_id: str, batch: EventBatch) -> IngestAnswer:
     try:
         with transaction.atomic():
             answer = _store_locked(run_id, batch)
@@ -81,7 +81,7 @@ def _store_read(run_id: str, batch: Batch) -> IngestAnswer:
     return answer
 
 
-def _store_locked(run_id: str, batch: Batch) -> IngestAnswer:
+def _store_locked(run_id: str, batch: EventBatch) -> IngestAnswer:
     """Store under the run's row lock, so that cursors are committed in increasing order."""
     run = run_locked(run_id)
     if run is None:
@@ -112,7 +112,7 @@ def _store_locked(run_id: str, batch: Batch) -> IngestAnswer:
     return IngestAnswer(producer.acknowledged, runs.command_for(run, attempt), held)
 
 
-def _producer(run: Run, batch: Batch) -> Producer:
+def _producer(run: Run, batch: EventBatch) -> Producer:
     """Return the producer's row; may be created under the run's lock."""
     producer, _ = Producer.objects.get_or_create(
         run=run, producer=batch.producer, defaults={"attempt": batch.attempt}

@@ -20,7 +20,7 @@ SPARK = "train/return"
 BUCKETS = 40
 
 
-class Points(Protocol):
+class KeyPoints(Protocol):
     """Steps and values of one key."""
 
     steps: list[int]
@@ -34,7 +34,7 @@ def outcome_key(headlines: Iterable[Mapping[str, Any]]) -> str:
 
 
 def headline_update(
-    run: Run, columns: Mapping[str, Points], ends: Mapping[str, tuple[float, float | None]]
+    run: Run, columns: Mapping[str, KeyPoints], ends: Mapping[str, tuple[float, float | None]]
 ) -> None:
     """Update the run's headline with new points, if they contain any of its metrics.
 
@@ -52,7 +52,7 @@ def headline_update(
     run.save(update_fields=["headline"])
 
 
-def spark_add(spark: dict[str, Any] | None, points: Points) -> dict[str, Any]:
+def spark_add(spark: dict[str, Any] | None, points: KeyPoints) -> dict[str, Any]:
     """Add points to the sparkline; negative steps are ignored."""
     stride = spark["stride"] if spark else 1
     means: list[float | None] = list(spark["values"]) if spark else []

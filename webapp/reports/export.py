@@ -12,7 +12,7 @@ from training_core.errors import ConfigError
 from webapp.common.attachments import attachment
 from webapp.compare.drawing import curves_drawn
 from webapp.reports.models import Report
-from webapp.reports.rendering import Part, report_parts
+from webapp.reports.rendering import ReportPart, report_parts
 
 FORMATS = {"md": "text/markdown; charset=utf-8", "html": "text/html; charset=utf-8"}
 STYLES = ("tokens", "base", "components", "charts", "compare", "probes", "reports")
@@ -42,11 +42,11 @@ def export_answer(report: Report, kind: str) -> HttpResponse:
     return HttpResponse(text, content_type=FORMATS[kind], headers=headers)
 
 
-def _still(part: Part) -> Part:
+def _still(part: ReportPart) -> ReportPart:
     """Replace a chart with a picture that needs no script."""
     if part.template != "reports/_chart.html":
         return part
-    return Part(
+    return ReportPart(
         "reports/_picture.html", part.facts | {"drawn": curves_drawn(part.facts["curves"], part.facts["log"])}
     )
 

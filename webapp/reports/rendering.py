@@ -26,7 +26,7 @@ SCHEMES = {"http", "https", "mailto"}
 
 
 @dataclass
-class Part:
+class ReportPart:
     """A piece of text, or a block: `template` is rendered with `facts`."""
 
     template: str
@@ -37,7 +37,7 @@ def _markdown() -> MarkdownIt:
     return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("image")
 
 
-def report_parts(project: Project, text: str) -> list[Part]:
+def report_parts(project: Project, text: str) -> list[ReportPart]:
     """Return text and blocks in order. The error of a block is shown in its place."""
     markdown, parts = _markdown(), []
     pending: list[Token] = []
@@ -53,10 +53,10 @@ def report_parts(project: Project, text: str) -> list[Part]:
         pending, blocks = [], blocks + 1
         if blocks > MOST_BLOCKS:
             wrong = f"at most {MOST_BLOCKS} blocks are shown"
-            parts.append(Part("reports/_wrong.html", {"name": name, "wrong": wrong}))
+            parts.append(ReportPart("reports/_wrong.html", {"name": name, "wrong": wrong}))
             continue
         template, facts = block_read(project, name, token.content)
-        parts.append(Part(template, facts | {"number": blocks}))
+        parts.append(ReportPart(template, facts | {"number": blocks}))
     return parts + _text(markdown, pending)
 
 
@@ -68,11 +68,13 @@ def _lowered(tokens: Sequence[Token]) -> Sequence[Token]:
     return tokens
 
 
-def _text(markdown: MarkdownIt, tokens: Sequence[Token]) -> list[Part]:
+def _text(markdown: MarkdownIt, tokens: Sequence[Token]) -> list[ReportPart]:
     if not tokens:
         return []
     return [
-        Part("reports/_text.html", {"html": cleaned(markdown.renderer.render(tokens, markdown.options, {}))})
+        ReportPart(
+            "reports/_text.html", {"html": cleaned(markdown.renderer.render(tokens, markdown.options, {}))}
+        )
     ]
 
 

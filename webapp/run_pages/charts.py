@@ -98,7 +98,7 @@ AXES = {
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """One series of a chart."""
 
     key: str
@@ -113,7 +113,7 @@ class Panel:
     id: str
     title: str
     unit: str
-    lines: list[Line] = field(default_factory=list)
+    lines: list[ChartLine] = field(default_factory=list)
     range: tuple[float, float] | None = None
 
     def json(self) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class Panel:
 
 
 @dataclass
-class Section:
+class ChartSection:
     """Charts under one heading."""
 
     name: str
@@ -140,14 +140,14 @@ def axes_of(keys: Iterable[str]) -> dict[str, tuple[str, str]]:
     return {name: axis for name, axis in AXES.items() if axis[1] in there}
 
 
-def all_sections(keys: Iterable[str], config: Mapping[str, Any]) -> list[Section]:
+def all_sections(keys: Iterable[str], config: Mapping[str, Any]) -> list[ChartSection]:
     """Return every metric of a run; the metrics of all roles, policies or hosts share a chart."""
     tones: dict[str, Tone] = {**policy_tones(config), **role_tones(config)}
     panels: dict[str, dict[str, Panel]] = {}
     for key in keys:
         section, chart, label = _place(key)
         panel = panels.setdefault(section, {}).setdefault(chart, _panel(section, chart, config))
-        panel.lines.append(Line(key, label, tones.get(label, (len(panel.lines) + 1) % (TONES + 1))))
+        panel.lines.append(ChartLine(key, label, tones.get(label, (len(panel.lines) + 1) % (TONES + 1))))
     order = [*SECTIONS, *sorted(set(panels) - set(SECTIONS))]
     sections = [_section(name, list(panels[name].values()), list(tones)) for name in order if name in panels]
     _name_apart([panel for section in sections for panel in section.panels])
@@ -163,14 +163,14 @@ def _name_apart(panels: list[Panel]) -> None:
             panel.id = f"{panel.id}--{taken[panel.id]}"
 
 
-def _section(name: str, panels: list[Panel], people: list[str]) -> Section:
+def _section(name: str, panels: list[Panel], people: list[str]) -> ChartSection:
     """Return a section with its most important panels first; lines in the order of roles and policies."""
     for panel in panels:
         panel.lines.sort(key=lambda line: _rank(line.label, people))
         if len(panel.lines) == 1 and panel.lines[0].label not in people:
-            panel.lines = [Line(panel.lines[0].key, panel.lines[0].label.replace("_", " "), GREEDY)]
+            panel.lines = [ChartLine(panel.lines[0].key, panel.lines[0].label.replace("_", " "), GREEDY)]
     panels.sort(key=lambda panel: _rank(panel.title.replace(" ", "_"), list(UNITS)))
-    return Section(SECTIONS.get(name, name), panels)
+    return ChartSection(SECTIONS.get(name, name), panels)
 
 
 def _rank(name: str, order: list[str]) -> int:

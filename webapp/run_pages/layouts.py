@@ -14,7 +14,7 @@ from webapp.run_pages.charts import (
     NEUTRAL,
     SAMPLED,
     SHARES,
-    Line,
+    ChartLine,
     Panel,
     Tone,
     all_sections,
@@ -123,9 +123,9 @@ def panel_of(name: str, config: Mapping[str, Any]) -> Panel:
     )
 
 
-def _lines(metric: tuple[str, str, Tone], config: Mapping[str, Any]) -> list[Line]:
+def _lines(metric: tuple[str, str, Tone], config: Mapping[str, Any]) -> list[ChartLine]:
     pattern, label, tone = metric
     for word, tones in (("{role}", role_tones(config)), ("{policy}", policy_tones(config))):
         if word in pattern:
-            return [Line(pattern.replace(word, name), name, each) for name, each in tones.items()]
-    return [Line(pattern, label, tone)]
+            return [ChartLine(pattern.replace(word, name), name, each) for name, each in tones.items()]
+    return [ChartLine(pattern, label, tone)]

@@ -24,7 +24,7 @@ from webapp.run_table.completion import column_complete, filter_complete
 from webapp.run_table.families import families_list
 from webapp.run_table.filters import LONGEST
 from webapp.run_table.selectors import runs_list
-from webapp.run_table.sorting import SORTS, sort_known
+from webapp.run_table.sorting import SORTS, is_sort
 from webapp.runs.models import Run, RunState
 from webapp.runs.selectors import run_get
 from webapp.runs.serializers import RunSerializer
@@ -100,7 +100,7 @@ class RunList(generics.ListAPIView[Run]):
         """Return the runs filtered by q, state, tag, project, filter."""
         filters = {name: text(self.request, name) for name in ("q", "tag", "project", "filter")}
         filters["sort"] = text(self.request, "sort")
-        if filters["sort"] and not sort_known(filters["sort"]):
+        if filters["sort"] and not is_sort(filters["sort"]):
             raise ParseError(f"sort={filters['sort'][:40]!r}: use {SORT_WORDS}")
         filters["archived"] = str(truth(self.request, "archived") or "")
         filters["state"] = choice(self.request, "state", RunState.values)

@@ -2,7 +2,7 @@
 
 from django import forms
 
-from webapp.run_table.sorting import LONGEST, sort_known
+from webapp.run_table.sorting import LONGEST, is_sort
 from webapp.runs.models import RunState
 
 
@@ -23,7 +23,7 @@ class RunFilters(forms.Form):
     def clean_sort(self) -> str:
         """Return a valid sort order, or an empty text."""
         sort = str(self.cleaned_data["sort"])
-        return sort if sort_known(sort) else ""
+        return sort if is_sort(sort) else ""
 
     def values(self) -> dict[str, object]:
         """Return the valid filters."""

@@ -18,7 +18,7 @@ from webapp.accounts.selectors import projects_visible
 from webapp.run_table.columns import columns_read
 from webapp.run_table.filters import runs_filter
 from webapp.run_table.forms import RunFilters
-from webapp.run_table.sorting import sort_known
+from webapp.run_table.sorting import is_sort
 from webapp.runs.models import Run, SavedView
 
 WORDS = ("q", "state", "tag", "project", "filter", "sort", "columns", "group", "archived")
@@ -144,7 +144,7 @@ def _query(query: Mapping[str, Any], project: Project | None) -> dict[str, str]:
     form = RunFilters(parameters)
     if not form.is_valid():
         raise ConfigError({name: " ".join(map(str, said)) for name, said in form.errors.items()})
-    if not sort_known(parameters.get("sort", "created")):
+    if not is_sort(parameters.get("sort", "created")):
         raise ConfigError({"sort": f"{parameters['sort'][:40]!r} is not a sort order"})
     columns_read(parameters.get("columns", ""))
     runs_filter(Run.objects.none(), parameters.get("filter", ""))

@@ -27,7 +27,7 @@ SORTS = (*COLUMNS, *HEADLINE)
 LONGEST = 250
 
 
-def sort_known(wanted: str) -> bool:
+def is_sort(wanted: str) -> bool:
     """Whether this is a valid sort order."""
     name = wanted.removeprefix("-")
     return name in SORTS or (0 < len(name) < LONGEST and "\0" not in name and ("/" in name or "." in name))
@@ -36,7 +36,7 @@ def sort_known(wanted: str) -> bool:
 def runs_sort(found: QuerySet[Run], wanted: str) -> QuerySet[Run]:
     """Sort runs, with the newest first among equals; runs without a value, or with NaN, are last."""
     name = wanted.removeprefix("-")
-    if not sort_known(wanted):
+    if not is_sort(wanted):
         return found.order_by("-created_at", "-pk")
     if name in COLUMNS:
         place: Any = F(COLUMNS[name])

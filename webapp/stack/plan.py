@@ -19,7 +19,7 @@ from webapp.stack.ports import listen_near
 from webapp.stack.postgres import PostgresServer, clean_environment, database_url, prepare_postgres
 from webapp.stack.ray_head import RayHead, new_ray_head
 from webapp.stack.redis_server import redis_answers, redis_command, redis_url
-from webapp.stack.supervisor import Service, Step
+from webapp.stack.supervisor import Service, SetupStep
 from webapp.stack.worker_probe import forget_alive, worker_answers
 from workers.launchers.bundled_ray import VARIABLE as BUNDLED_RAY
 from workers.launchers.bundled_ray import note_start
@@ -82,18 +82,18 @@ class Plan:
             ),
         ]
 
-    def prepare(self) -> Step:
+    def prepare(self) -> SetupStep:
         """Migrations, static files, owner, token, login link."""
-        return Step(PREPARE, django("stack_prepare"), self.child_environment())
+        return SetupStep(PREPARE, django("stack_prepare"), self.child_environment())
 
-    def base_model(self) -> Step:
+    def base_model(self) -> SetupStep:
         """Return the step that creates the demonstration's base model, with low priority."""
         command = [sys.executable, "-m", "workers.base_model", DEMO_PRESET, str(self.home.root)]
-        return Step(MODEL, command, self.child_environment(), after=(PREPARE,), niceness=5)
+        return SetupStep(MODEL, command, self.child_environment(), after=(PREPARE,), niceness=5)
 
-    def demo(self) -> Step:
+    def demo(self) -> SetupStep:
         """The demonstration run, once per home."""
-        return Step(
+        return SetupStep(
             DEMO, django("stack_demo", DEMO_PRESET), self.child_environment(), after=("web", "worker")
         )
 
@@ -226,7 +226,7 @@ def postgres_service(server: PostgresServer) -> Service:
         account=server.account,
         stop_signal=signal.SIGINT,  # "fast": ends sessions, writes a checkpoint
         grace=30.0,
-        patience=600.0,
+        unanswered_limit=600.0,
         folder=server.data.parent,
     )
 
@@ -244,7 +244,7 @@ def ray_service(head: RayHead, before: Callable[[], None] | None = None) -> Serv
         head.environment(),
         head.answers,
         grace=4.0,  # enough: all durable state is in run folders and in the database
-        patience=120.0,
+        unanswered_limit=120.0,
         owns_tree=True,
         folder=env.ROOT,
         before=before,

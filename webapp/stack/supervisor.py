@@ -40,7 +40,7 @@ class Service:
     stop_signal: int = signal.SIGTERM
     grace: float = 5.0
     """Seconds between SIGTERM and SIGKILL."""
-    patience: float = 60.0
+    unanswered_limit: float = 60.0
     """Seconds without a response, during startup or later, before it is restarted."""
     sockets: tuple[int, ...] = ()
     """File descriptors inherited by the child."""
@@ -52,7 +52,7 @@ class Service:
 
 
 @dataclass(frozen=True)
-class Step:
+class SetupStep:
     """A child process that performs one task and ends; its standard output is the result."""
 
     name: str
@@ -94,7 +94,7 @@ class Supervisor:
         self._keepers[service.name] = task
         return task
 
-    async def run(self, step: Step) -> str:
+    async def run(self, step: SetupStep) -> str:
         """Run a step until it ends. Returns its standard output; raises StackError if it fails."""
         await self._wait(step.after)
         self.terminal.starting(step.name)
@@ -185,7 +185,7 @@ class Supervisor:
         return _Life(process, log_start)
 
     async def _comes_up(self, service: Service, life: _Life) -> bool:
-        deadline = time.monotonic() + service.patience
+        deadline = time.monotonic() + service.unanswered_limit
         while life.process.returncode is None and time.monotonic() < deadline:
             if await asyncio.to_thread(service.answers) and life.process.returncode is None:
                 return True
@@ -204,8 +204,8 @@ class Supervisor:
                 await asyncio.to_thread(_shorten, self.logs / f"{service.name}.log")
                 if await asyncio.to_thread(service.answers):
                     answered = time.monotonic()
-                elif time.monotonic() - answered > service.patience:
-                    return f"has not answered for {service.patience:.0f} s"
+                elif time.monotonic() - answered > service.unanswered_limit:
+                    return f"has not answered for {service.unanswered_limit:.0f} s"
                 continue
             return _how(code)
 

@@ -23,7 +23,7 @@ def named_user() -> Callable[[], None] | None:
     """
     uid, gid = os.geteuid(), os.getegid()
     accounts = [entry for entry in pwd.getpwall() if entry.pw_uid != 0]
-    if uid == 0 or any(entry.pw_uid == uid for entry in accounts) or _known(uid):
+    if uid == 0 or any(entry.pw_uid == uid for entry in accounts) or _has_name(uid):
         return None
     if not accounts:
         raise LookupError("no account other than root exists")
@@ -42,7 +42,7 @@ def named_user() -> Callable[[], None] | None:
     return enter
 
 
-def _known(uid: int) -> bool:
+def _has_name(uid: int) -> bool:
     """Whether the machine knows the uid; also asks directory services, which `getpwall` may omit."""
     try:
         pwd.getpwuid(uid)

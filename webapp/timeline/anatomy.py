@@ -13,12 +13,12 @@ from webapp.metrics.arrays import spell
 from webapp.runs.models import Phase, Run
 from webapp.timeline.compute import Compute, compute_by_phase, compute_document
 from webapp.timeline.models import Batch
-from webapp.timeline.spans import Span
+from webapp.timeline.spans import LaneSpan
 from webapp.transcripts.models import Episode, EpisodeAnnotation
 
 
 @dataclass
-class Member:
+class BatchMember:
     """One episode of a batch; times in seconds since the epoch."""
 
     name: str
@@ -54,7 +54,7 @@ class Member:
         return {name: max(0.0, value) for name, value in spent.items()}
 
 
-SORTS: dict[str, Callable[[Member], float]] = {
+SORTS: dict[str, Callable[[BatchMember], float]] = {
     "start": lambda member: member.started,
     "end": lambda member: member.ended,
     "time": lambda member: member.ended - member.started,
@@ -73,7 +73,7 @@ class Anatomy:
 
     iteration: int
     attempt: int
-    members: list[Member]
+    members: list[BatchMember]
     partial: bool
     """Only episodes with transcripts are known, because the program reports no batches."""
     lowest: int
@@ -114,10 +114,10 @@ def anatomy_read(run: Run, iteration: int | None = None, sort: str = "start") ->
 def _compute(run: Run, iteration: int, attempt: int) -> dict[str, Compute]:
     spans = Phase.objects.filter(run=run, iteration=iteration, attempt=attempt, flops__isnull=False)
     names = ("phase", "iteration", "start", "end", "flops", "peak")
-    return compute_by_phase(Span(*row) for row in spans.values_list(*names))
+    return compute_by_phase(LaneSpan(*row) for row in spans.values_list(*names))
 
 
-def _batches(run: Run, iteration: int) -> tuple[int, list[Member]]:
+def _batches(run: Run, iteration: int) -> tuple[int, list[BatchMember]]:
     rows = list(Batch.objects.filter(run=run, iteration=iteration).order_by("pk"))
     attempt = max((row.attempt for row in rows), default=0)
     members = [
@@ -133,8 +133,8 @@ def _batches(run: Run, iteration: int) -> tuple[int, list[Member]]:
     return attempt, members
 
 
-def _member(facts: dict[str, Any], row: Batch) -> Member:
-    return Member(
+def _member(facts: dict[str, Any], row: Batch) -> BatchMember:
+    return BatchMember(
         name=facts["episode"],
         title=facts.get("title", ""),
         success=facts["success"],
@@ -155,17 +155,17 @@ def _member(facts: dict[str, Any], row: Batch) -> Member:
     )
 
 
-def _transcripts(run: Run, iteration: int) -> tuple[int, list[Member]]:
+def _transcripts(run: Run, iteration: int) -> tuple[int, list[BatchMember]]:
     """Reconstruct a batch from transcripts: for custom programs, and runs recorded before batches were."""
     episodes = Episode.objects.filter(run=run, kind="train", iteration=iteration)
     attempt = episodes.aggregate(latest=Max("attempt"))["latest"] or 0
     rows = list(episodes.filter(attempt=attempt))
     stages = _stages(run, [row.name for row in rows])
-    return attempt, [_told(row, stages.get(row.name, {})) for row in rows]
+    return attempt, [_batch_member(row, stages.get(row.name, {})) for row in rows]
 
 
-def _told(row: Episode, stages: dict[str, float]) -> Member:
-    return Member(
+def _batch_member(row: Episode, stages: dict[str, float]) -> BatchMember:
+    return BatchMember(
         name=row.name,
         title=row.title,
         success=row.success,
@@ -210,7 +210,7 @@ def anatomy_document(anatomy: Anatomy | None) -> dict[str, Any]:
     }
 
 
-def _document(member: Member) -> dict[str, Any]:
+def _document(member: BatchMember) -> dict[str, Any]:
     plain = (
         "name", "title", "success", "failed", "truncated", "length", "tokens", "turns", "staleness", "queued", "started",
         "ended", "consumed", "learnt", "stages", "roles", "transcript",

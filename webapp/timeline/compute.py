@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from webapp.timeline.spans import Span
+from webapp.timeline.spans import LaneSpan
 
 UNITS = ((1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"))
 
@@ -18,7 +18,7 @@ class Compute:
     possible: float | None = 0.0
     """Peak FLOPs of their devices in that time; None if a peak is unknown."""
 
-    def add(self, span: Span) -> None:
+    def add(self, span: LaneSpan) -> None:
         """Add a span, if its FLOPs are known."""
         if span.flops is None:
             return
@@ -45,7 +45,7 @@ class Compute:
         return f"{rate}, peak not known" if self.mfu is None else f"{100 * self.mfu:.1f}% MFU, {rate}"
 
 
-def compute_by_phase(spans: Iterable[Span]) -> dict[str, Compute]:
+def compute_by_phase(spans: Iterable[LaneSpan]) -> dict[str, Compute]:
     """Return the totals of phases with counted FLOPs."""
     totals: dict[str, Compute] = {}
     for span in spans:

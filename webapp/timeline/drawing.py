@@ -4,7 +4,7 @@ from typing import Any
 
 from webapp.common.formats import duration
 from webapp.timeline.selectors import Timeline
-from webapp.timeline.spans import Lane, Span
+from webapp.timeline.spans import Lane, LaneSpan
 
 WIDTH = 1000.0
 LEAST = 0.6
@@ -71,7 +71,7 @@ def _row(lane: Lane, timeline: Timeline) -> dict[str, Any]:
     }
 
 
-def _bar(span: Span, timeline: Timeline, whole: float) -> dict[str, str]:
+def _bar(span: LaneSpan, timeline: Timeline, whole: float) -> dict[str, str]:
     start, end = max(span.start, timeline.start), min(span.end, timeline.end)
     return {
         "phase": span.phase,

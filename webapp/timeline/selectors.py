@@ -7,7 +7,7 @@ from django.db.models import Max, Min, QuerySet
 
 from webapp.runs.models import Phase, Run
 from webapp.timeline.compute import Compute, compute_by_phase, compute_document
-from webapp.timeline.spans import Lane, Span, lanes_make, lanes_thin
+from webapp.timeline.spans import Lane, LaneSpan, lanes_make, lanes_thin
 from webapp.timeline.utilisation import Device, utilisation_read
 from webapp.timeline.waits import IterationWait, Wait, waits_by_iteration, who_waits
 
@@ -93,7 +93,7 @@ def _timeline(
     """Return a window by iterations (its times are then those of its spans) or by times (then the reverse)."""
     names = ("worker", "policy", "phase", "iteration", "start", "end", "flops", "peak")
     rows = list(phases.order_by("start", "pk").values_list(*names)[: MOST_READ + 1])
-    shown = [(worker, policy, Span(*facts)) for worker, policy, *facts in rows[:MOST_READ]]
+    shown = [(worker, policy, LaneSpan(*facts)) for worker, policy, *facts in rows[:MOST_READ]]
     spans = [span for _, _, span in shown]
     start, end = moments or (
         min((span.start for span in spans), default=0.0),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 
-class Span(NamedTuple):
+class LaneSpan(NamedTuple):
     """An interval of one worker's time; seconds since the epoch."""
 
     phase: str
@@ -28,7 +28,7 @@ class Lane:
 
     worker: str
     policy: str
-    spans: list[Span] = field(default_factory=list)
+    spans: list[LaneSpan] = field(default_factory=list)
 
     @property
     def label(self) -> str:
@@ -66,7 +66,7 @@ def union(stretches: Iterable[tuple[float, float]], start: float, end: float) ->
     return covered
 
 
-def lanes_make(rows: Iterable[tuple[str, str, Span]]) -> list[Lane]:
+def lanes_make(rows: Iterable[tuple[str, str, LaneSpan]]) -> list[Lane]:
     """Group (worker, policy, span) in order of time into lanes; the driver's first, names in natural order."""
     lanes: dict[tuple[str, str], Lane] = {}
     for worker, policy, span in rows:
@@ -89,8 +89,8 @@ def lanes_thin(lanes: Sequence[Lane], most: int, seconds: float) -> bool:
     return joined
 
 
-def _joined(spans: Sequence[Span], gap: float) -> list[Span]:
-    merged: list[Span] = []
+def _joined(spans: Sequence[LaneSpan], gap: float) -> list[LaneSpan]:
+    merged: list[LaneSpan] = []
     last: dict[str, int] = {}
     for span in spans:
         index = last.get(span.phase)

@@ -61,7 +61,7 @@ class EpisodeFilters(forms.Form):
         return {name: value for name, value in self.cleaned_data.items() if value not in ("", None)}
 
 
-class Place(forms.Form):
+class ListPosition(forms.Form):
     """Position in the list at which a page begins."""
 
     before = forms.IntegerField(required=False, min_value=1, max_value=2**62)

@@ -18,7 +18,7 @@ from webapp.runs.frame import run_context
 from webapp.runs.selectors import run_get
 from webapp.transcripts.bodies import PIECE
 from webapp.transcripts.export import export_answer
-from webapp.transcripts.forms import EpisodeFilters, Place, Start
+from webapp.transcripts.forms import EpisodeFilters, ListPosition, Start
 from webapp.transcripts.listing import PER_PAGE, stream_read
 from webapp.transcripts.models import Episode
 from webapp.transcripts.notes import USUAL, labels_of, note_add, note_get, note_remove, notes_list
@@ -33,7 +33,7 @@ def episodes_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show the run's episodes, newest first, with the filters of the URL; `part=rows` returns only the rows."""
     run = run_get(request.user, run_id)
     filters = _filters(request)
-    before, after = Place(request.GET).values()
+    before, after = ListPosition(request.GET).values()
     page = stream_read(run, filters, before, after)
     if request.GET.get("part") == "rows":
         return render(request, "transcripts/_rows.html", {"run": run, "episodes": page.episodes})

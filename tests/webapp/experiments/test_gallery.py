@@ -12,7 +12,7 @@ from training_core.config.gallery import GALLERY
 from training_core.config.kinds import config_class
 from training_core.config.marl.run import MarlConfig
 from webapp.accounts.models import User
-from webapp.experiments.gallery import Group, gallery, groups
+from webapp.experiments.gallery import PresetGroup, gallery, groups
 from webapp.runs.families import family_of
 from webapp.runs.models import Run
 
@@ -70,7 +70,7 @@ def test_presets_are_grouped_by_agents_and_task_in_one_order(user: User) -> None
     assert all(config_class(read_preset(name)) is MarlConfig for name in names_of(told[1]))
 
 
-def names_of(group: Group) -> list[str]:
+def names_of(group: PresetGroup) -> list[str]:
     return [preset["name"] for task in group.tasks for preset in task.presets]
 
 

@@ -61,7 +61,7 @@ def test_a_role_may_speak_twice() -> None:
     team = tree(a="one", b="two")
     team["team"]["turn_order"] = ["b", "a", "b"]
     read = team_read(team)
-    assert [(seat.role, seat.speaks) for seat in read.seats] == [("b", (1, 3)), ("a", (2,))]
+    assert [(member.role, member.speaks) for member in read.members] == [("b", (1, 3)), ("a", (2,))]
     assert [role.under for role in picture(read)["roles"]] == ["speaks 1st, 3rd", "speaks 2nd"]
     assert len(picture(read)["turns"]) == 2  # b to a, a to b
 
@@ -71,7 +71,11 @@ def test_roles_that_act_at_once_share_a_step() -> None:
     team["team"]["parallel"] = ["a", "b"]
     read = team_read(team)
     assert team_document(read)["steps"] == [["a", "b"], ["c"]]
-    assert [(seat.role, seat.speaks) for seat in read.seats] == [("a", (1,)), ("b", (1,)), ("c", (2,))]
+    assert [(member.role, member.speaks) for member in read.members] == [
+        ("a", (1,)),
+        ("b", (1,)),
+        ("c", (2,)),
+    ]
     assert team_words(read).startswith("Turn order: a and b at once, then c.")
     assert len(picture(read)["turns"]) == 2  # a to c, b to c
     team["team"]["parallel"] = "x"
@@ -122,7 +126,7 @@ def test_a_tree_with_mistakes_is_drawn_as_far_as_it_goes() -> None:
     team = team_read(
         {"team": {"roles": {"a": {"policy": None}, "b": 3}, "turn_order": "x"}, "policies": {"p": 1}}
     )
-    assert [seat.role for seat in team.seats] == ["a"] and not team.speakers
+    assert [member.role for member in team.members] == ["a"] and not team.speakers
     ElementTree.fromstring(team_svg(team))
     ElementTree.fromstring(team_svg(team_read({})))
 

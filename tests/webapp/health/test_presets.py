@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from training_core.config.files import load_config
+from webapp.health.inputs import HealthInputs, SeriesTail
 from webapp.health.levels import Level, level_now
-from webapp.health.observed import Curve, Observed
 from webapp.health.rules import judge
 
 pytestmark = pytest.mark.slow
@@ -29,13 +29,13 @@ def curves_of(folder: Path) -> dict[str, dict[int, float]]:
     return found
 
 
-def observed(curves: dict[str, dict[int, float]], until: int) -> Observed:
+def observed(curves: dict[str, dict[int, float]], until: int) -> HealthInputs:
     shown = {}
     for key, points in curves.items():
         steps = [step for step in sorted(points) if step <= until]
         if steps:
-            shown[key] = Curve(np.array(steps), np.array([points[step] for step in steps]))
-    return Observed(shown, step=until)
+            shown[key] = SeriesTail(np.array(steps), np.array([points[step] for step in steps]))
+    return HealthInputs(shown, step=until)
 
 
 @pytest.mark.timeout(900)

@@ -7,31 +7,31 @@ import numpy as np
 import pytest
 
 from training_core.config.health import Health, NetworkHealth, RunHealth
+from webapp.health.inputs import Found, HealthInputs, SeriesTail, Vitals
 from webapp.health.levels import Level, level_now
-from webapp.health.observed import Curve, Found, Observed, Vitals
 from webapp.health.rules import RULES, judge
 
 NAN = float("nan")
 
 
-def curve(values: Sequence[float], every: int = 1) -> Curve:
-    return Curve(np.arange(1, len(values) + 1) * every, np.array(values, dtype=float))
+def curve(values: Sequence[float], every: int = 1) -> SeriesTail:
+    return SeriesTail(np.arange(1, len(values) + 1) * every, np.array(values, dtype=float))
 
 
 def ramp(first: float, last: float, count: int = 40) -> list[float]:
     return list(np.linspace(first, last, count))
 
 
-def seen(**vitals: float | tuple[int, ...]) -> Observed:
-    return Observed({}, Vitals(**vitals), step=7)  # type: ignore[arg-type]
+def seen(**vitals: float | tuple[int, ...]) -> HealthInputs:
+    return HealthInputs({}, Vitals(**vitals), step=7)  # type: ignore[arg-type]
 
 
-def shown(curves: dict[str, Sequence[float]], every: int = 1) -> Observed:
+def shown(curves: dict[str, Sequence[float]], every: int = 1) -> HealthInputs:
     rare = {key: curve(values, every) for key, values in curves.items() if key.startswith("eval/")}
-    return Observed({key: curve(values) for key, values in curves.items()} | rare)
+    return HealthInputs({key: curve(values) for key, values in curves.items()} | rare)
 
 
-def tokens(per_episode: Sequence[float], success: Sequence[float]) -> Observed:
+def tokens(per_episode: Sequence[float], success: Sequence[float]) -> HealthInputs:
     counts = np.arange(1, len(per_episode) + 1) * 10.0
     spent = np.cumsum(np.array(per_episode) * 10.0)
     return shown(
@@ -39,7 +39,7 @@ def tokens(per_episode: Sequence[float], success: Sequence[float]) -> Observed:
     )
 
 
-def held_out(values: Sequence[float], train: Sequence[float]) -> Observed:
+def held_out(values: Sequence[float], train: Sequence[float]) -> HealthInputs:
     return shown({"eval/success": values, "train/success": train}, every=10)
 
 
@@ -110,7 +110,7 @@ WELL = {
 }
 
 
-def judged(observed: Observed, settings: RunHealth | None = None) -> dict[str, list[Found]]:
+def judged(observed: HealthInputs, settings: RunHealth | None = None) -> dict[str, list[Found]]:
     """What is above its bound."""
     found: dict[str, list[Found]] = {}
     for rule, each in judge(settings or Health(), observed):
@@ -175,7 +175,7 @@ def test_a_nan_that_passed_is_a_warning() -> None:
 
 def test_an_attempt_that_died_is_told_with_its_reason() -> None:
     vitals = Vitals(lost=(1,), reasons={1: "killed for memory"})
-    (found,) = judged(replace(Observed({}), vitals=vitals))["dead_worker"]
+    (found,) = judged(replace(HealthInputs({}), vitals=vitals))["dead_worker"]
     assert found.key == "attempt 1" and found.figures["reason"] == "killed for memory"
 
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from webapp.stack.console import Terminal
 from webapp.stack.errors import StackError
 from webapp.stack.processes import tagged
-from webapp.stack.supervisor import Service, Step, Supervisor
+from webapp.stack.supervisor import Service, SetupStep, Supervisor
 
 FOREVER = "import time\nwhile True: time.sleep(60)"
 WITH_CHILD = f"""import subprocess, sys, time
@@ -116,7 +116,7 @@ async def test_what_must_be_done_before_a_start_is_done_before_each(stage: Stage
 async def test_what_no_longer_answers_is_started_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("webapp.stack.supervisor.WATCH", 0.05)
     well = [True]
-    stage.supervisor.keep(stage.service("a", FOREVER, answers=lambda: well[0], patience=0.2))
+    stage.supervisor.keep(stage.service("a", FOREVER, answers=lambda: well[0], unanswered_limit=0.2))
     await stage.supervisor.wait_ready("a")
     first = stage.pid("a")
     well[0] = False
@@ -150,9 +150,9 @@ async def test_what_owns_its_tree_takes_it_along_even_when_killed(stage: Stage) 
 
 
 async def test_steps_give_their_output_and_their_failures(stage: Stage) -> None:
-    step = Step("good", [sys.executable, "-c", "print('{}')"], dict(os.environ))
+    step = SetupStep("good", [sys.executable, "-c", "print('{}')"], dict(os.environ))
     assert await stage.supervisor.run(step) == "{}\n"
-    bad = Step("bad", [sys.executable, "-c", "import sys; sys.exit('no luck')"], dict(os.environ))
+    bad = SetupStep("bad", [sys.executable, "-c", "import sys; sys.exit('no luck')"], dict(os.environ))
     with pytest.raises(StackError, match="no luck"):
         await stage.supervisor.run(bad)
 

@@ -7,7 +7,7 @@ from rest_framework.test import APIClient
 from webapp.accounts.models import User
 from webapp.runs.models import Phase, Run
 from webapp.timeline.selectors import timeline_between, timeline_read
-from webapp.timeline.spans import Lane, Span, lanes_make, lanes_thin
+from webapp.timeline.spans import Lane, LaneSpan, lanes_make, lanes_thin
 from webapp.timeline.waits import waits_by_iteration, who_waits
 
 pytestmark = pytest.mark.django_db
@@ -43,9 +43,9 @@ def test_waits_by_hand_with_spans_that_overlap() -> None:
         "w",
         "",
         [
-            Span("update", 1, 2, 6),
-            Span("sync", 1, 4, 5),
-            Span("update", 1, 8, 9),
+            LaneSpan("update", 1, 2, 6),
+            LaneSpan("sync", 1, 4, 5),
+            LaneSpan("update", 1, 8, 9),
         ],
     )
     assert lane.waited(0, 10) == 5.0 and lane.busy() == {"update": 5.0, "sync": 1.0}
@@ -95,7 +95,7 @@ def test_a_run_without_spans(run: Run, user: User, client: Client) -> None:
 
 def lanes_by_hand() -> list[Lane]:
     stretches = [("a", 0, 4), ("a", 8, 10), ("b", 4, 8), ("c", 2, 6), ("driver", 11, 12)]
-    return lanes_make((worker, "", Span("update", 1, start, end)) for worker, start, end in stretches)
+    return lanes_make((worker, "", LaneSpan("update", 1, start, end)) for worker, start, end in stretches)
 
 
 def test_who_waits_for_whom_by_hand() -> None:
@@ -117,16 +117,16 @@ def test_wait_shares_of_an_iteration_by_hand() -> None:
 
 def test_lanes_are_in_the_order_of_their_numbers_and_the_driver_is_first() -> None:
     made = lanes_make(
-        (name, "", Span("update", 1, 0, 1)) for name in ("worker-10", "worker-2", "driver", "worker-2b")
+        (name, "", LaneSpan("update", 1, 0, 1)) for name in ("worker-10", "worker-2", "driver", "worker-2b")
     )
     assert [lane.label for lane in made] == ["driver", "worker-2", "worker-2b", "worker-10"]
 
 
 def test_spans_too_close_to_draw_are_joined() -> None:
-    lane = Lane("w", "", [Span("rollout", n // 10, n, n + 0.5) for n in range(1000)])
+    lane = Lane("w", "", [LaneSpan("rollout", n // 10, n, n + 0.5) for n in range(1000)])
     assert not lanes_thin([lane], 1000, 1000.0) and len(lane.spans) == 1000
     assert lanes_thin([lane], 100, 1000.0)
-    assert lane.spans == [Span("rollout", 0, 0, 999.5)]
+    assert lane.spans == [LaneSpan("rollout", 0, 0, 999.5)]
 
 
 def test_a_window_of_moments(run: Run, user: User, spans: None, client: Client) -> None:

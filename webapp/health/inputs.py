@@ -13,20 +13,20 @@ Figures = dict[str, float | str]
 
 
 @dataclass(frozen=True)
-class Curve:
+class SeriesTail:
     """The latest points of a metric, by step."""
 
     steps: Ints
     values: Floats
 
-    def finite(self) -> "Curve":
-        """Return the curve without NaN and infinities."""
+    def finite(self) -> "SeriesTail":
+        """Return the series without NaN and infinities."""
         mask = np.isfinite(self.values)
-        return Curve(self.steps[mask], self.values[mask])
+        return SeriesTail(self.steps[mask], self.values[mask])
 
-    def tail(self, count: int) -> "Curve":
+    def tail(self, count: int) -> "SeriesTail":
         """Return the last points."""
-        return Curve(self.steps[-count:], self.values[-count:])
+        return SeriesTail(self.steps[-count:], self.values[-count:])
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -49,10 +49,10 @@ class Vitals:
 
 
 @dataclass(frozen=True)
-class Observed:
+class HealthInputs:
     """The complete input of a rule."""
 
-    curves: Mapping[str, Curve]
+    curves: Mapping[str, SeriesTail]
     vitals: Vitals = Vitals()
     step: int = 0
     """Iterations completed."""
@@ -62,7 +62,7 @@ class Observed:
         """Last step of any metric; -1 if there is none."""
         return max((int(curve.steps[-1]) for curve in self.curves.values() if len(curve)), default=-1)
 
-    def each(self, prefix: str, name: str) -> Iterator[tuple[str, str, Curve]]:
+    def each(self, prefix: str, name: str) -> Iterator[tuple[str, str, SeriesTail]]:
         """Yield (key, policy or role, finite points) of every `prefix/<owner>/name`."""
         for key in sorted(self.curves):
             start, _, rest = key.partition("/")
@@ -70,10 +70,10 @@ class Observed:
             if start == prefix and last == name and whose:
                 yield key, whose, self.curves[key].finite()
 
-    def one(self, key: str) -> Curve:
+    def one(self, key: str) -> SeriesTail:
         """Return the finite points of a key; empty if there are none."""
         curve = self.curves.get(key)
-        return curve.finite() if curve else Curve(np.empty(0, np.int64), np.empty(0))
+        return curve.finite() if curve else SeriesTail(np.empty(0, np.int64), np.empty(0))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 from django.db.models import F, Q, Sum, Window
 from django.utils import timezone
 
-from webapp.health.observed import Curve, Observed, Vitals
+from webapp.health.inputs import HealthInputs, SeriesTail, Vitals
 from webapp.metrics.arrays import unpack_floats, unpack_ints
 from webapp.metrics.models import Chunk, Series
 from webapp.runs.models import Attempt, Run, RunState
@@ -20,7 +20,7 @@ HEARD = 30.0
 """Seconds since the last event within which a driver counts as alive."""
 
 
-def run_observe(run: Run) -> Observed:
+def health_inputs(run: Run) -> HealthInputs:
     """Return the current input of the rules, with a few database queries."""
     wanted = (
         Q(key__in=WATCHED)
@@ -29,10 +29,10 @@ def run_observe(run: Run) -> Observed:
         | Q(key__endswith="/too_hard")
     )
     names = dict(Series.objects.filter(wanted, run=run).values_list("id", "key"))
-    return Observed(_curves(names), _vitals(run), run.iteration)
+    return HealthInputs(_curves(names), _vitals(run), run.iteration)
 
 
-def _curves(names: dict[int, str]) -> dict[str, Curve]:
+def _curves(names: dict[int, str]) -> dict[str, SeriesTail]:
     """Read chunks from the newest on until there are LATEST points, in one query."""
     so_far = Window(Sum("count"), partition_by=F("series"), order_by=F("id").desc())
     rows = (
@@ -42,15 +42,15 @@ def _curves(names: dict[int, str]) -> dict[str, Curve]:
         .order_by("id")
         .values_list("series_id", "attempt", "steps", "values")
     )
-    parts: dict[str, list[tuple[int, Curve]]] = {}
+    parts: dict[str, list[tuple[int, SeriesTail]]] = {}
     for series, attempt, steps, values in rows:
         parts.setdefault(names[series], []).append(
-            (attempt, Curve(unpack_ints(steps), unpack_floats(values)))
+            (attempt, SeriesTail(unpack_ints(steps), unpack_floats(values)))
         )
     return {key: _joined(pieces) for key, pieces in parts.items()}
 
 
-def _joined(pieces: Iterable[tuple[int, Curve]]) -> Curve:
+def _joined(pieces: Iterable[tuple[int, SeriesTail]]) -> SeriesTail:
     """Join points by step; where attempts overlap, the newest attempt takes precedence."""
     ordered = sorted(pieces, key=lambda piece: piece[0])
     steps = np.concatenate([curve.steps for _, curve in ordered])
@@ -58,7 +58,7 @@ def _joined(pieces: Iterable[tuple[int, Curve]]) -> Curve:
     order = np.argsort(steps, kind="stable")
     steps, values = steps[order], values[order]
     last = np.append(steps[1:] != steps[:-1], True)
-    return Curve(steps[last], values[last])
+    return SeriesTail(steps[last], values[last])
 
 
 def _vitals(run: Run) -> Vitals:
