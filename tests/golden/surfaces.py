@@ -83,6 +83,7 @@ def text_of(name: str) -> str:
 
 def main() -> None:
     """Write recordings."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.config.settings")
     FOLDER.mkdir(exist_ok=True)
     for name in SURFACES:
         (FOLDER / f"{name}.json").write_text(text_of(name))

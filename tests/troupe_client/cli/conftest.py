@@ -1,4 +1,4 @@
-"""The command, called as a script calls it, against the real server in a thread of this process."""
+"""The `troupe` command in this process, against a real server in a thread."""
 
 import sys
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from webapp.runs.models import Run  # noqa: E402
 
 
 @dataclass(frozen=True)
-class Said:
+class CommandResult:
     """What a call has printed and how it ended."""
 
     status: int
@@ -27,7 +27,7 @@ class Said:
     err: str
 
 
-Troupe = Callable[..., Said]
+Troupe = Callable[..., CommandResult]
 
 
 @pytest.fixture
@@ -36,12 +36,12 @@ def troupe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
     monkeypatch.setenv("TROUPE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("COLUMNS", "200")
 
-    def call(*words: str) -> Said:
+    def call(*words: str) -> CommandResult:
         monkeypatch.setattr(sys, "argv", ["troupe", *words])
         with pytest.raises(SystemExit) as ended:
             main()
-        said = capsys.readouterr()
-        return Said(int(ended.value.code or 0), said.out, said.err)
+        result = capsys.readouterr()
+        return CommandResult(int(ended.value.code or 0), result.out, result.err)
 
     return call
 

@@ -1,4 +1,4 @@
-"""What the command does without a server, or with something that is none."""
+"""The `troupe` command without a server, and with an address that is not a Troupe server."""
 
 import json
 import os
@@ -46,46 +46,48 @@ def closed_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def test_no_stack_says_how_to_start_one(troupe: Troupe) -> None:
-    said = troupe("runs")
-    assert said.status == 1
-    assert "troupe up" in said.err
-    assert "TROUPE_URL" in said.err
+def test_without_a_server_the_error_names_troupe_up(troupe: Troupe) -> None:
+    result = troupe("runs")
+    assert result.status == 1
+    assert "troupe up" in result.err
+    assert "TROUPE_URL" in result.err
 
 
-def test_a_checkout_keeps_its_data_in_var_beside_manage_py(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_folder_of_a_checkout_is_var(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TROUPE_HOME", raising=False)
     assert (server_api.ROOT / "manage.py").exists()
     assert server_api.home() == ROOT / "var"
 
 
-def test_a_stack_that_has_ended_is_told(troupe: Troupe, tmp_path: Path) -> None:
+def test_a_stopped_server_is_reported(troupe: Troupe, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     local = {"url": f"http://127.0.0.1:{closed_port()}", "token": "t"}
     (tmp_path / "home" / "local.json").write_text(json.dumps(local))
-    said = troupe("runs")
-    assert (said.status, "does not answer (ConnectError)" in said.err) == (1, True)
+    result = troupe("runs")
+    assert (result.status, "does not answer (ConnectError)" in result.err) == (1, True)
 
 
-def test_a_damaged_local_file_is_told(troupe: Troupe, tmp_path: Path) -> None:
+def test_an_unreadable_local_file_is_reported(troupe: Troupe, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "local.json").write_text('{"url": ')
     assert "cannot be read" in troupe("runs").err
 
 
-def test_another_server_is_recognised(troupe: Troupe, stranger: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_not_troupe_is_reported(
+    troupe: Troupe, stranger: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TROUPE_URL", stranger)
     monkeypatch.setenv("TROUPE_TOKEN", "t")
     assert "is it a Troupe server?" in troupe("runs").err
 
 
-def test_an_address_that_is_none_is_told(troupe: Troupe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_address_is_reported(troupe: Troupe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TROUPE_URL", "localhost:8000")
     monkeypatch.setenv("TROUPE_TOKEN", "t")
     assert "use http://host:port" in troupe("runs").err
 
 
-def test_the_local_token_goes_to_the_local_server_only(
+def test_the_local_token_is_sent_to_the_local_server_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TROUPE_HOME", str(tmp_path))
@@ -99,12 +101,12 @@ def test_the_local_token_goes_to_the_local_server_only(
 
 
 def test_presets_are_listed(troupe: Troupe) -> None:
-    said = troupe("presets").out
-    assert "plan_path_duo" in said and "takes 1 to 2 minutes on two CPU cores" in said
+    result = troupe("presets").out
+    assert "plan_path_duo" in result and "takes 1 to 2 minutes on two CPU cores" in result
     assert json.loads(troupe("presets", "--json").out)["plan_path_duo"]["environment"]["type"] == "plan_path"
 
 
-def test_presets_are_listed_under_who_plays_what_and_found_by_words(troupe: Troupe) -> None:
+def test_presets_are_grouped_by_agents_and_task_and_searchable(troupe: Troupe) -> None:
     lines = troupe("presets").out.splitlines()
     headings = [line for line in lines if line.startswith(("Language models: ", "Small networks: "))]
     assert headings[0] == "Language models: Plan-Path" and headings[-1] == "Small networks: Memory"
@@ -124,9 +126,9 @@ def test_a_local_run_is_checked_before_it_starts(tmp_path: Path) -> None:
         launching.local_command(str(tmp_path / "none.toml"), [], tmp_path)
 
 
-def test_doctor_looks_at_everything(troupe: Troupe) -> None:
-    said = troupe("doctor", "--json")
-    found = {finding["what"]: finding for finding in json.loads(said.out)}
+def test_doctor_runs_all_checks(troupe: Troupe) -> None:
+    result = troupe("doctor", "--json")
+    found = {finding["what"]: finding for finding in json.loads(result.out)}
     assert {
         "Python",
         "torch version",
@@ -139,18 +141,18 @@ def test_doctor_looks_at_everything(troupe: Troupe) -> None:
     } <= set(found)
     assert found["torch version"]["level"] == "ok"
     assert "troupe up" in found["stack"]["text"]
-    assert said.status == 0
+    assert result.status == 0
     assert "torch version" in troupe("doctor").out
 
 
-def test_doctor_says_what_to_do(troupe: Troupe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_names_remedies(troupe: Troupe, monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"torch": "2.14.0", "django-ninja": "1.5"}
     monkeypatch.setattr(doctor, "_version", lambda name: versions.get(name, ""))
-    said = troupe("doctor")
-    assert said.status == 1
-    assert "2.14.0, not 2.13.0" in said.out
-    assert "uninstall it" in said.out
-    assert "ray: is not installed; run `make install`" in said.out
+    result = troupe("doctor")
+    assert result.status == 1
+    assert "2.14.0, not 2.13.0" in result.out
+    assert "uninstall it" in result.out
+    assert "ray: is not installed; run `make install`" in result.out
 
 
 @pytest.mark.parametrize(
@@ -170,17 +172,17 @@ def test_a_spark_line_leaves_gaps() -> None:
     assert show.spark(["NaN"]) == ""
 
 
-def test_up_starts_the_checkouts_stack(tmp_path: Path) -> None:
+def test_up_runs_manage_py_of_the_checkout(tmp_path: Path) -> None:
     """`up` becomes manage.py up: another stack that holds the home is told by it, not by us."""
     home = tmp_path / "home"
     home.write_text("a file where the data folder should be")
     environment = {**os.environ, "TROUPE_HOME": str(home)}
-    said = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "troupe_client.cli.app", "up"],
         capture_output=True,
         text=True,
         cwd=ROOT,
         env=environment,
     )
-    assert said.returncode == 1
-    assert f"TROUPE_HOME={home}" in (said.stdout + said.stderr).replace("\n", "")
+    assert result.returncode == 1
+    assert f"TROUPE_HOME={home}" in (result.stdout + result.stderr).replace("\n", "")

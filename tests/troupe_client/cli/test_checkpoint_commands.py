@@ -33,9 +33,9 @@ def checkpoint(run: Run, monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_pat
 
 
 def test_fork_and_lineage(troupe: Troupe, connected: str, run: Run, checkpoint: Checkpoint) -> None:
-    said = troupe("fork", run.pk, "last", "run.seed=5", "--name", "mine", "--json")
-    assert said.status == 0, said.err
-    made = json.loads(said.out)
+    result = troupe("fork", run.pk, "last", "run.seed=5", "--name", "mine", "--json")
+    assert result.status == 0, result.err
+    made = json.loads(result.out)
     assert Run.objects.get(pk=made["id"]).config["run"]["seed"] == 5
     assert made["id"] in troupe("fork", run.pk, "20").out or Run.objects.filter(parent=run).count() == 2
     tree = troupe("lineage", made["id"]).out
@@ -44,16 +44,16 @@ def test_fork_and_lineage(troupe: Troupe, connected: str, run: Run, checkpoint: 
     assert json.loads(troupe("lineage", run.pk, "--json").out)["here"]
 
 
-def test_what_cannot_be_forked(troupe: Troupe, connected: str, run: Run, checkpoint: Checkpoint) -> None:
-    assert "already" in troupe("fork", run.pk, "20", "run.iterations=10").err
+def test_invalid_forks_are_refused(troupe: Troupe, connected: str, run: Run, checkpoint: Checkpoint) -> None:
+    assert "set a larger total" in troupe("fork", run.pk, "20", "run.iterations=10").err
     assert "no checkpoint 40" in troupe("fork", run.pk, "40").err
     assert "is not a checkpoint" in troupe("fork", run.pk, "../x").err
 
 
 def test_download(troupe: Troupe, connected: str, run: Run, checkpoint: Checkpoint, tmp_path: Path) -> None:
-    said = troupe("download", run.pk, "--to", str(tmp_path / "got" / "it"), "--json")
-    assert said.status == 0, said.err
-    assert json.loads(said.out)["policies"] == [str(tmp_path / "got" / "it" / "planner")]
+    result = troupe("download", run.pk, "--to", str(tmp_path / "got" / "it"), "--json")
+    assert result.status == 0, result.err
+    assert json.loads(result.out)["policies"] == [str(tmp_path / "got" / "it" / "planner")]
     assert (tmp_path / "got" / "it" / "planner" / "model.safetensors").read_text() == "weights"
     assert "already exists" in troupe("download", run.pk, "--to", str(tmp_path / "got" / "it")).err
     assert "no policy 'judge'" in troupe("download", run.pk, "20", "--policy", "judge").err
@@ -69,10 +69,10 @@ def test_download_merges_adapters(
     model = load_model(base)
     add_adapter(model, Lora(), 0)
     save_adapter(folder, model, trained_weights(model), str(base))
-    said = troupe("download", run.pk, "--to", str(tmp_path / "kept"))
-    assert said.status == 0 and (tmp_path / "kept" / "planner" / "adapter_model.safetensors").is_file()
-    said = troupe("download", run.pk, "--merge", "--to", str(tmp_path / "merged"))
-    assert said.status == 0, said.err
+    result = troupe("download", run.pk, "--to", str(tmp_path / "kept"))
+    assert result.status == 0 and (tmp_path / "kept" / "planner" / "adapter_model.safetensors").is_file()
+    result = troupe("download", run.pk, "--merge", "--to", str(tmp_path / "merged"))
+    assert result.status == 0, result.err
     assert (tmp_path / "merged" / "planner" / "model.safetensors").is_file()
     assert not (tmp_path / "merged" / "planner" / "adapter_model.safetensors").exists()
 
@@ -94,7 +94,7 @@ def test_resume_from_a_named_checkpoint(
     troupe: Troupe, connected: str, run: Run, checkpoint: Checkpoint
 ) -> None:
     Run.objects.filter(pk=run.pk).update(state="stopped")
-    assert "names no checkpoint" in troupe("resume", run.pk, "--from", "first").err
+    assert "is not a checkpoint" in troupe("resume", run.pk, "--from", "first").err
     assert "no checkpoint 40" in troupe("resume", run.pk, "--from", "40").err
     assert "queued" in troupe("resume", run.pk, "--from", "20").out
     assert Run.objects.get(pk=run.pk).resume_from == checkpoint.path
@@ -105,7 +105,7 @@ def test_a_damaged_checkpoint_is_listed_and_refused(
 ) -> None:
     Run.objects.filter(pk=run.pk).update(state="stopped")
     (tmp_path / "runs" / run.pk / checkpoint.path / "planner" / "model.safetensors").write_text("wei")
-    said = troupe("resume", run.pk, "--from", "20")
-    assert said.status != 0
-    assert "damaged: planner/model.safetensors has 3 bytes instead of 7" in " ".join(said.err.split())
+    result = troupe("resume", run.pk, "--from", "20")
+    assert result.status != 0
+    assert "damaged: planner/model.safetensors has 3 bytes instead of 7" in " ".join(result.err.split())
     assert "damaged" in troupe("checkpoints", run.pk).out

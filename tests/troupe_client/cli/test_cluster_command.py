@@ -12,14 +12,14 @@ from workers.launchers.launcher import Capacity
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_cluster_says_who_holds_what_and_what_is_lacking(
+def test_cluster_shows_allocations_and_missing_resources(
     troupe: Troupe, connected: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = FakeLauncher(devices=Capacity(0.5, 0.0, 0.5, 0.0))
     monkeypatch.setattr("webapp.cluster.selectors.make_launcher", lambda kind: fake)
-    said = troupe("cluster")
-    assert said.status == 0 and run.pk in said.out
-    assert "first [bold]try[/bold]" in said.out and "the cluster has 0.5" in said.out
+    result = troupe("cluster")
+    assert result.status == 0 and run.pk in result.out
+    assert "first [bold]try[/bold]" in result.out and "the cluster has 0.5" in result.out
     assert json.loads(troupe("cluster", "--json").out)["runs"][0]["place"] == 1
     fake.reachable = False
     assert "The cluster does not answer" in troupe("cluster").out

@@ -63,6 +63,6 @@ def test_cost_says_what_was_spent(troupe: Troupe, run: Run, connected: str) -> N
     )
     found = json.loads(troupe("cost", run.pk, "--json").out)
     assert (found["seconds"], found["tokens"]) == (3600.0, 4321)
-    said = troupe("cost", run.pk).out.splitlines()
-    assert said[0].startswith("ran 3600 s in 1 attempts, waited ") and said[-1] == "4321 training tokens"
-    assert said[1] == f"{found['cpus']:.3f} CPU core hours ({found['cpus']:g} held)"
+    result = troupe("cost", run.pk).out.splitlines()
+    assert result[0].startswith("ran 3600 s in 1 attempts, waited ") and result[-1] == "4321 training tokens"
+    assert result[1] == f"{found['cpus']:.3f} CPU core hours ({found['cpus']:g} held)"

@@ -1,4 +1,4 @@
-"""`troupe data assign-ids`: stable, idempotent, clear about what is wrong."""
+"""`troupe data assign-ids`: stable ids, idempotence, errors."""
 
 import json
 import os
@@ -14,7 +14,7 @@ def lines(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_prompts_get_ids_that_follow_from_what_they_say(tmp_path: Path) -> None:
+def test_ids_of_prompts_depend_on_their_content_only(tmp_path: Path) -> None:
     items = [
         {"prompt": "a"},
         {"prompt": "b", "label": 1},
@@ -37,7 +37,7 @@ def test_prompts_get_ids_that_follow_from_what_they_say(tmp_path: Path) -> None:
     assert one.stat().st_mode & 0o777 == 0o640
 
 
-def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
+def test_assigning_ids_again_changes_nothing(tmp_path: Path) -> None:
     file = tmp_path / "p.jsonl"
     file.write_text('{"prompt": "a"}\n')
     assign_ids(file)
@@ -51,7 +51,7 @@ def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('{"prompt": "a"}\n{', "line 2: not JSON"),
         ('{"text": "a"}', "line 1: no prompt"),
@@ -62,9 +62,9 @@ def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
         ("\n", "has no prompt"),
     ],
 )
-def test_errors_name_the_line_and_the_file_stays(tmp_path: Path, text: str, said: str) -> None:
+def test_errors_name_the_line_and_leave_the_file_unchanged(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "p.jsonl"
     file.write_text(text)
-    with pytest.raises(TroupeError, match=said):
+    with pytest.raises(TroupeError, match=message):
         assign_ids(file)
     assert file.read_text() == text

@@ -16,15 +16,15 @@ WORDS = ("sweep", "plan_path_duo", "run.iterations=3", "--grid", f"{RATES}=1e-4,
 
 
 def test_a_plan_launches_nothing(troupe: Troupe) -> None:
-    said = troupe(*WORDS, "--plan")
-    assert said.status == 0
-    assert said.out.startswith("6 runs, 18 iterations, at most ")
+    result = troupe(*WORDS, "--plan")
+    assert result.status == 0
+    assert result.out.startswith("6 runs, 18 iterations, at most ")
     planned = json.loads(troupe(*WORDS, "--plan", "--json").out)
     assert planned["cost"]["runs"] == 6 and planned["axes"] == {RATES: [1e-4, 3e-4], "run.seed": [0, 1, 2]}
     assert not Sweep.objects.exists() and not Run.objects.exists()
 
 
-def test_without_a_yes_nothing_is_launched(troupe: Troupe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_is_launched_only_after_confirmation(troupe: Troupe, monkeypatch: pytest.MonkeyPatch) -> None:
     import io
 
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
@@ -34,9 +34,9 @@ def test_without_a_yes_nothing_is_launched(troupe: Troupe, monkeypatch: pytest.M
 
 def test_launch_list_show_and_stop(troupe: Troupe, connected: str) -> None:
     assert "troupe sweep PRESET" in troupe("sweeps").out
-    said = troupe(*WORDS, "--name", "rates", "--tag", "a", "--yes")
+    result = troupe(*WORDS, "--name", "rates", "--tag", "a", "--yes")
     sweep = Sweep.objects.get()
-    assert f"sweep {sweep.pk}  6 runs  {connected}/experiments/sweeps/{sweep.pk}/" in said.out
+    assert f"sweep {sweep.pk}  6 runs  {connected}/experiments/sweeps/{sweep.pk}/" in result.out
     assert (sweep.name, sweep.runs.count(), sweep.runs.first().tags) == ("rates", 6, ["a"])
     assert "rates" in troupe("sweeps").out
     assert json.loads(troupe("sweeps", "--json").out)[0]["runs"] == 6
@@ -59,7 +59,7 @@ def test_lists_go_together(troupe: Troupe) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--grid", "algorithm.lr=1e-4"), "did you mean policies.*.learner.learning_rate?"),
         (("--grid", "rollout.group_size=1,2"), "rollout.group_size: 1: "),
@@ -68,19 +68,19 @@ def test_lists_go_together(troupe: Troupe) -> None:
         ((), "vary at least one field"),
     ],
 )
-def test_mistakes_are_sentences(troupe: Troupe, words: tuple[str, ...], said: str) -> None:
+def test_invalid_sweeps_are_refused(troupe: Troupe, words: tuple[str, ...], message: str) -> None:
     answer = troupe("sweep", "plan_path_duo", *words, "--yes")
-    assert answer.status == 1 and said in answer.err.replace("\n", " ")
+    assert answer.status == 1 and message in answer.err.replace("\n", " ")
     assert "Traceback" not in answer.err and not Sweep.objects.exists()
 
 
 def test_templates_are_saved_shown_launched_and_deleted(troupe: Troupe) -> None:
     assert "troupe template save" in troupe("template", "list").out
-    said = troupe(
+    result = troupe(
         "template", "save", "small", "plan_path_duo", "run.iterations=5", "--description", "[b]quick[/b]"
     )
     template = Template.objects.get()
-    assert said.out.split() == [str(template.pk), "small", "1", "changes"]
+    assert result.out.split() == [str(template.pk), "small", "1", "changes"]
     assert "[b]quick[/b]" in troupe("template", "list").out
     assert "run.iterations = 5" in troupe("template", "show", "small").out
     made = json.loads(troupe("template", "launch", str(template.pk), "run.seed=4", "--json").out)
@@ -97,11 +97,11 @@ def test_templates_are_saved_shown_launched_and_deleted(troupe: Troupe) -> None:
 def test_an_estimate_says_what_a_run_takes(troupe: Troupe, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeLauncher(devices=Capacity(2.0, 0.0, 2.0, 0.0))
     monkeypatch.setattr("webapp.cluster.selectors.make_launcher", lambda kind: fake)
-    said = troupe("estimate", "plan_path_duo", "rollout.group_size=4")
-    assert said.status == 0 and said.out.startswith("Fits the cluster now.")
-    assert "needs 1.3 CPU cores and 0 GPUs; the cluster has 2 and 0" in said.out
-    assert "planner: tiny, fp32, 200,512 parameters" in said.out
-    assert "48 episodes, at most 1,920 answers and 15,360 tokens" in said.out
+    result = troupe("estimate", "plan_path_duo", "rollout.group_size=4")
+    assert result.status == 0 and result.out.startswith("Fits the cluster now.")
+    assert "needs 1.3 CPU cores and 0 GPUs; the cluster has 2 and 0" in result.out
+    assert "planner: tiny, fp32, 200,512 parameters" in result.out
+    assert "48 episodes, at most 1,920 answers and 15,360 tokens" in result.out
     never = troupe("estimate", "plan_path_duo", "resources.environment_workers=100", "--json")
     assert never.status == 1 and json.loads(never.out)["verdict"]["level"] == "never"
     assert troupe("estimate", "plan_path_duo", "rollout.tasks=x").status == 1
@@ -109,18 +109,18 @@ def test_an_estimate_says_what_a_run_takes(troupe: Troupe, monkeypatch: pytest.M
 
 
 def test_a_team_is_shown(troupe: Troupe, run: Run) -> None:
-    said = troupe(
+    result = troupe(
         "team", "plan_path_duo", "team.roles.executor.trained=false", "team.turn_order=['executor','planner']"
     )
-    assert said.status == 0 and said.out.startswith("turn order: executor → planner")
-    assert [line.split()[:3] for line in said.out.splitlines()[2:4]] == [
+    assert result.status == 0 and result.out.startswith("turn order: executor → planner")
+    assert [line.split()[:3] for line in result.out.splitlines()[2:4]] == [
         ["executor", "executor", "frozen"], ["planner", "planner", "trained"]
     ]  # fmt: skip
     assert json.loads(troupe("team", run.pk, "--run", "--json").out)["order"] == ["planner", "executor"]
     assert troupe("team", "plan_path_duo", "team.turn_order=['planner']").status == 1
 
 
-def test_a_profile_is_printed_as_words_to_launch_with(troupe: Troupe) -> None:
+def test_a_profile_is_printed_as_overrides(troupe: Troupe) -> None:
     assert "recommended" in troupe("profile", "plan_path_duo").out
     words = troupe("profile", "plan_path_duo", "minimal").out.split()
     assert "policies.executor.devices.rollout_gpus=1.0" in words

@@ -1,4 +1,4 @@
-"""Archives that would write elsewhere are refused before anything of them is written."""
+"""Archives with members outside the folder are refused before extraction."""
 
 import io
 import tarfile
@@ -18,7 +18,7 @@ from troupe_client.cli.fetching import _extract
         ("made/device", tarfile.CHRTYPE),
     ],
 )
-def test_members_that_are_no_plain_files_inside(tmp_path: Path, name: str, kind: bytes) -> None:
+def test_archive_members_outside_the_folder_are_refused(tmp_path: Path, name: str, kind: bytes) -> None:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         member = tarfile.TarInfo(name)

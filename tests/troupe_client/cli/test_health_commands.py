@@ -24,10 +24,10 @@ def finding(connected: str, run: Run) -> Finding:
     )  # fmt: skip
 
 
-def test_health_says_what_is_wrong_and_dismiss_hushes_it(troupe: Troupe, run: Run, finding: Finding) -> None:
-    said = troupe("health", run.pk)
-    assert said.status == 0 and "planner [bold]ran[/bold] away  (steps 3 to 9)" in said.out
-    assert "remedy: Lower the learning rate" in said.out
+def test_findings_are_shown_until_dismissed(troupe: Troupe, run: Run, finding: Finding) -> None:
+    result = troupe("health", run.pk)
+    assert result.status == 0 and "planner [bold]ran[/bold] away  (steps 3 to 9)" in result.out
+    assert "remedy: Lower the learning rate" in result.out
     assert json.loads(troupe("health", run.pk, "--json").out)[0]["figures"] == {"KL": 4.0}
     assert "dismissed" in troupe("dismiss", run.pk, str(finding.pk)).out
     assert "No findings" in troupe("health", run.pk).out
@@ -35,17 +35,17 @@ def test_health_says_what_is_wrong_and_dismiss_hushes_it(troupe: Troupe, run: Ru
     assert json.loads(troupe("reopen", run.pk, str(finding.pk), "--json").out)["state"] == "open"
 
 
-def test_a_finding_that_is_not_there(troupe: Troupe, run: Run, connected: str) -> None:
-    said = troupe("dismiss", run.pk, "99")
-    assert said.status == 1 and "has no finding 99" in said.err
+def test_an_unknown_finding_is_refused(troupe: Troupe, run: Run, connected: str) -> None:
+    result = troupe("dismiss", run.pk, "99")
+    assert result.status == 1 and "has no finding 99" in result.err
 
 
 def test_channels(troupe: Troupe, connected: str) -> None:
     made = troupe("channel-add", "lab", "hook", "--address", "json://ada:hush-hush@localhost:9/x", "--json")
     assert made.status == 0
     number = str(json.loads(made.out)["id"])
-    said = troupe("channels", "lab")
-    assert "hook  json" in said.out and "hush-hush" not in said.out + made.out
+    result = troupe("channels", "lab")
+    assert "hook  json" in result.out and "hush-hush" not in result.out + made.out
     tried = troupe("channel-try", "lab", number)
     assert tried.status == 1 and "was not sent" in tried.out, "it is inside the network"
     assert "removed" in troupe("channel-remove", "lab", number).out
@@ -66,8 +66,8 @@ def test_fork_finding(
     Checkpoint.objects.create(
         run=run, attempt=1, cursor=1, iteration=2, path=path, size=5, time=timezone.now()
     )
-    said = troupe("fork-finding", run.pk, str(finding.pk), "run.seed=4", "--json")
-    assert said.status == 0, said.err
-    fork = Run.objects.get(pk=json.loads(said.out)["id"])
+    result = troupe("fork-finding", run.pk, str(finding.pk), "run.seed=4", "--json")
+    assert result.status == 0, result.err
+    fork = Run.objects.get(pk=json.loads(result.out)["id"])
     assert (fork.parent, fork.iteration, fork.config["run"]["seed"]) == (run, 2, 4)
     assert f"fork: {fork.pk}" in troupe("health", run.pk).out

@@ -1,4 +1,4 @@
-"""What others wrote, and what cannot be sent: sentences, and no command to the terminal."""
+"""Hostile text and invalid arguments: errors without tracebacks, no escape sequences in the terminal."""
 
 import subprocess
 import sys
@@ -25,19 +25,19 @@ def test_escape_sequences_of_a_run_do_not_reach_the_terminal(troupe: Troupe, run
         message=f"{hostile}\nsecond",
     )
     for words in (["runs"], ["watch", run.pk, "--once"], ["logs", run.pk]):
-        said = troupe(*words)
-        assert said.status == 0, said.err
-        assert "\x1b" not in said.out
-        assert "\x07" not in said.out
-        assert "[red]x[/nonsense]" in said.out
+        result = troupe(*words)
+        assert result.status == 0, result.err
+        assert "\x1b" not in result.out
+        assert "\x07" not in result.out
+        assert "[red]x[/nonsense]" in result.out
 
 
 @pytest.mark.parametrize("run_id", ["a/b", "../presets", "x?limit=1", "%00", "ü", ""])
 @pytest.mark.parametrize("command", ["logs", "stop", "watch"])
-def test_what_can_be_no_id_is_told(troupe: Troupe, command: str, run_id: str) -> None:
-    said = troupe(command, run_id)
-    assert said.status == 1
-    assert "is not a run id" in said.err
+def test_an_impossible_run_id_is_refused(troupe: Troupe, command: str, run_id: str) -> None:
+    result = troupe(command, run_id)
+    assert result.status == 1
+    assert "is not a run id" in result.err
 
 
 @pytest.mark.parametrize(
@@ -49,10 +49,10 @@ def test_what_can_be_no_id_is_told(troupe: Troupe, command: str, run_id: str) ->
         ("run.seed", "key=value"),
     ],
 )
-def test_overrides_that_make_no_sense_are_told(troupe: Troupe, word: str, told: str) -> None:
-    said = troupe("launch", "plan_path_duo", word)
-    assert said.status == 1
-    assert told in said.err.replace("\n", " ")
+def test_invalid_overrides_are_refused(troupe: Troupe, word: str, told: str) -> None:
+    result = troupe("launch", "plan_path_duo", word)
+    assert result.status == 1
+    assert told in result.err.replace("\n", " ")
     assert not Run.objects.exists()
 
 

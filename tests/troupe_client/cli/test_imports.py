@@ -1,4 +1,4 @@
-"""`troupe import-tensorboard` with files that torch's own writer made."""
+"""`troupe import-tensorboard` with files of torch's SummaryWriter."""
 
 import json
 from pathlib import Path
@@ -24,14 +24,12 @@ def points(run: str) -> str:
     return json.dumps(find_server().call(f"/api/v1/runs/{run}/series/", keys="rollout/ep_rew_mean"))
 
 
-def test_each_folder_is_a_run_and_again_adds_what_is_new(
-    connected: str, troupe: Troupe, tmp_path: Path
-) -> None:
+def test_a_repeated_import_adds_new_values_only(connected: str, troupe: Troupe, tmp_path: Path) -> None:
     write(tmp_path / "logs" / "a", range(5))
     write(tmp_path / "logs" / "b", range(3))
-    said = troupe("import-tensorboard", str(tmp_path / "logs"), "--json")
-    assert said.status == 0, said.err
-    made = {item["name"]: item for item in json.loads(said.out)}
+    result = troupe("import-tensorboard", str(tmp_path / "logs"), "--json")
+    assert result.status == 0, result.err
+    made = {item["name"]: item for item in json.loads(result.out)}
     assert {name: item["values"] for name, item in made.items()} == {"a": 5, "b": 3}
     first = Run.objects.get(pk=made["a"]["run"])
     assert (first.state, first.iteration, first.tags) == ("finished", 4, ["tensorboard"])
@@ -47,6 +45,6 @@ def test_each_folder_is_a_run_and_again_adds_what_is_new(
     assert "1.5" in points(first.pk) and Run.objects.count() == 2
 
 
-def test_a_folder_without_event_files_is_said(connected: str, troupe: Troupe, tmp_path: Path) -> None:
-    said = troupe("import-tensorboard", str(tmp_path))
-    assert said.status == 1 and "no TensorBoard event files" in said.err
+def test_a_folder_without_event_files_is_refused(connected: str, troupe: Troupe, tmp_path: Path) -> None:
+    result = troupe("import-tensorboard", str(tmp_path))
+    assert result.status == 1 and "no TensorBoard event files" in result.err

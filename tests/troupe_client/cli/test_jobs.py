@@ -44,7 +44,7 @@ def test_an_evaluation_with_swapped_policies(troupe: Troupe, connected: str, run
     assert Job.objects.get().parameters["swapped"] is True
 
 
-def test_errors_are_words(troupe: Troupe, connected: str, run: Run) -> None:
+def test_invalid_jobs_are_refused(troupe: Troupe, connected: str, run: Run) -> None:
     assert "has no checkpoint" in troupe("evaluate", run.pk, "--no-wait").err
     assert "--as ROLE" in troupe("talk", run.pk).err
     assert "there is no role x" in troupe("talk", run.pk, "base", "--as", "x").err

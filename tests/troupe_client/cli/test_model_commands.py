@@ -1,4 +1,4 @@
-"""`troupe model`: what there is, and adding a model."""
+"""`troupe model list` and `troupe model add`."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def test_a_gguf_file_is_added_and_listed(troupe: Troupe, model: LlamaForCausalLM
     assert "tiny" in troupe("model", "list").out
 
 
-def test_what_is_no_model_is_refused_in_a_sentence(troupe: Troupe, tmp_path: Path) -> None:
+def test_an_invalid_model_is_refused(troupe: Troupe, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     refused = troupe("model", "add", str(tmp_path / "empty"))
     assert refused.status == 1 and "neither model.safetensors nor one .gguf file" in refused.err

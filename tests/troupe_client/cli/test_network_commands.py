@@ -1,4 +1,4 @@
-"""What may be done with runs of small networks, by command and by REST: every act of a life, and figures without a success."""
+"""Runs of small networks by command and by REST: all actions, and metrics without success."""
 
 import json
 
@@ -23,13 +23,13 @@ def _nobody_launches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def launched(troupe: Troupe, *words: str) -> Run:
-    said = troupe("launch", "spread_mappo", *words, "--json")
-    assert said.status == 0, said.err
-    return Run.objects.get(pk=json.loads(said.out)["id"])
+    result = troupe("launch", "spread_mappo", *words, "--json")
+    assert result.status == 0, result.err
+    return Run.objects.get(pk=json.loads(result.out)["id"])
 
 
 def with_return(run: Run, value: float) -> Run:
-    """As if its last evaluation had said so."""
+    """As if its last evaluation had result so."""
     run.headline = {"eval/return": value, "train/return": value - 1}
     run.save(update_fields=["headline"])
     Series.objects.create(run=run, key="eval/return", count=1, last_step=9, last_value=value)
@@ -48,12 +48,12 @@ def test_runs_without_a_success_are_compared_by_their_return(
     page = client.get(f"/compare/?runs={one.pk},{other.pk}").content.decode()
     assert 'value="eval/return"' in page
     for words in (("runs",), ("families",), ("lineage", one.pk)):
-        said = troupe(*words).out
-        assert "-40.000" in said and "success" not in said
+        result = troupe(*words).out
+        assert "-40.000" in result and "success" not in result
     assert "actor_learning_rate" in troupe("compare-config", one.pk, other.pk).out
 
 
-def test_success_goes_first_where_some_run_knows_it() -> None:
+def test_success_is_the_headline_if_any_run_has_it() -> None:
     assert outcome_key([{"eval/return": 1.0}, {"eval/return": 2.0, "eval/success": 0.5}]) == "eval/success"
     assert outcome_key([{"eval/return": 1.0}, {}]) == "eval/return"
     assert outcome_key([]) == "eval/success"
@@ -71,7 +71,7 @@ def test_a_sweep_counts_steps_and_ranks_by_return(troupe: Troupe) -> None:
     assert "eval/return" in troupe("sweep-show", str(made["id"])).out
 
 
-def test_a_life_by_command(troupe: Troupe, ada: User, client: Client) -> None:
+def test_commands_of_a_whole_run_of_small_networks(troupe: Troupe, ada: User, client: Client) -> None:
     run = launched(troupe, "--tag", "seeds")
     assert troupe("estimate", "spread_mappo").out.count("environment steps") == 1
     assert troupe("profile", "spread_mappo", "minimal").err.count("resources.threads") == 1

@@ -10,7 +10,7 @@ from webapp.accounts.models import User
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("connected")]
 
 
-def test_people_come_and_go_and_it_is_noted(troupe: Troupe) -> None:
+def test_membership_changes_are_in_the_audit_log(troupe: Troupe) -> None:
     User.objects.create_user("eve")
     assert "lab  owner  Lab" in troupe("projects").out
     assert troupe("project-create", "[bold]Second[/bold]").out.strip() == "boldsecondbold"
@@ -18,14 +18,14 @@ def test_people_come_and_go_and_it_is_noted(troupe: Troupe) -> None:
     assert "eve  editor" in troupe("members", "lab").out
     assert "eve  removed" in troupe("member-remove", "lab", "eve").out
     assert "ada  cli  admin, launch, read  all projects  used" in troupe("project-tokens", "lab").out
-    said = troupe("audit", "lab", "--act", "member")
-    assert "ada  member.set  eve  level=editor" in said.out and "member.remove" in said.out
+    result = troupe("audit", "lab", "--act", "member")
+    assert "ada  member.set  eve  level=editor" in result.out and "member.remove" in result.out
     assert [row["act"] for row in json.loads(troupe("audit", "lab", "--limit", "1", "--json").out)] == [
         "member.remove"
     ]
 
 
-def test_what_is_wrong_is_said(troupe: Troupe) -> None:
+def test_invalid_arguments_are_refused(troupe: Troupe) -> None:
     assert "is not a date" in troupe("audit", "lab", "--since", "yesterday").err
     assert "is not a project slug" in troupe("audit", "a/b").err
     assert "no such project" in troupe("members", "other").err.lower()

@@ -11,12 +11,12 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 def test_quotas_are_set_and_shown(troupe: Troupe) -> None:
     assert "runs       0 no limit" in troupe("quota", "lab").out
-    said = troupe("quota", "lab", "runs=2", "gigabytes=1.5").out
-    assert "runs       0 of 2" in said and "of 1.5" in said
+    result = troupe("quota", "lab", "runs=2", "gigabytes=1.5").out
+    assert "runs       0 of 2" in result and "of 1.5" in result
     assert json.loads(troupe("quota", "lab", "runs=none", "--json").out)[0]["limits"]["runs"] is None
 
 
-def test_what_is_wrong_is_said(troupe: Troupe) -> None:
+def test_invalid_arguments_are_refused(troupe: Troupe) -> None:
     assert "write name=value" in troupe("quota", "lab", "runs").err
     assert "is not a number" in troupe("quota", "lab", "runs=many").err
     assert troupe("quota", "lab", "runs=1.5").status == 1

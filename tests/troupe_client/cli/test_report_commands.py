@@ -11,7 +11,7 @@ from webapp.reports.models import Report
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("connected")]
 
 
-def test_a_report_is_written_taken_back_exported_and_shared(troupe: Troupe, tmp_path: Path) -> None:
+def test_commands_of_a_whole_report(troupe: Troupe, tmp_path: Path) -> None:
     assert "No reports yet" in troupe("report", "list").out
     text = tmp_path / "notes.md"
     text.write_text("first \x1b[2J\n")

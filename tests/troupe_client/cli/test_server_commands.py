@@ -21,10 +21,10 @@ pytestmark = pytest.mark.usefixtures("connected")
 
 
 def test_launch_a_preset_with_overrides(troupe: Troupe, connected: str) -> None:
-    said = troupe("launch", "plan_path_duo", "run.seed=7", "--name", "seven", "--tag", "a", "--tag", "b")
+    result = troupe("launch", "plan_path_duo", "run.seed=7", "--name", "seven", "--tag", "a", "--tag", "b")
     run = Run.objects.get()
-    assert said.status == 0
-    assert said.out.split() == [run.pk, "queued", f"{connected}/runs/{run.pk}/"]
+    assert result.status == 0
+    assert result.out.split() == [run.pk, "queued", f"{connected}/runs/{run.pk}/"]
     assert (run.name, run.tags, run.config["run"]["seed"], run.preset) == (
         "seven",
         ["a", "b"],
@@ -41,24 +41,24 @@ def test_launch_a_file_with_overrides(troupe: Troupe, tmp_path: Path) -> None:
     assert (run.config["run"]["seed"], run.iterations, run.preset) == (3, 5, "")
 
 
-def test_mistakes_are_told_at_their_fields(troupe: Troupe) -> None:
-    said = troupe("launch", "plan_path_duo", "rollout.group_size=1", "policies.planner.learner.betas=7")
-    assert said.status == 1
-    assert said.out == ""
-    assert "policies.planner.learner.betas: " in said.err
-    assert "Traceback" not in said.err
+def test_config_errors_name_their_fields(troupe: Troupe) -> None:
+    result = troupe("launch", "plan_path_duo", "rollout.group_size=1", "policies.planner.learner.betas=7")
+    assert result.status == 1
+    assert result.out == ""
+    assert "policies.planner.learner.betas: " in result.err
+    assert "Traceback" not in result.err
     assert "team.roles.executor.policy: there is no policy 'judge'" in troupe(
         "launch", "plan_path_duo", "team.roles.executor.policy=judge"
     ).err.replace("\n", " ")
     assert not Run.objects.exists()
 
 
-def test_settings_without_effect_are_told_and_a_dry_run_launches_nothing(troupe: Troupe) -> None:
+def test_a_dry_run_reports_settings_without_effect(troupe: Troupe) -> None:
     words = ("launch", "plan_path_duo", "algorithm.correction_cap=3.0")
-    said = troupe(*words, "--dry-run")
-    assert (said.status, said.out) == (0, "The config is valid. Nothing was launched.\n")
+    result = troupe(*words, "--dry-run")
+    assert (result.status, result.out) == (0, "The config is valid. Nothing was launched.\n")
     warning = 'warning: algorithm.correction_cap has no effect here: correction = "none" leaves it unused\n'
-    assert said.err == warning
+    assert result.err == warning
     told = json.loads(troupe(*words, "--dry-run", "--json").out)
     assert told["unused"] == [
         {"path": "algorithm.correction_cap", "why": 'correction = "none" leaves it unused'}
@@ -69,24 +69,24 @@ def test_settings_without_effect_are_told_and_a_dry_run_launches_nothing(troupe:
     assert troupe("launch", "plan_path_duo", "--dry-run").err == ""
 
 
-def test_an_unknown_preset_needs_no_server_to_be_refused(troupe: Troupe) -> None:
-    said = troupe("launch", "plan_path_solo")
-    assert (said.status, "presets are plan_path_duo" in said.err) == (1, True)
+def test_an_unknown_preset_is_refused_without_a_server(troupe: Troupe) -> None:
+    result = troupe("launch", "plan_path_solo")
+    assert (result.status, "presets are plan_path_duo" in result.err) == (1, True)
 
 
-def test_list_shows_names_as_they_are(troupe: Troupe, run: Run) -> None:
-    said = troupe("runs")
-    assert run.pk in said.out
-    assert "first [bold]try[/bold]" in said.out
+def test_names_of_runs_are_printed_without_markup(troupe: Troupe, run: Run) -> None:
+    result = troupe("runs")
+    assert run.pk in result.out
+    assert "first [bold]try[/bold]" in result.out
     assert json.loads(troupe("runs", "--json").out)[0]["id"] == run.pk
     assert "No such run" in troupe("runs", "--state", "failed").out
 
 
-def test_an_empty_list_says_how_to_begin(troupe: Troupe) -> None:
+def test_an_empty_list_names_the_launch_command(troupe: Troupe) -> None:
     assert "troupe launch plan_path_duo" in troupe("runs").out
 
 
-def test_watch_shows_figures_and_log(troupe: Troupe, run: Run, connected: str, tmp_path: Path) -> None:
+def test_watch_shows_metrics_and_log(troupe: Troupe, run: Run, connected: str, tmp_path: Path) -> None:
     run.state = RunState.RUNNING
     run.save()
     Attempt.objects.create(run=run, number=1, submission_id="one", state=Attempt.State.LIVE)
@@ -97,13 +97,13 @@ def test_watch_shows_figures_and_log(troupe: Troupe, run: Run, connected: str, t
         reporter.metrics(step, {"eval/success": step / 4, "train/return": float("nan")})
     reporter.log("info", "driver", "all is [red]well[/red]")
     assert reporter.close(timeout=300)
-    said = troupe("watch", run.pk, "--once")
-    assert said.status == 0
-    assert "1.000" in said.out
-    assert "▁" in said.out
-    assert "█" in said.out
-    assert "all is [red]well[/red]" in said.out
-    assert "running" in said.out
+    result = troupe("watch", run.pk, "--once")
+    assert result.status == 0
+    assert "1.000" in result.out
+    assert "▁" in result.out
+    assert "█" in result.out
+    assert "all is [red]well[/red]" in result.out
+    assert "running" in result.out
 
 
 def test_logs_print_every_line_once(troupe: Troupe, run: Run) -> None:
@@ -127,10 +127,12 @@ def test_stop_and_resume(troupe: Troupe, run: Run) -> None:
     assert json.loads(troupe("resume", run.pk, "--json").out)["state"] == "queued"
 
 
-def test_stop_says_what_it_waits_for_and_now_does_not_wait(troupe: Troupe, run: Run) -> None:
+def test_stop_waits_for_the_iteration_unless_now(troupe: Troupe, run: Run) -> None:
     Run.objects.filter(pk=run.pk).update(state=RunState.RUNNING)
-    said = troupe("stop", run.pk).out
-    assert said.startswith(f"{run.pk}  stopping  stopping: its workers are still starting; requested 0 s ago")
+    result = troupe("stop", run.pk).out
+    assert result.startswith(
+        f"{run.pk}  stopping  stopping: its workers are still starting; requested 0 s ago"
+    )
     run.refresh_from_db()
     assert run.end_requested_at is None
     assert "ending now: its driver writes a checkpoint" in troupe("stop", run.pk, "--now").out
@@ -138,7 +140,7 @@ def test_stop_says_what_it_waits_for_and_now_does_not_wait(troupe: Troupe, run: 
     assert run.end_requested_at is not None
 
 
-def test_resume_under_an_edited_config(troupe: Troupe, run: Run) -> None:
+def test_resume_changes_the_config(troupe: Troupe, run: Run) -> None:
     troupe("stop", run.pk)
     assert "queued" in troupe("resume", run.pk, "algorithm.clip_low=0.1", "run.iterations=300").out
     run.refresh_from_db()
@@ -147,28 +149,28 @@ def test_resume_under_an_edited_config(troupe: Troupe, run: Run) -> None:
     assert troupe("pause", run.pk).out.split() == [run.pk, "paused"]
 
 
-def test_what_a_state_forbids_is_told(troupe: Troupe, run: Run) -> None:
+def test_an_action_that_the_state_forbids_is_refused(troupe: Troupe, run: Run) -> None:
     Run.objects.filter(pk=run.pk).update(state=RunState.FINISHED)
-    said = troupe("stop", run.pk)
-    assert (said.status, "finished" in said.err) == (1, True)
+    result = troupe("stop", run.pk)
+    assert (result.status, "finished" in result.err) == (1, True)
 
 
 def test_another_persons_run_is_not_there(troupe: Troupe, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     eve = User.objects.create_user("eve")
     monkeypatch.setenv("TROUPE_TOKEN", token_create(eve, "cli", ["read", "launch", "admin"])[1])
     for words in (("watch", run.pk), ("logs", run.pk), ("stop", run.pk)):
-        said = troupe(*words)
-        assert said.status == 1
-        assert "Traceback" not in said.err
-        assert "plan_path" not in said.err
+        result = troupe(*words)
+        assert result.status == 1
+        assert "Traceback" not in result.err
+        assert "plan_path" not in result.err
 
 
-def test_a_wrong_token_says_where_to_get_one(troupe: Troupe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_token_is_refused_with_the_remedy(troupe: Troupe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TROUPE_TOKEN", "nonsense")
-    said = troupe("runs")
-    assert said.status == 1
-    assert "API tokens" in said.err
-    assert "TROUPE_TOKEN" in said.err
+    result = troupe("runs")
+    assert result.status == 1
+    assert "API tokens" in result.err
+    assert "TROUPE_TOKEN" in result.err
 
 
 def test_a_token_that_only_reads_does_not_launch(
@@ -176,11 +178,11 @@ def test_a_token_that_only_reads_does_not_launch(
 ) -> None:
     monkeypatch.setenv("TROUPE_TOKEN", token_create(ada, "reads", ["read"])[1])
     assert troupe("runs").status == 0
-    said = troupe("launch", "plan_path_duo")
-    assert (said.status, "scope" in said.err) == (1, True)
+    result = troupe("launch", "plan_path_duo")
+    assert (result.status, "scope" in result.err) == (1, True)
 
 
-def test_sync_delivers_what_is_on_disk_once(troupe: Troupe, run: Run, tmp_path: Path) -> None:
+def test_sync_delivers_each_event_once(troupe: Troupe, run: Run, tmp_path: Path) -> None:
     Attempt.objects.create(run=run, number=1, submission_id="one", state=Attempt.State.ENDED)
     reporter = Reporter(RunFolder(tmp_path / "home" / "runs" / run.pk), run.pk, 1)  # never reached a server
     reporter.metrics(1, {"train/return": 0.5})
@@ -191,10 +193,10 @@ def test_sync_delivers_what_is_on_disk_once(troupe: Troupe, run: Run, tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["nothing", "../runs", "."])
-def test_sync_of_no_run_folder_says_where_it_looked(troupe: Troupe, name: str, tmp_path: Path) -> None:
+def test_sync_without_a_run_folder_names_the_path(troupe: Troupe, name: str, tmp_path: Path) -> None:
     (tmp_path / "home" / "runs").mkdir(parents=True)
-    said = troupe("sync", name)
-    assert (said.status, "TROUPE_HOME" in said.err) == (1, True)
+    result = troupe("sync", name)
+    assert (result.status, "TROUPE_HOME" in result.err) == (1, True)
 
 
 def test_runs_by_filter(connected: str, troupe: Troupe, run: Run) -> None:
@@ -209,8 +211,8 @@ def test_runs_by_filter(connected: str, troupe: Troupe, run: Run) -> None:
 def test_runs_with_columns_of_ones_own(connected: str, troupe: Troupe, run: Run) -> None:
     Series.objects.create(run=run, key="a/b", last_value=0.75, first_value=0.5, max_value=2.0)
     words = ("--columns", "algorithm.type,a/b,a/b:max,no/such", "--sort", "-a/b")
-    said = troupe("runs", *words).out
-    assert "at_grpo" in said and "0.750 (+0.250)" in said and "2.000 (+1.500)" in said and "–" in said
+    result = troupe("runs", *words).out
+    assert "at_grpo" in result and "0.750 (+0.250)" in result and "2.000 (+1.500)" in result and "–" in result
     (row,) = json.loads(troupe("runs", *words, "--json").out)
     assert row["columns"] == {"algorithm.type": "at_grpo", "a/b": 0.75, "a/b:max": 2.0, "no/such": None}
     wrong = troupe("runs", "--columns", "colour")
@@ -235,8 +237,8 @@ def test_views_are_kept_and_used(connected: str, troupe: Troupe, run: Run) -> No
 
 
 def test_one_act_on_many_runs(connected: str, troupe: Troupe, run: Run) -> None:
-    said = troupe("bulk", "tag", "--filter", "state = queued", "--value", "mine")
-    assert said.status == 0 and "done" in said.out
+    result = troupe("bulk", "tag", "--filter", "state = queued", "--value", "mine")
+    assert result.status == 0 and "done" in result.out
     run.refresh_from_db()
     assert "mine" in run.tags
     refused = troupe("bulk", "archive", run.pk)
@@ -249,8 +251,8 @@ def test_one_act_on_many_runs(connected: str, troupe: Troupe, run: Run) -> None:
 
 def test_compare_prints_groups(connected: str, troupe: Troupe, run: Run) -> None:
     Series.objects.create(run=run, key="eval/success", last_value=0.75)
-    said = troupe("compare", run.pk, "--by", "algorithm.type")
-    assert said.status == 0 and "at_grpo" in said.out and "0.750" in said.out
+    result = troupe("compare", run.pk, "--by", "algorithm.type")
+    assert result.status == 0 and "at_grpo" in result.out and "0.750" in result.out
     assert json.loads(troupe("compare", run.pk, "--json").out)["groups"][0]["n"] == 1
     assert run.pk in troupe("compare", run.pk, "--key", "no/such").out
     assert troupe("compare").status == 1
@@ -273,12 +275,12 @@ def test_timeline_prints_shares(connected: str, troupe: Troupe, run: Run) -> Non
     spans = {"attempt": 1, "cursor": 1, "iteration": 3}
     Phase.objects.create(run=run, worker="driver", phase="rollout", start=10.0, end=13.0, **spans)
     Phase.objects.create(run=run, worker="up", phase="update", start=13.0, end=14.0, policy="p", **spans)
-    said = troupe("timeline", run.pk).out
-    assert "rollout 75%" in said and "25%" in said and "iterations 3 to 3" in said
+    result = troupe("timeline", run.pk).out
+    assert "rollout 75%" in result and "25%" in result and "iterations 3 to 3" in result
     assert (
         len(json.loads(troupe("timeline", run.pk, "--json", "--first", "4", "--last", "5").out)["lanes"]) == 0
     )
-    assert "up p waited 3.0 s (75%) for driver" in said
+    assert "up p waited 3.0 s (75%) for driver" in result
     part = json.loads(troupe("timeline", run.pk, "--json", "--moments", "12", "14").out)
     assert (part["start"], part["end"], part["lanes"][1]["waited"]) == (12.0, 14.0, 1.0)
     assert "two times in order" in troupe("timeline", run.pk, "--moments", "14", "12").err

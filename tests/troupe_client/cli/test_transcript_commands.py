@@ -55,8 +55,8 @@ def test_notes_and_export(troupe: Troupe, told: Run, tmp_path: Path) -> None:
 def test_probes_and_differences(troupe: Troupe, told: Run) -> None:
     assert "No evaluation" in troupe("probes", told.pk).out
     Episode.objects.update(kind="eval", probe=True)
-    said = troupe("probes", told.pk)
-    assert "iteration 3" in said.out and "planner: go up | executor: go up" in said.out
+    result = troupe("probes", told.pk)
+    assert "iteration 3" in result.out and "planner: go up | executor: go up" in result.out
     keys = [str(pk) for pk in Episode.objects.order_by("pk").values_list("pk", flat=True)]
     assert len(json.loads(troupe("probes", told.pk, "--json").out)[0]["plays"]) == 2
     assert "#1 planner: go up" in troupe("diff", *keys).out

@@ -22,5 +22,5 @@ def test_a_webhook_is_made_tried_and_removed(troupe: Troupe) -> None:
     assert "No webhooks." in troupe("webhooks", "lab").out
 
 
-def test_what_is_wrong_is_said(troupe: Troupe) -> None:
+def test_invalid_arguments_are_refused(troupe: Troupe) -> None:
     assert "give an address" in troupe("webhook-add", "lab", "ci", "ftp://a").err

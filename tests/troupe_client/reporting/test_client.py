@@ -1,4 +1,4 @@
-"""The client for anybody's own program, without a server: what it writes, what it refuses, how it ends."""
+"""The reporting client without a server: events on disk, refused arguments, the end of a run."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def run(tmp_path: Path) -> ClientRun:
     return run_begin(mode="offline", dir=str(tmp_path))
 
 
-def told(run: ClientRun, kind: str = "") -> list[dict[str, Any]]:
+def stored_events(run: ClientRun, kind: str = "") -> list[dict[str, Any]]:
     """What is on disk; every line is one the server's own schema accepts."""
     lines = [
         line for path in sorted(run.folder.rglob("spool/*.jsonl")) for line in path.read_text().splitlines()
@@ -56,7 +56,7 @@ def test_names_become_safe(key: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["text", b"text", np.zeros(2), torch.zeros(3), None, [1.0], "3.5"])
-def test_what_is_no_number_is_refused_by_name(value: Any) -> None:
+def test_values_that_are_not_numbers_are_refused_by_name(value: Any) -> None:
     with pytest.raises(TypeError, match="loss"):
         Scalars().flat({"loss": value})
 
@@ -68,20 +68,20 @@ def test_steps_count_up_unless_they_are_given(run: ClientRun) -> None:
     run.log({"a": float("nan")}, step=40)
     run.log({"a": 5.0})
     run.finish()
-    seen = [(event["step"], event["values"]) for event in told(run, "metrics")]
+    seen = [(event["step"], event["values"]) for event in stored_events(run, "metrics")]
     assert seen == [(0, {"a": 1.0}), (1, {"a": 2.0}), (1, {"b": 3.0}), (40, {"a": "NaN"}), (41, {"a": 5.0})]
-    assert [event["state"] for event in told(run, "status")] == ["running", "finished"]
-    assert told(run, "status")[-1]["iteration"] == 42
+    assert [event["state"] for event in stored_events(run, "status")] == ["running", "finished"]
+    assert stored_events(run, "status")[-1]["iteration"] == 42
 
 
-def test_messages_become_turns_and_the_last_one_bears_the_reward(run: ClientRun) -> None:
+def test_messages_become_turns_and_the_last_has_the_reward(run: ClientRun) -> None:
     talk = [
         {"role": "system", "content": "be brief"}, {"role": "user", "content": "2 + 2?"},
         {"role": "assistant", "content": "5"}, {"role": "user", "content": "no"}, {"role": "assistant", "content": "4"},
     ]  # fmt: skip
     run.log_episode(talk, reward=1.5, role="solver", success=True, task="sum-1")
     run.finish()
-    (episode,) = told(run, "episode")
+    (episode,) = stored_events(run, "episode")
     assert [turn["candidates"][0]["text"] for turn in episode["turns"]] == ["5", "4"]
     assert [turn["candidates"][0]["reward"] for turn in episode["turns"]] == [0.0, 1.5]
     assert [len(turn["messages"]) for turn in episode["turns"]] == [2, 4]
@@ -89,10 +89,10 @@ def test_messages_become_turns_and_the_last_one_bears_the_reward(run: ClientRun)
     assert episode["task"] == "sum-1" and episode["title"] == "2 + 2?" and episode["success"] is True
 
 
-def test_success_is_unknown_unless_the_trainer_says_so(run: ClientRun) -> None:
+def test_success_is_unknown_unless_reported(run: ClientRun) -> None:
     run.log_episode([{"role": "assistant", "content": "4"}], reward=1.0)
     run.finish()
-    assert told(run, "episode")[0]["success"] is None
+    assert stored_events(run, "episode")[0]["success"] is None
 
 
 def test_turns_with_candidates_and_token_ids(run: ClientRun) -> None:
@@ -102,7 +102,7 @@ def test_turns_with_candidates_and_token_ids(run: ClientRun) -> None:
     ]
     run.log_episode(turns=[{"role": "coder", "policy": "p", "candidates": group, "executed": 1}], kind="eval")
     run.finish()
-    (episode,) = told(run, "episode")
+    (episode,) = stored_events(run, "episode")
     assert episode["rewards"] == {"coder": 2.0} and episode["tokens"] == 3 and episode["kind"] == "eval"
 
 
@@ -110,33 +110,33 @@ def test_two_episodes_of_a_step_have_two_names(run: ClientRun) -> None:
     for _ in range(2):
         run.log_episode([{"role": "assistant", "content": "x"}], reward=0)
     run.finish()
-    assert len({event["episode"] for event in told(run, "episode")}) == 2
+    assert len({event["episode"] for event in stored_events(run, "episode")}) == 2
 
 
 @pytest.mark.parametrize(
     "fields",
     [{}, {"messages": [], "turns": []}, {"messages": [], "colour": "red"}, {"turns": [{"role": "a"}]}],
 )
-def test_what_is_no_episode_is_refused(run: ClientRun, fields: dict[str, Any]) -> None:
+def test_an_invalid_episode_is_refused(run: ClientRun, fields: dict[str, Any]) -> None:
     with pytest.raises((TypeError, ValueError)):
         run.log_episode(**fields)
     run.finish()
 
 
-def test_after_its_end_nothing_more_is_taken(run: ClientRun) -> None:
+def test_a_finished_run_refuses_values(run: ClientRun) -> None:
     assert run.finish() and run.finish()
     with pytest.raises(RuntimeError, match="ended"):
         run.log({"a": 1.0})
 
 
-def test_a_block_that_fails_says_why(tmp_path: Path) -> None:
+def test_an_exception_in_the_block_ends_the_run_as_failed(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), run_begin(mode="offline", dir=str(tmp_path)) as run:
         run.log({"a": 1 / 0})
-    last = told(run, "status")[-1]
+    last = stored_events(run, "status")[-1]
     assert last["state"] == "failed" and last["message"].startswith("ZeroDivisionError")
 
 
-def test_disabled_writes_nothing_and_still_checks(tmp_path: Path) -> None:
+def test_disabled_mode_writes_nothing_but_checks_values(tmp_path: Path) -> None:
     run = run_begin(mode="disabled", dir=str(tmp_path))
     run.log({"a": 1.0})
     run.log_episode([], reward=0)
@@ -165,7 +165,7 @@ assert not loaded, loaded
 
 
 @pytest.mark.parametrize(("last", "state"), [("", "finished"), ("raise ValueError('bad loss')", "failed")])
-def test_a_whole_program_light_and_ended_by_itself(tmp_path: Path, last: str, state: str) -> None:
+def test_a_program_finishes_its_run_at_exit(tmp_path: Path, last: str, state: str) -> None:
     environment = {**os.environ, "TROUPE_DIR": str(tmp_path), "TROUPE_RUN_ID": "abcdefgh23"}
     subprocess.run([sys.executable, "-c", PROGRAM % last], env=environment, check=not last, timeout=500)
     lines = [
@@ -176,13 +176,13 @@ def test_a_whole_program_light_and_ended_by_itself(tmp_path: Path, last: str, st
     assert ("bad loss" in lines[-1]["message"]) == bool(last)
 
 
-def test_the_module_asks_for_init_first() -> None:
+def test_log_without_init_is_refused() -> None:
     with pytest.raises(RuntimeError, match="troupe.init"):
         troupe.log({"a": 1.0})
     assert troupe.finish()
 
 
-def test_a_trainers_callback_reports_under_the_trainers_names(tmp_path: Path) -> None:
+def test_the_trainer_callback_keeps_the_names_of_metrics(tmp_path: Path) -> None:
     from transformers import TrainerControl, TrainerState
 
     arguments = SimpleNamespace(run_name="sft", to_sanitized_dict=lambda: {"learning_rate": 0.25})
@@ -204,7 +204,7 @@ def test_a_trainers_callback_reports_under_the_trainers_names(tmp_path: Path) ->
     assert lines[-1]["state"] == "finished"
 
 
-def test_only_the_first_process_of_the_world_reports(tmp_path: Path) -> None:
+def test_only_rank_zero_reports(tmp_path: Path) -> None:
     from transformers import TrainerControl, TrainerState
 
     state = TrainerState(is_world_process_zero=False)

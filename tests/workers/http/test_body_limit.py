@@ -1,4 +1,4 @@
-"""Bodies that are too large are refused: by what they announce, and by what has come of them."""
+"""Too large bodies are refused by Content-Length and by the received bytes."""
 
 import asyncio
 from collections.abc import MutableMapping
@@ -60,13 +60,13 @@ REFUSED = (413, b'{"told": "the body of a request may have at most 10 bytes"}')
 
 
 @pytest.mark.parametrize("parts", [(b"12345", b"67890"), (b"",), (b"1234567890",)])
-def test_what_is_small_enough_passes(parts: tuple[bytes, ...]) -> None:
+def test_small_bodies_pass(parts: tuple[bytes, ...]) -> None:
     whole = b"".join(parts)
     assert Client(*parts).ask(echo) == (200, whole)
     assert Client(*parts, announced=len(whole)).ask(echo) == (200, whole)
 
 
-def test_what_is_announced_too_large_is_not_read() -> None:
+def test_a_too_large_content_length_is_refused_unread() -> None:
     client = Client(b"x" * 11, announced=11)
     assert client.ask(echo) == REFUSED
     assert client.read == 0

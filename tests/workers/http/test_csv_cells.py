@@ -1,4 +1,4 @@
-"""CSV files hold text, not formulas."""
+"""CSV files contain text, not formulas."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from workers.http.csv_cells import cell_text
 @pytest.mark.parametrize(
     "text", ['=HYPERLINK("http://evil.example","x")', "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "-"]
 )
-def test_text_that_begins_like_a_formula_is_quoted(text: str) -> None:
+def test_formulas_are_quoted(text: str) -> None:
     assert cell_text(text) == f"'{text}"
 
 

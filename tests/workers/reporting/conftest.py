@@ -1,8 +1,9 @@
-"""An ingest server that keeps events in a list: real HTTP, the rules of the protocol written down once more, naively."""
+"""An ingest server that stores events in a list: real HTTP and an independent, naive implementation of the protocol."""
 
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -66,8 +67,10 @@ def ingest() -> Ingest:
     return Ingest()
 
 
-@pytest.fixture
-def url(ingest: Ingest) -> Iterator[str]:
+@contextmanager
+def serving(ingest: Ingest) -> Iterator[str]:
+    """Serve HTTP for `ingest` on a free port; the address of its events."""
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -94,3 +97,10 @@ def url(ingest: Ingest) -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_port}/events/"
     server.shutdown()
     server.server_close()
+
+
+@pytest.fixture
+def url(ingest: Ingest) -> Iterator[str]:
+    """Address of a running ingest server."""
+    with serving(ingest) as address:
+        yield address

@@ -1,4 +1,4 @@
-"""The reporter: everything on disk, everything delivered once, nothing in the trainer's way."""
+"""The reporter: all events on disk, each delivered once, no delay of training."""
 
 import json
 import logging
@@ -40,7 +40,7 @@ def until(condition: Callable[[], bool], seconds: float = 300.0) -> None:
         time.sleep(0.01)
 
 
-def test_many_metrics_of_a_step_go_in_several_events(tmp_path: Path) -> None:
+def test_many_metrics_of_a_step_become_several_events(tmp_path: Path) -> None:
     reporter = make(tmp_path)
     values = {f"m{number}": float(number) for number in range(2500)}
     reporter.metrics(7, values)
@@ -51,7 +51,9 @@ def test_many_metrics_of_a_step_go_in_several_events(tmp_path: Path) -> None:
     assert {event.step for event in sent} == {7}
 
 
-def test_the_count_of_lost_events_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reported_number_of_lost_events_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Small events fit on a nearly full disk, and the line that tells of the lost ones does not."""
     reporter = make(tmp_path)
     append, room = reporter._spool.append, 0
@@ -142,7 +144,7 @@ def test_server_away_loses_nothing(tmp_path: Path, url: str, ingest: Any) -> Non
     assert [event["step"] for event in ingest.events() if event["type"] == "metrics"] == list(range(100))
 
 
-def test_close_gives_up_in_time_and_the_rest_is_shipped_later(tmp_path: Path, url: str, ingest: Any) -> None:
+def test_close_ends_in_time_and_sync_delivers_the_rest(tmp_path: Path, url: str, ingest: Any) -> None:
     ingest.down_with = 500
     reporter = make(tmp_path, url)
     reporter.metrics(1, {"a": 1.0})
@@ -169,7 +171,7 @@ def test_gap_rewinds_to_what_is_expected(tmp_path: Path, url: str, ingest: Any) 
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_refused_event_is_set_aside_and_the_rest_goes_on(
+def test_a_refused_event_is_set_aside_and_later_ones_are_delivered(
     tmp_path: Path, url: str, ingest: Any, named: bool
 ) -> None:
     ingest.refuse = lambda event: event["type"] == "metrics" and event["step"] in (7, 31)
@@ -248,7 +250,7 @@ def test_delivering_is_not_news(tmp_path: Path, url: str, ingest: Any) -> None:
     assert [event["type"] for event in ingest.events()] == ["metrics"] * 5
 
 
-def test_heartbeats_come_by_themselves(
+def test_heartbeats_are_sent_without_other_events(
     tmp_path: Path, url: str, ingest: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reporter_module, "PROGRESS_SECONDS", 0.01)
@@ -259,7 +261,7 @@ def test_heartbeats_come_by_themselves(
     assert {event["iteration"] for event in ingest.events()} == {3}
 
 
-def test_full_disk_is_counted_and_said(tmp_path: Path) -> None:
+def test_events_lost_on_a_full_disk_are_counted_and_reported(tmp_path: Path) -> None:
     reporter = make(tmp_path)
     reporter.metrics(1, {"a": 1})
     file = reporter._spool._file
@@ -311,7 +313,9 @@ def test_what_was_reported_survives_kill_9(tmp_path: Path, url: str, ingest: Any
     assert len(steps) >= said
 
 
-def test_little_goes_out_at_once_and_much_in_fewer_batches(tmp_path: Path, url: str, ingest: Any) -> None:
+def test_few_steps_are_delivered_immediately_and_many_in_larger_batches(
+    tmp_path: Path, url: str, ingest: Any
+) -> None:
     def told() -> int:
         return sum(event["type"] == "metrics" for event in ingest.events())
 

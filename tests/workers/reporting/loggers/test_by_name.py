@@ -47,7 +47,7 @@ def test_marlkits_example_of_a_logger_runs(
         assert not runs.exists()
 
 
-def test_a_logger_that_there_is_not_and_a_late_config_are_refused(tmp_path: Path) -> None:
+def test_an_unknown_logger_and_a_late_config_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="use none, jsonl, tensorboard, wandb"):
         make_logger("mlflow")
     logger = make_logger("jsonl", folder=tmp_path)

@@ -1,4 +1,4 @@
-"""A run's metrics in TensorBoard's files, W&B's and JSON lines, as each one's own reader finds them."""
+"""A run's metrics in TensorBoard, W&B and JSON Lines, read with the reader of each format."""
 
 import json
 import logging
@@ -125,7 +125,7 @@ def test_weights_and_biases_offline(tmp_path: Path) -> None:
     assert "train/returns/bins" in seen
 
 
-def test_a_missing_package_is_named_before_anything_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_reported_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "find_spec", lambda name: None)
     assert registry.enabled_loggers(Reporting(jsonl=True)) == ("jsonl",)
     with pytest.raises(ConfigError, match=r"troupe\[wandb\]"):
@@ -153,7 +153,7 @@ class Broken:
         raise AssertionError("what failed is asked nothing more")
 
 
-def test_a_logger_that_fails_is_said_once_and_leaves_the_others_alone(
+def test_a_failing_logger_is_reported_once_and_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(registry.LOGGERS, "tensorboard", Broken)

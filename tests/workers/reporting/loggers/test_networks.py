@@ -13,7 +13,7 @@ from workers.driver.attempt import run_attempt
 from workers.protocol.records import Attempt
 
 
-def test_a_run_writes_how_weights_and_gradients_are_distributed(tmp_path: Path) -> None:
+def test_histograms_of_weights_and_gradients_are_written(tmp_path: Path) -> None:
     asked = {"reporting__jsonl": True, "reporting__histograms": True, "run__iterations": 2}
     config = small_networks("spread_mappo", **asked)
     assert run_attempt(Attempt(config, "r", 1, tmp_path / "run", tmp_path), local=True) == 0
