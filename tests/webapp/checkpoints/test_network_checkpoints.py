@@ -73,10 +73,10 @@ def test_it_is_loaded_and_played_as_the_docs_say(
     assert len(capsys.readouterr().out.splitlines()) == 1 + 25
     trainer = type(names["trainer"])(names["config"])
     trainer.load(tmp_path / "runs" / checkpoint.run_id / checkpoint.path)
-    stage = type(names["stage"])(names["make_environments"](names["config"].environment, 1), trainer.players)
-    stage.reset(seed=0)
+    runner = type(names["runner"])(names["make_environments"](names["config"].environment, 1), trainer.actors)
+    runner.reset(seed=0)
     for _ in range(25):
-        step = stage.step(dict.fromkeys(trainer.players))
+        step = runner.step(dict.fromkeys(trainer.actors))
     assert (step.transition.rewards["agents"] == names["step"].transition.rewards["agents"]).all()
     trainer.close()
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from tests.webapp.runs.conftest import Say, silent_for
+from tests.webapp.scheduling.conftest import Say, silent_for
 from webapp.accounts.tokens import token_find
 from webapp.checkpoints.models import Checkpoint
 from webapp.metrics.selectors import keys

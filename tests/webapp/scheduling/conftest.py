@@ -1,4 +1,4 @@
-"""A launcher that runs nothing, shared by submission and reconciliation; and drivers' words without a driver."""
+"""A launcher that runs nothing, and status events of drivers that do not exist."""
 
 import json
 from collections.abc import Callable

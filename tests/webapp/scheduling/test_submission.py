@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from tests.webapp.runs.conftest import Say
+from tests.webapp.scheduling.conftest import Say
 from webapp.accounts.models import ApiToken
 from webapp.accounts.tokens import token_find
 from webapp.checkpoints.models import Checkpoint

@@ -9,7 +9,7 @@ from django.core.exceptions import PermissionDenied
 from django.test import Client
 from django.utils import timezone
 
-from tests.webapp.runs.conftest import Say, silent_for
+from tests.webapp.scheduling.conftest import Say, silent_for
 from webapp.accounts.models import AuditEntry, User
 from webapp.checkpoints.models import Checkpoint
 from webapp.metrics.models import Series

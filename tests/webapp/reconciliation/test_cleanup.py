@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from tests.webapp.runs.conftest import Say
+from tests.webapp.scheduling.conftest import Say
 from webapp.reconciliation import tasks
 from webapp.reconciliation.services import runs_reconcile_now
 from webapp.runs.models import Attempt, Run
