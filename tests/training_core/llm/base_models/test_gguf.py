@@ -167,10 +167,10 @@ def test_a_gguf_file_without_chat_template_is_refused(model: LlamaForCausalLM, t
 
 
 def test_added_models_are_found_by_name(file: Path, tmp_path: Path) -> None:
-    told: list[float] = []
-    folder = add_model(str(file), "", tmp_path, lambda done, text: told.append(done))
+    reported: list[float] = []
+    folder = add_model(str(file), "", tmp_path, lambda done, text: reported.append(done))
     assert folder == tmp_path / "models" / "small"
-    assert told == sorted(told) and told[-1] == 1.0
+    assert reported == sorted(reported) and reported[-1] == 1.0
     assert resolve_model("small", PlanPath(), tmp_path) == folder
     copy = add_model(str(folder), "second", tmp_path)
     assert (copy / "model.safetensors").samefile(folder / "model.safetensors"), "a link costs no disk"

@@ -71,9 +71,9 @@ def test_the_first_loss_is_that_of_a_naive_loop() -> None:
     logprobs = naive_logprobs(make_model(), example.token_ids[:1], example.token_ids[1:])
     wanted = [value for value, learnt in zip(logprobs, example.loss_mask[1:], strict=True) if learnt]
     ids, labels = padded([example], 0)
-    found = train(make_model(), ids, labels, WarmStart(steps=1, batch=1), lambda done, text: None)
+    result = train(make_model(), ids, labels, WarmStart(steps=1, batch=1), lambda done, text: None)
     assert len(wanted) == 5
-    assert found == pytest.approx(-sum(wanted) / 5, abs=1e-4)
+    assert result == pytest.approx(-sum(wanted) / 5, abs=1e-4)
 
 
 def test_a_file_of_conversations_is_learnt(base: Path, tmp_path: Path) -> None:
@@ -96,12 +96,12 @@ def test_it_is_made_once_and_again_where_anything_changes(base: Path, tmp_path: 
     file = write(tmp_path / "talks.jsonl", said("w1", "w2"))
     section = WarmStart(steps=2, file=str(file), batch=2)
     folder = Path(warm_started_model(base, section, GRID, tmp_path))
-    told: list[str] = []
+    reported: list[str] = []
     assert (
-        warm_started_model(base, section, GRID, tmp_path, "cpu", lambda done, text: told.append(text))
+        warm_started_model(base, section, GRID, tmp_path, "cpu", lambda done, text: reported.append(text))
         == folder
     )
-    assert told == []
+    assert reported == []
     assert warm_started_model(base, section, PlanPath(size=5), tmp_path) == folder, "it is of the file alone"
     other = Path(warm_started_model(base, section, GRID, tmp_path / "elsewhere"))
     assert (other / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()

@@ -71,11 +71,16 @@ class CompletionsServer:
         return {"choices": choices[::-1]}  # in no order: `index` says which is which
 
     def _choice(self, index: int, answer: Answer) -> dict[str, Any]:
-        told = {
+        reported = {
             "tokens": [f"token_id:{token}" for token in answer.token_ids],
             "token_logprobs": answer.logprobs,
         }
-        choice = {"index": index, "text": answer.text, "finish_reason": answer.stop_reason, "logprobs": told}
+        choice = {
+            "index": index,
+            "text": answer.text,
+            "finish_reason": answer.stop_reason,
+            "logprobs": reported,
+        }
         return choice | ({"token_ids": answer.token_ids} if self.names_tokens else {})
 
     def _reload(self, folder: str) -> dict[str, Any]:
@@ -85,10 +90,10 @@ class CompletionsServer:
 
     def _load_adapter(self, body: dict[str, Any]) -> None:
         self.adapters[body["lora_name"]] = Path(body["lora_path"])
-        found = set_peft_model_state_dict(
+        result = set_peft_model_state_dict(
             self.model, load_file(Path(body["lora_path"]) / "adapter_model.safetensors")
         )
-        assert not found.unexpected_keys
+        assert not result.unexpected_keys
 
     def _unload_adapter(self, body: dict[str, Any]) -> None:
         del self.adapters[body["lora_name"]]

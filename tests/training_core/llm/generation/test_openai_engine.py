@@ -51,8 +51,8 @@ def test_answers_carry_the_servers_tokens_and_logprobs(
     assert [len(group) for group in answers] == [5, 3]
     for prompt, group in zip(PROMPTS, answers, strict=True):
         for answer in group:
-            wanted = naive_logprobs(server.model, prompt.token_ids, answer.token_ids, 0.7)
-            assert answer.logprobs == pytest.approx(wanted, abs=1e-4)
+            expected = naive_logprobs(server.model, prompt.token_ids, answer.token_ids, 0.7)
+            assert answer.logprobs == pytest.approx(expected, abs=1e-4)
             assert answer.versions == [3] * len(answer.token_ids)
             assert answer.text == TOKENIZER.decode(answer.token_ids, skip_special_tokens=True)
             ended = answer.token_ids[-1] == TOKENIZER.eos_token_id
@@ -93,8 +93,8 @@ def test_new_weights_are_handed_over_in_a_folder(
     clear = "/reset_prefix_cache" if kind == "vllm" else "/flush_cache"
     assert paths[1::2] == [clear, clear], "what older weights computed is not used"
     answer = engine.generate(PROMPTS[:1], SETTINGS)[0][0]
-    wanted = naive_logprobs(make_model(seed=2), PROMPTS[0].token_ids, answer.token_ids, 0.7)
-    assert answer.logprobs == pytest.approx(wanted, abs=1e-4) and set(answer.versions) == {2}
+    expected = naive_logprobs(make_model(seed=2), PROMPTS[0].token_ids, answer.token_ids, 0.7)
+    assert answer.logprobs == pytest.approx(expected, abs=1e-4) and set(answer.versions) == {2}
 
 
 def test_an_adapter_has_a_name_of_its_own_for_every_version(tmp_path: Path) -> None:

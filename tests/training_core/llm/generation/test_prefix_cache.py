@@ -55,8 +55,8 @@ def talk(engine: TorchEngine, rid: str) -> list[list[Answer]]:
     return said
 
 
-def check_equal(found: list[list[Answer]], wanted: list[list[Answer]]) -> None:
-    for some, others in zip(found, wanted, strict=True):
+def check_equal(result: list[list[Answer]], expected: list[list[Answer]]) -> None:
+    for some, others in zip(result, expected, strict=True):
         for one, other in zip(some, others, strict=True):
             assert one.token_ids == other.token_ids and one.text == other.text
             assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
@@ -113,9 +113,9 @@ def test_new_weights_drop_what_old_ones_computed() -> None:
     prompt = Prompt([6, 7, 8, 9], 1, NoiseKey(0, 0, 1, 0, 0, 0), rid="one")
     (before,) = engine.generate([prompt], SETTINGS)[0]
     on = replace(prompt, token_ids=[*prompt.token_ids, *before.token_ids, 21])
-    wanted = TorchEngine(newer, TOKENIZER, version=2).generate([replace(on, rid="")], SETTINGS)
+    expected = TorchEngine(newer, TOKENIZER, version=2).generate([replace(on, rid="")], SETTINGS)
     engine.load_weights(newer.state_dict(), 2)
-    check_equal(engine.generate([on], SETTINGS), wanted)
+    check_equal(engine.generate([on], SETTINGS), expected)
     assert engine.conversations.reused == 0
     # A learner in the same process changes the weights in place and says so by the version alone.
     engine.version = 3
@@ -149,9 +149,9 @@ def test_only_a_common_prefix_is_reused_without_the_last_token() -> None:
     cache = ConversationCache(10**6)
     cache.store(("a", 0), [1, 2, 3, 4], lambda: layers(4))
     cache.store(("a", 1), [1, 2, 7], lambda: layers(3))
-    found = cache.lookup([("a", 0), ("a", 1)], [1, 2, 7, 8])
-    assert found and found.tokens == (1, 2, 7) and found.layers[0][0].shape == (2, 3, 4)
-    found = cache.lookup([("a", 0)], [1, 2, 3, 4])
-    assert found and found.tokens == (1, 2, 3)
+    result = cache.lookup([("a", 0), ("a", 1)], [1, 2, 7, 8])
+    assert result and result.tokens == (1, 2, 7) and result.layers[0][0].shape == (2, 3, 4)
+    result = cache.lookup([("a", 0)], [1, 2, 3, 4])
+    assert result and result.tokens == (1, 2, 3)
     assert cache.lookup([("a", 0)], [9, 2, 3]) is None and cache.lookup([("a", 0)], [1]) is None
     assert cache.reused == 6

@@ -34,8 +34,8 @@ def model(request: pytest.FixtureRequest) -> PreTrainedModel:
     return make_model(request.param)
 
 
-def check_equal(found: list[list[Answer]], wanted: list[list[Answer]]) -> None:
-    for one, other in zip(itertools.chain(*found), itertools.chain(*wanted), strict=True):
+def check_equal(result: list[list[Answer]], expected: list[list[Answer]]) -> None:
+    for one, other in zip(itertools.chain(*result), itertools.chain(*expected), strict=True):
         assert replace(one, logprobs=[]) == replace(other, logprobs=[])
         assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
 
@@ -45,9 +45,11 @@ def test_they_say_the_same_whatever_was_said_before(model: PreTrainedModel, max_
     """One engine for all calls: its store and buffers hold what earlier calls left. Small batches let others take places."""
     static = TorchEngine(model, TOKENIZER, max_batch=max_batch, static=True)
     for settings in SETTINGS:
-        wanted = TorchEngine(model, TOKENIZER, max_batch=max_batch, static=False).generate(PROMPTS, settings)
-        check_equal(static.generate(PROMPTS, settings), wanted)
-        check_equal(static.generate(PROMPTS[:1], settings), wanted[:1])
+        expected = TorchEngine(model, TOKENIZER, max_batch=max_batch, static=False).generate(
+            PROMPTS, settings
+        )
+        check_equal(static.generate(PROMPTS, settings), expected)
+        check_equal(static.generate(PROMPTS[:1], settings), expected[:1])
     assert static.conversations.reused > 0
 
 
@@ -98,8 +100,8 @@ def test_a_gpu_replays_captured_steps() -> None:
     graphs = TorchEngine(model, TOKENIZER)
     assert graphs.static
     for settings in SETTINGS:
-        wanted = TorchEngine(model, TOKENIZER, static=False).generate(PROMPTS, settings)
+        expected = TorchEngine(model, TOKENIZER, static=False).generate(PROMPTS, settings)
         for _ in range(2):
-            check_equal(graphs.generate(PROMPTS, settings), wanted)
+            check_equal(graphs.generate(PROMPTS, settings), expected)
     (store,) = graphs._idle_stores
     assert store.steps is not None and store.steps.captures and store.steps.shapes

@@ -136,8 +136,8 @@ def test_what_is_interrupted_goes_on_as_if_it_had_not_been(
     whole = engine.generate(PROMPTS, settings)
     partial = engine.generate(PROMPTS, settings, after(calls))
     interrupted = 0
-    for prompt, wanted, got in zip(PROMPTS, whole, partial, strict=True):
-        for index, (one, part) in enumerate(zip(wanted, got, strict=True)):
+    for prompt, expected, got in zip(PROMPTS, whole, partial, strict=True):
+        for index, (one, part) in enumerate(zip(expected, got, strict=True)):
             assert len(part.token_ids) <= calls - 1
             assert part.token_ids == one.token_ids[: len(part.token_ids)]
             assert len(part.versions) == len(part.logprobs) == len(part.token_ids)

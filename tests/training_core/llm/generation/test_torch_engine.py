@@ -226,18 +226,18 @@ def test_in_bf16_the_stored_logprobs_are_the_models_own_within_its_rounding() ->
     answers = TorchEngine(model, TOKENIZER).generate(PROMPTS, settings)
     for prompt, group in zip(PROMPTS, answers, strict=True):
         for answer in group:
-            wanted = naive_logprobs(model, prompt.token_ids, answer.token_ids, 0.7)
-            assert answer.logprobs == pytest.approx(wanted, abs=0.25)
-            assert sum(answer.logprobs) == pytest.approx(sum(wanted), abs=0.5)
+            expected = naive_logprobs(model, prompt.token_ids, answer.token_ids, 0.7)
+            assert answer.logprobs == pytest.approx(expected, abs=0.25)
+            assert sum(answer.logprobs) == pytest.approx(sum(expected), abs=0.5)
 
 
 def test_a_stop_token_of_the_models_own_ends_an_answer() -> None:
     model = make_model()
-    told = TorchEngine(model, TOKENIZER).generate(PROMPTS[:1], SamplingSettings(max_tokens=6))[0]
-    middle = next(answer.token_ids[1] for answer in told if len(answer.token_ids) > 3)
+    reported = TorchEngine(model, TOKENIZER).generate(PROMPTS[:1], SamplingSettings(max_tokens=6))[0]
+    middle = next(answer.token_ids[1] for answer in reported if len(answer.token_ids) > 3)
     model.generation_config.eos_token_id = [EOS, middle]
     cut = TorchEngine(model, TOKENIZER).generate(PROMPTS[:1], SamplingSettings(max_tokens=6))[0]
-    for before, after in zip(told, cut, strict=True):
+    for before, after in zip(reported, cut, strict=True):
         until = before.token_ids.index(middle) + 1 if middle in before.token_ids else len(before.token_ids)
         assert after.token_ids == before.token_ids[:until]
         assert after.stop_reason == ("stop" if after.token_ids[-1] in (EOS, middle) else "length")
@@ -320,9 +320,9 @@ def test_draws_from_large_vocabularies_are_split_and_stay_the_same(monkeypatch: 
 def test_what_is_to_be_kept_is_never_cut() -> None:
     logits = torch.tensor([0.5, 0.3, 0.15, 0.05]).log()
     keep = torch.tensor([False, False, False, True])
-    wanted = pytest.approx([0.5 / 0.85, 0.3 / 0.85, 0, 0.05 / 0.85], abs=1e-6)
-    assert tempered_log_probs(logits, 1.0, top_k=2, keep=keep).exp().tolist() == wanted
-    assert tempered_log_probs(logits, 1.0, top_p=0.6, keep=keep).exp().tolist() == wanted
+    expected = pytest.approx([0.5 / 0.85, 0.3 / 0.85, 0, 0.05 / 0.85], abs=1e-6)
+    assert tempered_log_probs(logits, 1.0, top_k=2, keep=keep).exp().tolist() == expected
+    assert tempered_log_probs(logits, 1.0, top_p=0.6, keep=keep).exp().tolist() == expected
 
 
 def test_draws_invert_the_cumulative_distribution_and_never_take_what_is_cut() -> None:

@@ -59,8 +59,8 @@ def check(model: torch.nn.Module, groups: list[list[Answer]], version: int) -> N
 def plain(model: torch.nn.Module, groups: list[list[Answer]]) -> None:
     for prompt, group in zip(PROMPTS, groups, strict=True):
         for answer in group:
-            wanted = naive_logprobs(model, prompt.token_ids, answer.token_ids, 0.7)
-            assert answer.logprobs == pytest.approx(wanted, abs=ROUNDING)
+            expected = naive_logprobs(model, prompt.token_ids, answer.token_ids, 0.7)
+            assert answer.logprobs == pytest.approx(expected, abs=ROUNDING)
 
 
 def test_it_samples_takes_new_weights_and_is_interrupted(tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_a_pretrained_model_plays_an_episode(tmp_path: Path) -> None:
     config = load_config("plan_path_pretrained", {"rollout.group_size": 2, "environment.max_turns": 2})
 
     def render(messages: Sequence[Message]) -> list[int]:
-        told = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=True)
-        return list(told["input_ids"])
+        reported = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=True)
+        return list(reported["input_ids"])
 
     policies = ("planner", "executor")
     context = RolloutContext(
@@ -136,5 +136,5 @@ def test_a_pretrained_model_plays_an_episode(tmp_path: Path) -> None:
         for candidate in turn.candidates:
             answer = candidate.answer
             assert answer.text == tokenizer.decode(answer.token_ids, skip_special_tokens=True)
-            wanted = naive_logprobs(model, turn.prompt_ids, answer.token_ids)
-            assert answer.logprobs == pytest.approx(wanted, abs=0.01)
+            expected = naive_logprobs(model, turn.prompt_ids, answer.token_ids)
+            assert answer.logprobs == pytest.approx(expected, abs=0.01)

@@ -102,8 +102,8 @@ def test_turns_are_told_of_one_by_one() -> None:
     groups = turns()
     found = learner("at_grpo").update(groups, 1, 0).annotations
     for group in groups:
-        wanted = naive_logprobs(make_model(), group.prompt_ids, group.answers[0].token_ids)
-        assert found[group.episode, group.turn].training_logprobs[0] == pytest.approx(wanted, abs=1e-5)
+        expected = naive_logprobs(make_model(), group.prompt_ids, group.answers[0].token_ids)
+        assert found[group.episode, group.turn].training_logprobs[0] == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_critic_judges_every_turn_by_itself() -> None:

@@ -145,10 +145,10 @@ def test_a_run_cut_in_two_ends_with_the_same_weights_and_values(tmp_path: Path) 
         second.update(groups, iteration, 0)
     assert torch.equal(flat(whole), flat(second))
     assert whole.critic is not None and second.critic is not None
-    wanted, found = whole.critic.state_dict(), second.critic.state_dict()
-    assert wanted.keys() == found.keys() and len(wanted) == 8
-    assert all(torch.equal(tensor, found[name]) for name, tensor in wanted.items())
-    assert wanted["head.weight"].abs().max() > 0
+    expected, result = whole.critic.state_dict(), second.critic.state_dict()
+    assert expected.keys() == result.keys() and len(expected) == 8
+    assert all(torch.equal(tensor, result[name]) for name, tensor in expected.items())
+    assert expected["head.weight"].abs().max() > 0
 
 
 def test_a_checkpoint_without_its_head_is_not_complete(tmp_path: Path) -> None:

@@ -25,10 +25,10 @@ def test_its_losses_are_those_of_the_torch_learner(alone: Outcome, stage: int, s
     several = updated(Errand(Deepspeed(zero_stage=stage, **SETTINGS), size))
     for one in several:
         torch.testing.assert_close(one.weights, alone.weights, atol=5e-5, rtol=1e-3)
-        for mine, wanted in zip(one.metrics, alone.metrics, strict=True):
+        for mine, expected in zip(one.metrics, alone.metrics, strict=True):
             for name in SAME:
-                assert mine[name] == pytest.approx(wanted[name], abs=2e-4, rel=2e-3), name
-            assert mine["grad_norm"] == pytest.approx(wanted["grad_norm"], rel=5e-3)
+                assert mine[name] == pytest.approx(expected[name], abs=2e-4, rel=2e-3), name
+            assert mine["grad_norm"] == pytest.approx(expected["grad_norm"], rel=5e-3)
     assert set.union(*(set(one.annotations) for one in several)) == set(alone.annotations)
 
 
@@ -36,9 +36,9 @@ def test_its_losses_are_those_of_the_torch_learner(alone: Outcome, stage: int, s
 def test_half_precision(precision: str) -> None:
     (torchs,) = updated(Errand(Learner(precision=precision, **SETTINGS), precision=precision))
     (zeros,) = updated(Errand(Deepspeed(precision=precision, **SETTINGS), precision=precision))
-    for mine, wanted in zip(zeros.metrics, torchs.metrics, strict=True):
-        assert mine["loss"] == pytest.approx(wanted["loss"], abs=0.05)
-        assert mine["grad_norm"] == pytest.approx(wanted["grad_norm"], rel=0.05)
+    for mine, expected in zip(zeros.metrics, torchs.metrics, strict=True):
+        assert mine["loss"] == pytest.approx(expected["loss"], abs=0.05)
+        assert mine["grad_norm"] == pytest.approx(expected["grad_norm"], rel=0.05)
 
 
 def test_stage_0_has_no_copies_in_fp32() -> None:

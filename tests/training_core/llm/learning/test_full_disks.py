@@ -84,16 +84,16 @@ def _said(folder: Path, save: Save) -> str:
 
 def _in_child(folder: Path, save: Save, size: int) -> str:
     """The limit cannot be taken back, so a child process has it."""
-    reading, told = os.pipe()
+    reading, writing = os.pipe()
     if os.fork() == 0:  # pragma: no cover
         resource.setrlimit(resource.RLIMIT_FSIZE, (size * 1024, size * 1024))
         try:
             said = _said(folder, save)
         except BaseException as error:
             said = f"{type(error).__name__}: {error}"
-        os.write(told, said.encode()[:4000])
+        os.write(writing, said.encode()[:4000])
         os._exit(0)
-    os.close(told)
+    os.close(writing)
     with os.fdopen(reading) as words:
         said = words.read()
     os.wait()

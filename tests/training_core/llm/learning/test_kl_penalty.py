@@ -94,7 +94,7 @@ def test_a_sequences_kl_is_charged_before_rewards_are_normalised(
     ]
     everyone = [reward for group in charged for reward in group]
     found = seen(one, groups)
-    wanted: list[list[float]] = []
+    expected: list[list[float]] = []
     for group in charged:
         row = []
         for place, reward in enumerate(group):
@@ -106,12 +106,12 @@ def test_a_sequences_kl_is_charged_before_rewards_are_normalised(
                 row.append((reward - statistics.fmean(group)) / (statistics.stdev(group) + 1e-6))
             else:
                 row.append(reward - statistics.fmean(group))
-        wanted.append(row)
+        expected.append(row)
     if kind == "dr_grpo":
-        flat = [value for row in wanted for value in row]
+        flat = [value for row in expected for value in row]
         mean, std = statistics.fmean(flat), statistics.stdev(flat) + 1e-6
-        wanted = [[(value - mean) / std for value in row] for row in wanted]
-    for group, row in zip(groups, wanted, strict=True):
+        expected = [[(value - mean) / std for value in row] for row in expected]
+    for group, row in zip(groups, expected, strict=True):
         for place, value in enumerate(row):
             assert found[group.episode, place].tolist() == pytest.approx(
                 [value] * len(group.answers[place].token_ids), abs=2e-4
@@ -142,8 +142,8 @@ def test_returns_of_tokens_are_normalised_over_the_batchs_tokens(
     mean, std = statistics.fmean(flat), statistics.stdev(flat)
     found = seen(one, groups)
     for key, row in returns.items():
-        wanted = [(value - mean) / (std + 1e-6) for value in row]
-        assert found[key].tolist() == pytest.approx(wanted, abs=2e-4)
+        expected = [(value - mean) / (std + 1e-6) for value in row]
+        assert found[key].tolist() == pytest.approx(expected, abs=2e-4)
 
 
 def test_without_kl_or_discount_driver_and_learner_compute_the_same_advantages() -> None:
@@ -210,13 +210,13 @@ def test_groups_of_equal_rewards_pay_no_kl() -> None:
 def test_a_role_baseline_s_advantage_is_less_its_kl() -> None:
     one = moved("rae", kl_estimator="k1")
     groups = [replace(group, advantages=group.rewards) for group in fresh_groups(one.model)]
-    wanted = {
+    expected = {
         (group.episode, place): group.rewards[place] - sum(costs_of(one, group, answer))
         for group in groups
         for place, answer in enumerate(group.answers)
     }
     for key, values in seen(one, groups).items():
-        assert values[0].item() == pytest.approx(wanted[key], abs=2e-4)
+        assert values[0].item() == pytest.approx(expected[key], abs=2e-4)
     with pytest.raises(ConfigError, match="before the KL is known"):
         load_config(
             "plan_path_duo",

@@ -93,13 +93,13 @@ def test_packed_and_single_rows_learn_the_same() -> None:
 def test_the_loss_by_hand() -> None:
     result = learner().update(groups(), 1, 0)
     tokens = sum(len(answer) for group in ANSWERS for answer in group)
-    wanted = (
+    expected = (
         -sum(
             len(a) * v for g, vs in zip(ANSWERS, ADVANTAGES, strict=True) for a, v in zip(g, vs, strict=True)
         )
         / tokens
     )
-    assert result.metrics["loss"] == pytest.approx(wanted, abs=1e-5)
+    assert result.metrics["loss"] == pytest.approx(expected, abs=1e-5)
 
 
 def test_it_raises_what_was_better_and_lowers_what_was_worse() -> None:
@@ -177,10 +177,10 @@ def test_every_group_is_in_one_minibatch_whole(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Learner, "_step", spy)
     result = learner(minibatches=2, epochs=3, micro_batch_tokens=8).update(groups(), 1, 0)
     assert len(seen) == 6
-    wanted = sorted((group.episode, place) for group in groups() for place in range(len(group.answers)))
+    expected = sorted((group.episode, place) for group in groups() for place in range(len(group.answers)))
     for epoch in range(3):
         parts = seen[2 * epoch : 2 * epoch + 2]
-        assert sorted(place for part in parts for place in part) == wanted
+        assert sorted(place for part in parts for place in part) == expected
         assert not {episode for episode, _ in parts[0]} & {episode for episode, _ in parts[1]}
     assert result.metrics["tokens"] == sum(len(answer) for answers in ANSWERS for answer in answers)
 
@@ -214,8 +214,8 @@ def test_one_adamw_step_against_a_loop_over_answers() -> None:
     adam.step()
     result = one.update(data, 2, 0)
     assert result.metrics["grad_norm"] == pytest.approx(norm.item(), rel=1e-4)
-    wanted = torch.cat([weight.detach().flatten() for weight in naive.parameters()])
-    assert (flat(one) - wanted).abs().max() < 1e-5
+    expected = torch.cat([weight.detach().flatten() for weight in naive.parameters()])
+    assert (flat(one) - expected).abs().max() < 1e-5
 
 
 @torch.no_grad()

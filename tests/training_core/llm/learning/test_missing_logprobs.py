@@ -33,9 +33,9 @@ def test_they_are_the_models_own_at_its_version_before_the_first_step(
     model = make_model()
     group = make_group(model, PROMPT, SAID, [1.0, -1.0, 0.5], temperature)
     learner = Learner(Policy(learner=LearnerSection(packing=packing)), AtGrpo(), model, 1)
-    (found,) = learner.fill_missing_logprobs([outside(group)], version=3)
+    (result,) = learner.fill_missing_logprobs([outside(group)], version=3)
     for place, said in enumerate(SAID):
-        answer = found.answers[place]
+        answer = result.answers[place]
         mask = answer.loss_mask or [True] * len(said)
         expected = naive_logprobs(model, PROMPT, said, temperature)
         assert answer.logprobs == pytest.approx(
@@ -46,13 +46,13 @@ def test_they_are_the_models_own_at_its_version_before_the_first_step(
 
 def test_known_logprobs_stay_and_the_update_begins_at_ratio_one() -> None:
     model = make_model()
-    fill_missing_logprobs = make_group(model, [5, 9], [[15, 2], [16, 2]], [1.0, -1.0])
+    complete = make_group(model, [5, 9], [[15, 2], [16, 2]], [1.0, -1.0])
     mixed = outside(make_group(model, PROMPT, SAID, [1.0, -1.0, 0.5]))
     mixed.answers[0] = Answer(SAID[0], [-1.0, -2.0, -3.0], [0, 0, 0], "stop", "")
     learner = Learner(Policy(), AtGrpo(), model, 1)
-    found = learner.fill_missing_logprobs([fill_missing_logprobs, mixed], version=0)
-    assert found[0] is fill_missing_logprobs
-    assert found[1].answers[0].logprobs == [-1.0, -2.0, -3.0]
+    result = learner.fill_missing_logprobs([complete, mixed], version=0)
+    assert result[0] is complete
+    assert result[1].answers[0].logprobs == [-1.0, -2.0, -3.0]
     whole = learner.fill_missing_logprobs(
         [outside(make_group(model, PROMPT, SAID, [1.0, -1.0, 0.5]))], version=0
     )

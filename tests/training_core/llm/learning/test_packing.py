@@ -68,12 +68,12 @@ def test_logprobs_equal_those_of_a_naive_loop(kind: str, packed: bool, longest: 
         logprobs = logprobs_of(model, rows, packed=packed)
     places = [place for row in rows for place in row.answers]
     assert sorted(places) == [(g, a) for g, group in enumerate(groups) for a in range(len(group.answers))]
-    wanted = [
+    expected = [
         value
         for place in places
         for value in naive_logprobs(model, groups[place[0]].prompt_ids, answer_of(groups, place).token_ids)
     ]
-    assert logprobs.tolist() == pytest.approx(wanted, abs=1e-5)
+    assert logprobs.tolist() == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -172,10 +172,10 @@ def test_in_bf16_packing_costs_no_more_than_bf16_does() -> None:
     groups = toy_groups(exact)
     packed, single = (rows_of(groups, packed=way) for way in (True, False))
     places = [[place for row in rows for place in row.answers] for rows in (packed, single)]
-    wanted = {place: torch.tensor(answer_of(groups, place).logprobs) for place in places[0]}
+    expected = {place: torch.tensor(answer_of(groups, place).logprobs) for place in places[0]}
 
     def error(rows: list[Row], order: list[tuple[int, int]], way: bool) -> torch.Tensor:
-        return (logprobs_of(rough, rows, packed=way).float() - torch.cat([wanted[p] for p in order])).abs()
+        return (logprobs_of(rough, rows, packed=way).float() - torch.cat([expected[p] for p in order])).abs()
 
     off, usual = error(packed, places[0], True), error(single, places[1], False)
     assert usual.max() > 1e-3, "bf16 rounds"
@@ -200,8 +200,8 @@ def test_scaled_logits_come_from_the_whole_model() -> None:
     rows = rows_of(groups, packed=True)
     with torch.no_grad():
         logprobs = logprobs_of(model, rows, packed=True)
-    wanted = [value for row in rows for place in row.answers for value in answer_of(groups, place).logprobs]
-    assert logprobs.tolist() == pytest.approx(wanted, abs=1e-5)
+    expected = [value for row in rows for place in row.answers for value in answer_of(groups, place).logprobs]
+    assert logprobs.tolist() == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -236,9 +236,11 @@ def test_prompts_that_begin_alike_share_a_row_of_bounded_length() -> None:
     prompts = [[*BEGINNING, 6 + number % 20, 6 + number // 20] for number in range(40)]
     groups = [make_group(model, prompt, [[7, 8, 9], [7, 9]], [0.0] * 2) for prompt in prompts]
     rows = tree_rows(groups, range(len(groups)), 4096)
-    told = [2 + 3] * len(groups)  # the end of the prompt; 7, 8 and 7 again without the last tokens, shared
+    reported = [2 + 3] * len(
+        groups
+    )  # the end of the prompt; 7, 8 and 7 again without the last tokens, shared
     assert max(len(row.tokens) for row in rows) <= 8 * SHORTEST
-    assert sum(len(row.tokens) for row in rows) < len(rows) * SHORTEST + sum(told)
+    assert sum(len(row.tokens) for row in rows) < len(rows) * SHORTEST + sum(reported)
     assert sum(len(row.tokens) for row in tree_rows(groups, range(len(groups)), 4096)) < 0.25 * sum(
         len(row.tokens) for index in range(len(groups)) for row in tree_rows(groups, [index], 4096)
     )

@@ -83,10 +83,10 @@ def test_tied_weights_come_back(tmp_path: Path) -> None:
     one = make_learner(Policy(), AtGrpo(), model, 6)
     one.update(groups(), 1, 0)
     save_policy(tmp_path, one, TOKENIZER, 1)
-    wanted = flat(one).clone()
+    expected = flat(one).clone()
     one.update(groups(), 2, 0)
     load_policy(tmp_path, one)
-    assert torch.equal(flat(one), wanted)
+    assert torch.equal(flat(one), expected)
     assert one.model.get_output_embeddings().weight is one.model.get_input_embeddings().weight
 
 

@@ -48,9 +48,9 @@ def test_processes_together_do_what_one_does(algorithm: Algorithm) -> None:
     for one in several:
         assert torch.equal(one.weights, several[0].weights), "the same in all processes, to the last bit"
         torch.testing.assert_close(one.weights, alone.weights, atol=2e-5, rtol=1e-4)
-        for mine, wanted in zip(one.metrics, alone.metrics, strict=True):
-            assert mine.keys() == wanted.keys()
-            same = mine | {"computed_tokens": wanted["computed_tokens"]}  # other rows, other padding
-            assert same == pytest.approx(wanted, abs=1e-4, rel=1e-3, nan_ok=True)
+        for mine, expected in zip(one.metrics, alone.metrics, strict=True):
+            assert mine.keys() == expected.keys()
+            same = mine | {"computed_tokens": expected["computed_tokens"]}  # other rows, other padding
+            assert same == pytest.approx(expected, abs=1e-4, rel=1e-3, nan_ok=True)
     keys = [set(one.annotations) for one in several]
     assert set.union(*keys) == set(alone.annotations)

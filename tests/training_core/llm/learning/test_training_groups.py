@@ -134,18 +134,22 @@ def test_reshaped_rewards_are_compared_and_paid_ones_are_kept() -> None:
 
 
 def test_a_discount_is_by_the_team_s_turn() -> None:
-    told = config(algorithm__reshape="discount", algorithm__reshape_discount=0.5, algorithm__std_level="none")
+    reported = config(
+        algorithm__reshape="discount", algorithm__reshape_discount=0.5, algorithm__std_level="none"
+    )
     played = episode(
         "a", later("planner", 0, 0.0, 4.0), later("executor", 0, 0.0, 4.0), later("planner", 2, 0.0, 4.0)
     )
-    batch = make_groups([played], told)
+    batch = make_groups([played], reported)
     assert [group.advantages for group in batch.groups["planner"]] == [[-2.0, 2.0], [-0.5, 0.5]]
     assert batch.groups["executor"][0].advantages == [-2.0, 2.0]
 
 
 def test_normalised_rewards_lie_between_0_and_1_in_their_group() -> None:
-    told = config(algorithm__reshape="normalised", algorithm__std_level="none")
-    batch = make_groups([episode("a", turn("planner", 10.0, 20.0, 30.0), turn("planner", 0.0, 0.1))], told)
+    reported = config(algorithm__reshape="normalised", algorithm__std_level="none")
+    batch = make_groups(
+        [episode("a", turn("planner", 10.0, 20.0, 30.0), turn("planner", 0.0, 0.1))], reported
+    )
     assert [group.advantages for group in batch.groups["planner"]] == [
         pytest.approx([-0.5, 0.0, 0.5]),
         pytest.approx([-0.5, 0.5]),
@@ -154,11 +158,13 @@ def test_normalised_rewards_lie_between_0_and_1_in_their_group() -> None:
 
 def test_shaping_looks_at_what_the_role_earned_before_and_episodes_are_summed() -> None:
     """Siblings a and b of one task; shaped with weight 1 and discount 1 is r + (r - before)."""
-    told = config(algorithm__reshape="shaped", algorithm__reshape_discount=1.0, algorithm__std_level="none")
+    reported = config(
+        algorithm__reshape="shaped", algorithm__reshape_discount=1.0, algorithm__std_level="none"
+    )
     one = episode("a", later("planner", 0, 1.0), later("executor", 0, 50.0), later("planner", 1, 3.0))
     other = episode("b", later("planner", 0, 2.0), later("executor", 0, 50.0), later("planner", 1, 0.0))
     one.siblings = other.siblings = "kin"
-    batch = make_groups([one, other], told)
+    batch = make_groups([one, other], reported)
     # a: 1 + 1 + 3 + 2 = 7; b: 2 + 2 + 0 - 2 = 2; mean 4.5
     assert [group.advantages for group in batch.groups["planner"]] == [[2.5], [2.5], [-2.5], [-2.5]]
     assert batch.groups["executor"] == []
@@ -176,7 +182,7 @@ def test_filtered_groups_teach_nothing_and_are_counted_by_role() -> None:
 
 
 def test_filter_ratio_excludes_the_groups_with_the_least_variance() -> None:
-    told = config(
+    reported = config(
         algorithm__group_filter="std", algorithm__filter_ratio=0.5, team__roles__executor__policy="planner"
     )
     played = episode(
@@ -186,14 +192,14 @@ def test_filter_ratio_excludes_the_groups_with_the_least_variance() -> None:
         turn("planner", 0.0, 2.0),
         turn("executor", 0.0, 4.0, policy="planner"),
     )
-    batch = make_groups([played], told)
+    batch = make_groups([played], reported)
     assert [group.turn for group in batch.groups["planner"]] == [1, 3]
     assert (batch.counts["planner"].filtered, batch.counts["executor"].filtered) == (2, 0)
 
 
 def test_each_role_has_a_baseline_and_groups_of_one_are_informative() -> None:
     """One policy, two roles: what the executor earns leaves the planner's baseline alone."""
-    told = config(
+    reported = config(
         algorithm__type="rae",
         algorithm__baseline_decay=0.5,
         rollout__group_size=1,
@@ -203,22 +209,22 @@ def test_each_role_has_a_baseline_and_groups_of_one_are_informative() -> None:
         episode("a", turn("planner", 1.0), turn("executor", 100.0, policy="planner")),
         episode("b", turn("planner", 3.0), turn("executor", 100.0, policy="planner")),
     ]
-    batch = make_groups(played, told, {"executor": 100.0})
+    batch = make_groups(played, reported, {"executor": 100.0})
     # planner: b = 0.5, A = 0.5; then b = 0.25 + 1.5 = 1.75, A = 1.25; the executor earned what it always does
     assert [group.advantages for group in batch.groups["planner"]] == [[0.5], [0.0], [1.25], [0.0]]
     assert batch.baselines == {"planner": 1.75, "executor": 100.0}
-    assert make_groups([episode("c", turn("planner", 1.75))], told, batch.baselines).groups["planner"][
+    assert make_groups([episode("c", turn("planner", 1.75))], reported, batch.baselines).groups["planner"][
         0
     ].advantages == [0.0]
     assert make_groups(played, config()).baselines == {}
 
 
 def test_the_reward_of_a_whole_episode_is_compared_with_the_baseline() -> None:
-    told = config(algorithm__type="rae", algorithm__baseline_decay=0.5)
+    reported = config(algorithm__type="rae", algorithm__baseline_decay=0.5)
     one = episode("a", later("planner", 0, 1.0), later("executor", 0, 2.0), later("planner", 1, 3.0))
     other = episode("b", later("planner", 0, 2.0), later("executor", 0, 2.0), later("planner", 1, 0.0))
     one.siblings = other.siblings = "kin"
-    batch = make_groups([one, other], told)
+    batch = make_groups([one, other], reported)
     # planner earned 4, then 2: b = 2, A = 2; b = 2, A = 0. Executor 2 and 2: b = 1, A = 1; b = 1.5, A = 0.5
     assert [group.advantages for group in batch.groups["planner"]] == [[2.0], [2.0], [0.0], [0.0]]
     assert [group.advantages for group in batch.groups["executor"]] == [[1.0], [0.5]]

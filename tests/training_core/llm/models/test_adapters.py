@@ -52,8 +52,8 @@ def learner(base: Path, seed: int = 1, **settings: object) -> Learner:
 
 @torch.no_grad()
 def logits(model: torch.nn.Module) -> torch.Tensor:
-    found: torch.Tensor = model(input_ids=IDS).logits
-    return found
+    result: torch.Tensor = model(input_ids=IDS).logits
+    return result
 
 
 def test_a_fresh_adapter_changes_nothing_and_is_all_that_is_trained(base: Path) -> None:
@@ -85,8 +85,8 @@ def test_the_output_is_scaled_by_alpha_over_rank(base: Path) -> None:
     with torch.no_grad():
         layer.lora_B["default"].weight.copy_(up)
         seen = torch.randn(3, 32)
-        wanted = seen @ layer.base_layer.weight.T + 1.5 * seen @ down.T @ up.T
-        torch.testing.assert_close(layer(seen), wanted)
+        expected = seen @ layer.base_layer.weight.T + 1.5 * seen @ down.T @ up.T
+        torch.testing.assert_close(layer(seen), expected)
 
 
 def test_updates_leave_the_base_weights_as_they_were(base: Path) -> None:
@@ -111,12 +111,12 @@ def test_dropout_depends_on_the_seed_and_the_iteration_alone(base: Path) -> None
             one.update(groups(), iteration, 0)
         return {name: tensor.clone() for name, tensor in trained_weights(one.model).items()}
 
-    wanted = after(7, 0, 1, 2)
-    assert all(torch.equal(tensor, wanted[name]) for name, tensor in after(7, 99, 1, 2).items())
+    expected = after(7, 0, 1, 2)
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in after(7, 99, 1, 2).items())
     other = after(8, 0, 1, 2)
-    assert any(not torch.equal(tensor, wanted[name]) for name, tensor in other.items())
+    assert any(not torch.equal(tensor, expected[name]) for name, tensor in other.items())
     repeated = after(7, 0, 1, 1)
-    assert any(not torch.equal(tensor, wanted[name]) for name, tensor in repeated.items())
+    assert any(not torch.equal(tensor, expected[name]) for name, tensor in repeated.items())
 
 
 def test_the_reference_is_the_base_and_costs_no_copy(base: Path) -> None:

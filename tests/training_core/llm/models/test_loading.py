@@ -23,8 +23,8 @@ def test_a_folder_gives_the_model_in_the_precision_asked_for(
 ) -> None:
     model = load_model(folder, precision)
     assert not model.training
-    wanted = make_model().state_dict()
-    assert all(torch.equal(tensor, wanted[name].to(dtype)) for name, tensor in model.state_dict().items())
+    expected = make_model().state_dict()
+    assert all(torch.equal(tensor, expected[name].to(dtype)) for name, tensor in model.state_dict().items())
     assert load_tokenizer(folder).eos_token_id == TOKENIZER.eos_token_id
 
 

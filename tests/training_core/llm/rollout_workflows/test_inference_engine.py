@@ -83,10 +83,10 @@ def test_a_batch_has_the_models_own_logprobs_and_is_padded() -> None:
         ids, mask = batch["input_ids"][row][seen].tolist(), batch["loss_mask"][row][seen].tolist()
         assert ids[:3] == data["input_ids"]
         assert not batch["input_ids"][row][~seen].any()
-        wanted = naive_logprobs(model, ids[:1], ids[1:])
-        told = batch["logprobs"][row][seen].tolist()[1:]
+        expected = naive_logprobs(model, ids[:1], ids[1:])
+        reported = batch["logprobs"][row][seen].tolist()[1:]
         for place, learnt in enumerate(mask[1:]):
-            assert told[place] == pytest.approx(wanted[place] if learnt else 0.0, abs=1e-4)
+            assert reported[place] == pytest.approx(expected[place] if learnt else 0.0, abs=1e-4)
         assert batch["versions"][row][seen].tolist() == [0 if learnt else -1 for learnt in mask]
 
 

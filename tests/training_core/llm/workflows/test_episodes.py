@@ -39,9 +39,9 @@ def test_a_turns_advantage_is_that_of_its_role_in_the_whole_episode() -> None:
     episodes = play_episodes([1], context)
     batch = make_groups(episodes, context.config)
     assert [each.role_return("planner") for each in episodes] == [202, 205, 208]
-    for place, wanted in enumerate((-1.0, 0.0, 1.0)):  # unbiased std of 202, 205, 208 is 3
+    for place, expected in enumerate((-1.0, 0.0, 1.0)):  # unbiased std of 202, 205, 208 is 3
         planned = [turn.candidates[0].advantage for turn in episodes[place].turns if turn.role == "planner"]
-        assert planned == pytest.approx([wanted] * 2, abs=1e-5)
+        assert planned == pytest.approx([expected] * 2, abs=1e-5)
     assert len(batch.groups["planner"]) == 6
     assert batch.counts["planner"].total == 1
 

@@ -143,5 +143,5 @@ def test_what_an_environment_says_of_its_roles_is_noted(monkeypatch: pytest.Monk
     assert silent.role_success == {}
     apart = property(lambda self: {"planner": self.total > 0, "executor": False})
     monkeypatch.setattr(CountingEnvironment, "role_success", apart, raising=False)
-    (told,) = play_turn_tree([1], make_context(voices))
-    assert told.role_success == {"planner": True, "executor": False}
+    (reported,) = play_turn_tree([1], make_context(voices))
+    assert reported.role_success == {"planner": True, "executor": False}

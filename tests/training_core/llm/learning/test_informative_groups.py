@@ -36,16 +36,16 @@ def tree(task: int) -> list[Episode]:
 
 
 def siblings(task: int) -> list[Episode]:
-    found = []
+    result = []
     for number, rewards in enumerate(zip(*TASKS[task], strict=True)):
         turns = [
             Turn(place, "planner", "planner", [], [1], [Candidate(ANSWER, reward=each)], 0)
             for place, each in enumerate(rewards)
         ]
-        found.append(
+        result.append(
             Episode(f"e{task}-{number}", 1, "train", f"train-{task}", "", turns, siblings=f"s{task}")
         )
-    return found
+    return result
 
 
 COMBINATIONS = list(product(LEVELS, LEVELS, (False, True), (False, True)))
