@@ -58,6 +58,7 @@ test: .venv/.dev chromium bubblewrap
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
+	$(BIN)/python -m tests.architecture.words
 	$(BIN)/ruff format --check .
 
 types: .venv/.dev
