@@ -24,9 +24,9 @@ class SlotView:
     task_id: str = ""
     title: str = ""
     observation: str = ""
+    """Observation of the requested role; empty after reset and commit."""
     messages: tuple[Message, ...] = ()
     """The observation as a conversation, if the environment returns one."""
-    """Observation of the requested role; empty after reset and commit."""
     silent: bool = False
     """Whether the requested role has no turn now."""
     board: dict[str, Any] | None = None
