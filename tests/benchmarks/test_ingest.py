@@ -1,4 +1,4 @@
-"""Figures, printed and never judged by a clock: values a second through ingest, and from an event to a socket."""
+"""Benchmarks of ingest: values per second, reads of many points, time of a request. `pytest -s tests/benchmarks/test_ingest.py -m slow`."""
 
 import json
 import time
@@ -8,11 +8,14 @@ import orjson
 import pytest
 import zstandard
 
+from tests.webapp.conftest import _servers, project, run, user
+from tests.webapp.ingest.conftest import attempt, event, post, send, token
 from webapp.ingest.services import batch_store
 from webapp.metrics.selectors import series_read
 from webapp.metrics.tasks import compact
 from webapp.runs.models import Attempt, Run
 
+__all__ = ["_servers", "attempt", "event", "post", "project", "run", "send", "token", "user"]
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 KEYS = 50
 BATCHES = 60
