@@ -57,7 +57,7 @@ def frozen(
 
     from workers.cluster.ray_backend import RayBackend
 
-    collect, collecting, over = RayBackend.collect, RayBackend._collecting, threading.Event()
+    collect, collecting, over = RayBackend.collect, RayBackend._check_collecting, threading.Event()
     still: list[psutil.Process] = []
     waiting: list[int] = []
     polls: list[int] = []
@@ -85,7 +85,7 @@ def frozen(
                 return
 
     monkeypatch.setattr(RayBackend, "collect", freeze_and_collect)
-    monkeypatch.setattr(RayBackend, "_collecting", look_and_ask)
+    monkeypatch.setattr(RayBackend, "_check_collecting", look_and_ask)
     thread = threading.Thread(target=look)
     thread.start()
     try:
