@@ -192,7 +192,7 @@ def test_charts_are_pointed_at_and_zoomed_together_and_lead_to_transcripts(
     page.wait_for_url(re.compile(r"/transcripts/\?iteration=2\d"))
 
 
-def test_a_long_series_is_smoothed_by_all_its_points_and_zoomed_in_detail(page: Page, ada: User) -> None:
+def test_a_long_series_is_smoothed_over_all_points_and_zoomed(page: Page, ada: User) -> None:
     run = run_make(ada, state="finished")
     story, values = Story(run.pk), [float((step * 7919) % 101) for step in range(4000)]
     tell(

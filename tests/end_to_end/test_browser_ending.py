@@ -12,9 +12,7 @@ from webapp.runs.models import Run
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
-def test_a_run_that_stops_says_what_it_waits_for_and_is_ended_now_after_a_question(
-    page: Page, ada: User
-) -> None:
+def test_end_now_asks_first_on_a_stopping_run(page: Page, ada: User) -> None:
     run = run_make(ada, "long", "running")
     story = Story(run.pk)
     tell(run, encoded(story.opening()))

@@ -197,7 +197,7 @@ def frozen_environments(stack: RunningStack) -> list[psutil.Process]:
     return found
 
 
-def test_a_pause_of_an_iteration_that_does_not_end_loses_nothing_and_may_be_hurried(
+def test_a_pause_during_an_endless_iteration_loses_nothing(
     stack: RunningStack, client: Client, model: Path
 ) -> None:
     run = client.launch(model, **{"checkpoint.every": 0})

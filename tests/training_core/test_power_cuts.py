@@ -109,7 +109,7 @@ def test_a_process_killed_at_any_step_leaves_the_old_or_the_new(whole: Contents,
     assert found == sorted(found), "once the new one is found, it is found after every later step"
 
 
-def test_a_process_killed_while_it_replaces_one_leaves_the_old_or_the_new(tmp_path: Path) -> None:
+def test_a_kill_during_replacement_leaves_the_old_or_new_checkpoint(tmp_path: Path) -> None:
     WEIGHTS_BEFORE = dict(WEIGHTS)
     write(tmp_path, 1), write(tmp_path, 2)
     WEIGHTS[2] = b"again"

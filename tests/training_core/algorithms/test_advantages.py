@@ -38,7 +38,7 @@ def test_rounding_is_no_variance() -> None:
     assert (normalised_advantages(rewards, groups, Normalisation())[:2] == 0.0).all()
 
 
-def test_a_group_of_one_is_compared_with_the_batch_where_that_is_asked_for() -> None:
+def test_a_group_of_one_can_be_compared_with_the_batch() -> None:
     how = Normalisation("batch", "none", drop_equal=False)
     advantages = normalised_advantages(np.array([1.0, 3.0]), np.array([0, 1]), how)
     assert advantages.tolist() == [-1.0, 1.0]

@@ -28,7 +28,7 @@ def test_a_response_by_hand() -> None:
     assert found.tolist() == pytest.approx([-0.285, 0.225, 0.25])
 
 
-def test_lambda_1_is_what_was_earned_less_the_value_and_lambda_0_one_step_ahead() -> None:
+def test_lambda_1_is_the_monte_carlo_advantage_and_lambda_0_td() -> None:
     rewards, values, lengths = (
         torch.tensor([0.0, 2.0, 5.0]),
         torch.tensor([0.5, 0.25, 4.0]),

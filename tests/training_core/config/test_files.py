@@ -131,7 +131,7 @@ def test_toml_of_what_is_set_names_the_algorithm(tag: str) -> None:
     assert parse_config(read_toml(to_toml(config, only_set=True))) == config
 
 
-def test_a_section_that_does_not_say_its_type_is_of_the_default_one() -> None:
+def test_a_section_without_a_type_has_the_default_type() -> None:
     tree = apply_overrides(read_preset("plan_path_duo"), {"algorithm": {"clip_low": 0.1}})
     assert parse_config(tree).algorithm == AtGrpo(clip_low=0.1)
 

@@ -55,7 +55,7 @@ def test_our_own_class_by_import_path_is_the_algorithm_itself(kind: str, view: s
     assert torch.equal(weights(own | preset), weights({"type": kind} | preset))
 
 
-def test_losses_and_arguments_of_a_class_of_ones_own_are_what_is_learnt_by() -> None:
+def test_a_custom_class_determines_the_loss_and_receives_its_arguments() -> None:
     own = {"type": "custom_ppo", "path": EXAMPLE}
     soft, hard = weights(own | {"args": {"beta": 0.5}}), weights(own | {"args": {"beta": 500.0}})
     clipped = weights({"type": "mappo"})

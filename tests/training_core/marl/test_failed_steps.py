@@ -45,7 +45,7 @@ def collected(every: int, network: dict[str, Any]) -> MarlTrainer:
     return made
 
 
-def test_a_step_that_failed_has_no_advantage_and_is_what_the_one_before_is_followed_by() -> None:
+def test_a_failed_step_has_no_advantage_and_ends_the_trajectory() -> None:
     # step 2 failed; gamma 0.5, lambda 0.5
     found = generalised_advantages(
         rewards=torch.tensor([1.0, 2.0, 50.0, 3.0]),

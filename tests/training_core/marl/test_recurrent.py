@@ -158,7 +158,7 @@ def test_a_chunked_update_equals_a_loop(kind: str, algorithm: str, terminates: b
             torch.testing.assert_close(one.grad, two.grad, rtol=1e-3, atol=1e-5)
 
 
-def test_a_network_without_memory_learns_the_same_from_chunks_as_from_single_steps() -> None:
+def test_a_network_without_memory_learns_the_same_from_chunks() -> None:
     learner, rollout = played("mlp", "mappo")
     gradients = []
     for length in (1, LENGTH):

@@ -67,7 +67,7 @@ def test_an_entropy_bonus_keeps_continuous_actions_spread_out(algorithm):
     assert float(log_std.min()) > -1.5 and float(log_std.max()) < 0.75
 
 
-def test_a_central_critic_values_each_agent_where_each_learns_from_its_own_reward():
+def test_a_central_critic_values_each_agent_with_individual_rewards():
     """Agents of one role earn 1 and 2 where they are right: their values must differ, as a team's do not."""
     for reward, columns in (("agent", 2), ("team_sum", 1)):
         settings = config(environment={"type": "toy_simple_spread", "reward": reward})
@@ -123,7 +123,7 @@ def value_of(critic, seen, agent):
     return float(critic.step(seen, ())[0][0, agent, 0])
 
 
-def test_cut_off_episodes_bootstrap_from_their_last_state_and_ended_ones_do_not():
+def test_truncated_episodes_bootstrap_and_terminated_ones_do_not():
     """By a loop over environments and steps that reads the critic state by state."""
     for terminates in (False, True):
         made = trainer(

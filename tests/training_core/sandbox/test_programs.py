@@ -65,7 +65,7 @@ def test_files_of_the_machine_are_out_of_reach(tmp_path: Path) -> None:
         assert "FileNotFoundError" in only(f"import os\nprint(os.stat({place!r}))").error, place
 
 
-def test_nothing_but_its_own_folder_can_be_written_and_that_is_gone_afterwards() -> None:
+def test_a_program_writes_only_its_own_temporary_folder() -> None:
     for place in ("/usr/lib/x", "/harness.py", "/x", str(Path(sys.base_prefix).resolve() / "x")):
         assert "Error" in only(f"open({place!r}, 'w')").error, place
     assert only("open('/tmp/x', 'w').write('a')\nprint(open('/tmp/x').read())").output == "a\n"

@@ -133,7 +133,7 @@ def test_the_reference_needs_a_login_and_runs_no_script_of_its_page(user: User, 
     assert client.get("/api/schema/").status_code == 200
 
 
-def test_an_unknown_address_answers_in_json_below_api_and_with_a_page_elsewhere(user: User) -> None:
+def test_an_unknown_address_answers_in_json_only_below_api(user: User) -> None:
     call = caller(user, "read")
     answer = call("nonesuch/")
     assert (answer.status_code, answer["Content-Type"]) == (404, "application/json")

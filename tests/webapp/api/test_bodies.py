@@ -93,9 +93,7 @@ def test_an_unknown_project_is_not_there(call: Call, project: Any) -> None:
 
 
 @pytest.mark.parametrize("path", ["stop", "pause"])
-def test_an_act_without_a_body_waits_and_a_body_that_cannot_be_read_does_nothing(
-    call: Call, run: Run, path: str
-) -> None:
+def test_a_stop_needs_no_body_and_refuses_an_unreadable_one(call: Call, run: Run, path: str) -> None:
     Run.objects.update(state="running")
     for body in (b"not json", b'{"now": "perhaps"}'):
         assert call(f"runs/{run.pk}/{path}/", body).status_code == 400

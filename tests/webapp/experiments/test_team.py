@@ -36,7 +36,7 @@ def tree(**roles: str) -> dict[str, Any]:
     return base
 
 
-def test_the_order_of_turns_is_said_even_where_the_config_leaves_it_out() -> None:
+def test_the_turn_order_is_shown_if_the_config_omits_it() -> None:
     assert load_config("plan_path_duo").team.turn_order == ("planner", "executor")
     given = {"team.turn_order": ["executor", "planner"]}
     assert load_config("plan_path_duo", given).team.order == ("executor", "planner")
@@ -95,7 +95,7 @@ def test_ordinals(place: int, said: str) -> None:
     assert ordinal(place) == said
 
 
-def test_the_picture_has_a_box_for_each_and_a_line_from_role_to_policy() -> None:
+def test_the_picture_connects_each_role_with_its_policy() -> None:
     team = team_read(tree(asker="one", judge="two frozen", loose="nobody"))
     drawn = picture(team)
     root = ElementTree.fromstring(team_svg(team))

@@ -114,7 +114,7 @@ def test_only_so_many_at_once_and_the_oldest_first(
     assert states[0] == ("failed", "no such model") and states[-1][0] == "running"
 
 
-def test_a_process_that_dies_without_a_word_is_a_failure_and_one_out_of_reach_is_not(
+def test_a_silent_death_is_a_failure_and_an_unreachable_process_is_not(
     user: User, project: Project, run: Run, launcher: FakeLauncher
 ) -> None:
     job = job_create(user, project, "dry_run", Subject(run.config))

@@ -54,7 +54,7 @@ def played(job: Job) -> Job:
     return job
 
 
-def test_a_dry_run_is_asked_for_by_the_form_and_shows_shapes_and_pace(
+def test_the_form_requests_a_dry_run_that_shows_shapes_and_speed(
     user: User, project: Project, client: Client, launcher: FakeLauncher
 ) -> None:
     client.force_login(user)

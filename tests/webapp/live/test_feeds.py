@@ -120,7 +120,7 @@ async def test_lost_hints_lose_nothing(
         assert points(await client.receive_json_from()) == [1, 2]
 
 
-async def test_no_update_is_lost_to_any_of_many_when_hints_and_messages_are_dropped(
+async def test_no_viewer_loses_an_update_when_notices_and_messages_are_dropped(
     user: User, live_run: Run, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three of four hints never arrive, and every viewer loses messages of its own: it goes by its cursor, as live.js does."""

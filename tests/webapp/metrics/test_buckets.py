@@ -11,7 +11,7 @@ from webapp.metrics.selectors import points_read, series_read
 from webapp.runs.models import Run
 
 
-def test_superseded_are_the_points_at_or_after_the_first_step_of_a_later_attempt() -> None:
+def test_points_after_a_later_attempts_first_step_are_superseded() -> None:
     steps = np.array([1, 2, 3, 3, 4, 4, 5, 5])
     attempts = np.array([1, 1, 1, 2, 1, 2, 2, 3])
     assert superseded(steps, attempts).tolist() == [False, False, True, False, True, False, True, False]
@@ -50,7 +50,7 @@ def test_few_points_are_buckets_of_one_and_none_are_none() -> None:
 
 
 @pytest.mark.django_db
-def test_a_long_series_has_buckets_of_all_its_points_and_a_part_can_be_read(run: Run) -> None:
+def test_a_long_series_has_buckets_and_readable_parts(run: Run) -> None:
     store(run, *(event(step, {"a": float(step % 7)}, float(step)) for step in range(2000)))
     long = series_read(run, ["a"], points=1000)["a"]
     assert len(long["steps"]) <= 1000 and sum(long["buckets"]["counts"]) == 2000

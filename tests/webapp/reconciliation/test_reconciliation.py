@@ -232,7 +232,7 @@ def test_a_run_that_finishes_while_it_is_asked_to_stop_has_finished(running: Run
 
 
 @pytest.mark.parametrize(("act", "state"), [(run_stop, "stopped"), (run_pause, "paused")])
-def test_one_that_dies_while_it_is_asked_to_end_is_not_started_again(
+def test_an_attempt_that_dies_during_a_stop_is_not_restarted(
     running: Run, launcher: FakeLauncher, act: Any, state: str
 ) -> None:
     act(running.owner, running)
@@ -267,7 +267,7 @@ def test_what_a_starting_run_waits_for_is_shown_until_it_runs(
     assert (now(run).state, now(run).reason) == ("running", "")
 
 
-def test_one_run_that_cannot_be_looked_after_does_not_hold_up_the_others(
+def test_an_error_in_one_run_does_not_delay_other_runs(
     run: Run,
     running: Run,
     launcher: FakeLauncher,
@@ -297,7 +297,7 @@ def test_tokens_of_a_run_end_an_hour_after_it(running: Run, launcher: FakeLaunch
     assert token_find(secret) is None
 
 
-def test_an_attempt_that_fails_before_it_was_running_does_not_set_progress_back(
+def test_an_attempt_that_fails_at_start_keeps_the_progress(
     running: Run, launcher: FakeLauncher, say: Say
 ) -> None:
     say("running", 60)

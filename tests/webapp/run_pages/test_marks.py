@@ -124,7 +124,7 @@ def test_viewers_read_and_do_not_write(ada: Client, viewer: Client, run: Run) ->
     assert ada.post(f"/runs/{run.pk}/notes/{note.pk}/remove/").status_code == 302
 
 
-def test_the_page_says_what_is_wrong_with_a_note_and_goes_back_to_itself(ada: Client, run: Run) -> None:
+def test_the_page_reports_an_invalid_note_and_returns_to_itself(ada: Client, run: Run) -> None:
     answer = ada.post(f"/runs/{run.pk}/notes/", {"text": "", "next": f"/runs/{run.pk}/curves/"}, follow=True)
     assert (
         answer.redirect_chain[0][0] == f"/runs/{run.pk}/curves/"

@@ -31,7 +31,7 @@ def paused(run: Run) -> Run:
     return run
 
 
-def test_the_next_attempt_runs_under_the_edited_config_and_says_what_was_edited(
+def test_the_next_attempt_has_the_edited_config_and_lists_the_edits(
     user: User, paused: Run, launcher: FakeLauncher
 ) -> None:
     run = run_resume_edited(user, paused, {RATE: 1e-4, "run.iterations": 150, "rollout.tasks": 48})
@@ -73,9 +73,7 @@ def test_what_the_checkpoint_or_the_config_cannot_take_changes_nothing(
     assert (again.state, again.config, again.edits) == ("paused", paused.config, {})
 
 
-def test_a_run_at_work_is_not_edited_nor_by_those_who_only_look(
-    user: User, paused: Run, project: Project
-) -> None:
+def test_active_runs_and_viewers_cannot_edit_the_config(user: User, paused: Run, project: Project) -> None:
     viewer = User.objects.create_user("vera")
     Membership.objects.create(project=project, user=viewer, level=Membership.Level.VIEWER)
     with pytest.raises(PermissionDenied):

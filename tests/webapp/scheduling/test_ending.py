@@ -83,7 +83,7 @@ def test_what_a_stopping_run_waits_for_is_told(running: Run, launcher: FakeLaunc
     assert now(running).reason == f"{begins}3.0 h ago; saved up to iteration 1"
 
 
-def test_a_driver_that_has_not_started_is_not_said_to_complete_an_iteration(
+def test_a_starting_driver_is_not_reported_as_completing_an_iteration(
     run: Run, launcher: FakeLauncher, say: Say
 ) -> None:
     run_submit_now(run.pk)
@@ -111,9 +111,7 @@ def test_a_silent_driver_is_stopped_from_outside_and_its_loss_is_told(
     assert running.attempts.get().reason == now(running).reason
 
 
-def test_a_stopping_run_whose_job_is_missing_says_when_it_counts_as_ended(
-    running: Run, launcher: FakeLauncher
-) -> None:
+def test_a_stopping_run_without_a_job_reports_its_deadline(running: Run, launcher: FakeLauncher) -> None:
     run_stop(running.owner, running)
     asked_long_ago(running)
     launcher.set(job(running), JobState.MISSING)
@@ -281,7 +279,7 @@ def test_a_reason_is_plain_and_short_whatever_the_driver_says(running: Run, say:
     )
 
 
-def test_a_job_of_an_earlier_start_of_the_bundled_ray_is_dead_at_once(
+def test_a_job_of_a_previous_bundled_ray_is_dead_immediately(
     run: Run, launcher: FakeLauncher, say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "ray-start"
@@ -298,7 +296,7 @@ def test_a_job_of_an_earlier_start_of_the_bundled_ray_is_dead_at_once(
     assert run.attempts.get(number=1).reason == "Ray was restarted, and its driver had ended with it"
 
 
-def test_a_job_of_another_cluster_is_not_dead_because_the_bundled_ray_started(
+def test_a_job_of_another_cluster_survives_a_start_of_bundled_ray(
     run: Run, launcher: FakeLauncher, say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_submit_now(run.pk)

@@ -22,7 +22,7 @@ def viewer(project: Project, stranger: User) -> User:
     return stranger
 
 
-def test_a_run_is_queued_with_its_whole_config_and_the_worker_is_woken(
+def test_a_launch_stores_the_whole_config_and_enqueues_the_submission(
     user: User, project: Project, sent: list[str], django_capture_on_commit_callbacks: object
 ) -> None:
     with django_capture_on_commit_callbacks(execute=True):  # type: ignore[operator]

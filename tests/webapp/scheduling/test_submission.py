@@ -102,9 +102,7 @@ def test_a_run_that_was_just_admitted_holds_its_devices(run: Run, launcher: Fake
     assert "1 run before it holds the rest" in run.reason
 
 
-def test_a_config_of_another_version_fails_its_own_run_and_holds_up_nobody(
-    run: Run, launcher: FakeLauncher
-) -> None:
+def test_a_config_of_another_version_fails_only_its_own_run(run: Run, launcher: FakeLauncher) -> None:
     old = another(run, state="running")
     Run.objects.filter(pk=old.pk).update(config={"run": {"max_attempts": 3}, "from": "another version"})
     assert run_submit_now(run.pk)
@@ -201,7 +199,7 @@ def test_a_run_stopped_while_it_is_submitted_leaves_no_job_behind(
     assert Run.objects.get(pk=run.pk).state == "stopped"
 
 
-def test_a_driver_that_is_done_before_its_submission_is_noted_is_not_stopped(
+def test_a_driver_that_ends_before_its_submission_is_stored_is_kept(
     run: Run, launcher: FakeLauncher, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def submit_and_run(launch: Launch) -> str:

@@ -64,7 +64,7 @@ def test_a_worker_that_was_seen_long_ago_is_not_well(settings: object) -> None:
     assert not worker_answers(settings.REDIS_URL)  # type: ignore[attr-defined]
 
 
-def test_the_sign_of_life_of_an_ended_worker_does_not_count_for_the_next(settings: object) -> None:
+def test_a_previous_workers_heartbeat_does_not_count_for_the_next(settings: object) -> None:
     alive()
     assert worker_answers(settings.REDIS_URL)  # type: ignore[attr-defined]
     forget_alive(settings.REDIS_URL)  # type: ignore[attr-defined]

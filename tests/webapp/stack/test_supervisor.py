@@ -88,7 +88,7 @@ async def test_what_never_comes_up_is_an_error_with_its_last_words(stage: Stage)
     await stage.supervisor.stop()
 
 
-async def test_what_did_not_come_up_is_told_by_its_own_lines_and_its_end(stage: Stage) -> None:
+async def test_a_service_that_fails_to_start_is_reported_with_its_log(stage: Stage) -> None:
     (stage.logs / "a.log").write_text("ERROR of a life long ago\n")
     code = "import os, signal\nprint('I begin', flush=True)\nos.kill(os.getpid(), signal.SIGKILL)"
     task = stage.supervisor.keep(stage.service("a", code, answers=lambda: False))

@@ -115,7 +115,7 @@ def test_wait_shares_of_an_iteration_by_hand() -> None:
     assert only.mean == pytest.approx((6 + 8 + 8) / 36)
 
 
-def test_lanes_are_in_the_order_of_their_numbers_and_the_driver_is_first() -> None:
+def test_lanes_are_ordered_by_number_after_the_driver() -> None:
     made = lanes_make(
         (name, "", LaneSpan("update", 1, 0, 1)) for name in ("worker-10", "worker-2", "driver", "worker-2b")
     )

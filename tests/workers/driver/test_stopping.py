@@ -109,7 +109,7 @@ def test_sigterm_leaves_the_iteration_and_keeps_the_one_before(
     assert list(checkpoints(folder / "checkpoints")) == [2]
 
 
-def test_a_checkpoint_that_cannot_be_written_in_mid_play_is_told_and_no_end(
+def test_a_failed_checkpoint_during_play_is_reported_and_not_fatal(
     little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from training_core.errors import CheckpointError

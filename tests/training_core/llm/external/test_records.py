@@ -138,7 +138,7 @@ def test_a_loss_mask_of_ones_own_says_what_is_learnt_from() -> None:
     assert answer.loss_mask == [True, False, True]
 
 
-def test_an_invalid_loss_mask_fails_the_episode_and_a_missing_one_the_run() -> None:
+def test_an_invalid_loss_mask_fails_its_episode_a_missing_one_fails_all() -> None:
     talk = record(("user", "w1"), ("assistant", "w2"))
     episode = reader(loss_mask="custom", loss_mask_path=f"{HERE}:too_short").episode(talk, "train", "0")
     assert episode.failed and "one mark per token" in episode.error

@@ -107,7 +107,7 @@ def test_a_choice_from_each_of_several_sets(registered: None) -> None:
     assert moved.rewards["agents"].tolist() == [[213.0], [20.0]]
 
 
-def test_where_one_raises_none_can_go_on_and_it_says_what_to_do(registered: None) -> None:
+def test_an_error_in_a_joint_step_ends_all_with_a_remedy(registered: None) -> None:
     environments = make_environments(GymnasiumVector(id="Broken-v0"), 2)
     environments.reset(0)
     with pytest.raises(

@@ -104,9 +104,7 @@ def test_episodes_are_cut_off_after_max_cycles_and_the_next_has_begun(section: N
 
 @pytest.mark.parametrize("section", SCENARIOS, ids=lambda section: section.type)
 @pytest.mark.parametrize("continuous", [False, True])
-def test_arrays_have_the_shapes_that_the_spec_says_and_stay_as_they_are(
-    section: NativeMpe, continuous: bool
-) -> None:
+def test_arrays_have_the_specified_shapes_and_are_not_modified(section: NativeMpe, continuous: bool) -> None:
     environment = made(section.model_copy(update={"continuous_actions": continuous}), count=5)
     random = np.random.default_rng(0)
     view = environment.reset(0)

@@ -65,7 +65,7 @@ def stay(environments: VectorEnvironment) -> dict[str, Any]:
     }
 
 
-def test_agents_are_grouped_by_role_in_a_fixed_order_each_with_its_own_reward() -> None:
+def test_agents_are_grouped_by_role_in_a_fixed_order() -> None:
     environments, made = countdown(2)
     reds, blues = environments.spec.roles["reds"], environments.spec.roles["blues"]
     assert (reds.agents, blues.agents) == (("red_0", "red_1"), ("blue_0",))
@@ -82,7 +82,7 @@ def test_agents_are_grouped_by_role_in_a_fixed_order_each_with_its_own_reward() 
     assert moved.view.observations["blues"].tolist() == [[[1, 1, 1, 1]]] * 2 and moved.final is None
 
 
-def test_episodes_end_for_all_begin_again_with_seeds_of_their_own_and_show_their_last_state() -> None:
+def test_ended_episodes_restart_with_new_seeds_and_keep_final_states() -> None:
     environments, made = countdown(2)
     environments.reset(3, first=5)
     moved = [environments.step(stay(environments)) for _ in range(8)]
@@ -168,7 +168,7 @@ def test_strict_agents_says_who_left_or_came() -> None:
         environments.reset(0)
 
 
-def test_without_it_those_that_are_gone_see_zeros_earn_nothing_and_have_one_choice() -> None:
+def test_departed_agents_see_zeros_earn_nothing_and_have_one_action() -> None:
     environments, made = countdown(1, AdapterSettings(TEAMS, strict_agents=False), leaves="red_1")
     assert environments.reset(0).masks["reds"].all()
     moved = [environments.step(stay(environments)) for _ in range(4)]

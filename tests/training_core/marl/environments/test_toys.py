@@ -169,7 +169,7 @@ def test_more_than_the_grid_holds_is_refused() -> None:
 
 
 @pytest.mark.parametrize("make", [toy_spread, hetero, foraging])
-def test_a_share_plays_what_the_whole_plays_and_what_is_handed_over_stays(make) -> None:
+def test_a_share_of_environments_plays_the_same_as_the_whole(make) -> None:
     whole, share, random = make(6), make(2), np.random.default_rng(4)
     views, parts = [whole.reset(9)], [share.reset(9, first=3)]
     kept = [views[0].observations["agents"].copy()]

@@ -45,7 +45,7 @@ def test_the_tool_agents_expression_is_worked_out_and_shown_to_the_reasoner() ->
     assert (result.local_reward, result.team_reward, result.done, result.success) == (0.0, 1.0, True, True)
 
 
-def test_a_wrong_expression_earns_nothing_and_one_that_is_none_costs_a_tenth() -> None:
+def test_a_wrong_expression_earns_nothing_and_an_invalid_one_costs_a_tenth() -> None:
     environment = started()
     assert environment.act(TOOL, "7 + 3").local_reward == 0.0
     assert environment.act(TOOL, "7 minus 3").local_reward == -0.1

@@ -72,7 +72,7 @@ def test_splits() -> None:
     check_splits(EIGHT_QUEENS_TASKS, EightQueens(size=8))
 
 
-def test_a_better_square_earns_the_pairs_it_saves_and_a_worse_one_loses() -> None:
+def test_a_square_earns_the_attacked_pairs_that_it_saves() -> None:
     # three pairs attack; r2 to c4 leaves one, (3, 4): potential -1 to -1/3; 0.99 * -1/3 + 1 - 0.01
     assert attacking_pairs((0, 3, 1, 2)) == 1
     assert turn(started(), "r2", "c4") == pytest.approx((0.66, 0.0))

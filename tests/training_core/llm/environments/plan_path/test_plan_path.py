@@ -56,7 +56,7 @@ def test_distances_equal_a_naive_search(number: int) -> None:
 
 
 @pytest.mark.parametrize("number", range(40))
-def test_the_goal_can_always_be_reached_and_is_not_where_the_walk_begins(number: int) -> None:
+def test_the_goal_is_reachable_and_differs_from_the_start(number: int) -> None:
     grid = task_grid(PlanPath(size=5, wall_share=0.4), 0, number, "eval")
     assert naive_distances(grid)[grid.start] >= 2
     assert len(grid.walls) == 10
@@ -76,7 +76,7 @@ def test_a_step_away_loses_more_than_it_had_won() -> None:
     assert there + back < 0
 
 
-def test_walls_borders_and_words_that_are_no_moves_cost_a_tenth_and_move_nobody() -> None:
+def test_blocked_moves_and_invalid_words_cost_a_tenth() -> None:
     for answer in ("right", "up", "left", "", "east", "goal", "down down down down", "down hop"):
         environment = started()
         assert walk(environment, answer) == pytest.approx((-0.1, 0.0)), answer
@@ -179,7 +179,7 @@ def test_the_executor_learns_that_it_is_stuck() -> None:
         assert environment.observe("executor").split(" ; ")[1] == f"last {seen}"
 
 
-def test_the_planner_is_told_nothing_of_walls_and_the_executor_nothing_of_the_goal() -> None:
+def test_the_planner_sees_no_walls_and_the_executor_no_goal() -> None:
     elsewhere = Grid(3, CORNER.walls, (0, 0), (2, 1))
     assert started(elsewhere).observe("executor") == started().observe("executor")
     open_field = Grid(3, frozenset(), (0, 0), (2, 2))

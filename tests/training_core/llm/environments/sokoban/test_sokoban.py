@@ -106,7 +106,7 @@ def test_the_solver_of_the_test_knows_what_cannot_be_solved() -> None:
     assert solve(along_the_border) is None and (1, 2) not in pushes_left(along_the_border)
 
 
-def test_pushes_left_are_those_of_the_solver_where_the_player_can_walk_anywhere() -> None:
+def test_remaining_pushes_equal_the_solvers_on_open_levels() -> None:
     """On an open grid the player can always walk round: pushes = least changes of place of the box in any solution."""
     level = Level(6, (), ((2, 3),), ((4, 2),), (3, 3))
     for box, pushes in pushes_left(level).items():
@@ -127,7 +127,7 @@ def test_splits() -> None:
     check_splits(SOKOBAN_TASKS, Sokoban())
 
 
-def test_a_push_towards_the_goal_earns_shaping_minus_the_cost_of_the_moves() -> None:
+def test_a_push_towards_the_goal_earns_shaping_less_move_costs() -> None:
     # left, up, right: the third pushes; four moves were left, now one: 0.1 * (0.99 * -1 + 4) - 3 * 0.01
     environment = started()
     assert moves(environment, "left up right") == pytest.approx((0.301 - 0.03, 0.0))
@@ -177,7 +177,7 @@ def test_walls_blocked_boxes_and_words_that_are_no_moves_cost_a_tenth() -> None:
     assert in_a_row.boxes == ((2, 2), (2, 3)), "nor into another box"
 
 
-def test_a_plan_is_scored_as_if_the_player_stood_where_it_has_to() -> None:
+def test_a_plan_is_scored_from_the_required_player_position() -> None:
     towards, away = started().act("planner", "east"), started().act("planner", "west")
     assert towards.local_reward == pytest.approx(0.1 * (0.99 * -1 + 2))
     # column 1 is the border line: the box could not leave it, one push more than from anywhere
