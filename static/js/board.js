@@ -1,6 +1,7 @@
 /* Replay of boards next to a transcript. They are read from the server in pieces, around the selected answer. */
 
 import { drawn } from "./boards/registry.js";
+import { readJson } from "./requests.js";
 
 const BEAT = 700; // milliseconds per board during replay
 const FILM = 10_000; // milliseconds per episode, if that is less
@@ -76,8 +77,7 @@ class BoardStore {
   #read(first) {
     if (!this.#pieces.has(first)) {
       const address = `/api/v1/episodes/${this.#episode}/boards/?from=${first + 1}&limit=${this.#piece}`;
-      const reading = fetch(address, { headers: { Accept: "application/json" } }).then((answer) => (answer.ok ? answer.json() : Promise.reject(new Error(answer.status))));
-      this.#pieces.set(first, reading.catch(() => {
+      this.#pieces.set(first, readJson(address).catch(() => {
         this.#pieces.delete(first); // requested again at the next view
         return { boards: [], final_board: null };
       }));

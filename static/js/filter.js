@@ -2,6 +2,7 @@
    `taken` is given, as the whole of a field. */
 
 import { el } from "./dom.js";
+import { readJson } from "./requests.js";
 
 export function completing(input, taken = null) {
   const id = input.id || input.name, list = el("ul", { class: "options", role: "listbox", id: `${id}-options`, "aria-label": "Suggestions", hidden: true });
@@ -53,8 +54,8 @@ export function completing(input, taken = null) {
     timer = setTimeout(async () => {
       const number = (asked += 1), query = new URLSearchParams({ text: input.value.slice(0, input.selectionStart) });
       try {
-        const answer = await fetch(`${input.dataset.source}?${query}`, { headers: { Accept: "application/json" } });
-        if (answer.ok && number === asked && document.activeElement === input) show(await answer.json());
+        const suggestions = await readJson(`${input.dataset.source}?${query}`);
+        if (number === asked && document.activeElement === input) show(suggestions);
       } catch { /* Without the server there are no suggestions; the filter can still be typed. */ }
     }, 120);
   };

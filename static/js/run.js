@@ -13,13 +13,14 @@ import { logs } from "./run/logs.js";
 import { marks as marksOf } from "./run/marks.js";
 import { notes } from "./run/notes.js";
 import { readAgain } from "./run/regions.js";
+import { ENDED } from "./run/states.js";
 import { tiles } from "./run/tiles.js";
 
 const page = data("run-page");
 const run = { id: page.id, summary: page.summary };
 const store = new SeriesStore(run.id);
 const marks = marksOf(page.marks ?? []);
-const ended = () => ["finished", "stopped", "failed", "paused"].includes(run.summary.state);
+const ended = () => ENDED.includes(run.summary.state);
 
 const parts = [header(run), episodes(run), logs(), checkpoints(run), marks];
 let board = null;

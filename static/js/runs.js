@@ -6,10 +6,11 @@ import { completing } from "./filter.js";
 import { showFindings } from "./findings.js";
 import { count, duration, number, signed } from "./format.js";
 import { RunsFeed } from "./live.js";
+import { readJson } from "./requests.js";
 import { rowNote } from "./row-note.js";
 import { readAgain } from "./run/regions.js";
+import { ENDED } from "./run/states.js";
 
-const ENDED = ["finished", "stopped", "failed", "paused"];
 
 function update(run) {
   const row = document.querySelector(`tr[data-run="${CSS.escape(run.id)}"]`);
@@ -41,8 +42,8 @@ const metricsAgain = atMost(2000, async () => {
   if (!words.length) return;
   const query = new URLSearchParams({ filter: `id in [${ids.map((id) => `"${id}"`).join(", ")}]`, columns: words.join(","), archived: "true", limit: "100" });
   try {
-    const answer = await fetch(`${document.querySelector("[data-runs]").dataset.source}?${query}`, { headers: { Accept: "application/json" } });
-    if (answer.ok) for (const run of (await answer.json()).results) showMetrics(run);
+    const answer = await readJson(`${document.querySelector("[data-runs]").dataset.source}?${query}`);
+    for (const run of answer.results) showMetrics(run);
   } catch { /* Without the server the last values stay; the state of the connection is shown above. */ }
 });
 

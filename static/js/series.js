@@ -1,5 +1,7 @@
 /* Series of numbers by key, sorted by (step, attempt), each point once. */
 
+import { readJson } from "./requests.js";
+
 const MOST = 6000, MOST_DETAILS = 200;
 
 function read(value) {
@@ -67,9 +69,7 @@ export class SeriesStore extends EventTarget {
 
   async #read(keys, more = {}) {
     const query = new URLSearchParams({ keys: keys.join(","), points: 1500, ...more });
-    const answer = await fetch(`/api/v1/runs/${this.#run}/series/?${query}`, { headers: { Accept: "application/json" } });
-    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
-    return (await answer.json()).series;
+    return (await readJson(`/api/v1/runs/${this.#run}/series/?${query}`)).series;
   }
 
   /* A long series between two steps, with more points; null until they are loaded, then it reports a change. */

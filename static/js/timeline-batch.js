@@ -2,6 +2,7 @@
 
 import { data, el, svg } from "./dom.js";
 import { count, number } from "./format.js";
+import { readJson } from "./requests.js";
 import { elapsed, stretch, tickStep } from "./timeline-view.js";
 
 const TOP = 20, WIDEST = 18, THINNEST = 3, TALL = 560;
@@ -14,9 +15,7 @@ if (page && frame) read();
 async function read() {
   const said = frame.querySelector("[data-said]");
   try {
-    const answer = await fetch(page.url, { headers: { Accept: "application/json" } });
-    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
-    const batch = await answer.json();
+    const batch = await readJson(page.url);
     bars(batch, said);
     scatter(batch);
   } catch (error) {

@@ -1,6 +1,7 @@
 /* The timeline on a canvas: wheel and +/− zoom, dragging and arrows pan, hovering shows details, the address stores the window. */
 
 import { atMost, data, el } from "./dom.js";
+import { readJson } from "./requests.js";
 import { readAgain } from "./run/regions.js";
 import { CARPET, carpeted, draw, laneAt, layout, palette } from "./timeline-draw.js";
 import { View, elapsed, stretch } from "./timeline-view.js";
@@ -42,9 +43,7 @@ function Timeline(root, page) {
     const margin = view.length;
     const query = new URLSearchParams({ from: Math.max(0, view.start - margin), to: view.end + margin });
     try {
-      const answer = await fetch(`${page.url}?${query}`, { signal: asked.signal, headers: { Accept: "application/json" } });
-      if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
-      shown = await answer.json();
+      shown = await readJson(`${page.url}?${query}`, asked.signal);
       shown.carpet = shown.lanes.length > CARPET;
       shown.lanes = carpeted(shown.lanes);
     } catch (error) {

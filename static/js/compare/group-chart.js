@@ -4,6 +4,7 @@ import { colour, faint, forgetColours, toneColour } from "../charts/colours.js";
 import { escapeHtml } from "../charts/marks.js";
 import { el } from "../dom.js";
 import { number } from "../format.js";
+import { readJson } from "../requests.js";
 
 const AXES = { step: "step", time: "minutes since the metric's first point", tokens: "tokens", episodes: "episodes", env_steps: "environment steps" };
 const DASHES = ["solid", "dash", "dashdot"];
@@ -39,7 +40,7 @@ class GroupChart {
 
   async load() {
     try {
-      this.show(this.given() ?? await read(this.element.dataset.source));
+      this.show(this.given() ?? await readJson(this.element.dataset.source));
     } catch (error) {
       if (!this.#found) this.#plot.replaceChildren(el("p", { class: "nothing" }, `not loaded: ${error.message}`));
     }
@@ -93,13 +94,6 @@ class GroupChart {
       mark.textContent = said.join(", ");
     }
   }
-}
-
-async function read(address) {
-  const answer = await fetch(address, { headers: { Accept: "application/json" } });
-  const said = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(said.detail ?? `the server answered ${answer.status}`);
-  return said;
 }
 
 const BASE = { type: "scatter", mode: "lines", cliponaxis: false, showlegend: false, connectgaps: false, hoverinfo: "skip" };

@@ -2,8 +2,8 @@
 
 import { showFindings } from "../findings.js";
 import { duration, count } from "../format.js";
+import { ENDED } from "./states.js";
 
-const ENDED = ["finished", "stopped", "failed", "paused"];
 
 export function header(run) {
   show(run.summary);

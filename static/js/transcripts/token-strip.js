@@ -2,6 +2,7 @@
 
 import { el } from "../dom.js";
 import { fixed } from "../format.js";
+import { readJson } from "../requests.js";
 import { MEASURES, known } from "./measures.js";
 
 const CHUNK = 250; // tokens in one element, which the browser does not draw while it is not visible
@@ -45,9 +46,10 @@ export class TokenStrip {
   }
 
   async #read(from) {
-    const answer = await fetch(`${this.#address}${this.#address.includes("?") ? "&" : "?"}from=${from}`, { headers: { Accept: "application/json" }, signal: this.#asked.signal });
-    if (!answer.ok) throw new Error(answer.status === 404 ? "its tokens are not stored" : `the server answered ${answer.status}`);
-    return answer.json();
+    const address = `${this.#address}${this.#address.includes("?") ? "&" : "?"}from=${from}`;
+    return readJson(address, this.#asked.signal).catch((error) => {
+      throw error.status === 404 ? new Error("its tokens are not stored") : error;
+    });
   }
 
   #take(found) {

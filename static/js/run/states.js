@@ -1,0 +1,2 @@
+/* States of a run in which it does nothing until a person resumes it. */
+export const ENDED = ["finished", "stopped", "failed", "paused"];
