@@ -122,7 +122,7 @@ def test_each_of_three_roles_gets_the_policy_of_the_next() -> None:
         "planner",
     ]
     alone = load_config("plan_path_duo", {"team.roles.executor.policy": "planner"})
-    with pytest.raises(ConfigError, match="no other policy to swap"):
+    with pytest.raises(ConfigError, match="there is none to swap it with"):
         swapped(alone)
 
 
