@@ -72,6 +72,6 @@ def test_without_a_dump_nothing_is_migrated(tmp_path: Path, database: str, serve
     (fake / "pg_dump").chmod(0o755)
     failed = manage(["stack_prepare"], tmp_path, database, TROUPE_PG_BINARIES=str(fake))
     assert failed.returncode != 0
-    assert "nothing was migrated: disk full" in failed.stderr
+    assert "no migration was applied: disk full" in failed.stderr
     with psycopg.connect(database.replace("postgres://", "postgresql://")) as connection:
         assert connection.execute("SELECT to_regclass('metrics_series')").fetchone() == (None,)
