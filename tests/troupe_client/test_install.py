@@ -96,7 +96,7 @@ def test_a_bad_config_is_refused_before_any_server_is_asked(call: Call) -> None:
 def test_commands_of_the_server_name_the_extra(call: Call, words: tuple[str, ...]) -> None:
     done = call("troupe", *words)
     assert done.returncode == 1
-    assert "pip install 'troupe[server]'" in done.stderr and "Traceback" not in done.stderr
+    assert "pip install '.[server]'" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_the_doctor_reports_the_client_as_sound(call: Call) -> None:

@@ -61,7 +61,7 @@ def _python() -> Finding:
 
 def _packages() -> list[Finding]:
     if not any(_version(name) for name in NEEDED):
-        text = "is not installed: only the client is; pip install 'troupe[server]' adds the server and local runs"
+        text = "is not installed: only the client is; pip install '.[server]' adds the server and local runs"
         return [Finding("note", "server", text)]
     return [*(_package(name) for name in NEEDED), _torch(), _ninja()]
 

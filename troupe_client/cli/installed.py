@@ -14,5 +14,5 @@ def require_server() -> None:
     if missing:
         raise TroupeError(
             f"this command needs {', '.join(missing)}, and only the client is installed here: "
-            "pip install 'troupe[server]', or `make install` in a checkout"
+            "run `make install` in the checkout, or pip install '.[server]'"
         )

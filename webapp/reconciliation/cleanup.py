@@ -6,7 +6,7 @@ from datetime import timedelta
 from django.utils import timezone
 
 from webapp.accounts.tokens import run_tokens_revoke
-from webapp.runs.models import ENDED_STATES, Attempt, Run, RunState
+from webapp.runs.models import INACTIVE_STATES, Attempt, Run
 from workers.launchers.launcher import JobState, Launcher, LauncherFailure
 
 log = logging.getLogger(__name__)
@@ -53,8 +53,6 @@ def _job_stop(launcher: Launcher, submission_id: str) -> None:
 
 def tokens_end() -> None:
     """Revoke tokens some time after a run's end: a disconnected driver still receives "exit" and delivers its last events."""
-    over = Run.objects.filter(
-        state__in=(*ENDED_STATES, RunState.PAUSED), ended_at__lt=timezone.now() - TOKEN_REST
-    )
+    over = Run.objects.filter(state__in=INACTIVE_STATES, ended_at__lt=timezone.now() - TOKEN_REST)
     for run in over.filter(ingest_tokens__revoked_at=None, ingest_tokens__isnull=False).distinct():
         run_tokens_revoke(run.pk)

@@ -10,6 +10,7 @@ from webapp.accounts.permissions import is_owner
 from webapp.checkpoints.selectors import checkpoint_latest, checkpoints_list
 from webapp.experiments.commands import curl_command, launch_command
 from webapp.run_pages.charts import Panel, axes_of
+from webapp.run_pages.forms import LEVELS
 from webapp.run_pages.marks import KINDS, Mark
 from webapp.runs.config_differences import changes
 from webapp.runs.facts import packages_of
@@ -21,7 +22,6 @@ EVENTS = 8
 """Maximum number of events on the overview."""
 TAIL = 500
 """Initial number of log lines."""
-LEVELS = ("debug", "info", "warning", "error")
 
 
 def checkpoint_context(run: Run) -> dict[str, Any]:

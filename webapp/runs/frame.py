@@ -10,15 +10,12 @@ from django.urls import reverse
 from webapp.accounts.models import User
 from webapp.accounts.permissions import Visitor, can_edit
 from webapp.runs.acts import ACTS
-from webapp.runs.models import ENDED_STATES, Run, RunSource, RunState
+from webapp.runs.models import INACTIVE_STATES, Run, RunSource, RunState
 from webapp.runs.selectors import summary_shown
 from webapp.runs.states import RESUMABLE
 
 SHARED_TABS = ("overview", "curves", "transcripts")
 """Pages of a run available to visitors with a share link; see webapp/shares/kinds.py."""
-
-
-ENDED = (*ENDED_STATES, RunState.PAUSED)
 
 
 @dataclass(frozen=True)
@@ -40,11 +37,9 @@ def run_context(user: User | AnonymousUser, run: Run, tab: str, **data: Any) -> 
         "tab": tab,
         "tabs": [each for each in _tabs(run) if not isinstance(user, Visitor) or each.name in SHARED_TABS],
         "acts": ACTS,
-        "act_state": "pausing"
-        if run.state == RunState.STOPPING and run.stop_requested == "pause"
-        else run.state,
+        "act_state": _act_state(run),
         "can_edit": can_edit(user, run.project),
-        "ended": run.state in ENDED,
+        "ended": run.state in INACTIVE_STATES,
         "algorithm": run.config["algorithm"]["type"].replace("_", "-").upper(),
         "team": _team(run.config),
         "data": {
@@ -55,6 +50,11 @@ def run_context(user: User | AnonymousUser, run: Run, tab: str, **data: Any) -> 
             **data,
         },
     }
+
+
+def _act_state(run: Run) -> str:
+    """Return the state that determines the buttons; see `Act.states`."""
+    return "pausing" if run.state == RunState.STOPPING and run.stop_requested == "pause" else run.state
 
 
 def _tabs(run: Run) -> list[Tab]:

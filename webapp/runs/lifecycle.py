@@ -14,7 +14,7 @@ from django.dispatch import Signal
 from django.utils import timezone
 
 from webapp.common.run_changes import publish_change
-from webapp.runs.models import ENDED_STATES, Run, RunState
+from webapp.runs.models import INACTIVE_STATES, Run, RunState
 from webapp.runs.states import check
 
 log = logging.getLogger(__name__)
@@ -52,8 +52,7 @@ def run_move(run: Run, state: RunState, reason: str = "", **fields: Any) -> None
     before = run.state
     check(run, state)
     run.state, run.reason = state, reason
-    over = state in (*ENDED_STATES, RunState.PAUSED)
-    run.ended_at = timezone.now() if over else None
+    run.ended_at = timezone.now() if state in INACTIVE_STATES else None
     for name, value in fields.items():
         setattr(run, name, value)
     run.save()

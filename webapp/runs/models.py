@@ -38,6 +38,8 @@ class RunSource(models.TextChoices):
 
 ACTIVE_STATES = (RunState.QUEUED, RunState.STARTING, RunState.RUNNING, RunState.STOPPING)
 ENDED_STATES = (RunState.FINISHED, RunState.STOPPED, RunState.FAILED)
+INACTIVE_STATES = (*ENDED_STATES, RunState.PAUSED)
+"""States in which a run has no process and changes only if it is resumed."""
 
 
 class RunManager(models.Manager["Run"]):

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from webapp.accounts.permissions import Person, Visitor
 from webapp.accounts.selectors import projects_visible
-from webapp.runs.models import ENDED_STATES, Attempt, Run, RunState
+from webapp.runs.models import Attempt, Run, RunState
 
 
 def runs_visible(user: Person) -> QuerySet[Run]:
@@ -138,11 +138,6 @@ def _links(run: Run) -> dict[str, str]:
     for name in ("series", "episodes", "checkpoints", "logs", "stop", "pause", "resume", "events"):
         links[name] = reverse(f"api:run-{name}", args=[run.pk])
     return links
-
-
-def is_over(run: Run) -> bool:
-    """Whether the run has ended and changes only if a user resumes it."""
-    return run.state in (*ENDED_STATES, RunState.PAUSED)
 
 
 def tags_of(user: Person) -> list[str]:

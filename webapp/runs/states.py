@@ -18,8 +18,9 @@ TRANSITIONS: dict[RunState, frozenset[RunState]] = {
 }
 """Of runs that Troupe launches. Queued after starting or running: the attempt was lost, and another one follows."""
 CLIENT_TRANSITIONS: dict[RunState, frozenset[RunState]] = {
-    S.RUNNING: frozenset({S.STOPPING, S.FINISHED, S.STOPPED, S.FAILED}),
-    S.STOPPING: frozenset({S.RUNNING, S.STOPPED, S.FINISHED, S.FAILED}),
+    S.RUNNING: frozenset({S.STOPPING, S.FINISHED, S.STOPPED, S.PAUSED, S.FAILED}),
+    S.STOPPING: frozenset({S.RUNNING, S.FINISHED, S.STOPPED, S.PAUSED, S.FAILED}),
+    S.PAUSED: frozenset({S.RUNNING}),
     S.STOPPED: frozenset({S.RUNNING}),
     S.FAILED: frozenset({S.RUNNING}),
     S.FINISHED: frozenset({S.RUNNING}),

@@ -106,7 +106,7 @@ def _resumed(user: Person, run: Run, resume_from: str) -> Run:
     _ours(run, "resumed")
     if (
         run.state not in states.RESUMABLE
-    ):  # an active run returns to queued too, but not at a person's request
+    ):  # the table also returns active runs to queued, after a lost attempt
         raise states.TransitionRefused(f"a run that is {run.state} cannot be resumed")
     last_attempt = run.attempts.aggregate(last=Max("number"))["last"] or 0
     run_move(
@@ -134,9 +134,8 @@ def run_end_now(user: Person, run: Run) -> Run:
         )
     if run.end_requested_at is None:
         run.end_requested_at = timezone.now()
-        run.reason = ENDING
-        run.save()
-        run_announce(run)
+        run.save(update_fields=["end_requested_at"])
+        run_reason_set(run, ENDING)
     transaction.on_commit(partial(look_soon, run.pk))
     return run
 
@@ -237,7 +236,7 @@ def _started(run: Run, attempt: Attempt) -> None:
     attempt.save(update_fields=["started_at", "state"])
     run.started_at = run.started_at or now
     _submission_noted(run)
-    if states.allowed(run, RunState.RUNNING):
+    if run.state == RunState.STARTING:  # a stop request may have come first
         run_move(run, RunState.RUNNING)
 
 

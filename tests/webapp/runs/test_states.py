@@ -22,8 +22,9 @@ ALLOWED = {
     "finished": "",
 }
 OF_CLIENTS = {
-    "running": "stopping finished stopped failed",
-    "stopping": "running stopped finished failed",
+    "running": "stopping finished stopped paused failed",
+    "stopping": "running stopped finished paused failed",
+    "paused": "running",
     "stopped": "running",
     "failed": "running",
     "finished": "running",

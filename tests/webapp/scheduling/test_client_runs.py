@@ -1,5 +1,6 @@
-"""A program of one's own against the real server: its run, its curves, its transcripts, its end."""
+"""A custom program against the real server: its run, curves, transcripts and end."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from webapp.accounts.tokens import token_create
 from webapp.runs.models import Attempt, Run
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.client_runs import ClientRun, client_run_begin, client_run_look_after
+from webapp.scheduling.services import run_stop
 from webapp.transcripts.models import Episode
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -196,3 +198,16 @@ def test_ids_of_other_projects_cannot_be_tried_out(connected: User) -> None:
         with pytest.raises(TransitionRefused, match="wait an hour"):
             client_run_begin(connected, lab, ClientRun(id=name))
     assert client_run_begin(eve, theirs, ClientRun(id="freeabcd"))[0].pk == "freeabcd"
+
+
+@pytest.mark.parametrize("last", ["stopped", "paused", "finished"])
+def test_a_report_does_not_undo_a_stop_request(run: Run, say: Callable[..., Any], last: str) -> None:
+    Run.objects.filter(pk=run.pk).update(source="client", state="running")
+    Attempt.objects.create(run=run, number=1, submission_id="s", state="live")
+    assert run_stop(run.owner, run).state == "stopping"
+    say("running", 1)
+    assert Run.objects.get(pk=run.pk).state == "stopping"
+    Run.objects.filter(pk=run.pk).update(stop_requested="")
+    say(last, 2)
+    stored = Run.objects.get(pk=run.pk)
+    assert stored.state == last and stored.ended_at
