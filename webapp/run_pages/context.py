@@ -67,7 +67,8 @@ def log_tail(run: Run, search: str = "", level: str = "") -> list[LogLine]:
     """Return the last matching lines, oldest first, each with an id for the browser."""
     lines = run.log_lines.order_by("-id")
     if level:
-        lines = lines.filter(level__in=LEVELS[LEVELS.index(level) :])
+        levels = list(LEVELS)
+        lines = lines.filter(level__in=levels[levels.index(level) :])
     if search:
         lines = lines.filter(message__icontains=search) | lines.filter(source__icontains=search)
     tail = list(reversed(lines[:TAIL]))
