@@ -6,7 +6,7 @@ import pytest
 
 from training_core.config.base import Section
 from training_core.config.effects.unused import EFFECTS, rule_of
-from training_core.config.kinds import CONFIGS
+from training_core.config.kinds import CONFIG_KINDS
 
 
 def sections(kind: Any, found: set[type[Section]]) -> set[type[Section]]:
@@ -23,7 +23,8 @@ def sections(kind: Any, found: set[type[Section]]) -> set[type[Section]]:
 
 
 SECTIONS = sorted(
-    {each for kind in CONFIGS.values() for each in sections(kind, set())}, key=lambda each: each.__name__
+    {each for kind in CONFIG_KINDS.values() for each in sections(kind.config, set())},
+    key=lambda each: each.__name__,
 )
 
 

@@ -58,7 +58,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "troupe_client": ("server_api", "reporting", "cli"),
     "webapp": (
-        "config common",
+        "config common agents",
         "api",
         "accounts",
         "administration runs",

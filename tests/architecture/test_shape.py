@@ -12,7 +12,7 @@ from tests.architecture.source import PACKAGES, ROOT, functions, modules
 from training_core.config.algorithms import ALGORITHM_CONFIGS
 from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.files import parse_config, preset_names, read_preset
-from training_core.config.kinds import CONFIGS
+from training_core.config.kinds import CONFIG_KINDS
 from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS
 from training_core.config.models import Policy
 from training_core.config.rollout import WORKFLOW_CONFIGS
@@ -148,10 +148,10 @@ def test_every_preset_parses_and_says_what_it_is_for(name: str) -> None:
     assert config.run.description
 
 
-@pytest.mark.parametrize("agents", sorted(CONFIGS))
+@pytest.mark.parametrize("agents", sorted(CONFIG_KINDS))
 def test_every_field_is_described(agents: str) -> None:
     bare = []
-    schema = CONFIGS[agents].model_json_schema()
+    schema = CONFIG_KINDS[agents].config.model_json_schema()
     for part in (schema, *schema["$defs"].values()):
         for field, facts in part.get("properties", {}).items():
             if not facts.get("description"):

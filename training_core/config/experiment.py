@@ -1,13 +1,21 @@
 """What every run config has, for all kinds of agents: its name and length, and what is stored of it."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from training_core.config.base import Section
 from training_core.config.evaluation import Checkpoint, Reporting
 from training_core.config.health import RunHealth
+
+
+class AgentKind(StrEnum):
+    """The kind of agents that a run trains."""
+
+    LANGUAGE_MODELS = "language_models"
+    NETWORKS = "networks"
 
 
 class Run(Section):
@@ -35,17 +43,36 @@ class ExperimentConfig(Section):
     Each subclass declares these fields itself, in display order.
     """
 
+    agents: ClassVar[AgentKind]
+    """The key of the config's kind in the registries of each layer."""
     if TYPE_CHECKING:
         run: Run
         team: Any
         """Each of its `roles` names a policy and declares whether it is trained."""
         policies: Mapping[str, Any]
         environment: Any
+        algorithm: Any
         evaluation: Any
         """Its `every`, `episodes`, `greedy`, `sampled` and `probes`."""
         checkpoint: Checkpoint
         reporting: Reporting
         health: RunHealth
+
+        @property
+        def batch_factors(self) -> dict[str, int]:
+            """What an iteration's answers (of small networks: environment steps) are a product of, by name."""
+
+        @property
+        def episodes_per_iteration(self) -> int:
+            """Maximum number of training episodes."""
+
+        @property
+        def training_slots(self) -> int:
+            """Environments that training plays at the same time."""
+
+        @property
+        def acting_gpus(self) -> float:
+            """GPUs of the largest process that acts."""
 
     @model_validator(mode="after")
     def _roles_have_policies(self) -> Self:
@@ -79,6 +106,31 @@ class ExperimentConfig(Section):
         if not self.trained_policies:
             raise ValueError("team.roles: no role is trained; set trained = true for at least one")
         return self
+
+    @property
+    def models(self) -> dict[str, str]:
+        """Base model by used policy; empty for small networks."""
+        return {}
+
+    @property
+    def networks(self) -> dict[str, Any]:
+        """Network by used policy; empty for language models."""
+        return {}
+
+    @property
+    def fork_source(self) -> str:
+        """The checkpoint that the config names as the run's start; empty: none."""
+        return ""
+
+    @property
+    def returned_role(self) -> str:
+        """The role whose return counts as the run's return; empty: the team's return counts."""
+        return ""
+
+    @property
+    def tokens_per_iteration(self) -> int:
+        """Maximum number of tokens of training answers."""
+        return 0
 
     @property
     def overlaps(self) -> bool:

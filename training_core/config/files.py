@@ -14,7 +14,7 @@ from training_core.config.engines import ENGINE_CONFIGS
 from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.foreign import no_such_field
 from training_core.config.gallery import GALLERY
-from training_core.config.kinds import AnyConfig, config_class
+from training_core.config.kinds import AnyConfig, config_kind
 from training_core.config.marl.algorithms import MARL_ALGORITHM_CONFIGS
 from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS
 from training_core.config.marl.policies import NETWORK_CONFIGS
@@ -79,7 +79,7 @@ def set_fields(config: AnyConfig) -> dict[str, Any]:
 def parse_config(tree: Mapping[str, Any]) -> AnyConfig:
     """Validate a plain tree. Raises ConfigError with one message per dotted field path."""
     try:
-        config = config_class(tree).model_validate(tree)
+        config = config_kind(tree).config.model_validate(tree)
     except ValidationError as error:
         raise ConfigError(_messages(error)) from error
     _check_fork_edits(config)

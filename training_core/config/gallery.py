@@ -200,8 +200,6 @@ GALLERY: dict[str, Expected] = {
 """By preset, in display order: first language models, then small networks, task by task. Figures as in docs/tuning.md
 and docs/environments.md.
 """
-AGENTS = {"language_models": "Language models", "networks": "Small networks"}
-"""Kinds of agents in words, by their names in training_core.config.kinds."""
 
 
 def has_words(text: str, wanted: str) -> bool:
@@ -210,8 +208,6 @@ def has_words(text: str, wanted: str) -> bool:
 
 
 def searched_text(name: str, description: str, agents: str) -> str:
-    """The text in which a preset is searched; `agents` as in AGENTS."""
+    """The text in which a preset is searched; `agents` is the kind of agents in words."""
     about = GALLERY.get(name)
-    return " ".join(
-        [name, description, AGENTS[agents], about.task if about else "", about.purpose if about else ""]
-    )
+    return " ".join([name, description, agents, about.task if about else "", about.purpose if about else ""])

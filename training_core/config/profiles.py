@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from training_core.config.kinds import AnyConfig
-from training_core.config.run import RunConfig
+from training_core.config.experiment import ExperimentConfig
 from training_core.errors import ConfigError
 
 EVALUATION_ROOM = 32
@@ -29,7 +28,7 @@ PROFILES: dict[str, Profile] = {
 }
 
 
-def profile_overrides(name: str, config: AnyConfig) -> dict[str, Any]:
+def profile_overrides(name: str, config: ExperimentConfig) -> dict[str, Any]:
     """Config fields by dotted path that distribute a run over a profile's devices. Raises KeyError for an unknown
     name, ConfigError for small networks, which learn in one process.
 
@@ -37,7 +36,7 @@ def profile_overrides(name: str, config: AnyConfig) -> dict[str, Any]:
     others has a rollout worker. With one, a single process does both. With less than one, policies share a GPU. Half
     of the cores go to environment workers, one each, which together host an iteration's tasks.
     """
-    if not isinstance(config, RunConfig):
+    if not config.models:
         raise ConfigError(
             {
                 "resources": "profiles distribute language models over GPUs, but small networks learn in one "
@@ -58,7 +57,7 @@ def profile_overrides(name: str, config: AnyConfig) -> dict[str, Any]:
     return changes
 
 
-def profiles_document(config: AnyConfig) -> dict[str, Any]:
+def profiles_document(config: ExperimentConfig) -> dict[str, Any]:
     """All profiles for a config, as JSON. Raises ConfigError for small networks."""
     return {
         name: {

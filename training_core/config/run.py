@@ -1,13 +1,13 @@
 """The run config: one tree, strict, with cross-field checks whose messages name the remedy."""
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from training_core.config.algorithms import Algorithm, AtGrpo, Ppo
 from training_core.config.environments import Environment
 from training_core.config.evaluation import Checkpoint, Evaluation, Reporting
-from training_core.config.experiment import ExperimentConfig, Run
+from training_core.config.experiment import AgentKind, ExperimentConfig, Run
 from training_core.config.health import Health
 from training_core.config.models import Policy
 from training_core.config.rollout import (
@@ -27,6 +27,7 @@ from training_core.llm.environments.plan_path.config import PlanPath, PlanPathGr
 class RunConfig(ExperimentConfig):
     """The config of one experiment with language-model agents."""
 
+    agents: ClassVar[AgentKind] = AgentKind.LANGUAGE_MODELS
     run: Run = Run()
     """Name, seed, length."""
     team: Team
@@ -197,6 +198,38 @@ class RunConfig(ExperimentConfig):
         return self
 
     @property
+    def models(self) -> dict[str, str]:
+        """See ExperimentConfig."""
+        return {name: self.policies[name].model for name in self.used_policies}
+
+    @property
+    def max_turns(self) -> int:
+        """Maximum number of the team's turns in an episode; environments without turns have one."""
+        return int(getattr(self.environment, "max_turns", 1))
+
+    @property
+    def batch_factors(self) -> dict[str, int]:
+        """See ExperimentConfig."""
+        tasks, group = self.rollout.tasks, self.rollout.group_size
+        return {"task": tasks, "candidate": group, "turn": self.max_turns, "role": len(self.team.order)}
+
+    @property
+    def episodes_per_iteration(self) -> int:
+        """See ExperimentConfig: one path through each task's tree, or one per member of a task's group."""
+        return self.rollout.tasks * (1 if isinstance(self.workflow, TurnTree) else self.rollout.group_size)
+
+    @property
+    def tokens_per_iteration(self) -> int:
+        """See ExperimentConfig."""
+        longest = sum(self.team.roles[name].sampling.max_tokens for name in self.team.order)
+        return self.rollout.tasks * self.rollout.group_size * self.max_turns * longest
+
+    @property
+    def acting_gpus(self) -> float:
+        """See ExperimentConfig."""
+        return max(policy.devices.rollout_gpus for policy in self.policies.values())
+
+    @property
     def overlaps(self) -> bool:
         """See ExperimentConfig: False if no data may be older than the policy."""
         return self.rollout.staleness > 0
@@ -225,7 +258,7 @@ class RunConfig(ExperimentConfig):
 
     @property
     def training_slots(self) -> int:
-        """Environments that training plays at the same time."""
+        """See ExperimentConfig."""
         if isinstance(self.workflow, RolloutBuffer):
             return 0
         tasks = max(self.rollout.tasks, self.rollout.concurrency)

@@ -19,8 +19,8 @@ from training_core.config.files import (
     read_preset,
     read_toml,
 )
-from training_core.config.gallery import AGENTS, GALLERY, has_words, searched_text
-from training_core.config.kinds import AnyConfig, agents_of
+from training_core.config.gallery import GALLERY, has_words, searched_text
+from training_core.config.kinds import AnyConfig, config_kind
 from training_core.errors import ConfigError
 
 
@@ -64,7 +64,7 @@ def presets(words: str = "") -> dict[str, dict[str, Any]]:
     return {
         name: tree
         for name, tree in trees.items()
-        if has_words(searched_text(name, _description(tree), agents_of(tree)), words)
+        if has_words(searched_text(name, _description(tree), config_kind(tree).label), words)
     }
 
 
@@ -73,7 +73,7 @@ def preset_lines(trees: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     last_heading = ""
     for name, tree in trees.items():
         about = GALLERY.get(name)
-        heading = AGENTS[agents_of(tree)] + (f": {about.task}" if about else "")
+        heading = config_kind(tree).label + (f": {about.task}" if about else "")
         if heading != last_heading:
             yield ("\n" if last_heading else "") + f"[bold cyan]{heading}[/bold cyan]"
             last_heading = heading

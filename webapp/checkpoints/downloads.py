@@ -13,10 +13,10 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, StreamingHttpResponse
 
 from training_core.config.files import parse_config, to_toml
-from training_core.config.kinds import has_networks
 from training_core.errors import CheckpointError, ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.permissions import Person
+from webapp.agents.registry import agent_pages
 from webapp.checkpoints.damage import checkpoint_words
 from webapp.checkpoints.models import Checkpoint
 from webapp.common.attachments import attachment
@@ -24,8 +24,6 @@ from webapp.runs.states import TransitionRefused
 from workers.storage.checkpoint_files import (
     Member,
     checkpoint_place,
-    model_files,
-    network_files,
     policies_in,
     tar_chunks,
     tar_size,
@@ -66,10 +64,9 @@ def checkpoint_download(user: Person, checkpoint: Checkpoint, policy: str = "") 
     chosen = [policy] if policy else there
     if not chosen:
         raise TransitionRefused(f"there are no models in {checkpoint_words(checkpoint)}")
-    if has_networks(checkpoint.run.config):
-        members = [*network_files(folder, chosen), _config(checkpoint)]
-    else:
-        members = [member for name in chosen for member in model_files(folder, name)]
+    pages = agent_pages(checkpoint.run.config)
+    members = pages.archive_files(folder, chosen)
+    members += [_config(checkpoint)] if pages.archive_has_config else []
     members += [_card(checkpoint, name) for name in chosen]
     audit_note(user, checkpoint.run.project, "checkpoint.download", f"{checkpoint.run_id}/{checkpoint.path}")
     return Download(f"{checkpoint.run_id}-{checkpoint.path.rpartition('/')[2]}", members)
@@ -106,19 +103,21 @@ def _card(checkpoint: Checkpoint, policy: str) -> Member:
     run = checkpoint.run
     roles = [name for name, role in run.config["team"]["roles"].items() if role["policy"] == policy]
     section = run.config["policies"].get(policy, {})
-    networks = has_networks(run.config)
+    pages = agent_pages(run.config)
+    source, field = pages.card_source
     facts = {
         "run": run.pk,
         "name": run.name,
         "iteration": checkpoint.iteration,
         "policy": policy,
         "roles": roles,
-        **({"network": section.get("network")} if networks else {"base model": section.get("model", "")}),
+        source: section.get(field, ""),
         "environment": run.config["environment"],
         "metrics": checkpoint.metrics,
     }
-    front = "" if networks else "---\nlibrary_name: transformers\n---\n"
     shown = "\n".join(f"    {line}" for line in json.dumps(facts, indent=2, ensure_ascii=False).splitlines())
-    text = f"{front}# {policy}, iteration {checkpoint.iteration}\n\nTrained with Troupe.\n\n{shown}\n"
+    text = (
+        f"{pages.card_head}# {policy}, iteration {checkpoint.iteration}\n\nTrained with Troupe.\n\n{shown}\n"
+    )
     content = text.encode()
     return Member(f"{policy}/README.md", len(content), content)

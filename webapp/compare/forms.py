@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 from django import forms
 from django.http import QueryDict
 
-from training_core.config.kinds import has_networks
 from training_core.errors import ConfigError
+from webapp.agents.registry import agent_pages
 from webapp.runs.models import Run
 
 MOST_KEYS = 6
@@ -125,10 +125,11 @@ class ChoiceForm(forms.Form):
 
 
 def meant(choice: Choice, runs: Sequence[Run]) -> Choice:
-    """Return the choice with the return as metric if none was requested and the runs are small networks without a success."""
-    if choice.key == Choice.key and runs and all(has_networks(run.config) for run in runs):
-        return replace(choice, key="eval/return")
-    return choice
+    """Return the choice with the runs' own default metric if none was requested and all runs share it."""
+    headlines = {agent_pages(run.config).headline for run in runs}
+    return (
+        replace(choice, key=headlines.pop()) if choice.key == Choice.key and len(headlines) == 1 else choice
+    )
 
 
 def choice_read(query: QueryDict) -> Choice:

@@ -8,7 +8,7 @@ from typing import Any
 import tomlkit
 
 from training_core.config.experiment import ExperimentConfig
-from training_core.config.kinds import config_class
+from training_core.config.kinds import config_kind
 from webapp.common.formats import NONE
 
 Schema = Mapping[str, Any]
@@ -111,7 +111,7 @@ def config_sections(
     tree: Mapping[str, Any], preset: Mapping[str, Any], errors: Mapping[str, str]
 ) -> list[FormSection]:
     """Return the whole form: one section per part of the config. `tree` and `preset` are resolved, with all defaults."""
-    schema = run_schema(config_class(tree))
+    schema = run_schema(config_kind(tree).config)
     reader = _Reader(schema["$defs"], preset, tuple(tree.get("policies") or ()))
     sections = [reader.section(name, part, tree.get(name)) for name, part in schema["properties"].items()]
     filed = file_errors(errors, [each.path for section in sections for each in section.walk()])

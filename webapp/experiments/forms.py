@@ -8,8 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from training_core.config.files import apply_overrides, parse_value, preset_names
-from training_core.config.kinds import AnyConfig, has_networks
+from training_core.config.kinds import AnyConfig
 from training_core.errors import ConfigError
+from webapp.agents.pages import AgentPages
+from webapp.agents.registry import agent_pages
 from webapp.experiments.fields import Field, FormSection, config_sections, value_at
 from webapp.runs.config_differences import departures, flatten, preset_tree
 from webapp.runs.permitted import parse_permitted
@@ -59,9 +61,9 @@ class Draft:
     errors: dict[str, str]
 
     @property
-    def networks(self) -> bool:
-        """Whether its agents are small networks."""
-        return has_networks(self.tree)
+    def agents(self) -> AgentPages:
+        """What the form shows for its kind of agents."""
+        return agent_pages(self.tree)
 
     @cached_property
     def sections(self) -> list[FormSection]:

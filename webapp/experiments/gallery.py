@@ -7,8 +7,8 @@ from statistics import median
 from typing import Any
 
 from training_core.config.files import load_config, preset_names
-from training_core.config.gallery import AGENTS, GALLERY, has_words, searched_text
-from training_core.config.kinds import AnyConfig, agents_of
+from training_core.config.gallery import GALLERY, has_words, searched_text
+from training_core.config.kinds import CONFIG_KINDS, AnyConfig
 from webapp.accounts.permissions import Person
 from webapp.metrics.headline import HEADLINE
 from webapp.runs.families import family_of
@@ -21,7 +21,7 @@ LATEST = 20
 
 def gallery(user: Person) -> list[dict[str, Any]]:
     """Return [{"name", "agents", "description", "expected": {"task", "purpose", "time", "result"} | None, "seen": {"runs",
-    "seconds", "value"} | None}]; agents as in AGENTS.
+    "seconds", "value"} | None}]; agents as in AgentKind.
     """
     entries = []
     for name in preset_names():
@@ -30,7 +30,7 @@ def gallery(user: Person) -> list[dict[str, Any]]:
         entries.append(
             {
                 "name": name,
-                "agents": agents_of(config.model_dump(include={"algorithm"})),
+                "agents": config.agents,
                 "description": config.run.description,
                 "expected": asdict(expected) if expected else None,
                 "seen": _seen(user, config),
@@ -73,9 +73,9 @@ def groups(presets: Sequence[dict[str, Any]], wanted: str, chosen: str) -> list[
     """Return the gallery of the page: presets that do not match `wanted` are included, but hidden."""
     entries = [_entry(preset, wanted) for preset in presets]
     result = []
-    for agents, label in AGENTS.items():
+    for agents, kind in CONFIG_KINDS.items():
         own = [entry for entry in entries if entry["agents"] == agents]
-        result.append(PresetGroup(agents, label, _tasks(own, chosen)))
+        result.append(PresetGroup(agents, kind.label, _tasks(own, chosen)))
     return result
 
 
@@ -85,7 +85,7 @@ def _tasks(entries: Sequence[dict[str, Any]], chosen: str) -> list[Task]:
 
 
 def _entry(preset: dict[str, Any], wanted: str) -> dict[str, Any]:
-    text = searched_text(preset["name"], preset["description"], preset["agents"])
+    text = searched_text(preset["name"], preset["description"], CONFIG_KINDS[preset["agents"]].label)
     return preset | {"text": text, "found": has_words(text, wanted)}
 
 

@@ -5,9 +5,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from training_core.config.experiment import AgentKind
 from training_core.config.files import parse_config, preset_names, read_preset, to_toml
 from training_core.config.gallery import has_words, searched_text
-from training_core.config.kinds import CONFIGS
+from training_core.config.kinds import CONFIG_KINDS
 from webapp.api.queries import choice, text
 from webapp.api.schema import JSON, parameter
 from webapp.experiments.fields import run_schema
@@ -34,7 +35,10 @@ class Presets(APIView):
                 "toml": to_toml(configs[about["name"]], only_set=True),
             }
             for about in gallery(request.user)
-            if has_words(searched_text(about["name"], about["description"], about["agents"]), wanted)
+            if has_words(
+                searched_text(about["name"], about["description"], CONFIG_KINDS[about["agents"]].label),
+                wanted,
+            )
         ]
         return Response({"results": results})
 
@@ -45,10 +49,12 @@ class RunSchema(APIView):
     @extend_schema(
         responses=JSON,
         parameters=[
-            parameter("agents", str, f"one of {', '.join(CONFIGS)}: the kind of config; the first by default")
+            parameter(
+                "agents", str, f"one of {', '.join(CONFIG_KINDS)}: the kind of config; the first by default"
+            )
         ],
     )
     def get(self, request: Request) -> Response:
         """Return every field with its description, bounds and default."""
-        agents = choice(request, "agents", CONFIGS) or next(iter(CONFIGS))
-        return Response(run_schema(CONFIGS[agents]))
+        agents = AgentKind(choice(request, "agents", CONFIG_KINDS) or next(iter(CONFIG_KINDS)))
+        return Response(run_schema(CONFIG_KINDS[agents].config))

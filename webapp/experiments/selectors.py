@@ -9,7 +9,6 @@ from django.utils.safestring import mark_safe
 
 from training_core.config.effects.unused import unused_settings
 from training_core.config.files import to_toml
-from training_core.config.marl.run import MarlConfig
 from training_core.config.profiles import PROFILES
 from webapp.experiments.commands import curl_command, launch_command, spelled
 from webapp.experiments.fields import Field, FormSection, file_errors
@@ -17,7 +16,7 @@ from webapp.experiments.forms import Draft, essentials, stands_apart
 from webapp.experiments.team import team_read
 from webapp.experiments.team_editing import environment_section
 from webapp.experiments.team_picture import team_svg
-from workers.sizing.estimates import max_turns, volume
+from workers.sizing.estimates import volume
 from workers.storage.base_models import base_models
 
 TABLES = {"team.roles": "role-name", "policies": "policy-name"}
@@ -106,18 +105,9 @@ def draft_query(draft: Draft, **more: str) -> str:
 
 
 def _budget(draft: Draft) -> str:
-    """Describe the cost of one iteration: the maximum number of sampled responses."""
+    """Describe the cost of one iteration: the maximum number of sampled responses or environment steps."""
     if draft.config is None:
         return ""
-    config = draft.config
-    if isinstance(config, MarlConfig):
-        said = f"{config.rollout.environments} environments × {config.rollout.steps} steps"
-        return f"{said}: {config.rollout.samples:,} environment steps an iteration"
-    factors = {
-        "task": config.rollout.tasks,
-        "candidate": config.rollout.group_size,
-        "turn": max_turns(config),
-        "role": len(config.team.order),
-    }
+    factors = draft.config.batch_factors
     said = " × ".join(f"{count} {name}{'s' if count != 1 else ''}" for name, count in factors.items())
-    return f"{said}: at most {volume(config).answers:,} answers an iteration"
+    return f"{said}: {draft.agents.budget.format(volume(draft.config).answers)}"

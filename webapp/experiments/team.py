@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from training_core.config.kinds import has_networks
+from training_core.config.kinds import config_kind
 from training_core.config.team import steps_of
 from webapp.common.tones import SHARED, policy_tones, role_tones
 
@@ -44,8 +44,8 @@ class TeamForm:
     order: list[str]
     steps: list[list[str]]
     """Order of the roles within a turn; those of one step act simultaneously."""
-    networks: bool = False
-    """Whether its agents are small networks: all of them act in every step."""
+    takes_turns: bool = True
+    """False: all agents act in every step."""
 
 
 def team_read(tree: Mapping[str, Any]) -> TeamForm:
@@ -57,8 +57,8 @@ def team_read(tree: Mapping[str, Any]) -> TeamForm:
         [name for name in turn_order if isinstance(name, str)] if isinstance(turn_order, list | tuple) else []
     )
     order = [name for name in names if name in roles] or list(roles)
-    networks = has_networks(tree)
-    parallel = order if networks else team.get("parallel")
+    takes_turns = config_kind(tree).takes_turns
+    parallel = team.get("parallel") if takes_turns else order
     at_once = (
         [name for name in parallel if isinstance(name, str)] if isinstance(parallel, list | tuple) else []
     )
@@ -74,7 +74,7 @@ def team_read(tree: Mapping[str, Any]) -> TeamForm:
         if isinstance(policies.get(name), Mapping)
     ]
     speakers = [_speaker(name, policies[name], members, drawn.get(name, SHARED)) for name in known]
-    return TeamForm(members, speakers, order, steps, networks)
+    return TeamForm(members, speakers, order, steps, takes_turns)
 
 
 def team_document(team: TeamForm) -> dict[str, Any]:

@@ -5,15 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from training_core.config.base import EnvironmentSection
-from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.files import apply_overrides, parse_config
-from training_core.config.kinds import has_networks
-from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS
-from training_core.config.marl.policies import MarlPolicy
-from training_core.config.marl.run import MarlRole
-from training_core.config.models import Policy
+from training_core.config.kinds import config_kind
 from training_core.config.profiles import PROFILES, profile_overrides
-from training_core.config.team import NAME_PATTERN, Role
+from training_core.config.team import NAME_PATTERN
 from training_core.errors import ConfigError
 
 Tree = dict[str, Any]
@@ -25,8 +20,9 @@ def role_add(tree: Tree, name: str) -> Tree:
     """Add a role, last in the turn order, with the first policy. Raises ConfigError for an invalid name."""
     roles = tree["team"]["roles"]
     _check_name("team.roles", name, roles)
-    kind = MarlRole if has_networks(tree) else Role
-    role = kind(policy="x").model_dump(mode="json") | {"policy": next(iter(tree["policies"]), "")}
+    role = config_kind(tree).role(policy="x").model_dump(mode="json") | {
+        "policy": next(iter(tree["policies"]), "")
+    }
     return _with_team(tree, {**roles, name: role}, [*_order(tree), name])
 
 
@@ -52,8 +48,7 @@ def policy_add(tree: Tree, name: str) -> Tree:
     """Add a policy with the settings of the first one. Raises ConfigError for an invalid name."""
     policies = tree["policies"]
     _check_name("policies", name, policies)
-    kind = MarlPolicy if has_networks(tree) else Policy
-    like = next(iter(policies.values()), None) or kind().model_dump(mode="json")
+    like = next(iter(policies.values()), None) or config_kind(tree).policy().model_dump(mode="json")
     return tree | {"policies": {**policies, name: like}}
 
 
@@ -106,8 +101,7 @@ ACTS: dict[str, Callable[[Tree, str], Tree]] = {
 
 def environment_section(tree: Tree) -> type[EnvironmentSection] | None:
     """Return the config class of the tree's environment."""
-    sections: Mapping[str, Any] = MARL_ENVIRONMENT_CONFIGS if has_networks(tree) else ENVIRONMENT_CONFIGS
-    return sections.get(str(tree["environment"].get("type")))
+    return config_kind(tree).environments.get(str(tree["environment"].get("type")))
 
 
 def _order(tree: Tree) -> list[str]:
@@ -119,7 +113,7 @@ def _order(tree: Tree) -> list[str]:
 def _with_team(tree: Tree, roles: Mapping[str, Any], order: Sequence[str]) -> Tree:
     at_once = [name for name in tree["team"].get("parallel") or () if name in roles]
     changed: dict[str, Any] = {"team.roles": {name: roles[name] for name in order}}
-    if not has_networks(tree):  # all roles of small networks act simultaneously
+    if config_kind(tree).takes_turns:
         changed |= {"team.turn_order": list(order), "team.parallel": at_once}
     return apply_overrides(tree, changed)
 

@@ -66,7 +66,7 @@ def picture(team: TeamForm) -> dict[str, Any]:
     rows = max(len(team.members), len(team.speakers), 1)
     height = rows * ROW
     roles = [
-        _role_box(role, y, networks=team.networks)
+        _role_box(role, y, takes_turns=team.takes_turns)
         for role, y in zip(team.members, _places(len(team.members), height), strict=True)
     ]
     policies = [
@@ -94,9 +94,9 @@ def _places(count: int, height: float) -> list[float]:
     return [step * place + (step - BOX) / 2 for place in range(count)]
 
 
-def _role_box(role: RoleForm, y: float, *, networks: bool) -> Box:
+def _role_box(role: RoleForm, y: float, *, takes_turns: bool) -> Box:
     under = f"speaks {', '.join(map(ordinal, role.speaks))}" if role.speaks else "never speaks"
-    under = "acts in every step" if networks else under
+    under = under if takes_turns else "acts in every step"
     under += "" if role.trained else " \N{MIDDLE DOT} frozen"
     return Box(_short(role.role), role.role, _short(under, 30), y, role.tone, not role.trained)
 

@@ -6,8 +6,8 @@ from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from pydantic import ValidationError
 
-from training_core.config.health import Health, NetworkHealth, RunHealth
-from training_core.config.kinds import has_networks
+from training_core.config.health import RunHealth
+from training_core.config.kinds import config_kind
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import User
 from webapp.accounts.permissions import Person, can_edit
@@ -46,11 +46,11 @@ def run_check(run_id: str) -> None:
 
 def settings_of(run: Run) -> RunHealth:
     """Return the health settings of a run; the defaults if its config has none, or is of another version."""
-    kind = NetworkHealth if has_networks(run.config) else Health
+    health = config_kind(run.config).health
     try:
-        return kind.model_validate(run.config.get("health", {}))
+        return health.model_validate(run.config.get("health", {}))
     except ValidationError:
-        return kind()
+        return health()
 
 
 def _findings_keep(

@@ -1,10 +1,10 @@
 """Context of the pages of short jobs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from training_core.config.kinds import has_networks
 from webapp.accounts.permissions import Person, can_edit
+from webapp.agents.registry import agent_pages
 from webapp.common.tones import role_tones
 from webapp.jobs.models import Job
 from webapp.jobs.selectors import job_episodes
@@ -13,7 +13,7 @@ from webapp.jobs.services import moment
 FIGURES = (
     ("success", "success"),
     ("return", "return"),
-    ("length", "{steps}"),
+    ("length", "{step}s"),
     ("tokens", "tokens"),
     ("tokens_per_second", "tokens per second"),
     ("failed", "failed"),
@@ -27,25 +27,28 @@ def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
     index = int(episode) if episode.isascii() and episode.isdigit() and len(episode) < 6 else 0
     now = moment(job) if job.live and job.kind == Job.Kind.TALK else None
     shown = episodes[index] if index < len(episodes) and not now else None
-    networks = has_networks(job.config)
-    steps = "steps" if networks else "turns"
+    agents, roles = agent_pages(job.config), list(job.config["team"]["roles"])
     return {
         "place": "jobs",
         "job": job,
-        "networks": networks,
-        "steps_word": steps,
+        "agents": agents,
         "policies": job.result.get("policies", []),
         "title": job_title(job),
         "can_edit": can_edit(user, job.project),
         "tones": tones,
         "figures": [
-            (label.format(steps=steps), job.result[name]) for name, label in FIGURES if name in job.result
+            (label.format(step=agents.step), job.result[name])
+            for name, label in FIGURES
+            if name in job.result
         ],
         "rewards": job.result.get("rewards", {}),
         "models": job.result.get("models", []),
-        "seatings": job.result.get("seatings", []),
+        "seatings": [
+            {**line, "figures": _match_figures(line, roles if agents.matched_by_role else ())}
+            for line in job.result.get("seatings", [])
+        ],
         "swapped": job.result.get("seats", {}) if job.parameters.get("swapped") else {},
-        "roles": list(job.config["team"]["roles"]),
+        "roles": roles,
         "episodes": episodes if len(episodes) > 1 else [],
         "episode_place": index,
         "episode": shown,
@@ -64,6 +67,16 @@ def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
         "now": now,
         "boards": _boards(now, shown),
     }
+
+
+def _match_figures(line: Mapping[str, Any], roles: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the results of one assignment: the reward of each role; without roles, success and return of the team."""
+    if roles:
+        return [{"label": f"{role} earned", "value": line["rewards"].get(role)} for role in roles]
+    return [
+        {"label": "success", "value": line.get("success"), "interval": line.get("success_interval")},
+        {"label": "return", "value": line.get("return")},
+    ]
 
 
 def job_title(job: Job) -> str:

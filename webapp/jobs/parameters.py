@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from training_core.errors import ConfigError
+from webapp.agents.pages import AgentPages
 from webapp.jobs.models import Job
 
 Play = Literal["eval", "eval_sampled"]
@@ -80,24 +81,9 @@ def parameters_read(kind: str, given: Mapping[str, Any], roles: Mapping[str, Any
     return wanted
 
 
-def check_for_networks(kind: str, wanted: Mapping[str, Any]) -> None:
-    """Raises ConfigError, with the remedy, for jobs that small networks do not support."""
-    wrong: dict[str, str] = {}
-    if kind == Job.Kind.TALK:
-        wrong["kind"] = (
-            "small networks do not process text, so a conversation is not possible; "
-            "evaluate the checkpoint and watch its episodes instead: troupe evaluate RUN best"
-        )
-    if kind == Job.Kind.PREPARE:
-        wrong["kind"] = "small networks have no base model, so no preparation is needed; launch the run"
-    if wanted.get("swapped"):
-        wrong["swapped"] = (
-            "roles of small networks have different observations and actions, so they cannot be swapped; "
-            "match two checkpoints instead: troupe match RUN:1 RUN:best"
-        )
-    if wanted.get("first"):
-        wrong["first"] = (
-            "episodes of small networks are determined by run.seed; override it for other episodes: run.seed=1"
-        )
+def check_supported(pages: AgentPages, kind: str, wanted: Mapping[str, Any]) -> None:
+    """Raises ConfigError, with the remedy, for jobs that are impossible with this kind of agents."""
+    wrong = {"kind": pages.refused_jobs[kind]} if kind in pages.refused_jobs else {}
+    wrong |= {name: text for name, text in pages.refused_parameters.items() if wanted.get(name)}
     if wrong:
         raise ConfigError(wrong)

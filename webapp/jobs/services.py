@@ -16,17 +16,16 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from training_core.config.files import apply_overrides, to_toml
-from training_core.config.kinds import AnyConfig
-from training_core.config.marl.run import MarlConfig
 from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
+from webapp.agents.registry import AGENT_PAGES
 from webapp.checkpoints.damage import damage_note, require_whole
 from webapp.checkpoints.models import Checkpoint
 from webapp.common.task_queue import enqueue
 from webapp.jobs.models import Job
-from webapp.jobs.parameters import check_for_networks, parameters_read
+from webapp.jobs.parameters import check_supported, parameters_read
 from webapp.runs.models import Run
 from webapp.runs.permitted import parse_permitted_for
 from webapp.runs.states import TransitionRefused
@@ -76,8 +75,7 @@ def job_create(
         )
     config = parse_permitted_for(user, apply_overrides(subject.config, subject.overrides or {}))
     wanted = parameters_read(kind, parameters or {}, config.team.roles)
-    if isinstance(config, MarlConfig):
-        check_for_networks(kind, wanted)
+    check_supported(AGENT_PAGES[config.agents], kind, wanted)
     if wanted.get("swapped") and len(config.used_policies) < 2:
         raise ConfigError({"swapped": "all roles share one policy; there is no other policy to swap"})
     for checkpoint in filter(None, (subject.checkpoint, subject.other)):
@@ -253,19 +251,13 @@ def _submit(job: Job) -> bool:
             "other": _place(job.other),
         }
         folder.open(to_toml(config), request)
-        launch = JobLaunch(job.pk, folder.root, settings.TROUPE_HOME, min(_gpus(config), 1.0))
+        launch = JobLaunch(job.pk, folder.root, settings.TROUPE_HOME, min(config.acting_gpus, 1.0))
         make_launcher(settings.TROUPE_LAUNCHER).submit(launch)
     except (LauncherFailure, OSError, ConfigError) as error:
         with transaction.atomic():
             _end(Job.objects.select_for_update().get(pk=job.pk), Job.State.FAILED, str(error))
         return False
     return True
-
-
-def _gpus(config: AnyConfig) -> float:
-    if isinstance(config, MarlConfig):
-        return config.resources.gpus
-    return max(policy.devices.rollout_gpus for policy in config.policies.values())
 
 
 def _place(checkpoint: Checkpoint | None) -> str:

@@ -6,14 +6,12 @@ from typing import Any
 from django.http import Http404
 
 from training_core.config.files import parse_config, preset_names, read_preset
-from training_core.config.marl.run import MarlConfig
 from training_core.errors import ConfigError
 from webapp.accounts.permissions import Person
 from webapp.accounts.selectors import project_default, project_get
 from webapp.jobs.models import Job
 from webapp.jobs.selectors import checkpoint_find
 from webapp.jobs.services import Subject, job_create
-from webapp.runs.models import Run
 from webapp.runs.selectors import run_get
 
 
@@ -49,7 +47,7 @@ def match_start(user: Person, wanted: Mapping[str, Any]) -> Job:
         raise ConfigError(
             {"other_run": "its team has other roles; only teams with the same roles can be matched"}
         )
-    if _networks(run) != _networks(rival):
+    if parse_config(run.config).networks != parse_config(rival.config).networks:
         raise ConfigError(
             {"other_run": "its policies have different networks; only equal networks can be matched"}
         )
@@ -61,14 +59,6 @@ def match_start(user: Person, wanted: Mapping[str, Any]) -> Job:
         wanted.get("overrides") or {},
     )
     return job_create(user, run.project, Job.Kind.MATCH, subject, wanted.get("parameters"))
-
-
-def _networks(run: Run) -> dict[str, Any]:
-    """Return the networks of a run by policy; empty for language models, any of which can be matched."""
-    config = parse_config(run.config)
-    if not isinstance(config, MarlConfig):
-        return {}
-    return {name: config.policies[name].network for name in sorted(config.used_policies)}
 
 
 def job_start(user: Person, kind: str, wanted: Mapping[str, Any]) -> Job:

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.utils.text import slugify
 
-from training_core.config.kinds import has_networks
+from webapp.agents.registry import agent_pages
 from webapp.common.tones import TONES, policy_tones, role_tones
 
 Tone = int | str
@@ -54,22 +54,6 @@ UNITS = {
     "update_mfu": "share of the device's peak",
     "rollout_mfu": "share of the device's peak",
 }
-NETWORK_UNITS = {
-    "length": "steps",
-    "entropy": "nats per action",
-    "kl": "nats per action",
-    "clip_fraction": "share of actions",
-    "actor_loss": "per action",
-    "env_steps_per_second": "environment steps / s",
-    "return_std": "reward per episode",
-    "value_loss": "squared return",
-    "explained_variance": "share of variance",
-    "ratio_mean": "probability ratio",
-    "ratio_std": "probability ratio",
-    "critic_grad_norm": "L2",
-    "epochs": "passes over the batch",
-}
-"""Additional or different units for small networks."""
 SECTIONS = {
     "eval": "Evaluation",
     "eval_sampled": "Evaluation, sampled",
@@ -131,7 +115,7 @@ class ChartSection:
 
 def unit_of(metric: str, config: Mapping[str, Any]) -> str:
     """Return the unit of a metric by the last part of its name; empty if it has none."""
-    return (NETWORK_UNITS.get(metric) if has_networks(config) else None) or UNITS.get(metric, "")
+    return (UNITS | agent_pages(config).units).get(metric, "")
 
 
 def axes_of(keys: Iterable[str]) -> dict[str, tuple[str, str]]:

@@ -6,7 +6,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
-from training_core.config.kinds import has_networks
 from training_core.errors import TroupeError
 from webapp.checkpoints.drawing import lineage_drawing
 from webapp.checkpoints.forms import PruneForm
@@ -42,7 +41,6 @@ def checkpoints_page(request: HttpRequest, run_id: str) -> HttpResponse:
         "chosen": next((row for row in there if str(row.iteration) == wanted), None),
         "jobs": jobs_visible(request.user).filter(run=run)[:JOBS],
         "rivals": checkpoint_rivals(request.user),
-        "networks": has_networks(run.config),
         "resumable": is_resumable(run),
         "several": len({role["policy"] for role in run.config["team"]["roles"].values()}) > 1,
     }

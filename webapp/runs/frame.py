@@ -9,6 +9,7 @@ from django.urls import reverse
 
 from webapp.accounts.models import User
 from webapp.accounts.permissions import Visitor, can_edit
+from webapp.agents.registry import agent_pages
 from webapp.runs.acts import ACTS
 from webapp.runs.models import INACTIVE_STATES, Run, RunSource, RunState
 from webapp.runs.selectors import summary_shown
@@ -42,6 +43,7 @@ def run_context(user: User | AnonymousUser, run: Run, tab: str, **data: Any) -> 
         "ended": run.state in INACTIVE_STATES,
         "algorithm": run.config["algorithm"]["type"].replace("_", "-").upper(),
         "team": _team(run.config),
+        "agents": agent_pages(run.config),
         "data": {
             "id": run.pk,
             "cursor": run.event_count,

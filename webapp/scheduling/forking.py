@@ -12,7 +12,6 @@ from django.db import transaction
 from training_core.config.experiment import ExperimentConfig
 from training_core.config.files import apply_overrides, parse_config
 from training_core.config.kinds import AnyConfig
-from training_core.config.marl.policies import MarlPolicy
 from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.permissions import Person
@@ -105,7 +104,7 @@ def check_fits(config: AnyConfig, checkpoint: Checkpoint) -> None:
             f"the checkpoint is of iteration {checkpoint.iteration}, from which the run continues; "
             "set a larger total"
         )
-    if type(config) is not type(before):
+    if config.agents != before.agents:
         raise ConfigError(
             {
                 "algorithm.type": f"the checkpoint was trained with {before.algorithm.type}; a fork cannot change the kind of agents"
@@ -124,19 +123,15 @@ def _policies_that_do_not_fit(config: ExperimentConfig, before: ExperimentConfig
     """Return errors for policies that cannot be loaded: missing policies, other models, other networks."""
     wrong: dict[str, str] = {}
     for policy in config.used_policies:
-        known, wanted = before.policies.get(policy), config.policies[policy]
-        if known is None or policy not in before.used_policies:
+        if policy not in before.used_policies:
             wrong[f"policies.{policy}"] = (
                 f"the checkpoint has no such policy; it has {', '.join(before.used_policies)}"
             )
-        elif isinstance(known, MarlPolicy):
-            if wanted.network != known.network:
-                wrong[f"policies.{policy}.network"] = (
-                    "the checkpoint has a different network; do not change it"
-                )
-        elif wanted.model != known.model:
+        elif config.networks.get(policy) != before.networks.get(policy):
+            wrong[f"policies.{policy}.network"] = "the checkpoint has a different network; do not change it"
+        elif config.models.get(policy) != before.models.get(policy):
             wrong[f"policies.{policy}.model"] = (
-                f"the checkpoint has weights of {known.model}; do not change the model"
+                f"the checkpoint has weights of {before.models[policy]}; do not change the model"
             )
     return wrong
 

@@ -6,7 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from training_core.config.kinds import has_networks
+from webapp.agents.registry import agent_pages
 from webapp.api.queries import choice, number
 from webapp.api.schema import JSON, parameter
 from webapp.runs.selectors import run_get
@@ -56,10 +56,7 @@ class RunBatch(APIView):
         sort = choice(request, "sort", ORDERS) or "start"
         anatomy = anatomy_read(run, iteration, sort) if iteration <= LARGEST else None
         if anatomy is None or not anatomy.members:
-            why = (
-                ": small networks learn from steps, not from whole episodes; see the timeline"
-                if has_networks(run.config)
-                else ""
-            )
-            raise NotFound(f"there is no recorded batch of iteration {iteration}{why}")
+            why = agent_pages(run.config).no_batches
+            more = f": {why}; see the timeline" if why else ""
+            raise NotFound(f"there is no recorded batch of iteration {iteration}{more}")
         return Response(anatomy_document(anatomy))

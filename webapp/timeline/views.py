@@ -9,7 +9,6 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
-from training_core.config.kinds import has_networks
 from webapp.common.tones import policy_tones
 from webapp.runs.frame import run_context
 from webapp.runs.models import Run
@@ -31,7 +30,7 @@ def timeline_page(request: HttpRequest, run_id: str) -> HttpResponse:
     asked = Window(request.GET)
     moments = asked.moments()
     timeline = timeline_between(run, *moments) if moments else timeline_read(run, *asked.bounds())
-    context = run_context(request.user, run, "timeline") | {"networks": has_networks(run.config)}
+    context = run_context(request.user, run, "timeline")
     if timeline is not None:
         context |= _shown(run, timeline) | {"by_moments": moments is not None}
     return render(request, "timeline/page.html", context)
@@ -42,7 +41,7 @@ def _batch_page(request: HttpRequest, run: Run) -> HttpResponse:
     asked = BatchQuery(request.GET)
     sort = sort_of(request.GET.get("sort", ""))
     anatomy = anatomy_read(run, asked.iteration(), sort)
-    context = run_context(request.user, run, "timeline") | {"networks": has_networks(run.config)}
+    context = run_context(request.user, run, "timeline")
     if anatomy is not None:
         address = reverse("api:run-batch", args=[run.pk, anatomy.iteration])
         window = {

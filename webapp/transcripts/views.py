@@ -10,9 +10,9 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
-from training_core.config.kinds import has_networks
 from training_core.errors import ConfigError
 from webapp.accounts.permissions import Visitor, can_edit, is_owner
+from webapp.agents.registry import agent_pages
 from webapp.common.tones import role_tones
 from webapp.runs.frame import run_context
 from webapp.runs.selectors import run_get
@@ -44,7 +44,6 @@ def episodes_page(request: HttpRequest, run_id: str) -> HttpResponse:
         "probes": Episode.objects.filter(run=run, kind__in=EVALUATIONS).exists(),
         "paused": before is not None,
         "most": PER_PAGE,
-        "networks": has_networks(run.config),
     }
     return render(request, "transcripts/list.html", context)
 
@@ -64,7 +63,7 @@ def episode_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
         "turns": turns_shown(episode.run, piece, notes),
         "person": request.user,
         "owner": is_owner(request.user, episode.run.project),
-        "networks": has_networks(episode.run.config),
+        "agents": agent_pages(episode.run.config),
     }
     if request.GET.get("part") == "turns":
         context["can_edit"] = can_edit(request.user, episode.run.project)

@@ -111,10 +111,11 @@ def policies_in(checkpoint: Path) -> list[str]:
     return sorted(folder.name for folder in folders if not folder.is_symlink())
 
 
-def model_files(checkpoint: Path, policy: str) -> list[Member]:
-    """The Hugging Face folder of one policy: config, weights, tokenizer; names begin with the policy's."""
+def model_files(checkpoint: Path, policies: Iterable[str]) -> list[Member]:
+    """The Hugging Face folders of the policies: config, weights, tokenizer; names begin with the policy's."""
     return [
         Member(f"{policy}/{item.name}", item.stat().st_size, item)
+        for policy in policies
         for item in _plain(checkpoint / policy)
         if item.name not in LEARNING
     ]

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from training_core.config.files import load_config, preset_names, read_preset
 from training_core.config.gallery import GALLERY
-from training_core.config.kinds import config_class
+from training_core.config.kinds import config_kind
 from training_core.config.marl.run import MarlConfig
 from webapp.accounts.models import User
 from webapp.experiments.gallery import PresetGroup, gallery, groups
@@ -67,7 +67,7 @@ def test_presets_are_grouped_by_agents_and_task_in_one_order(user: User) -> None
     assert [task.name for task in told[1].tasks] == ["Toys", "Particles (MPE)", "Memory"]
     listed = [preset["name"] for group in told for task in group.tasks for preset in task.presets]
     assert listed == preset_names(), "page, API and command have one order"
-    assert all(config_class(read_preset(name)) is MarlConfig for name in names_of(told[1]))
+    assert all(config_kind(read_preset(name)).config is MarlConfig for name in names_of(told[1]))
 
 
 def names_of(group: PresetGroup) -> list[str]:

@@ -15,16 +15,16 @@ from training_core.config.algorithms import (
     Rloo,
     TokenReturns,
 )
+from training_core.config.effects.language_models import config_of
 from training_core.config.effects.rules import Effects, Place, Rule, always, both, needs, unless, where
 from training_core.config.rollout import RolloutBuffer, RolloutWorkflow, TurnTree
-from training_core.config.run import RunConfig
 
 
 def _pays_roles(at: Place) -> str:
     """Whether roles get rewards of their own."""
-    assert isinstance(at.config, RunConfig)
-    if isinstance(at.config.workflow, RolloutBuffer | RolloutWorkflow):
-        return f'workflow.type = "{at.config.workflow.type}" has one reward, the team reward (team_weight)'
+    workflow = config_of(at).workflow
+    if isinstance(workflow, RolloutBuffer | RolloutWorkflow):
+        return f'workflow.type = "{workflow.type}" has one reward, the team reward (team_weight)'
     return ""
 
 

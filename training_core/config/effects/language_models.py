@@ -1,5 +1,7 @@
 """Fields of language-model agents' configs, except algorithms and environments."""
 
+from typing import cast
+
 from training_core.config.effects.rules import Effects, Place, always, both, needs, unless, where
 from training_core.config.engines import EngineSection, OpenAi, Torch, Vllm
 from training_core.config.models import (
@@ -30,8 +32,7 @@ from training_core.config.team import Role, RoleAgent, Sampling, Speaks, Team
 
 def config_of(at: Place) -> RunConfig:
     """The config, as a config of language models."""
-    assert isinstance(at.config, RunConfig)
-    return at.config
+    return cast(RunConfig, at.config)
 
 
 def evaluates_here(config: RunConfig) -> bool:

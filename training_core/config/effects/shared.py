@@ -1,5 +1,6 @@
 """Rules shared by configs of language-model agents and of small networks."""
 
+from training_core.config.effects.language_models import config_of
 from training_core.config.effects.rules import Effects, Place, always, both, needs, unless, where
 from training_core.config.evaluation import Checkpoint, Evaluation, Reporting
 from training_core.config.experiment import Run
@@ -29,7 +30,6 @@ from training_core.config.health import (
     Unsolved,
 )
 from training_core.config.marl.run import MarlCheckpoint, MarlEvaluation
-from training_core.config.run import RunConfig
 
 
 def _loggers(at: Place) -> str:
@@ -69,13 +69,13 @@ def _forks(at: Place) -> str:
 
 
 def _measures_kl(at: Place) -> str:
-    if isinstance(at.config, RunConfig) and not at.config.algorithm.kl_coefficient:
+    if not at.config.algorithm.kl_coefficient:
         return "the KL from the base model is only computed with algorithm.kl_coefficient above 0"
     return _enabled(at)
 
 
 def _is_asynchronous(at: Place) -> str:
-    if isinstance(at.config, RunConfig) and not at.config.oldest_data:
+    if not config_of(at).oldest_data:
         return "tokens are never stale with rollout.staleness = 0"
     return _enabled(at)
 

@@ -1,12 +1,13 @@
 """The run config of small-network agents: one tree, strict, with cross-field checks whose messages name the remedy."""
 
-from typing import Annotated, ClassVar, Literal, Self
+import math
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from training_core.config.base import Section
 from training_core.config.evaluation import Checkpoint, Reporting
-from training_core.config.experiment import ExperimentConfig, Run
+from training_core.config.experiment import AgentKind, ExperimentConfig, Run
 from training_core.config.health import NetworkHealth
 from training_core.config.marl.algorithms import AnyMarlAlgorithm, Mappo
 from training_core.config.marl.environments import AnyMarlEnvironment, SimpleSpread
@@ -115,6 +116,7 @@ class MarlCheckpoint(Checkpoint):
 class MarlConfig(ExperimentConfig):
     """The config of one experiment with small-network agents."""
 
+    agents: ClassVar[AgentKind] = AgentKind.NETWORKS
     run: Run = Run()
     """Name, seed, length."""
     team: MarlTeam
@@ -137,6 +139,37 @@ class MarlConfig(ExperimentConfig):
     """Records of the run: replays, samples and logs."""
     health: NetworkHealth = NetworkHealth()
     """Rules that monitor the run, and their actions."""
+
+    @property
+    def networks(self) -> dict[str, Any]:
+        """See ExperimentConfig."""
+        return {name: self.policies[name].network for name in self.used_policies}
+
+    @property
+    def fork_source(self) -> str:
+        """See ExperimentConfig."""
+        return self.checkpoint.resume_from
+
+    @property
+    def batch_factors(self) -> dict[str, int]:
+        """See ExperimentConfig."""
+        return {"environment": self.rollout.environments, "step": self.rollout.steps}
+
+    @property
+    def episodes_per_iteration(self) -> int:
+        """See ExperimentConfig; counts episodes of maximum length."""
+        steps = self.rollout.samples
+        return math.ceil(steps / int(getattr(self.environment, "max_cycles", steps)))
+
+    @property
+    def training_slots(self) -> int:
+        """See ExperimentConfig."""
+        return self.rollout.environments
+
+    @property
+    def acting_gpus(self) -> float:
+        """See ExperimentConfig."""
+        return self.resources.gpus
 
     def evaluation_episodes(self, kind: str) -> int:
         """See ExperimentConfig."""

@@ -1,0 +1,74 @@
+"""Pages of runs of small networks."""
+
+from webapp.agents.pages import AgentPages, TileFigure, TileSpec
+from workers.storage.checkpoint_files import network_files
+
+NETWORKS = AgentPages(
+    step="step",
+    answer="action",
+    tasks="starts",
+    probes="starts",
+    untrained="untrained networks",
+    stored="Steps are stored for evaluations (evaluation.probes), not for training",
+    no_batches="small networks learn from steps, not from whole episodes",
+    override="run.seed=1",
+    budget="{:,} environment steps an iteration",
+    tokens=False,
+    matched_by_role=True,
+    headline="eval/return",
+    units={
+        "length": "steps",
+        "entropy": "nats per action",
+        "kl": "nats per action",
+        "clip_fraction": "share of actions",
+        "actor_loss": "per action",
+        "env_steps_per_second": "environment steps / s",
+        "return_std": "reward per episode",
+        "value_loss": "squared return",
+        "explained_variance": "share of variance",
+        "ratio_mean": "probability ratio",
+        "ratio_std": "probability ratio",
+        "critic_grad_norm": "L2",
+        "epochs": "passes over the batch",
+    },
+    tiles=(
+        TileSpec("Return{side}, greedy", "", (TileFigure("eval/return", since="start"),)),
+        TileSpec("Return{side}, sampled", "", (TileFigure("eval_sampled/return", since="start"),)),
+        TileSpec("Return{side} in training", "", (TileFigure("train/return", since="start"),)),
+        TileSpec("Return by role, greedy", "", (TileFigure("eval/{role}/reward"),)),
+        TileSpec("Entropy", "nats per action", (TileFigure("policy/{policy}/entropy"),)),
+        TileSpec(
+            "Explained variance", "of returns by values", (TileFigure("policy/{policy}/explained_variance"),)
+        ),
+        TileSpec("Episode length", "", (TileFigure("eval/length", "steps"),)),
+        TileSpec(
+            "Environment steps",
+            "",
+            (
+                TileFigure("progress/env_steps", "in all"),
+                TileFigure("rollout/env_steps_per_second", "per second"),
+            ),
+        ),
+        TileSpec(
+            "Failed episodes",
+            "of the last iteration",
+            (TileFigure("rollout/failed", "training"), TileFigure("eval/failed", "evaluation")),
+        ),
+    ),
+    refused_jobs={
+        "talk": "small networks do not process text, so a conversation is not possible; "
+        "evaluate the checkpoint and watch its episodes instead: troupe evaluate RUN best",
+        "prepare": "small networks have no base model, so no preparation is needed; launch the run",
+    },
+    refused_parameters={
+        "swapped": "roles of small networks have different observations and actions, so they cannot be swapped; "
+        "match two checkpoints instead: troupe match RUN:1 RUN:best",
+        "first": "episodes of small networks are determined by run.seed; override it for other episodes: run.seed=1",
+    },
+    archive="The checkpoint with its config",
+    weights="a folder per policy",
+    archive_files=network_files,
+    archive_has_config=True,
+    card_head="",
+    card_source=("network", "network"),
+)
