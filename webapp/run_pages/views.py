@@ -114,7 +114,11 @@ def logs_page(request: HttpRequest, run_id: str) -> HttpResponse:
     run = run_get(request.user, run_id)
     filters = LogFilters(request.GET).values()
     lines = log_tail(run, str(filters.get("q", "")), str(filters.get("level", "")))
-    context = run_context(request.user, run, "logs") | {"filters": filters, "levels": LEVELS.items(), "lines": lines}
+    context = run_context(request.user, run, "logs") | {
+        "filters": filters,
+        "levels": LEVELS.items(),
+        "lines": lines,
+    }
     return render(request, "runs/logs.html", context)
 
 
