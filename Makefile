@@ -1,4 +1,5 @@
 # make run   install what is needed, start everything, launch the demonstration, print a link
+# make check  lint, types and the fast tests, in a few minutes
 # make test  install what the tests need, then check and test everything that needs no GPU
 
 SHELL := /bin/bash
@@ -15,7 +16,7 @@ COMPOSE ?= docker compose
 export OMP_NUM_THREADS := 1
 export DS_BUILD_OPS := 0
 
-.PHONY: run install dev test lint types unit ray browser stack slow format docs constraints chromium bubblewrap trl benchmarl test-vllm containers clean
+.PHONY: run install dev test check test-soak lint types unit ray browser stack slow format docs constraints chromium bubblewrap trl benchmarl test-vllm containers clean
 
 run: .venv/.base
 	@exec $(BIN)/python manage.py up
@@ -56,6 +57,12 @@ bubblewrap:
 test: .venv/.dev chromium bubblewrap
 	@$(BIN)/python -m tests.run_all
 
+check: .venv/.dev
+	@$(BIN)/python -m tests.run_all lint format types core web
+
+test-soak: .venv/.dev chromium bubblewrap
+	$(BIN)/pytest -v -m soak tests
+
 lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/python -m tests.architecture.words
@@ -68,7 +75,7 @@ unit: .venv/.dev
 	$(BIN)/pytest -q
 
 ray browser stack slow: .venv/.dev
-	$(BIN)/pytest -q -m $@
+	$(BIN)/pytest -q -m "$@ and not soak"
 
 format: .venv/.dev
 	$(BIN)/ruff check --fix .

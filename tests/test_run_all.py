@@ -1,4 +1,4 @@
-"""Two lanes, the second try and the summary, on tiny projects with pytest itself."""
+"""Lanes and summary of `tests.run_all`, with pytest on tiny projects."""
 
 import os
 import re
@@ -12,27 +12,17 @@ import pytest
 from tests import run_all
 
 SOUND = "def test_sound():\n    pass\n"
-UNLUCKY = """
-from pathlib import Path
+BROKEN = "def test_broken():\n    assert False, 'always'\n"
+BAD_FIXTURE = """
 import pytest
 
-@pytest.fixture(scope="module")
-def whole():
-    once("setup")
+@pytest.fixture
+def bad():
+    raise AssertionError("always")
 
-def once(name):
-    mark = Path(__file__).with_name(name)
-    if not mark.exists():
-        mark.touch()
-        raise AssertionError("at first")
-
-def test_unlucky():
-    once("call")
-
-def test_unlucky_fixture(whole):
+def test_needs_it(bad):
     pass
 """
-BROKEN = "def test_broken():\n    assert False, 'always'\n"
 CRASHING = "import os\ndef test_crash():\n    os._exit(1)\n"
 
 
@@ -54,41 +44,28 @@ def run(
     return status, capsys.readouterr().out.splitlines()
 
 
-def test_what_passes_at_the_second_try_is_named_and_fails_nothing(
+def test_failures_are_named_and_counted(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, lines = run(monkeypatch, tmp_path, capsys, first=[SOUND, UNLUCKY], second=[SOUND])
-    assert status == 0
-    named = [line for line in lines if line.startswith("passed only at the second try: ")]
-    assert [line.split()[6] for line in named] == [
-        "test_first1.py::test_unlucky",
-        "test_first1.py::test_unlucky_fixture",
-    ]
-    assert "stages: first ok, second ok" in lines
-    assert lines[-1].startswith("========== 4 passed in "), "each test counts once"
-
-
-def test_what_fails_twice_fails_the_run(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    status, lines = run(monkeypatch, tmp_path, capsys, first=[SOUND, UNLUCKY, BROKEN], second=[SOUND])
+    status, lines = run(
+        monkeypatch, tmp_path, capsys, first=[SOUND, BROKEN, BAD_FIXTURE], second=[SOUND], third=[SOUND]
+    )
     assert status == 1
-    assert "FAILED twice: test_first2.py::test_broken" in lines
-    assert sum(line.startswith("passed only at the second try: ") for line in lines) == 2
-    assert "stages: first FAILED, second ok" in lines
-    assert lines[-1].startswith("========== 1 failed, 4 passed in ")
+    named = [line for line in lines if line.startswith("FAILED: ")]
+    assert [name.rpartition("::")[2] for name in named] == ["test_broken", "test_needs_it"]
+    assert "stages: first FAILED, second ok, third ok" in lines
+    assert lines[-1].startswith("========== 1 failed, 3 passed, 1 errors in ")
 
 
-def test_a_pytest_that_does_not_come_through_fails_the_run(
+def test_a_crash_of_pytest_fails_the_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, lines = run(monkeypatch, tmp_path, capsys, first=[SOUND, CRASHING], second=["import nowhere"])
     assert status == 1
     assert "stages: first FAILED, second FAILED" in lines
-    assert not any("second try" in line for line in lines), "nobody knows what to try"
 
 
-def test_every_line_says_which_stage_it_is_of(
+def test_every_line_names_its_stage(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, lines = run(monkeypatch, tmp_path, capsys, first=[SOUND], second=[SOUND], third=[SOUND])
@@ -126,8 +103,8 @@ def test_meets_the_other():
     assert status == 0, lines
 
 
-def test_every_marked_test_lies_where_its_stage_looks() -> None:
-    """Elsewhere no stage would run it."""
+def test_every_marked_test_is_in_its_stages_folder() -> None:
+    """In another folder no stage would run it."""
     tests = Path(__file__).parent
     for mark in ("stack", "browser", "ray"):
         folder = tests.parent / run_all.STAGES[mark][-1]
@@ -137,7 +114,7 @@ def test_every_marked_test_lies_where_its_stage_looks() -> None:
         assert marked and all(folder in path.parents for path in marked), mark
 
 
-def test_a_stage_keeps_what_python_has_compiled(
+def test_a_stage_stores_compiled_modules(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
@@ -146,7 +123,7 @@ def test_a_stage_keeps_what_python_has_compiled(
     assert list(tmp_path.rglob("*.pyc"))
 
 
-def test_what_a_test_leaves_running_does_not_hold_up_its_stage(
+def test_a_process_left_running_does_not_block_its_stage(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     leaves = f"""
@@ -157,7 +134,7 @@ def test_leaves(capfd):
     open({str(tmp_path / "pid")!r}, "w").write(str(left.pid))
     left.returncode = 0  # or pytest minds
 """
-    monkeypatch.setattr(run_all, "LAST_WORDS", 0.5)
+    monkeypatch.setattr(run_all, "PIPE_WAIT", 0.5)
     before = set(threading.enumerate())
     try:
         status, lines = run(monkeypatch, tmp_path, capsys, first=[leaves])

@@ -6,11 +6,14 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from tests.architecture.source import PACKAGES, ROOT
 
 NEEDED = ("pyproject.toml", "README.md", "LICENSE")
 
 
+@pytest.mark.slow
 def test_a_wheel_has_pages_static_files_and_presets(tmp_path: Path) -> None:
     source = tmp_path / "source"
     for folder in (*PACKAGES, "templates", "static"):

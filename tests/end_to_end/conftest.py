@@ -25,6 +25,7 @@ from playwright.sync_api import (  # noqa: E402
     expect,
 )
 
+from tests.end_to_end.running_stack import RunningStack  # noqa: E402
 from training_core.config.files import load_config  # noqa: E402
 from webapp.accounts.models import Membership, Project, User  # noqa: E402
 from webapp.ingest.services import batch_store  # noqa: E402
@@ -43,6 +44,16 @@ def static_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with override_settings(STATIC_ROOT=str(root)):
         call_command("collectstatic", interactive=False, verbosity=0)
     return root
+
+
+@pytest.fixture(scope="session")
+def shared_stack() -> Iterator[RunningStack]:
+    """A whole stack for tests that leave it well; to start one takes longer than most of them."""
+    running = RunningStack(TROUPE_WEBHOOK_NETWORKS="127.0.0.0/8")
+    try:
+        yield running.start()
+    finally:
+        running.remove()
 
 
 class Server:

@@ -16,11 +16,9 @@ from tests.workers.running import TINY_GRID, little_model
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(1800)]
 
 
-@pytest.fixture(scope="module")
-def stack() -> Iterator[RunningStack]:
-    running = RunningStack(TROUPE_WEBHOOK_NETWORKS="127.0.0.0/8").start()
-    yield running
-    running.remove()
+@pytest.fixture
+def stack(shared_stack: RunningStack) -> RunningStack:
+    return shared_stack
 
 
 @pytest.fixture

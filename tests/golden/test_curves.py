@@ -8,6 +8,15 @@ from tests.golden.runs import RUNS, machine, record, recorded
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
+SHORT = {
+    "plan_path_duo-shared",
+    "plan_path_duo-asynchronous",
+    "plan_path_duo-lora",
+    "spread_mappo",
+    "recall_ippo_gru",
+}
+"""Runs of every `make test`; `make test-soak` repeats the others, for changes of the code's structure."""
+
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -15,7 +24,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("home")
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in SHORT else pytest.mark.soak) for name in RUNS],
+)
 def test_a_run_gives_the_recorded_numbers(name: str, home: Path) -> None:
     """Elsewhere rounding differs, and training the base model magnifies it: there, metrics and steps are compared."""
     expected, found = recorded(name), record(name, home)

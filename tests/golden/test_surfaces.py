@@ -14,6 +14,7 @@ WIRE = Path(__file__).with_name("events.jsonl").read_text().splitlines()
 EVENT: TypeAdapter[Any] = TypeAdapter(AnyEvent)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SURFACES)
 def test_a_surface_is_as_it_was_recorded(name: str) -> None:
     recorded = (FOLDER / f"{name}.json").read_text()

@@ -35,6 +35,7 @@ def test_an_invalid_file_is_reported_with_its_line(
     assert "not valid TOML" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["workers.run", "workers.driver.attempt", "workers.cluster.ray_backend"])
 def test_the_driver_imports_no_torch(module: str) -> None:
     code = f"import sys, {module}; print([m for m in ('torch', 'transformers') if m in sys.modules])"

@@ -67,6 +67,7 @@ def test_a_custom_class_determines_the_loss_and_receives_its_arguments() -> None
     assert torch.equal(start, normalised) and not torch.equal(start, weights(own, updates=1))
 
 
+@pytest.mark.slow
 def test_the_example_learns() -> None:
     config = small_networks(
         "spread_toy",

@@ -8,13 +8,14 @@ UNLIMITED = float("inf")
 """Seconds of CPU: a slow machine learns as much."""
 
 
+@pytest.mark.slow
 def test_the_toy_is_solved_within_12_800_steps():
     curve = train("spread_toy", 0, UNLIMITED, 8, ())
     solved = curve.passed(125.0)
     assert solved is not None and solved.steps <= 12_800
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("preset", ["spread_mappo", "spread_ippo"])
 def test_three_agents_cover_three_landmarks(preset):
     """A tenth of the preset's iterations; the whole of them go past -30."""
@@ -22,14 +23,14 @@ def test_three_agents_cover_three_landmarks(preset):
     assert curve.passed(-45.0) is not None
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_workers_learn_what_scouts_signal():
     """Workers see nothing of the target: without a signal, one of four is 25 steps x 2 x (0.25 - 0.75 x 0.25)."""
     curve = train("hetero_mappo", 0, UNLIMITED, 50, ())
     assert curve.points[-1].greedy["agents"] > 35.0
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_agents_gather_all_the_food():
     """Four pieces and the bonus are 6, less 0.01 for each step."""
     curve = train("foraging_mappo", 0, UNLIMITED, 50, ())

@@ -179,7 +179,11 @@ def test_a_network_without_memory_learns_the_same_from_chunks() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("network", "algorithm", "seed"),
-    [("gru", "mappo", 1), ("lstm", "ippo", 0), ("transformer", "mappo", 0)],
+    [
+        ("gru", "mappo", 1),
+        pytest.param("lstm", "ippo", 0, marks=pytest.mark.soak),
+        pytest.param("transformer", "mappo", 0, marks=pytest.mark.soak),
+    ],
 )
 def test_memory_solves_what_needs_it(network: str, algorithm: str, seed: int) -> None:
     shares, _ = learn(config_of(network, algorithm, seed))

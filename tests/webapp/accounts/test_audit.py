@@ -30,6 +30,7 @@ def headers(user: User) -> dict[str, Any]:
     return {"authorization": f"Bearer {token_create(user, 'a', ['read', 'launch', 'admin'])[1]}"}
 
 
+@pytest.mark.slow
 def test_changes_of_members_are_noted(lab: Project) -> None:
     said = list(AuditEntry.objects.order_by("pk").values_list("user__username", "act", "target"))
     assert said[:2] == [("ada", "member.set", "eve"), ("ada", "member.remove", "eve")]

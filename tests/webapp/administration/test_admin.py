@@ -97,6 +97,7 @@ def address(label: str, below: str = "") -> str:
     return f"/admin/{label.lower().replace('.', '/')}/{below}"
 
 
+@pytest.mark.slow
 def test_every_list_and_every_row_opens_without_secrets(root: Client, stored: list[str]) -> None:
     digests = [
         str(value)
@@ -175,6 +176,7 @@ def test_administrators_are_made_by_a_command(user: User, capsys: pytest.Capture
         call_command("administrator", "nobody")
 
 
+@pytest.mark.slow
 def test_the_site_is_imported_when_it_is_asked_for() -> None:
     """Neither Django's start, which every command waits for, nor the page that is asked for bring it in."""
     script = (

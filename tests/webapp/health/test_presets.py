@@ -39,7 +39,14 @@ def observed(curves: dict[str, dict[int, float]], until: int) -> HealthInputs:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("preset", ["plan_path_duo", "spread_toy", "recall_mappo_gru"])
+@pytest.mark.parametrize(
+    "preset",
+    [
+        "spread_toy",
+        pytest.param("plan_path_duo", marks=pytest.mark.soak),
+        pytest.param("recall_mappo_gru", marks=pytest.mark.soak),
+    ],
+)
 def test_a_preset_that_learns_ends_without_a_finding(preset: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "workers.run", "--preset", preset, "--local", "run.seed=1"]
     subprocess.run(command, env=os.environ | {"TROUPE_HOME": str(tmp_path)}, check=True, capture_output=True)

@@ -296,6 +296,7 @@ def bodies(event: Make) -> list[bytes]:
     return made
 
 
+@pytest.mark.slow
 def test_no_body_is_too_odd(event: Make, run: Run) -> None:
     """Whatever is sent is stored, or refused by an answer that says what is wrong; nothing else is raised."""
     stored = 0

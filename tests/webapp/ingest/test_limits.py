@@ -151,6 +151,7 @@ def test_batches_and_lists_neither_read_nor_write_facts(
     ]
 
 
+@pytest.mark.slow
 def test_a_run_with_huge_facts_is_shown_cut(run: Run, user: User, client: Client) -> None:
     """As earlier versions stored them."""
     Run.objects.filter(pk=run.pk).update(facts={"packages": {"torch": "2"}, "a": [[]] * 1_000_000})

@@ -92,6 +92,7 @@ def test_every_part_of_a_shared_run_opens(guest: Client, told: Run, view: str) -
     assert "Log out" not in text and "/account/" not in text
 
 
+@pytest.mark.slow
 def test_a_link_opens_no_other_address(guest: Client, told: Run, other: Run) -> None:
     """Everywhere else the link changes nothing: the answer is what somebody with no link gets."""
     nobody, tried = Client(), 0
@@ -118,6 +119,7 @@ def test_nothing_is_written_through_a_link(guest: Client, told: Run) -> None:
     assert guest.get(f"/runs/{told.pk}/").status_code == 200
 
 
+@pytest.mark.slow
 def test_links_of_the_shared_pages_lead_nowhere_closed(guest: Client, told: Run) -> None:
     seen, todo = set[str](), [f"/runs/{told.pk}/"]
     while todo:

@@ -79,6 +79,7 @@ def bearer(secret: str) -> Client:
     return Client(headers={"Authorization": f"Bearer {secret}"})
 
 
+@pytest.mark.slow
 def test_nothing_of_another_project_is_found_or_changed(worlds: tuple[World, World]) -> None:
     mine, theirs = worlds
     wrong, asked, nothing = [], 0, dict.fromkeys(theirs.things, 999_999_999)
@@ -138,6 +139,7 @@ def scope_by_words(route: Route, method: str) -> str:
     return "admin" if deletes or manages else "launch"
 
 
+@pytest.mark.slow
 def test_every_operation_needs_the_scope_of_its_kind(worlds: tuple[World, World]) -> None:
     mine, wrong = worlds[0], []
     order = [str(scope) for scope in (ApiToken.Scope.READ, ApiToken.Scope.LAUNCH, ApiToken.Scope.ADMIN)]

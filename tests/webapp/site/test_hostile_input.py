@@ -42,7 +42,7 @@ BODY = {
 }  # fmt: skip
 """Names that bodies may hold whose schema says no more than "an object"."""
 AT_ONCE = {"pages": 1, "api": 2, "admin": 1}
-"""Values of each parameter in a usual run, which differ from name to name; a slow run tries more."""
+"""Values of each parameter in a usual run, which differ from name to name; a soak test tries more."""
 SLOWLY = {"pages": 3, "api": 4, "admin": 2}
 NAMES_OF_THE_FORM = {"f:run.seed", "f:algorithm.type", "f:team.roles.planner.policy"}
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -256,13 +256,14 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 def test_no_value_of_a_parameter_makes_an_address_fail(part: str, worlds: tuple[World, World]) -> None:
     found = failures(part, worlds[0], AT_ONCE[part])
     assert not found, "\n".join(found)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("part", PARTS)
 def test_none_of_many_values_makes_an_address_fail(part: str, worlds: tuple[World, World]) -> None:

@@ -53,6 +53,7 @@ async def test_the_proxy_may_be_on_a_network(monkeypatch: pytest.MonkeyPatch) ->
     assert await seen("127.0.0.1") == ("127.0.0.1", "http")
 
 
+@pytest.mark.slow
 def test_the_server_listens_on_an_address_of_its_own() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

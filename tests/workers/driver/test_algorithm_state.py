@@ -12,6 +12,7 @@ from workers.driver.attempt import run_attempt
 from workers.protocol.records import Attempt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "kept"), [("ppo", "planner/critic.safetensors"), ("rae", "baselines.json")])
 def test_a_resumed_run_gives_the_same_numbers(
     kind: str, kept: str, little_model: Path, tmp_path: Path

@@ -32,6 +32,7 @@ def attempt(
     return Attempt(config, "r", number, folder, folder.parent, resume_from)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("waves", [{}, {"rollout__wave": 2}], ids=["one-wave", "three-waves"])
 def test_without_staleness_it_is_the_synchronous_loop_number_for_number(
     waves: dict[str, Any], little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -54,6 +55,7 @@ def test_without_staleness_it_is_the_synchronous_loop_number_for_number(
     assert conversation(there) == conversation(here)
 
 
+@pytest.mark.slow
 def test_data_is_within_the_staleness_bound(little_model: Path, tmp_path: Path) -> None:
     told = attempt(tmp_path, little_model, run__iterations=6, rollout__staleness=2, rollout__wave=3)
     assert run_attempt(told, local=True) == 0
@@ -79,6 +81,7 @@ def test_data_is_within_the_staleness_bound(little_model: Path, tmp_path: Path) 
     assert len(set(tasks)) == len(tasks)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_replays_begun_tasks(little_model: Path, tmp_path: Path) -> None:
     ahead = {"run__iterations": 5, "rollout__staleness": 1}
     assert run_attempt(attempt(tmp_path, little_model, **ahead), local=True) == 0
@@ -116,6 +119,7 @@ def test_weights_may_be_published_every_other_update(little_model: Path, tmp_pat
     assert dict(seen) == {1: 0, 2: 0, 3: 1, 4: 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workflow", ["episodes", "multi_turn"])
 def test_whole_episodes_as_candidates_stay_with_their_siblings(
     workflow: str, little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -219,6 +223,7 @@ def test_too_old_finished_tasks_are_replaced(tmp_path: Path) -> None:
     collector.close()
 
 
+@pytest.mark.slow
 def test_custom_agents_can_play_ahead(little_model: Path, tmp_path: Path) -> None:
     told = attempt(
         tmp_path,

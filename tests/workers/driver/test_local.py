@@ -163,6 +163,7 @@ def test_retention_keeps_the_latest_and_the_best(whole: Path) -> None:
     assert there[-3:] == ["iteration-000002", "iteration-000003", "iteration-000004"]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_gives_the_same_numbers(whole: Path, little_model: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     assert run_attempt(attempt(folder, little_model, run__iterations=4, checkpoint__every=2), local=True) == 0

@@ -53,6 +53,7 @@ def attempt(folder: Path, model: Path, **overrides: Any) -> Attempt:
     return Attempt(load_config("plan_path_duo", settings | overrides), "r", 1, folder, folder.parent)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("brought", [WORKFLOW, QUEUES], ids=["workflow", "queues"])
 def test_the_policy_learns_from_custom_workflows(
     brought: dict[str, Any], little_model: Path, tmp_path: Path
@@ -118,6 +119,7 @@ def test_settings_without_effect_are_warnings_at_the_start_of_the_log(
     assert ("warning", f"algorithm.local_weight has no effect here: {why}") in said[:3]
 
 
+@pytest.mark.slow
 def test_episodes_do_not_depend_on_the_number_in_parallel(little_model: Path, tmp_path: Path) -> None:
     for name, concurrency in (("a", 1), ("b", 64)):
         overrides = WORKFLOW | {"workflow.concurrency": concurrency, "run.iterations": 1}

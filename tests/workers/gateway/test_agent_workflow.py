@@ -42,6 +42,7 @@ LEARNS = {
 }
 
 
+@pytest.mark.slow
 def test_an_agent_learns_through_the_gateway(learnt: Path) -> None:
     """Both roles learn that going up pays."""
     values = curve(learnt)
@@ -78,6 +79,7 @@ def test_agents_episodes_have_all_facts(learnt: Path) -> None:
     assert facts[0]["gateway"].startswith("http://127.0.0.1:")
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_curve(little_model: Path, tmp_path: Path) -> None:
     """Though agents run at once and their calls arrive in any order."""
     curves = []
@@ -95,6 +97,7 @@ def test_the_same_seed_gives_the_same_curve(little_model: Path, tmp_path: Path) 
     )
 
 
+@pytest.mark.slow
 def test_turns_of_one_conversation_are_one_sequence(little_model: Path, tmp_path: Path) -> None:
     overrides = {"workflow.path": f"{HERE}:Twice", "run.iterations": 1, "evaluation.every": 0}
     assert run_attempt(attempt(tmp_path, little_model, **overrides), local=True) == 0
@@ -117,6 +120,7 @@ def test_turns_of_one_conversation_are_one_sequence(little_model: Path, tmp_path
             assert masks[event["episode"]] == [[int(learnt) for learnt in mask]]
 
 
+@pytest.mark.slow
 def test_bad_calls_end_neither_episode_nor_run(little_model: Path, tmp_path: Path) -> None:
     overrides = {"workflow.path": f"{HERE}:Clumsy", "evaluation.every": 0}
     assert run_attempt(attempt(tmp_path, little_model, **overrides), local=True) == 0
@@ -161,6 +165,7 @@ def test_each_call_of_an_agent_learns_from_its_own_return(little_model: Path, tm
     assert len(seen) > 2
 
 
+@pytest.mark.slow
 def test_answers_near_their_limit_cost_an_agents_episode_reward(little_model: Path, tmp_path: Path) -> None:
     once = {"workflow.path": f"{HERE}:Twice", "run.iterations": 1, "evaluation.every": 0}
     soft = {"algorithm.overlong_tokens": 6, "algorithm.overlong_penalty": 3.0}
@@ -266,6 +271,7 @@ def outside(folder: Path, stop: threading.Event, played: list[dict[str, Any]]) -
             played.append(spec)
 
 
+@pytest.mark.slow
 def test_external_agents_take_play_and_close_episodes(little_model: Path, tmp_path: Path) -> None:
     stop, played = threading.Event(), []  # type: ignore[var-annotated]
     program = threading.Thread(target=outside, args=(tmp_path, stop, played))
@@ -313,6 +319,7 @@ def test_taking_an_episode_requires_the_token(little_model: Path, tmp_path: Path
     assert "no agent accepted an episode" in events(tmp_path, "status")[-1]["message"]
 
 
+@pytest.mark.slow
 def test_agents_continue_to_play_during_updates(little_model: Path, tmp_path: Path) -> None:
     """With staleness allowed, weights change under open episodes; every token says which spoke."""
     overrides = {

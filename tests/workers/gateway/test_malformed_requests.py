@@ -109,13 +109,19 @@ def encoded(body: Any) -> bytes:
     return json.dumps(body).encode()
 
 
+@pytest.mark.parametrize(
+    "every",
+    [pytest.param(5, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.soak)],
+)
 def test_malformed_requests_are_refused_and_the_episode_completes(
-    gateway: Gateway, engine: TorchEngine, session: Session
+    gateway: Gateway, engine: TorchEngine, session: Session, every: int
 ) -> None:
+    """`every`: one request of so many is sent, of a shuffled list."""
     requests: list[Request] = [("/v1/chat/completions", encoded(body)) for body in chats()]
     requests += [("/v1/completions", encoded(body)) for body in texts()]
     requests += others()
     random.Random(0).shuffle(requests)
+    requests = requests[::every]
     address = gateway.open(session).removesuffix("/v1")
     refused = 0
     with httpx.Client(trust_env=False, timeout=60) as http:
@@ -126,13 +132,11 @@ def test_malformed_requests_are_refused_and_the_episode_completes(
                 refused += 1
                 error = answer.json()["error"]
                 assert error["message"] and error["type"] == "invalid_request_error", (path, body[:300])
-        assert refused > 400 and not session.done.done()
+        assert refused > 400 / every and not session.done.done()
         made = http.post(f"{address}/v1/chat/completions", json={"model": "solver", "messages": [USER]})
         assert made.status_code == 200
-        assert (
-            http.post(f"{address}/reward", json={"reward": 0.75, "rewards": {"solver": 0.0}}).status_code
-            == 200
-        )
+        last = {"reward": 0.75, "rewards": {"solver": 0.0}, "success": True}
+        assert http.post(f"{address}/reward", json=last).status_code == 200
         assert http.post(f"{address}/close", json={}).json() == {"closed": True}
     assert gateway._batcher is not None and gateway._batcher.failure is None
     gateway.withdraw([session])

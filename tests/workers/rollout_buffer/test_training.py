@@ -103,6 +103,7 @@ def test_a_run_learns_from_external_rollouts(model: Path, service: Service, tmp_
     assert ("groups/agent/zero_variance", 1) in values
 
 
+@pytest.mark.slow
 def test_transcripts_have_text_mask_and_facts_of_records(
     model: Path, service: Service, tmp_path: Path
 ) -> None:
@@ -125,6 +126,7 @@ def test_transcripts_have_text_mask_and_facts_of_records(
     assert known is None or known[0] == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_skips_trained_prompts(model: Path, service: Service, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     told = config(
@@ -146,6 +148,7 @@ def test_a_resumed_run_skips_trained_prompts(model: Path, service: Service, tmp_
     assert sorted(done["finished"]) == sorted(f"i{place}" for place in range(4) for _ in range(6))
 
 
+@pytest.mark.slow
 def test_the_generator_plays_evaluations_too(model: Path, service: Service, tmp_path: Path) -> None:
     told = config(
         model, run__iterations=1, workflow__evaluation_file="prompts.jsonl", evaluation__every=1, evaluation__episodes=3,
@@ -161,6 +164,7 @@ def test_the_generator_plays_evaluations_too(model: Path, service: Service, tmp_
     assert probes == ["i0", "i1", "i0", "i1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -205,6 +209,7 @@ def test_a_generator_can_call_the_policy_in_training(model: Path, service: Servi
         assert client.get("/stats").json()["data"]["rollout"]["state"] == "none", "it ends with the run"
 
 
+@pytest.mark.slow
 def test_records_from_the_runs_gateway_keep_sampled_tokens(
     model: Path, service: Service, tmp_path: Path
 ) -> None:
@@ -234,6 +239,7 @@ def test_records_from_the_runs_gateway_keep_sampled_tokens(
     assert values["policy/agent/correction_weight", 1] == pytest.approx(1.0, abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", [0, 1])
 def test_old_tokens_are_corrected_or_left_out(
     bound: int, model: Path, service: Service, tmp_path: Path

@@ -40,6 +40,7 @@ def check_equal(result: list[list[Answer]], expected: list[list[Answer]]) -> Non
         assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_batch", [512, 5])
 def test_they_say_the_same_whatever_was_said_before(model: PreTrainedModel, max_batch: int) -> None:
     """One engine for all calls: its store and buffers hold what earlier calls left. Small batches let others take places."""

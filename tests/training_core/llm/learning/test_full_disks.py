@@ -100,6 +100,7 @@ def _in_child(folder: Path, save: Save, size: int) -> str:
     return said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SAVERS)
 def test_a_full_disk_is_told_in_words(kind: str, limited: Callable[[Save, int], str]) -> None:
     said = [limited(SAVERS[kind], size) for size in (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 4096)]

@@ -100,6 +100,7 @@ def test_updates_leave_the_base_weights_as_they_were(base: Path) -> None:
     assert all(torch.equal(tensor, original[name]) for name, tensor in kept.items())
 
 
+@pytest.mark.slow
 def test_dropout_depends_on_the_seed_and_the_iteration_alone(base: Path) -> None:
     """Whatever drew from torch's global generator before, such as the making of a base model."""
 

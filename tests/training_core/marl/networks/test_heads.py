@@ -130,6 +130,7 @@ def test_the_entropy_gradient_is_that_of_a_reparametrised_estimate(mean, log_std
     assert found.tolist() == pytest.approx(expected.tolist(), abs=0.03, rel=0.01)
 
 
+@pytest.mark.slow
 def test_the_entropy_bonus_peaks_at_the_widest_action_distribution():
     """Between log_std -0.5 (gradient +0.43) and 0 (-0.21)."""
     head = GaussianHead(Continuous((-1.0,), (1.0,)))
