@@ -13,19 +13,19 @@ from webapp.experiments.services import sweep_create
 from webapp.experiments.sweep_planning import plan_make
 from webapp.health.models import Finding
 from webapp.jobs.models import Job
+from webapp.notifications.services import destination_make
 from webapp.reports.services import report_create
 from webapp.runs.models import Phase, Run
-from webapp.webhooks.models import Webhook
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True), pytest.mark.timeout(1800)]
 
 ACTS = {
     "accounts:member-remove", "accounts:token-revoke", "experiments:check", "experiments:edit", "experiments:estimate",
     "experiments:sweep-check", "experiments:sweep-stop", "experiments:template-delete", "experiments:template-save",
-    "health:act", "health:channel-act", "health:channel-add", "health:fork", "jobs:cancel", "jobs:say", "jobs:start",
+    "health:act", "health:fork", "jobs:cancel", "jobs:say", "jobs:start",
     "reports:delete", "reports:preview", "reports:restore", "reports:share", "runs:act", "runs:bulk", "runs:checkpoint-act",
     "runs:checkpoints-prune", "runs:edit", "runs:note", "runs:note-change", "runs:note-remove", "runs:view-act", "runs:view-save",
-    "shares:revoke", "transcripts:note", "transcripts:note-remove", "webhooks:act", "webhooks:again", "accounts:logout",
+    "shares:revoke", "transcripts:note", "transcripts:note-remove", "notifications:act", "notifications:again", "accounts:logout",
     "compare:share", "reports:new",
 }  # fmt: skip
 """What is sent, not visited."""
@@ -63,9 +63,7 @@ def things(ada: User, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     report_create(
         ada, lab, "What was seen", f"It **rises**.\n\n```chart\nruns: {run.pk}\nkey: train/return\n```\n"
     )
-    Webhook.objects.create(
-        project=lab, name="chat", host="http://127.0.0.1:9", sealed_address="x", sealed_secret="x"
-    )
+    destination_make(ada, lab, "webhook", "chat", "http://127.0.0.1:9")
 
 
 def test_every_page_is_reached_and_has_no_serious_fault(page: Page, run: Run) -> None:

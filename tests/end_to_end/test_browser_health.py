@@ -133,17 +133,19 @@ def test_a_finding_forks_the_run_once(page: Page, telling: Telling, settings: An
 def test_channels_are_added_and_removed_without_showing_their_address(page: Page, telling: Telling) -> None:
     run, _ = telling
     page.goto(f"/runs/{run.pk}/health/")
+    page.get_by_role("link", name="Notifications of this project").click()
+    page.get_by_label("Kind").select_option("channel")
     page.get_by_label("Name").fill("our chat")
-    page.get_by_label("Apprise URL").fill("nonsense")
-    page.get_by_role("button", name="Add channel").click()
+    page.get_by_label("Address").fill("nonsense")
+    page.get_by_role("button", name="Create").click()
     expect(page.locator("main")).to_contain_text("Apprise does not support it")
-    page.get_by_label("Name").fill("our chat")
-    page.get_by_label("Apprise URL").fill("json://ada:hush-hush@hooks.example.org/hook")
-    page.get_by_role("button", name="Add channel").click()
-    expect(page.locator(".channel")).to_contain_text("our chat")
+    page.get_by_label("Address").fill("json://ada:hush-hush@hooks.example.org/hook")
+    page.get_by_role("button", name="Create").click()
+    expect(page.locator("table")).to_contain_text("our chat")
     assert "hush-hush" not in page.content()
-    page.get_by_role("button", name="Remove our chat").click()
-    expect(page.locator("main")).to_contain_text("No channels yet.")
+    page.get_by_role("link", name="our chat").click()
+    page.get_by_role("button", name="Remove").click()
+    expect(page.locator("main")).to_contain_text("No destinations yet.")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

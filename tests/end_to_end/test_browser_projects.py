@@ -13,11 +13,12 @@ from tests.end_to_end.looks import violations
 from tests.end_to_end.seed import Story, encoded
 from webapp.accounts.models import Membership, Project, User
 from webapp.accounts.tokens import token_create
+from webapp.notifications.delivery import delivery_now
+from webapp.notifications.models import Delivery
+from webapp.notifications.services import destination_make, destination_ping
 from webapp.quotas.services import quota_set
 from webapp.runs.models import Run
 from webapp.shares.services import share_make, share_path, share_revoke
-from webapp.webhooks.models import Delivery
-from webapp.webhooks.services import delivery_now, webhook_make, webhook_ping
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 BASE = "/account/projects/lab"
@@ -90,10 +91,10 @@ def test_the_tabs_of_a_project(page: Page, ada: User, lab: Project, told: Run) -
     quota_set(ada, lab, {"runs": 1, "points": 1000, "gigabytes": 2})
     share_make(ada, lab, "run", told.pk, "for the review")
     share_revoke(ada, share_make(ada, lab, "run", told.pk, "the first draft")[0])
-    hook, _ = webhook_make(
-        ada, lab, "chat", "https://chat.example.org/hooks/1", ["run.failed", "finding.opened"]
+    hook, _ = destination_make(
+        ada, lab, "webhook", "chat", "https://chat.example.org/hooks/1", ["run.failed", "finding.opened"]
     )
-    delivery = webhook_ping(ada, hook)
+    delivery = destination_ping(ada, hook)
     Delivery.objects.filter(pk=delivery.pk).update(left=1)
     delivery_now(delivery.pk)
     page.goto(f"{BASE}/members/")

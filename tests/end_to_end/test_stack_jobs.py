@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.end_to_end.running_stack import RunningStack
-from tests.webapp.webhooks.receiving import receiving
+from tests.webapp.notifications.receiving import receiving
 from tests.workers.running import TINY_GRID, little_model
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(1800)]

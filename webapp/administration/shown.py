@@ -6,7 +6,7 @@ read rows and change only the fields in `editable`. Secrets and packed bytes are
 
 from dataclasses import dataclass
 
-SECRETS = frozenset({"password", "digest", "sealed", "sealed_address", "sealed_secret"})
+SECRETS = frozenset({"password", "digest", "sealed_address", "sealed_secret"})
 """Fields that are hidden for every model."""
 
 
@@ -56,11 +56,15 @@ SHOWN: dict[str, Shown] = {
         editable=("runs", "cpus", "gpus", "points", "gigabytes", "locked"),
         addable=True,
     ),
-    "webhooks.Webhook": Shown(
-        ("name", "host", "project", "enabled", "created_at"), ("name", "host"), ("enabled", "project")
+    "notifications.Destination": Shown(
+        ("name", "kind", "label", "project", "enabled", "created_at"),
+        ("name", "label"),
+        ("enabled", "kind", "project"),
     ),
-    "webhooks.Delivery": Shown(
-        ("created_at", "event", "webhook", "state", "left", "next_at"), ("event", "key"), ("state", "event")
+    "notifications.Delivery": Shown(
+        ("created_at", "event", "destination", "state", "left", "next_at"),
+        ("event", "key"),
+        ("state", "event"),
     ),
     "experiments.Template": Shown(("name", "project", "preset", "created_at"), ("name",), ("project",)),
     "experiments.Sweep": Shown(
@@ -104,9 +108,6 @@ SHOWN: dict[str, Shown] = {
         ("rule", "severity", "state"),
     ),
     "health.Checked": Shown(("run", "cursor"), RUN),
-    "health.Channel": Shown(
-        ("name", "kind", "project", "said", "created_at"), ("name",), ("kind", "project")
-    ),
     "timeline.Batch": Shown(("run", "iteration", "attempt"), RUN),
     "ingest.Producer": Shown(
         ("run", "producer", "attempt", "acknowledged", "updated_at"), (*RUN, "producer")

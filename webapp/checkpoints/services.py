@@ -7,12 +7,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from webapp.checkpoints.models import Checkpoint
+from webapp.runs.events import event_send
 from webapp.runs.models import LogLine, Run
 from workers.telemetry.events import CheckpointEvent
 
 log = logging.getLogger(__name__)
 PATH = re.compile(r"[\w.-]+(/[\w.-]+)*", re.ASCII)
 """A checkpoint's path below its run folder."""
+IN_EVENTS = ("path", "iteration", "size", "best", "metrics")
+"""The facts of a checkpoint in its event."""
 
 
 def checkpoints_store(run: Run, cursor: int, events: list[CheckpointEvent]) -> None:
@@ -29,12 +32,15 @@ def checkpoints_store(run: Run, cursor: int, events: list[CheckpointEvent]) -> N
         changed = (
             {"removed": True} if event.removed else {"damaged": event.damaged} if event.damaged else written
         )
-        Checkpoint.objects.update_or_create(
+        checkpoint, created = Checkpoint.objects.update_or_create(
             run=run,
             path=event.path,
             defaults=changed | {"cursor": cursor},
             create_defaults=written | {"cursor": cursor},
         )
+        if created and not checkpoint.removed:
+            facts = {name: getattr(checkpoint, name) for name in IN_EVENTS}
+            event_send("checkpoint.written", run, checkpoint=facts)
 
 
 def _facts(event: CheckpointEvent) -> dict[str, Any]:

@@ -1,6 +1,5 @@
-"""Actions on a new finding, executed once."""
+"""Actions on a new finding, executed once, and the notes about them."""
 
-import logging
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser
@@ -12,10 +11,10 @@ from training_core.errors import TroupeError
 from webapp.accounts.audit import audit_note
 from webapp.health.forking import finding_fork, generations
 from webapp.health.models import Finding
+from webapp.notifications.models import Delivery
 from webapp.runs.models import ENDED_STATES
 from webapp.scheduling import services as runs
 
-log = logging.getLogger(__name__)
 ENDS: dict[str, Any] = {"pause": runs.run_pause, "stop": runs.run_stop}
 
 
@@ -25,8 +24,6 @@ def finding_act(finding: Finding, settings: RunHealth) -> None:
         _end(finding, finding.action)
     if finding.action == "fork":
         _fork(finding, settings)
-    if finding.action != "none":
-        _notify_soon(finding)
 
 
 def _end(finding: Finding, how: str) -> None:
@@ -36,40 +33,45 @@ def _end(finding: Finding, how: str) -> None:
         with transaction.atomic():
             ENDS[how](run.owner, run)
             audit_note(AnonymousUser(), run.project, f"run.{how}", run.pk, by="health", rule=finding.rule)
-        _note(finding, f"requested to {how} the run")
+        finding_note(finding, f"requested to {how} the run")
     except (TroupeError, PermissionDenied) as error:
-        _note(finding, f"could not {how} the run: {error}")
+        finding_note(finding, f"could not {how} the run: {error}")
 
 
 def _fork(finding: Finding, settings: RunHealth) -> None:
     """Fork the run, on behalf of its owner, and stop it if the config requests it."""
     run, made = finding.run, generations(finding.run)
     if made >= settings.fork.generations:
-        return _note(
+        return finding_note(
             finding,
             f"did not fork the run: {made} of its ancestors were already forked by rules (health.fork.generations)",
         )
     try:
         fork = finding_fork(run.owner, finding, settings)
     except (TroupeError, PermissionDenied) as error:
-        return _note(finding, f"could not fork the run: {error}")
-    _note(finding, f"forked it as run {fork.pk} from iteration {fork.iteration}")
+        return finding_note(finding, f"could not fork the run: {error}")
+    finding_note(finding, f"forked it as run {fork.pk} from iteration {fork.iteration}")
     if settings.fork.stop and run.state not in ENDED_STATES:
         _end(finding, "stop")
 
 
-def _note(finding: Finding, words: str) -> None:
-    finding.done = "; ".join(filter(None, [finding.done, words]))
-    finding.save(update_fields=["done"])
+def finding_note(finding: Finding, words: str) -> None:
+    """Append to what was done. The row is locked: deliveries of messages append at the same time."""
+    with transaction.atomic():
+        done = Finding.objects.select_for_update().values_list("done", flat=True).get(pk=finding.pk)
+        finding.done = "; ".join(dict.fromkeys(filter(None, [*done.split("; "), words])))
+        finding.save(update_fields=["done"])
 
 
-def _notify_soon(finding: Finding) -> None:
-    """Queue a task that sends the messages: a channel may be slow."""
-    if not finding.run.project.channels.exists():
+def delivery_note(delivery: Delivery, **_: Any) -> None:
+    """Receiver of `delivery_ended`: note on a finding whose action is a message whether it was delivered."""
+    facts = delivery.payload.get("finding", {})
+    finding = (
+        Finding.objects.select_related("run__project").defer("run__facts").filter(pk=facts.get("id")).first()
+    )
+    if finding is None or finding.action == "none":
         return
-    from webapp.health.tasks import notify
-
-    try:
-        notify.delay(finding.pk)
-    except Exception:
-        log.exception("the message about finding %s could not be queued", finding.pk)
+    name, sent = delivery.destination.name, delivery.state == Delivery.State.DELIVERED
+    finding_note(finding, f"notified {name}" if sent else f"could not reach {name}")
+    details = {"rule": finding.rule, "channels": [name] * sent, "missed": [name] * (not sent)}
+    audit_note(AnonymousUser(), finding.run.project, "finding.notify", finding.run_id, **details)

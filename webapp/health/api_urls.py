@@ -17,13 +17,4 @@ urlpatterns = [
         name="finding-reopen",
     ),
     path("runs/<str:run_id>/findings/<int:pk>/fork/", api.FindingFork.as_view(), name="finding-fork"),
-    path("projects/<slug:slug>/channels/", api.Channels.as_view(), name="channels"),
-    path(
-        "projects/<slug:slug>/channels/<int:pk>/try/", api.ChannelAct.as_view(act="try"), name="channel-try"
-    ),
-    path(
-        "projects/<slug:slug>/channels/<int:pk>/remove/",
-        api.ChannelAct.as_view(act="remove"),
-        name="channel-remove",
-    ),
 ]

@@ -1,9 +1,8 @@
-"""Findings and notification channels."""
+"""Findings of health rules."""
 
 from django.conf import settings
 from django.db import models
 
-from webapp.accounts.models import Project
 from webapp.runs.models import Run
 
 
@@ -55,20 +54,3 @@ class Checked(models.Model):
     """Run.event_count at the last check."""
     step = models.BigIntegerField(default=-1)
     """Last step of any metric at the last check; -1 before any."""
-
-
-class Channel(models.Model):
-    """A notification channel of a project."""
-
-    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="channels")
-    name = models.CharField(max_length=80)
-    kind = models.CharField(max_length=20)
-    """Its kind, e.g. json, mailto, slack: the only part of the address that is shown."""
-    sealed = models.TextField()
-    """An Apprise URL, encrypted (webapp/common/sealing.py). It contains secrets and is never shown or logged."""
-    said = models.CharField(max_length=600, blank=True)
-    """Result of the last message."""
-    created_at = models.DateTimeField(auto_now_add=True)
-
-    class Meta:
-        constraints = [models.UniqueConstraint(fields=["project", "name"], name="one_channel_per_name")]

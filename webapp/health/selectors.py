@@ -2,13 +2,13 @@
 
 from typing import Any
 
+from django.conf import settings
 from django.db.models import Case, IntegerField, Value, When
 from django.http import Http404
 from django.urls import reverse
 
 from webapp.accounts.permissions import Person
-from webapp.accounts.selectors import project_get
-from webapp.health.models import Channel, Finding
+from webapp.health.models import Finding
 from webapp.health.rules import RULES
 from webapp.metrics.arrays import spell
 from webapp.runs.models import Run
@@ -41,6 +41,23 @@ def finding_get(user: Person, run_id: str, pk: int) -> Finding:
     return finding
 
 
+def finding_facts(finding: Finding) -> dict[str, Any]:
+    """Return the finding's part of its event."""
+    rule = RULES[finding.rule]
+    return {
+        "id": finding.pk,
+        "rule": finding.rule,
+        "key": finding.key,
+        "severity": finding.severity,
+        "title": finding.title,
+        "first_step": finding.first_step,
+        "action": finding.action,
+        "cause": rule.cause,
+        "remedy": rule.remedy,
+        "page": settings.TROUPE_URL.rstrip("/") + reverse("health:page", args=[finding.run_id]),
+    }
+
+
 def finding_document(finding: Finding) -> dict[str, Any]:
     """Return a finding for the API and pages; JSON types only."""
     rule = RULES.get(finding.rule)
@@ -67,16 +84,3 @@ def finding_document(finding: Finding) -> dict[str, Any]:
         "created_at": finding.created_at.isoformat(),
         "curves": reverse("runs:curves", args=[finding.run_id]),
     }
-
-
-def channels_list(user: Person, slug: str) -> list[Channel]:
-    """Return the channels of a project. Raises Http404."""
-    return list(project_get(user, slug).channels.order_by("name"))
-
-
-def channel_get(user: Person, slug: str, pk: int) -> Channel:
-    """Return one channel. Raises Http404."""
-    channel = project_get(user, slug).channels.filter(pk=pk).select_related("project").first()
-    if channel is None:
-        raise Http404(f"the project {slug} has no channel {pk}")
-    return channel

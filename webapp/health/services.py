@@ -17,6 +17,8 @@ from webapp.health.inputs import Found
 from webapp.health.levels import Level, level_now
 from webapp.health.models import Checked, Finding
 from webapp.health.rules import judge
+from webapp.health.selectors import finding_facts
+from webapp.runs.events import event_send
 from webapp.runs.lifecycle import run_announce
 from webapp.runs.models import ENDED_STATES, Run
 
@@ -57,7 +59,7 @@ def _findings_keep(
     run: Run, settings: RunHealth, seen: list[tuple[str, Found]], moved: bool
 ) -> list[Finding]:
     """Create, update and resolve findings; returns the new ones. `moved`: metrics have arrived since the last check."""
-    findings = {(each.rule, each.key): each for each in run.findings.all()}
+    findings = {(row.rule, row.key): row for row in run.findings.defer("done")}
     ended = run.state in ENDED_STATES
     made = []
     for rule, found in seen:
@@ -74,6 +76,7 @@ def _findings_keep(
         finding.save()
         if old is None:
             made.append(finding)
+            event_send("finding.opened", run, finding=finding_facts(finding))
     for gone in findings.values():
         if gone.state == State.OPEN:
             at_once = ended or not gone.evidence.get("series")

@@ -6,8 +6,6 @@ from celery import shared_task
 from django.db.models import F, Q
 from django.db.models.functions import Coalesce
 
-from webapp.health.models import Finding
-from webapp.health.notifying import finding_notify
 from webapp.health.services import run_check
 from webapp.runs.models import Run, RunState
 
@@ -28,11 +26,3 @@ def watch() -> int:
         except Exception:
             log.exception("the health of run %s could not be checked", run_id)
     return done
-
-
-@shared_task(name="health.notify", ignore_result=True, soft_time_limit=50, time_limit=60)
-def notify(finding_id: int) -> None:
-    """Send the messages about a finding to the project's channels."""
-    finding = Finding.objects.select_related("run__project").defer("run__facts").filter(pk=finding_id).first()
-    if finding:
-        finding_notify(finding)

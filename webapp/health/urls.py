@@ -9,6 +9,4 @@ urlpatterns = [
     path("<str:run_id>/health/", views.health_page, name="page"),
     path("<str:run_id>/health/<int:pk>/fork/", views.finding_fork_act, name="fork"),
     path("<str:run_id>/health/<int:pk>/<str:act>/", views.finding_move, name="act"),
-    path("<str:run_id>/health/channels/", views.channel_add, name="channel-add"),
-    path("<str:run_id>/health/channels/<int:pk>/<str:act>/", views.channel_change, name="channel-act"),
 ]

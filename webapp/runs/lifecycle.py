@@ -1,6 +1,6 @@
 """The life of a run. Every change of a run's state, or of the reason that its owner reads, is written here.
 
-A change of state is checked against the table of transitions and saved. It is sent as the signal `run_state_changed` within
+A change of state is checked against the table of transitions and saved. It is sent as an event (webapp/runs/events.py) within
 the transaction, and published to live pages after commit. Callers hold the run's row lock (`run_locked`).
 """
 
@@ -10,16 +10,14 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import QuerySet
-from django.dispatch import Signal
 from django.utils import timezone
 
 from webapp.common.run_changes import publish_change
+from webapp.runs.events import OF_STATE, event_send
 from webapp.runs.models import INACTIVE_STATES, Run, RunState
 from webapp.runs.states import check
 
 log = logging.getLogger(__name__)
-run_state_changed = Signal()
-"""Sent with `run` and `before`: the state that the run left, empty for a new run."""
 
 
 def run_locked(run_id: str) -> Run | None:
@@ -70,6 +68,8 @@ def run_reason_set(run: Run, reason: str) -> None:
 
 
 def _send(run: Run, before: str) -> None:
-    if run.state != before:
-        run_state_changed.send(sender=Run, run=run, before=before)
+    if run.state == RunState.QUEUED and not before:
+        event_send("run.launched", run)
+    elif run.state in OF_STATE and run.state != before:
+        event_send(OF_STATE[run.state], run)
     run_announce(run)

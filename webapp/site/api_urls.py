@@ -9,7 +9,7 @@ from webapp.site.schema_view import SchemaView
 
 APPS = (
     "accounts", "experiments", "run_table", "runs", "scheduling", "run_pages", "metrics", "transcripts", "checkpoints", "jobs",
-    "health", "timeline", "compare", "cluster", "shares", "quotas", "webhooks", "reports",
+    "health", "timeline", "compare", "cluster", "shares", "quotas", "notifications", "reports",
 )  # fmt: skip
 """Apps with an `api_urls` module."""
 

@@ -24,7 +24,7 @@ urlpatterns = [
     path("reports/", include("webapp.reports.urls")),
     path("", include("webapp.shares.urls")),
     path("", include("webapp.quotas.urls")),
-    path("", include("webapp.webhooks.urls")),
+    path("", include("webapp.notifications.urls")),
     path("cluster/", include("webapp.cluster.urls")),
     path("api/", include("webapp.site.api_urls")),
     mounted,

@@ -19,10 +19,10 @@ from webapp.accounts.tokens import token_create
 from webapp.administration.shown import SECRETS, SHOWN
 from webapp.administration.site import site
 from webapp.ingest.services import batch_store
+from webapp.notifications.services import destination_make, destination_ping
 from webapp.quotas.models import Quota
 from webapp.runs.models import Attempt, Run
 from webapp.shares.services import share_make
-from webapp.webhooks.services import webhook_make, webhook_ping
 
 OURS = sorted(each._meta.label for each in apps.get_models() if each.__module__.startswith("webapp."))
 
@@ -34,8 +34,8 @@ def stored(run: Run, user: User) -> list[str]:
     story = Story(run.pk)
     batch_store(run.pk, encoded(story.opening()), "")
     batch_store(run.pk, encoded(story.iterations(0, 3, whole=1)), "")
-    hook, signing = webhook_make(user, run.project, "ci", "https://ci.example.org/hidden-path")
-    webhook_ping(user, hook)
+    hook, signing = destination_make(user, run.project, "webhook", "ci", "https://ci.example.org/hidden-path")
+    destination_ping(user, hook)
     secrets = [
         signing,
         "hidden-path",

@@ -9,7 +9,6 @@ from django.conf import settings
 
 from tests.webapp.checkpoints.conftest import make, sent
 from training_core.config.health import Health
-from webapp.health.tasks import notify
 from webapp.ingest.services import batch_store
 from webapp.runs.models import Attempt, Run, RunState
 
@@ -20,7 +19,6 @@ __all__ = ["make", "sent"]
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No broker and no static files are needed."""
     Path(settings.STATIC_ROOT).mkdir(parents=True, exist_ok=True)
-    monkeypatch.setattr("webapp.health.tasks.notify.delay", notify)
 
 
 @pytest.fixture

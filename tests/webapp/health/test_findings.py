@@ -1,23 +1,12 @@
 """Findings as a run goes on; acts on them in page, API and audit; actions."""
 
-import json
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from importlib import import_module
-from threading import Thread
-from typing import Any
-
 import pytest
-from django.apps import apps
-from django.db import connection
 from django.test import Client
 
 from tests.webapp.api.conftest import caller
 from tests.webapp.health.conftest import change, tell
 from webapp.accounts.models import AuditEntry, Membership, User
-from webapp.health.channel_kinds import ChannelRefused
-from webapp.health.models import Channel, Checked, Finding
-from webapp.health.notifying import channel_make, channel_try
+from webapp.health.models import Checked, Finding
 from webapp.health.services import run_check
 from webapp.health.tasks import watch
 from webapp.runs.models import Run, RunState
@@ -166,120 +155,3 @@ def test_an_action_that_is_refused_is_noted(told: Run) -> None:
     Membership.objects.all().delete()
     run_check(told.pk)
     assert "could not stop the run" in Finding.objects.get().done
-
-
-class Hook(HTTPServer):
-    """A webhook that keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.told: list[dict[str, Any]] = []
-        self.status = 200
-        super().__init__(("127.0.0.1", 0), Ear)
-
-
-class Ear(BaseHTTPRequestHandler):
-    server: Hook
-
-    def do_POST(self) -> None:
-        self.server.told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        self.send_response(self.server.status)
-        self.end_headers()
-
-    def log_message(self, *_: Any) -> None:
-        """Quiet."""
-
-
-@pytest.fixture
-def hook() -> Iterator[Hook]:
-    server = Hook()
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
-@pytest.fixture(autouse=True)
-def _loopback(settings: Any) -> None:
-    """Channels on this machine are allowed."""
-    settings.TROUPE_WEBHOOK_NETWORKS = ["127.0.0.0/8"]
-
-
-def address(hook: Hook) -> str:
-    return f"json://ada:hush-hush@127.0.0.1:{hook.server_port}/hook"
-
-
-def test_a_channel_hears_of_a_finding_once(told: Run, user: User, hook: Hook) -> None:
-    channel_make(user, told.project, "hook", address(hook))
-    tell(told, 1, "policy/planner/kl", [2.0] * 5)
-    for _ in range(3):
-        run_check(told.pk)
-    (message,) = hook.told
-    assert (
-        "far from its base model" in message["message"] and f"/runs/{told.pk}/health/" in message["message"]
-    )
-    assert Finding.objects.get().done == "notified hook"
-    assert AuditEntry.objects.get(act="finding.notify").details["channels"] == ["hook"]
-
-
-def test_a_channel_that_fails_is_noted(told: Run, user: User, hook: Hook) -> None:
-    channel_make(user, told.project, "hook", address(hook))
-    hook.status = 500
-    tell(told, 1, "policy/planner/kl", [2.0] * 5)
-    run_check(told.pk)
-    assert Finding.objects.get().done == "could not reach hook"
-
-
-def test_addresses_stay_secret(told: Run, user: User, hook: Hook, caplog: pytest.LogCaptureFixture) -> None:
-    call = caller(user, "admin")
-    made = call("projects/lab/channels/", {"name": "hook", "address": address(hook)})
-    assert made.status_code == 201 and made.json()["kind"] == "json"
-    assert call(f"projects/lab/channels/{made.json()['id']}/try/", {}).json()["taken"] is True
-    client = Client()
-    client.force_login(user)
-    said = [call("projects/lab/channels/").content.decode(), made.content.decode(), caplog.text]
-    said += [client.get(f"/runs/{told.pk}/health/").content.decode()]
-    said += [json.dumps(entry.details) for entry in AuditEntry.objects.all()]
-    assert len(hook.told) == 1 and not any("hush-hush" in text for text in said)
-    assert call(f"projects/lab/channels/{made.json()['id']}/remove/", {}).status_code == 200
-    assert not Channel.objects.exists()
-
-
-def test_the_database_holds_no_address(told: Run, user: User, hook: Hook, settings: Any) -> None:
-    channel = channel_make(user, told.project, "hook", address(hook))
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT row_to_json(health_channel)::text FROM health_channel")
-        (stored,) = cursor.fetchone()
-    assert "hook" in stored and not any(part in stored for part in ("hush", "127.0.0.1", "ada"))
-    assert channel_try(user, channel)
-    settings.SECRET_KEY = "another one"
-    assert channel_try(user, channel) is False
-    assert "another TROUPE_SECRET_KEY" in channel.said and len(hook.told) == 1
-
-
-def test_addresses_of_old_rows_are_encrypted_and_back(told: Run, hook: Hook) -> None:
-    plain = address(hook)
-    channel = Channel.objects.create(project=told.project, name="old", sealed=plain)
-    migration = import_module("webapp.health.migrations.0003_sealed_addresses")
-    migration.close(apps, None)
-    channel.refresh_from_db()
-    assert channel.kind == "json" and "hush" not in channel.sealed
-    assert channel_try(told.owner, channel) and len(hook.told) == 1
-    migration.disclose(apps, None)
-    channel.refresh_from_db()
-    assert channel.sealed == plain
-
-
-def test_channels_are_for_owners_and_must_make_sense(told: Run, user: User, stranger: User) -> None:
-    call = caller(user, "admin")
-    for name, bad in (("a", "nonsense"), ("a", "nosuch://x"), ("", "json://localhost")):
-        assert call("projects/lab/channels/", {"name": name, "address": bad}).status_code == 400
-    assert caller(stranger, "admin")("projects/lab/channels/").status_code == 404
-    channel = channel_make(user, told.project, "a", "json://127.0.0.1:9/x")
-    assert channel_try(user, channel) is False, "nobody listens there"
-    with pytest.raises(ChannelRefused, match="already"):
-        channel_make(user, told.project, "a", "json://127.0.0.1:9/y")
-    Membership.objects.update(level="editor")
-    assert call("projects/lab/channels/", {"name": "b", "address": "json://127.0.0.1"}).status_code == 403
-    assert call(f"projects/lab/channels/{channel.pk}/remove/", {}).status_code == 403

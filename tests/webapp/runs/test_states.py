@@ -6,7 +6,8 @@ import re
 import pytest
 
 from tests.architecture.source import modules
-from webapp.runs.lifecycle import run_move, run_reason_set, run_state_changed, runs_locked
+from webapp.runs.events import run_event
+from webapp.runs.lifecycle import run_move, run_reason_set, runs_locked
 from webapp.runs.models import Run, RunSource, RunState
 from webapp.runs.states import TransitionRefused, allowed, check
 
@@ -46,12 +47,12 @@ def test_a_refusal_is_a_sentence() -> None:
 
 @pytest.mark.django_db
 def test_a_move_is_saved_and_sent_once(run: Run) -> None:
-    sent: list[tuple[str, str]] = []
+    sent: list[str] = []
 
-    def note(run: Run, before: str, **_: object) -> None:
-        sent.append((before, run.state))
+    def note(event: str, **_: object) -> None:
+        sent.append(event)
 
-    run_state_changed.connect(note)
+    run_event.connect(note)
     try:
         locked = runs_locked().get(pk=run.pk)
         run_move(locked, RunState.STARTING)
@@ -60,9 +61,9 @@ def test_a_move_is_saved_and_sent_once(run: Run) -> None:
         with pytest.raises(TransitionRefused):
             run_move(locked, RunState.RUNNING)
     finally:
-        run_state_changed.disconnect(note)
+        run_event.disconnect(note)
     stored = Run.objects.get(pk=run.pk)
-    assert sent == [("queued", "starting"), ("starting", "failed")]
+    assert sent == ["run.failed"]
     assert (stored.state, stored.reason) == ("failed", "no such model folder") and stored.ended_at
     run_move(runs_locked().get(pk=run.pk), RunState.QUEUED)
     assert Run.objects.get(pk=run.pk).ended_at is None

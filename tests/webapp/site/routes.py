@@ -15,7 +15,6 @@ OBJECTS = (
     ("checkpoints/<int:pk>", "pk", "checkpoint"),
     ("runs/<str:run_id>/notes/<int:pk>", "pk", "run_note"),
     ("episodes/<int:pk>", "pk", "episode"),
-    ("health/channels/<int:pk>", "pk", "channel"),
     ("channels/<int:pk>", "pk", "channel"),
     ("health/<int:pk>", "pk", "finding"),
     ("findings/<int:pk>", "pk", "finding"),
@@ -44,8 +43,7 @@ ACTS = {
     "runs:checkpoint-act": ("pin", "unpin", "delete"),
     "runs:act": ("stop", "pause", "resume"),
     "health:act": ("dismiss", "reopen"),
-    "health:channel-act": ("try", "remove"),
-    "webhooks:act": ("ping", "on", "off", "remove"),
+    "notifications:act": ("ping", "on", "off", "remove"),
 }
 """What `act` may be at the addresses that take one."""
 

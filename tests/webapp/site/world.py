@@ -10,17 +10,16 @@ from training_core.config.files import load_config
 from webapp.accounts.models import Membership, Project, User
 from webapp.accounts.tokens import token_create
 from webapp.checkpoints.models import Checkpoint
-from webapp.common.sealing import seal
 from webapp.experiments.models import Sweep, Template
-from webapp.health.models import Channel, Finding
+from webapp.health.models import Finding
 from webapp.ingest.services import batch_store
 from webapp.jobs.models import Job
+from webapp.notifications.models import Delivery
+from webapp.notifications.services import destination_make
 from webapp.reports.services import report_create
 from webapp.runs.models import Attempt, Run, RunNote, SavedView
 from webapp.shares.services import share_make
 from webapp.transcripts.models import Episode, EpisodeNote
-from webapp.webhooks.models import Delivery
-from webapp.webhooks.services import webhook_make
 
 
 @dataclass
@@ -103,11 +102,11 @@ def _kept(world: World, run: Run) -> dict[str, object]:
 
 def _outward(world: World, run: Run) -> dict[str, object]:
     """What leads out of the project: channels, webhooks, share links."""
-    channel = Channel.objects.create(
-        project=world.project, name="channel", kind="json", sealed=seal("json://127.0.0.1:9/x", "channel")
+    channel, _ = destination_make(
+        world.owner, world.project, "channel", "channel", "json://hooks.invalid/x", ["run.failed"]
     )
-    hook, _ = webhook_make(world.owner, world.project, "hook", "https://example.org/x", [])
-    delivery = Delivery.objects.create(webhook=hook, event="run.failed", payload={}, state="given up")
+    hook, _ = destination_make(world.owner, world.project, "webhook", "hook", "https://example.org/x")
+    delivery = Delivery.objects.create(destination=hook, event="run.failed", payload={}, state="given up")
     share, secret = share_make(world.owner, world.project, "run", run.pk)
     return {
         "channel": channel.pk,

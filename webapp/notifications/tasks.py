@@ -1,21 +1,21 @@
-"""Celery tasks of webhooks: one per attempt, so that a slow receiver does not delay the others."""
+"""Celery tasks of deliveries: one per attempt, so that a slow receiver does not delay the others."""
 
 from celery import shared_task
 from django.utils import timezone
 
-from webapp.webhooks.models import Delivery
-from webapp.webhooks.services import deliveries_forget, delivery_now
+from webapp.notifications.delivery import deliveries_forget, delivery_now
+from webapp.notifications.models import Delivery
 
 AT_ONCE = 100
 
 
-@shared_task(name="webhooks.deliver", ignore_result=True, soft_time_limit=45, time_limit=50)
+@shared_task(name="notifications.deliver", ignore_result=True, soft_time_limit=45, time_limit=50)
 def deliver(delivery_id: int) -> None:
     """Make one attempt, if it is due."""
     delivery_now(delivery_id)
 
 
-@shared_task(name="webhooks.due", ignore_result=True, soft_time_limit=25, time_limit=30)
+@shared_task(name="notifications.due", ignore_result=True, soft_time_limit=25, time_limit=30)
 def due() -> int:
     """Queue the deliveries that are due; returns their number. Deletes old deliveries."""
     deliveries_forget()

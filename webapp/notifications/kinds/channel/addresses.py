@@ -1,7 +1,7 @@
-"""Kinds of channels: the allowed Apprise URLs.
+"""The allowed addresses of channels: Apprise URLs.
 
 Apprise supports more than a hundred services. Some write to the server's own log, some load files or further URLs named
-by a parameter, some run programs. A channel is one of KINDS, with only the parameters listed here.
+by a parameter, some run programs. A channel has one of SERVICES, with only the parameters listed here.
 """
 
 from collections.abc import Collection
@@ -11,12 +11,11 @@ from typing import Any
 import apprise
 from apprise.plugins import N_MGR, url_to_dict
 
-from training_core.errors import TroupeError
 from webapp.common.networks import literal_allowed
+from webapp.common.outgoing import LONGEST, AddressRefused
 
-LONGEST = 2000
 EVERYWHERE = frozenset({"format", "overflow", "verify", "emojis"})
-"""Parameters allowed for every kind."""
+"""Parameters allowed for every service."""
 _BODY: frozenset[str] = frozenset()
 _MAIL = frozenset({"to", "cc", "bcc", "from", "name", "reply", "smtp", "mode", "user", "pass"})
 _NTFY = frozenset({"to", "token", "auth", "mode", "priority", "xtags", "click", "delay", "email", "image"})
@@ -27,7 +26,7 @@ _WEBEX = frozenset({"to", "token", "mode"})
 _WORKFLOWS = frozenset(
     {"id", "sig", "ver", "api-version", "route", "routeid", "image", "wrap", "pa", "powerautomate"}
 )
-KINDS: dict[str, frozenset[str]] = {
+SERVICES: dict[str, frozenset[str]] = {
     "json": _BODY,
     "jsons": _BODY,
     "xml": _BODY,
@@ -60,54 +59,48 @@ KINDS: dict[str, frozenset[str]] = {
     "opsgenie": frozenset({"to", "priority", "region", "tags", "entity", "alias"}),
     "pbul": frozenset({"to"}),
 }
-"""Kind -> its parameters. None of them is a file, another URL to load, a method or a header."""
-
-
-class ChannelRefused(TroupeError):
-    """The address is not allowed for a channel; the message contains the reason, without the address."""
+"""Service -> its parameters. None of them is a file, another URL to load, a method or a header."""
 
 
 def channel_parts(address: str) -> dict[str, Any]:
-    """Return the parts of the address as parsed by Apprise, after checking its kind. Raises ChannelRefused."""
+    """Return the parts of the address as parsed by Apprise, after checking its service. Raises AddressRefused."""
     parts: dict[str, Any] | None = None
     if len(address) <= LONGEST and "\0" not in address:
         parts = url_to_dict(address)  # type: ignore[no-untyped-call]
     written = address.partition("://")[0].lower()
-    kind = str(parts["schema"]) if parts else written
-    if kind not in KINDS and (parts or written in N_MGR):
-        raise ChannelRefused(
-            f"address: channels of kind {kind[:20]} are not supported; use {', '.join(KINDS)}"
-        )
+    service = str(parts["schema"]) if parts else written
+    if service not in SERVICES and (parts or written in N_MGR):
+        raise AddressRefused(f"channels of kind {service[:20]} are not supported; use {', '.join(SERVICES)}")
     if not parts:
-        raise ChannelRefused(
-            "address: Apprise does not support it; use one such as json://host/path, mailto://user:password@host or slack://..."
+        raise AddressRefused(
+            "Apprise does not support it; use one such as json://host/path, mailto://user:password@host or slack://..."
         )
     for sign, what in (("+", "headers"), ("-", "parameters of the request"), (":", "fields of the body")):
         if parts.get(f"qsd{sign}"):
-            raise ChannelRefused(f"address: remove the parameters that begin with {sign} (they add {what})")
+            raise AddressRefused(f"remove the parameters that begin with {sign} (they add {what})")
     names = {str(name).lower() for name in parts.get("qsd") or {}}
-    if refused := sorted(names - KINDS[kind] - EVERYWHERE):
-        parameters = ", ".join(sorted(KINDS[kind] | EVERYWHERE))
-        raise ChannelRefused(
-            f"address: remove {', '.join(refused)[:100]}; a channel of kind {kind} has the parameters {parameters}"
+    if refused := sorted(names - SERVICES[service] - EVERYWHERE):
+        parameters = ", ".join(sorted(SERVICES[service] | EVERYWHERE))
+        raise AddressRefused(
+            f"remove {', '.join(refused)[:100]}; a channel of kind {service} has the parameters {parameters}"
         )
     return parts
 
 
-def channel_kind(address: str, networks: Collection[str]) -> str:
-    """Return the kind of a new channel's address. Raises ChannelRefused.
+def channel_service(address: str, networks: Collection[str]) -> str:
+    """Return the service of a new channel's address. Raises AddressRefused.
 
     A numeric address that is not allowed is rejected here; names are resolved and checked when a message is sent.
     """
     parts = channel_parts(address)
-    kind, host = str(parts["schema"]), str(parts.get("host") or "").strip("[]")
+    service, host = str(parts["schema"]), str(parts.get("host") or "").strip("[]")
     if _numeric(host) and not literal_allowed(host, networks):
-        raise ChannelRefused(
-            "address: it is inside the server's network; an administrator may allow that network with TROUPE_WEBHOOK_NETWORKS"
+        raise AddressRefused(
+            "it is inside the server's network; an administrator may allow that network with TROUPE_WEBHOOK_NETWORKS"
         )
     if apprise.Apprise.instantiate(parts) is None:
-        raise ChannelRefused(f"address: a part that kind {kind} needs is missing or wrong")
-    return kind
+        raise AddressRefused(f"a part that kind {service} needs is missing or wrong")
+    return service
 
 
 def _numeric(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""Webhooks: what is sent when, signed, tried again, to a real receiver; where they may not go."""
+"""Deliveries: what is sent when, signed, tried again, to a real receiver; where webhooks may not go."""
 
 import hashlib
 import hmac
@@ -13,24 +13,33 @@ from django.db import transaction
 from django.test import Client
 from django.utils import timezone
 
-from tests.webapp.webhooks.receiving import Receiver
+from tests.webapp.notifications.receiving import Receiver
 from training_core.errors import ConfigError
 from webapp.accounts.models import AuditEntry, Membership, User
 from webapp.accounts.tokens import token_create
 from webapp.common.networks import allowed
 from webapp.common.outgoing import AddressRefused, address_checked, host_of
 from webapp.health.models import Finding
+from webapp.health.selectors import finding_facts
 from webapp.ingest.services import batch_store
+from webapp.notifications import delivery as engine
+from webapp.notifications import services, tasks
+from webapp.notifications.delivery import delivery_now
+from webapp.notifications.models import Delivery, Destination
+from webapp.notifications.services import (
+    delivery_again,
+    destination_make,
+    destination_ping,
+    destination_switch,
+)
+from webapp.runs.events import event_send
 from webapp.runs.lifecycle import run_add
 from webapp.runs.models import Attempt, Run
 from webapp.scheduling.services import run_stop
-from webapp.webhooks import services, tasks
-from webapp.webhooks.models import Delivery, Webhook
-from webapp.webhooks.services import delivery_again, delivery_now, webhook_make, webhook_ping, webhook_switch
 
 
-def make(user: User, run: Run, url: str, *events: str) -> tuple[Webhook, str]:
-    return webhook_make(user, run.project, "mine", url, events)
+def make(user: User, run: Run, url: str, *events: str) -> tuple[Destination, str]:
+    return destination_make(user, run.project, "webhook", "mine", url, events)
 
 
 def say(run: Run, *events: dict[str, Any]) -> None:
@@ -51,9 +60,10 @@ def test_a_run_tells_its_story(run: Run, user: User, receiver: Receiver) -> None
         run,
         {"type": "checkpoint", "iteration": 1, "path": "checkpoints/iteration-1", "bytes": 5, "metrics": {}},
     )
-    Finding.objects.create(
-        run=run, rule="nan", key="loss", severity="bad", title="NaN", first_step=1, last_step=1
+    finding = Finding.objects.create(
+        run=run, rule="kl_blow_up", key="kl", severity="bad", title="Far", first_step=1, last_step=1
     )
+    event_send("finding.opened", run, finding=finding_facts(finding))
     say(run, status | {"state": "finished", "iteration": 2})
     run_add(Run(project=run.project, owner=user, name="b", config=run.config, iterations=1))
     for each in Delivery.objects.order_by("pk"):
@@ -64,15 +74,21 @@ def test_a_run_tells_its_story(run: Run, user: User, receiver: Receiver) -> None
     ]  # fmt: skip
     assert told[0]["run"]["id"] == run.pk and told[0]["run"]["state"] == "running"
     assert told[1]["checkpoint"]["path"] == "checkpoints/iteration-1"
-    assert told[2]["finding"] == {
-        "rule": "nan", "key": "loss", "severity": "bad", "title": "NaN", "first_step": 1,
-    }  # fmt: skip
+    facts = {
+        "id": finding.pk,
+        "rule": "kl_blow_up",
+        "key": "kl",
+        "severity": "bad",
+        "title": "Far",
+        "first_step": 1,
+    }
+    assert facts.items() <= told[2]["finding"].items() and told[2]["finding"]["remedy"]
     assert told[3]["run"]["iteration"] == 2 and told[3]["run"]["page"].endswith(f"/runs/{run.pk}/")
 
 
 def test_it_is_signed_as_the_page_says(run: Run, user: User, receiver: Receiver) -> None:
     hook, secret = make(user, run, receiver.url)
-    delivery = webhook_ping(user, hook)
+    delivery = destination_ping(user, hook)
     assert delivery_now(delivery.pk)
     headers, body = receiver.got[0]
     expected = hmac.digest(
@@ -81,23 +97,21 @@ def test_it_is_signed_as_the_page_says(run: Run, user: User, receiver: Receiver)
     assert headers["x-troupe-signature"] == f"sha256={expected.hex()}"
     assert headers["x-troupe-delivery"] == str(delivery.key) == json.loads(body)["id"]
     assert headers["x-troupe-event"] == "ping" and headers["content-type"] == "application/json"
-    stored = json.dumps(list(Webhook.objects.values()), default=str)
+    stored = json.dumps(list(Destination.objects.values()), default=str)
     assert secret not in stored and "of-the-address" not in stored
 
 
-def test_only_what_was_asked_for_and_committed(
-    run: Run, user: User, receiver: Receiver, sent: list[int]
-) -> None:
+def test_only_what_was_asked_for_and_committed(run: Run, user: User, receiver: Receiver) -> None:
     hook, _ = make(user, run, receiver.url, "run.stopped")
     with pytest.raises(ZeroDivisionError), transaction.atomic():
         run_stop(user, run)
         raise ZeroDivisionError
     assert not Delivery.objects.exists()
     run.refresh_from_db()
-    webhook_switch(user, hook, on=False)
+    destination_switch(user, hook, on=False)
     run_stop(user, run)
     assert not Delivery.objects.exists(), "it is off"
-    webhook_switch(user, hook, on=True)
+    destination_switch(user, hook, on=True)
     other = Run.objects.create(project=run.project, owner=user, name="b", config=run.config, iterations=1)
     run_stop(user, other)
     run_stop_again = Run.objects.get(pk=other.pk)
@@ -107,7 +121,7 @@ def test_only_what_was_asked_for_and_committed(
 
 def test_what_fails_is_tried_again_and_given_up(run: Run, user: User, receiver: Receiver) -> None:
     hook, _ = make(user, run, receiver.url)
-    delivery = webhook_ping(user, hook)
+    delivery = destination_ping(user, hook)
     receiver.answers = [500, 302, 404, 500, 500, 500, 500]
     pauses = []
     for _ in range(7):
@@ -130,7 +144,7 @@ def test_what_fails_is_tried_again_and_given_up(run: Run, user: User, receiver: 
 
 def test_a_receiver_that_is_away(run: Run, user: User) -> None:
     hook, _ = make(user, run, "http://127.0.0.1:1/")
-    delivery = webhook_ping(user, hook)
+    delivery = destination_ping(user, hook)
     assert not delivery_now(delivery.pk)
     delivery.refresh_from_db()
     assert delivery.last["code"] is None and "no response: ConnectError" in str(delivery.last["said"])
@@ -141,14 +155,14 @@ def test_two_tasks_make_one_try(
     run: Run, user: User, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hook, _ = make(user, run, receiver.url)
-    delivery = webhook_ping(user, hook)
+    delivery = destination_ping(user, hook)
     inner = []
 
     def once_more(each: Delivery) -> dict[str, Any]:
         inner.append(delivery_now(each.pk))
         return {"time": 0.0, "code": 200, "said": "", "seconds": 0.0}
 
-    monkeypatch.setattr(services, "delivery_try", once_more)
+    monkeypatch.setattr(engine, "attempt_make", once_more)
     assert delivery_now(delivery.pk)
     assert inner == [False]
 
@@ -158,7 +172,7 @@ def test_what_is_due_is_sent_and_what_is_old_forgotten(
 ) -> None:
     monkeypatch.setattr(tasks.deliver, "delay", tasks.deliver)
     hook, _ = make(user, run, receiver.url)
-    due, later, old = (webhook_ping(user, hook) for _ in range(3))
+    due, later, old = (destination_ping(user, hook) for _ in range(3))
     Delivery.objects.filter(pk=later.pk).update(next_at=timezone.now() + timedelta(hours=1))
     Delivery.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(days=31))
     assert tasks.due() == 1
@@ -184,7 +198,7 @@ def test_the_connection_itself_is_checked(run: Run, user: User, receiver: Receiv
     """A name is looked up when it is used: what it was before does not matter."""
     hook, _ = make(user, run, receiver.url.replace("127.0.0.1", "localhost"))
     settings.TROUPE_WEBHOOK_NETWORKS = ["10.0.0.0/8"]
-    delivery = webhook_ping(user, hook)
+    delivery = destination_ping(user, hook)
     assert not delivery_now(delivery.pk)
     delivery.refresh_from_db()
     assert "TROUPE_WEBHOOK_NETWORKS" in str(delivery.last["said"]) and not receiver.got
@@ -218,17 +232,17 @@ def test_who_may_and_what_is_noted(run: Run, user: User, stranger: User, receive
     Membership.objects.create(project=run.project, user=stranger, level="editor")
     for act in (
         lambda: make(stranger, run, receiver.url),
-        lambda: webhook_ping(stranger, hook),
-        lambda: webhook_switch(stranger, hook, on=False),
-        lambda: services.webhook_remove(stranger, hook),
+        lambda: destination_ping(stranger, hook),
+        lambda: destination_switch(stranger, hook, on=False),
+        lambda: services.destination_remove(stranger, hook),
     ):
         with pytest.raises(PermissionDenied):
             act()
     with pytest.raises(ConfigError, match="already"):
         make(user, run, receiver.url)
     with pytest.raises(ConfigError, match="run.finished"):
-        webhook_make(user, run.project, "b", receiver.url, ["run.exploded"])
-    services.webhook_remove(user, hook)
+        destination_make(user, run.project, "webhook", "b", receiver.url, ["run.exploded"])
+    services.destination_remove(user, hook)
     said = AuditEntry.objects.filter(act__startswith="webhook")
     assert [entry.act for entry in said] == ["webhook.remove", "webhook.make"]
     assert "of-the-address" not in json.dumps([entry.details for entry in said])
@@ -238,12 +252,12 @@ def test_pages(client: Client, run: Run, user: User, stranger: User, receiver: R
     client.force_login(user)
     page = "/account/projects/lab/webhooks/"
     made = client.post(
-        page, {"name": "<b>ci", "address": receiver.url, "events": ["run.failed"]}
+        page, {"kind": "webhook", "name": "<b>ci", "address": receiver.url, "events": ["run.failed"]}
     ).content.decode()
     assert "&lt;b&gt;ci" in made and "new-secret" in made
     assert "of-the-address" not in client.get(page).content.decode()
-    assert client.post(page, {"name": "x", "address": "ftp://a"}).status_code == 400
-    hook = Webhook.objects.get()
+    assert client.post(page, {"kind": "webhook", "name": "x", "address": "ftp://a"}).status_code == 400
+    hook = Destination.objects.get()
     detail = f"{page}{hook.pk}/"
     client.post(f"{detail}ping/")
     receiver.answers = [500]
@@ -254,16 +268,16 @@ def test_pages(client: Client, run: Run, user: User, stranger: User, receiver: R
     client.post(f"{detail}deliveries/{Delivery.objects.get().pk}/again/")
     assert Delivery.objects.get().state == "waiting"
     client.post(f"{detail}off/")
-    assert not Webhook.objects.get().enabled
+    assert not Destination.objects.get().enabled
     assert client.post(f"{detail}explode/").status_code == 404
     other = Client()
     other.force_login(stranger)
     assert other.get(detail).status_code == 404
     Membership.objects.create(project=run.project, user=stranger, level="editor")
     assert other.get(page).status_code == 403
-    assert "Webhooks" not in other.get("/account/projects/lab/members/").content.decode()
+    assert "Notifications" not in other.get("/account/projects/lab/members/").content.decode()
     client.post(f"{detail}remove/")
-    assert not Webhook.objects.exists()
+    assert not Destination.objects.exists()
 
 
 def test_api(client: Client, run: Run, user: User, stranger: User, receiver: Receiver) -> None:

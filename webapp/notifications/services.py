@@ -1,0 +1,104 @@
+"""Creation, switching and removal of destinations; pings and redeliveries."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.utils import timezone
+
+from training_core.errors import ConfigError
+from webapp.accounts.audit import audit_note
+from webapp.accounts.models import Project, User
+from webapp.accounts.permissions import Person, is_owner
+from webapp.accounts.secrets import new_secret
+from webapp.common.outgoing import AddressRefused
+from webapp.common.sealing import seal
+from webapp.notifications.delivery import PING, deliver_soon, delivery_now, delivery_write
+from webapp.notifications.kinds.registry import KINDS
+from webapp.notifications.models import Delivery, Destination
+from webapp.runs.events import EVENTS
+
+MOST = 36
+"""Maximum number of destinations of a project."""
+
+
+@transaction.atomic
+def destination_make(
+    user: Person, project: Project, kind: str, name: str, address: str, events: Iterable[str] = ()
+) -> tuple[Destination, str]:
+    """Create a destination. Returns it with its signing secret, which is shown once. No events: those of its kind.
+
+    Raises PermissionDenied, ConfigError.
+    """
+    if not is_owner(user, project):
+        raise PermissionDenied("only owners of the project may change its destinations")
+    name, address = name.strip(), address.strip()
+    selected = sorted(set(events) or KINDS[kind].default_events)
+    if not name or len(name) > 80 or "\0" in name:
+        raise ConfigError({"name": "give 1 to 80 characters"})
+    if unknown := set(selected) - set(EVENTS):
+        raise ConfigError({"events": f"{', '.join(unknown)[:100]}: use {', '.join(EVENTS)}"})
+    if project.destinations.filter(kind=kind, name=name).exists():
+        raise ConfigError({"name": f"a {kind} {name} already exists; remove it first"})
+    if project.destinations.count() >= MOST:
+        raise ConfigError({"name": f"a project has at most {MOST} destinations; remove one first"})
+    try:
+        label = KINDS[kind].label(address)
+    except AddressRefused as error:
+        raise ConfigError({"address": str(error)}) from error
+    destination = Destination(project=project, kind=kind, name=name, label=label, events=selected)
+    destination.created_by = user if isinstance(user, User) else None
+    destination.sealed_address = seal(address, destination.purpose("address"))
+    secret = new_secret() if KINDS[kind].signed else ""
+    destination.sealed_secret = secret and seal(secret, destination.purpose("secret"))
+    destination.save()
+    _note(user, destination, "make", label=label, events=selected)
+    return destination, secret
+
+
+@transaction.atomic
+def destination_remove(user: Person, destination: Destination) -> None:
+    """Delete the destination and its deliveries. Raises PermissionDenied."""
+    _note(user, destination, "remove", label=destination.label)
+    destination.delete()
+
+
+@transaction.atomic
+def destination_switch(user: Person, destination: Destination, on: bool) -> Destination:
+    """Enable or disable sending; events that occur while it is disabled are not sent later. Raises PermissionDenied."""
+    if destination.enabled != on:
+        _note(user, destination, "on" if on else "off")
+        destination.enabled = on
+        destination.save(update_fields=["enabled"])
+    return destination
+
+
+@transaction.atomic
+def destination_ping(user: Person, destination: Destination) -> Delivery:
+    """Send an event without content, to test the address. Raises PermissionDenied."""
+    _note(user, destination, "ping")
+    return deliver_soon(delivery_write(destination, PING, {}))
+
+
+@transaction.atomic
+def destination_try(user: Person, destination: Destination) -> bool:
+    """Send one ping now, without repetition; returns whether it was accepted. Raises PermissionDenied."""
+    _note(user, destination, "try")
+    return delivery_now(delivery_write(destination, PING, {}, left=1).pk)
+
+
+@transaction.atomic
+def delivery_again(user: Person, delivery: Delivery) -> Delivery:
+    """Send an event again, under the same key. Raises PermissionDenied."""
+    _note(user, delivery.destination, "redeliver", event=delivery.event)
+    delivery.state, delivery.next_at, delivery.left = Delivery.State.WAITING, timezone.now(), 1
+    delivery.save(update_fields=["state", "next_at", "left"])
+    return deliver_soon(delivery)
+
+
+def _note(user: Person, destination: Destination, act: str, **details: Any) -> None:
+    """Audit an act of an owner, such as webhook.ping. Raises PermissionDenied for others."""
+    if not is_owner(user, destination.project):
+        raise PermissionDenied("only owners of the project may change its destinations")
+    audit_note(user, destination.project, f"{destination.kind}.{act}", destination.name, **details)
