@@ -43,6 +43,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "answers prefixes",
         "models rewards",
         "environments generation",
+        "serving",
         "agents learning rollout_workflows",
         "external",
         "workflows",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from training_core.llm.base_models.progress import Progress, silent
 from training_core.llm.generation.base import Engine, SamplingSettings
 from training_core.llm.generation.continuation import generate_until_ended
+from training_core.llm.serving.gate import Gate
 from training_core.types import Answer, Prompt
-from workers.actors.gate import Gate
 from workers.actors.worker import Worker, ready
 from workers.protocol.records import Span
 from workers.protocol.spec import Generated, Ready, WorkerSpec

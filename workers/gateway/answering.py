@@ -10,7 +10,6 @@ from training_core.llm.agents.messages import normalise_message, parse_answer, s
 from training_core.llm.agents.rendering import Renderer
 from training_core.llm.agents.session import PolicyClient, Session
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.continuation import continuation_prompt, join_answers
 from training_core.types import Answer, Prompt
 from training_core.versions import first_version_tokens
 from workers.gateway.batching import Batcher
@@ -99,28 +98,8 @@ async def _generate(
     answers = await batcher.ask(client, prompt, settings)
     if request.on_update == "abort":
         answers = [_until_update(answer, client) for answer in answers]
-    else:
-        answers = [
-            await _to_its_end(prompt, index, answer, client, settings, batcher)
-            for index, answer in enumerate(answers)
-        ]
     call.ended = time.time()
     return answers
-
-
-async def _to_its_end(
-    prompt: Prompt,
-    index: int,
-    answer: Answer,
-    client: PolicyClient,
-    settings: SamplingSettings,
-    batcher: Batcher,
-) -> Answer:
-    """Continue an answer that new weights interrupted, with these weights."""
-    while answer.stop_reason == "interrupt":
-        rest = (await batcher.ask(client, continuation_prompt(prompt, index, answer), settings))[0]
-        answer = join_answers(answer, rest)
-    return answer
 
 
 def _until_update(answer: Answer, client: PolicyClient) -> Answer:

@@ -11,8 +11,8 @@ import torch
 from tests.workers.running import small_config
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.sampling import tempered_log_probs
+from training_core.llm.serving.gate import Gate
 from training_core.types import NoiseKey, Prompt
-from workers.actors.gate import Gate
 from workers.actors.rollout_worker import RolloutWorker
 from workers.protocol.spec import WorkerSpec
 from workers.transfer.weights import PackedWeights, pack

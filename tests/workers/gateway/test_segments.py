@@ -268,7 +268,7 @@ def test_new_weights_in_the_middle_of_an_answer(gateway: Gateway, manner: str) -
     assert answer.token_ids == choice.token_ids  # type: ignore[attr-defined]
     assert 0 < len(before) < 12
     if manner == "abort":
-        assert (len(calls), choice.finish_reason, answer.stop_reason) == (1, "abort", "interrupt")
+        assert (choice.finish_reason, answer.stop_reason) == ("abort", "interrupt")
         assert answer.versions == before
     else:
         assert choice.finish_reason in ("stop", "length") and answer.stop_reason != "interrupt"

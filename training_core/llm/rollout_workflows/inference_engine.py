@@ -16,9 +16,10 @@ from typing import Any, Self
 
 from training_core.algorithms.staleness import capacity
 from training_core.errors import EngineFailure, EnvironmentFailure
-from training_core.llm.generation.base import Engine
+from training_core.llm.generation.base import Engine, Generate, SamplingSettings
 from training_core.llm.rollout_workflows.api import (
     EpisodeResult,
+    GenerationHyperparameters,
     ModelRequest,
     ModelResponse,
     RolloutWorkflow,
@@ -26,11 +27,12 @@ from training_core.llm.rollout_workflows.api import (
 )
 from training_core.llm.rollout_workflows.grouped import RUNNING_EPISODE, RunningEpisode, workflow_factory
 from training_core.llm.rollout_workflows.loader import RestartingLoader
-from training_core.llm.rollout_workflows.request_batching import RequestBatcher, settings_from
 from training_core.llm.rollout_workflows.tensors import concat_padded_tensors
 from training_core.llm.rollout_workflows.token_ids import token_ids_of
+from training_core.llm.serving.batching import RequestBatcher
+from training_core.llm.serving.gate import Gate
 from training_core.seeding import NoiseStream
-from training_core.types import NoiseKey, Prompt
+from training_core.types import Answer, NoiseKey, Prompt
 
 ShouldAccept = Callable[[EpisodeResult], bool]
 _POLL_SECONDS = 0.05
@@ -100,7 +102,11 @@ class InferenceEngine:
         self._ended: list[_Task] = []
         """Accepted episodes that are not yet fetched, in the order of their end."""
         self._paused = False
-        self._batcher = RequestBatcher(self._engines, self._limits.window)
+        self._gate = Gate()
+        """Closed while generation is paused, and while weights change."""
+        self._generation_paused = False
+        self._batcher = RequestBatcher(self._limits.window, threads=1)
+        self._generators = {role: self._generator(item) for role, item in self._engines.items()}
         self._outside_episodes = RunningEpisode(0)
         """Noise of calls outside episodes."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -121,14 +127,16 @@ class InferenceEngine:
 
     def destroy(self) -> None:
         """End the thread and all running episodes."""
+        self._gate.end("the engine was destroyed")
         if self._loop is None or self._thread is None:
             return
-        self._batcher.generating.set()
         asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
         self._loop = self._thread = None
+        self._gate.close()  # the last generation has ended
+        self._batcher.close()
 
     # Called by workflows.
 
@@ -146,7 +154,8 @@ class InferenceEngine:
         key = NoiseKey(*self._noise, playing.number, playing.calls, role_index)
         settings, ids = settings_from(request.gconfig), token_ids_of(request.input_ids)
         playing.calls += 1
-        answer = await self._batcher.generate_answer(role, Prompt(ids, 1, key, rid=request.rid), settings)
+        prompt = Prompt(ids, 1, key, rid=request.rid)
+        (answer,) = await self._batcher.generate_answers(role, self._generators[role], prompt, settings)
         response = ModelResponse(
             list(ids),
             answer.token_ids,
@@ -280,18 +289,24 @@ class InferenceEngine:
 
     def pause_generation(self) -> None:
         """Interrupt answers between two tokens; returns when the model is idle."""
-        self._batcher.pause()
+        if not self._generation_paused:
+            self._generation_paused = True
+            self._gate.close()
 
     def continue_generation(self) -> None:
         """Continue them from the token at which they stopped."""
-        self._batcher.generating.set()
+        if self._generation_paused:
+            self._generation_paused = False
+            self._gate.open()
 
     def update_weights(self, weights: Any, version: int) -> None:
         """Load weights (name -> tensor) between two tokens; running answers continue with them. Raises EngineFailure.
 
         For an engine shared by all roles.
         """
-        self._batcher.load_weights(weights, version)
+        (engine,) = self._engines.values()
+        with self._gate.closed():
+            engine.load_weights(weights, version)
         self.set_version(version)
 
     def get_version(self) -> int:
@@ -341,6 +356,15 @@ class InferenceEngine:
                 self._evaluating += task.is_eval
                 asyncio.run_coroutine_threadsafe(self._play(task), self._loop)
 
+    def _generator(self, engine: Engine) -> Generate:
+        """The engine's generate, interrupted by the gate."""
+
+        def generate(prompts: Sequence[Prompt], settings: SamplingSettings) -> list[list[Answer]]:
+            with self._gate.passing():
+                return engine.generate(prompts, settings, lambda: self._gate.closing)
+
+        return generate
+
     async def _play(self, task: _Task) -> None:
         RUNNING_EPISODE.set(RunningEpisode(task.number))
         result: EpisodeResult = None
@@ -367,6 +391,22 @@ class InferenceEngine:
     def _is_hopeless(self, count: int) -> bool:
         """Whether episodes failed and no running one can replace them, or too many fail in a row."""
         return self._failed > 0 and (not self._open or self._failed >= _MAX_FAILED_BATCHES * count)
+
+
+def settings_from(parameters: GenerationHyperparameters) -> SamplingSettings:
+    """Convert to the engines' settings. Raises EngineFailure for more than one sample."""
+    if parameters.n_samples != 1:
+        raise EngineFailure(
+            "agenerate gives one answer; call it n_samples times, concurrently with asyncio.gather"
+        )
+    return SamplingSettings(
+        parameters.temperature,
+        parameters.top_k,
+        parameters.top_p,
+        parameters.max_new_tokens,
+        parameters.greedy,
+        tuple(parameters.stop),
+    )
 
 
 def _tensors(result: EpisodeResult) -> Trajectory:

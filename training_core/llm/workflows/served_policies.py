@@ -4,18 +4,17 @@ A generator continues during updates; its requests wait until they end, so that 
 updated weights.
 """
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
 from training_core.config.run import RunConfig
-from training_core.errors import EngineFailure
 from training_core.llm.agents.conversation import Conversation
 from training_core.llm.agents.gateway import AgentGateway
 from training_core.llm.agents.rendering import Renderer
 from training_core.llm.agents.session import PolicyClient, Session, SessionSpec
 from training_core.llm.generation.base import Generate, SamplingSettings, settings_of
+from training_core.llm.serving.gate import Gate
 from training_core.llm.workflows.independent import evaluation_settings
 from training_core.seeding import NoiseStream
 from training_core.types import Answer, Episode, Prompt
@@ -33,28 +32,25 @@ class ServedPolicies:
         self._gateway = gateway
         self._engines: Mapping[str, Generate] = {}
         self._addresses: dict[PlayKind, str] = {}
-        self._changed = threading.Condition()
-        self._open = self._closed = False
-        self._active_calls = 0
+        self._gate = Gate(slots=None)
+        self._gate.close()
 
     @contextmanager
     def serving(self, engines: Mapping[str, Generate], kind: PlayKind) -> Iterator[str]:
-        """The address for this kind. Within the block, requests of every kind are answered by `engines`; afterwards they wait."""
-        with self._changed:
-            self._engines, self._open = engines, True
-            self._changed.notify_all()
+        """The address for this kind. Within the block, requests of every kind are answered by `engines`; afterwards they wait.
+
+        Blocks do not overlap.
+        """
+        self._engines = engines
+        self._gate.open()
         try:
             yield self._address(kind)
         finally:
-            with self._changed:
-                self._open = False
-                self._changed.wait_for(lambda: self._active_calls == 0)
+            self._gate.close()
 
     def close(self) -> None:
         """Refuse waiting requests."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
+        self._gate.end("the run has ended")
 
     def _address(self, kind: PlayKind) -> str:
         if kind not in self._addresses:
@@ -87,18 +83,8 @@ class ServedPolicies:
         """The policy's current engine, once it may generate."""
 
         def generate(prompts: Sequence[Prompt], settings: SamplingSettings) -> list[list[Answer]]:
-            with self._changed:
-                self._changed.wait_for(lambda: self._open or self._closed)
-                if self._closed:
-                    raise EngineFailure("the run has ended")
-                self._active_calls += 1
-                engine = self._engines[policy]
-            try:
-                return engine(prompts, settings)
-            finally:
-                with self._changed:
-                    self._active_calls -= 1
-                    self._changed.notify_all()
+            with self._gate.passing():
+                return self._engines[policy](prompts, settings)
 
         return generate
 

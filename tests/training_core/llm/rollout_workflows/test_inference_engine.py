@@ -279,7 +279,7 @@ def test_weights_that_change_in_mid_sequence_interrupt_and_the_answer_goes_on() 
         assert reached.wait(90)
         updating = threading.Thread(target=engine.update_weights, args=(torch_engine.model.state_dict(), 1))
         updating.start()
-        while engine._batcher.generating.is_set():
+        while not engine._gate.closing:
             pass
         go_on.set()
         updating.join(90)

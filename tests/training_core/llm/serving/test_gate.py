@@ -2,7 +2,10 @@
 
 import threading
 
-from workers.actors.gate import Gate
+import pytest
+
+from training_core.errors import EngineFailure
+from training_core.llm.serving.gate import Gate
 
 
 def test_closing_has_priority_over_waiting_generations() -> None:
@@ -48,3 +51,32 @@ def test_the_gate_opens_after_as_many_opens_as_closes() -> None:
     assert not gate.closing
     with gate.passing():
         pass
+
+
+def test_a_gate_without_slots_admits_any_number_and_closes_after_all() -> None:
+    gate, left = Gate(slots=None), []
+    with gate.passing(), gate.passing():
+        closing = threading.Thread(target=lambda: (gate.close(), left.append("closed")))
+        closing.start()
+        while not gate.closing:
+            pass
+        assert left == []
+    closing.join()
+    assert left == ["closed"]
+
+
+def test_the_end_refuses_waiting_and_later_generations() -> None:
+    gate, refused = Gate(), []
+
+    def generate() -> None:
+        with pytest.raises(EngineFailure, match="the run has ended"), gate.passing():
+            pass
+        refused.append(True)
+
+    gate.close()
+    waiting = threading.Thread(target=generate)
+    waiting.start()
+    gate.end("the run has ended")
+    waiting.join()
+    generate()
+    assert refused == [True, True] and gate.closing
