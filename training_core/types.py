@@ -144,6 +144,10 @@ class Episode:
     stages: list[Stage] = field(default_factory=list)
     """In chronological order."""
 
+    def fail(self, error: str) -> None:
+        """Mark the episode as failed."""
+        self.failed, self.error, self.outcome = True, error, f"failed: {error}"[:200]
+
     @property
     def episode_return(self) -> float:
         """Sum of the executed candidates' rewards."""

@@ -1,6 +1,6 @@
 """Collector: plays training tasks in the background, and returns batches of finished tasks.
 
-Threads play waves of tasks as fast as the bound on staleness allows (see workers.transfer.admission), while the loop
+Threads play waves of tasks as fast as the bound on staleness allows (see training_core.llm.serving.admission), while the loop
 updates the policies. All episodes of a task are accepted or rejected together.
 """
 
@@ -14,11 +14,11 @@ from typing import Any
 from training_core.config.rollout import WHOLE_EPISODES
 from training_core.config.run import RunConfig
 from training_core.errors import TroupeError
+from training_core.llm.serving.admission import TaskQueue
 from training_core.types import Episode
 from training_core.versions import episode_age
 from workers.actors.player import Played, Player
 from workers.protocol.records import Ahead, Span
-from workers.transfer.admission import Admission
 
 
 class CollectorClosed(TroupeError):
@@ -41,7 +41,7 @@ class Collector:
     def __init__(self, config: RunConfig, player: Player) -> None:
         self._config = config
         self._player = player
-        self._admission = Admission(config.rollout, config.run.iterations)
+        self._admission = TaskQueue(config.rollout, config.run.iterations)
         self._changed = threading.Condition()
         self._finished: dict[int, list[Episode]] = {}
         """Accepted tasks that were not taken yet, by number."""

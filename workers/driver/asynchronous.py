@@ -2,7 +2,7 @@
 
 An iteration differs from the synchronous loop's in one step: `collect` waits for a batch of finished tasks while others
 are still played (see workers.actors.collector). `rollout.staleness` bounds how far play runs ahead of the update
-(see workers.transfer.admission). With 0, no task begins before the weights are published, and all results equal the
+(see training_core.llm.serving.admission). With 0, no task begins before the weights are published, and all results equal the
 synchronous loop's. After AReaL (arXiv 2505.24298).
 """
 

@@ -191,7 +191,7 @@ def test_agents_that_fail_are_failed_episodes(little_model: Path, tmp_path: Path
     assert "all 16 episodes of training failed" in events(tmp_path, "status")[-1]["message"]
     errors = {event["task"]: event["error"] for event in events(tmp_path, "episode")}
     assert list(errors.values()) == [
-        "the agent took longer than workflow.timeout = 3 seconds",
+        "the episode took longer than workflow.timeout = 3 seconds",
         "ValueError: an odd task",
         "the agent ended without a reward",
         "ValueError: an odd task",

@@ -2,9 +2,6 @@
 
 import secrets
 import time
-import zlib
-from array import array
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -15,6 +12,7 @@ from training_core.llm.agents.conversation import Call, Conversation
 from training_core.llm.agents.messages import shorten, transcript_messages
 from training_core.llm.agents.rendering import Renderer
 from training_core.llm.generation.base import Generate, SamplingSettings
+from training_core.llm.serving.noise import EpisodeNoise
 from training_core.types import Candidate, Episode, NoiseKey, Stage, Turn
 from training_core.versions import version_span
 
@@ -70,7 +68,7 @@ class Session:
         self.accepted_at = 0.0
         """When an agent accepted it, in seconds since the epoch; 0 before."""
         self._number = 0
-        self._prompts: Counter[tuple[str, int]] = Counter()
+        self._noise = EpisodeNoise(*spec.noise)
 
     def role_of(self, model: str) -> str:
         """The role that a request's `model` names; with a single role, any name is accepted. Raises RequestRefused."""
@@ -95,14 +93,10 @@ class Session:
         return self._number - 1, f"chatcmpl-{secrets.token_hex(12)}"
 
     def noise(self, role: str, prompt_ids: Sequence[int], seed: int | None) -> NoiseKey:
-        """The noise key of a call: its prompt, and how often the episode sent it before, never timing."""
+        """The noise key of a call; see EpisodeNoise. A `seed` of the request replaces it."""
         if seed is not None:
             return NoiseKey(seed, self.spec.noise[1], 0, 0, 0, 0)
-        digest = zlib.crc32(array("q", prompt_ids).tobytes())
-        repeats = self._prompts[role, digest]
-        self._prompts[role, digest] += 1
-        role_index = list(self.conversations).index(role)
-        return NoiseKey(*self.spec.noise, (digest << 16) + repeats, role_index)
+        return self._noise.key(list(self.conversations).index(role), prompt_ids)
 
     def calls(self) -> list[tuple[str, Call]]:
         """All calls by number, each with its role."""
@@ -235,7 +229,7 @@ def _calls(session: Session) -> list[Turn]:
 
 
 def _fail(episode: Episode, error: str) -> None:
-    episode.failed, episode.error, episode.outcome = True, error, f"failed: {error}"[:200]
+    episode.fail(error)
     episode.siblings = ""
     for turn in episode.turns:
         for candidate in turn.candidates:

@@ -56,7 +56,8 @@ class RecordReader:
         episode.ended = _timestamp(extra.get("timestamp"), now)
         episode.started = min(_timestamp(extra.get("started"), episode.ended), episode.ended)
         if extra.get("error"):
-            return _fail(episode, str(extra["error"]))
+            episode.fail(str(extra["error"]))
+            return episode
         role = self._role(extra)
         policy = self.config.team.roles[role].policy
         try:
@@ -64,7 +65,8 @@ class RecordReader:
         except ConfigError:
             raise
         except Exception as error:  # any error that the record causes in a chat template or loss mask
-            return _fail(episode, str(error) if isinstance(error, DataError) else describe(error))
+            episode.fail(str(error) if isinstance(error, DataError) else describe(error))
+            return episode
         for turn in turns:
             answer = turn.candidates[0].answer
             span = version_span(answer.learnt(answer.versions)) if answer.logprobs else None
@@ -167,11 +169,6 @@ def _prompt(record: Record) -> list[Message]:
             break
         prompt.append({"role": str(message["role"]), "content": _text(message)})
     return prompt
-
-
-def _fail(episode: Episode, error: str) -> Episode:
-    episode.failed, episode.error, episode.outcome = True, error, f"failed: {error}"[:200]
-    return episode
 
 
 def _text(message: Mapping[str, Any]) -> str:

@@ -11,20 +11,17 @@ from typing import TYPE_CHECKING, Any
 from training_core.importing import load_object
 from training_core.llm.rollout_workflows.api import EpisodeResult, Interaction, ModelResponse, RolloutWorkflow
 from training_core.llm.rollout_workflows.tensors import concat_padded_tensors
+from training_core.llm.serving.noise import EpisodeNoise
 
 if TYPE_CHECKING:
     from training_core.llm.rollout_workflows.inference_engine import InferenceEngine
 
-CALLS_PER_EPISODE = 1 << 20
-"""Number of calls with distinct noise in each of a group's episodes."""
-
 
 @dataclass
 class RunningEpisode:
-    """The running episode: the key of its sampling noise, which never depends on timing, and its responses."""
+    """The running episode: its sampling noise and its responses."""
 
-    number: int
-    calls: int = 0
+    noise: EpisodeNoise
     responses: list[tuple[str, ModelResponse]] = field(default_factory=list)
     """(role, response) of every call, in the order of responses."""
 
@@ -41,10 +38,10 @@ class GroupedWorkflow(RolloutWorkflow):
 
     async def arun_episode(self, engine: "InferenceEngine", data: dict[str, Any]) -> EpisodeResult:
         """See RolloutWorkflow; None if every member is rejected."""
-        number = RUNNING_EPISODE.get().number
+        noise = RUNNING_EPISODE.get().noise
 
         async def member(index: int) -> EpisodeResult:
-            RUNNING_EPISODE.set(RunningEpisode(number, index * CALLS_PER_EPISODE))
+            RUNNING_EPISODE.set(RunningEpisode(noise.of_member(index)))
             return await self._make().arun_episode(engine, copy.deepcopy(data))
 
         results = await asyncio.gather(*(asyncio.create_task(member(index)) for index in range(self._size)))

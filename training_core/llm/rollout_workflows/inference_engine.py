@@ -10,11 +10,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Self
 
-from training_core.algorithms.staleness import capacity
 from training_core.errors import EngineFailure, EnvironmentFailure
 from training_core.llm.generation.base import Engine, Generate, SamplingSettings
 from training_core.llm.rollout_workflows.api import (
@@ -29,10 +27,12 @@ from training_core.llm.rollout_workflows.grouped import RUNNING_EPISODE, Running
 from training_core.llm.rollout_workflows.loader import RestartingLoader
 from training_core.llm.rollout_workflows.tensors import concat_padded_tensors
 from training_core.llm.rollout_workflows.token_ids import token_ids_of
+from training_core.llm.serving.admission import Admission
 from training_core.llm.serving.batching import RequestBatcher
 from training_core.llm.serving.gate import Gate
+from training_core.llm.serving.noise import EpisodeNoise
 from training_core.seeding import NoiseStream
-from training_core.types import Answer, NoiseKey, Prompt
+from training_core.types import Answer, Prompt
 
 ShouldAccept = Callable[[EpisodeResult], bool]
 _POLL_SECONDS = 0.05
@@ -64,8 +64,8 @@ class _Task:
     make: Callable[[], RolloutWorkflow]
     accepts: ShouldAccept | None
     is_eval: bool
-    done: "Future[EpisodeResult]"
-    """Its result; None for an episode that was rejected or failed."""
+    result: EpisodeResult = None
+    """None also for an episode that failed."""
 
 
 class InferenceEngine:
@@ -76,25 +76,24 @@ class InferenceEngine:
         engine: Engine | Mapping[str, Engine],
         limits: RolloutLimits | None = None,
         *,
-        noise: tuple[int, int, int] = (0, NoiseStream.ROLLOUT_WORKFLOWS, 0),
-        first: int = 0,
+        seed: int = 0,
     ) -> None:
-        """`engine` may be one per role, which requests name as metadata["role"] (default: the first). `noise` is
-        (seed, stream, iteration) of all sampling, and `first` the number of the first episode.
+        """`engine` may be one per role, which requests name as metadata["role"] (default: the first); `seed` is that of
+        the sampling noise.
         """
         self._engines = dict(engine) if isinstance(engine, Mapping) else {"": engine}
         self._limits = limits or RolloutLimits()
-        self._noise = noise
+        self._seed = seed
         self._lock = threading.Condition()
         self._version = max(item.version for item in self._engines.values())
-        self._next = first
+        self._next = 0
         self._open: set[int] = set()
         """Requested episodes that have not ended, by number."""
         self._waiting: list[_Task] = []
-        self._running = 0
-        self._accepted = 0
+        self._admission = Admission(self._limits.staleness, self._limits.batch, self._limits.max_concurrent)
+        """Running and accepted episodes, without those of evaluation."""
         self._evaluating = 0
-        """Running episodes of evaluation, which do not count for the bound on staleness."""
+        """Running episodes of evaluation."""
         self._failed = 0
         """Failed episodes since the last successful one."""
         self._error = ""
@@ -107,8 +106,8 @@ class InferenceEngine:
         self._generation_paused = False
         self._batcher = RequestBatcher(self._limits.window, threads=1)
         self._generators = {role: self._generator(item) for role, item in self._engines.items()}
-        self._outside_episodes = RunningEpisode(0)
-        """Noise of calls outside episodes."""
+        self._outside_episodes = self._running_episode(-1)
+        """For calls outside episodes."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -126,15 +125,14 @@ class InferenceEngine:
         self._thread.start()
 
     def destroy(self) -> None:
-        """End the thread and all running episodes."""
+        """End the thread, all running episodes and generation."""
         self._gate.end("the engine was destroyed")
-        if self._loop is None or self._thread is None:
-            return
-        asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-        self._loop = self._thread = None
+        if self._loop is not None and self._thread is not None:
+            asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+            self._loop = self._thread = None
         self._gate.close()  # the last generation has ended
         self._batcher.close()
 
@@ -150,10 +148,8 @@ class InferenceEngine:
         role = str(request.metadata.get("role") or next(iter(self._engines)))
         if role not in self._engines:
             raise EngineFailure(f"there is no role {role!r}; roles are {', '.join(self._engines)}")
-        role_index = list(self._engines).index(role)
-        key = NoiseKey(*self._noise, playing.number, playing.calls, role_index)
         settings, ids = settings_from(request.gconfig), token_ids_of(request.input_ids)
-        playing.calls += 1
+        key = playing.noise.key(list(self._engines).index(role), ids)
         prompt = Prompt(ids, 1, key, rid=request.rid)
         (answer,) = await self._batcher.generate_answers(role, self._generators[role], prompt, settings)
         response = ModelResponse(
@@ -193,7 +189,7 @@ class InferenceEngine:
         """
         make = workflow_factory(workflow, workflow_builder, workflow_kwargs, group_size)
         with self._lock:
-            task = _Task(self._next, data, make, should_accept, is_eval, Future())
+            task = _Task(self._next, data, make, should_accept, is_eval)
             self._next += 1
             self._open.add(task.number)
             self._waiting.append(task)
@@ -216,17 +212,15 @@ class InferenceEngine:
                 raise EnvironmentFailure(
                     f"{len(self._ended)} of {count} episodes were accepted, and the last {failed} failed: {self._error}"
                 )
-            accepted, self._ended = self._ended[:count], self._ended[count:]
-        return _results(accepted)
+            return self._fetch(self._ended[:count])
 
     def wait_for_task(self, number: int, timeout: float | None = None) -> EpisodeResult:
         """The result of the episode with this number from `submit`; None if it was rejected or failed. Raises TimeoutError."""
         with self._lock:
             if not self._lock.wait_for(lambda: number not in self._open, timeout):
                 raise TimeoutError(f"episode {number} had not ended after {timeout} s")
-            finished = [task for task in self._ended if task.number == number]
-            self._ended = [task for task in self._ended if task.number != number]
-        return finished[0].done.result() if finished else None
+            results = self._fetch([task for task in self._ended if task.number == number])
+        return results[0] if results else None
 
     def rollout_batch(
         self,
@@ -246,11 +240,10 @@ class InferenceEngine:
         numbers = {self.submit(row, workflow, workflow_builder, should_accept, **options) for row in data}
         with self._lock:
             self._lock.wait_for(lambda: not numbers & self._open)
-            own = [task for task in self._ended if task.number in numbers]
-            self._ended = [task for task in self._ended if task.number not in numbers]
-            if not own and self._failed >= len(numbers) > 0:
+            results = self._fetch([task for task in self._ended if task.number in numbers])
+            if not results and self._failed >= len(numbers) > 0:
                 raise EnvironmentFailure(f"all {len(numbers)} episodes failed. One of them: {self._error}")
-        return concat_padded_tensors([_tensors(result) for result in _results(own)])
+        return concat_padded_tensors([_tensors(result) for result in results])
 
     def prepare_batch(
         self,
@@ -322,29 +315,24 @@ class InferenceEngine:
     def capacity(self) -> int:
         """Number of further episodes that may start now."""
         with self._lock:
-            return self._capacity()
+            return min(self._free, self._admission.room(self._version))
 
-    def _capacity(self) -> int:
-        free = self._limits.max_concurrent - self._running
-        if self._limits.staleness is None:
-            return free
-        trained_on = self._running - self._evaluating
-        admitted = capacity(
-            staleness=self._limits.staleness,
-            version=self._version,
-            batch=self._limits.batch,
-            accepted=self._accepted,
-            running=trained_on,
-            max_concurrent=self._limits.max_concurrent,
-        )
-        return min(free, admitted)
+    @property
+    def _free(self) -> int:
+        """Number of further episodes that may be played at the same time."""
+        return self._limits.max_concurrent - len(self._admission.running) - self._evaluating
 
     def _next_task(self) -> _Task | None:
         """The first waiting episode that may start."""
-        if self._paused or self._running >= self._limits.max_concurrent:
+        if self._paused or self._free <= 0:
             return None
-        admits = self._capacity() > 0
+        admits = self._admission.room(self._version) > 0
         return next((task for task in self._waiting if admits or task.is_eval), None)
+
+    def _fetch(self, tasks: list[_Task]) -> list[EpisodeResult]:
+        """Results of ended episodes, in the order of requests; each is returned once."""
+        self._ended = [task for task in self._ended if task not in tasks]
+        return [task.result for task in sorted(tasks, key=lambda task: task.number)]
 
     def _dispatch(self) -> None:
         """Start the episodes that may start."""
@@ -352,8 +340,10 @@ class InferenceEngine:
         with self._lock:
             while (task := self._next_task()) is not None:
                 self._waiting.remove(task)
-                self._running += 1
-                self._evaluating += task.is_eval
+                if task.is_eval:
+                    self._evaluating += 1
+                else:
+                    self._admission.start([task.number])
                 asyncio.run_coroutine_threadsafe(self._play(task), self._loop)
 
     def _generator(self, engine: Engine) -> Generate:
@@ -366,27 +356,35 @@ class InferenceEngine:
         return generate
 
     async def _play(self, task: _Task) -> None:
-        RUNNING_EPISODE.set(RunningEpisode(task.number))
-        result: EpisodeResult = None
+        RUNNING_EPISODE.set(self._running_episode(task.number))
         error = ""
         try:
             result = await task.make().arun_episode(self, task.data)
-            if task.accepts is not None and result is not None and not task.accepts(result):
-                result = None
+            if task.accepts is None or result is None or task.accepts(result):
+                task.result = result
         except Exception as raised:
-            result, error = None, f"{type(raised).__name__}: {raised}"
+            error = f"{type(raised).__name__}: {raised}"
             log.warning("episode %d failed and is rejected: %s", task.number, error, exc_info=raised)
-        task.done.set_result(result)
         with self._lock:
-            self._running -= 1
-            self._evaluating -= task.is_eval
-            self._open.remove(task.number)
-            self._accepted += result is not None and not task.is_eval
+            self._end(task)
             self._failed, self._error = (self._failed + 1, error) if error else (0, self._error)
-            if result is not None:
-                self._ended.append(task)
             self._lock.notify_all()
         self._dispatch()
+
+    def _end(self, task: _Task) -> None:
+        """Mark an episode as ended."""
+        self._open.remove(task.number)
+        if task.is_eval:
+            self._evaluating -= 1
+        elif task.result is None:
+            self._admission.reject([task.number])
+        else:
+            self._admission.accept([task.number])
+        if task.result is not None:
+            self._ended.append(task)
+
+    def _running_episode(self, number: int) -> RunningEpisode:
+        return RunningEpisode(EpisodeNoise(self._seed, NoiseStream.ROLLOUT_WORKFLOWS, 0, number))
 
     def _is_hopeless(self, count: int) -> bool:
         """Whether episodes failed and no running one can replace them, or too many fail in a row."""
@@ -413,11 +411,6 @@ def _tensors(result: EpisodeResult) -> Trajectory:
     if isinstance(result, dict):
         return result
     raise TypeError("batches need tensors; for a workflow that returns interactions use `wait`")
-
-
-def _results(tasks: Sequence[_Task]) -> list[EpisodeResult]:
-    """Results in the order of requests."""
-    return [task.done.result() for task in sorted(tasks, key=lambda task: task.number)]
 
 
 async def _cancel_all() -> None:

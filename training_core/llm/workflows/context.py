@@ -230,9 +230,4 @@ def close_episode(episode: Episode, view: SlotView, now: float) -> None:
     episode.role_success = dict(view.role_success)
     episode.ended = now
     if view.error:
-        fail_episode(episode, view.error, now)
-
-
-def fail_episode(episode: Episode, error: str, now: float) -> None:
-    """The environment raised: the episode ends and counts as failed."""
-    episode.failed, episode.error, episode.outcome, episode.ended = True, error, f"failed: {error}"[:200], now
+        episode.fail(view.error)

@@ -8,7 +8,7 @@ from training_core.config.run import RunConfig
 from training_core.llm.generation.base import SamplingSettings, settings_of
 from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.conversation import make_conversations
-from training_core.llm.workflows.lockstep import SamplingPlan, play
+from training_core.llm.workflows.lockstep import EpisodeKind, SamplingPlan, play
 from training_core.seeding import NoiseStream
 from training_core.types import Episode, NoiseKey
 
@@ -16,11 +16,11 @@ EVALUATION_SEED = 0
 """Evaluations do not depend on the run's seed: tasks and noise are the same, so runs can be compared."""
 
 
-def evaluation_settings(
-    config: RunConfig, role: str, kind: Literal["eval", "eval_sampled"]
-) -> SamplingSettings:
-    """Sampling settings of a role in an evaluation."""
+def sampling_settings(config: RunConfig, role: str, kind: EpisodeKind) -> SamplingSettings:
+    """Sampling settings of a role in training or in an evaluation."""
     sampling = config.team.roles[role].sampling
+    if kind == "train":
+        return settings_of(sampling)
     sampled = sampling.eval_temperature or config.evaluation.temperature
     temperature = 1.0 if kind == "eval" else sampled
     return replace(settings_of(sampling), temperature=temperature, greedy=kind == "eval")
@@ -36,7 +36,7 @@ def play_independent(
     config = context.config
 
     def settings(role: str) -> SamplingSettings:
-        return evaluation_settings(config, role, kind)
+        return sampling_settings(config, role, kind)
 
     def key(slot: int, turn: int, role_index: int) -> NoiseKey:
         return NoiseKey(EVALUATION_SEED, NoiseStream.EVALUATION, 0, tasks[slot], turn, role_index)

@@ -16,7 +16,6 @@ from training_core.llm.workflows.context import (
     RolloutContext,
     SlotAnswers,
     close_episode,
-    fail_episode,
     generate_answers,
     make_request,
     record_environment,
@@ -152,7 +151,8 @@ def _action_of(text: str, passes: bool) -> str | None:
 
 def _without_failed(live: list[int], errors: Mapping[int, str], episodes: list[Episode]) -> list[int]:
     for slot, error in errors.items():
-        fail_episode(episodes[slot], error, time.time())
+        episodes[slot].fail(error)
+        episodes[slot].ended = time.time()
     return [slot for slot in live if slot not in errors]
 
 

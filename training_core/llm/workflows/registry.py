@@ -3,30 +3,23 @@
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from training_core.llm.workflows.agent import play_agents, play_agents_evaluation
+from training_core.llm.workflows.agent import play_agents
 from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.custom import evaluate_custom, play_custom
 from training_core.llm.workflows.episodes import play_episodes
 from training_core.llm.workflows.independent import play_independent
+from training_core.llm.workflows.lockstep import EpisodeKind
 from training_core.llm.workflows.rollout_buffer import evaluate_rollout_buffer, play_rollout_buffer
 from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Episode
 
 
-def _rollout_workflows(tasks: Sequence[int], context: RolloutContext) -> list[Episode]:
-    from training_core.llm.workflows.rollout_workflow import (
-        play_rollout_workflows,  # imports torch, only when used
-    )
-
-    return play_rollout_workflows(tasks, context)
-
-
-def _evaluated_rollout_workflows(
-    tasks: Sequence[int], context: RolloutContext, kind: Literal["eval", "eval_sampled"]
+def _rollout_workflows(
+    tasks: Sequence[int], context: RolloutContext, kind: EpisodeKind = "train"
 ) -> list[Episode]:
-    from training_core.llm.workflows.rollout_workflow import evaluate_rollout_workflows
+    from training_core.llm.workflows.rollout_workflow import play_rollout_workflows  # imports torch
 
-    return evaluate_rollout_workflows(tasks, context, kind)
+    return play_rollout_workflows(tasks, context, kind)
 
 
 WORKFLOWS: dict[str, Callable[[Sequence[int], RolloutContext], list[Episode]]] = {
@@ -47,8 +40,8 @@ EVALUATIONS: dict[
     "episodes": play_independent,
     "multi_turn": play_independent,
     "custom": evaluate_custom,
-    "agent": play_agents_evaluation,
-    "rollout_workflow": _evaluated_rollout_workflows,
+    "agent": play_agents,
+    "rollout_workflow": _rollout_workflows,
     "rollout_buffer": evaluate_rollout_buffer,
 }
 """type -> (held-out task numbers, context, kind) -> episodes."""

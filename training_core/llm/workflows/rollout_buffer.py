@@ -14,8 +14,8 @@ from training_core.llm.external.records import RecordReader, train_episodes
 from training_core.llm.external.source import RolloutSource
 from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.independent import play_independent
+from training_core.llm.workflows.lockstep import EpisodeKind
 from training_core.llm.workflows.overlong import apply_overlong_penalty
-from training_core.llm.workflows.served_policies import PlayKind
 from training_core.types import Episode
 
 
@@ -49,7 +49,7 @@ def evaluate_rollout_buffer(
     return episodes
 
 
-def _engine(context: RolloutContext, kind: PlayKind) -> AbstractContextManager[str]:
+def _engine(context: RolloutContext, kind: EpisodeKind) -> AbstractContextManager[str]:
     """The server that generators call: the config's, or the run's own policies."""
     if context.served_policies is not None:
         return context.served_policies.serving(context.generate, kind)

@@ -1,23 +1,20 @@
 """Custom rollout workflows with AReaL's interface: K episodes of each task, compared as wholes.
 
-The group is (task, role), as for whole episodes; for interactions with workflow.export_style = "individual" it is
-(task, role, number of the call), and each call has its own return. A rejected episode is not trained on; one that
-raises counts as failed.
+A rejected episode is not trained on; one that raises counts as failed.
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from training_core.config.rollout import RolloutWorkflow as Section
 from training_core.config.run import RunConfig
 from training_core.errors import DataError, EngineFailure
 from training_core.llm.environments.dataset.config import Dataset
 from training_core.llm.environments.host import describe
-from training_core.llm.generation.base import Interrupted, SamplingSettings, settings_of
+from training_core.llm.generation.base import Interrupted, SamplingSettings
 from training_core.llm.generation.sequence_checks import check_reward, check_sequence
 from training_core.llm.rollout_workflows.api import (
     EpisodeResult,
@@ -26,33 +23,45 @@ from training_core.llm.rollout_workflows.api import (
     RolloutWorkflow,
 )
 from training_core.llm.rollout_workflows.factory import make_reward_function, make_workflow
-from training_core.llm.rollout_workflows.inference_engine import InferenceEngine, RolloutLimits
+from training_core.llm.rollout_workflows.grouped import RUNNING_EPISODE, RunningEpisode
+from training_core.llm.rollout_workflows.inference_engine import InferenceEngine
 from training_core.llm.rollout_workflows.rows import RowData
 from training_core.llm.rollout_workflows.tensors import is_tensors, token_sequences_of
 from training_core.llm.rollout_workflows.token_ids import workflow_tokenizer
 from training_core.llm.rollout_workflows.token_sequences import TokenSequence, sequences_from_responses
-from training_core.llm.workflows.agent import initial_views, new_episode, task_data, turn_discount_of
+from training_core.llm.serving.noise import EpisodeNoise
 from training_core.llm.workflows.context import RolloutContext
-from training_core.llm.workflows.independent import EVALUATION_SEED, evaluation_settings
-from training_core.llm.workflows.overlong import apply_overlong_penalty
+from training_core.llm.workflows.independent import sampling_settings
+from training_core.llm.workflows.lockstep import EpisodeKind
+from training_core.llm.workflows.task_episodes import (
+    TaskEpisode,
+    complete,
+    play_concurrently,
+    task_episodes,
+    turn_discount_of,
+)
 from training_core.seeding import NoiseStream
 from training_core.types import Answer, Candidate, Episode, Prompt, Stage, Turn
 from training_core.versions import version_span
 
-log = logging.getLogger(__name__)
+STREAMS = NoiseStream.ROLLOUT_WORKFLOWS, NoiseStream.ROLLOUT_WORKFLOW_EVALUATION
 
 
 @dataclass
-class _PendingEpisode:
-    """An episode to play."""
+class _PlayedEpisode:
+    """An episode and what its workflow returned."""
 
-    episode: Episode
-    data: dict[str, Any]
+    item: TaskEpisode
+    version: int
+    """Version of the first role's policy at the start: used for tokens whose versions the result does not contain."""
     result: EpisodeResult = None
     responses: list[tuple[str, ModelResponse]] = field(default_factory=list)
     """(role, response) of the episode's calls."""
-    version: int = 0
-    """Version of the first role's policy at the start: used for tokens whose versions the result does not contain."""
+
+    def fail(self, error: str) -> None:
+        """Mark the episode as failed; its siblings are not compared with it."""
+        self.item.episode.fail(error)
+        self.item.episode.siblings = ""
 
 
 class _RoleEngine:
@@ -80,103 +89,48 @@ class _RoleEngine:
         raise EngineFailure("a workflow of a run cannot load weights; the run publishes them")
 
 
-class _TimeLimitedWorkflow(RolloutWorkflow):
-    """A workflow whose errors end only its own episode, with a time limit."""
-
-    def __init__(self, inner: RolloutWorkflow, pending: _PendingEpisode, timeout: float) -> None:
-        self._inner = inner
-        self._pending = pending
-        self._timeout = timeout
-
-    async def arun_episode(self, engine: InferenceEngine, data: dict[str, Any]) -> EpisodeResult:
-        """See RolloutWorkflow."""
-        episode = self._pending.episode
-        episode.started = time.time()
-        try:
-            self._pending.result = await asyncio.wait_for(
-                self._inner.arun_episode(engine, data), self._timeout
-            )
-            self._pending.responses = engine.responses()
-            episode.outcome = "rejected" if self._pending.result is None else ""
-        except TimeoutError:
-            _fail(episode, f"the episode took longer than workflow.timeout = {self._timeout:g} seconds")
-        except Exception as error:
-            _fail(episode, describe(error))
-        episode.ended = time.time()
-        return []
-
-
-def play_rollout_workflows(tasks: Sequence[int], context: RolloutContext) -> list[Episode]:
-    """Play training tasks, K = rollout.group_size episodes of each."""
-    config, count = context.config, context.config.rollout.group_size
-    views = initial_views(tasks, context, "train")
-    pending_episodes = []
-    for task in tasks:
-        for sibling in range(count):
-            episode = new_episode(context, "train", f"{task * count + sibling}", views[task][""])
-            episode.siblings = f"{context.iteration}-{task}"
-            pending_episodes.append(
-                _PendingEpisode(episode, RowData(task_data(task, "train", views[task], config)))
-            )
-    settings = {role: settings_of(item.sampling) for role, item in config.team.roles.items()}
-    noise = (config.run.seed, NoiseStream.ROLLOUT_WORKFLOWS, context.iteration)
-    return _play(pending_episodes, context, settings, noise, tasks[0] * count)
-
-
-def evaluate_rollout_workflows(
-    tasks: Sequence[int], context: RolloutContext, kind: Literal["eval", "eval_sampled"]
+def play_rollout_workflows(
+    tasks: Sequence[int], context: RolloutContext, kind: EpisodeKind = "train"
 ) -> list[Episode]:
-    """Play held-out tasks once each: "eval" greedily, "eval_sampled" at the role's temperature for it."""
-    config = context.config
-    views = initial_views(tasks, context, "eval")
-    pending_episodes = []
-    for task in tasks:
-        episode = new_episode(context, kind, f"{task}", views[task][""])
-        episode.probe = task < config.evaluation.probes
-        pending_episodes.append(
-            _PendingEpisode(episode, RowData(task_data(task, "eval", views[task], config)))
-        )
-    settings = {role: evaluation_settings(config, role, kind) for role in config.team.roles}
-    return _play(
-        pending_episodes,
-        context,
-        settings,
-        (EVALUATION_SEED, NoiseStream.ROLLOUT_WORKFLOW_EVALUATION, 0),
-        tasks[0],
-    )
-
-
-def _play(
-    pending_episodes: list[_PendingEpisode],
-    context: RolloutContext,
-    settings: dict[str, SamplingSettings],
-    noise: tuple[int, int, int],
-    first: int,
-) -> list[Episode]:
+    """Play tasks by the config's workflow."""
     config, section = context.config, context.config.workflow
     assert isinstance(section, Section), "this workflow is for classes with AReaL's interface"
-    order = config.team.order
-    engines = {role: _RoleEngine(context, role, settings[role]) for role in order}
+    settings = {role: sampling_settings(config, role, kind) for role in config.team.order}
+    first = config.team.order[0]
     workflow = make_workflow(
         section,
-        _gconfig(settings[order[0]]),
-        workflow_tokenizer(context.tokenizers[config.team.roles[order[0]].policy]),
+        _gconfig(settings[first]),
+        workflow_tokenizer(context.tokenizers[config.team.roles[first].policy]),
         make_reward_function(section),
         config.environment.path if isinstance(config.environment, Dataset) else "",
     )
-    with InferenceEngine(engines, RolloutLimits(section.concurrency), noise=noise, first=first) as engine:
-        for pending in pending_episodes:
-            pending.version = engines[order[0]].version
-            engine.submit(pending.data, _TimeLimitedWorkflow(workflow, pending, section.timeout))
-        engine.wait(len(pending_episodes))
-    episodes = [
-        episode for pending in pending_episodes for episode in _finished_episodes(pending, context, section)
-    ]
-    apply_overlong_penalty(episodes, config)
-    failed = [episode for episode in episodes if episode.failed]
-    if failed:
-        log.warning("%d of %d episodes failed; one of them: %s", len(failed), len(episodes), failed[0].error)
-    return episodes
+    engines = {role: _RoleEngine(context, role, settings[role]) for role in config.team.order}
+    items = task_episodes(tasks, context, kind, STREAMS)
+    played = [_PlayedEpisode(item, engines[first].version) for item in items]
+    engine = InferenceEngine(engines)
+
+    async def play(played: _PlayedEpisode) -> None:
+        await _play(played, workflow, engine)
+
+    try:
+        asyncio.run(play_concurrently(played, play, _PlayedEpisode.fail, section))
+    finally:
+        engine.destroy()
+    return complete(
+        [episode for one in played for episode in _finished_episodes(one, context, section)], config
+    )
+
+
+async def _play(played: _PlayedEpisode, workflow: RolloutWorkflow, engine: InferenceEngine) -> None:
+    episode, running = played.item.episode, RunningEpisode(EpisodeNoise(*played.item.noise))
+    RUNNING_EPISODE.set(running)
+    episode.started = time.time()
+    try:
+        played.result = await workflow.arun_episode(engine, RowData(played.item.data))
+        played.responses = running.responses
+        episode.outcome = "rejected" if played.result is None else ""
+    finally:
+        episode.ended = time.time()
 
 
 def _gconfig(settings: SamplingSettings) -> GenerationHyperparameters:
@@ -191,16 +145,16 @@ def _gconfig(settings: SamplingSettings) -> GenerationHyperparameters:
 
 
 def _finished_episodes(
-    pending: _PendingEpisode, context: RolloutContext, section: Section
+    played: _PlayedEpisode, context: RolloutContext, section: Section
 ) -> Iterator[Episode]:
     """What was played: one episode, or one for each sequence if a result has several without role names."""
-    episode = pending.episode
+    episode = played.item.episode
     try:
-        sequences = _sequences_of(pending, context)
+        sequences = _sequences_of(played, context)
     except Exception as error:
-        _fail(episode, describe(error))
+        played.fail(describe(error))
         sequences = []
-    if len(sequences) < 2 or not is_tensors(pending.result):
+    if len(sequences) < 2 or not is_tensors(played.result):
         yield _with_turns(episode, sequences, context, section)
         return
     for row, sequence in enumerate(sequences):
@@ -209,7 +163,7 @@ def _finished_episodes(
         )
 
 
-def _sequences_of(pending: _PendingEpisode, context: RolloutContext) -> list[TokenSequence]:
+def _sequences_of(played: _PlayedEpisode, context: RolloutContext) -> list[TokenSequence]:
     """The sequences of an episode's result, replaced by the engine's record of its calls where they match.
 
     A conversation rendered again from text may have other ids than the sampled ones; the calls have the sampled ids.
@@ -217,16 +171,16 @@ def _sequences_of(pending: _PendingEpisode, context: RolloutContext) -> list[Tok
     """
     first = context.config.team.order[0]
     discount = turn_discount_of(context.config)
-    if discount is not None and is_tensors(pending.result):
+    if discount is not None and is_tensors(played.result):
         raise DataError(
             'the workflow returned tensors, which have one reward per sequence; workflow.export_style = "individual" needs '
             "interactions or an agent with queues. Remove export_style and turn_discount, or return interactions"
         )
-    sequences = token_sequences_of(pending.result, pending.version, by_call=discount is not None)
-    if not is_tensors(pending.result):
-        pending.episode.turn_discount = discount
-    elif len(sequences) == 1 and pending.responses:
-        sequences = sequences_from_responses(sequences[0], pending.responses, first)
+    sequences = token_sequences_of(played.result, played.version, by_call=discount is not None)
+    if not is_tensors(played.result):
+        played.item.episode.turn_discount = discount
+    elif len(sequences) == 1 and played.responses:
+        sequences = sequences_from_responses(sequences[0], played.responses, first)
     for prompt, answer, reward, role in sequences:
         if role and role not in context.config.team.roles:
             raise DataError(f"there is no role {role!r}; roles are {', '.join(context.config.team.roles)}")
@@ -268,8 +222,3 @@ def _turn(
 
 def _weighted_reward(reward: float, config: RunConfig) -> float:
     return config.algorithm.team_weight * reward
-
-
-def _fail(episode: Episode, error: str) -> None:
-    episode.failed, episode.error, episode.outcome = True, error, f"failed: {error}"[:200]
-    episode.siblings = ""

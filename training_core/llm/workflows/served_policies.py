@@ -6,22 +6,21 @@ updated weights.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal
 
 from training_core.config.run import RunConfig
 from training_core.llm.agents.conversation import Conversation
 from training_core.llm.agents.gateway import AgentGateway
 from training_core.llm.agents.rendering import Renderer
 from training_core.llm.agents.session import PolicyClient, Session, SessionSpec
-from training_core.llm.generation.base import Generate, SamplingSettings, settings_of
+from training_core.llm.generation.base import Generate, SamplingSettings
 from training_core.llm.serving.gate import Gate
-from training_core.llm.workflows.independent import evaluation_settings
+from training_core.llm.workflows.independent import sampling_settings
+from training_core.llm.workflows.lockstep import EpisodeKind
 from training_core.seeding import NoiseStream
 from training_core.types import Answer, Episode, Prompt
 
 POLICIES = "policies"
 """The value of workflow.engine_url that selects them."""
-PlayKind = Literal["train", "eval", "eval_sampled"]
 
 
 class ServedPolicies:
@@ -31,12 +30,12 @@ class ServedPolicies:
         self._config = config
         self._gateway = gateway
         self._engines: Mapping[str, Generate] = {}
-        self._addresses: dict[PlayKind, str] = {}
+        self._addresses: dict[EpisodeKind, str] = {}
         self._gate = Gate(slots=None)
         self._gate.close()
 
     @contextmanager
-    def serving(self, engines: Mapping[str, Generate], kind: PlayKind) -> Iterator[str]:
+    def serving(self, engines: Mapping[str, Generate], kind: EpisodeKind) -> Iterator[str]:
         """The address for this kind. Within the block, requests of every kind are answered by `engines`; afterwards they wait.
 
         Blocks do not overlap.
@@ -52,17 +51,10 @@ class ServedPolicies:
         """Refuse waiting requests."""
         self._gate.end("the run has ended")
 
-    def _address(self, kind: PlayKind) -> str:
+    def _address(self, kind: EpisodeKind) -> str:
         if kind not in self._addresses:
-            clients = {
-                role: PolicyClient(
-                    section.policy,
-                    self._generate(section.policy),
-                    self._settings(role, kind),
-                    self._gateway.renderers[section.policy],
-                )
-                for role, section in self._config.team.roles.items()
-            }
+            generate = {policy: self._generator(policy) for policy in self._config.used_policies}
+            clients = policy_clients(self._config, generate, self._gateway, kind)
             episode = Episode(f"served-{kind}", 0, kind, "", "")
             session = Session(
                 SessionSpec(episode, {}, clients, (self._config.run.seed, NoiseStream.SERVED_POLICIES, 0, 0))
@@ -74,12 +66,7 @@ class ServedPolicies:
             self._addresses[kind] = self._gateway.open(session)
         return self._addresses[kind]
 
-    def _settings(self, role: str, kind: PlayKind) -> SamplingSettings:
-        if kind == "train":
-            return settings_of(self._config.team.roles[role].sampling)
-        return evaluation_settings(self._config, role, kind)
-
-    def _generate(self, policy: str) -> Generate:
+    def _generator(self, policy: str) -> Generate:
         """The policy's current engine, once it may generate."""
 
         def generate(prompts: Sequence[Prompt], settings: SamplingSettings) -> list[list[Answer]]:
@@ -87,6 +74,19 @@ class ServedPolicies:
                 return self._engines[policy](prompts, settings)
 
         return generate
+
+
+def policy_clients(
+    config: RunConfig, generate: Mapping[str, Generate], gateway: AgentGateway, kind: EpisodeKind
+) -> dict[str, PolicyClient]:
+    """The client of each role, in the team's order. `generate`: engine call by policy."""
+    return {
+        role: PolicyClient(
+            policy, generate[policy], sampling_settings(config, role, kind), gateway.renderers[policy]
+        )
+        for role in config.team.order
+        for policy in [config.team.roles[role].policy]
+    }
 
 
 class _UnstoredConversations(dict[str, Conversation]):

@@ -98,6 +98,42 @@ def test_the_same_seed_gives_the_same_episodes_however_they_meet() -> None:
     assert torch.equal(together["input_ids"], alone["input_ids"])
 
 
+class TwoPrompts(RolloutWorkflow):
+    """Asks two things in an order that the data gives, as calls after tools of different speed."""
+
+    async def arun_episode(self, engine: InferenceEngine, data: dict[str, Any]) -> EpisodeResult:
+        requests = {number: ModelRequest([6, 7, number], SETTINGS) for number in (8, 9)}
+        responses = {number: await engine.agenerate(requests[number]) for number in data["order"]}
+        return [Interaction(responses[number]) for number in (8, 9)]
+
+
+def test_noise_does_not_depend_on_the_order_of_different_calls() -> None:
+    answers = []
+    for order in ((8, 9), (9, 8)):
+        with engine_of() as engine:
+            engine.submit({"order": order}, TwoPrompts())
+            (result,) = engine.wait(1, timeout=90)
+        answers.append([interaction.response.output_tokens for interaction in result])  # type: ignore[union-attr]
+    assert answers[0] == answers[1] and answers[0][0] != answers[0][1]
+
+
+def test_the_end_of_a_paused_engine_ends_its_episodes() -> None:
+    with engine_of() as engine:
+        engine.pause_generation()
+        engine.pause_generation()
+        engine.submit(ROWS[0], TwoTurns())
+        with pytest.raises(TimeoutError):
+            engine.wait(1, timeout=0.3)
+    with engine_of() as engine:
+        engine.pause_generation()
+        engine.submit(ROWS[0], TwoTurns())
+        engine.update_weights(engine._engines[""].model.state_dict(), 1)  # type: ignore[attr-defined]
+        with pytest.raises(TimeoutError):
+            engine.wait(1, timeout=0.3)
+        engine.continue_generation()
+        assert len(engine.wait(1, timeout=90)) == 1
+
+
 def test_calls_at_the_same_time_share_a_batch() -> None:
     sizes: list[int] = []
 

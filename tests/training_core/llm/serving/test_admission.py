@@ -2,9 +2,8 @@
 
 import pytest
 
-from training_core.algorithms.staleness import capacity
 from training_core.config.rollout import Rollout
-from workers.transfer.admission import Admission
+from training_core.llm.serving.admission import Admission, TaskQueue, capacity
 
 
 @pytest.mark.parametrize(
@@ -35,8 +34,8 @@ def test_capacity_by_hand(staleness: int, version: int, accepted: int, running: 
     )
 
 
-def admission(iterations: int = 10, **fields: int) -> Admission:
-    return Admission(Rollout(tasks=4, **fields), iterations)
+def admission(iterations: int = 10, **fields: int) -> TaskQueue:
+    return TaskQueue(Rollout(tasks=4, **fields), iterations)
 
 
 def test_without_staleness_each_iteration_learns_from_its_own_tasks() -> None:
@@ -67,7 +66,7 @@ def test_a_rejected_task_frees_its_place_for_the_next() -> None:
     begun = tasks.begin(0)
     tasks.accept(begun[:3])
     tasks.reject(begun[3:])
-    assert tasks.room(0) == 1
+    assert tasks.left(0) == 1
     assert tasks.begin(0) == [4]
     tasks.reject([0])  # accepted before, and too old by now
     assert tasks.accepted == 2
@@ -105,8 +104,8 @@ def test_the_interval_of_publications_counts_as_one_batch() -> None:
         assert begun == list(range(4 * iteration, 4 * iteration + 4))
         tasks.accept(begun)
         tasks.learn(begun)
-    assert tasks.room(1) == 0
-    assert tasks.room(2) == 4
+    assert tasks.left(1) == 0
+    assert tasks.left(2) == 4
 
 
 def test_begun_tasks_begin_again_after_a_restart() -> None:
@@ -128,3 +127,12 @@ def test_a_checkpoint_without_admission_continues_after_its_iterations() -> None
         tasks = admission()
         tasks.restore(3, state)
         assert tasks.begin(3) == [12, 13, 14, 15]
+
+
+def test_without_a_bound_only_running_tasks_count() -> None:
+    tasks = Admission(None, batch=1, max_concurrent=3)
+    tasks.start([0, 1])
+    assert tasks.room(0) == 1
+    tasks.accept([0])
+    tasks.reject([1])
+    assert (tasks.room(0), tasks.accepted) == (3, 1)

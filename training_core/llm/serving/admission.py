@@ -1,6 +1,6 @@
-"""Admission of tasks, so that no data becomes older than `rollout.staleness` publications. Pure bookkeeping.
+"""Admission of tasks, so that no data becomes older than the bound on staleness. Pure bookkeeping.
 
-The rule is AReaL's (arXiv 2505.24298, section 5.1), counted in tasks:
+The rule is AReaL's (arXiv 2505.24298, section 5.1):
 
     capacity = min(max_concurrent - running, (staleness + version + 1) * batch - (accepted + running))
 
@@ -11,11 +11,60 @@ tasks per version. A rejected task counts as neither: another takes its place. E
 from collections.abc import Iterable
 from typing import Any
 
-from training_core.algorithms.staleness import capacity
 from training_core.config.rollout import Rollout
 
 
+def capacity(
+    *, staleness: int, version: int, batch: int, accepted: int, running: int, max_concurrent: int
+) -> int:
+    """How many more tasks may start now; negative while more are running than allowed.
+
+    With staleness 0 all data is sampled by the version that is trained on it.
+    """
+    fresh = (staleness + version + 1) * batch - (accepted + running)
+    return min(max_concurrent - running, fresh)
+
+
 class Admission:
+    """Which tasks are being played, and how many were accepted."""
+
+    def __init__(self, staleness: int | None, batch: int, max_concurrent: int) -> None:
+        """`staleness` is in versions; None sets no bound."""
+        self._staleness = staleness
+        self._batch = batch
+        self._max_concurrent = max_concurrent
+        self.running: set[int] = set()
+        self.accepted = 0
+
+    def room(self, version: int) -> int:
+        """Number of tasks that may start with this version of the weights."""
+        if self._staleness is None:
+            return self._max_concurrent - len(self.running)
+        return capacity(
+            staleness=self._staleness,
+            version=version,
+            batch=self._batch,
+            accepted=self.accepted,
+            running=len(self.running),
+            max_concurrent=self._max_concurrent,
+        )
+
+    def start(self, tasks: Iterable[int]) -> None:
+        """Mark tasks as being played."""
+        self.running.update(tasks)
+
+    def accept(self, tasks: Iterable[int]) -> None:
+        """Mark played tasks as accepted for training."""
+        done = set(tasks)
+        self.running -= done
+        self.accepted += len(done)
+
+    def reject(self, tasks: Iterable[int]) -> None:
+        """Drop running tasks; others may start instead."""
+        self.running -= set(tasks)
+
+
+class TaskQueue(Admission):
     """Tasks of a run by number, from 0: which have begun, which were accepted, which must be played again.
 
     Task t belongs to iteration t // rollout.tasks + 1, on which its noise depends: with staleness 0 and no rejections
@@ -23,10 +72,9 @@ class Admission:
     """
 
     def __init__(self, rollout: Rollout, iterations: int) -> None:
+        super().__init__(rollout.staleness, rollout.publish_every * rollout.tasks, rollout.concurrency)
         self._rollout = rollout
         self._last = iterations * rollout.tasks
-        self.running: set[int] = set()
-        self.accepted = 0
         self._waiting: set[int] = set()
         """Tasks accepted and not yet trained on."""
         self._next = 0
@@ -52,25 +100,17 @@ class Admission:
             "again": sorted({*self._again, *self.running, *self._waiting}),
         }
 
-    def room(self, iteration: int) -> int:
+    def left(self, iteration: int) -> int:
         """Number of tasks that may begin after `iteration` completed iterations; none beyond the run's last iteration."""
-        interval = self._rollout.publish_every
-        allowed = capacity(
-            staleness=self._rollout.staleness,
-            version=iteration // interval,
-            batch=interval * self._rollout.tasks,
-            accepted=self.accepted,
-            running=len(self.running),
-            max_concurrent=self._rollout.concurrency,
-        )
-        return min(allowed, self._last - self.accepted - len(self.running))
+        version = iteration // self._rollout.publish_every
+        return min(self.room(version), self._last - self.accepted - len(self.running))
 
     def begin(self, iteration: int) -> list[int]:
         """The next tasks to play together: consecutive tasks of one iteration, a full wave unless no other is being played.
 
         Empty while there is no room.
         """
-        room = min(self.room(iteration), self._rollout.wave_tasks)
+        room = min(self.left(iteration), self._rollout.wave_tasks)
         if room <= 0 or (room < self._rollout.wave_tasks and self.running):
             return []
         first = self._again[0] if self._again else self._next
@@ -79,22 +119,21 @@ class Admission:
             tasks.append(tasks[-1] + 1)
         self._again = [task for task in self._again if task > tasks[-1]]
         self._next = max(self._next, tasks[-1] + 1)
-        self.running.update(tasks)
+        self.start(tasks)
         return tasks
 
     def accept(self, tasks: Iterable[int]) -> None:
-        """Mark played tasks as accepted for training."""
+        """See Admission."""
         done = set(tasks)
-        self.running -= done
+        super().accept(done)
         self._waiting |= done
-        self.accepted += len(done)
 
     def reject(self, tasks: Iterable[int]) -> None:
         """Drop running or accepted tasks; others may begin instead."""
         rejected = set(tasks)
         self.accepted -= len(self._waiting & rejected)
         self._waiting -= rejected
-        self.running -= rejected
+        super().reject(rejected)
 
     def learn(self, tasks: Iterable[int]) -> None:
         """Mark accepted tasks as trained on."""
