@@ -163,11 +163,6 @@ class InferenceEngine:
         playing.responses.append((role, response))
         return response
 
-    @staticmethod
-    def responses() -> list[tuple[str, ModelResponse]]:
-        """(role, response) of each call of the running episode."""
-        return list(RUNNING_EPISODE.get().responses)
-
     # Called by trainers.
 
     def submit(
@@ -222,22 +217,12 @@ class InferenceEngine:
             results = self._fetch([task for task in self._ended if task.number == number])
         return results[0] if results else None
 
-    def rollout_batch(
-        self,
-        data: Sequence[dict[str, Any]],
-        workflow: RolloutWorkflow | str | None = None,
-        workflow_builder: Callable[[], RolloutWorkflow] | None = None,
-        should_accept: ShouldAccept | None = None,
-        *,
-        workflow_kwargs: Mapping[str, Any] | None = None,
-        group_size: int = 1,
-    ) -> Trajectory:
+    def rollout_batch(self, data: Sequence[dict[str, Any]], *workflow: Any, **options: Any) -> Trajectory:
         """Play an episode on each row and wait for all; one padded batch. It does not contain rejected rows.
 
-        Raises EnvironmentFailure if every row failed.
+        Further arguments are those of `submit`. Raises EnvironmentFailure if every row failed.
         """
-        options: dict[str, Any] = {"workflow_kwargs": workflow_kwargs, "group_size": group_size}
-        numbers = {self.submit(row, workflow, workflow_builder, should_accept, **options) for row in data}
+        numbers = {self.submit(row, *workflow, **options) for row in data}
         with self._lock:
             self._lock.wait_for(lambda: not numbers & self._open)
             results = self._fetch([task for task in self._ended if task.number in numbers])
@@ -245,25 +230,15 @@ class InferenceEngine:
                 raise EnvironmentFailure(f"all {len(numbers)} episodes failed. One of them: {self._error}")
         return concat_padded_tensors([_tensors(result) for result in results])
 
-    def prepare_batch(
-        self,
-        loader: RestartingLoader,
-        workflow: RolloutWorkflow | str | None = None,
-        workflow_builder: Callable[[], RolloutWorkflow] | None = None,
-        should_accept: ShouldAccept | None = None,
-        *,
-        workflow_kwargs: Mapping[str, Any] | None = None,
-        group_size: int = 1,
-    ) -> Trajectory:
+    def prepare_batch(self, loader: RestartingLoader, *workflow: Any, **options: Any) -> Trajectory:
         """The next loader.batch_size accepted episodes, while later ones are already running: the asynchronous form.
 
-        Raises EnvironmentFailure if too many episodes fail in a row.
+        Further arguments are those of `submit`. Raises EnvironmentFailure if too many episodes fail in a row.
         """
-        options: dict[str, Any] = {"workflow_kwargs": workflow_kwargs, "group_size": group_size}
         while True:
             while self.capacity > len(self._waiting):
                 for row in next(loader):
-                    self.submit(row, workflow, workflow_builder, should_accept, **options)
+                    self.submit(row, *workflow, **options)
             try:
                 return concat_padded_tensors(
                     [_tensors(result) for result in self.wait(loader.batch_size, timeout=_POLL_SECONDS)]

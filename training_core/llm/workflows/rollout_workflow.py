@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from training_core.config.rollout import RolloutWorkflow as Section
-from training_core.config.run import RunConfig
 from training_core.errors import DataError, EngineFailure
 from training_core.llm.environments.dataset.config import Dataset
 from training_core.llm.environments.host import describe
@@ -216,9 +215,5 @@ def _turn(
     tokenizer = context.tokenizers[policy]
     decoded = replace(answer, text=str(tokenizer.decode(answer.token_ids, skip_special_tokens=True)))
     seen = str(tokenizer.decode(prompt, skip_special_tokens=True))
-    candidate = Candidate(decoded, 0.0, reward, _weighted_reward(reward, context.config))
+    candidate = Candidate(decoded, 0.0, reward, context.config.algorithm.team_weight * reward)
     return Turn(index, role, policy, [{"role": "user", "content": seen}], prompt, [candidate], 0)
-
-
-def _weighted_reward(reward: float, config: RunConfig) -> float:
-    return config.algorithm.team_weight * reward
