@@ -88,7 +88,7 @@ def test_the_guides_workflow_trains_unchanged(little_model: Path, tmp_path: Path
         )
         right = "north" in said[-1]["text"].split()
         assert event["episode_return"] == (0.5**calls if right else 0.0), "the guide's discount is 0.5^t"
-    assert lengths == {1, 2, 3}
+    assert {1, 3} <= lengths <= {1, 2, 3}, "right at once, and wrong until the last turn"
 
 
 def test_missing_versions_are_those_of_the_episodes_start(little_model: Path, tmp_path: Path) -> None:
