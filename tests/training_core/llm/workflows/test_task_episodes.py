@@ -24,7 +24,7 @@ def test_a_training_task_has_siblings_with_different_noise() -> None:
     assert items[1].data["messages"], "a program that changes its data changes no sibling's"
 
 
-def test_a_held_out_task_is_played_once_with_the_same_noise_in_every_iteration() -> None:
+def test_a_held_out_task_is_played_once_with_fixed_noise() -> None:
     context = make_context({}, run__seed=7, evaluation__probes=1)
     items = task_episodes([0, 1], context, "eval", STREAMS)
     assert [(item.episode.task, item.episode.probe, item.noise) for item in items] == [
