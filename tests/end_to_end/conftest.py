@@ -150,19 +150,32 @@ def ada(transactional_db: None) -> User:
     return user
 
 
+@pytest.fixture(scope="session")
+def kept_context(browser: Browser, kept_server: Server) -> Iterator[BrowserContext]:
+    """One browser profile, 1280 pixels wide: with its cache, scripts are loaded and compiled once."""
+    opened = browser.new_context(
+        base_url=kept_server.url, viewport={"width": 1280, "height": 900}, color_scheme="light"
+    )
+    yield opened
+    opened.close()
+
+
 @pytest.fixture
-def context(browser: Browser, server: Server, ada: User) -> Iterator[BrowserContext]:
-    """A browser that is logged in as ada, 1280 pixels wide."""
+def context(kept_context: BrowserContext, server: Server, ada: User) -> Iterator[BrowserContext]:
+    """The profile with nothing stored but the cookie of ada's session."""
     client = Client()
     client.force_login(ada)
     session = client.cookies[settings.SESSION_COOKIE_NAME].value
-    opened = browser.new_context(
-        base_url=server.url, viewport={"width": 1280, "height": 900}, color_scheme="light"
-    )
-    opened.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": server.url}])
-    opened.set_default_timeout(120_000)
-    yield opened
-    opened.close()
+    kept_context.clear_cookies()
+    kept_context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": server.url}])
+    kept_context.set_default_timeout(120_000)
+    yield kept_context
+    page = kept_context.new_page()
+    storage = {"origin": server.url, "storageTypes": "local_storage,session_storage"}
+    kept_context.new_cdp_session(page).send("Storage.clearDataForOrigin", storage)
+    kept_context.unroute_all()
+    for opened in kept_context.pages:
+        opened.close()
 
 
 @pytest.fixture
