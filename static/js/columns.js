@@ -1,65 +1,71 @@
 /* The dialog that chooses the columns of the runs table. The selection goes into the address as `columns`. */
 
 import { el } from "./dom.js";
-import { completing } from "./filter.js";
+import { Completion } from "./filter.js";
 
-export function columnsDialog(dialog) {
-  const list = dialog.querySelector("[data-chosen-columns]"), input = dialog.querySelector("input[id]");
-  const before = [...list.children].map((item) => item.dataset.word);
-  let words = [...before];
+export class ColumnsDialog {
+  #dialog; #list; #input; #before; #words;
 
-  const act = (word, label, text, work) => {
-    const button = el("button", { class: "button small plain", type: "button", "aria-label": `${label} ${word}` }, text);
-    button.addEventListener("click", work);
-    return button;
-  };
+  constructor(dialog) {
+    this.#dialog = dialog;
+    this.#list = dialog.querySelector("[data-chosen-columns]");
+    this.#input = dialog.querySelector("input[id]");
+    this.#before = [...this.#list.children].map((item) => item.dataset.word);
+    new Completion(this.#input, () => this.#add());
+    this.#input.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || !this.#input.value.trim()) return;
+      event.preventDefault();
+      this.#add();
+    });
+    dialog.querySelector("[data-columns-standard]").addEventListener("click", () => this.#draw(dialog.dataset.standard.split(",")));
+    dialog.querySelector("[data-columns-close]").addEventListener("click", () => dialog.close());
+    dialog.querySelector("form").addEventListener("submit", (event) => this.#submit(event));
+  }
 
-  const move = (place, by) => {
-    const [word] = words.splice(place, 1);
+  open() {
+    this.#draw([...this.#before]);
+    this.#dialog.showModal();
+    this.#input.focus();
+  }
+
+  #add() {
+    const word = this.#input.value.trim();
+    this.#input.value = "";
+    this.#draw(word && !this.#words.includes(word) ? [...this.#words, word] : this.#words);
+  }
+
+  #move(place, by) {
+    const words = [...this.#words], [word] = words.splice(place, 1);
     words.splice(Math.max(0, Math.min(words.length, place + by)), 0, word);
-    draw();
-    list.children[words.indexOf(word)].querySelector(by < 0 ? "[aria-label^='Earlier']" : "[aria-label^='Later']").focus();
-  };
+    this.#draw(words);
+    this.#list.children[words.indexOf(word)].querySelector(by < 0 ? "[aria-label^='Earlier']" : "[aria-label^='Later']").focus();
+  }
 
-  const draw = () => {
-    list.replaceChildren(...words.map((word, place) => el("li", { "data-word": word }, el("span", { class: "mono" }, word), el("span", { class: "acts" },
-      act(word, "Earlier:", "↑", () => move(place, -1)),
-      act(word, "Later:", "↓", () => move(place, 1)),
-      act(word, "Remove", "×", () => { words.splice(place, 1); draw(); input.focus(); })))));
-  };
+  #remove(place) {
+    this.#draw(this.#words.toSpliced(place, 1));
+    this.#input.focus();
+  }
 
-  const add = () => {
-    const word = input.value.trim();
-    if (word && !words.includes(word)) words.push(word);
-    input.value = "";
-    draw();
-  };
+  #draw(words) {
+    this.#words = words;
+    this.#list.replaceChildren(...words.map((word, place) => el("li", { "data-word": word }, el("span", { class: "mono" }, word), el("span", { class: "acts" },
+      act(word, "Earlier:", "↑", () => this.#move(place, -1)),
+      act(word, "Later:", "↓", () => this.#move(place, 1)),
+      act(word, "Remove", "×", () => this.#remove(place))))));
+  }
 
-  completing(input, add);
-  input.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || !input.value.trim()) return;
+  #submit(event) {
     event.preventDefault();
-    add();
-  });
-
-  dialog.querySelector("[data-columns-standard]").addEventListener("click", () => {
-    words = dialog.dataset.standard.split(",");
-    draw();
-  });
-  dialog.querySelector("[data-columns-close]").addEventListener("click", () => dialog.close());
-  dialog.querySelector("form").addEventListener("submit", (event) => {
-    event.preventDefault();
-    if (input.value.trim()) add();
-    const query = new URLSearchParams(location.search), chosen = words.join(",");
-    if (chosen && chosen !== dialog.dataset.standard) query.set("columns", chosen);
+    if (this.#input.value.trim()) this.#add();
+    const query = new URLSearchParams(location.search), chosen = this.#words.join(",");
+    if (chosen && chosen !== this.#dialog.dataset.standard) query.set("columns", chosen);
     else query.delete("columns");
     location.search = query;
-  });
+  }
+}
 
-  return () => {
-    words = [...before];
-    draw();
-    dialog.showModal();
-    input.focus();
-  };
+function act(word, label, text, work) {
+  const button = el("button", { class: "button small plain", type: "button", "aria-label": `${label} ${word}` }, text);
+  button.addEventListener("click", work);
+  return button;
 }

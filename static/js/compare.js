@@ -4,9 +4,9 @@ import { saveMenu } from "./charts/saving.js";
 import { putRegions, whileLive } from "./compare/again.js";
 import { groupCharts } from "./compare/group-chart.js";
 import { parallel } from "./compare/parallel.js";
-import { completing } from "./filter.js";
+import { Completion } from "./filter.js";
 
-for (const input of document.querySelectorAll("[data-filter]")) completing(input);
+for (const input of document.querySelectorAll("[data-filter]")) new Completion(input);
 
 for (const input of document.querySelectorAll("[data-submits]")) {
   input.addEventListener("change", () => input.form.requestSubmit());

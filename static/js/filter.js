@@ -4,78 +4,93 @@
 import { el } from "./dom.js";
 import { readJson } from "./requests.js";
 
-export function completing(input, taken = null) {
-  const id = input.id || input.name, list = el("ul", { class: "options", role: "listbox", id: `${id}-options`, "aria-label": "Suggestions", hidden: true });
-  input.closest(".field").append(list);
-  for (const [name, value] of Object.entries({ role: "combobox", "aria-autocomplete": "list", "aria-controls": list.id, "aria-expanded": "false" })) input.setAttribute(name, value);
-  let start = 0, chosen = -1, asked = 0, timer = null;
+const PAUSE = 120; // milliseconds without typing before suggestions are read
 
-  const close = () => {
-    asked += 1;
-    clearTimeout(timer);
-    list.hidden = true;
-    chosen = -1;
-    input.setAttribute("aria-expanded", "false");
-    input.removeAttribute("aria-activedescendant");
-  };
+export class Completion {
+  #input; #taken; #list; #start = 0; #chosen = -1; #asked = 0; #timer = null;
 
-  const mark = (index) => {
-    const items = [...list.children];
-    chosen = (index + items.length) % items.length;
-    items.forEach((item, place) => item.setAttribute("aria-selected", String(place === chosen)));
-    input.setAttribute("aria-activedescendant", items[chosen].id);
-    items[chosen].scrollIntoView({ block: "nearest" });
-  };
+  constructor(input, taken = null) {
+    this.#input = input;
+    this.#taken = taken;
+    const id = `${input.id || input.name}-options`;
+    this.#list = el("ul", { class: "options", role: "listbox", id, "aria-label": "Suggestions", hidden: true });
+    input.closest(".field").append(this.#list);
+    const roles = { role: "combobox", "aria-autocomplete": "list", "aria-controls": id, "aria-expanded": "false" };
+    for (const [name, value] of Object.entries(roles)) input.setAttribute(name, value);
+    input.addEventListener("input", () => this.#ask());
+    input.addEventListener("blur", () => this.#close());
+    input.addEventListener("keydown", (event) => this.#key(event));
+    this.#list.addEventListener("mousedown", (event) => {
+      event.preventDefault();
+      const item = event.target.closest("li");
+      if (item) this.#take(item);
+    });
+  }
 
-  const take = (item) => {
-    if (taken) {
-      input.value = item.dataset.text;
-      close();
-      return taken();
-    }
-    const rest = input.value.slice(input.selectionStart), text = `${item.dataset.text} `;
-    input.value = input.value.slice(0, start) + text + rest.trimStart();
-    input.setSelectionRange(start + text.length, start + text.length);
-    input.focus();
-    close();
-    ask();
-  };
-
-  const show = ({ start: from, options }) => {
-    start = from;
-    chosen = -1;
-    list.replaceChildren(...options.map(({ text, note }, index) => el("li", { role: "option", id: `${id}-option-${index}`, "aria-selected": "false", "data-text": text }, el("span", null, text), el("span", { class: "note" }, note))));
-    list.hidden = !options.length;
-    input.setAttribute("aria-expanded", String(options.length > 0));
-  };
-
-  const ask = () => {
-    clearTimeout(timer);
-    timer = setTimeout(async () => {
-      const number = (asked += 1), query = new URLSearchParams({ text: input.value.slice(0, input.selectionStart) });
+  #ask() {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(async () => {
+      const number = (this.#asked += 1);
+      const query = new URLSearchParams({ text: this.#input.value.slice(0, this.#input.selectionStart) });
       try {
-        const suggestions = await readJson(`${input.dataset.source}?${query}`);
-        if (number === asked && document.activeElement === input) show(suggestions);
+        const suggestions = await readJson(`${this.#input.dataset.source}?${query}`);
+        if (number === this.#asked && document.activeElement === this.#input) this.#show(suggestions);
       } catch { /* Without the server there are no suggestions; the filter can still be typed. */ }
-    }, 120);
-  };
+    }, PAUSE);
+  }
 
-  input.addEventListener("input", ask);
-  input.addEventListener("blur", close);
-  input.addEventListener("keydown", (event) => {
-    if (event.key === "ArrowDown" && list.hidden) ask();
+  #show({ start, options }) {
+    this.#start = start;
+    this.#chosen = -1;
+    this.#list.replaceChildren(...options.map(({ text, note }, index) => el("li",
+      { role: "option", id: `${this.#list.id.slice(0, -1)}-${index}`, "aria-selected": "false", "data-text": text },
+      el("span", null, text), el("span", { class: "note" }, note))));
+    this.#list.hidden = !options.length;
+    this.#input.setAttribute("aria-expanded", String(options.length > 0));
+  }
+
+  #key(event) {
+    const { key } = event, list = this.#list;
+    if (key === "ArrowDown" && list.hidden) this.#ask();
     if (list.hidden) return;
-    if (event.key === "ArrowDown" || event.key === "ArrowUp") mark(event.key === "ArrowDown" ? chosen + 1 : Math.max(chosen, 0) - 1);
-    else if (event.key === "Escape") close();
-    else if (event.key === "Tab" && !event.shiftKey) take(list.children[Math.max(chosen, 0)]);
-    else if (event.key === "Enter" && chosen >= 0) take(list.children[chosen]);
+    if (key === "ArrowDown" || key === "ArrowUp") this.#mark(key === "ArrowDown" ? this.#chosen + 1 : Math.max(this.#chosen, 0) - 1);
+    else if (key === "Escape") this.#close();
+    else if (key === "Tab" && !event.shiftKey) this.#take(list.children[Math.max(this.#chosen, 0)]);
+    else if (key === "Enter" && this.#chosen >= 0) this.#take(list.children[this.#chosen]);
     else return;
     event.preventDefault();
     event.stopPropagation();
-  });
-  list.addEventListener("mousedown", (event) => {
-    event.preventDefault();
-    const item = event.target.closest("li");
-    if (item) take(item);
-  });
+  }
+
+  #mark(index) {
+    const items = [...this.#list.children];
+    this.#chosen = (index + items.length) % items.length;
+    items.forEach((item, place) => item.setAttribute("aria-selected", String(place === this.#chosen)));
+    this.#input.setAttribute("aria-activedescendant", items[this.#chosen].id);
+    items[this.#chosen].scrollIntoView({ block: "nearest" });
+  }
+
+  #take(item) {
+    const input = this.#input;
+    if (this.#taken) {
+      input.value = item.dataset.text;
+      this.#close();
+      return this.#taken();
+    }
+    const rest = input.value.slice(input.selectionStart), text = `${item.dataset.text} `;
+    input.value = input.value.slice(0, this.#start) + text + rest.trimStart();
+    input.setSelectionRange(this.#start + text.length, this.#start + text.length);
+    input.focus();
+    this.#close();
+    this.#ask();
+  }
+
+  #close() {
+    this.#asked += 1;
+    clearTimeout(this.#timer);
+    this.#list.hidden = true;
+    this.#chosen = -1;
+    this.#input.setAttribute("aria-expanded", "false");
+    this.#input.removeAttribute("aria-activedescendant");
+  }
 }

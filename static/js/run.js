@@ -1,16 +1,16 @@
-/* A run's pages: one feed, and the components of the page. */
+/* A run's pages: one feed, and the components of the page. A component has delta(message, unknown metrics), again(fresh page), or both. */
 
 import { data } from "./dom.js";
 import { ChartBoard } from "./charts.js";
 import { View } from "./charts/view.js";
 import { RunFeed } from "./live.js";
 import { SeriesStore } from "./series.js";
-import { checkpoints } from "./run/checkpoints.js";
-import { curves } from "./run/curves.js";
-import { episodes } from "./run/episodes.js";
-import { header } from "./run/header.js";
-import { logs } from "./run/logs.js";
-import { marks as marksOf } from "./run/marks.js";
+import { Checkpoints } from "./run/checkpoints.js";
+import { Curves } from "./run/curves.js";
+import { Episodes } from "./run/episodes.js";
+import { Header } from "./run/header.js";
+import { Logs } from "./run/logs.js";
+import { Marks } from "./run/marks.js";
 import { notes } from "./run/notes.js";
 import { readAgain } from "./run/regions.js";
 import { ENDED } from "./run/states.js";
@@ -19,10 +19,10 @@ import { tiles } from "./run/tiles.js";
 const page = data("run-page");
 const run = { id: page.id, summary: page.summary };
 const store = new SeriesStore(run.id);
-const marks = marksOf(page.marks ?? []);
+const marks = new Marks(page.marks ?? []);
 const ended = () => ENDED.includes(run.summary.state);
 
-const parts = [header(run), episodes(run), logs(), checkpoints(run), marks];
+const parts = [new Header(run), new Episodes(run.id), new Logs(), new Checkpoints(), marks];
 let board = null;
 if (page.charts) {
   board = new ChartBoard(store, {
@@ -33,7 +33,8 @@ if (page.charts) {
     csv: (keys) => `/api/v1/runs/${run.id}/series/export/?${new URLSearchParams({ keys: keys.join(",") })}`,
     onPick: (step) => step !== undefined && location.assign(`/runs/${run.id}/transcripts/?iteration=${step}`),
   });
-  parts.push(curves(board, page.charts, page.whole), tiles(store));
+  parts.push(new Curves(board, page.charts, page.whole));
+  tiles(store);
 }
 notes(run, () => board?.step ?? null);
 if (page.series) store.put(page.series);
@@ -48,13 +49,12 @@ function outdated({ run: now, points }) {
   return judged || now.state !== before.state || now.attempts.length !== before.attempts.length || evaluated || trained;
 }
 
-const feed = new RunFeed(run.id, page.cursor);
+export const feed = new RunFeed(run.id, page.cursor);
 feed.addEventListener("delta", ({ detail }) => {
   if (outdated(detail)) readAgain().then((fresh) => marks.again(fresh));
   run.summary = detail.run;
   const unknown = store.add(detail.points);
-  for (const part of parts) part?.delta?.(detail, unknown);
-  document.dispatchEvent(new CustomEvent("rundelta"));
+  for (const part of parts) part.delta?.(detail, unknown);
   for (const notice of document.querySelectorAll("[data-annotated]")) {
     if (detail.annotated.includes(Number(notice.dataset.annotated))) notice.hidden = false;
   }
@@ -62,7 +62,7 @@ feed.addEventListener("delta", ({ detail }) => {
 feed.addEventListener("resync", async () => {
   const [{ value: fresh }] = await Promise.allSettled([readAgain(), store.loadAgain()]);
   if (fresh) run.summary = fresh.summary;
-  for (const part of parts) part?.again?.(fresh);
+  for (const part of parts) part.again?.(fresh);
 });
 feed.start();
 performance.mark("interactive");

@@ -1,13 +1,13 @@
 /* The runs list, with live updates. */
 
-import { columnsDialog } from "./columns.js";
+import { ColumnsDialog } from "./columns.js";
 import { atMost, svg } from "./dom.js";
-import { completing } from "./filter.js";
+import { Completion } from "./filter.js";
 import { showFindings } from "./findings.js";
 import { count, duration, number, signed } from "./format.js";
 import { RunsFeed } from "./live.js";
 import { readJson } from "./requests.js";
-import { rowNote } from "./row-note.js";
+import { RowNote } from "./row-note.js";
 import { readAgain } from "./run/regions.js";
 import { ENDED } from "./run/states.js";
 
@@ -67,11 +67,11 @@ function spark(values) {
   return [svg("svg", { class: "spark", viewBox: "0 0 100 24", preserveAspectRatio: "none", "aria-hidden": "true" }, svg("polyline", { points }))];
 }
 
-for (const input of document.querySelectorAll("[data-filter]")) completing(input);
+for (const input of document.querySelectorAll("[data-filter]")) new Completion(input);
 
 const columns = document.getElementById("columns");
-const chooseColumns = columns && columnsDialog(columns);
-document.addEventListener("click", ({ target }) => target.closest("[data-columns-open]") && chooseColumns());
+const chosenColumns = columns && new ColumnsDialog(columns);
+document.addEventListener("click", ({ target }) => target.closest("[data-columns-open]") && chosenColumns.open());
 
 const views = document.getElementById("views");
 document.addEventListener("click", ({ target }) => {
@@ -79,11 +79,11 @@ document.addEventListener("click", ({ target }) => {
   if (target.closest("[data-views-close]")) views.close();
 });
 
-const noteOn = rowNote(document.getElementById("row-note"));
-document.addEventListener("click", ({ target }) => target.closest("[data-note]") && noteOn(target.closest("tr")));
+const rowNote = new RowNote(document.getElementById("row-note"));
+document.addEventListener("click", ({ target }) => target.closest("[data-note]") && rowNote.open(target.closest("tr")));
 
 /* Shortcuts for the row with the focus; j and k move it (app.js). */
-const ROW_KEYS = { x: (row) => row.querySelector(".pick input").click(), n: noteOn };
+const ROW_KEYS = { x: (row) => row.querySelector(".pick input").click(), n: (row) => rowNote.open(row) };
 document.addEventListener("keydown", (event) => {
   const row = document.activeElement.closest?.("tr[data-run]"), act = ROW_KEYS[event.key];
   if (!row || !act || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;

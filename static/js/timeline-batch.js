@@ -1,5 +1,6 @@
 /* A batch: one bar per episode on a canvas, and return against length. Both open transcripts. */
 
+import { addressSet } from "./address.js";
 import { data, el, svg } from "./dom.js";
 import { count, number } from "./format.js";
 import { readJson } from "./requests.js";
@@ -10,14 +11,13 @@ const OLDER = [1, 0.7, 0.5, 0.35];
 
 const page = data("batch-window");
 const frame = document.querySelector("[data-batch]");
-if (page && frame) read();
 
 async function read() {
   const said = frame.querySelector("[data-said]");
   try {
     const batch = await readJson(page.url);
-    bars(batch, said);
-    scatter(batch);
+    new Bars(batch, said);
+    new Scatter(batch);
   } catch (error) {
     said.textContent = `Not loaded: ${error.message}. Reload the page.`;
   }
@@ -48,111 +48,138 @@ function newest(batch) {
   return found;
 }
 
-function bars(batch, said) {
-  const canvas = frame.querySelector("canvas"), tip = frame.querySelector("[data-tip]"), context = canvas.getContext("2d");
-  const latest = newest(batch), policies = Object.keys(latest), whole = Math.max(1e-6, batch.end - batch.start);
-  let inks = colours(policies), chosen = -1, width = 0, row = 0;
+class Bars {
+  #batch; #said; #canvas; #tip; #context; #latest; #inks; #chosen = -1; #width = 0; #row = 0;
 
-  legend(batch, latest);
-  const x = (moment) => ((moment - batch.start) / whole) * width;
-
-  function measure() {
-    width = frame.clientWidth;
-    row = Math.max(THINNEST, Math.min(WIDEST, Math.floor(TALL / batch.episodes.length)));
-    const scale = window.devicePixelRatio || 1, height = TOP + row * batch.episodes.length + 2;
-    canvas.width = Math.round(width * scale);
-    canvas.height = Math.round(height * scale);
-    canvas.style.height = `${height}px`;
-    context.setTransform(scale, 0, 0, scale, 0, 0);
-    paint();
+  constructor(batch, said) {
+    this.#batch = batch;
+    this.#said = said;
+    this.#canvas = frame.querySelector("canvas");
+    this.#tip = frame.querySelector("[data-tip]");
+    this.#context = this.#canvas.getContext("2d");
+    this.#latest = newest(batch);
+    this.#inks = colours(Object.keys(this.#latest));
+    legend(batch, this.#latest);
+    this.#listen();
+    this.#measure();
+    said.textContent = `${batch.episodes.length} episodes in ${stretch(this.#whole)}`;
+    frame.dataset.ready = "";
   }
 
-  function box(colour, alpha, from, to, y, height) {
-    if (to <= from) return;
-    context.globalAlpha = alpha;
-    context.fillStyle = colour;
-    context.fillRect(x(from), y, Math.max(0.75, x(to) - x(from)), height);
-    context.globalAlpha = 1;
+  get #whole() {
+    return Math.max(1e-6, this.#batch.end - this.#batch.start);
   }
 
-  function paint() {
-    context.clearRect(0, 0, width, canvas.height);
-    axis();
-    const height = Math.max(2, row - (row > 5 ? 2 : 1));
-    batch.episodes.forEach((episode, index) => {
-      const y = TOP + index * row;
-      if (index === chosen) box(inks.accent, 0.18, batch.start, batch.end, y - 1, row);
-      box(inks["border-strong"], 0.5, episode.queued, episode.started, y + height / 3, height / 3);
-      if (!episode.stages.length) box(inks["ink-3"], 0.4, episode.started, episode.ended, y, height);
-      for (const stage of episode.stages) {
-        if (stage.kind === "generate") box(inks.policies[stage.policy] ?? inks["ink-2"], OLDER[Math.min(OLDER.length - 1, latest[stage.policy] - (stage.versions?.[0] ?? latest[stage.policy]))] || 1, stage.start, stage.end, y, height);
-        else box(inks["ink-3"], 0.55, stage.start, stage.end, y, height);
-      }
-      if (episode.consumed !== null) box(inks["border-strong"], 0.5, episode.ended, episode.consumed, y + height / 3, height / 3);
-      if (episode.learnt !== null) box(inks.ink, 0.75, episode.consumed, episode.learnt, y, height);
-      if (episode.truncated || episode.failed) box(inks.bad, 1, episode.ended, episode.ended + whole / 300, y, height);
+  #listen() {
+    const canvas = this.#canvas, { episodes } = this.#batch;
+    canvas.addEventListener("pointermove", (event) => this.#choose(...this.#at(event)));
+    canvas.addEventListener("pointerleave", () => this.#choose(-1));
+    canvas.addEventListener("click", (event) => {
+      const episode = episodes[this.#at(event)[0]];
+      if (episode) open(episode);
     });
+    canvas.addEventListener("keydown", (event) => {
+      const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if (by) this.#choose(Math.max(0, Math.min(episodes.length - 1, this.#chosen + by)));
+      else if (event.key === "Enter" && episodes[this.#chosen]) open(episodes[this.#chosen]);
+      else return;
+      event.preventDefault();
+    });
+    new ResizeObserver(() => this.#measure()).observe(frame);
+    document.addEventListener("themechange", () => this.#recolour());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#recolour());
   }
 
-  function axis() {
-    const step = tickStep(whole, Math.max(2, width / 90));
+  #measure() {
+    const { length } = this.#batch.episodes;
+    this.#width = frame.clientWidth;
+    this.#row = Math.max(THINNEST, Math.min(WIDEST, Math.floor(TALL / length)));
+    const scale = window.devicePixelRatio || 1, height = TOP + this.#row * length + 2;
+    this.#canvas.width = Math.round(this.#width * scale);
+    this.#canvas.height = Math.round(height * scale);
+    this.#canvas.style.height = `${height}px`;
+    this.#context.setTransform(scale, 0, 0, scale, 0, 0);
+    this.#paint();
+  }
+
+  #recolour() {
+    this.#inks = colours(Object.keys(this.#latest));
+    this.#paint();
+  }
+
+  #x(moment) {
+    return ((moment - this.#batch.start) / this.#whole) * this.#width;
+  }
+
+  #box(colour, alpha, from, to, y, height) {
+    if (to <= from) return;
+    this.#context.globalAlpha = alpha;
+    this.#context.fillStyle = colour;
+    this.#context.fillRect(this.#x(from), y, Math.max(0.75, this.#x(to) - this.#x(from)), height);
+    this.#context.globalAlpha = 1;
+  }
+
+  #paint() {
+    this.#context.clearRect(0, 0, this.#width, this.#canvas.height);
+    this.#axis();
+    this.#batch.episodes.forEach((episode, index) => this.#bar(episode, index));
+  }
+
+  #bar(episode, index) {
+    const { start, end } = this.#batch, inks = this.#inks, row = this.#row;
+    const y = TOP + index * row, height = Math.max(2, row - (row > 5 ? 2 : 1));
+    if (index === this.#chosen) this.#box(inks.accent, 0.18, start, end, y - 1, row);
+    this.#box(inks["border-strong"], 0.5, episode.queued, episode.started, y + height / 3, height / 3);
+    if (!episode.stages.length) this.#box(inks["ink-3"], 0.4, episode.started, episode.ended, y, height);
+    for (const stage of episode.stages) {
+      if (stage.kind === "generate") this.#box(inks.policies[stage.policy] ?? inks["ink-2"], this.#fade(stage), stage.start, stage.end, y, height);
+      else this.#box(inks["ink-3"], 0.55, stage.start, stage.end, y, height);
+    }
+    if (episode.consumed !== null) this.#box(inks["border-strong"], 0.5, episode.ended, episode.consumed, y + height / 3, height / 3);
+    if (episode.learnt !== null) this.#box(inks.ink, 0.75, episode.consumed, episode.learnt, y, height);
+    if (episode.truncated || episode.failed) this.#box(inks.bad, 1, episode.ended, episode.ended + this.#whole / 300, y, height);
+  }
+
+  #fade({ policy, versions }) {
+    const age = this.#latest[policy] - (versions?.[0] ?? this.#latest[policy]);
+    return OLDER[Math.min(OLDER.length - 1, age)] || 1;
+  }
+
+  #axis() {
+    const context = this.#context, inks = this.#inks, step = tickStep(this.#whole, Math.max(2, this.#width / 90));
     context.font = `11px ${getComputedStyle(document.body).fontFamily}`;
     context.textBaseline = "middle";
-    for (let tick = 0; tick * step <= whole; tick += 1) {
-      const at = Math.round(x(batch.start + tick * step)) + 0.5;
+    for (let tick = 0; tick * step <= this.#whole; tick += 1) {
+      const at = Math.round(this.#x(this.#batch.start + tick * step)) + 0.5;
       context.strokeStyle = inks.border;
       context.beginPath();
       context.moveTo(at, 16);
-      context.lineTo(at, canvas.height);
+      context.lineTo(at, this.#canvas.height);
       context.stroke();
       context.fillStyle = inks["ink-3"];
-      context.textAlign = tick === 0 ? "left" : at > width - 20 ? "right" : "center";
+      context.textAlign = tick === 0 ? "left" : at > this.#width - 20 ? "right" : "center";
       context.fillText(elapsed(tick * step, step), at, 8);
     }
   }
 
-  function choose(index, at) {
-    chosen = index;
-    paint();
-    const episode = batch.episodes[index];
+  #choose(index, at) {
+    this.#chosen = index;
+    this.#paint();
+    const tip = this.#tip, episode = this.#batch.episodes[index];
     tip.hidden = !episode;
     if (!episode) return;
     const lines = described(episode);
-    said.textContent = lines.join(", ");
+    this.#said.textContent = lines.join(", ");
     tip.replaceChildren(...lines.map((text, place) => el(place ? "span" : "strong", {}, text)));
-    tip.style.left = `${Math.max(0, Math.min((at ?? 40) + 14, width - tip.offsetWidth - 4))}px`;
-    tip.style.top = `${TOP + (index + 1) * row + 6}px`;
-    canvas.classList.toggle("leads", Boolean(href(episode)));
+    tip.style.left = `${Math.max(0, Math.min((at ?? 40) + 14, this.#width - tip.offsetWidth - 4))}px`;
+    tip.style.top = `${TOP + (index + 1) * this.#row + 6}px`;
+    this.#canvas.classList.toggle("leads", Boolean(href(episode)));
   }
 
-  function at(event) {
-    const edges = canvas.getBoundingClientRect();
-    return [Math.floor((event.clientY - edges.top - TOP) / row), event.clientX - edges.left];
+  #at(event) {
+    const edges = this.#canvas.getBoundingClientRect();
+    return [Math.floor((event.clientY - edges.top - TOP) / this.#row), event.clientX - edges.left];
   }
-
-  canvas.addEventListener("pointermove", (event) => choose(...at(event)));
-  canvas.addEventListener("pointerleave", () => choose(-1));
-  canvas.addEventListener("click", (event) => {
-    const episode = batch.episodes[at(event)[0]];
-    if (episode) open(episode);
-  });
-  canvas.addEventListener("keydown", (event) => {
-    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (by) choose(Math.max(0, Math.min(batch.episodes.length - 1, chosen + by)));
-    else if (event.key === "Enter" && batch.episodes[chosen]) open(batch.episodes[chosen]);
-    else return;
-    event.preventDefault();
-  });
-  const repaint = () => {
-    inks = colours(policies);
-    paint();
-  };
-  new ResizeObserver(measure).observe(frame);
-  document.addEventListener("themechange", repaint);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
-  measure();
-  said.textContent = `${batch.episodes.length} episodes in ${stretch(whole)}`;
-  frame.dataset.ready = "";
 }
 
 function described(episode) {
@@ -180,33 +207,35 @@ function legend(batch, latest) {
 }
 
 /* Return against length, of whole episodes or of one role's answers in them. */
-function scatter(batch) {
-  const root = document.querySelector("[data-scatter]"), choice = document.querySelector("[data-role-choice]");
-  const roles = [...new Set(batch.episodes.flatMap((episode) => Object.keys(episode.roles)))];
-  if (roles.length > 1) {
-    choice.append(el("option", { value: "" }, "episodes"), ...roles.map((role) => el("option", { value: role }, role)));
-    choice.value = roles.includes(page.role) ? page.role : "";
-    document.querySelector("[data-of]").hidden = false;
-    choice.addEventListener("change", () => {
-      const address = new URL(location.href);
-      if (choice.value) address.searchParams.set("role", choice.value);
-      else address.searchParams.delete("role");
-      history.replaceState(null, "", address);
-      plot();
-    });
+class Scatter {
+  #batch; #root = document.querySelector("[data-scatter]"); #choice = document.querySelector("[data-role-choice]");
+
+  constructor(batch) {
+    this.#batch = batch;
+    const roles = [...new Set(batch.episodes.flatMap((episode) => Object.keys(episode.roles)))];
+    if (roles.length > 1) {
+      this.#choice.append(el("option", { value: "" }, "episodes"), ...roles.map((role) => el("option", { value: role }, role)));
+      this.#choice.value = roles.includes(page.role) ? page.role : "";
+      document.querySelector("[data-of]").hidden = false;
+      this.#choice.addEventListener("change", () => {
+        addressSet({ role: this.#choice.value });
+        this.#plot();
+      });
+    }
+    this.#plot();
   }
 
-  function points() {
-    const role = choice.value;
-    if (!role) return batch.episodes.map((episode) => ({ episode, length: episode.length, reward: Number(episode.episode_return), cut: episode.truncated }));
-    return batch.episodes.filter((episode) => episode.roles[role]).map((episode) => {
+  #points() {
+    const role = this.#choice.value, { episodes } = this.#batch;
+    if (!role) return episodes.map((episode) => ({ episode, length: episode.length, reward: Number(episode.episode_return), cut: episode.truncated }));
+    return episodes.filter((episode) => episode.roles[role]).map((episode) => {
       const share = episode.roles[role];
       return { episode, length: share.tokens, reward: Number(share.reward), cut: share.truncated };
     });
   }
 
-  function plot() {
-    const shown = points().filter((point) => Number.isFinite(point.reward));
+  #plot() {
+    const shown = this.#points().filter((point) => Number.isFinite(point.reward));
     const W = 320, H = 240, left = 40, bottom = 28;
     const most = Math.max(1, ...shown.map((point) => point.length));
     const low = Math.min(0, ...shown.map((point) => point.reward)), high = Math.max(low + 1e-6, ...shown.map((point) => point.reward));
@@ -226,8 +255,8 @@ function scatter(batch) {
       mark.append(svg("title", {}, `${episode.name}: return ${number(reward)}, ${count(length)} tokens${cut ? ", truncated" : ""}`));
       return href(episode) ? svg("a", { href: href(episode), "aria-label": `${episode.name}: return ${number(reward)}, ${count(length)} tokens${cut ? ", truncated" : ""}` }, mark) : mark;
     });
-    root.replaceChildren(svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "group", "aria-label": "Return against response tokens" }, axes, marks));
+    this.#root.replaceChildren(svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "group", "aria-label": "Return against response tokens" }, axes, marks));
   }
-
-  plot();
 }
+
+if (page && frame) read();

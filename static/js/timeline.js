@@ -1,7 +1,9 @@
 /* The timeline on a canvas: wheel and +/− zoom, dragging and arrows pan, hovering shows details, the address stores the window. */
 
+import { addressSet } from "./address.js";
 import { atMost, data, el } from "./dom.js";
 import { readJson } from "./requests.js";
+import { feed } from "./run.js";
 import { readAgain } from "./run/regions.js";
 import { CARPET, carpeted, draw, laneAt, layout, palette } from "./timeline-draw.js";
 import { View, elapsed, stretch } from "./timeline-view.js";
@@ -9,119 +11,149 @@ import { View, elapsed, stretch } from "./timeline-view.js";
 const SETTLED = 400;
 const PAN = 0.2, ZOOM = 0.7;
 
-const handed = data("timeline-window");
-const frame = document.querySelector("[data-timeline]");
-if (handed && frame) new Timeline(frame, handed).start();
+class Timeline {
+  #root; #page; #view; #canvas; #context; #tip; #said;
+  #fingers = new Map(); #shown = null; #place = null; #colours = null; #pointer = null; #asked = null; #settling = null;
+  #follow = atMost(2000, () => this.#load());
 
-function Timeline(root, page) {
-  const canvas = root.querySelector("canvas"), tip = root.querySelector("[data-tip]"), said = root.querySelector("[data-said]");
-  const context = canvas.getContext("2d");
-  const view = new View(page.start, page.end, page.whole);
-  const fingers = new Map();
-  let shown = null, place = null, colours = null, pointer = null, asked = null, settling = null;
+  constructor(root, page) {
+    this.#root = root;
+    this.#page = page;
+    this.#view = new View(page.start, page.end, page.whole);
+    this.#canvas = root.querySelector("canvas");
+    this.#context = this.#canvas.getContext("2d");
+    this.#tip = root.querySelector("[data-tip]");
+    this.#said = root.querySelector("[data-said]");
+    this.#listen();
+    this.#load();
+  }
 
-  const paint = () => requestAnimationFrame(() => shown && place && draw(context, place, view, shown, colours, pointer));
+  #listen() {
+    const canvas = this.#canvas;
+    canvas.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
+    canvas.addEventListener("pointerdown", (event) => {
+      this.#fingers.set(event.pointerId, { x: event.clientX });
+      canvas.setPointerCapture(event.pointerId);
+      canvas.classList.add("dragged");
+    });
+    canvas.addEventListener("pointermove", (event) => this.#shown && this.#drag(event));
+    for (const type of ["pointerup", "pointercancel"]) canvas.addEventListener(type, (event) => this.#lift(event));
+    canvas.addEventListener("pointerleave", () => {
+      this.#pointer = null;
+      this.#tip.hidden = true;
+      this.#paint();
+    });
+    canvas.addEventListener("keydown", (event) => this.#shown && this.#keys(event));
+    for (const button of this.#root.closest("section").querySelectorAll("[data-key]")) {
+      button.addEventListener("click", () => this.#shown && this.#keys(new KeyboardEvent("keydown", { key: button.dataset.key })));
+    }
+    new ResizeObserver(() => this.#shown && this.#measure()).observe(this.#root);
+    document.addEventListener("themechange", () => this.#shown && this.#recolour());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#shown && this.#recolour());
+    feed.addEventListener("delta", () => this.#shown && !document.hidden && this.#view.followsEnd && this.#follow());
+  }
 
-  function measure() {
-    place = layout(shown.lanes, root.clientWidth, shown.carpet);
+  #paint() {
+    requestAnimationFrame(() => {
+      if (this.#shown && this.#place) draw(this.#context, this.#place, this.#view, this.#shown, this.#colours, this.#pointer);
+    });
+  }
+
+  #measure() {
+    this.#place = layout(this.#shown.lanes, this.#root.clientWidth, this.#shown.carpet);
     const scale = window.devicePixelRatio || 1;
-    canvas.width = Math.round(place.width * scale);
-    canvas.height = Math.round(place.height * scale);
-    canvas.style.height = `${place.height}px`;
-    root.classList.toggle("carpet", place.carpet);
-    paint();
+    this.#canvas.width = Math.round(this.#place.width * scale);
+    this.#canvas.height = Math.round(this.#place.height * scale);
+    this.#canvas.style.height = `${this.#place.height}px`;
+    this.#root.classList.toggle("carpet", this.#place.carpet);
+    this.#paint();
   }
 
-  function recolour() {
-    colours = palette(root, [...new Set(shown.lanes.flatMap((lane) => lane.spans.map((span) => span.phase)))]);
-    paint();
+  #recolour() {
+    this.#colours = palette(this.#root, [...new Set(this.#shown.lanes.flatMap((lane) => lane.spans.map((span) => span.phase)))]);
+    this.#paint();
   }
 
-  async function load() {
-    asked?.abort();
-    asked = new AbortController();
-    const margin = view.length;
-    const query = new URLSearchParams({ from: Math.max(0, view.start - margin), to: view.end + margin });
+  async #load() {
+    this.#asked?.abort();
+    this.#asked = new AbortController();
+    const margin = this.#view.length;
+    const query = new URLSearchParams({ from: Math.max(0, this.#view.start - margin), to: this.#view.end + margin });
     try {
-      shown = await readJson(`${page.url}?${query}`, asked.signal);
-      shown.carpet = shown.lanes.length > CARPET;
-      shown.lanes = carpeted(shown.lanes);
+      this.#shown = await readJson(`${this.#page.url}?${query}`, this.#asked.signal);
+      this.#shown.carpet = this.#shown.lanes.length > CARPET;
+      this.#shown.lanes = carpeted(this.#shown.lanes);
     } catch (error) {
-      if (error.name !== "AbortError") said.textContent = `Not loaded: ${error.message}. Zoom or pan to try again.`;
+      if (error.name !== "AbortError") this.#said.textContent = `Not loaded: ${error.message}. Zoom or pan to try again.`;
       return;
     }
-    const follows = view.followsEnd;
-    view.whole = [shown.run_start, shown.run_end];
-    if (follows) view.set(shown.run_end - view.length, shown.run_end);
-    root.dataset.ready = "";
-    root.closest("section").classList.add("scripted");
-    measure();
-    recolour();
-    tell();
+    const follows = this.#view.followsEnd;
+    this.#view.whole = [this.#shown.run_start, this.#shown.run_end];
+    if (follows) this.#view.set(this.#shown.run_end - this.#view.length, this.#shown.run_end);
+    this.#root.dataset.ready = "";
+    this.#root.closest("section").classList.add("scripted");
+    this.#measure();
+    this.#recolour();
+    this.#tell();
   }
 
   /* Whether the loaded data cover the window at its resolution. */
-  function enough() {
-    if (!shown) return false;
-    const [low, high] = view.whole;
-    const held = Math.max(view.start, low) >= Math.max(shown.start, low) - 1e-6 && Math.min(view.end, high) <= Math.min(shown.end, high) + 1e-6;
-    return held && !(shown.joined && shown.end - shown.start > 6 * view.length);
+  #enough() {
+    if (!this.#shown) return false;
+    const [low, high] = this.#view.whole;
+    const held = Math.max(this.#view.start, low) >= Math.max(this.#shown.start, low) - 1e-6 && Math.min(this.#view.end, high) <= Math.min(this.#shown.end, high) + 1e-6;
+    return held && !(this.#shown.joined && this.#shown.end - this.#shown.start > 6 * this.#view.length);
   }
 
-  function changed() {
-    paint();
-    tell();
-    clearTimeout(settling);
-    settling = setTimeout(() => {
-      const address = new URL(location.href);
-      address.searchParams.delete("first");
-      address.searchParams.delete("last");
-      address.searchParams.set("from", view.start.toFixed(3));
-      address.searchParams.set("to", view.end.toFixed(3));
-      history.replaceState(null, "", address);
+  #changed() {
+    this.#paint();
+    this.#tell();
+    clearTimeout(this.#settling);
+    this.#settling = setTimeout(() => {
+      addressSet({ first: "", last: "", from: this.#view.start.toFixed(3), to: this.#view.end.toFixed(3) });
       readAgain();
-      if (!enough()) load();
+      if (!this.#enough()) this.#load();
     }, SETTLED);
   }
 
-  function tell() {
-    const inside = shown.iterations.filter((each) => each.end >= view.start && each.start <= view.end).map((each) => each.iteration);
+  #tell() {
+    const inside = this.#shown.iterations.filter((each) => each.end >= this.#view.start && each.start <= this.#view.end).map((each) => each.iteration);
     const which = inside.length ? `, iterations ${Math.min(...inside)} to ${Math.max(...inside)}` : "";
-    said.textContent = `${stretch(view.length)} seen, from ${elapsed(view.start - shown.run_start, view.length / 100)}${which}${shown.cut ? "; too many spans, the later ones are left out" : ""}`;
+    this.#said.textContent = `${stretch(this.#view.length)} seen, from ${elapsed(this.#view.start - this.#shown.run_start, this.#view.length / 100)}${which}${this.#shown.cut ? "; too many spans, the later ones are left out" : ""}`;
   }
 
-  function moment(x) {
-    return view.start + ((x - place.gutter) / (place.width - place.gutter)) * view.length;
+  #moment(x) {
+    return this.#view.start + ((x - this.#place.gutter) / (this.#place.width - this.#place.gutter)) * this.#view.length;
   }
 
-  function point(event) {
-    const box = canvas.getBoundingClientRect();
-    pointer = { x: event.clientX - box.left, y: event.clientY - box.top };
-    if (pointer.x < place.gutter) pointer = null;
-    paint();
-    describe();
+  #point(event) {
+    const box = this.#canvas.getBoundingClientRect();
+    this.#pointer = { x: event.clientX - box.left, y: event.clientY - box.top };
+    if (this.#pointer.x < this.#place.gutter) this.#pointer = null;
+    this.#paint();
+    this.#describe();
   }
 
-  function describe() {
-    const lines = pointer ? found(moment(pointer.x), pointer.y) : null;
-    tip.hidden = !lines;
+  #describe() {
+    const lines = this.#pointer ? this.#found(this.#moment(this.#pointer.x), this.#pointer.y) : null;
+    this.#tip.hidden = !lines;
     if (!lines) return;
-    tip.replaceChildren(...lines.map((text, index) => el(index ? "span" : "strong", {}, text)));
-    const left = Math.min(pointer.x + 14, place.width - tip.offsetWidth - 4);
-    tip.style.left = `${Math.max(0, left)}px`;
-    tip.style.top = `${pointer.y + 18}px`;
+    this.#tip.replaceChildren(...lines.map((text, index) => el(index ? "span" : "strong", {}, text)));
+    const left = Math.min(this.#pointer.x + 14, this.#place.width - this.#tip.offsetWidth - 4);
+    this.#tip.style.left = `${Math.max(0, left)}px`;
+    this.#tip.style.top = `${this.#pointer.y + 18}px`;
   }
 
-  function found(at, y) {
-    const when = elapsed(at - shown.run_start, view.length / 500);
-    const lane = shown.lanes[laneAt(place, y)];
+  #found(at, y) {
+    const when = elapsed(at - this.#shown.run_start, this.#view.length / 500);
+    const lane = this.#shown.lanes[laneAt(this.#place, y)];
     if (!lane) {
-      const each = y >= place.strip ? shown.iterations.find((one) => one.start <= at && one.end >= at) : null;
+      const each = y >= this.#place.strip ? this.#shown.iterations.find((one) => one.start <= at && one.end >= at) : null;
       if (!each) return null;
       const most = Object.entries(each.shares).sort((a, b) => b[1] - a[1]).slice(0, 3);
       return [`iteration ${each.iteration}: waited ${percent(each.mean)}`, ...most.map(([label, share]) => `${label} ${percent(share)}`)];
     }
-    const slack = (view.length / (place.width - place.gutter)) * 2;
+    const slack = (this.#view.length / (this.#place.width - this.#place.gutter)) * 2;
     const span = lane.spans.findLast((each) => each.start <= at && each.end >= at) ?? lane.spans.findLast((each) => each.start - slack <= at && each.end + slack >= at);
     const load = lane.utilisation?.findLast(([time]) => time <= at);
     const busy = load ? [`${lane.device} ${Math.round(load[1])}%`] : [];
@@ -129,79 +161,54 @@ function Timeline(root, page) {
     return [`${span.phase} ${stretch(span.end - span.start)}`, lane.label, `iteration ${span.iteration}`, when, ...busy];
   }
 
-  function keys(event) {
+  #keys(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const acts = {
-      ArrowLeft: () => view.pan(-PAN), ArrowRight: () => view.pan(PAN), "+": () => view.zoom(ZOOM), "=": () => view.zoom(ZOOM),
-      "-": () => view.zoom(1 / ZOOM), 0: () => view.set(...view.whole), Home: () => view.set(view.whole[0], view.whole[0] + view.length),
-      End: () => view.set(view.whole[1] - view.length, view.whole[1]),
+      ArrowLeft: () => this.#view.pan(-PAN), ArrowRight: () => this.#view.pan(PAN), "+": () => this.#view.zoom(ZOOM), "=": () => this.#view.zoom(ZOOM),
+      "-": () => this.#view.zoom(1 / ZOOM), 0: () => this.#view.set(...this.#view.whole), Home: () => this.#view.set(this.#view.whole[0], this.#view.whole[0] + this.#view.length),
+      End: () => this.#view.set(this.#view.whole[1] - this.#view.length, this.#view.whole[1]),
     };
     if (!acts[event.key]) return;
     event.preventDefault();
     acts[event.key]();
-    changed();
+    this.#changed();
   }
 
-  function wheel(event) {
+  #wheel(event) {
     event.preventDefault();
-    const box = canvas.getBoundingClientRect(), inner = place.width - place.gutter;
-    if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) view.pan(event.deltaX / inner);
-    else view.zoom(Math.exp(Math.sign(event.deltaY) * Math.min(0.5, Math.abs(event.deltaY) / 300)), Math.min(1, Math.max(0, (event.clientX - box.left - place.gutter) / inner)));
-    changed();
+    const box = this.#canvas.getBoundingClientRect(), inner = this.#place.width - this.#place.gutter;
+    if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.#view.pan(event.deltaX / inner);
+    else this.#view.zoom(Math.exp(Math.sign(event.deltaY) * Math.min(0.5, Math.abs(event.deltaY) / 300)), Math.min(1, Math.max(0, (event.clientX - box.left - this.#place.gutter) / inner)));
+    this.#changed();
   }
 
-  function drag(event) {
-    const before = fingers.get(event.pointerId);
-    if (!before) return point(event);
-    const inner = place.width - place.gutter;
-    const others = [...fingers.entries()].filter(([id]) => id !== event.pointerId);
+  #drag(event) {
+    const before = this.#fingers.get(event.pointerId);
+    if (!before) return this.#point(event);
+    const inner = this.#place.width - this.#place.gutter;
+    const others = [...this.#fingers.entries()].filter(([id]) => id !== event.pointerId);
     if (others.length) {
-      const other = others[0][1].x, box = canvas.getBoundingClientRect();
+      const other = others[0][1].x, box = this.#canvas.getBoundingClientRect();
       const apart = Math.max(20, Math.abs(event.clientX - other)), was = Math.max(20, Math.abs(before.x - other));
-      view.zoom(was / apart, Math.min(1, Math.max(0, ((event.clientX + other) / 2 - box.left - place.gutter) / inner)));
+      this.#view.zoom(was / apart, Math.min(1, Math.max(0, ((event.clientX + other) / 2 - box.left - this.#place.gutter) / inner)));
     } else {
-      view.pan((before.x - event.clientX) / inner);
+      this.#view.pan((before.x - event.clientX) / inner);
     }
-    fingers.set(event.pointerId, { x: event.clientX });
-    point(event);
-    changed();
+    this.#fingers.set(event.pointerId, { x: event.clientX });
+    this.#point(event);
+    this.#changed();
   }
 
-  const lift = (event) => {
-    fingers.delete(event.pointerId);
-    canvas.classList.remove("dragged");
-  };
-  const follow = atMost(2000, () => load());
-
-  this.start = () => {
-    canvas.addEventListener("wheel", wheel, { passive: false });
-    canvas.addEventListener("pointerdown", (event) => {
-      fingers.set(event.pointerId, { x: event.clientX });
-      canvas.setPointerCapture(event.pointerId);
-      canvas.classList.add("dragged");
-    });
-    canvas.addEventListener("pointermove", (event) => shown && drag(event));
-    canvas.addEventListener("pointerup", lift);
-    canvas.addEventListener("pointercancel", lift);
-    canvas.addEventListener("pointerleave", () => {
-      pointer = null;
-      tip.hidden = true;
-      paint();
-    });
-    canvas.addEventListener("keydown", (event) => shown && keys(event));
-    for (const button of root.closest("section").querySelectorAll("[data-key]")) {
-      button.addEventListener("click", () => shown && keys(new KeyboardEvent("keydown", { key: button.dataset.key })));
-    }
-    new ResizeObserver(() => shown && measure()).observe(root);
-    document.addEventListener("themechange", () => shown && recolour());
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => shown && recolour());
-    document.addEventListener("rundelta", () => {
-      if (shown && !document.hidden && view.followsEnd) follow();
-    });
-    load();
-  };
+  #lift(event) {
+    this.#fingers.delete(event.pointerId);
+    this.#canvas.classList.remove("dragged");
+  }
 }
 
 function percent(share) {
   return `${Math.round(share * 100)}%`;
 }
+
+const handed = data("timeline-window");
+const frame = document.querySelector("[data-timeline]");
+if (handed && frame) new Timeline(frame, handed);

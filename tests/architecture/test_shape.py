@@ -19,6 +19,7 @@ from training_core.config.rollout import WORKFLOW_CONFIGS
 from training_core.config.run import RunConfig
 
 LINES = 400
+TEMPLATE_WIDTH = 160
 
 
 def sources() -> list[Path]:
@@ -39,6 +40,26 @@ def test_no_file_is_long() -> None:
         if (count := path.read_text().count("\n")) > LINES
     }
     assert not long
+
+
+def test_no_line_of_a_template_is_wide() -> None:
+    templates = [path for path in (ROOT / "templates").rglob("*") if path.is_file()]
+    wide = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in templates
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if len(line) > TEMPLATE_WIDTH
+    ]
+    assert templates and not wide, wide
+
+
+def test_script_components_are_classes() -> None:
+    """A function holds no other function declaration, and returns no object with the methods of a component."""
+    other = re.compile(
+        r"^[ \t]+(?:async )?function\b|\breturn \{[^}]*\b(?:delta|again)\b|^[ \t]+this\.\w+ = \(", re.M
+    )
+    scripts = {path: path.read_text() for path in (ROOT / "static" / "js").rglob("*.js")}
+    assert scripts and not [path for path, text in scripts.items() if other.search(text)]
 
 
 def test_package_markers_are_empty() -> None:

@@ -86,11 +86,16 @@ TEMPLATES = [
         "DIRS": [ROOT / "webapp" / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
+            "builtins": [
+                "django.templatetags.static",
+                "webapp.common.templatetags.components",
+                "webapp.common.templatetags.troupe",
+            ],
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-            ]
+            ],
         },
     }
 ]

@@ -29,12 +29,13 @@ def health_page(request: HttpRequest, run_id: str) -> HttpResponse:
     settings = services.settings_of(run)
     for each in findings:
         each["fork_edits"] = fork_edits(settings, each["rule"])
+        last = f"the last checkpoint before step {each['first_step']}"
+        each["fork_from"] = "the best checkpoint" if settings.fork.checkpoint == "best" else last
     context = run_context(request.user, run, "health") | {
         "open_findings": [each for each in findings if each["state"] == "open"],
         "past_findings": [each for each in findings if each["state"] != "open"],
         "rules": [(name.replace("_", " "), rule) for name, rule in settings.rules().items()],
         "enabled": settings.enabled,
-        "fork_from": settings.fork.checkpoint,
         "channels": [
             (row, destination_status(row)) for row in run.project.destinations.filter(kind="channel")
         ],

@@ -7,6 +7,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
+from webapp.common.formats import reward
 from webapp.common.tones import role_tones
 from webapp.runs.frame import run_context
 from webapp.transcripts.forms import Chosen
@@ -65,7 +66,17 @@ def _level(level: dict[str, Any], before: dict[str, Any] | None, tones: dict[str
     nodes = []
     for index, each in enumerate(level["candidates"]):
         direction, heat = lean(each, mean)
-        nodes.append(each | {"direction": direction, "heat": heat, "executed": index == level["executed"]})
+        executed = index == level["executed"]
+        words = [f"reward {reward(each['reward'])}", "selected" if executed else ""]
+        if each["advantage"] is not None:
+            words.insert(1, f"advantage {reward(each['advantage'])}")
+        node = {
+            "direction": direction,
+            "heat": heat,
+            "executed": executed,
+            "words": ", ".join(filter(None, words)),
+        }
+        nodes.append(each | node)
     begin = before["executed"] if before and before["executed"] is not None else None
     ends = [(index + 0.5) * PITCH for index in range(len(nodes))]
     width = max(len(nodes), (begin or 0) + 1) * PITCH

@@ -16,7 +16,7 @@ function rising({ steps, values }) {
 }
 
 /* Linear between known steps, from 0 at step 0; unknown beyond the last. */
-export function interpolated({ steps, values }, step) {
+function interpolated({ steps, values }, step) {
   const after = steps.length ? place(steps, step) : 0;
   if (steps[after] === step) return values[after];
   if (after === steps.length) return NaN;

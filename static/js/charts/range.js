@@ -4,7 +4,7 @@ const LEAST = 20;
 
 /* Bounds that exclude outliers: the middle 90 % and half their spread on either side, within the data.
    There are none for fewer than LEAST values. */
-export function withoutOutliers(values) {
+function withoutOutliers(values) {
   const sorted = values.filter(Number.isFinite).sort((one, other) => one - other);
   if (!sorted.length) return null;
   const least = sorted[0], greatest = sorted.at(-1);

@@ -4,18 +4,16 @@ import { el } from "../dom.js";
 import { ago, bytes, count, number } from "../format.js";
 import { readAgain } from "./regions.js";
 
-export function checkpoints(run) {
-  return {
-    delta(message) {
-      if (document.querySelector("[data-checkpoint-acts]")) return void (message.checkpoints.length && readAgain());
-      const table = document.querySelector("[data-checkpoints]");
-      if (!table) return;
-      for (const row of message.checkpoints) place(table, row);
-      for (const mark of document.querySelectorAll("[data-checkpoint-count]")) {
-        mark.textContent = count(table.tBodies[0].querySelectorAll("tr:not(.gone)").length);
-      }
-    },
-  };
+export class Checkpoints {
+  delta(message) {
+    if (document.querySelector("[data-checkpoint-acts]")) return void (message.checkpoints.length && readAgain());
+    const table = document.querySelector("[data-checkpoints]");
+    if (!table) return;
+    for (const row of message.checkpoints) place(table, row);
+    for (const mark of document.querySelectorAll("[data-checkpoint-count]")) {
+      mark.textContent = count(table.tBodies[0].querySelectorAll("tr:not(.gone)").length);
+    }
+  }
 }
 
 function place(table, row) {

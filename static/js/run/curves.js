@@ -2,13 +2,22 @@
 
 import { addressGet, addressSet } from "../address.js";
 
-export function curves(board, specs, whole) {
-  for (const spec of specs) {
-    const element = document.getElementById(`chart-${spec.id}`);
-    if (element) board.add(element, spec);
+export class Curves {
+  #specs; #whole;
+
+  constructor(board, specs, whole) {
+    this.#specs = specs;
+    this.#whole = whole;
+    for (const spec of specs) {
+      const element = document.getElementById(`chart-${spec.id}`);
+      if (element) board.add(element, spec);
+    }
+    if (document.querySelector("[data-chart-search]")) searching(specs);
   }
-  if (document.querySelector("[data-chart-search]")) searching(specs);
-  return { delta: (message, unknown) => whole && fresh(specs, unknown) };
+
+  delta(message, unknown) {
+    if (this.#whole) fresh(this.#specs, unknown);
+  }
 }
 
 function searching(specs) {

@@ -3,22 +3,25 @@
 import { el } from "../dom.js";
 import { count, fixed } from "../format.js";
 
-export function episodes(run) {
-  return {
-    delta(message) {
-      const table = document.querySelector("[data-episodes]");
-      tally(message.episodes.length);
-      if (!table) return;
-      if ("stream" in table.dataset) return document.dispatchEvent(new CustomEvent("episodes", { detail: message.episodes.length }));
-      const body = table.querySelector("tbody");
-      for (const episode of message.episodes.slice(-Number(table.dataset.most))) {
-        if (document.getElementById(`episode-${episode.id}`)) continue;
-        body.prepend(row(run.id, episode));
-      }
-      while (body.rows.length > Number(table.dataset.most)) body.lastElementChild.remove();
-      if (body.rows.length) show();
-    },
-  };
+export class Episodes {
+  #run;
+
+  constructor(run) {
+    this.#run = run;
+  }
+
+  delta(message) {
+    const table = document.querySelector("[data-episodes]");
+    tally(message.episodes.length);
+    if (!table || "stream" in table.dataset) return;
+    const body = table.querySelector("tbody");
+    for (const episode of message.episodes.slice(-Number(table.dataset.most))) {
+      if (document.getElementById(`episode-${episode.id}`)) continue;
+      body.prepend(row(this.#run, episode));
+    }
+    while (body.rows.length > Number(table.dataset.most)) body.lastElementChild.remove();
+    if (body.rows.length) show();
+  }
 }
 
 function show() {

@@ -4,11 +4,22 @@ import { showFindings } from "../findings.js";
 import { duration, count } from "../format.js";
 import { ENDED } from "./states.js";
 
+export class Header {
+  #run;
 
-export function header(run) {
-  show(run.summary);
-  setInterval(() => times(run.summary), 1000);
-  return { delta: (message) => show(message.run), again: () => show(run.summary) };
+  constructor(run) {
+    this.#run = run;
+    this.again();
+    setInterval(() => times(run.summary), 1000);
+  }
+
+  delta(message) {
+    show(message.run);
+  }
+
+  again() {
+    show(this.#run.summary);
+  }
 }
 
 function show(summary) {

@@ -5,30 +5,35 @@ import { el } from "../dom.js";
 const MOST = 2000;
 const LEVELS = ["debug", "info", "warning", "error"];
 
-export function logs() {
-  const root = () => document.querySelector("[data-logs]");
-  if (!root()) return null;
-  const seen = new Set([...root().children].map((line) => line.dataset.line));
-  follow(root());
-  return {
-    delta(message) {
-      const list = root(), atEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 40;
-      for (const line of message.logs) {
-        const mark = `${new Date(line.time).getTime()} ${line.source} ${line.message}`;
-        if (seen.has(mark) || !fits(line, list.dataset)) continue;
-        seen.add(mark);
-        list.append(drawn(line, mark));
-      }
-      while (list.children.length > MOST) list.firstElementChild.remove();
-      if (list.children.length) document.querySelector("[data-no-logs]")?.remove();
-      if (atEnd) follow(list);
-    },
-    again: () => follow(root()),
-  };
+export class Logs {
+  #seen = new Set([...(list()?.children ?? [])].map((line) => line.dataset.line));
+
+  constructor() {
+    this.again();
+  }
+
+  delta(message) {
+    const lines = list();
+    if (!lines) return;
+    const atEnd = lines.scrollHeight - lines.scrollTop - lines.clientHeight < 40;
+    for (const line of message.logs) {
+      const mark = `${new Date(line.time).getTime()} ${line.source} ${line.message}`;
+      if (this.#seen.has(mark) || !fits(line, lines.dataset)) continue;
+      this.#seen.add(mark);
+      lines.append(drawn(line, mark));
+    }
+    while (lines.children.length > MOST) lines.firstElementChild.remove();
+    if (lines.children.length) document.querySelector("[data-no-logs]")?.remove();
+    if (atEnd) this.again();
+  }
+
+  again() {
+    list()?.scrollTo(0, list().scrollHeight);
+  }
 }
 
-function follow(list) {
-  list.scrollTop = list.scrollHeight;
+function list() {
+  return document.querySelector("[data-logs]");
 }
 
 function fits(line, wanted) {

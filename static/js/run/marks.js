@@ -3,27 +3,51 @@
 import { addressGet, addressSet } from "../address.js";
 import { count } from "../format.js";
 
-export function marks(first) {
-  let all = first;
-  const hidden = () => addressGet("hide", "").split(",").filter(Boolean);
-  const changed = () => document.dispatchEvent(new CustomEvent("markschange"));
-  menu(hidden, changed, () => all);
-  return {
-    get list() {
-      const away = hidden();
-      return all.filter((mark) => !away.includes(mark.kind));
-    },
-    delta({ checkpoints }) {
-      if (!checkpoints.length) return;
-      for (const row of checkpoints) all = withCheckpoint(all, row);
-      changed();
-    },
-    again(page) {
-      if (!page?.marks) return;
-      all = page.marks;
-      changed();
-    },
-  };
+export class Marks {
+  #all; #boxes = [...document.querySelectorAll("[data-mark-kind]")];
+
+  constructor(all) {
+    this.#all = all;
+    for (const box of this.#boxes) {
+      box.checked = !hidden().includes(box.dataset.markKind);
+      box.addEventListener("change", () => this.#choose());
+    }
+    this.#count();
+  }
+
+  get list() {
+    const away = hidden();
+    return this.#all.filter((mark) => !away.includes(mark.kind));
+  }
+
+  delta({ checkpoints }) {
+    if (checkpoints.length) this.#change(checkpoints.reduce(withCheckpoint, this.#all));
+  }
+
+  again(page) {
+    if (page?.marks) this.#change(page.marks);
+  }
+
+  #choose() {
+    addressSet({ hide: this.#boxes.filter((each) => !each.checked).map((each) => each.dataset.markKind).join(",") });
+    this.#change(this.#all);
+  }
+
+  #change(all) {
+    this.#all = all;
+    this.#count();
+    document.dispatchEvent(new CustomEvent("markschange"));
+  }
+
+  #count() {
+    for (const label of document.querySelectorAll("[data-mark-count]")) {
+      label.textContent = count(this.#all.filter((mark) => mark.kind === label.dataset.markCount).length);
+    }
+  }
+}
+
+function hidden() {
+  return addressGet("hide", "").split(",").filter(Boolean);
 }
 
 function withCheckpoint(all, row) {
@@ -34,22 +58,4 @@ function withCheckpoint(all, row) {
     kind: "checkpoint", step: row.iteration, time: new Date(row.time).getTime() / 1000, number: row.id,
     title: row.best ? "best checkpoint" : "checkpoint", detail: "", link: "", strong: row.best,
   }];
-}
-
-function menu(hidden, changed, all) {
-  const boxes = [...document.querySelectorAll("[data-mark-kind]")];
-  const counts = () => {
-    for (const label of document.querySelectorAll("[data-mark-count]")) {
-      label.textContent = count(all().filter((mark) => mark.kind === label.dataset.markCount).length);
-    }
-  };
-  for (const box of boxes) {
-    box.checked = !hidden().includes(box.dataset.markKind);
-    box.addEventListener("change", () => {
-      addressSet({ hide: boxes.filter((each) => !each.checked).map((each) => each.dataset.markKind).join(",") });
-      changed();
-    });
-  }
-  document.addEventListener("markschange", counts);
-  counts();
 }

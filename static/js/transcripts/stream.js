@@ -1,6 +1,7 @@
 /* The stream of episodes: older ones load on scrolling, newer ones as they are played, and the document stays small. */
 
 import { atMost, el } from "../dom.js";
+import { feed } from "../run.js";
 import { ListWindow } from "./window.js";
 
 const end = document.querySelector("[data-stream-end]");
@@ -80,8 +81,7 @@ const fresh = atMost(1000, async () => {
   if (empty) empty.hidden = true;
 });
 
-document.addEventListener("episodes", ({ detail }) => {
+feed.addEventListener("delta", ({ detail: { episodes } }) => {
   const table = document.querySelector("[data-episodes]");
-  if (!detail || !table || table.dataset.paused) return;
-  fresh();
+  if (episodes.length && table && !table.dataset.paused) fresh();
 });

@@ -10,6 +10,7 @@ from django.test import Client
 
 from tests.webapp.api.conftest import caller
 from tests.webapp.checkpoints.conftest import Make
+from tests.webapp.elements import elements, text_of, texts_of
 from training_core.errors import ConfigError
 from webapp.accounts.models import User
 from webapp.checkpoints.models import Checkpoint
@@ -162,13 +163,14 @@ def test_the_page_refuses_a_damaged_choice_and_marks_it(
 def test_pages_and_api_show_the_damage(stopped: Run, user: User, make: Make, client: Client) -> None:
     make(4), make(6, damaged=WHY)
     client.force_login(user)
-    page = client.get(f"/runs/{stopped.pk}/checkpoints/").content.decode()
-    assert WHY in page and ">damaged<" in page
-    assert "Resume from iteration 4" in page and "Resume from iteration 6" not in page
-    assert "Fork iteration 6" not in page
-    assert ">damaged<" in client.get(f"/runs/{stopped.pk}/").content.decode()
-    config = client.get(f"/runs/{stopped.pk}/config/").content.decode()
-    assert '<option value="4">' in config and '<option value="6">' not in config
+    page = client.get(f"/runs/{stopped.pk}/checkpoints/")
+    assert WHY in text_of(page) and "damaged" in texts_of(page, ".badge")
+    labels = [each["aria-label"] for each in elements(page, "[aria-label]")]
+    assert "Resume from iteration 4" in labels and "Resume from iteration 6" not in labels
+    assert "Fork iteration 6" not in labels
+    assert "damaged" in texts_of(client.get(f"/runs/{stopped.pk}/"), ".badge")
+    config = client.get(f"/runs/{stopped.pk}/config/")
+    assert elements(config, "option[value=4]") and not elements(config, "option[value=6]")
     rows = caller(user, "read")(f"runs/{stopped.pk}/checkpoints/").json()["results"]
     assert [row["damaged"] for row in rows] == [WHY, ""]
 

@@ -9,6 +9,7 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from tests.webapp.compare.test_configs import made
+from tests.webapp.elements import texts_of
 from tests.webapp.transcripts.test_episodes import candidate, played, turn
 from training_core.errors import ConfigError
 from webapp.accounts.models import Project, User
@@ -156,9 +157,7 @@ def test_fields_that_hold_lists_are_drawn_and_written(client: Client, user: User
     query = {"runs": ",".join(run.pk for run in pair), "by": "run"}
     page = client.get("/compare/parallel/", query)
     assert page.status_code == 200
-    text = page.content.decode()
-    for cell in ("[64, 64]", "[32]", "true", "false"):
-        assert f'<td class="num">{cell}</td>' in text
+    assert {"[64, 64]", "[32]", "true", "false"} <= set(texts_of(page, "td.num"))
     table = table_read(pair, Choice(by="run", axes="client.large"))
     assert [row["places"] for row in table["rows"]] == [[1.0], [0.0]]
     ticks = [float(height) for height, _ in parallel_drawn(table)["axes"][0]["ticks"]]

@@ -1,12 +1,12 @@
 """The preset gallery: what to expect, and what was seen here."""
 
-import re
 from datetime import timedelta
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
+from tests.webapp.elements import elements, text_of
 from training_core.config.files import load_config, preset_names, read_preset
 from training_core.config.gallery import GALLERY
 from training_core.config.kinds import config_kind
@@ -53,7 +53,7 @@ def test_page_and_api_say_it(client: Client, run: Run, user: User) -> None:
     ended(run, 90, 0.95)
     html = client.get("/experiments/new/").content.decode()
     assert GALLERY["plan_path_duo"].purpose in html and "takes 1 to 2 minutes on two CPU cores" in html
-    assert "here: 1 min 30 s, success 0.95 (median of 1 run)" in html
+    assert "here: 1 min 30 s, success 0.95 (median of 1 run)" in text_of(html)
     found = client.get("/api/v1/presets/").json()["results"][0]
     assert found["expected"]["time"] == GALLERY["plan_path_duo"].time and found["seen"]["runs"] == 1
     assert found["config"]["rollout"]["tasks"] == 48 and "[team" in found["toml"]
@@ -84,10 +84,10 @@ def test_presets_are_found_by_words_of_page_and_api(client: Client, user: User) 
         answer = client.get("/api/v1/presets/", {"find": wanted}).json()["results"]
         assert [each["name"] for each in answer] == names
         assert all(each["agents"] == "networks" for each in answer)
-        html = client.get("/experiments/new/", {"find": wanted}).content.decode()
-        shown = re.findall(r'<li data-text="[^"]*"><a href="\?preset=(\w+)&amp;find=', html)
+        page = client.get("/experiments/new/", {"find": wanted})
+        shown = [each.text for each in elements(page, ".presets strong") if "hidden" not in each.above[-2]]
         assert shown == names
-        assert f"{len(names)} found</output>" in html
+        assert text_of(page, "output") == f"{len(names)} found"
 
 
 def test_the_words_stay_in_the_address_while_the_form_is_filled_in(client: Client, user: User) -> None:

@@ -6,6 +6,7 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from django.test import Client
 
+from tests.webapp.elements import elements, text_of, texts_of
 from training_core.errors import ConfigError
 from webapp.accounts.models import AuditEntry, Membership, Project, User
 from webapp.experiments.commands import sweep_command
@@ -120,8 +121,8 @@ def test_nothing_is_launched_where_something_is_wrong(user: User, project: Proje
 
 def test_the_form_launches(ada: Client) -> None:
     assert "Varied fields" in ada.get(NEW).content.decode()
-    plan = ada.post("/experiments/sweeps/check/", form()).content.decode()
-    assert "<strong>6 runs</strong> to launch" in plan and "--seeds 0,1,2" in plan
+    plan = ada.post("/experiments/sweeps/check/", form())
+    assert text_of(plan, ".notice") == "6 runs to launch" and "--seeds 0,1,2" in text_of(plan, "#command")
     assert not Run.objects.exists()
     answer = ada.post(NEW, form(name="rates"))
     sweep = Sweep.objects.get()
@@ -159,10 +160,11 @@ def test_the_page_ranks_points_and_sorts_runs(ada: Client, sweep: Sweep) -> None
     best = document["points"][0]
     assert best["values"] == {RATES: 1e-3} and best["n"] == 2
     assert best["mean"] == pytest.approx(0.8) and best["sd"] == pytest.approx(0.1414, abs=1e-4)
-    page = ada.get(f"/experiments/sweeps/{sweep.pk}/", {"sort": "-eval/success"}).content.decode()
-    assert "4 of 4 runs ended" in page and "<strong>0.80</strong>" in page and "hx-trigger" not in page
-    assert page.index("<strong>0.90</strong>") < page.index("<strong>0.70</strong>")
-    assert "Stop all" not in page
+    page = ada.get(f"/experiments/sweeps/{sweep.pk}/", {"sort": "-eval/success"})
+    values = texts_of(page, "strong")
+    assert "4 of 4 runs ended" in text_of(page) and "0.80" in values and not elements(page, "[hx-trigger]")
+    assert values.index("0.90") < values.index("0.70")
+    assert "Stop all" not in text_of(page)
     part = ada.get(f"/experiments/sweeps/{sweep.pk}/", headers={"HX-Request": "true"}).content.decode()
     assert "<html" not in part and "Points" in part
     assert sweep.name in ada.get("/experiments/sweeps/").content.decode()

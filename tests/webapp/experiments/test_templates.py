@@ -6,6 +6,7 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from django.test import Client
 
+from tests.webapp.elements import elements, text_of, texts_of
 from tests.webapp.pages.test_experiment import posted
 from training_core.errors import ConfigError
 from webapp.accounts.models import AuditEntry, Membership, Project, User
@@ -63,7 +64,7 @@ def test_what_was_written_is_kept_where_it_is_refused(
     form = posted(ada) | {"template_description": "words", "rollout.group_size": "6"} | change
     answer = ada.post(SAVE, form)
     html = answer.content.decode()
-    assert answer.status_code == 400 and said in html and ">words</textarea>" in html
+    assert answer.status_code == 400 and said in html and "words" in texts_of(html, "textarea")
     assert 'name="rollout.group_size" value="6"' in html or "preset" in change
     assert Template.objects.count() == 1
 
@@ -76,9 +77,10 @@ def test_a_template_may_be_replaced(ada: Client, small: Template) -> None:
 
 
 def test_the_form_starts_from_one(ada: Client, small: Template) -> None:
-    html = ada.get(NEW, {"template": small.pk, "run.seed": "3"}).content.decode()
-    assert 'name="rollout.group_size" value="4"' in html and 'name="run.seed" value="3"' in html
-    assert "for a quick look" in html and "with 3 changes from plan_path_duo" in html
+    page = ada.get(NEW, {"template": small.pk, "run.seed": "3"})
+    values = {each["name"]: each.attributes.get("value") for each in elements(page, "input[name]")}
+    assert values["rollout.group_size"] == "4" and values["run.seed"] == "3"
+    assert "for a quick look" in text_of(page) and "with 3 changes from plan_path_duo" in text_of(page)
     assert ada.get(NEW, {"template": 10**9}).status_code == 404
     Template.objects.update(preset="gone")
     broken = ada.get(NEW, {"template": small.pk})

@@ -8,6 +8,7 @@ from django.test import Client
 
 from tests.webapp.api.conftest import caller
 from tests.webapp.checkpoints.conftest import Make
+from tests.webapp.elements import text_of
 from tests.webapp.health.conftest import change, tell
 from training_core.config.files import load_config
 from training_core.errors import ConfigError
@@ -141,7 +142,8 @@ def test_from_the_page(told: Run, user: User, make: Make) -> None:
     finding.refresh_from_db()
     assert finding.fork and answer["Location"] == f"/runs/{finding.fork.pk}/"
     assert address not in client.get(f"/runs/{told.pk}/health/").content.decode(), "once"
-    assert "for <a" in client.get(f"/runs/{finding.fork.pk}/").content.decode(), "the lineage says why"
+    lineage = text_of(client.get(f"/runs/{finding.fork.pk}/"), ".lineage")
+    assert "for kl_blow_up" in lineage, lineage
 
 
 def test_nothing_is_left_of_a_fork_that_is_refused(told: Run, user: User, make: Make) -> None:

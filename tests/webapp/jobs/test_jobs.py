@@ -10,6 +10,7 @@ from django.test import Client
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from tests.webapp.elements import elements, text_of
 from training_core.errors import ConfigError
 from webapp.accounts.models import AuditEntry, Project, User
 from webapp.checkpoints.models import Checkpoint
@@ -90,8 +91,9 @@ def test_base_models_are_prepared_from_the_form_and_listed(
     user: User, project: Project, client: Client, launcher: FakeLauncher
 ) -> None:
     client.force_login(user)
-    form = client.get("/experiments/new/?preset=plan_path_duo").content.decode()
-    assert 'value="smollm2">SmolLM2-135M-Instruct' in form and "/jobs/start/prepare/" in form
+    form = client.get("/experiments/new/?preset=plan_path_duo")
+    assert text_of(form, "option[value=smollm2]").startswith("SmolLM2-135M-Instruct")
+    assert elements(form, "[formaction=/jobs/start/prepare/]")
     client.post("/jobs/start/prepare/", {"preset": "plan_path_duo", "project": "lab"})
     job = Job.objects.get()
     assert job.kind == "prepare" and jobs_submit() == 1
@@ -279,7 +281,7 @@ def test_an_evaluation_with_swapped_policies_is_asked_for_by_a_tick(
     seats = {"planner": "executor", "executor": "planner"}
     job_folder(job).write("result", {"success": 0.25, "episodes": 3, "seats": seats})
     jobs_follow()
-    said = client.get(f"/jobs/{job.pk}/").content.decode()
+    said = text_of(client.get(f"/jobs/{job.pk}/"))
     assert "roles swapped" in said and "policies swapped: planner by executor, executor by planner" in said
 
 

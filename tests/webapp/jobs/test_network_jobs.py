@@ -7,6 +7,7 @@ from django.test import Client
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from tests.webapp.elements import elements, text_of, texts_of
 from training_core.config.files import load_config
 from training_core.errors import ConfigError
 from webapp.accounts.models import Project, User
@@ -58,15 +59,17 @@ def test_the_form_requests_a_dry_run_that_shows_shapes_and_speed(
     user: User, project: Project, client: Client, launcher: FakeLauncher
 ) -> None:
     client.force_login(user)
-    assert "disabled>Dry run" not in client.get("/experiments/new/?preset=tag_mappo").content.decode()
+    form = client.get("/experiments/new/?preset=tag_mappo")
+    assert [each for each in elements(form, "button") if each.text == "Dry run" and "disabled" not in each]
     fields = {path: str(value) for path, value in SMALL.items()}
     client.post("/jobs/start/dry_run/", {"preset": "tag_mappo", "project": "lab", **fields})
     job = played(Job.objects.get())
     assert job.state == "finished" and job.result["environment_steps"] == 2 * 25
-    page = client.get(f"/jobs/{job.pk}/").content.decode()
-    assert "14 numbers" in page and "5 choices" in page and "environment steps per second" in page
-    assert "<dt>steps</dt>" in page and "<dt>success</dt>" not in page
-    assert 'id="job-boards"' in page
+    page = client.get(f"/jobs/{job.pk}/")
+    for words in ("14 numbers", "5 choices", "environment steps per second"):
+        assert words in text_of(page)
+    assert "steps" in texts_of(page, "dt") and "success" not in texts_of(page, "dt")
+    assert elements(page, "#job-boards")
 
 
 def test_an_evaluation_is_asked_for_by_rest_and_shown(

@@ -1,13 +1,12 @@
 """The new experiment page: from schema to form, from form to run."""
 
-import re
 import tomllib
-from html import unescape
 
 import pytest
 from django.test import Client
 from django.urls import reverse
 
+from tests.webapp.elements import elements, text_of
 from training_core.config.files import load_config, parse_overrides, preset_names
 from webapp.experiments.commands import launch_command
 from webapp.experiments.fields import config_sections, file_errors
@@ -21,18 +20,17 @@ CHECK = "/experiments/check/"
 
 def posted(client: Client, query: dict[str, str] | None = None) -> dict[str, str]:
     """What a browser would send if nothing were changed."""
-    html = client.get(NEW, query).content.decode()
-    form: dict[str, str] = {}
-    for tag in re.findall(r"<input [^>]*>", html):
-        name, value = re.search(r'name="([^"]*)"', tag), re.search(r'value="([^"]*)"', tag)
-        if not name or (('type="checkbox"' in tag) and "checked" not in tag):
-            continue
-        form[name[1]] = unescape(value[1]) if value else "on"
-    for name, options in re.findall(r'<select [^>]*name="([^"]*)".*?>(<option.*?)</select>', html, re.S):
-        form[name] = unescape(re.search(r"<option selected>([^<]*)<", options)[1])
-    for name, text in re.findall(r'<textarea [^>]*name="([^"]*)".*?>([^<]*)</textarea>', html, re.S):
-        form[name] = unescape(text).strip()
-    return form
+    page = client.get(NEW, query)
+    ticked = [
+        each
+        for each in elements(page, "input[name]")
+        if each.attributes.get("type") != "checkbox" or "checked" in each
+    ]
+    chosen = {
+        option.above[-1]["name"]: option.text for option in elements(page, "select[name] option[selected]")
+    }
+    areas = {each["name"]: each.content for each in elements(page, "textarea[name]")}
+    return {each["name"]: each.attributes.get("value", "on") for each in ticked} | chosen | areas
 
 
 def fields_of(preset: str) -> dict:
@@ -126,7 +124,7 @@ def test_page_shows_defaults_help_and_marks_changes(ada: Client, run: Run) -> No
     html = ada.get(NEW, {"algorithm.clip_low": "0.3"}).content.decode()
     assert 'name="algorithm.clip_low" value="0.3"' in html
     assert "Lower clip of the probability ratio" in html
-    assert re.search(r'class="config-field changed"[^>]*data-field="algorithm.clip_low"', html)
+    assert elements(html, ".changed[data-field=algorithm.clip_low]")
     assert "algorithm.clip_low=0.3" in html
     assert 'data-section="algorithm" open' in html and 'data-section="rollout" open' not in html
 
@@ -163,8 +161,7 @@ def test_errors_stand_at_their_fields_and_nothing_is_launched(ada: Client, proje
     answer = ada.post(NEW, form)
     html = answer.content.decode()
     assert answer.status_code == 400 and not Run.objects.exists()
-    field = re.search(r'data-field="rollout.tasks">.*?data-error>([^<]*)<', html, re.S)
-    assert "valid integer" in field[1]
+    assert "valid integer" in text_of(html, "[data-field=rollout.tasks] [data-error]")
     assert 'name="rollout.tasks" value="many"' in html and 'aria-invalid="true"' in html
 
 
@@ -180,12 +177,7 @@ def test_check_answers_with_errors_across_fields(ada: Client, project: object) -
 @pytest.mark.django_db
 def test_preview_toml_is_the_run(ada: Client, project: object) -> None:
     html = ada.post(CHECK, posted(ada) | {"rollout.group_size": "4"}).content.decode()
-    toml = (
-        re.search(r'<pre id="toml"[^>]*>(.*?)</pre>', html, re.S)[1]
-        .replace("&quot;", '"')
-        .replace("&#x27;", "'")
-    )
-    assert tomllib.loads(toml)["rollout"] == {"group_size": 4}
+    assert tomllib.loads(elements(html, "#toml")[0].content)["rollout"] == {"group_size": 4}
 
 
 @pytest.mark.django_db
@@ -238,9 +230,8 @@ AGENT = {"workflow.type": "agent"}
 @pytest.mark.django_db
 def test_arguments_of_any_name_are_written_as_toml(ada: Client, project: object) -> None:
     shown = {**AGENT, "workflow.args.word": "up", "workflow.args.most": "3"}
-    html = ada.get(NEW, shown).content.decode()
-    area = re.search(r'<textarea [^>]*name="workflow.args"[^>]*>([^<]*)</textarea>', html)
-    assert tomllib.loads(area[1].replace("&quot;", '"')) == {"word": "up", "most": 3}
+    (area,) = elements(ada.get(NEW, shown), "textarea[name=workflow.args]")
+    assert tomllib.loads(area.content) == {"word": "up", "most": 3}
     written = {"workflow.args": 'word = "down"\nmost = 4\n[deeper]\nshares = [0.5, 1.5]'}
     assert ada.post(NEW, posted(ada, shown) | written).status_code == 302
     args = Run.objects.get().config["workflow"]["args"]
@@ -253,5 +244,5 @@ def test_arguments_that_are_no_toml_are_told_and_kept(ada: Client, project: obje
         answer = ada.post(NEW, posted(ada, AGENT) | {field: "word: up"})
         html = answer.content.decode()
         assert answer.status_code == 400 and not Run.objects.exists()
-        drawn = re.search(rf'data-field="{re.escape(field)}">.*?data-error>([^<]*)<', html, re.S)
-        assert ">word: up</textarea>" in drawn[0] and "as in TOML" in drawn[1]
+        assert text_of(html, f"textarea[name={field}]") == "word: up"
+        assert "as in TOML" in text_of(html, f"[data-field={field}] [data-error]")

@@ -9,6 +9,7 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.end_to_end.seed import HOSTILE, Story, encoded, hostile
+from tests.webapp.elements import elements, texts_of
 from webapp.checkpoints.models import Checkpoint
 from webapp.ingest.services import batch_store
 from webapp.runs.models import Attempt, Run
@@ -21,7 +22,7 @@ TABS = ("detail", "curves", "checkpoints", "logs", "config")
 
 def page_data(html: str) -> dict:
     """What the page hands to its script."""
-    return json.loads(re.search(r'<script id="run-page"[^>]*>(.*?)</script>', html, re.S)[1])
+    return json.loads(elements(html, "#run-page")[0].content)
 
 
 def read(client: Client, name: str, *args: object, **query: object) -> str:
@@ -55,7 +56,7 @@ def test_list_shows_filters_and_finds(ada: Client, told: Run) -> None:
 def test_tabs_open_and_mark_their_tab(ada: Client, told: Run, tab: str) -> None:
     address = reverse(f"runs:{tab}", args=[told.pk])
     html = read(ada, f"runs:{tab}", told.pk)
-    assert f'<a href="{address}" aria-current="page">' in html
+    assert elements(html, f".tabs a[href={address}][aria-current=page]")
     data = page_data(html)
     assert data["id"] == told.pk and data["cursor"] == told.event_count and data["summary"]["iteration"] == 22
 
@@ -120,7 +121,7 @@ def test_overview_has_figures_curves_and_the_base_model(ada: Client, told: Run) 
     assert len(data["series"]["train/return"]["steps"]) == 22
     assert "221,696 parameters" in html and "35 % were noise" in html
     first = data["series"]["eval/success"]["values"][0]
-    assert f"<strong>{first:.2f}</strong>" in html
+    assert f"{first:.2f}" in texts_of(html, "strong")
     assert "since base" in html
 
 
@@ -130,8 +131,11 @@ def test_roles_have_one_colour(ada: Client, told: Run) -> None:
     assert tones == {"planner": 1, "executor": 2}
     episode = Episode.objects.filter(run=told, kind="train").first()
     html = read(ada, "transcripts:detail", told.pk, episode.pk)
-    blocks = re.findall(r'data-tone="(\d)" data-turn="\d+" aria-label="[^"]*, (\w+)"', html)
-    assert set(blocks) == {("1", "planner"), ("2", "executor")}
+    turns = elements(html, "li.turn")
+    assert {(each["data-tone"], each["aria-label"].split()[-1]) for each in turns} == {
+        ("1", "planner"),
+        ("2", "executor"),
+    }
 
 
 def test_curves_group_what_belongs_together(ada: Client, told: Run) -> None:

@@ -9,6 +9,7 @@ from django.http import Http404
 from django.test import Client
 from django.utils import timezone
 
+from tests.webapp.elements import text_of
 from training_core.config.files import load_config
 from webapp.accounts.models import User
 from webapp.runs.models import Run
@@ -64,11 +65,9 @@ def test_a_failed_episode_without_steps_shows_its_error(client: Client, user: Us
     client.force_login(user)
     run.config = load_config("spread_toy").model_dump(mode="json")
     run.save()
-    page = client.get(f"/runs/{run.pk}/episodes/{Episode.objects.get().pk}/").content.decode()
-    assert (
-        error in page
-        and "Only metadata of this episode are stored: failed in step 7. Steps are stored" in page
-    )
+    page = text_of(client.get(f"/runs/{run.pk}/episodes/{Episode.objects.get().pk}/"))
+    assert error in page
+    assert "Only metadata of this episode are stored: failed in step 7. Steps are stored" in page
     rows = client.get(f"/runs/{run.pk}/transcripts/?outcome=failed").content.decode()
     assert f"failed: {error}" in rows
 

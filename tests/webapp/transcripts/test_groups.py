@@ -7,6 +7,7 @@ import pytest
 from django.http import Http404
 from django.test import Client
 
+from tests.webapp.elements import elements, text_of
 from tests.webapp.transcripts.test_episodes import candidate, learnt, played, turn
 from webapp.accounts.models import User
 from webapp.runs.models import Run
@@ -85,13 +86,15 @@ def test_the_page_shows_the_turn_and_the_candidate_that_are_asked_for(
 ) -> None:
     client.force_login(user)
     address = f"/runs/{episode.run_id}/episodes/{episode.pk}/tree/"
-    html = client.get(address).content.decode()
-    assert html.count('class="level"') == 3 and html.count('data-card="') == 3
-    assert 'id="node-1-3"' in html.partition('aria-current="true" title')[0][-220:], "the one carried on"
-    assert "&lt;script&gt;x&lt;/script&gt;" in html and "<script>x" not in html
-    chosen = client.get(address, {"turn": 2, "candidate": 2}).content.decode()
-    assert 'id="node-2-2"' in chosen.partition('aria-current="true" title')[0][-220:]
-    assert "has no gradient" in chosen.partition('id="group-title"')[2]
+    page = client.get(address)
+    assert len(elements(page, ".level")) == 3 and len(elements(page, "[data-card]")) == 3
+    assert [each["id"] for each in elements(page, ".node[aria-current]")] == ["node-1-3"], (
+        "the one carried on"
+    )
+    assert "<script>x</script>" in text_of(page)
+    chosen = client.get(address, {"turn": 2, "candidate": 2})
+    assert [each["id"] for each in elements(chosen, ".node[aria-current]")] == ["node-2-2"]
+    assert "has no gradient" in text_of(chosen, ".group-panel .notice")
     assert "No answer at this turn" in client.get(address, {"turn": 3, "candidate": 7}).content.decode()
     assert client.get(address, {"turn": 4}).status_code == 404
     assert client.get(address, {"turn": "x"}).status_code == 200

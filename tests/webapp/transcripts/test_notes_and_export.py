@@ -7,6 +7,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.test import AsyncClient, Client
 
+from tests.webapp.elements import text_of, texts_of
 from tests.webapp.transcripts.test_episodes import learnt, played
 from webapp.accounts.models import AuditEntry, Membership, Project, User
 from webapp.runs.models import Run
@@ -44,11 +45,9 @@ def address(episode: Episode, below: str = "") -> str:
 def test_a_note_on_an_answer_is_shown_there_and_found(ada: Client, episode: Episode, run: Run) -> None:
     answer = ada.post(address(episode), {"turn": "2", "label": "good", "text": "<b>look</b>"})
     assert answer.headers["Location"].endswith(f"/episodes/{episode.pk}/#turn-2")
-    html = ada.get(answer.headers["Location"]).content.decode()
-    turn = html.partition('id="turn-2"')[2].partition('id="turn-3"')[0]
-    assert "&lt;b&gt;look&lt;/b&gt;" in turn and "<b>look" not in html
+    assert "<b>look</b>" in text_of(ada.get(answer.headers["Location"]), "#turn-2 .notes")
     assert episodes_list(run, {"label": "good"}).count() == 1 and not episodes_list(run, {"label": "bad"})
-    assert "<option>good</option>" in ada.get(f"/runs/{run.pk}/transcripts/").content.decode()
+    assert "good" in texts_of(ada.get(f"/runs/{run.pk}/transcripts/"), "[name=label] option")
     entry = AuditEntry.objects.get(act="episode.note")
     assert (entry.target, entry.details["label"], entry.details["turn"]) == (str(episode.pk), "good", 2)
     note = EpisodeNote.objects.get()

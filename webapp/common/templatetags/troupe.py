@@ -118,6 +118,22 @@ def episode_kind(kind: str) -> str:
 
 
 @register.filter
+def outcome(episode: Any) -> str:
+    """Return an episode's outcome; "failed" if it raised an error."""
+    return "failed" if _field(episode, "failed") else str(_field(episode, "outcome"))
+
+
+@register.filter
+def outcome_tone(episode: Any) -> str:
+    """Return the CSS class of an episode's outcome."""
+    return "bad" if _field(episode, "failed") else "good" if _field(episode, "success") else "soft"
+
+
+def _field(episode: Any, name: str) -> Any:
+    return episode.get(name) if isinstance(episode, dict) else getattr(episode, name)
+
+
+@register.filter
 def field_owner(path: str) -> str:
     """Return the owner of a field with an ambiguous name: the role or policy in a dotted path, the part of a type."""
     parts = path.split(".")

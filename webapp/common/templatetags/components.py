@@ -1,0 +1,67 @@
+"""Template tags for components that pages share."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django import template
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+register = template.Library()
+
+
+@register.simple_tag
+def table_head(*columns: str) -> SafeString:
+    """Return the head of a table. A column is "label" or "label|class"; the class "hidden" is for screen readers only."""
+    cells = []
+    for column in columns:
+        label, _, style = column.partition("|")
+        if style == "hidden":
+            label, style = format_html('<span class="visually-hidden">{}</span>', label), ""
+        cells.append((style, label))
+    row = format_html_join("", '<th scope="col" class="{}">{}</th>', cells)
+    return format_html("<thead><tr>{}</tr></thead>", row)
+
+
+@register.inclusion_tag("common/select.html")
+def select_field(
+    label: str, name: str, options: Iterable[Any], chosen: Any = "", blank: str = ""
+) -> dict[str, Any]:
+    """Return a labelled select. `options` are values or (value, label) pairs; `blank` is the label of the empty value."""
+    pairs = [option if isinstance(option, tuple | list) else (option, option) for option in options]
+    return {"label": label, "name": name, "options": pairs, "chosen": chosen, "blank": blank}
+
+
+@register.inclusion_tag("common/post_button.html", takes_context=True)
+def post_button(
+    context: template.Context,
+    text: str,
+    view: str,
+    *where: Any,
+    kind: str = "small",
+    of: Any = "",
+    **more: Any,
+) -> dict[str, Any]:
+    """Return a form of one button, which posts to a view.
+
+    `kind` and `form` are classes of the button and the form, `title` is its tooltip. `label` is the button's name for screen
+    readers, in which {} is replaced by `of`; without `label` it is the text and `of`. Other arguments are hidden fields.
+    """
+    label = more.pop("label", f"{text} {{}}" if of else "").format(of)
+    shown = {name: more.pop(name, "") for name in ("title", "form")}
+    return shown | {
+        "address": reverse(view, args=where),
+        "text": text,
+        "kind": kind,
+        "label": label,
+        "fields": more,
+        "csrf_token": context.get("csrf_token"),
+    }
+
+
+@register.simple_tag(takes_context=True)
+def nav_link(context: template.Context, text: str, view: str, place: str) -> SafeString:
+    """Return a link of the navigation, marked on the pages whose context has this `place`."""
+    current = SafeString(' aria-current="page"') if context.get("place") == place else ""
+    return format_html('<a href="{}"{}>{}</a>', reverse(view), current, text)
