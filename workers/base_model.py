@@ -7,17 +7,14 @@ import sys
 from pathlib import Path
 
 from training_core.config.files import load_config
-from training_core.config.run import RunConfig
 
 
 def main(preset: str, home: Path) -> None:
     """Make the models that do not exist yet. Does nothing if the preset has none."""
     config = load_config(preset)
-    if not isinstance(config, RunConfig):
-        return
     from training_core.llm.base_models.registry import resolve_model
 
-    for name in dict.fromkeys(config.policies[policy].model for policy in config.used_policies):
+    for name in dict.fromkeys(config.models.values()):
         resolve_model(name, config.environment, home, _print_progress)
 
 

@@ -13,8 +13,9 @@ from typing import Any
 
 from training_core.config.files import parse_config, read_toml
 from training_core.config.kinds import AnyConfig
-from training_core.config.marl.run import MarlConfig
 from training_core.errors import CheckpointError, ConfigError, TroupeError
+from training_core.importing import resolve
+from workers.kinds import WORKER_KINDS
 from workers.storage.job_folder import JobFolder
 from workers.telemetry.reasons import reason
 
@@ -52,13 +53,11 @@ def main(words: Sequence[str] | None = None) -> int:
 def _result(config: AnyConfig, folder: JobFolder, home: Path, request: dict[str, Any]) -> dict[str, Any]:
     """Results of the requested job. Raises TroupeError."""
     from workers.jobs.context import JobContext  # slow import: only after the request is valid
-    from workers.jobs.registry import JOBS, NETWORK_JOBS
 
     checkpoints = [_intact(folder, request, name) for name in ("checkpoint", "other")]
-    if isinstance(config, MarlConfig):
-        context = JobContext(config, folder, home, request["parameters"], *checkpoints)
-        return NETWORK_JOBS[request["kind"]](context)
-    return JOBS[request["kind"]](JobContext(config, folder, home, request["parameters"], *checkpoints))
+    context = JobContext(config, folder, home, request["parameters"], *checkpoints)
+    result: dict[str, Any] = resolve(WORKER_KINDS[config.agents].jobs[request["kind"]])(context)
+    return result
 
 
 def _intact(folder: JobFolder, request: dict[str, Any], name: str) -> Path | None:

@@ -19,7 +19,6 @@ from pathlib import Path
 from training_core.config.files import apply_overrides, parse_config, parse_overrides, read_preset, read_toml
 from training_core.config.foreign import NO_FIELD, no_such_field
 from training_core.config.kinds import AnyConfig
-from training_core.config.marl.run import MarlConfig
 from training_core.config.permitted import checkpoint_below_home
 from training_core.errors import ConfigError
 
@@ -58,7 +57,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _fork_from(option: Path | None, config: AnyConfig, home: Path) -> Path | None:
     """The checkpoint named by the command line, or else by the config, which may name it below TROUPE_HOME."""
-    named = config.checkpoint.resume_from if isinstance(config, MarlConfig) else ""
+    named = config.fork_source
     if option is None and checkpoint_below_home(named):
         return (home / named).resolve()
     path = option or (Path(named) if named else None)

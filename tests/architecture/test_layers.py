@@ -50,6 +50,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "base_models",
     ),
     "workers": (
+        "kinds",
         "protocol http sizing storage transfer node base_model",
         "gateway rollout_buffer telemetry",
         "actors launchers reporting",

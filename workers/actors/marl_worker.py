@@ -93,6 +93,7 @@ class MarlWorker(TrainingBackend):
             seconds,
             figures=figures,
             env_steps=collection.steps,
+            failures_limited=True,
         )
 
     def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:

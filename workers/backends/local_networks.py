@@ -3,16 +3,20 @@
 from pathlib import Path
 
 from training_core.config.marl.run import MarlConfig
+from training_core.llm.base_models.progress import Progress
 from workers.actors.marl_worker import MarlWorker
 from workers.backends.polling import polling
-from workers.protocol.records import Collected, EpisodeKind, Started, StopChecks
+from workers.protocol.records import Attempt, Collected, EpisodeKind, Started, StopChecks
 
 
 class LocalNetworksBackend(MarlWorker):
     """A worker that checks for stop requests before and while it plays."""
 
-    def __init__(self, config: MarlConfig, attempt: int, stop_checks: StopChecks) -> None:
-        super().__init__(config, attempt=attempt)
+    def __init__(
+        self, attempt: Attempt, config: MarlConfig, stop_checks: StopChecks, progress: Progress
+    ) -> None:
+        """There are no base models, whose loading `progress` would report."""
+        super().__init__(config, attempt=attempt.number)
         self._stop_checks = stop_checks
 
     def start(self, resume_from: Path | None) -> Started:

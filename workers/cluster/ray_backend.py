@@ -8,7 +8,6 @@ import ray
 from ray.exceptions import RayActorError
 
 from training_core.config.rollout import RolloutBuffer
-from training_core.config.run import RunConfig
 from training_core.errors import StopRequested
 from training_core.llm.base_models.folder_creation import creation_progress
 from training_core.llm.base_models.progress import Progress, silent
@@ -121,9 +120,7 @@ class RayBackend(TrainingBackend):
         """Report the progress of base models, if the data folder is on this machine. Raises Superseded, StoppedBeforeStart."""
         self._stop_checks.starting()
         config = self._attempt.config
-        if not isinstance(config, RunConfig):
-            return
-        for name in dict.fromkeys(config.policies[policy].model for policy in config.used_policies):
+        for name in dict.fromkeys(config.models.values()):
             folder = created_folder(name, config.environment, self._attempt.home)
             progress = creation_progress(folder) if folder else None
             if progress and progress != self._reported:

@@ -14,6 +14,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 
 from training_core.config.marl.run import MarlConfig
 from training_core.config.run import RunConfig
+from training_core.importing import resolve
 from workers.actors.coordinator import RolloutCoordinator
 from workers.actors.marl_env_worker import MarlEnvWorker
 from workers.actors.marl_worker import MarlWorker
@@ -22,6 +23,7 @@ from workers.cluster.pool import RemotePool
 from workers.cluster.remote_environments import Host, RemoteMaker
 from workers.cluster.remote_policy import RemotePolicy
 from workers.cluster.spawner import CONTROL, Handle, Spawner, start_actor
+from workers.kinds import WORKER_KINDS
 from workers.protocol.records import Attempt, StopCheck
 from workers.sizing.demand import Demand, demand
 from workers.sizing.placement import Placement, SlotKind, place
@@ -67,15 +69,15 @@ def open_session(attempt: Attempt, stop_check: StopCheck, log_line: Callable[[st
     config, label = attempt.config, f"{attempt.run}-{attempt.number}"
     placement = place(config)
     group = _reserve(placement, demand(config), label, stop_check, log_line)
-    if isinstance(config, MarlConfig):
-        return _with_trainer(config, attempt.number, placement, label, group)
-    spawner = Spawner(config, attempt.home, label, group)
-    return _with_coordinator(config, attempt.number, placement, spawner)
+    start = resolve(WORKER_KINDS[config.agents].actors)
+    session: Session = start(attempt, config, placement, label, group)
+    return session
 
 
-def _with_trainer(
-    config: MarlConfig, attempt: int, placement: Placement, label: str, group: PlacementGroup | None
+def start_trainer(
+    attempt: Attempt, config: MarlConfig, placement: Placement, label: str, group: PlacementGroup | None
 ) -> Session:
+    """Start the actors of small networks."""
     hosts = [
         Host(
             actor_slot.name, partial(start_actor, MarlEnvWorker, actor_slot, label, group, config.environment)
@@ -84,11 +86,15 @@ def _with_trainer(
     ]
     workers = {host.name: host.worker for host in hosts}
     make = RemoteMaker(hosts) if hosts else None
-    trainer = start_actor(MarlWorker, placement.of("trainer")[0], label, group, config, make, attempt)
+    trainer = start_actor(MarlWorker, placement.of("trainer")[0], label, group, config, make, attempt.number)
     return Session(trainer, workers, group)
 
 
-def _with_coordinator(config: RunConfig, attempt: int, placement: Placement, spawner: Spawner) -> Session:
+def start_policies(
+    attempt: Attempt, config: RunConfig, placement: Placement, label: str, group: PlacementGroup | None
+) -> Session:
+    """Start the actors of language models."""
+    spawner = Spawner(config, attempt.home, label, group)
     workers: dict[str, Handle] = {}
     for actor_slot in placement.actor_slots:
         if actor_slot.policy:
@@ -100,8 +106,8 @@ def _with_coordinator(config: RunConfig, attempt: int, placement: Placement, spa
     pool = RemotePool(spawner, environments, [workers[actor_slot.name] for actor_slot in environments])
     policies = {name: _remote_policy(name, placement, spawner, workers) for name in config.used_policies}
     slot = placement.of("coordinator")[0]
-    coordinator = spawner.actor(RolloutCoordinator, slot, config, policies, pool, attempt)
-    return Session(coordinator, workers, spawner.group)
+    coordinator = spawner.actor(RolloutCoordinator, slot, config, policies, pool, attempt.number)
+    return Session(coordinator, workers, group)
 
 
 def _remote_policy(

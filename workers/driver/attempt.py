@@ -11,15 +11,15 @@ from types import FrameType
 
 from training_core.config.effects.unused import unused_settings
 from training_core.config.files import to_toml
-from training_core.config.marl.run import MarlConfig
-from training_core.config.run import RunConfig
 from training_core.errors import TroupeError
+from training_core.importing import resolve
 from workers.driver.checkpointing import CheckpointKeeper
 from workers.driver.display import Bar, Lines, Shown
 from workers.driver.registry import LOOPS, loop_of
 from workers.driver.run_events import ReportedLog, RunEvents
 from workers.driver.starting_point import starting_point
 from workers.driver.synchronous import ENDS, Run, secure
+from workers.kinds import WORKER_KINDS
 from workers.protocol.records import (
     Attempt,
     StopChecks,
@@ -179,15 +179,11 @@ def _loggers(attempt: Attempt) -> Loggers:
 def _backend(
     attempt: Attempt, run_events: RunEvents, stop_signal: StopSignal, *, local: bool
 ) -> TrainingBackend:
-    """Workers in this process or on Ray. Both imports are slow, so only the needed one is made."""
-    if local and isinstance(attempt.config, MarlConfig):
-        from workers.backends.local_networks import LocalNetworksBackend
-
-        return LocalNetworksBackend(attempt.config, attempt.number, stop_signal.stop_checks)
-    if local and isinstance(attempt.config, RunConfig):
-        from workers.backends.local import LocalBackend
-
-        return LocalBackend(attempt, attempt.config, stop_signal.stop_checks, run_events.loading)
+    """Workers in this process or on Ray. The imports are slow, so only the needed one is made."""
+    if local:
+        make = resolve(WORKER_KINDS[attempt.config.agents].local_backend)
+        backend: TrainingBackend = make(attempt, attempt.config, stop_signal.stop_checks, run_events.loading)
+        return backend
     from workers.cluster.ray_backend import RayBackend
 
     return RayBackend(attempt, stop_signal.stop_checks, run_events.note, run_events.waiting)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from training_core.config.experiment import ExperimentConfig
-from training_core.config.marl.run import MarlConfig
-from workers.driver.marl_lines import summary_lines
+from training_core.importing import resolve
+from workers.kinds import WORKER_KINDS
 from workers.protocol.records import Collected, Phase, Span, Started, System, Updated
 from workers.reporting.loggers.feeding import Loggers
 from workers.reporting.reporter import Reporter
@@ -47,6 +47,7 @@ class RunEvents:
 
     def __init__(self, config: ExperimentConfig, reporter: Reporter, display: Display) -> None:
         self._config = config
+        self._summary_lines = WORKER_KINDS[config.agents].summary_lines
         self._reporter = reporter
         self._display = display
         self._began = time.time()
@@ -151,13 +152,13 @@ class RunEvents:
         for document in collected.transcripts:
             self._reporter.episode(document)
         self._spans(collected.spans)
-        if not isinstance(self._config, MarlConfig):
+        if not self._summary_lines:
             self._display.evaluation(iteration, values)
 
     def all_evaluated(self, iteration: int) -> None:
         """All kinds of evaluation were played."""
-        if isinstance(self._config, MarlConfig):
-            for line in summary_lines(self._config, iteration, self.latest):
+        if self._summary_lines:
+            for line in resolve(self._summary_lines)(self._config, iteration, self.latest):
                 self.note(line)
 
     def checkpointed(self, iteration: int, path: str, size: int, *, best: bool) -> None:

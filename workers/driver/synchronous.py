@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from training_core.config.experiment import ExperimentConfig
-from training_core.config.run import RunConfig
 from training_core.errors import CheckpointError, StopRequested
 from workers.driver.checkpointing import CheckpointKeeper, scheduled
 from workers.driver.failure_limit import TRAINING, FailureLimit
@@ -116,9 +115,7 @@ def collect(run: Run, iteration: int) -> None:
     collected = run.backend.collect(iteration)
     run.run_events.collected(iteration, collected)
     run.keeper.admission = collected.ahead.admission if collected.ahead else None
-    # the trainer of small networks also sees unfinished episodes, and applies its own limit
-    rounds = None if isinstance(run.config, RunConfig) else math.inf
-    run.failure_limit.record(TRAINING, collected.facts, rounds)
+    run.failure_limit.record(TRAINING, collected.facts, math.inf if collected.failures_limited else None)
 
 
 def learn(run: Run, iteration: int) -> None:

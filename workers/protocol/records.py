@@ -160,6 +160,8 @@ class Collected:
     """Additional metrics, by full name."""
     env_steps: int | None = None
     """Environment steps of small networks, including those of unfinished episodes; None for language models."""
+    failures_limited: bool = False
+    """Whether the backend itself ends a run whose episodes all fail; it also sees unfinished episodes."""
 
 
 @dataclass(frozen=True)

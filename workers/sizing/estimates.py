@@ -6,9 +6,9 @@ Free of torch: model sizes are read from their folders. Unknown sizes are report
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from training_core.config.kinds import AnyConfig
-from training_core.config.marl.run import MarlConfig
 from training_core.config.run import RunConfig
 from training_core.errors import ModelError
 from training_core.llm.base_models.model_paths import model_folder
@@ -87,48 +87,26 @@ class Estimate:
 def estimate(config: AnyConfig, home: Path, prompt_tokens: int | None = None) -> Estimate:
     """The estimates. Models made by Troupe are searched under `home`; prompts are assumed to have `prompt_tokens` tokens."""
     prompt = PROMPT_TOKENS if prompt_tokens is None else prompt_tokens
-    policies = (
-        []  # small networks: a few megabytes
-        if isinstance(config, MarlConfig)
-        else [_policy(name, config, home, prompt) for name in config.used_policies]
-    )
+    policies = [_policy(name, cast(RunConfig, config), home, prompt) for name in config.models]
     return Estimate(demand(config), pools(config), policies, volume(config), prompt)
 
 
 def volume(config: AnyConfig) -> Volume:
     """Computed as tasks x candidates x turns x roles; for small networks, environments x steps."""
-    if isinstance(config, MarlConfig):
-        return _volume_of_steps(config)
-    tasks, group = config.rollout.tasks, config.rollout.group_size
-    turns, roles = max_turns(config), config.team.order
-    tokens = tasks * group * turns * sum(config.team.roles[name].sampling.max_tokens for name in roles)
-    episodes = tasks if config.workflow.type == "turn_tree" else tasks * group
-    iterations = config.run.iterations
+    episodes, tokens, iterations = (
+        config.episodes_per_iteration,
+        config.tokens_per_iteration,
+        config.run.iterations,
+    )
     evaluations, per_evaluation = _evaluations(config)
     return Volume(
         episodes=episodes,
-        answers=tasks * group * turns * len(roles),
+        answers=math.prod(config.batch_factors.values()),
         tokens=tokens,
         evaluations=evaluations,
         evaluation_episodes=per_evaluation,
         episodes_total=iterations * episodes + evaluations * per_evaluation,
         tokens_total=iterations * tokens,
-    )
-
-
-def _volume_of_steps(config: MarlConfig) -> Volume:
-    """Counts actions as answers, and episodes of maximum length."""
-    steps = config.rollout.samples
-    episodes = math.ceil(steps / int(getattr(config.environment, "max_cycles", steps)))
-    evaluations, per_evaluation = _evaluations(config)
-    return Volume(
-        episodes=episodes,
-        answers=steps,
-        tokens=0,
-        evaluations=evaluations,
-        evaluation_episodes=per_evaluation,
-        episodes_total=config.run.iterations * episodes + evaluations * per_evaluation,
-        tokens_total=0,
     )
 
 
@@ -138,11 +116,6 @@ def _evaluations(config: AnyConfig) -> tuple[int, int]:
     evaluations = 1 + math.ceil(config.run.iterations / every) if every else 0
     greedy = config.evaluation_episodes("eval") * config.evaluation.greedy
     return evaluations, greedy + config.evaluation_episodes("eval_sampled") * config.evaluation.sampled
-
-
-def max_turns(config: RunConfig) -> int:
-    """Maximum number of the team's turns in an episode; environments without turns have one."""
-    return int(getattr(config.environment, "max_turns", 1))
 
 
 def model_shape(model: str, config: RunConfig, home: Path) -> ModelShape:
@@ -230,7 +203,7 @@ def _workers(
 def _updating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) -> dict[str, int]:
     learner, group = config.policies[policy].learner, config.rollout.group_size
     speakers = [role for role in config.team.roles.values() if role.policy == policy and role.trained]
-    answers = config.rollout.tasks * group * max_turns(config) * len(speakers)
+    answers = config.rollout.tasks * group * config.max_turns * len(speakers)
     response = max(role.sampling.max_tokens for role in speakers)
     text = memory.Text(prompt, response, group, -(-answers // learner.minibatches))
     gradients = memory.gradients(memory.adapted(shape, config.policies[policy].adapter), learner.precision)

@@ -10,11 +10,16 @@ from typing import Literal
 from training_core.config.kinds import AnyConfig
 from training_core.config.marl.run import MarlConfig
 from training_core.config.models import Devices
+from training_core.config.run import RunConfig
+from training_core.importing import resolve
+from workers.kinds import WORKER_KINDS
 
 COORDINATOR_CPUS = 0.1
 """CPU cores that the coordinator requests; it is idle most of the time."""
 
 SlotKind = Literal["policy", "rollout", "update", "coordinator", "trainer", "environment"]
+Process = tuple[str, SlotKind, str, float, float]
+"""Name, kind, policy, CPU cores, GPUs."""
 
 
 @dataclass(frozen=True)
@@ -62,32 +67,33 @@ def place(config: AnyConfig) -> Placement:
     """Slots of all workers; workers that load models come first, because they start slowly."""
     actor_slots: list[ActorSlot] = []
     bundles = 0
-    for name, kind, policy, cpus, gpus in _processes(config):
+    for name, kind, policy, cpus, gpus in resolve(WORKER_KINDS[config.agents].processes)(config):
         requests = cpus > 0 or gpus > 0
         actor_slots.append(ActorSlot(name, kind, policy, cpus, gpus, bundles if requests else None))
         bundles += requests
     return Placement(tuple(actor_slots))
 
 
-def _processes(config: AnyConfig) -> Iterator[tuple[str, SlotKind, str, float, float]]:
-    if isinstance(config, MarlConfig):
-        yield "trainer", "trainer", "", config.resources.cpus, config.resources.gpus
-        yield from _environments(config.resources.environment_workers, config.resources.environment_cpus)
-        return
+def trainer_processes(config: MarlConfig) -> Iterator[Process]:
+    """Processes of small networks."""
+    yield "trainer", "trainer", "", config.resources.cpus, config.resources.gpus
+    yield from _environments(config.resources.environment_workers, config.resources.environment_cpus)
+
+
+def policy_processes(config: RunConfig) -> Iterator[Process]:
+    """Processes of language models."""
     for policy in config.used_policies:
         yield from _pool(policy, config.policies[policy].devices, trained=policy in config.trained_policies)
     yield "coordinator", "coordinator", "", COORDINATOR_CPUS, 0.0
     yield from _environments(config.resources.environment_workers, config.resources.environment_cpus)
 
 
-def _environments(count: int, cpus: float) -> Iterator[tuple[str, SlotKind, str, float, float]]:
+def _environments(count: int, cpus: float) -> Iterator[Process]:
     for index in range(count):
         yield f"environment-{index}", "environment", "", cpus, 0.0
 
 
-def _pool(
-    policy: str, devices: Devices, *, trained: bool
-) -> Iterator[tuple[str, SlotKind, str, float, float]]:
+def _pool(policy: str, devices: Devices, *, trained: bool) -> Iterator[Process]:
     """One policy's devices: a single slot if colocated, else rollout slots and, if trained, update slots."""
     if devices.placement == "colocated":
         yield f"policy-{policy}", "policy", policy, devices.rollout_cpus, devices.rollout_gpus
