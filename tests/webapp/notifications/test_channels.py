@@ -126,6 +126,17 @@ def test_another_secret_key_makes_addresses_unreadable(
     assert "another TROUPE_SECRET_KEY" in destination_status(channel) and len(receiver.got) == 1
 
 
+def test_the_form_keeps_its_values_and_states_why_it_refuses_an_address(run: Run, user: User) -> None:
+    client = Client()
+    client.force_login(user)
+    values = {"kind": "channel", "name": "our chat", "address": "nonsense"}
+    response = client.post("/account/projects/lab/webhooks/", values)
+    assert response.status_code == 400
+    assert "Apprise does not support it" in (text := response.content.decode())
+    assert 'value="our chat"' in text and "nonsense" not in text
+    assert not Destination.objects.exists()
+
+
 def test_channels_are_for_owners_and_must_make_sense(run: Run, user: User, stranger: User) -> None:
     call = caller(user, "admin")
     for name, bad in (("a", "nonsense"), ("a", "nosuch://x"), ("", "json://localhost")):
