@@ -1,6 +1,5 @@
 """The audit and token pages of a project."""
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
@@ -12,7 +11,6 @@ from webapp.accounts.permissions import is_owner
 from webapp.accounts.selectors import project_get, project_tokens
 
 
-@login_required
 @require_GET
 def audit_page(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the audit log of a project; the filters are in the query string."""
@@ -43,7 +41,6 @@ def audit_page(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "accounts/audit.html", context, status=400 if wrong else 200)
 
 
-@login_required
 @require_GET
 def tokens_page(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the API tokens with access to the project."""

@@ -4,7 +4,7 @@ from typing import cast
 
 from django.contrib import messages
 from django.contrib.auth import login, update_session_auth_hash
-from django.contrib.auth.decorators import login_required
+from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.forms import PasswordChangeForm, SetPasswordForm
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -26,6 +26,7 @@ from webapp.common.redirects import local_address
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
+@login_not_required
 @never_cache
 @require_GET
 def link(request: HttpRequest, secret: str) -> HttpResponse:
@@ -41,7 +42,6 @@ def link(request: HttpRequest, secret: str) -> HttpResponse:
 
 
 @never_cache
-@login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def tokens(request: HttpRequest) -> HttpResponse:
     """List the user's API tokens; the secret of a new token is shown only in the response to its own POST."""
@@ -66,7 +66,6 @@ def tokens(request: HttpRequest) -> HttpResponse:
     return render(request, "accounts/tokens.html", context, status=400 if form.errors else 200)
 
 
-@login_required
 @require_POST
 def token_end(request: HttpRequest, pk: int) -> HttpResponse:
     """Revoke one of the user's tokens."""
@@ -77,7 +76,6 @@ def token_end(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("accounts:tokens")
 
 
-@login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def projects(request: HttpRequest) -> HttpResponse:
     """List the user's projects; any user may create one."""
@@ -94,7 +92,6 @@ def projects(request: HttpRequest) -> HttpResponse:
     return render(request, "accounts/projects.html", context, status=400 if form.errors else 200)
 
 
-@login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def members(request: HttpRequest, slug: str) -> HttpResponse:
     """List the members of a project; owners add members and change levels. 404 for other projects."""
@@ -119,7 +116,6 @@ def members(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "accounts/members.html", context, status=400 if form.errors else 200)
 
 
-@login_required
 @require_POST
 def member_end(request: HttpRequest, slug: str, user_id: int) -> HttpResponse:
     """Remove a member from a project."""
@@ -133,7 +129,6 @@ def member_end(request: HttpRequest, slug: str, user_id: int) -> HttpResponse:
 
 @sensitive_post_parameters()
 @never_cache
-@login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def password(request: HttpRequest) -> HttpResponse:
     """Change the password, or set the first one after a login link; ends the user's other sessions."""

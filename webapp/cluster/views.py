@@ -1,6 +1,5 @@
 """The cluster page; htmx reloads its body every few seconds."""
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
@@ -8,7 +7,6 @@ from django.views.decorators.http import require_GET
 from webapp.cluster.selectors import cluster_read
 
 
-@login_required
 @require_GET
 def cluster_page(request: HttpRequest) -> HttpResponse:
     """Show nodes, runs that hold devices, queued runs, and the server's background work."""

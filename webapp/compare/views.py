@@ -3,7 +3,6 @@
 import csv
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.urls import reverse
@@ -30,7 +29,6 @@ from webapp.transcripts.forms import Strips
 from workers.http.csv_cells import cell_text
 
 
-@login_required
 @require_GET
 def compare_page(request: HttpRequest) -> HttpResponse:
     """Show curves and statistics of groups of runs, a panel for each metric."""
@@ -41,7 +39,6 @@ def compare_page(request: HttpRequest) -> HttpResponse:
     return render(request, "compare/page.html", context)
 
 
-@login_required
 @require_GET
 def curves_csv(request: HttpRequest) -> HttpResponse:
     """Return a chart's data: group, axis value, mean, bounds, number of runs."""
@@ -57,7 +54,6 @@ def curves_csv(request: HttpRequest) -> HttpResponse:
 
 
 @never_cache
-@login_required
 @require_POST
 def compare_share(request: HttpRequest) -> HttpResponse:
     """Create a read-only link to the comparison, shown only in the response to its own POST."""
@@ -76,7 +72,6 @@ def compare_share(request: HttpRequest) -> HttpResponse:
     )
 
 
-@login_required
 @require_GET
 def config_page(request: HttpRequest) -> HttpResponse:
     """Show the config fields in which the runs differ, by section; all fields on demand."""
@@ -91,7 +86,6 @@ def config_page(request: HttpRequest) -> HttpResponse:
     return render(request, "compare/config.html", context)
 
 
-@login_required
 @require_GET
 def parallel_page(request: HttpRequest) -> HttpResponse:
     """Show a line per run over fields and metrics; brushes in the URL filter them."""
@@ -107,7 +101,6 @@ def parallel_page(request: HttpRequest) -> HttpResponse:
     return render(request, "compare/parallel.html", context)
 
 
-@login_required
 @require_GET
 def probes_page(request: HttpRequest) -> HttpResponse:
     """Show the episodes of each run on the same tasks."""

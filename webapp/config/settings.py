@@ -73,6 +73,7 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "webapp.common.middleware.NeverStored",
     "webapp.common.middleware.RefusedText",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",  # after SharedAccess, whose visitors need no login
     "django_htmx.middleware.HtmxMiddleware",
 ]
 

@@ -1,6 +1,5 @@
 """The estimate next to the form, requested by htmx when fields change."""
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_POST
@@ -16,7 +15,6 @@ BAR = 100.0
 """Width of a bar in the units of its drawing."""
 
 
-@login_required
 @require_POST
 def experiment_estimate(request: HttpRequest) -> HttpResponse:
     """Return the estimate of the form's experiment (a fragment), or a message if the form has errors."""

@@ -3,7 +3,6 @@
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -27,7 +26,6 @@ SHOWN = 12
 """Number of runs listed by name in the plan."""
 
 
-@login_required
 @require_GET
 def sweeps_page(request: HttpRequest) -> HttpResponse:
     """List all sweeps that are visible to the user."""
@@ -36,7 +34,6 @@ def sweeps_page(request: HttpRequest) -> HttpResponse:
     return render(request, "experiments/sweeps.html", {"place": "sweeps", "page": page, "rows": rows})
 
 
-@login_required
 @require_http_methods(["GET", "POST"])
 def sweep_new(request: HttpRequest) -> HttpResponse:
     """Show the form of a sweep; a POST launches all of its runs."""
@@ -96,14 +93,12 @@ def _plan_context(plan: SweepPlan | None) -> dict[str, Any]:
     }
 
 
-@login_required
 @require_POST
 def sweep_check(request: HttpRequest) -> HttpResponse:
     """Validate the current form: its errors, or the runs and their cost (a fragment for htmx)."""
     return render(request, "experiments/_sweep_plan.html", _plan_context(plan_from_post(request.POST)))
 
 
-@login_required
 @require_GET
 def sweep_page(request: HttpRequest, pk: int) -> HttpResponse:
     """Show one sweep: its runs with their values and headline metrics. htmx requests only the table."""
@@ -116,7 +111,6 @@ def sweep_page(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "experiments/_sweep_runs.html" if part else "experiments/sweep.html", context)
 
 
-@login_required
 @require_POST
 def sweep_end(request: HttpRequest, pk: int) -> HttpResponse:
     """Stop the runs of a sweep."""

@@ -1,7 +1,6 @@
 """Views that save and delete templates from the form of an experiment."""
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -14,7 +13,6 @@ from webapp.experiments.template_selectors import template_get
 from webapp.experiments.views import form_page, posted_draft
 
 
-@login_required
 @require_POST
 def template_keep(request: HttpRequest) -> HttpResponse:
     """Save the form as a template; if it is rejected, show the form unchanged."""
@@ -41,7 +39,6 @@ def template_keep(request: HttpRequest) -> HttpResponse:
     return redirect(f"{reverse('experiments:new')}?template={template.pk}")
 
 
-@login_required
 @require_POST
 def template_forget(request: HttpRequest, pk: int) -> HttpResponse:
     """Delete it."""

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -41,7 +40,6 @@ LONGEST_ADDRESS = 4000
 """Maximum length of a URL that all browsers and servers accept."""
 
 
-@login_required
 @require_http_methods(["GET", "POST"])
 def experiment_new(request: HttpRequest) -> HttpResponse:
     """Show the form; a POST launches the run."""
@@ -133,7 +131,6 @@ def form_page(request: HttpRequest, draft: Draft, projects: list[Project], error
     return render(request, "experiments/new.html", context, status=400 if refused else 200)
 
 
-@login_required
 @require_POST
 def experiment_check(request: HttpRequest) -> HttpResponse:
     """Validate the current form: its errors, and the equivalent commands (a fragment for htmx)."""
@@ -143,7 +140,6 @@ def experiment_check(request: HttpRequest) -> HttpResponse:
     return _with_address(answer, request, draft)
 
 
-@login_required
 @require_POST
 def experiment_edit(request: HttpRequest) -> HttpResponse:
     """Apply an operation of the team editor, or a new type of a part; returns the new fields (a fragment for htmx)."""

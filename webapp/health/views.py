@@ -1,7 +1,6 @@
 """The health page of a run."""
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -20,7 +19,6 @@ from webapp.runs.selectors import run_get
 ACTS = {"dismiss": services.finding_dismiss, "reopen": services.finding_reopen}
 
 
-@login_required
 @require_GET
 def health_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show findings, and where they are sent."""
@@ -44,7 +42,6 @@ def health_page(request: HttpRequest, run_id: str) -> HttpResponse:
     return render(request, "health/page.html", context)
 
 
-@login_required
 @require_POST
 def finding_move(request: HttpRequest, run_id: str, pk: int, act: str) -> HttpResponse:
     """Dismiss or reopen a finding."""
@@ -54,7 +51,6 @@ def finding_move(request: HttpRequest, run_id: str, pk: int, act: str) -> HttpRe
     return redirect("health:page", run_id)
 
 
-@login_required
 @require_POST
 def finding_fork_act(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
     """Fork with the edits of the finding's rule; if it has none, the form asks for them."""

@@ -7,6 +7,7 @@ the project's storage quota is reached, 503 {"code": "busy" or "unavailable"}: t
 
 import logging
 
+from django.contrib.auth.decorators import login_not_required
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
@@ -23,6 +24,7 @@ from webapp.runs.models import Run
 logger = logging.getLogger(__name__)
 
 
+@login_not_required
 @csrf_exempt
 @require_POST
 def events(request: HttpRequest, run_id: str) -> HttpResponse:

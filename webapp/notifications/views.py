@@ -1,7 +1,6 @@
 """Pages of a project's destinations."""
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
@@ -24,7 +23,6 @@ FRAME = {"mine": True, "place": "projects", "part": "notifications"}
 
 
 @never_cache
-@login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def destinations_page(request: HttpRequest, slug: str) -> HttpResponse:
     """List the destinations of a project; the secret of a new one is shown only in the response to its own POST."""
@@ -46,7 +44,6 @@ def destinations_page(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "notifications/list.html", context, status=400 if form.errors else 200)
 
 
-@login_required
 @require_safe
 def destination_page(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     """Show one destination with its deliveries and their responses."""
@@ -60,7 +57,6 @@ def destination_page(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     return render(request, "notifications/detail.html", context)
 
 
-@login_required
 @require_POST
 def destination_act(request: HttpRequest, slug: str, pk: int, act: str) -> HttpResponse:
     """Apply ping, on, off or remove."""
@@ -79,7 +75,6 @@ def destination_act(request: HttpRequest, slug: str, pk: int, act: str) -> HttpR
     return redirect("notifications:page", slug=slug, pk=pk)
 
 
-@login_required
 @require_POST
 def delivery_act(request: HttpRequest, slug: str, pk: int, delivery: int) -> HttpResponse:
     """Send a delivery again."""

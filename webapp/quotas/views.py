@@ -1,7 +1,6 @@
 """The page of a project's quotas."""
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
@@ -13,7 +12,6 @@ from webapp.quotas.selectors import LIMITS, quota_of, usage_read
 from webapp.quotas.services import quota_set
 
 
-@login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def quotas_page(request: HttpRequest, slug: str) -> HttpResponse:
     """Show usage and limits of the project; owners change the limits."""

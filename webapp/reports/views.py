@@ -3,7 +3,6 @@
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -27,7 +26,6 @@ MOST = 200
 """Number of reports in the list."""
 
 
-@login_required
 @require_GET
 def reports_page(request: HttpRequest) -> HttpResponse:
     """List all reports that are visible to the user."""
@@ -39,7 +37,6 @@ def reports_page(request: HttpRequest) -> HttpResponse:
     return render(request, "reports/list.html", context)
 
 
-@login_required
 @require_POST
 def report_new(request: HttpRequest) -> HttpResponse:
     """Create a report and redirect to its editor; a page that cites itself may post the initial text."""
@@ -55,7 +52,6 @@ def report_new(request: HttpRequest) -> HttpResponse:
     return redirect("reports:edit", pk=report.pk)
 
 
-@login_required
 @require_GET
 def report_page(request: HttpRequest, pk: int) -> HttpResponse:
     """Show the report, or with ?version= one of its versions."""
@@ -77,7 +73,6 @@ def _shown(request: HttpRequest, report: Report) -> dict[str, Any]:
 
 
 @never_cache
-@login_required
 @require_http_methods(["GET", "POST"])
 def report_edit(request: HttpRequest, pk: int) -> HttpResponse:
     """Show the editor. Automatic saves use the API; the POST is for browsers without scripts."""
@@ -100,7 +95,6 @@ def report_edit(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "reports/edit.html", context)
 
 
-@login_required
 @require_POST
 def report_preview(request: HttpRequest, pk: int) -> HttpResponse:
     """Render a text in preparation."""
@@ -109,7 +103,6 @@ def report_preview(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "reports/_parts.html", {"parts": parts})
 
 
-@login_required
 @require_GET
 def versions_page(request: HttpRequest, pk: int) -> HttpResponse:
     """Show every version, and with ?version= its differences from the current report."""
@@ -120,7 +113,6 @@ def versions_page(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "reports/versions.html", context)
 
 
-@login_required
 @require_POST
 def version_back(request: HttpRequest, pk: int, number: int) -> HttpResponse:
     """Restore a version."""
@@ -131,7 +123,6 @@ def version_back(request: HttpRequest, pk: int, number: int) -> HttpResponse:
     return redirect("reports:page", pk=pk)
 
 
-@login_required
 @require_GET
 def report_export(request: HttpRequest, pk: int) -> HttpResponse:
     """Download the report: the original Markdown, or a self-contained page."""
@@ -139,7 +130,6 @@ def report_export(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @never_cache
-@login_required
 @require_POST
 def report_share(request: HttpRequest, pk: int) -> HttpResponse:
     """Create a read-only link, shown only in the response to its own POST."""
@@ -149,7 +139,6 @@ def report_share(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "reports/page.html", _shown(request, report) | {"link": link})
 
 
-@login_required
 @require_POST
 def report_remove(request: HttpRequest, pk: int) -> HttpResponse:
     """Delete the report with all its versions."""

@@ -1,7 +1,6 @@
 """The checkpoints tab of a run, and its actions."""
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_POST
@@ -23,7 +22,6 @@ JOBS = 20
 """Number of listed short jobs of the run."""
 
 
-@login_required
 @require_GET
 def checkpoints_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show all checkpoints, including removed ones, and the lineage of the run."""
@@ -47,7 +45,6 @@ def checkpoints_page(request: HttpRequest, run_id: str) -> HttpResponse:
     return render(request, "checkpoints/page.html", context)
 
 
-@login_required
 @require_POST
 def checkpoint_act(request: HttpRequest, run_id: str, pk: int, act: str) -> HttpResponse:
     """Pin, unpin or delete."""
@@ -60,7 +57,6 @@ def checkpoint_act(request: HttpRequest, run_id: str, pk: int, act: str) -> Http
     return redirect("runs:checkpoints", run.pk)
 
 
-@login_required
 @require_POST
 def checkpoints_prune_act(request: HttpRequest, run_id: str) -> HttpResponse:
     """Delete all but the newest and the best checkpoints."""

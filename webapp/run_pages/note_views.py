@@ -1,7 +1,6 @@
 """Views that create, change and remove notes on a run."""
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_POST
@@ -12,7 +11,6 @@ from webapp.runs.notes import run_note_add, run_note_change, run_note_get, run_n
 from webapp.runs.selectors import run_get
 
 
-@login_required
 @require_POST
 def run_note_act(request: HttpRequest, run_id: str) -> HttpResponse:
     """Create a note; redirects back to the form's page."""
@@ -24,7 +22,6 @@ def run_note_act(request: HttpRequest, run_id: str) -> HttpResponse:
     return back(request, reverse("runs:detail", args=[run.pk]))
 
 
-@login_required
 @require_POST
 def run_note_change_act(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
     """Change the text of a note; redirects back to the form's page."""
@@ -36,7 +33,6 @@ def run_note_change_act(request: HttpRequest, run_id: str, pk: int) -> HttpRespo
     return back(request, reverse("runs:detail", args=[run.pk]))
 
 
-@login_required
 @require_POST
 def run_note_remove_act(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
     """Remove a note; redirects back to the button's page."""

@@ -3,7 +3,6 @@
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -46,7 +45,6 @@ LATEST = 12
 """Number of transcripts on the overview."""
 
 
-@login_required
 @require_GET
 def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show figures, curves, latest transcripts, base model, checkpoints."""
@@ -76,7 +74,6 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
     return render(request, "runs/detail.html", context)
 
 
-@login_required
 @require_GET
 def curves_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show every metric, by section."""
@@ -91,7 +88,6 @@ def curves_page(request: HttpRequest, run_id: str) -> HttpResponse:
     return render(request, "runs/curves.html", context)
 
 
-@login_required
 @require_GET
 def chart_page(request: HttpRequest, run_id: str, chart: str) -> HttpResponse:
     """Show one chart on its own page."""
@@ -107,7 +103,6 @@ def chart_page(request: HttpRequest, run_id: str, chart: str) -> HttpResponse:
     return render(request, "runs/chart.html", context)
 
 
-@login_required
 @require_GET
 def logs_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show the end of the log, with the filters of the URL."""
@@ -122,7 +117,6 @@ def logs_page(request: HttpRequest, run_id: str) -> HttpResponse:
     return render(request, "runs/logs.html", context)
 
 
-@login_required
 @require_GET
 def config_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show the config as TOML, its differences from the preset, and the command that launches the same run."""
@@ -139,7 +133,6 @@ def _config_page(request: HttpRequest, run: Run, form: dict[str, Any], status: i
     return render(request, "runs/config.html", context, status=status)
 
 
-@login_required
 @require_POST
 def run_edit_act(request: HttpRequest, run_id: str) -> HttpResponse:
     """Edit the config of an ended run and resume it; errors are shown on the page of the form."""
@@ -157,7 +150,6 @@ def run_edit_act(request: HttpRequest, run_id: str) -> HttpResponse:
     return redirect("runs:detail", run.pk)
 
 
-@login_required
 @require_POST
 def run_act(request: HttpRequest, run_id: str, act: str) -> HttpResponse:
     """Apply stop, pause, end now or resume (from a posted `checkpoint`), and redirect to the button's page."""

@@ -1,7 +1,6 @@
 """Views that manage saved views on the page of runs."""
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -13,7 +12,6 @@ from webapp.common.redirects import back
 from webapp.run_table.saved_views import WORDS, view_address, view_change, view_get, view_remove, view_save
 
 
-@login_required
 @require_POST
 def view_save_act(request: HttpRequest) -> HttpResponse:
     """Save the current table as a view and redirect to it."""
@@ -32,7 +30,6 @@ def view_save_act(request: HttpRequest) -> HttpResponse:
     return redirect(view_address(view))
 
 
-@login_required
 @require_POST
 def view_act(request: HttpRequest, pk: int, act: str) -> HttpResponse:
     """Apply rename, default, no-default or remove, and redirect to the table."""

@@ -3,7 +3,6 @@
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.core.paginator import Page, Paginator
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -46,7 +45,6 @@ BULK = [
 ]
 
 
-@login_required
 @require_GET
 def runs_page(request: HttpRequest) -> HttpResponse:
     """Show all runs visible to the user, with the filters, order and grouping of the URL."""
@@ -140,7 +138,6 @@ def _rows(runs: list[Run], columns: list[Column]) -> list[dict[str, Any]]:
     ]
 
 
-@login_required
 @require_POST
 def bulk_act(request: HttpRequest) -> HttpResponse:
     """Apply one action to the selected runs and redirect to the table; "compare" only redirects to their comparison."""

@@ -1,7 +1,7 @@
 """The views that follow a share link and list a project's links."""
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
+from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
@@ -17,6 +17,7 @@ from webapp.shares.selectors import is_live, share_get, shares_list
 from webapp.shares.services import share_follow, share_make, share_path, share_revoke
 
 
+@login_not_required
 @never_cache
 @require_safe
 def share_open(request: HttpRequest, secret: str) -> HttpResponse:
@@ -30,7 +31,6 @@ def share_open(request: HttpRequest, secret: str) -> HttpResponse:
 
 
 @never_cache
-@login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def shares_page(request: HttpRequest, slug: str) -> HttpResponse:
     """List the links of a project; a new link is shown only in the response to its own POST."""
@@ -56,7 +56,6 @@ def shares_page(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "shares/page.html", context, status=400 if form.errors else 200)
 
 
-@login_required
 @require_POST
 def share_end(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     """Revoke a link."""

@@ -1,5 +1,6 @@
 """Monitoring endpoints, without login and without names, and error pages."""
 
+from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
@@ -10,6 +11,7 @@ from webapp.site.health import check_all, is_ready
 from webapp.site.prometheus import exposition
 
 
+@login_not_required
 @require_safe
 @never_cache
 def healthz(request: HttpRequest) -> HttpResponse:
@@ -17,6 +19,7 @@ def healthz(request: HttpRequest) -> HttpResponse:
     return JsonResponse({"status": "ok"})
 
 
+@login_not_required
 @require_safe
 @never_cache
 def readyz(request: HttpRequest) -> HttpResponse:
@@ -28,6 +31,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
     )
 
 
+@login_not_required
 @require_safe
 @never_cache
 def metrics(request: HttpRequest) -> HttpResponse:

@@ -3,7 +3,6 @@
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
@@ -27,7 +26,6 @@ from webapp.transcripts.probes import KINDS as EVALUATIONS
 from webapp.transcripts.selectors import episode_get, turns_read
 
 
-@login_required
 @require_GET
 def episodes_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show the run's episodes, newest first, with the filters of the URL; `part=rows` returns only the rows."""
@@ -48,7 +46,6 @@ def episodes_page(request: HttpRequest, run_id: str) -> HttpResponse:
     return render(request, "transcripts/list.html", context)
 
 
-@login_required
 @require_GET
 def episode_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
     """Show one episode: each agent's prompts, responses and rewards, the board, the tokens. Turns are loaded in pieces, first
@@ -86,14 +83,12 @@ def episode_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
     return render(request, "transcripts/detail.html", context)
 
 
-@login_required
 @require_GET
 def episodes_export(request: HttpRequest, run_id: str) -> HttpResponseBase:
     """Export the episodes that match the filters of the URL as JSON Lines."""
     return export_answer(request, run_get(request.user, run_id), EpisodeFilters(request.GET).values())
 
 
-@login_required
 @require_POST
 def note_write(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
     """Add a label or note to an episode or a turn; redirects back."""
@@ -106,7 +101,6 @@ def note_write(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
     return _back(episode, note.turn)
 
 
-@login_required
 @require_POST
 def note_drop(request: HttpRequest, run_id: str, pk: int, note: int) -> HttpResponse:
     """Remove a note."""

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
@@ -20,7 +19,6 @@ PITCH = 26
 """Pixels between adjacent candidates of the tree; the same as in static/css/tree.css."""
 
 
-@login_required
 @require_GET
 def tree_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
     """Show the tree around the turn `turn`, and its group."""

@@ -1,6 +1,5 @@
 """Pages of probes: strips over training, and the differences between two episodes."""
 
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
@@ -13,7 +12,6 @@ from webapp.transcripts.probes import difference, plays_of, strips_read
 from webapp.transcripts.selectors import episode_get
 
 
-@login_required
 @require_GET
 def probes_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show a strip per task with the responses at every evaluation."""
@@ -32,7 +30,6 @@ def probes_page(request: HttpRequest, run_id: str) -> HttpResponse:
     return render(request, "transcripts/probes.html", context)
 
 
-@login_required
 @require_GET
 def difference_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
     """Show the differences between this episode and `other`."""

@@ -1,7 +1,0 @@
-from django.apps import AppConfig
-
-
-class CompareConfig(AppConfig):
-    """Comparison of runs."""
-
-    name = "webapp.compare"

@@ -1,5 +1,0 @@
-from django.apps import AppConfig
-
-
-class MetricsConfig(AppConfig):
-    name = "webapp.metrics"

@@ -1,7 +1,0 @@
-from django.apps import AppConfig
-
-
-class ReportsConfig(AppConfig):
-    """Reports of users about runs, with charts and transcripts."""
-
-    name = "webapp.reports"

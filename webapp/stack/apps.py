@@ -1,5 +1,0 @@
-from django.apps import AppConfig
-
-
-class StackConfig(AppConfig):
-    name = "webapp.stack"

@@ -1,5 +1,0 @@
-from django.apps import AppConfig
-
-
-class TranscriptsConfig(AppConfig):
-    name = "webapp.transcripts"
