@@ -38,7 +38,7 @@ class Projects(APIView):
     @extend_schema(responses=JSON)
     def get(self, request: Request) -> Response:
         """Return the projects by name, with the caller's level in each."""
-        rows = [_project(request, each) for each in projects_visible(request.user)]
+        rows = [_project(request, project) for project in projects_visible(request.user)]
         return Response({"results": rows})
 
     @extend_schema(request=ProjectSerializer, responses={201: JSON, 400: JSON})
@@ -56,7 +56,7 @@ class Members(APIView):
     @extend_schema(responses=JSON)
     def get(self, request: Request, slug: str) -> Response:
         """By name."""
-        rows = [_member(each) for each in members_list(project_get(request.user, slug))]
+        rows = [_member(membership) for membership in members_list(project_get(request.user, slug))]
         return Response({"results": rows})
 
     @extend_schema(request=MemberSerializer, responses={200: JSON, 400: JSON})
@@ -87,7 +87,7 @@ class ProjectTokens(APIView):
     def get(self, request: Request, slug: str) -> Response:
         """Return the active tokens, newest first: all members' for owners, the caller's own for others. Secrets are omitted."""
         rows = project_tokens(request.user, project_get(request.user, slug))
-        return Response({"results": [_token(each) for each in rows]})
+        return Response({"results": [_token(token) for token in rows]})
 
 
 class Audit(APIView):

@@ -69,7 +69,7 @@ def token_find(secret: str) -> ApiToken | None:
 def token_covers(token: ApiToken, scope: str) -> bool:
     """Whether the token has this personal scope, or one that includes it."""
     including = PERSONAL_SCOPES[PERSONAL_SCOPES.index(ApiToken.Scope(scope)) :]
-    return any(each in token.scopes for each in including)
+    return any(scope in token.scopes for scope in including)
 
 
 def token_revoke(user: User, pk: int) -> bool:

@@ -45,7 +45,7 @@ class ReadMostly(ModelAdmin):  # type: ignore[type-arg]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Return rows newest first, without packed bytes."""
-        packed = [each.name for each in self.model._meta.concrete_fields if isinstance(each, PACKED)]
+        packed = [field.name for field in self.model._meta.concrete_fields if isinstance(field, PACKED)]
         return super().get_queryset(request).order_by("-pk").defer(*packed)
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
@@ -57,9 +57,9 @@ class ReadMostly(ModelAdmin):  # type: ignore[type-arg]
         if obj is None and self.shown.addable:
             return ["project", *self.shown.editable]
         return [
-            each.name
-            for each in self.model._meta.concrete_fields
-            if each.name not in SECRETS and not isinstance(each, PACKED)
+            field.name
+            for field in self.model._meta.concrete_fields
+            if field.name not in SECRETS and not isinstance(field, PACKED)
         ]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:

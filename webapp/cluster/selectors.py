@@ -60,7 +60,7 @@ def _runs(user: Person, capacity: Capacity | None) -> list[dict[str, Any]]:
     for position, run in enumerate(runs_waiting().select_related("project", "owner"), 1):
         row, wanted = _row(run, run.pk in own)
         limits = limits_read(wanted, capacity, held) if wanted and capacity else []
-        held += [wanted] if wanted and not any(each["never"] for each in limits) else []
+        held += [wanted] if wanted and not any(limit["never"] for limit in limits) else []
         rows.append(row | {"holds": False, "place": position, "limits": limits})
     return rows
 

@@ -21,7 +21,7 @@ def allowed(address: IPv4Address | IPv6Address, networks: Collection[str]) -> bo
     address = getattr(address, "ipv4_mapped", None) or address
     if ANY in networks:
         return True
-    return _public(address) or any(address in ip_network(each) for each in networks)
+    return _public(address) or any(address in ip_network(network) for network in networks)
 
 
 def literal_allowed(address: str, networks: Collection[str]) -> bool:

@@ -53,11 +53,11 @@ def address_checked(host: str, port: int) -> str:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise AddressRefused(f"the host name cannot be resolved: {host[:100]}") from error
-    addresses = [str(each[4][0]).partition("%")[0] for each in infos]
-    for each in addresses:
-        if not allowed(ip_address(each), settings.TROUPE_WEBHOOK_NETWORKS):
+    addresses = [str(info[4][0]).partition("%")[0] for info in infos]
+    for address in addresses:
+        if not allowed(ip_address(address), settings.TROUPE_WEBHOOK_NETWORKS):
             raise AddressRefused(
-                f"{host[:100]} is {each}, which is not a public address; an administrator may allow its network "
+                f"{host[:100]} is {address}, which is not a public address; an administrator may allow its network "
                 "with TROUPE_WEBHOOK_NETWORKS"
             )
     return addresses[0]

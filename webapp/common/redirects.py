@@ -4,10 +4,10 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.http import url_has_allowed_host_and_scheme
 
 
-def local_address(place: str, otherwise: str) -> str:
+def local_address(path: str, otherwise: str) -> str:
     """Return `place` if it is the absolute path of a page of this server, otherwise `otherwise`, which must be one."""
-    safe = place.startswith("/") and url_has_allowed_host_and_scheme(place, allowed_hosts=None)
-    return place if safe else otherwise
+    safe = path.startswith("/") and url_has_allowed_host_and_scheme(path, allowed_hosts=None)
+    return path if safe else otherwise
 
 
 def back(request: HttpRequest, otherwise: str) -> HttpResponse:

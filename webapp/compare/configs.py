@@ -44,7 +44,7 @@ def configs_differ(runs: Sequence[Run], by: str, everything: bool = False) -> di
 
 def flat_config(run: Run) -> dict[str, Any]:
     """Return dotted path -> value, and below `packages` the driver's package versions."""
-    return flatten(run.config) | {f"packages.{name}": each for name, each in packages_of(run).items()}
+    return flatten(run.config) | {f"packages.{name}": version for name, version in packages_of(run).items()}
 
 
 def _cell(configs: Sequence[Mapping[str, Any]], path: str) -> dict[str, Any]:

@@ -142,4 +142,4 @@ def _points_read(runs: Sequence[Run], keys: Sequence[str]) -> dict[tuple[str, st
         numbers = unpack_ints(steps)
         part = (numbers, unpack_floats(values), unpack_floats(times), np.full(len(numbers), attempt))
         parts.setdefault((run, key), []).append(part)
-    return {name: _Points(*map(np.concatenate, zip(*found, strict=True))) for name, found in parts.items()}
+    return {name: _Points(*map(np.concatenate, zip(*chunks, strict=True))) for name, chunks in parts.items()}

@@ -54,7 +54,7 @@ class _Scale:
 
     def ticks(self) -> list[float]:
         places = [self.low + step * (self.high - self.low) / (TICKS - 1) for step in range(TICKS)]
-        return [10**place if self.log else place for place in dict.fromkeys(places)]
+        return [10**position if self.log else position for position in dict.fromkeys(places)]
 
 
 def _group(group: Mapping[str, Any], axis: Sequence[float], across: _Scale, upward: _Scale) -> dict[str, Any]:

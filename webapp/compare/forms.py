@@ -141,7 +141,7 @@ def choice_demand(query: QueryDict) -> Choice:
     """Return the choice of an API request. Raises ConfigError for invalid parameters."""
     form = ChoiceForm(_joined(query))
     if not form.is_valid():
-        raise ConfigError({name: " ".join(map(str, said)) for name, said in form.errors.items()})
+        raise ConfigError({name: " ".join(map(str, messages)) for name, messages in form.errors.items()})
     return form.choice()
 
 

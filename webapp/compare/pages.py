@@ -102,9 +102,7 @@ def _chips(selection: Compared) -> list[dict[str, Any]]:
     return [
         {
             "run": run,
-            "without": selection.choice.query(
-                runs=",".join(each for each in ids if each != run.pk), filter=""
-            ),
+            "without": selection.choice.query(runs=",".join(pk for pk in ids if pk != run.pk), filter=""),
         }
         for run in selection.runs
     ]

@@ -34,9 +34,9 @@ def parallel_drawn(table: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def height_of(place: float) -> float:
+def height_of(position: float) -> float:
     """Convert a position from 0 to 1 to a y coordinate."""
-    return round(HIGH - BOTTOM - place * (HIGH - BOTTOM - TOP), 1)
+    return round(HIGH - BOTTOM - position * (HIGH - BOTTOM - TOP), 1)
 
 
 def tick_text(value: float) -> str:
@@ -74,20 +74,20 @@ def _brush(axis: Axis, brush: Sequence[Any] | None) -> tuple[float, float] | Non
     if not brush or axis.low == axis.high:
         return None
     if axis.kind == "category":
-        places = [axis.place(each) or 0.0 for each in brush if each in axis.categories]
+        places = [axis.place(value) or 0.0 for value in brush if value in axis.categories]
         if not places:
             return None
         low, high = max(0.0, min(places) - 0.03), min(1.0, max(places) + 0.03)
     else:
-        low, high = (axis.place(min(max(each, axis.low), axis.high)) or 0.0 for each in brush)
+        low, high = (axis.place(min(max(value, axis.low), axis.high)) or 0.0 for value in brush)
     return height_of(high), round(height_of(low) - height_of(high), 1)
 
 
 def _stretches(xs: Sequence[float], places: Sequence[float | None]) -> list[str]:
     segments: list[list[str]] = [[]]
-    for x, place in zip(xs, places, strict=True):
-        if place is None:
+    for x, position in zip(xs, places, strict=True):
+        if position is None:
             segments.append([])
         else:
-            segments[-1].append(f"{x:.1f},{height_of(place)}")
+            segments[-1].append(f"{x:.1f},{height_of(position)}")
     return [" ".join(points) for points in segments if points]

@@ -45,7 +45,7 @@ def plays_read(runs: Sequence[Run], choice: Choice, page: int = 0) -> dict[str, 
         )
         .order_by("-probe", "-runs", "task")[page * TASKS : (page + 1) * TASKS + 1]
     )
-    names = [each["task"] for each in tasks[:TASKS]]
+    names = [task["task"] for task in tasks[:TASKS]]
     latest = (
         played.filter(task__in=names).order_by("run", "task", "-iteration", "-pk").distinct("run", "task")
     )
@@ -56,11 +56,11 @@ def plays_read(runs: Sequence[Run], choice: Choice, page: int = 0) -> dict[str, 
         "iteration": limit,
         "tasks": [
             {
-                "task": each["task"],
-                "title": each["title"],
-                "plays": _plays(each["task"], runs, episodes, documents),
+                "task": task["task"],
+                "title": task["title"],
+                "plays": _plays(task["task"], runs, episodes, documents),
             }
-            for each in tasks[:TASKS]
+            for task in tasks[:TASKS]
         ],
     }
 
@@ -110,11 +110,11 @@ def _play(episode: Episode, document: Mapping[str, Any], first: Mapping[str, Any
             {
                 "role": role,
                 "text": text,
-                "parts": parts_differ(before[place][1] if place < len(before) else "", text)
+                "parts": parts_differ(before[index][1] if index < len(before) else "", text)
                 if document is not first
                 else [{"op": "equal", "text": text}],
             }
-            for place, (role, text) in enumerate(texts[:TURNS])
+            for index, (role, text) in enumerate(texts[:TURNS])
         ],
     }
 

@@ -67,10 +67,10 @@ def _scores(runs: Sequence[Run], key: str, at: str) -> tuple[dict[str, Score], i
     step = shared if at == "common" else int(at)
     places = {run: int(np.searchsorted(line.x, step, side="right")) - 1 for run, line in lines.items()}
     return {
-        run: Score(float(lines[run].y[place]), int(lines[run].x[place]))
-        for run, place in places.items()
+        run: Score(float(lines[run].y[index]), int(lines[run].x[index]))
+        for run, index in places.items()
         # A run that has not reached this step has no value there.
-        if place >= 0 and lines[run].x[-1] >= step
+        if index >= 0 and lines[run].x[-1] >= step
     }, step
 
 

@@ -43,7 +43,7 @@ class Axis:
         if self.high == self.low:
             return 0.5
         low, high, here = (
-            log10(each) if self.log else each / 2 for each in (self.low, self.high, float(value))
+            log10(edge) if self.log else edge / 2 for edge in (self.low, self.high, float(value))
         )  # halved, so that the difference of two large numbers does not overflow
         return (here - low) / (high - low)
 
@@ -52,7 +52,7 @@ class Axis:
         if value is None:
             return False
         if self.kind == "category":
-            return spelled(value) in [str(each) for each in brush]
+            return spelled(value) in [str(choice) for choice in brush]
         least, most = brush
         return bool(least <= value <= most)
 
@@ -139,7 +139,7 @@ def brushes_read(text: str, axes: Sequence[Axis]) -> Brushes:
                 least, most = brushes[axis.name]
                 brushes[axis.name] = [float(least), float(most)]
             elif axis.name in brushes:
-                brushes[axis.name] = [str(each) for each in brushes[axis.name]]
+                brushes[axis.name] = [str(choice) for choice in brushes[axis.name]]
     except (ValueError, TypeError, RecursionError) as error:
         message = 'write {"name": [least, greatest]}, or {"name": ["one", "other"]} for a category'
         raise ConfigError({"brush": message}) from error

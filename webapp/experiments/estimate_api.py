@@ -27,5 +27,5 @@ class Estimates(APIView):
             raise ConfigError({"prompt_tokens": f"give an integer from 1 to {LONGEST_PROMPT}"})
         config = config_of(body)
         check_runs_visible(request.user, config)  # the estimate reads its models
-        unused = [{"path": each.path, "why": each.why} for each in unused_settings(config)]
+        unused = [{"path": setting.path, "why": setting.why} for setting in unused_settings(config)]
         return Response(appraisal_document(appraise(config, prompt)) | {"unused": unused})

@@ -50,8 +50,8 @@ def _prompt_tokens(text: str) -> int:
 
 def _drawn(appraisal: Appraisal, worker: WorkerMemory) -> dict[str, object]:
     """Return a worker with its parts as lengths of a bar; the longest bar has full width."""
-    workers = [each for policy in appraisal.estimate.policies for each in policy.workers]
-    longest = max(sum(each.parts.values()) for each in workers) or 1
+    workers = [worker for policy in appraisal.estimate.policies for worker in policy.workers]
+    longest = max(sum(worker.parts.values()) for worker in workers) or 1
     parts, start = [], 0.0
     for index, (name, words) in enumerate(PARTS.items()):
         taken = worker.parts.get(name, 0)

@@ -102,7 +102,7 @@ def _too_little_main_memory(estimated: Estimate, capacity: Capacity) -> list[str
     whole = sum(peak for peak, _, _ in on_cpu)
     if not there or any(not node.memory for node in capacity.nodes) or whole <= there * (1 - SPARE):
         return []
-    _, policy, worker = max(on_cpu, key=lambda each: each[0])
+    _, policy, worker = max(on_cpu, key=lambda candidate: candidate[0])
     return [f"Its workers need {size(whole)} of main memory. " + _too_large(policy, worker, size(there))]
 
 

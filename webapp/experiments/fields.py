@@ -77,12 +77,12 @@ class FormSection:
     @property
     def changed(self) -> int:
         """Number of fields that differ from the preset."""
-        return sum(each.changed for each in self.walk())
+        return sum(field.changed for field in self.walk())
 
     @property
     def wrong(self) -> int:
         """Number of fields with an error."""
-        return sum(bool(each.error) for each in self.walk())
+        return sum(bool(field.error) for field in self.walk())
 
 
 @cache
@@ -114,7 +114,7 @@ def config_sections(
     schema = run_schema(config_kind(tree).config)
     reader = _Reader(schema["$defs"], preset, tuple(tree.get("policies") or ()))
     sections = [reader.section(name, part, tree.get(name)) for name, part in schema["properties"].items()]
-    filed = file_errors(errors, [each.path for section in sections for each in section.walk()])
+    filed = file_errors(errors, [field.path for section in sections for field in section.walk()])
     return [_with_errors(section, filed) for section in sections]
 
 
@@ -141,7 +141,7 @@ def _nearest(path: str, known: set[str]) -> str:
 def _with_errors(section: FormSection, errors: Mapping[str, str]) -> FormSection:
     return replace(
         section,
-        fields=[replace(each, error=errors.get(each.path, "")) for each in section.fields],
+        fields=[replace(field, error=errors.get(field.path, "")) for field in section.fields],
         sections=[_with_errors(below, errors) for below in section.sections],
     )
 

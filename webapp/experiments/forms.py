@@ -73,7 +73,7 @@ class Draft:
     @cached_property
     def fields(self) -> dict[str, Field]:
         """All fields by path, in the form's order."""
-        return {each.path: each for section in self.sections for each in section.walk()}
+        return {field.path: field for section in self.sections for field in section.walk()}
 
 
 def draft_make(preset: str, overrides: Mapping[str, Any]) -> Draft:
@@ -160,8 +160,8 @@ def draft_from_post(post: Mapping[str, str]) -> Draft:
     preset = post.get("preset", "")
     base = preset_tree(preset)
     shape = _posted_shape(base, post)
-    fields = [each for section in config_sections(shape, base, {}) for each in section.walk()]
-    posted = {each.path: posted_value(each, post) for each in fields if _was_posted(each, post)}
+    fields = [field for section in config_sections(shape, base, {}) for field in section.walk()]
+    posted = {field.path: posted_value(field, post) for field in fields if _was_posted(field, post)}
     return draft_from_tree(preset, apply_overrides(shape, posted))
 
 
@@ -174,8 +174,8 @@ def _posted_shape(base: dict[str, Any], post: Mapping[str, str]) -> dict[str, An
             section, _, table = at.rpartition(".")
             whole = value_at(shape, section) if section else shape
             whole[table] = {name: (whole[table] or {}).get(name, {}) for name in names}
-    fields = [each for section in config_sections(shape, base, {}) for each in section.walk()]
-    types = {each.path: post[each.path] for each in fields if each.reshapes and each.path in post}
+    fields = [field for section in config_sections(shape, base, {}) for field in section.walk()]
+    types = {field.path: post[field.path] for field in fields if field.reshapes and field.path in post}
     return apply_overrides(shape, types)
 
 
@@ -230,7 +230,9 @@ def _number(text: str) -> int | float | str:
 
 def essentials(draft: Draft) -> list[Field]:
     """Return the fields at the top of the form, in the order of ESSENTIALS."""
-    return [each for pattern in ESSENTIALS for path, each in draft.fields.items() if pattern.fullmatch(path)]
+    return [
+        field for pattern in ESSENTIALS for path, field in draft.fields.items() if pattern.fullmatch(path)
+    ]
 
 
 def stands_apart(path: str) -> bool:

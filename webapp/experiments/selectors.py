@@ -66,18 +66,18 @@ def _roles_wanted(draft: Draft) -> tuple[str, ...]:
 
 def _rest(section: FormSection) -> FormSection:
     """Return a section without the fields shown at the top or in the team editor."""
-    below = [_rest(each) for each in section.sections]
+    below = [_rest(subsection) for subsection in section.sections]
     return replace(
         section,
-        fields=[each for each in section.fields if not stands_apart(each.path)],
-        sections=[each for each in below if any(each.walk())],
+        fields=[field for field in section.fields if not stands_apart(field.path)],
+        sections=[subsection for subsection in below if any(subsection.walk())],
     )
 
 
 def preview_context(draft: Draft, address: str) -> dict[str, Any]:
     """Return the run as TOML, curl and `troupe launch`, and the marks that the browser sets in the form."""
     fields, filed = draft.fields, file_errors(draft.errors, [*draft.fields, *TABLES])
-    anchors = {path: each.id for path, each in fields.items()} | TABLES
+    anchors = {path: field.id for path, field in fields.items()} | TABLES
     return {
         "draft": draft,
         "picture": mark_safe(team_svg(team_read(draft.tree))),
@@ -86,13 +86,13 @@ def preview_context(draft: Draft, address: str) -> dict[str, Any]:
         "curl": curl_command(address, draft.preset, draft.overrides),
         "sweep_query": draft_query(draft),
         "unused": [
-            {"path": each.path, "why": each.why, "anchor": anchors.get(each.path)}
-            for each in (unused_settings(draft.config) if draft.config else ())
+            {"path": setting.path, "why": setting.why, "anchor": anchors.get(setting.path)}
+            for setting in (unused_settings(draft.config) if draft.config else ())
         ],
         "wrong": [{"path": path, "text": text, "anchor": anchors.get(path)} for path, text in filed.items()],
         "marks": {
             "errors": {path: text for path, text in filed.items() if path in anchors},
-            "changed": {path: each.preset_shown for path, each in fields.items() if each.changed},
+            "changed": {path: field.preset_shown for path, field in fields.items() if field.changed},
         },
         "budget": _budget(draft),
     }
@@ -109,5 +109,5 @@ def _budget(draft: Draft) -> str:
     if draft.config is None:
         return ""
     factors = draft.config.batch_factors
-    said = " × ".join(f"{count} {name}{'s' if count != 1 else ''}" for name, count in factors.items())
-    return f"{said}: {draft.agents.budget.format(volume(draft.config).answers)}"
+    product = " × ".join(f"{count} {name}{'s' if count != 1 else ''}" for name, count in factors.items())
+    return f"{product}: {draft.agents.budget.format(volume(draft.config).answers)}"

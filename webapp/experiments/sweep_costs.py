@@ -24,12 +24,12 @@ class Cost:
 
 def cost_of(configs: Sequence[AnyConfig]) -> Cost:
     """Return the cost of all configs together."""
-    wanted = [demand(config) for config in configs]
+    demands = [demand(config) for config in configs]
     return Cost(
         runs=len(configs),
         iterations=sum(config.run.iterations for config in configs),
         answers=sum(config.run.iterations * volume(config).answers for config in configs),
         tokens=sum(volume(config).tokens_total for config in configs),
-        cpus=max((each.cpus for each in wanted), default=0.0),
-        gpus=max((each.gpus for each in wanted), default=0.0),
+        cpus=max((need.cpus for need in demands), default=0.0),
+        gpus=max((need.gpus for need in demands), default=0.0),
     )

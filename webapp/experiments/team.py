@@ -80,8 +80,8 @@ def team_read(tree: Mapping[str, Any]) -> TeamForm:
 def team_document(team: TeamForm) -> dict[str, Any]:
     """Return JSON, without colours."""
 
-    def plain(each: RoleForm | Speaker) -> dict[str, Any]:
-        return {name: value for name, value in asdict(each).items() if name != "tone"}
+    def plain(item: RoleForm | Speaker) -> dict[str, Any]:
+        return {name: value for name, value in asdict(item).items() if name != "tone"}
 
     return {
         "order": team.order,
@@ -102,7 +102,7 @@ def team_words(team: TeamForm) -> str:
 
 
 def _role_form(name: str, role: Mapping[str, Any], steps: list[list[str]], tone: int) -> RoleForm:
-    speaks = tuple(place for place, step in enumerate(steps, 1) if name in step)
+    speaks = tuple(number for number, step in enumerate(steps, 1) if name in step)
     prompt = str(role.get("prompt") or "")
     return RoleForm(
         name, str(role.get("policy") or ""), role.get("trained", True) is True, prompt, speaks, tone

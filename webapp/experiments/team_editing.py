@@ -28,10 +28,10 @@ def role_add(tree: Tree, name: str) -> Tree:
 
 def role_remove(tree: Tree, name: str) -> Tree:
     """Remove a role. Raises ConfigError if it is the last one."""
-    roles = {each: role for each, role in tree["team"]["roles"].items() if each != name}
+    roles = {role_name: role for role_name, role in tree["team"]["roles"].items() if role_name != name}
     if not roles:
         raise ConfigError({"team.roles": "a team has at least one role; add another one first"})
-    return _with_team(tree, roles, [each for each in _order(tree) if each != name])
+    return _with_team(tree, roles, [role_name for role_name in _order(tree) if role_name != name])
 
 
 def role_move(tree: Tree, name: str, by: int) -> Tree:
@@ -54,13 +54,15 @@ def policy_add(tree: Tree, name: str) -> Tree:
 
 def policy_remove(tree: Tree, name: str) -> Tree:
     """Remove a policy and assign its roles to the first other one. Raises ConfigError if it is the last one."""
-    policies = {each: policy for each, policy in tree["policies"].items() if each != name}
+    policies = {
+        policy_name: policy for policy_name, policy in tree["policies"].items() if policy_name != name
+    }
     if not policies:
         raise ConfigError({"policies": "a team has at least one policy; add another one first"})
     other = next(iter(policies))
     roles = {
-        each: role | {"policy": other} if role.get("policy") == name else role
-        for each, role in tree["team"]["roles"].items()
+        role_name: role | {"policy": other} if role.get("policy") == name else role
+        for role_name, role in tree["team"]["roles"].items()
     }
     return _with_team(tree | {"policies": policies}, roles, _order(tree))
 

@@ -91,7 +91,7 @@ def picture(team: TeamForm) -> dict[str, Any]:
 def _places(count: int, height: float) -> list[float]:
     """Return the upper edges of `count` boxes, distributed over the height."""
     step = height / max(count, 1)
-    return [step * place + (step - BOX) / 2 for place in range(count)]
+    return [step * index + (step - BOX) / 2 for index in range(count)]
 
 
 def _role_box(role: RoleForm, y: float, *, takes_turns: bool) -> Box:
@@ -144,10 +144,10 @@ def _turns(team: TeamForm, roles: list[Box]) -> list[Connection]:
     return arrows
 
 
-def ordinal(place: int) -> str:
+def ordinal(number: int) -> str:
     """1st, 2nd, 3rd, 4th, 11th."""
-    ending = "th" if place % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
-    return f"{place}{ending}"
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
 
 
 def _short(text: str, longest: int = LONGEST) -> str:

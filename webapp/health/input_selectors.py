@@ -63,9 +63,9 @@ def _joined(pieces: Iterable[tuple[int, SeriesTail]]) -> SeriesTail:
 
 def _vitals(run: Run) -> Vitals:
     attempts = list(run.attempts.order_by("number"))
-    lost = [each for each in attempts if each.ended_as in ("failed", "lost")]
-    deaths = tuple(each.number for each in lost)
-    reasons = {each.number: each.reason for each in lost}
+    lost = [attempt for attempt in attempts if attempt.ended_as in ("failed", "lost")]
+    deaths = tuple(attempt.number for attempt in lost)
+    reasons = {attempt.number: attempt.reason for attempt in lost}
     if not attempts or run.state != RunState.RUNNING or attempts[-1].state != Attempt.State.LIVE:
         return Vitals(lost=deaths, reasons=reasons)
     now = timezone.now()

@@ -13,11 +13,11 @@ class Level(IntEnum):
     BAD = 2
 
 
-def level_now(before: Level, found: Found, relax: float) -> Level:
+def level_now(before: Level, measurement: Found, relax: float) -> Level:
     """Return the level of a measurement, given the previous level: a level is kept down to `relax` times its bound."""
-    if _reached(found.excess, found.bad_at, before is Level.BAD, relax):
+    if _reached(measurement.excess, measurement.bad_at, before is Level.BAD, relax):
         return Level.BAD
-    return Level.WARN if _reached(found.excess, 1.0, before >= Level.WARN, relax) else Level.NONE
+    return Level.WARN if _reached(measurement.excess, 1.0, before >= Level.WARN, relax) else Level.NONE
 
 
 def _reached(excess: float, bound: float, held: bool, relax: float) -> bool:

@@ -109,6 +109,6 @@ RULES: dict[str, Rule] = {
 def judge(settings: RunHealth, seen: HealthInputs) -> Iterator[tuple[str, Found]]:
     """Yield (rule, measurement) for every enabled rule whose value is above, or not well below, its bound."""
     for name, rule in settings.rules().items():
-        for found in RULES[name].check(seen, rule):
-            if found.excess >= settings.relax:
-                yield name, found
+        for measurement in RULES[name].check(seen, rule):
+            if measurement.excess >= settings.relax:
+                yield name, measurement

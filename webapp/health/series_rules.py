@@ -130,7 +130,7 @@ def not_a_number(seen: HealthInputs, rule: config.NotANumber) -> Iterator[Found]
             steps = curve.steps[wrong]
             what = "updates were skipped" if name == "skipped_steps" else f"{name} is not a number"
             figures: Figures = {"iterations with it": int(wrong.sum()), "of the latest": len(curve)}
-            found = Found(
+            measurement = Found(
                 key,
                 f"{policy}: {what}, last at step {steps[-1]}",
                 int(steps[0]),
@@ -138,7 +138,7 @@ def not_a_number(seen: HealthInputs, rule: config.NotANumber) -> Iterator[Found]
                 figures,
                 (key,),
             )
-            yield replace(found, bad_at=1.0) if wrong[-1] else found
+            yield replace(measurement, bad_at=1.0) if wrong[-1] else measurement
 
 
 def solved(seen: HealthInputs, bound: float) -> bool:

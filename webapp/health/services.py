@@ -62,17 +62,19 @@ def _findings_keep(
     findings = {(row.rule, row.key): row for row in run.findings.defer("done")}
     ended = run.state in ENDED_STATES
     made = []
-    for rule, found in seen:
-        old = findings.pop((rule, found.key), None)
+    for rule, measurement in seen:
+        old = findings.pop((rule, measurement.key), None)
         before = _level(old)
-        level = level_now(before, found, settings.relax)
+        level = level_now(before, measurement, settings.relax)
         if level is Level.NONE and before is Level.NONE:
             continue
         action = settings.rules()[rule].action
-        finding = old or Finding(run=run, rule=rule, key=found.key, first_step=found.first, action=action)
-        _settle(finding, level, settings, at_once=ended or not found.series, moved=moved)
-        finding.title, finding.evidence = found.title[:400], found.evidence()
-        finding.last_step = max(found.last, found.first)
+        finding = old or Finding(
+            run=run, rule=rule, key=measurement.key, first_step=measurement.first, action=action
+        )
+        _settle(finding, level, settings, at_once=ended or not measurement.series, moved=moved)
+        finding.title, finding.evidence = measurement.title[:400], measurement.evidence()
+        finding.last_step = max(measurement.last, measurement.first)
         finding.save()
         if old is None:
             made.append(finding)

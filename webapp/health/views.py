@@ -25,13 +25,13 @@ def health_page(request: HttpRequest, run_id: str) -> HttpResponse:
     run = run_get(request.user, run_id)
     findings = findings_list(run)
     settings = services.settings_of(run)
-    for each in findings:
-        each["fork_edits"] = fork_edits(settings, each["rule"])
-        last = f"the last checkpoint before step {each['first_step']}"
-        each["fork_from"] = "the best checkpoint" if settings.fork.checkpoint == "best" else last
+    for finding in findings:
+        finding["fork_edits"] = fork_edits(settings, finding["rule"])
+        last = f"the last checkpoint before step {finding['first_step']}"
+        finding["fork_from"] = "the best checkpoint" if settings.fork.checkpoint == "best" else last
     context = run_context(request.user, run, "health") | {
-        "open_findings": [each for each in findings if each["state"] == "open"],
-        "past_findings": [each for each in findings if each["state"] != "open"],
+        "open_findings": [finding for finding in findings if finding["state"] == "open"],
+        "past_findings": [finding for finding in findings if finding["state"] != "open"],
         "rules": [(name.replace("_", " "), rule) for name, rule in settings.rules().items()],
         "enabled": settings.enabled,
         "channels": [

@@ -110,15 +110,16 @@ def _asked(now: Mapping[str, Any] | None, tones: Mapping[str, int]) -> dict[str,
 
 
 def _turn(number: int, turn: Mapping[str, Any], tones: Mapping[str, int]) -> dict[str, Any]:
-    said = turn["candidates"][turn["executed"]] if turn["candidates"] else None
+    executed = turn["candidates"][turn["executed"]] if turn["candidates"] else None
     others = [
-        {**each, "executed": place == turn["executed"]} for place, each in enumerate(turn["candidates"])
+        {**candidate, "executed": index == turn["executed"]}
+        for index, candidate in enumerate(turn["candidates"])
     ]
     return {
         **turn,
         "number": number,
         "round": turn["index"] + 1,
         "tone": tones.get(turn["role"], 0),
-        "said": said,
+        "said": executed,
         "others": others if len(others) > 1 else [],
     }

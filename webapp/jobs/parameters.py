@@ -65,15 +65,15 @@ PARAMETERS: dict[str, type[Parameters]] = {
 }
 
 
-def parameters_read(kind: str, given: Mapping[str, Any], roles: Mapping[str, Any]) -> dict[str, Any]:
+def parameters_read(kind: str, values: Mapping[str, Any], roles: Mapping[str, Any]) -> dict[str, Any]:
     """Return the validated parameters, with defaults. Raises ConfigError with a message per parameter."""
     if kind not in PARAMETERS:
         raise ConfigError({"kind": f"use one of {', '.join(PARAMETERS)}"})
     try:
-        wanted = PARAMETERS[kind].model_validate(dict(given)).model_dump()
+        wanted = PARAMETERS[kind].model_validate(dict(values)).model_dump()
     except ValidationError as error:
         raise ConfigError(
-            {".".join(str(part) for part in each["loc"]): each["msg"] for each in error.errors()}
+            {".".join(str(part) for part in problem["loc"]): problem["msg"] for problem in error.errors()}
         ) from error
     unknown = [role for role in wanted.get("roles", []) if role not in roles]
     if unknown:

@@ -107,27 +107,27 @@ class AccessWatch:
 
 def codes_of(passes: Collection[Pass]) -> dict[Pass, int]:
     """Return the close codes of the passes that are no longer valid."""
-    users = User.objects.filter(is_active=True).in_bulk({each.user for each in passes if each.user})
+    users = User.objects.filter(is_active=True).in_bulk({pass_.user for pass_ in passes if pass_.user})
     now = timezone.now()
     rows = Session.objects.filter(
-        session_key__in={each.session for each in passes if each.session}, expire_date__gt=now
+        session_key__in={pass_.session for pass_ in passes if pass_.session}, expire_date__gt=now
     )
     sessions = {row.session_key: row.get_decoded() for row in rows}
     runs: dict[int, set[str]] = {}
     for pk, user in users.items():
-        wanted = {each.run for each in passes if each.user == pk and each.run}
+        wanted = {pass_.run for pass_ in passes if pass_.user == pk and pass_.run}
         runs[pk] = (
             set(runs_visible(user).filter(pk__in=wanted).values_list("pk", flat=True)) if wanted else set()
         )
     codes: dict[Pass, int] = {}
-    for each in passes:
-        if each.user is None:
-            if visitor_find(each.grants, "runs:detail", {"run_id": each.run}) is None:
-                codes[each] = NOT_FOUND
-        elif each.user not in users or not _logged_in(users[each.user], each.session, sessions):
-            codes[each] = UNAUTHENTICATED
-        elif each.run is not None and each.run not in runs[each.user]:
-            codes[each] = NOT_FOUND
+    for pass_ in passes:
+        if pass_.user is None:
+            if visitor_find(pass_.grants, "runs:detail", {"run_id": pass_.run}) is None:
+                codes[pass_] = NOT_FOUND
+        elif pass_.user not in users or not _logged_in(users[pass_.user], pass_.session, sessions):
+            codes[pass_] = UNAUTHENTICATED
+        elif pass_.run is not None and pass_.run not in runs[pass_.user]:
+            codes[pass_] = NOT_FOUND
     return codes
 
 

@@ -37,7 +37,7 @@ def _welcome(scope: Mapping[str, Any], headers: Mapping[bytes, str]) -> bool:
     if origin is None or not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
         return False
     return origin == origin_of(f"{_scheme(scope, headers)}://{host}") or any(
-        _trusted(origin, each) for each in settings.CSRF_TRUSTED_ORIGINS
+        _trusted(origin, trusted) for trusted in settings.CSRF_TRUSTED_ORIGINS
     )
 
 
@@ -45,9 +45,9 @@ def _scheme(scope: Mapping[str, Any], headers: Mapping[bytes, str]) -> str:
     """Return the scheme as Django's request.scheme: from the proxy's header if one is configured."""
     if settings.SECURE_PROXY_SSL_HEADER:
         name, secure = settings.SECURE_PROXY_SSL_HEADER
-        said = headers.get(name.removeprefix("HTTP_").replace("_", "-").lower().encode())
-        if said is not None:
-            return "https" if said.partition(",")[0].strip() == secure else "http"
+        header = headers.get(name.removeprefix("HTTP_").replace("_", "-").lower().encode())
+        if header is not None:
+            return "https" if header.partition(",")[0].strip() == secure else "http"
     return "https" if scope.get("scheme") == "wss" else "http"
 
 

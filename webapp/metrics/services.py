@@ -136,10 +136,10 @@ def _series_update(
 ) -> dict[str, tuple[int, float, float | None]]:
     """Update the summaries of these series; returns id, last value and first value by key."""
     lasts = [column.last() for column in columns.values()]
-    steps, values, times = ([last[place] for last in lasts] for place in range(3))
+    steps, values, times = ([last[column] for last in lasts] for column in range(3))
     counts = [len(column.steps) for column in columns.values()]
     ranges = [_range(column.values) for column in columns.values()]
-    firsts, lows, highs = ([each[place] for each in ranges] for place in range(3))
+    firsts, lows, highs = ([bounds[column] for bounds in ranges] for column in range(3))
     with connection.cursor() as cursor:
         arrays: list[list[Any]] = [list(columns), counts, steps, values, times, firsts, lows, highs]
         cursor.execute(_UPSERT, [run_id, attempt, *arrays])

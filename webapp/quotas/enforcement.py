@@ -25,7 +25,7 @@ def admission_reason(project_id: int, wanted: Demand, held: Sequence[Demand]) ->
         return f"waits for the project's quota of {quota.runs} concurrent runs; {len(held)} are active"
     for name, words in (("cpus", "CPU cores"), ("gpus", "GPUs")):
         limit, asked = getattr(quota, name), getattr(wanted, name)
-        taken = sum(getattr(each, name) for each in held)
+        taken = sum(getattr(need, name) for need in held)
         if limit is None or not asked or asked + taken <= limit + SLACK:
             continue
         if asked > limit + SLACK:

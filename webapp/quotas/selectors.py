@@ -44,8 +44,8 @@ def usage_read(project: Project) -> dict[str, float]:
     held = [wanted for _, wanted in demands_of(runs_holding().filter(project=project))]
     return {
         "runs": runs_holding().filter(project=project).count(),
-        "cpus": round(sum(each.cpus for each in held), DIGITS),
-        "gpus": round(sum(each.gpus for each in held), DIGITS),
+        "cpus": round(sum(need.cpus for need in held), DIGITS),
+        "gpus": round(sum(need.gpus for need in held), DIGITS),
         "points": points_stored(project),
         "gigabytes": round(bytes_stored(project) / GIGA, DIGITS),
     }

@@ -35,7 +35,9 @@ def quota_set(user: Person, project: Project, limits: Mapping[str, float | None]
     try:
         quota.full_clean(exclude=["project"])
     except ValidationError as error:
-        raise ConfigError({field: " ".join(said) for field, said in error.message_dict.items()}) from error
+        raise ConfigError(
+            {field: " ".join(messages) for field, messages in error.message_dict.items()}
+        ) from error
     quota.save()
     quota_measure(quota)
     audit_note(user, project, "quota.set", project.slug, **limits)

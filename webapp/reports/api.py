@@ -62,7 +62,9 @@ class Reports(APIView):
     @extend_schema(operation_id="v1_reports_list", responses=JSON)
     def get(self, request: Request) -> Response:
         """Return the reports by latest change, without their texts."""
-        return Response({"results": [report_document(each) for each in reports_visible(request.user)[:MOST]]})
+        return Response(
+            {"results": [report_document(report) for report in reports_visible(request.user)[:MOST]]}
+        )
 
     @extend_schema(request=NewReport, responses={201: JSON, 400: JSON})
     def post(self, request: Request) -> Response:
@@ -111,7 +113,7 @@ class ReportVersions(APIView):
     def get(self, request: Request, pk: int) -> Response:
         """Return the versions newest first, without their texts."""
         rows = report_get(request.user, pk).versions.select_related("author")
-        return Response({"results": [version_document(each) for each in rows]})
+        return Response({"results": [version_document(version) for version in rows]})
 
 
 class ReportVersionDetail(APIView):
@@ -162,5 +164,5 @@ class ReportShare(APIView):
 def _given(kind: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
     wanted = kind(data=request.data)
     wanted.is_valid(raise_exception=True)
-    given: dict[str, Any] = wanted.validated_data
-    return given
+    values: dict[str, Any] = wanted.validated_data
+    return values

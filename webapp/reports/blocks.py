@@ -116,21 +116,21 @@ def _transcript(project: Project, facts: Mapping[str, str]) -> Block:
     turns = list(enumerate(episode_document(episode).get("turns", []), 1))
     first, last = _range(facts.get("turns", ""), len(turns))
     tones = role_tones(episode.run.config)
-    shown = [_turn(place, turn, tones) for place, turn in turns if first <= place <= last][:MOST_TURNS]
+    shown = [_turn(number, turn, tones) for number, turn in turns if first <= number <= last][:MOST_TURNS]
     cited = {"episode": episode, "turns": shown, "of": len(turns), "whole": len(shown) == len(turns)}
     return "reports/_transcript.html", cited
 
 
-def _turn(place: int, turn: Mapping[str, Any], tones: Mapping[str, int]) -> dict[str, Any]:
+def _turn(number: int, turn: Mapping[str, Any], tones: Mapping[str, int]) -> dict[str, Any]:
     candidates = turn["candidates"]
-    said = candidates[turn["executed"]] if candidates else {}
+    executed = candidates[turn["executed"]] if candidates else {}
     return {
-        "number": place,
+        "number": number,
         "role": turn["role"],
         "tone": tones.get(turn["role"], 0),
         "saw": turn["messages"],
-        "said": said.get("text", ""),
-        "reward": said.get("reward"),
+        "said": executed.get("text", ""),
+        "reward": executed.get("reward"),
     }
 
 

@@ -72,7 +72,7 @@ def checkpoints_prune_act(request: HttpRequest, run_id: str) -> HttpResponse:
     except TroupeError as error:
         messages.error(request, str(error))
     else:
-        listed = ", ".join(str(each) for each in done["deleted"])
+        listed = ", ".join(str(iteration) for iteration in done["deleted"])
         message = f"Deleted {listed}: {size(done['bytes'])}." if listed else "Nothing to delete."
         messages.success(request, message)
     return redirect("runs:checkpoints", run.pk)

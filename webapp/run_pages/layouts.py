@@ -127,5 +127,5 @@ def _lines(metric: tuple[str, str, Tone], config: Mapping[str, Any]) -> list[Cha
     pattern, label, tone = metric
     for word, tones in (("{role}", role_tones(config)), ("{policy}", policy_tones(config))):
         if word in pattern:
-            return [ChartLine(pattern.replace(word, name), name, each) for name, each in tones.items()]
+            return [ChartLine(pattern.replace(word, name), name, tone) for name, tone in tones.items()]
     return [ChartLine(pattern, label, tone)]

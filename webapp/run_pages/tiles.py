@@ -45,7 +45,7 @@ def overview_tiles(config: Mapping[str, Any], series: Mapping[str, Columns]) -> 
         Tile(
             spec.label.format(side=side),
             spec.unit,
-            [each for figure in spec.figures for each in _figures(series, figure, names)],
+            [tile for figure in spec.figures for tile in _figures(series, figure, names)],
         )
         for spec in agent_pages(config).tiles
     ]

@@ -33,13 +33,13 @@ class FamilyCell:
 
 
 def families_rows(
-    found: QuerySet[Run], rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]
+    runs: QuerySet[Run], rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]
 ) -> list[dict[str, Any]]:
     """Return the rows of `families_list` with "cells": one for each column that is a config field or a metric."""
     shown = [
         column for column in columns if column.kind in ("config", "metric") and column.word != "priority"
     ]
-    runs = found.filter(family__in=[row["family"] for row in rows]).order_by()
+    runs = runs.filter(family__in=[row["family"] for row in rows]).order_by()
     values = _values(runs, shown)
     fields = any(column.kind == "config" for column in shown)
     configs = (
@@ -50,15 +50,15 @@ def families_rows(
 
 def _values(runs: QuerySet[Run], columns: Sequence[Column]) -> dict[tuple[str, str], list[float]]:
     """Return finite values by family and word, of the metrics that `families_list` does not contain."""
-    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    values: dict[tuple[str, str], list[float]] = defaultdict(list)
     for column in columns:
         if column.kind == "metric" and column.word not in HEADLINE:
             key, measure = metric_read(column.word)
             series = Series.objects.filter(run__in=runs, key=key)
             for family, value in series.values_list("run__family", MEASURES[measure]):
                 if value is not None and isfinite(value):
-                    found[family, column.word].append(value)
-    return found
+                    values[family, column.word].append(value)
+    return values
 
 
 def _cell(
@@ -81,7 +81,7 @@ def _cell(
     return FamilyCell(column, None, statistics.fmean(some), deviation, len(some))
 
 
-def families_list(found: QuerySet[Run]) -> QuerySet[Any, Any]:
+def families_list(runs: QuerySet[Run]) -> QuerySet[Any, Any]:
     """Return one row per family, newest first: {"family", "runs", "name", "since", "until", and for each headline metric
     "<key> n", "<key> mean", "<key> sd" (of the sample; null for one run)}.
     """
@@ -94,7 +94,7 @@ def families_list(found: QuerySet[Run]) -> QuerySet[Any, Any]:
             f"{alias_of(key)}_sd": StdDev(value, sample=True),
         }
     return (
-        found.order_by()
+        runs.order_by()
         .values("family")
         .annotate(
             runs=Count("pk"), name=Min("name"), since=Min("created_at"), until=Max("created_at"), **columns

@@ -77,10 +77,10 @@ class FilterError(ConfigError):
         super().__init__({"filter": f"{message} (column {column})"})
 
 
-def runs_filter(found: QuerySet[Run], text: str) -> QuerySet[Run]:
+def runs_filter(runs: QuerySet[Run], text: str) -> QuerySet[Run]:
     """Return the runs that match the filter. Raises FilterError."""
     if not text.strip():
-        return found
+        return runs
     if len(text) > LONGEST or "\0" in text:
         raise FilterError(f"a filter has at most {LONGEST} characters, without NUL")
     try:
@@ -92,7 +92,7 @@ def runs_filter(found: QuerySet[Run], text: str) -> QuerySet[Run]:
         raise error.orig_exc from error
     except RecursionError as error:
         raise FilterError("the filter is nested too deeply") from error
-    return found.filter(config_fits(condition) if isinstance(condition, ConfigTest) else condition)
+    return runs.filter(config_fits(condition) if isinstance(condition, ConfigTest) else condition)
 
 
 @lru_cache(maxsize=1)

@@ -143,7 +143,7 @@ def _query(query: Mapping[str, Any], project: Project | None) -> dict[str, str]:
         raise ConfigError({"query": f"{', '.join(unknown)[:80]}: a view has {', '.join(WORDS)}"})
     form = RunFilters(parameters)
     if not form.is_valid():
-        raise ConfigError({name: " ".join(map(str, said)) for name, said in form.errors.items()})
+        raise ConfigError({name: " ".join(map(str, messages)) for name, messages in form.errors.items()})
     if not is_sort(parameters.get("sort", "created")):
         raise ConfigError({"sort": f"{parameters['sort'][:40]!r} is not a sort order"})
     columns_read(parameters.get("columns", ""))

@@ -33,27 +33,27 @@ def is_sort(wanted: str) -> bool:
     return name in SORTS or (0 < len(name) < LONGEST and "\0" not in name and ("/" in name or "." in name))
 
 
-def runs_sort(found: QuerySet[Run], wanted: str) -> QuerySet[Run]:
+def runs_sort(runs: QuerySet[Run], wanted: str) -> QuerySet[Run]:
     """Sort runs, with the newest first among equals; runs without a value, or with NaN, are last."""
     name = wanted.removeprefix("-")
     if not is_sort(wanted):
-        return found.order_by("-created_at", "-pk")
+        return runs.order_by("-created_at", "-pk")
     if name in COLUMNS:
-        place: Any = F(COLUMNS[name])
+        expression: Any = F(COLUMNS[name])
     elif name in HEADLINE:
-        place = _number(Cast(KeyTextTransform(name, "headline"), FloatField()))
+        expression = _number(Cast(KeyTextTransform(name, "headline"), FloatField()))
     elif "/" in name:
         key, measure = metric_read(name)
-        found = found.alias(sorted_series=FilteredRelation("series", condition=Q(series__key=key)))
-        place = _number(F(f"sorted_series__{MEASURES[measure]}"))
+        runs = runs.alias(sorted_series=FilteredRelation("series", condition=Q(series__key=key)))
+        expression = _number(F(f"sorted_series__{MEASURES[measure]}"))
     else:
-        place = F("config")
+        expression = F("config")
         for part in name.split("."):
-            place = KeyTransform(part, place)
-    ordered = place.desc(nulls_last=True) if wanted.startswith("-") else place.asc(nulls_last=True)
-    return found.order_by(ordered, "-created_at", "-pk")
+            expression = KeyTransform(part, expression)
+    ordered = expression.desc(nulls_last=True) if wanted.startswith("-") else expression.asc(nulls_last=True)
+    return runs.order_by(ordered, "-created_at", "-pk")
 
 
-def _number(place: Any) -> Any:
+def _number(expression: Any) -> Any:
     """Replace NaN with null."""
-    return NullIf(place, Value(float("nan"), output_field=FloatField()))
+    return NullIf(expression, Value(float("nan"), output_field=FloatField()))

@@ -56,14 +56,14 @@ def _departures(base: Mapping[str, Any], tree: Mapping[str, Any], brief: Any) ->
     departures: dict[str, Any] = {}
     for name, value in tree.items():
         before = base.get(name)
-        said = brief.get(name, value) if isinstance(brief, Mapping) else value
+        setting = brief.get(name, value) if isinstance(brief, Mapping) else value
         if not (isinstance(value, Mapping) and isinstance(before, Mapping)):
-            departures |= {} if value == before else {name: said}
+            departures |= {} if value == before else {name: setting}
         elif before.get("type") != value.get("type"):
-            departures |= flatten(said, f"{name}.")
+            departures |= flatten(setting, f"{name}.")
         elif set(before) <= set(value):
-            below = _departures(before, value, said)
-            departures |= {f"{name}.{path}": each for path, each in below.items()}
+            below = _departures(before, value, setting)
+            departures |= {f"{name}.{path}": departure for path, departure in below.items()}
         else:
-            departures[name] = said
+            departures[name] = setting
     return departures

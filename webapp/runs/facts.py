@@ -44,14 +44,14 @@ def packages_of(run: Run) -> dict[str, Any]:
     return packages if isinstance(packages, dict) else {}
 
 
-def facts_add(run: Run, attempt: int, said: Mapping[str, Any]) -> None:
+def facts_add(run: Run, attempt: int, reported: Mapping[str, Any]) -> None:
     """Merge a driver's report into the run's facts. If they become too large, only the latest are kept, with a line in the log.
 
     The caller saves the run.
     """
-    merged = {**facts_of(run), **said}
+    merged = {**facts_of(run), **reported}
     if len(orjson.dumps(merged)) > MAX_DATA:
-        merged = dict(said)
+        merged = dict(reported)
         words = f"The facts of this run exceeded {MAX_DATA} bytes; earlier ones were deleted."
         server_says(run, attempt, words)
     run.facts = merged

@@ -36,7 +36,7 @@ def run_context(user: User | AnonymousUser, run: Run, tab: str, **data: Any) -> 
         "project_slug": run.project.slug,
         "run": run,
         "tab": tab,
-        "tabs": [each for each in _tabs(run) if not isinstance(user, Visitor) or each.name in SHARED_TABS],
+        "tabs": [tab for tab in _tabs(run) if not isinstance(user, Visitor) or tab.name in SHARED_TABS],
         "acts": ACTS,
         "act_state": _act_state(run),
         "can_edit": can_edit(user, run.project),

@@ -22,7 +22,7 @@ def run_note_add(user: Person, run: Run, data: Any) -> RunNote:
         raise PermissionDenied(f"you cannot write in the project {run.project.slug}")
     form = RunNoteForm(data if isinstance(data, Mapping) else {})
     if not form.is_valid():
-        raise ConfigError({name: " ".join(map(str, said)) for name, said in form.errors.items()})
+        raise ConfigError({name: " ".join(map(str, messages)) for name, messages in form.errors.items()})
     note = RunNote.objects.create(run=run, author=user, **form.cleaned_data)
     audit_note(user, run.project, "run.note", run.pk, note=note.pk, **form.cleaned_data)
     return note
@@ -34,7 +34,7 @@ def run_note_change(user: Person, note: RunNote, text: Any) -> RunNote:
     _may_change(user, note)
     form = RunNoteForm({"text": text})
     if not form.is_valid():
-        raise ConfigError({name: " ".join(map(str, said)) for name, said in form.errors.items()})
+        raise ConfigError({name: " ".join(map(str, messages)) for name, messages in form.errors.items()})
     was, note.text = note.text, form.cleaned_data["text"]
     note.save(update_fields=["text"])
     audit_note(user, note.run.project, "run.note_change", note.run_id, note=note.pk, was=was, text=note.text)

@@ -69,8 +69,8 @@ def check_storable(tree: Any, path: str = "") -> None:
             check_storable(key, path)
             check_storable(value, f"{path}.{key}" if path else str(key))
     elif isinstance(tree, list):
-        for place, value in enumerate(tree):
-            check_storable(value, f"{path}.{place}")
+        for index, value in enumerate(tree):
+            check_storable(value, f"{path}.{index}")
     elif isinstance(tree, float) and not math.isfinite(tree):
         raise ConfigError({path: f"{tree} is not a finite number; give a finite one"})
     elif isinstance(tree, str) and "\0" in tree:

@@ -30,7 +30,7 @@ def what_it_waits_for(run: Run, wanted: Demand, capacity: Capacity | None) -> st
     holding = demands_of(runs_holding().exclude(pk=run.pk))
     if reason := _quota_says(run, wanted, holding):
         return reason
-    held = [each for _, each in holding]
+    held = [need for _, need in holding]
     free = left(capacity, held)
     if not _covers(free, wanted):
         return f"waits for {wanted}; {_runs(len(held))} before it hold{'s' * (len(held) == 1)} the rest"
@@ -48,8 +48,8 @@ def fits(wanted: Demand, capacity: Capacity) -> bool:
 def left(capacity: Capacity, demands: Iterable[Demand]) -> Demand:
     """Return the remaining devices after all demands; may be negative."""
     listed = list(demands)
-    cpus = capacity.cpus - sum(each.cpus for each in listed)
-    return Demand(cpus, capacity.gpus - sum(each.gpus for each in listed), ())
+    cpus = capacity.cpus - sum(need.cpus for need in listed)
+    return Demand(cpus, capacity.gpus - sum(need.gpus for need in listed), ())
 
 
 def demands_before(run: Run, capacity: Capacity, holding: Demands) -> list[Demand]:
@@ -77,7 +77,7 @@ def _able(waiting: Iterable[Run], capacity: Capacity, holding: Demands) -> list[
 
 def _quota_says(run: Run, wanted: Demand, holding: Demands) -> str:
     """Return the reason of the project's quota; empty if there is none."""
-    own = [each for other, each in holding if other.project_id == run.project_id]
+    own = [need for other, need in holding if other.project_id == run.project_id]
     return admission_reason(run.project_id, wanted, own)
 
 

@@ -36,7 +36,7 @@ class Shares(APIView):
     def get(self, request: Request, slug: str) -> Response:
         """Return the links newest first, without their secrets."""
         rows = shares_list(project_get(request.user, slug)).select_related("project")
-        return Response({"results": [share_document(each) for each in rows]})
+        return Response({"results": [share_document(share) for share in rows]})
 
     @extend_schema(request=ShareSerializer, responses={201: JSON, 400: JSON})
     def post(self, request: Request, slug: str) -> Response:

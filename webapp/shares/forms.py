@@ -25,10 +25,10 @@ class ShareForm(forms.Form):
 
     def values(self) -> dict[str, Any]:
         """Return the arguments of `share_make`."""
-        given = self.cleaned_data
-        return target_of(given["run"].replace(",", " ").split()) | {
-            "title": given["title"],
-            "days": int(given["days"]) if given["days"] else None,
+        values = self.cleaned_data
+        return target_of(values["run"].replace(",", " ").split()) | {
+            "title": values["title"],
+            "days": int(values["days"]) if values["days"] else None,
         }
 
 

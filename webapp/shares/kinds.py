@@ -28,7 +28,7 @@ class Kind:
 
 def compared_runs(query: str) -> list[str]:
     """Return the ids in the query of a comparison's URL: runs=a,b."""
-    return [each for words in parse_qs(query).get("runs", []) for each in words.split(",") if each]
+    return [pk for words in parse_qs(query).get("runs", []) for pk in words.split(",") if pk]
 
 
 RUN_VIEWS = (

@@ -25,7 +25,7 @@ def share_open(request: HttpRequest, secret: str) -> HttpResponse:
     share = share_follow(secret)
     if share is None:
         return render(request, "shares/gone.html", status=410)
-    grants = [each for each in request.session.get(GRANTS, []) if each != share.digest]
+    grants = [grant for grant in request.session.get(GRANTS, []) if grant != share.digest]
     request.session[GRANTS] = [*grants, share.digest][-MOST_GRANTS:]
     return redirect(KINDS[share.kind].address(share.target))
 

@@ -25,5 +25,5 @@ class BodyLimits:
         await limited(scope, receive, send)
 
 
-def _refusal(said: str) -> dict[str, str]:
-    return {"code": "too_large", "detail": said}
+def _refusal(reason: str) -> dict[str, str]:
+    return {"code": "too_large", "detail": reason}

@@ -152,22 +152,22 @@ def _usable_folder(home: Path, noted: Path, account: Account | None) -> Path:
         return noted
     name = f"troupe-{secrets.token_hex(4)}"
     places = [noted, *(Path(base) / name for base in ("/var/lib", "/var/tmp"))]
-    for place in places:
-        if place.parent.is_dir() and _claim(place, account):
-            if place != home / "postgres":
-                (home / "postgres.folder").write_text(f"{place}\n")
-            return place
+    for folder in places:
+        if folder.parent.is_dir() and _claim(folder, account):
+            if folder != home / "postgres":
+                (home / "postgres.folder").write_text(f"{folder}\n")
+            return folder
     raise StackError(
         f"User {account.name} cannot access any of {', '.join(map(str, places))}; set TROUPE_HOME"
     )
 
 
-def _claim(place: Path, account: Account) -> bool:
-    place.mkdir(mode=0o700, exist_ok=True)
-    os.chown(place, account.uid, account.gid)
-    if _run_as(account, ["/bin/sh", "-c", 'cd "$0"', str(place)], Path("/")) is not None:
+def _claim(folder: Path, account: Account) -> bool:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    os.chown(folder, account.uid, account.gid)
+    if _run_as(account, ["/bin/sh", "-c", 'cd "$0"', str(folder)], Path("/")) is not None:
         return True
-    place.rmdir()
+    folder.rmdir()
     return False
 
 

@@ -34,13 +34,13 @@ def server_config() -> uvicorn.Config:
     )
 
 
-def main(place: str) -> None:
+def main(target: str) -> None:
     """Serve until SIGTERM."""
     config = server_config()
-    if place.isdigit():
-        listener = socket.socket(fileno=int(place))
+    if target.isdigit():
+        listener = socket.socket(fileno=int(target))
     else:
-        host, _, port = place.rpartition(":")
+        host, _, port = target.rpartition(":")
         config.host, config.port = host.strip("[]"), int(port)
         listener = config.bind_socket()
     config.load()

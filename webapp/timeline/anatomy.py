@@ -90,7 +90,7 @@ class Anatomy:
     @property
     def end(self) -> float:
         """Time at which the update was finished."""
-        return max((max(each.ended, each.learnt or 0.0) for each in self.members), default=0.0)
+        return max((max(member.ended, member.learnt or 0.0) for member in self.members), default=0.0)
 
 
 def anatomy_read(run: Run, iteration: int | None = None, sort: str = "start") -> Anatomy | None:
@@ -126,7 +126,7 @@ def _batches(run: Run, iteration: int) -> tuple[int, list[BatchMember]]:
         if row.attempt == attempt
         for facts in orjson.loads(zstandard.decompress(row.data))
     ]
-    names = Episode.objects.filter(run=run, iteration=iteration, name__in=[each.name for each in members])
+    names = Episode.objects.filter(run=run, iteration=iteration, name__in=[member.name for member in members])
     transcript_ids = dict(names.values_list("name", "pk"))
     for member in members:
         member.transcript = transcript_ids.get(member.name)

@@ -56,7 +56,7 @@ def compute_by_phase(spans: Iterable[LaneSpan]) -> dict[str, Compute]:
 
 def compute_document(totals: Mapping[str, Compute]) -> dict[str, Any]:
     """Return JSON: phase -> {"flops_per_second", "mfu" (0 to 1, or null if a device's peak is unknown)}."""
-    return {phase: {"flops_per_second": each.rate, "mfu": each.mfu} for phase, each in totals.items()}
+    return {phase: {"flops_per_second": total.rate, "mfu": total.mfu} for phase, total in totals.items()}
 
 
 def rate_show(rate: float) -> str:

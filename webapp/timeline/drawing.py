@@ -37,15 +37,15 @@ def waits_show(timeline: Timeline) -> list[dict[str, Any]]:
 def iterations_show(timeline: Timeline) -> list[dict[str, Any]]:
     """Return the latest iterations of the window: number, seconds, mean wait in percent, and the lane that waited most."""
     rows = []
-    for each in reversed(timeline.iterations[-MOST_ROWS:]):
-        most = max(each.shares, key=lambda label: each.shares[label], default="")
+    for iteration in reversed(timeline.iterations[-MOST_ROWS:]):
+        most = max(iteration.shares, key=lambda label: iteration.shares[label], default="")
         rows.append(
             {
-                "iteration": each.iteration,
-                "seconds": each.end - each.start,
-                "mean": 100 * each.mean,
+                "iteration": iteration.iteration,
+                "seconds": iteration.end - iteration.start,
+                "mean": 100 * iteration.mean,
                 "most": most,
-                "percent": 100 * each.shares.get(most, 0.0),
+                "percent": 100 * iteration.shares.get(most, 0.0),
             }
         )
     return rows
@@ -66,7 +66,7 @@ def _row(lane: Lane, timeline: Timeline) -> dict[str, Any]:
         "waited": 100 * waited / whole,
         "device": timeline.devices.get(lane.worker),
         "compute": [
-            {"phase": phase, "said": each.said} for phase, each in timeline.compute[lane.label].items()
+            {"phase": phase, "said": total.said} for phase, total in timeline.compute[lane.label].items()
         ],
     }
 

@@ -138,8 +138,8 @@ def timeline_document(timeline: Timeline | None) -> dict[str, Any]:
             for wait in timeline.waits
         ],
         "iterations": [
-            {"iteration": each.iteration, "start": each.start, "end": each.end, "shares": each.shares, "mean": each.mean}
-            for each in timeline.iterations
+            {name: getattr(iteration, name) for name in ("iteration", "start", "end", "shares", "mean")}
+            for iteration in timeline.iterations
         ],
     }  # fmt: skip
 

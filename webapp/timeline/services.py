@@ -19,7 +19,9 @@ def batches_store(run: Run, cursor: int, events: list[BatchEvent]) -> None:
             consumed=event.consumed,
             learnt=event.learnt,
             data=zstandard.compress(
-                orjson.dumps([each.model_dump(mode="json", exclude_defaults=True) for each in event.episodes])
+                orjson.dumps(
+                    [episode.model_dump(mode="json", exclude_defaults=True) for episode in event.episodes]
+                )
             ),
         )
         for event in events

@@ -56,7 +56,8 @@ def filters_read(request: Request) -> dict[str, Any]:
     form = EpisodeFilters(values)
     if not form.is_valid():
         messages = [
-            f"{name}={values[name][:40]!r}: {' '.join(map(str, said))}" for name, said in form.errors.items()
+            f"{name}={values[name][:40]!r}: {' '.join(map(str, messages))}"
+            for name, messages in form.errors.items()
         ]
         raise ParseError("; ".join(messages))
     return form.values()
@@ -88,7 +89,11 @@ class EpisodeNotes(APIView):
     def get(self, request: Request, pk: int) -> Response:
         """Oldest first."""
         return Response(
-            {"results": [note_document(each) for each in notes_list(episode_get(request.user, pk))]}
+            {
+                "results": [
+                    note_document(episode_note) for episode_note in notes_list(episode_get(request.user, pk))
+                ]
+            }
         )
 
     @extend_schema(request=NoteSerializer, responses={201: JSON, 400: JSON})
@@ -105,10 +110,10 @@ class EpisodeNoteRemove(APIView):
     @extend_schema(request=None, responses=JSON)
     def post(self, request: Request, pk: int, note: int) -> Response:
         """Return the removed note."""
-        found = note_get(episode_get(request.user, pk), note)
-        told = note_document(found)
-        note_remove(request.user, found)
-        return Response(told)
+        episode_note = note_get(episode_get(request.user, pk), note)
+        document = note_document(episode_note)
+        note_remove(request.user, episode_note)
+        return Response(document)
 
 
 class EpisodePages(NewestFirst):

@@ -106,12 +106,12 @@ def piece_read(episode: Episode, first: int, most: int) -> Piece:
 
 def _span(frames: Sequence[Sequence[int]], first: int, end: int) -> tuple[int, int, int]:
     """Return (index of the first turn, first byte, bytes) of the frames with turns first … end - 1."""
-    place = offset = 0
+    turn = offset = 0
     begin, start, stop = 0, 0, 0
     for turns, size in frames:
-        if place <= first:
-            begin, start = place, offset
-        if place < end:
+        if turn <= first:
+            begin, start = turn, offset
+        if turn < end:
             stop = offset + size
-        place, offset = place + turns, offset + size
+        turn, offset = turn + turns, offset + size
     return begin, start, max(0, stop - start)

@@ -62,8 +62,8 @@ def chunk_read(run: Run, filters: Mapping[str, Any], before: int | None) -> tupl
     for note in note_rows:
         notes.setdefault(note.episode_id, []).append(note_document(note))
     lines = [
-        orjson.dumps(_facts(run, each) | documents[each.pk] | {"notes": notes.get(each.pk, [])})
-        for each in episodes
+        orjson.dumps(_facts(run, episode) | documents[episode.pk] | {"notes": notes.get(episode.pk, [])})
+        for episode in episodes
     ]
     return b"".join(line + b"\n" for line in lines), episodes[-1].pk if len(episodes) == AT_ONCE else None
 

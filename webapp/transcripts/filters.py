@@ -39,17 +39,19 @@ class SomeVersion(Func):
     output_field = BooleanField()
 
 
-def episodes_narrow(episodes: Episodes, run: Run, given: Given) -> Episodes:
+def episodes_narrow(episodes: Episodes, run: Run, filters: Given) -> Episodes:
     """Return the episodes that match all given filters of webapp.transcripts.forms.EpisodeFilters."""
-    columns = {COLUMNS[name]: value for name, value in given.items() if name in COLUMNS and _is_given(value)}
+    columns = {
+        COLUMNS[name]: value for name, value in filters.items() if name in COLUMNS and _is_given(value)
+    }
     episodes = episodes.filter(**columns)
     for narrow in (_outcome, _version, _reward):
-        episodes = narrow(episodes, given)
-    if given.get("label"):
+        episodes = narrow(episodes, filters)
+    if filters.get("label"):
         episodes = episodes.filter(
-            Exists(EpisodeNote.objects.filter(episode=OuterRef("pk"), label=given["label"]))
+            Exists(EpisodeNote.objects.filter(episode=OuterRef("pk"), label=filters["label"]))
         )
-    return _words(episodes, run, str(given.get("q", "")))
+    return _words(episodes, run, str(filters.get("q", "")))
 
 
 def _words(episodes: Episodes, run: Run, asked: str) -> Episodes:
@@ -67,27 +69,27 @@ def _is_given(value: Any) -> bool:
     return value not in ("", None)
 
 
-def _outcome(episodes: Episodes, given: Given) -> Episodes:
-    return episodes.filter(**OUTCOMES.get(str(given.get("outcome", "")), {}))
+def _outcome(episodes: Episodes, filters: Given) -> Episodes:
+    return episodes.filter(**OUTCOMES.get(str(filters.get("outcome", "")), {}))
 
 
-def _version(episodes: Episodes, given: Given) -> Episodes:
-    version = given.get("version")
+def _version(episodes: Episodes, filters: Given) -> Episodes:
+    version = filters.get("version")
     if not _is_given(version):
         return episodes
-    if given.get("policy"):
-        return episodes.filter(versions__contains={given["policy"]: version})
+    if filters.get("policy"):
+        return episodes.filter(versions__contains={filters["policy"]: version})
     return episodes.filter(SomeVersion(F("versions"), version=int(str(version))))
 
 
-def _reward(episodes: Episodes, given: Given) -> Episodes:
+def _reward(episodes: Episodes, filters: Given) -> Episodes:
     """Filter by the requested role's reward, or by the return. NaN is in no range, though PostgreSQL sorts it above infinity."""
-    least, most = given.get("reward_min"), given.get("reward_max")
+    least, most = filters.get("reward_min"), filters.get("reward_max")
     if least is None and most is None:
         return episodes
-    if given.get("role"):
+    if filters.get("role"):
         episodes = episodes.annotate(
-            reward=Cast(KeyTextTransform(str(given["role"]), "rewards"), FloatField())
+            reward=Cast(KeyTextTransform(str(filters["role"]), "rewards"), FloatField())
         )
     else:
         episodes = episodes.annotate(reward=F("episode_return"))

@@ -114,8 +114,8 @@ class Strips(forms.Form):
     def values(self) -> tuple[str, int, str]:
         """Return (kind, page, task)."""
         self.is_valid()
-        given = self.cleaned_data
-        return given.get("kind") or "eval", given.get("page") or 0, given.get("task") or ""
+        values = self.cleaned_data
+        return values.get("kind") or "eval", values.get("page") or 0, values.get("task") or ""
 
 
 class Against(forms.Form):

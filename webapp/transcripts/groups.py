@@ -29,8 +29,12 @@ def tree_read(episode: Episode, first: int = 1, most: int = LEVELS) -> tuple[lis
 
 def _level(number: int, turn: Mapping[str, Any]) -> dict[str, Any]:
     candidates = [
-        {"reward": each["reward"], "advantage": each.get("advantage"), "tokens": len(each["token_ids"])}
-        for each in turn["candidates"]
+        {
+            "reward": candidate["reward"],
+            "advantage": candidate.get("advantage"),
+            "tokens": len(candidate["token_ids"]),
+        }
+        for candidate in turn["candidates"]
     ]
     return {
         "number": number,
@@ -51,9 +55,10 @@ def group_read(episode: Episode, number: int) -> dict[str, Any]:
     """
     turn = turn_get(episode, number)
     level = _level(number, turn)
-    mean, std = spread([each["reward"] for each in turn["candidates"]])
+    mean, std = spread([candidate["reward"] for candidate in turn["candidates"]])
     candidates = [
-        facts | _candidate(each) for facts, each in zip(level["candidates"], turn["candidates"], strict=True)
+        facts | _candidate(candidate)
+        for facts, candidate in zip(level["candidates"], turn["candidates"], strict=True)
     ]
     return level | {
         "messages": turn["messages"],
@@ -65,7 +70,7 @@ def group_read(episode: Episode, number: int) -> dict[str, Any]:
 
 
 def _candidate(candidate: Mapping[str, Any]) -> dict[str, Any]:
-    logprobs = [float(each) for each in candidate["logprobs"]]
+    logprobs = [float(logprob) for logprob in candidate["logprobs"]]
     return {
         "text": candidate["text"],
         "local_reward": candidate["local_reward"],
@@ -78,7 +83,7 @@ def _candidate(candidate: Mapping[str, Any]) -> dict[str, Any]:
 
 def spread(rewards: Sequence[float | str]) -> tuple[float | None, float | None]:
     """Return mean and unbiased standard deviation; None if a reward is not finite, or there are too few of them."""
-    values = [float(each) for each in rewards]
+    values = [float(reward) for reward in rewards]
     if not values or not all(map(isfinite, values)):
         return None, None
     return fmean(values), stdev(values) if len(values) > 1 else None
@@ -86,11 +91,11 @@ def spread(rewards: Sequence[float | str]) -> tuple[float | None, float | None]:
 
 def is_level(candidates: Sequence[Mapping[str, Any]]) -> bool:
     """Whether several candidates have equal rewards (up to rounding, as in the loss), and thus no learning signal."""
-    rewards = [float(each["reward"]) for each in candidates]
+    rewards = [float(candidate["reward"]) for candidate in candidates]
     if len(rewards) < 2 or not all(map(isfinite, rewards)):
         return False
     return isclose(min(rewards), max(rewards), rel_tol=1e-9) and not any(
-        each["advantage"] for each in candidates
+        candidate["advantage"] for candidate in candidates
     )
 
 

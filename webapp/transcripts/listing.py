@@ -75,9 +75,9 @@ def _hit(document: Mapping[str, Any], wanted: Any) -> Hit | None:
         for message in turn["messages"]
     ]
     others = [
-        (number, turn["role"], each["text"])
+        (number, turn["role"], candidate["text"])
         for number, turn in enumerate(turns, 1)
-        for each in turn["candidates"]
+        for candidate in turn["candidates"]
     ]
     for number, role, text in (*executed, *seen, *others):
         if match := wanted.search(text):

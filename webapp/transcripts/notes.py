@@ -28,15 +28,15 @@ def note_add(user: Person, episode: Episode, data: Any) -> EpisodeNote:
         raise PermissionDenied(f"you do not have write access to the project {episode.run.project.slug}")
     form = NoteForm(data if isinstance(data, Mapping) else {})
     if not form.is_valid():
-        raise ConfigError({name: " ".join(map(str, said)) for name, said in form.errors.items()})
-    given = form.cleaned_data
-    if not given["label"] and not given["text"]:
+        raise ConfigError({name: " ".join(map(str, messages)) for name, messages in form.errors.items()})
+    values = form.cleaned_data
+    if not values["label"] and not values["text"]:
         raise ConfigError({"label": "give a label, a note, or both"})
-    if given["turn"] is not None and given["turn"] > len(episode_document(episode).get("turns", [])):
-        raise ConfigError({"turn": f"this episode has no turn {given['turn']}"})
-    note = EpisodeNote.objects.create(episode=episode, author=user, **given)
+    if values["turn"] is not None and values["turn"] > len(episode_document(episode).get("turns", [])):
+        raise ConfigError({"turn": f"this episode has no turn {values['turn']}"})
+    note = EpisodeNote.objects.create(episode=episode, author=user, **values)
     audit_note(
-        user, episode.run.project, "episode.note", str(episode.pk), run=episode.run_id, note=note.pk, **given
+        user, episode.run.project, "episode.note", str(episode.pk), run=episode.run_id, note=note.pk, **values
     )
     return note
 

@@ -69,21 +69,24 @@ def _turn(number: int, turn: Mapping[str, Any], tone: int) -> dict[str, Any]:
         "said": executed,
         "stretches": stretches(executed) if executed else [],
         "version": max(executed["versions"], default=None) if executed else None,
-        "shown": [_candidate(place, each, turn["executed"]) for place, each in enumerate(turn["candidates"])],
+        "shown": [
+            _candidate(index, candidate, turn["executed"])
+            for index, candidate in enumerate(turn["candidates"])
+        ],
     }
 
 
-def stretches(said: Mapping[str, Any]) -> list[dict[str, Any]]:
+def stretches(response: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return a response's text in segments with or without loss; empty if all of it has loss, or the masks are unknown.
 
     Tokens are located in the text in order: special tokens are not in it, and some characters are several tokens.
     """
-    masks = said.get("masks") or []
+    masks = response.get("masks") or []
     if all(masks):
         return []
-    text, offset = said["text"], 0
+    text, offset = response["text"], 0
     segments: list[dict[str, Any]] = []
-    for token, learnt in zip(said["tokens"], masks, strict=False):
+    for token, learnt in zip(response["tokens"], masks, strict=False):
         start = text.find(token, offset, offset + len(token) + _GAP) if token else -1
         if start < 0:
             continue
@@ -97,8 +100,8 @@ def stretches(said: Mapping[str, Any]) -> list[dict[str, Any]]:
     return segments
 
 
-def _candidate(place: int, candidate: Mapping[str, Any], executed: int) -> dict[str, Any]:
-    return {**candidate, "place": place, "executed": place == executed, "length": len(candidate["token_ids"])}
+def _candidate(index: int, candidate: Mapping[str, Any], executed: int) -> dict[str, Any]:
+    return {**candidate, "place": index, "executed": index == executed, "length": len(candidate["token_ids"])}
 
 
 def transcript_data(episode: Episode, piece: Piece) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def strips_read(run: Run, kind: str = "eval", page: int = 0, task: str = "") -> 
         .annotate(plays=Count("pk"), probe=Max(Cast("probe", IntegerField())), title=Max("title"))
         .order_by("-probe", "task")[page * TASKS : (page + 1) * TASKS + 1]
     )
-    strips = [Strip(each["task"], each["title"], each["plays"]) for each in tasks[:TASKS]]
+    strips = [Strip(task["task"], task["title"], task["plays"]) for task in tasks[:TASKS]]
     for strip in strips:
         _fill(strip, run, kind)
     return strips, len(tasks) > TASKS
@@ -68,11 +68,11 @@ def _fill(strip: Strip, run: Run, kind: str) -> None:
     keys = list(plays.order_by("iteration", "pk").values_list("pk", flat=True))
     picked = keys
     if len(keys) > FRAMES:
-        picked = [keys[round(place * (len(keys) - 1) / (FRAMES - 1))] for place in range(FRAMES)]
+        picked = [keys[round(index * (len(keys) - 1) / (FRAMES - 1))] for index in range(FRAMES)]
     episodes = list(plays.filter(pk__in=picked).order_by("iteration", "pk"))
     documents = documents_read(episodes)
-    for place, episode in enumerate(episodes):
-        before = episodes[place - 1].pk if place else None
+    for index, episode in enumerate(episodes):
+        before = episodes[index - 1].pk if index else None
         strip.frames.append(Frame(episode, said_lines(documents[episode.pk])[:LINES], before))
 
 
@@ -97,7 +97,7 @@ def difference(one: Episode, other: Episode) -> list[dict[str, Any]]:
     """
     documents = documents_read([one]) | documents_read([other])
     pairs = zip_longest(
-        *(documents[each.pk].get("turns", [])[:MOST_TURNS] for each in (one, other)), fillvalue=None
+        *(documents[episode.pk].get("turns", [])[:MOST_TURNS] for episode in (one, other)), fillvalue=None
     )
     return [_turn(number, left, right) for number, (left, right) in enumerate(pairs, 1)]
 

@@ -79,9 +79,9 @@ def _annotate(document: dict[str, Any], note: Mapping[str, Any], first: int = 0)
         if not 0 <= learnt["turn"] - first < len(turns):
             continue
         candidates = turns[learnt["turn"] - first]["candidates"]
-        for place, candidate in enumerate(candidates):
-            if place < len(learnt["advantages"]):
-                candidate["advantage"] = learnt["advantages"][place]
+        for index, candidate in enumerate(candidates):
+            if index < len(learnt["advantages"]):
+                candidate["advantage"] = learnt["advantages"][index]
             for name in PER_CANDIDATE:
-                if place < len(learnt.get(name, [])):
-                    candidate[name] = learnt[name][place]
+                if index < len(learnt.get(name, [])):
+                    candidate[name] = learnt[name][index]

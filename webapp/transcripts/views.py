@@ -105,9 +105,9 @@ def note_write(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
 def note_drop(request: HttpRequest, run_id: str, pk: int, note: int) -> HttpResponse:
     """Remove a note."""
     episode = _episode(request, run_id, pk)
-    found = note_get(episode, note)
-    note_remove(request.user, found)
-    return _back(episode, found.turn)
+    episode_note = note_get(episode, note)
+    note_remove(request.user, episode_note)
+    return _back(episode, episode_note.turn)
 
 
 def _filters(request: HttpRequest) -> dict[str, Any]:

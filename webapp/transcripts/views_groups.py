@@ -30,13 +30,13 @@ def tree_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
     if number > max(count, 1):
         raise Http404(f"episode {pk} has {count} answers")
     tones = role_tones(episode.run.config)
-    chosen = next((each for each in levels if each["number"] == number), None)
+    chosen = next((level for level in levels if level["number"] == number), None)
     index = _place(chosen, candidate)
     older, newer = neighbours(episode)
     context = run_context(request.user, episode.run, "transcripts") | {
         "episode": episode,
         "levels": [
-            _level(each, before, tones) for before, each in zip([None, *levels], levels, strict=False)
+            _level(level, before, tones) for before, level in zip([None, *levels], levels, strict=False)
         ],
         "group": _group(episode, number, tones) if chosen else None,
         "number": number,
@@ -60,21 +60,21 @@ def _place(chosen: dict[str, Any] | None, candidate: int | None) -> int:
 
 def _level(level: dict[str, Any], before: dict[str, Any] | None, tones: dict[str, int]) -> dict[str, Any]:
     """Return a turn of the tree: its candidates, and lines to them from the previously executed one."""
-    mean, _ = spread([each["reward"] for each in level["candidates"]])
+    mean, _ = spread([candidate["reward"] for candidate in level["candidates"]])
     nodes = []
-    for index, each in enumerate(level["candidates"]):
-        direction, heat = lean(each, mean)
+    for index, candidate in enumerate(level["candidates"]):
+        direction, heat = lean(candidate, mean)
         executed = index == level["executed"]
-        words = [f"reward {reward(each['reward'])}", "selected" if executed else ""]
-        if each["advantage"] is not None:
-            words.insert(1, f"advantage {reward(each['advantage'])}")
+        words = [f"reward {reward(candidate['reward'])}", "selected" if executed else ""]
+        if candidate["advantage"] is not None:
+            words.insert(1, f"advantage {reward(candidate['advantage'])}")
         node = {
             "direction": direction,
             "heat": heat,
             "executed": executed,
             "words": ", ".join(filter(None, words)),
         }
-        nodes.append(each | node)
+        nodes.append(candidate | node)
     begin = before["executed"] if before and before["executed"] is not None else None
     ends = [(index + 0.5) * PITCH for index in range(len(nodes))]
     width = max(len(nodes), (begin or 0) + 1) * PITCH
@@ -90,7 +90,7 @@ def _level(level: dict[str, Any], before: dict[str, Any] | None, tones: dict[str
 
 def _group(episode: Episode, number: int, tones: dict[str, int]) -> dict[str, Any]:
     group = group_read(episode, number)
-    for index, each in enumerate(group["candidates"]):
-        each["direction"], each["heat"] = lean(each, group["mean"])
-        each["executed"] = index == group["executed"]
+    for index, candidate in enumerate(group["candidates"]):
+        candidate["direction"], candidate["heat"] = lean(candidate, group["mean"])
+        candidate["executed"] = index == group["executed"]
     return group | {"tone": tones.get(group["role"], 0)}

@@ -38,7 +38,7 @@ def difference_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
         raise Http404
     form = Against(request.GET)
     other = episode_get(request.user, form.cleaned_data["other"]) if form.is_valid() else one
-    one, other = sorted((one, other), key=lambda each: (each.iteration, each.pk))
+    one, other = sorted((one, other), key=lambda episode: (episode.iteration, episode.pk))
     context = run_context(request.user, one.run, "transcripts") | {
         "one": one,
         "other": other,

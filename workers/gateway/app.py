@@ -207,14 +207,14 @@ def _bearer(request: Request) -> str:
 async def _object(request: Request) -> dict[str, Any]:
     body = await request.body()
     try:
-        given = json.loads(body) if body else {}
+        body_object = json.loads(body) if body else {}
         if _SURROGATE in body.lower():
-            json.dumps(given, ensure_ascii=False).encode()
+            json.dumps(body_object, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise RequestRefused(f"the body is not JSON that can be read: {error}") from error
-    if not isinstance(given, dict):
+    if not isinstance(body_object, dict):
         raise RequestRefused("the body must be a JSON object")
-    return given
+    return body_object
 
 
 async def _read(request: Request, kind: type[Asked]) -> Asked:

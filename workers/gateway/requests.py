@@ -47,8 +47,8 @@ class _Request(BaseModel):
     @property
     def stops(self) -> tuple[str, ...]:
         """The stop texts of the request."""
-        given = [self.stop] if isinstance(self.stop, str) else self.stop or []
-        return tuple(text for text in given if text)
+        stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        return tuple(text for text in stops if text)
 
     @property
     def wants_usage(self) -> bool:
@@ -102,7 +102,7 @@ class TextRequest(_Request):
     @property
     def prompts(self) -> list[str | list[int]]:
         """The prompts as a list."""
-        given = self.prompt
-        if isinstance(given, list) and given and not isinstance(given[0], int):
-            return list(given)
-        return [given]  # type: ignore[list-item]
+        prompt = self.prompt
+        if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
+            return list(prompt)
+        return [prompt]  # type: ignore[list-item]

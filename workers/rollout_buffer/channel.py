@@ -53,9 +53,9 @@ class Channel:
             with self._changing():
                 self._load()
 
-    def write(self, given: Any) -> Record:
+    def write(self, value: Any) -> Record:
         """Store a record. Raises ValueError if it is invalid, BufferFull if there is no room."""
-        record = checked_record(given)
+        record = checked_record(value)
         with self._lock:
             self._sweep()
             if not self._groups.takes(record["instance_id"]):

@@ -113,22 +113,22 @@ def group_figures(groups: Mapping[str, RecordGroup], valid: Callable[[Record], b
     }
 
 
-def checked_record(given: Any) -> Record:
+def checked_record(value: Any) -> Record:
     """The record as it is stored; numbers may be text. Raises ValueError, which names the problem."""
-    if not isinstance(given, dict):
+    if not isinstance(value, dict):
         raise ValueError("a record is a JSON object with uid, instance_id, messages and reward")
-    missing = [name for name in ("uid", "instance_id", "messages", "reward") if given.get(name) is None]
+    missing = [name for name in ("uid", "instance_id", "messages", "reward") if value.get(name) is None]
     if missing:
         raise ValueError(f"the record has no {', '.join(missing)}")
-    reward = finite(given["reward"], "reward")
+    reward = finite(value["reward"], "reward")
     return {
-        **given,
-        "uid": str(given["uid"]),
-        "instance_id": str(given["instance_id"]),
-        "messages": _messages(given["messages"]),
+        **value,
+        "uid": str(value["uid"]),
+        "instance_id": str(value["instance_id"]),
+        "messages": _messages(value["messages"]),
         "reward": reward,
-        "raw_reward": finite(given["raw_reward"], "raw_reward") if "raw_reward" in given else reward,
-        "extra_info": given.get("extra_info") or {},
+        "raw_reward": finite(value["raw_reward"], "raw_reward") if "raw_reward" in value else reward,
+        "extra_info": value.get("extra_info") or {},
     }
 
 
@@ -143,12 +143,12 @@ def finite(value: Any, name: str) -> float:
     return number
 
 
-def _messages(given: Any) -> Sequence[dict[str, Any]]:
-    if not isinstance(given, list) or not all(
-        isinstance(message, dict) and "role" in message for message in given
+def _messages(value: Any) -> Sequence[dict[str, Any]]:
+    if not isinstance(value, list) or not all(
+        isinstance(message, dict) and "role" in message for message in value
     ):
         raise ValueError("messages is a list of chat messages {role, content}")
-    for index, message in enumerate(given):
+    for index, message in enumerate(value):
         ids = message.get("token_ids")
         if ids is not None and not (isinstance(ids, list) and all(type(token) is int for token in ids)):
             raise ValueError(f"messages[{index}].token_ids is a list of whole numbers")
@@ -158,4 +158,4 @@ def _messages(given: Any) -> Sequence[dict[str, Any]]:
                 raise ValueError(
                     f"messages[{index}] has {len(ids)} token_ids and {len(values)} {name}; give one for each token"
                 )
-    return given
+    return value

@@ -39,15 +39,15 @@ class FilesGone(CheckpointError):
 
 def checkpoint_place(run_folder: Path, path: str) -> Path:
     """The folder of an existing checkpoint. Raises CheckpointError, FilesGone; messages contain no absolute paths."""
-    place = run_folder / path
-    if place.is_dir():
-        if place.resolve().is_relative_to(run_folder.resolve()):
-            return place
+    folder = run_folder / path
+    if folder.is_dir():
+        if folder.resolve().is_relative_to(run_folder.resolve()):
+            return folder
         raise CheckpointError(f"{path} of run {run_folder.name} is a link that leads out of the run's folder")
-    if place.parent.is_dir():
-        raise FilesGone(f"{_words(place)} was deleted a moment ago; take another checkpoint")
+    if folder.parent.is_dir():
+        raise FilesGone(f"{_words(folder)} was deleted a moment ago; take another checkpoint")
     raise CheckpointError(
-        f"the files of {_words(place)} are not on the web server's machine; "
+        f"the files of {_words(folder)} are not on the web server's machine; "
         "mount the folder of runs (TROUPE_HOME/runs) there"
     )
 
@@ -65,38 +65,38 @@ def checkpoint_damage(run_folder: Path, path: str, *, contents: bool) -> str | N
         return None
 
 
-def _words(place: Path) -> str:
-    return f"{place.name} of run {place.parent.parent.name}"
+def _words(folder: Path) -> str:
+    return f"{folder.name} of run {folder.parent.parent.name}"
 
 
-def pin(place: Path) -> None:
+def pin(folder: Path) -> None:
     """Exempt a checkpoint from retention. Raises CheckpointError."""
     try:
-        mark = place.parent / PINNED / place.name
+        mark = folder.parent / PINNED / folder.name
         mark.parent.mkdir(exist_ok=True)
         mark.touch()
     except OSError as error:
-        raise CheckpointError(f"cannot pin {_words(place)}: {error.strerror}") from error
-    if not place.is_dir():
+        raise CheckpointError(f"cannot pin {_words(folder)}: {error.strerror}") from error
+    if not folder.is_dir():
         mark.unlink(missing_ok=True)
-        raise FilesGone(f"{_words(place)} was deleted a moment ago; take another checkpoint")
+        raise FilesGone(f"{_words(folder)} was deleted a moment ago; take another checkpoint")
 
 
-def unpin(place: Path) -> None:
+def unpin(folder: Path) -> None:
     """Subject a checkpoint to retention again."""
-    (place.parent / PINNED / place.name).unlink(missing_ok=True)
+    (folder.parent / PINNED / folder.name).unlink(missing_ok=True)
 
 
-def set_aside(place: Path) -> Path:
+def set_aside(folder: Path) -> Path:
     """Rename a checkpoint for deletion and return the new path. Raises CheckpointError.
 
     If `delete` does not run, the next attempt deletes folders with this name.
     """
-    aside = place.with_name(f"{DRAFT}{secrets.token_hex(4)}")
+    aside = folder.with_name(f"{DRAFT}{secrets.token_hex(4)}")
     try:
-        place.rename(aside)
+        folder.rename(aside)
     except OSError as error:
-        raise CheckpointError(f"cannot delete {_words(place)}: {error.strerror}") from error
+        raise CheckpointError(f"cannot delete {_words(folder)}: {error.strerror}") from error
     return aside
 
 

@@ -70,10 +70,10 @@ def transcript(episode: EpisodeId, as_json: AsJson = False) -> None:
         return print_json(facts)
     episode_return = f"return {number(facts['episode_return'])}"
     print_line(f"{facts['name']}  {facts['title']}  {facts['outcome']}  {episode_return}", "bold")
-    for place, turn in enumerate(facts.get("turns", []), 1):
+    for position, turn in enumerate(facts.get("turns", []), 1):
         answer = turn["candidates"][turn["executed"]] if turn["candidates"] else None
         reward = f"  reward {number(answer['reward'])}" if answer else ""
-        print_line(f"\n#{place} {turn['role']} ({turn['policy']}){reward}", "bold")
+        print_line(f"\n#{position} {turn['role']} ({turn['policy']}){reward}", "bold")
         for message in turn["messages"]:
             print_line(f"{message.get('role', '')}: {message.get('content', '')}", "dim")
         if answer:

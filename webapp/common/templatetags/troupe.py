@@ -52,7 +52,7 @@ def code_words(text: str) -> SafeString:
     return format_html_join(
         "",
         "{}",
-        ((format_html("<code>{}</code>", piece) if place % 2 else piece,) for place, piece in pieces),
+        ((format_html("<code>{}</code>", piece) if index % 2 else piece,) for index, piece in pieces),
     )
 
 
