@@ -78,8 +78,8 @@ def checkpoints(folder: Path) -> dict[int, Path]:
     """Checkpoints in a run's checkpoint folder by ascending iteration; other files are ignored."""
     if not folder.is_dir():
         return {}
-    found = {int(match[1]): item for item in folder.iterdir() if (match := _NAME.fullmatch(item.name))}
-    whole = {number: item for number, item in found.items() if (item / MANIFEST).is_file()}
+    folders = {int(match[1]): item for item in folder.iterdir() if (match := _NAME.fullmatch(item.name))}
+    whole = {number: item for number, item in folders.items() if (item / MANIFEST).is_file()}
     return dict(sorted(whole.items()))
 
 

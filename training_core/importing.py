@@ -19,20 +19,20 @@ def load_object(path: str, field: str = "") -> Any:
         raise ConfigError({field: f"{path!r} is not an import path; write package.module:Name"})
     module_name, _, name = path.partition(":")
     try:
-        found: Any = importlib.import_module(module_name)
+        target: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         missing = error.name or module_name
         remedy = "install the package on the machine that runs the workers, or add its folder to PYTHONPATH"
         raise ConfigError({field: f"{path}: there is no module {missing!r}; {remedy}"}) from error
     except Exception as error:  # importing runs the user's module
-        said = f"{type(error).__name__}: {error}"
-        raise ConfigError({field: f"{path}: the module {module_name} cannot be imported: {said}"}) from error
+        cause = f"{type(error).__name__}: {error}"
+        raise ConfigError({field: f"{path}: the module {module_name} cannot be imported: {cause}"}) from error
     for part in name.split("."):
-        if not hasattr(found, part):
-            known = ", ".join(sorted(word for word in vars(found) if not word.startswith("_"))[:20])
+        if not hasattr(target, part):
+            known = ", ".join(sorted(word for word in vars(target) if not word.startswith("_"))[:20])
             raise ConfigError({field: f"{path}: {module_name} has no {name!r}; it has {known}"})
-        found = getattr(found, part)
-    return found
+        target = getattr(target, part)
+    return target
 
 
 def resolve(path: str) -> Any:
@@ -51,12 +51,12 @@ def made(path: str, args: dict[str, Any], field: str = "") -> Any:
 
 @lru_cache(maxsize=64)
 def _made(path: str, args: str, field: str) -> Any:
-    found, given = load_object(path, field), json.loads(args)
-    if not callable(found):
+    target, arguments = load_object(path, field), json.loads(args)
+    if not callable(target):
         raise ConfigError({field: f"{path} is neither a function nor a class"})
-    if not isclass(found):
-        return partial(found, **given) if given else found
+    if not isclass(target):
+        return partial(target, **arguments) if arguments else target
     try:
-        return found(**given)
+        return target(**arguments)
     except TypeError as error:
         raise ConfigError({field: f"{path} cannot be constructed with its args: {error}"}) from error

@@ -130,8 +130,8 @@ def _check_fork_edits(config: AnyConfig) -> None:
             try:
                 parse_config(apply_overrides(tree, parse_overrides(rule.fork_edits)))
             except ConfigError as error:
-                said = "; ".join(f"{path}: {text}" for path, text in error.fields.items())
-                wrong[f"health.{name}.fork_edits"] = said
+                problems = "; ".join(f"{path}: {text}" for path, text in error.fields.items())
+                wrong[f"health.{name}.fork_edits"] = problems
     if wrong:
         raise ConfigError(wrong)
 
@@ -169,9 +169,9 @@ def _copy(tree: Mapping[str, Any]) -> dict[str, Any]:
 def _path(places: Sequence[int | str]) -> str:
     """The dotted path of a field; the tag of a union (algorithm.at_grpo.clip_low) is removed."""
     parts: list[str] = []
-    for place in places:
-        if not (parts and place in KINDS.get(parts[-1], ())):
-            parts.append(str(place))
+    for candidate in places:
+        if not (parts and candidate in KINDS.get(parts[-1], ())):
+            parts.append(str(candidate))
     return ".".join(parts)
 
 

@@ -127,7 +127,7 @@ class RunConfig(ExperimentConfig):
     def _environments_fit(self) -> Self:
         room = self.resources.environment_workers * self.resources.environments_per_worker
         if room < self.training_slots:
-            each = (
+            factor = (
                 f" x {self.rollout.group_size} episodes" if isinstance(self.workflow, WHOLE_EPISODES) else ""
             )
             more = self.rollout.concurrency > self.rollout.tasks
@@ -135,7 +135,7 @@ class RunConfig(ExperimentConfig):
                 f"max_concurrent = {self.rollout.concurrency}" if more else f"tasks = {self.rollout.tasks}"
             )
             raise ValueError(
-                f"resources.environments_per_worker: {room} environments cannot hold rollout.{count}{each}; raise it to "
+                f"resources.environments_per_worker: {room} environments cannot hold rollout.{count}{factor}; raise it to "
                 f"{-(-self.training_slots // self.resources.environment_workers)}"
             )
         return self
@@ -199,7 +199,7 @@ class RunConfig(ExperimentConfig):
 
     @property
     def models(self) -> dict[str, str]:
-        """See ExperimentConfig."""
+        """Base model by used policy."""
         return {name: self.policies[name].model for name in self.used_policies}
 
     @property
@@ -209,29 +209,29 @@ class RunConfig(ExperimentConfig):
 
     @property
     def batch_factors(self) -> dict[str, int]:
-        """See ExperimentConfig."""
+        """What an iteration's answers are a product of, by name."""
         tasks, group = self.rollout.tasks, self.rollout.group_size
         return {"task": tasks, "candidate": group, "turn": self.max_turns, "role": len(self.team.order)}
 
     @property
     def episodes_per_iteration(self) -> int:
-        """See ExperimentConfig: one path through each task's tree, or one per member of a task's group."""
+        """Maximum number of training episodes: one path through each task's tree, or one per member of a task's group."""
         return self.rollout.tasks * (1 if isinstance(self.workflow, TurnTree) else self.rollout.group_size)
 
     @property
     def tokens_per_iteration(self) -> int:
-        """See ExperimentConfig."""
+        """Maximum number of sampled tokens."""
         longest = sum(self.team.roles[name].sampling.max_tokens for name in self.team.order)
         return self.rollout.tasks * self.rollout.group_size * self.max_turns * longest
 
     @property
     def acting_gpus(self) -> float:
-        """See ExperimentConfig."""
+        """GPUs of the largest rollout worker."""
         return max(policy.devices.rollout_gpus for policy in self.policies.values())
 
     @property
     def overlaps(self) -> bool:
-        """See ExperimentConfig: False if no data may be older than the policy."""
+        """Whether collection and updates overlap; False if no data may be older than the policy."""
         return self.rollout.staleness > 0
 
     @property
@@ -248,17 +248,17 @@ class RunConfig(ExperimentConfig):
 
     @property
     def publish_every(self) -> int:
-        """See ExperimentConfig."""
+        """Iterations between publications of weights."""
         return self.rollout.publish_every
 
     def epochs_after(self, iteration: int) -> int:
-        """See ExperimentConfig."""
+        """Passes over the data after `iteration` iterations; 0 if no checkpoint depends on them."""
         tasks = self.rollout.epoch_tasks * self.checkpoint.every_epochs
         return iteration * self.rollout.tasks // tasks if tasks else 0
 
     @property
     def training_slots(self) -> int:
-        """See ExperimentConfig."""
+        """Environments that training plays at the same time."""
         if isinstance(self.workflow, RolloutBuffer):
             return 0
         tasks = max(self.rollout.tasks, self.rollout.concurrency)
@@ -266,5 +266,5 @@ class RunConfig(ExperimentConfig):
 
     def learning_policies(self, iteration: int) -> tuple[str, ...]:
         """Policies that are updated in an iteration (from 1): all trained ones, or one of them with team.alternate."""
-        trained, each = self.trained_policies, self.team.alternate
-        return (trained[(iteration - 1) // each % len(trained)],) if each else trained
+        trained, period = self.trained_policies, self.team.alternate
+        return (trained[(iteration - 1) // period % len(trained)],) if period else trained

@@ -51,10 +51,10 @@ def _system() -> list[str]:
     """Mounts of libraries and the interpreter, read-only."""
     mounts = ["--ro-bind", "/usr", "/usr"]
     for folder in ("/lib", "/lib64", "/lib32", "/bin"):
-        place = Path(folder)
-        if place.is_symlink():
-            mounts += ["--symlink", str(place.readlink()), folder]
-        elif place.is_dir():
+        path = Path(folder)
+        if path.is_symlink():
+            mounts += ["--symlink", str(path.readlink()), folder]
+        elif path.is_dir():
             mounts += ["--ro-bind", folder, folder]
     prefix = Path(sys.base_prefix).resolve()
     return mounts if prefix.is_relative_to("/usr") else [*mounts, "--ro-bind", str(prefix), str(prefix)]

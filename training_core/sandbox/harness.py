@@ -132,12 +132,12 @@ def _write_all(descriptor: int, text: bytes) -> None:
 
 def _watch(reading: int, job: dict[str, Any], mark: bytes) -> tuple[list[dict[str, str]], str]:
     """The process's reports on its inputs until it ends or must be killed, and the reason."""
-    each = _STARTING + WALL * job["test_seconds"]
+    per_input = _STARTING + WALL * job["test_seconds"]
     whole = _STARTING + WALL * min(job["test_seconds"] * len(job["inputs"]), job["cpu_seconds"])
     characters = job["output_characters"] + _ERROR_CHARACTERS + 100
     most = 12 * characters  # JSON uses at most 12 bytes per character
     now = time.monotonic()
-    end, due, rest = now + whole, now + each, bytearray()
+    end, due, rest = now + whole, now + per_input, bytearray()
     ran: list[dict[str, str]] = []
     while (now := time.monotonic()) < min(end, due):
         if not select.select([reading], [], [], min(end, due) - now)[0]:
@@ -146,13 +146,13 @@ def _watch(reading: int, job: dict[str, Any], mark: bytes) -> tuple[list[dict[st
         if not piece:
             return ran, ""
         rest += piece
-        while (place := rest.find(b"\n")) >= 0:
-            report = _reported(bytes(rest[:place]), mark)
+        while (newline := rest.find(b"\n")) >= 0:
+            report = _reported(bytes(rest[:newline]), mark)
             if report is None or len(ran) == len(job["inputs"]):
                 return ran, "it was killed because it wrote to its supervisor"
             ran.append(report)
-            del rest[: place + 1]
-            due = time.monotonic() + each
+            del rest[: newline + 1]
+            due = time.monotonic() + per_input
         if len(rest) > most:
             return ran, "it was killed because it wrote too much"
     return ran, "it was killed at its time limit"
@@ -180,9 +180,9 @@ def _lock_in(job: dict[str, Any], rules: bytes, writing: int) -> None:
         raise OSError(ctypes.get_errno(), "the process cannot be bound to its supervisor")
     nothing = os.open("/dev/null", os.O_RDWR)
     own = (nothing, nothing, nothing, writing, os.memfd_create("input"), os.memfd_create("output"))
-    high = [os.dup2(descriptor, 32 + place) for place, descriptor in enumerate(own)]
-    for place, descriptor in enumerate(high):
-        os.dup2(descriptor, place)
+    high = [os.dup2(descriptor, 32 + number) for number, descriptor in enumerate(own)]
+    for number, descriptor in enumerate(high):
+        os.dup2(descriptor, number)
     os.closerange(len(own), 1 << 16)
     limits = {
         resource.RLIMIT_AS: job["memory"],
@@ -223,8 +223,8 @@ def _run_all(job: dict[str, Any], mark: bytes) -> None:
     def tell(status: str, output: str, error: str) -> None:
         if len(output) > most:
             status, error = "output", f"wrote more than {most} characters"
-        found = json.dumps([status, output[:most], error[:_ERROR_CHARACTERS]])
-        _write_all(_REPORT, mark + found.encode() + b"\n")
+        report = json.dumps([status, output[:most], error[:_ERROR_CHARACTERS]])
+        _write_all(_REPORT, mark + report.encode() + b"\n")
 
     try:
         code = compile(job["program"], "program.py", "exec")
@@ -232,13 +232,13 @@ def _run_all(job: dict[str, Any], mark: bytes) -> None:
         for _ in job["inputs"]:
             tell("invalid", "", f"{type(error).__name__}: {error}")
         return
-    for given in job["inputs"]:
-        tell(*_run(code, given, job["test_seconds"]))
+    for text in job["inputs"]:
+        tell(*_run(code, text, job["test_seconds"]))
 
 
-def _run(code: CodeType, given: str, seconds: float) -> tuple[str, str, str]:
+def _run(code: CodeType, text: str, seconds: float) -> tuple[str, str, str]:
     """Status, output and error of the program on one input, in a fresh namespace."""
-    _put_in_place(given)
+    _put_in_place(text)
     status, error = "ok", ""
     _set_timers(seconds)
     try:
@@ -255,9 +255,9 @@ def _run(code: CodeType, given: str, seconds: float) -> tuple[str, str, str]:
     return status, _written(), error
 
 
-def _put_in_place(given: str) -> None:
+def _put_in_place(content: str) -> None:
     """Standard input that holds this text, and an empty standard output."""
-    for descriptor, text in ((_INPUT, given.encode("utf-8", "replace")), (_OUTPUT, b"")):
+    for descriptor, text in ((_INPUT, content.encode("utf-8", "replace")), (_OUTPUT, b"")):
         os.lseek(descriptor, 0, os.SEEK_SET)
         os.ftruncate(descriptor, 0)
         _write_all(descriptor, text)

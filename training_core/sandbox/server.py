@@ -64,10 +64,10 @@ class Sandbox:
                     self._end()
                     raise Unanswered("the sandbox did not answer in time") from None
                 except _Lost:
-                    said = self._end()
-                    if said.startswith("bwrap:"):
-                        raise SandboxFailure(_HELP.format(said)) from None
-        raise Unanswered(f"the sandbox ended twice without an answer {said}".strip())
+                    output = self._end()
+                    if output.startswith("bwrap:"):
+                        raise SandboxFailure(_HELP.format(output)) from None
+        raise Unanswered(f"the sandbox ended twice without an answer {output}".strip())
 
     def close(self) -> None:
         """Close the sandbox. The next job starts another one."""
@@ -103,12 +103,12 @@ class Sandbox:
 
     def _end(self) -> str:
         """Stop the sandbox; return its error output."""
-        said = ""
+        output = ""
         if self._process is not None and self._owner == os.getpid():
             self._process.kill()
-            said = self._process.communicate()[1].decode("utf-8", "replace").strip()[:2000]
+            output = self._process.communicate()[1].decode("utf-8", "replace").strip()[:2000]
         self._process = None
-        return said
+        return output
 
 
 def _write(process: "subprocess.Popen[bytes]", line: bytes) -> None:

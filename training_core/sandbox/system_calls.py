@@ -90,11 +90,11 @@ def program_filter() -> bytes:
         _add(rules, seccomp.ERRNO(_NOT_PERMITTED), name)
     for name in _ALLOWED.split():
         _add(rules, seccomp.ALLOW, name)
-    for name, (place, values) in _ALLOWED_COMMANDS.items():
+    for name, (argument, values) in _ALLOWED_COMMANDS.items():
         for value in values:
-            _add(rules, seccomp.ALLOW, name, seccomp.Arg(place, seccomp.EQ, value))
+            _add(rules, seccomp.ALLOW, name, seccomp.Arg(argument, seccomp.EQ, value))
     for unused in (2, 3):  # arguments of the process itself: either get or set
-        own, absent = (seccomp.Arg(place, seccomp.EQ, 0) for place in (0, unused))
+        own, absent = (seccomp.Arg(value, seccomp.EQ, 0) for value in (0, unused))
         _add(rules, seccomp.ALLOW, "prlimit64", own, absent)
     _add(rules, seccomp.ALLOW, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _THREAD | _NAMESPACES, _THREAD))
     _add(rules, seccomp.ERRNO(_NOT_PERMITTED), "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _THREAD, 0))

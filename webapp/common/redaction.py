@@ -40,7 +40,7 @@ class RedactingFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """See `redact`."""
+        """Format a record and redact secrets."""
         if getattr(record, "status_code", 500) >= 500:
             return redact(super().format(record))
         record = copy(record)

@@ -17,7 +17,7 @@ class DirectChannel:
         self._run_id = run_id
 
     def post(self, data: bytes) -> ServerResponse:
-        """See workers.telemetry.delivery.UploadChannel."""
+        """Store one batch in the database; the response is that of the HTTP endpoint."""
         try:
             answer = batch_store(self._run_id, data, "zstd")
         except IngestRejected as rejected:

@@ -26,7 +26,7 @@ class SameOrigin:
         self._denier = WebsocketDenier()
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> Any:
-        """See ASGI."""
+        """Accept a connection of an allowed origin; reject others."""
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
         application = self._application if _welcome(scope, headers) else self._denier
         return await application(scope, receive, send)

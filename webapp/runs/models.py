@@ -46,7 +46,7 @@ class RunManager(models.Manager["Run"]):
     """Defers the facts, which few pages need and which may be large: webapp/runs/facts.py reads them."""
 
     def get_queryset(self) -> models.QuerySet["Run"]:
-        """See Django."""
+        """Return runs without their facts."""
         return super().get_queryset().defer("facts")
 
 

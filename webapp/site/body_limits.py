@@ -20,7 +20,7 @@ class BodyLimits:
         self._others = BodyLimit(app, settings.DATA_UPLOAD_MAX_MEMORY_SIZE, _refusal)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """See ASGI."""
+        """Pass the request on with the limit of its path."""
         limited = self._events if EVENTS.fullmatch(scope.get("path", "")) else self._others
         await limited(scope, receive, send)
 

@@ -89,7 +89,7 @@ class Home:
             return None
 
     def write_facts(self, facts: StackFacts) -> None:
-        """See StackFacts."""
+        """Write stack.json."""
         write_private(self.facts_file, asdict(facts))
 
     def forget_facts(self) -> None:

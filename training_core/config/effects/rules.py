@@ -69,7 +69,7 @@ def both(*rules: Rule) -> Rule:
     """An effect only if all rules give one; returns the first reason."""
 
     def rule(at: Place) -> str:
-        return next((why for each in rules if (why := each(at))), "")
+        return next((why for condition in rules if (why := condition(at))), "")
 
     return rule
 

@@ -142,37 +142,37 @@ class MarlConfig(ExperimentConfig):
 
     @property
     def networks(self) -> dict[str, Any]:
-        """See ExperimentConfig."""
+        """Network by used policy."""
         return {name: self.policies[name].network for name in self.used_policies}
 
     @property
     def fork_source(self) -> str:
-        """See ExperimentConfig."""
+        """The checkpoint that the config names as the run's start; empty: none."""
         return self.checkpoint.resume_from
 
     @property
     def batch_factors(self) -> dict[str, int]:
-        """See ExperimentConfig."""
+        """What an iteration's environment steps are a product of, by name."""
         return {"environment": self.rollout.environments, "step": self.rollout.steps}
 
     @property
     def episodes_per_iteration(self) -> int:
-        """See ExperimentConfig; counts episodes of maximum length."""
+        """Maximum number of training episodes, if each has the maximum length."""
         steps = self.rollout.samples
         return math.ceil(steps / int(getattr(self.environment, "max_cycles", steps)))
 
     @property
     def training_slots(self) -> int:
-        """See ExperimentConfig."""
+        """Environments that training plays at the same time."""
         return self.rollout.environments
 
     @property
     def acting_gpus(self) -> float:
-        """See ExperimentConfig."""
+        """GPUs of the trainer."""
         return self.resources.gpus
 
     def evaluation_episodes(self, kind: str) -> int:
-        """See ExperimentConfig."""
+        """Episodes of an evaluation of this kind."""
         sampled = self.evaluation.sampled_episodes if kind == "eval_sampled" else 0
         return sampled or self.evaluation.episodes
 

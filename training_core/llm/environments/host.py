@@ -97,13 +97,13 @@ class EnvironmentHost:
         attempts: Iterable[_Attempt]
         if self._concurrency > 1:
             with ThreadPoolExecutor(self._concurrency) as threads:
-                attempts = list(threads.map(lambda each: self._try(each[0], role, each[1]), tries))
+                attempts = list(threads.map(lambda attempt: self._try(attempt[0], role, attempt[1]), tries))
         else:
             attempts = (self._try(slot, role, text) for slot, text in tries)
-        found: dict[int, list[_Attempt]] = {slot: [] for slot in answers}
-        for (slot, _), each in zip(tries, attempts, strict=True):
-            found[slot].append(each)
-        return {slot: self._store_results(slot, each) for slot, each in found.items()}
+        attempts_by_slot: dict[int, list[_Attempt]] = {slot: [] for slot in answers}
+        for (slot, _), attempt in zip(tries, attempts, strict=True):
+            attempts_by_slot[slot].append(attempt)
+        return {slot: self._store_results(slot, of_slot) for slot, of_slot in attempts_by_slot.items()}
 
     def _try(self, slot: int, role: str, text: str | None) -> _Attempt:
         try:
@@ -116,13 +116,13 @@ class EnvironmentHost:
 
     def _store_results(self, slot: int, attempts: list[_Attempt]) -> list[StepResult] | str:
         """A slot's results; its copies are stored. The first error becomes the slot's."""
-        failed = next((each for each in attempts if isinstance(each, str)), None)
+        failed = next((attempt for attempt in attempts if isinstance(attempt, str)), None)
         if failed is not None:
             self._errors[slot] = failed
             return failed
-        kept = [each for each in attempts if not isinstance(each, str)]
-        self._copies[slot] = [copy for copy, _ in kept]
-        return [step for _, step in kept]
+        succeeded = [attempt for attempt in attempts if not isinstance(attempt, str)]
+        self._copies[slot] = [copy for copy, _ in succeeded]
+        return [step for _, step in succeeded]
 
     def commit(self, chosen: dict[int, int]) -> dict[int, SlotView]:
         """Continue with one copy."""

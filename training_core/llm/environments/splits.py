@@ -64,8 +64,8 @@ class Tasks(Generic[C, T]):
         if split == "train":
             return self._draw(config, Random(keyed_seed(seed, 0, task)), split)
         number = task % HELD_OUT_TASKS
-        found = self._held_out(config).first(number + 1)
-        return found[number % len(found)]
+        instances = self._held_out(config).first(number + 1)
+        return instances[number % len(instances)]
 
     def held_out(self, config: C) -> tuple[T, ...]:
         """All held-out tasks; fewer than HELD_OUT_TASKS if not enough distinct ones exist."""

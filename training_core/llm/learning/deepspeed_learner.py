@@ -187,12 +187,12 @@ class ZeroOptimiser:
 
 
 class DeepspeedLearner(Learner):
-    """See Learner."""
+    """A learner whose optimiser state, and optionally weights, are sharded over processes by DeepSpeed's ZeRO."""
 
     optimiser: ZeroOptimiser  # type: ignore[assignment]  # all that Learner asks of one
 
     def weights(self) -> dict[str, Tensor]:
-        """See Learner; every process must call it."""
+        """The full weights by name; every process must call it."""
         with self.gathered():
             copies = {id(tensor): tensor.detach().clone() for tensor in self.model.parameters()}
             named = dict(self.model.named_parameters(remove_duplicate=False))
@@ -202,12 +202,12 @@ class DeepspeedLearner(Learner):
             }
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """See Learner."""
+        """Load full weights; each process keeps its shard."""
         self.optimiser.load_weights(weights)
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        """See Learner."""
+        """Make full parameters available within the context."""
         with self.optimiser.gathered():
             yield
 

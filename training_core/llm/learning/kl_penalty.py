@@ -99,25 +99,25 @@ class _RewardUnits:
         owners: list[int] = []
         advantages: list[float] = []
         for index, group in enumerate(groups):
-            for place, comparison in enumerate(group.compared or _turn_units(group)):
+            for answer, comparison in enumerate(group.compared or _turn_units(group)):
                 unit_key, group_key = (
                     ((-1, comparison.unit), (-1, comparison.group))
                     if group.compared
-                    else ((index, place), (index, 0))
+                    else ((index, answer), (index, 0))
                 )
                 if unit_key not in unit_numbers:
                     unit_numbers[unit_key] = len(rewards)
                     rewards.append(comparison.reward)
                     owners.append(group_numbers.setdefault(group_key, len(group_numbers)))
-                    advantages.append(group.advantages[place])
-                self.unit_of[id(group), place] = unit_numbers[unit_key]
+                    advantages.append(group.advantages[answer])
+                self.unit_of[id(group), answer] = unit_numbers[unit_key]
         self.rewards: Floats = np.array(rewards)
         self.groups = np.array(owners, dtype=np.int64)
         self.advantages: Floats = np.array(advantages)
 
     def of_answers(self, piece: MicroBatch) -> Tensor:
         """(R,) the unit of each answer."""
-        units = [self.unit_of[id(group), place] for group, place in piece.answers]
+        units = [self.unit_of[id(group), index] for group, index in piece.answers]
         return torch.tensor(units, dtype=torch.int64, device=piece.advantages.device)
 
     def of_tokens(self, piece: MicroBatch) -> Tensor:
@@ -126,7 +126,7 @@ class _RewardUnits:
 
 
 def _turn_units(group: Group) -> list[Compared]:
-    return [Compared(place, 0, reward) for place, reward in enumerate(group.rewards)]
+    return [Compared(index, 0, reward) for index, reward in enumerate(group.rewards)]
 
 
 def _apply_token_returns(

@@ -100,12 +100,12 @@ def make_micro_batches(
 def _micro_batch(
     rows: Sequence[Row], groups: Sequence[Group], options: MicroBatchOptions, scale: float
 ) -> MicroBatch:
-    members = [(groups[group], place) for row in rows for group, place in row.answers]
-    answers = [group.answers[place] for group, place in members]
+    members = [(groups[group], index) for row in rows for group, index in row.answers]
+    answers = [group.answers[index] for group, index in members]
     behaviour = np.array(
         [logprob for answer in answers for logprob in answer.learnt(answer.logprobs)], dtype=np.float32
     )
-    advantages = np.array([group.advantages[place] for group, place in members], dtype=np.float32)
+    advantages = np.array([group.advantages[index] for group, index in members], dtype=np.float32)
     _check(members, answers, advantages, behaviour)
     counts = np.array([trained_tokens(answer) for answer in answers])
     first = members[0][0]

@@ -93,16 +93,16 @@ class _RowBuilder:
     def _shared(self, response: Tokens) -> int:
         """Number of places of the path that are a prefix of a response."""
         tokens, shared = self.row.tokens, 0
-        for place, token in zip(self._path, response[:-1], strict=False):
-            if tokens[place] != token:
+        for position, token in zip(self._path, response[:-1], strict=False):
+            if tokens[position] != token:
                 break
             shared += 1
         return shared
 
     def _close(self, depth: int) -> None:
         end = len(self.row.tokens)
-        for place in self._path[depth:]:
-            self.row.ends[place] = end
+        for position in self._path[depth:]:
+            self.row.ends[position] = end
         del self._path[depth:]
 
 
@@ -191,13 +191,13 @@ def _by_prompt(groups: Sequence[Group], which: Iterable[int]) -> Iterator[tuple[
         prompt = tuple(groups[index].prompt_ids)
         before = prompt[len(roots[prompt]) :]
         responses = prompts.setdefault(roots[prompt], {})
-        for place, answer in enumerate(groups[index].answers):
+        for number, answer in enumerate(groups[index].answers):
             if answer.learnt(answer.token_ids):
                 mask = answer.loss_mask
                 if before:
                     mask = [False] * len(before) + (mask or [True] * len(answer.token_ids))
                 response = (*before, *answer.token_ids), tuple(mask or ())
-                responses.setdefault(response, []).append((index, place))
+                responses.setdefault(response, []).append((index, number))
     for prompt, responses in prompts.items():
         if responses:
             yield prompt, sorted(responses.items())

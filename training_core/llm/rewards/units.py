@@ -77,9 +77,9 @@ def without_unit(text: str) -> tuple[str, str]:
     return text, ""
 
 
-def _named(said: str, power: str) -> str:
+def _named(text: str, power: str) -> str:
     """The canonical name of a unit; empty if it is not a unit."""
-    words = " ".join(said.replace("\\", " ").strip(" .~,").lower().split())
+    words = " ".join(text.replace("\\", " ").strip(" .~,").lower().split())
     kind, _, rest = words.partition(" ")
     raised = {"square": "2", "sq": "2", "cubic": "3"}.get(kind, "")
     words = rest if raised else words

@@ -37,7 +37,7 @@ class GroupedWorkflow(RolloutWorkflow):
         self._size = size
 
     async def arun_episode(self, engine: "InferenceEngine", data: dict[str, Any]) -> EpisodeResult:
-        """See RolloutWorkflow; None if every member is rejected."""
+        """Play the members of a group at the same time; None if every member is rejected."""
         noise = RUNNING_EPISODE.get().noise
 
         async def member(index: int) -> EpisodeResult:

@@ -69,7 +69,7 @@ class _Task:
 
 
 class InferenceEngine:
-    """See the module docstring. A context manager: `initialize` on entry, `destroy` on exit."""
+    """An engine with AReaL's interface for rollout workflows. A context manager: `initialize` on entry, `destroy` on exit."""
 
     def __init__(
         self,
@@ -282,7 +282,7 @@ class InferenceEngine:
         return self._version
 
     def set_version(self, version: int) -> None:
-        """See get_version."""
+        """Set the version of the weights and start the episodes that it admits."""
         self._version = version
         self._dispatch()
 

@@ -81,7 +81,7 @@ class QueueAgentWorkflow(RolloutWorkflow):
         self._environment = environment
 
     async def arun_episode(self, engine: InferenceEngine, data: dict[str, Any]) -> EpisodeResult:
-        """See RolloutWorkflow. Raises EnvironmentFailure if rewards and calls do not match."""
+        """Play an episode by the agent's queue. Raises EnvironmentFailure if rewards and calls do not match."""
         obs_queue: asyncio.Queue[Observation] = asyncio.Queue()
         act_queue: asyncio.Queue[BundledGenerationOutputs] = asyncio.Queue()
         calls: list[ModelResponse] = []

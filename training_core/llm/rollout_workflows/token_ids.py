@@ -55,7 +55,7 @@ def workflow_tokenizer(tokenizer: Any) -> Any:
     tokenizer_class = type(tokenizer)
 
     def apply_chat_template(self: Any, conversation: Any, *args: Any, **kwargs: Any) -> Any:
-        """See PreTrainedTokenizerBase; a list of ids unless return_dict is True."""
+        """The rendered conversation: a list of ids unless return_dict is True."""
         return_dict = bool(kwargs.pop("return_dict", False))
         result = tokenizer_class.apply_chat_template(
             self, conversation, *args, return_dict=return_dict, **kwargs
@@ -64,7 +64,7 @@ def workflow_tokenizer(tokenizer: Any) -> Any:
         return TokenIds(result) if flat else result
 
     def decode(self: Any, token_ids: Any, *args: Any, **kwargs: Any) -> Any:
-        """See PreTrainedTokenizerBase; also accepts a BatchEncoding of one text."""
+        """The text of token ids, or of a BatchEncoding of one text."""
         ids = token_ids_of(token_ids) if hasattr(token_ids, "input_ids") else token_ids
         return tokenizer_class.decode(self, ids, *args, **kwargs)
 

@@ -123,7 +123,7 @@ class TaskQueue(Admission):
         return tasks
 
     def accept(self, tasks: Iterable[int]) -> None:
-        """See Admission."""
+        """Count tasks as accepted; their iteration may still wait for others."""
         done = set(tasks)
         super().accept(done)
         self._waiting |= done

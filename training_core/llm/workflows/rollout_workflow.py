@@ -74,7 +74,7 @@ class _RoleEngine:
     def generate(
         self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None = None
     ) -> list[list[Answer]]:
-        """See Engine. Raises EngineFailure if a request's sampling settings differ from the role's."""
+        """Generate with the role's sampling settings. Raises EngineFailure if a request's settings differ from them."""
         expected = replace(self._settings, max_tokens=settings.max_tokens, stop=settings.stop)
         if settings != expected:
             raise EngineFailure(
@@ -84,7 +84,7 @@ class _RoleEngine:
         return self._generate(prompts, settings)
 
     def load_weights(self, state: Any, version: int) -> None:
-        """See Engine: the run publishes weights, not the workflow."""
+        """Reject new weights: the run publishes them, not the workflow."""
         raise EngineFailure("a workflow of a run cannot load weights; the run publishes them")
 
 

@@ -105,9 +105,9 @@ class ArithmeticEnvironment(TaskEnvironment[Arithmetic, Problem]):
         return self._propose(answer) if role == self.config.proposer else self._answer(role, answer)
 
     def _expression(self, answer: str) -> str:
-        said = after_thought(answer).strip()
-        found = _EXPRESSION.search(said) if self.config.wording == "sentences" else None
-        return found[0] if found else said
+        text = after_thought(answer).strip()
+        match = _EXPRESSION.search(text) if self.config.wording == "sentences" else None
+        return match[0] if match else text
 
     def _calculate(self, expression: str) -> StepResult:
         self.expression = expression
@@ -127,8 +127,8 @@ class ArithmeticEnvironment(TaskEnvironment[Arithmetic, Problem]):
 
     def _number(self, answer: str) -> Fraction | None:
         """The final number of an answer; with wording = "words" it must be in a box."""
-        given = final_answer(answer, strict=self.config.wording == "words")
-        return None if given is None else as_fraction(given)
+        number = final_answer(answer, strict=self.config.wording == "words")
+        return None if number is None else as_fraction(number)
 
     def _answer(self, role: str, answer: str) -> StepResult:
         tries = self.speakers.count(role)
@@ -141,8 +141,10 @@ class ArithmeticEnvironment(TaskEnvironment[Arithmetic, Problem]):
             return StepResult(0.0, team, True, True, "right")
         self.wrong += (NOTHING if value is None else spelled(value),)
         local = self.config.format_reward if value is None else 0.0
-        said = "wrong" if value is not None else "no number" + " in a box" * (self.config.wording == "words")
-        return StepResult(local, 0.0, False, False, said)
+        summary = (
+            "wrong" if value is not None else "no number" + " in a box" * (self.config.wording == "words")
+        )
+        return StepResult(local, 0.0, False, False, summary)
 
     def board(self) -> dict[str, Any]:
         """The problem, the calculator's result and the answers, line by line."""

@@ -53,11 +53,11 @@ def _carried_on(state: State, goal: State, random: Random) -> State:
     """The state after one move: to the place in the goal if possible, otherwise anywhere."""
     free = [block for block in NAMES[: len(state)] if clear(state, block)]
     block = random.choice(free)
-    place = below(goal, block)
-    if not clear(state, place) or place == block:
-        place = TABLE
+    target = below(goal, block)
+    if not clear(state, target) or target == block:
+        target = TABLE
     index = NAMES.index(block)
-    return (*state[:index], place, *state[index + 1 :])
+    return (*state[:index], target, *state[index + 1 :])
 
 
 def _plan(state: State, goal: State, random: Random) -> tuple[str, str]:
@@ -76,10 +76,10 @@ def _move(state: State, plan: tuple[str, str], random: Random) -> tuple[str, str
     """The plan, or moving a block in its way to the table, or any possible move."""
     free = [block for block in NAMES[: len(state)] if clear(state, block)]
     possible = [
-        (block, place)
+        (block, target)
         for block in free
-        for place in [*free, TABLE]
-        if place not in (block, below(state, block))
+        for target in [*free, TABLE]
+        if target not in (block, below(state, block))
     ]
     if plan in possible:
         return plan if random.random() < OBEYED else random.choice(possible)

@@ -40,9 +40,9 @@ def below(state: State, block: str) -> str:
     return state[NAMES.index(block)]
 
 
-def clear(state: State, place: str) -> bool:
+def clear(state: State, target: str) -> bool:
     """Whether a block may be put there: the table always has room, a block only if nothing is on it."""
-    return place == TABLE or place not in state
+    return target == TABLE or target not in state
 
 
 def in_place(state: State, goal: State, block: str) -> bool:
@@ -66,11 +66,11 @@ def moves_left(state: State, goal: State) -> int:
 
 def piles(state: State) -> list[list[str]]:
     """Blocks from the table upwards, pile by pile, in the order of the lowest blocks."""
-    found = [[block] for block in NAMES[: len(state)] if below(state, block) == TABLE]
-    for pile in found:
+    piles = [[block] for block in NAMES[: len(state)] if below(state, block) == TABLE]
+    for pile in piles:
         while above := [block for block in NAMES[: len(state)] if below(state, block) == pile[-1]]:
             pile.append(above[0])
-    return found
+    return piles
 
 
 def draw_piles(config: Blocksworld, random: Random, split: Split) -> Piles:
@@ -136,10 +136,12 @@ class BlocksworldEnvironment(PuzzleEnvironment[Blocksworld, Piles]):
         local = self._shaped(self._left(self.state) - gain)
         return StepResult(local, 0.0, False, False, f"plans {' '.join(words)}")
 
-    def _is_next(self, block: str, place: str) -> bool:
+    def _is_next(self, block: str, target: str) -> bool:
         state, goal = self.state, self.instance.goal
         return (
-            below(goal, block) == place and in_place(state, goal, place) and not in_place(state, goal, block)
+            below(goal, block) == target
+            and in_place(state, goal, target)
+            and not in_place(state, goal, block)
         )
 
     def _move(self, words: list[str]) -> StepResult:
@@ -147,15 +149,15 @@ class BlocksworldEnvironment(PuzzleEnvironment[Blocksworld, Piles]):
         self.plan = ()
         if not self._are_places(words) or not self._possible(*words):
             return self._end_of_turn(self.config.refused_reward, "moves nothing")
-        block, place = words
+        block, target = words
         index = NAMES.index(block)
-        after = (*self.state[:index], place, *self.state[index + 1 :])
+        after = (*self.state[:index], target, *self.state[index + 1 :])
         local = self.config.step_reward + self._shaped(self._left(after))
         self.state = after
-        return self._end_of_turn(local, f"moves {block} to {place}")
+        return self._end_of_turn(local, f"moves {block} to {target}")
 
-    def _possible(self, block: str, place: str) -> bool:
-        return clear(self.state, block) and clear(self.state, place) and below(self.state, block) != place
+    def _possible(self, block: str, target: str) -> bool:
+        return clear(self.state, block) and clear(self.state, target) and below(self.state, block) != target
 
     def _are_places(self, words: list[str]) -> bool:
         """Whether the words are a block and another place."""

@@ -119,8 +119,8 @@ class CodingEnvironment(TaskEnvironment[Coding, Problem]):
         if self.program:
             share = f"{self.passed} of {len(self.problem.tests)} hidden tests passed"
             lines += [_line("program", self.program), _line("judged", share, self.success)]
-        for place, test in enumerate(self.tests):
-            ran = self.ran[place] if self.ran else None
+        for index, test in enumerate(self.tests):
+            ran = self.ran[index] if self.ran else None
             good = None if ran is None else passes(ran, test)
             got = f", got {_got(ran)}" if ran is not None and not good else ""
             lines.append(_line("test", f"{_spelled(test)}{got}", good))

@@ -44,7 +44,7 @@ class Problem(BaseModel):
 
     @property
     def identity(self) -> str:
-        """See splits: problems with equal statements are identical."""
+        """The key that splits compare: problems with equal statements are identical."""
         return self.statement
 
 
@@ -124,19 +124,19 @@ def read_problems(path: str) -> tuple[Problem, ...]:
         lines = data_file(path, "environment.problems").read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise EnvironmentFailure(f"environment.problems: cannot read {path}: {error}") from error
-    found = []
+    problems = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            found.append(Problem.model_validate_json(line))
+            problems.append(Problem.model_validate_json(line))
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"])) or "line"
             raise EnvironmentFailure(f"{path}, line {number}: {field}: {first['msg']}") from error
-    if not found:
+    if not problems:
         raise EnvironmentFailure(f"{path} contains no problem")
-    return tuple(found)
+    return tuple(problems)
 
 
 def _split(problems: Sequence[Problem], split: Split) -> list[Problem]:

@@ -65,8 +65,8 @@ def plan_path_trio_demonstrations(config: PlanPathTrio, seed: int) -> Iterator[D
     for meant, read in _hard_states(environment, random):
         yield environment.observe("planner"), _planned(environment, random)
         walls = [word for word in MOVES if not environment.grid.free(environment.next_cell(word))]
-        told = [word for word in MOVES if (word in walls) == (random.random() < SEEN_WELL)]
-        yield environment.observe("scout"), _noisy(told, list(MOVES), random) or "none"
+        reported = [word for word in MOVES if (word in walls) == (random.random() < SEEN_WELL)]
+        yield environment.observe("scout"), _noisy(reported, list(MOVES), random) or "none"
         environment.plan = tuple(IN_COMPASS[move] for move in meant)
         environment.report = tuple(walls)
         yield environment.observe("executor"), _noisy(_follow(environment, read, random), list(MOVES), random)
@@ -90,8 +90,8 @@ def _hard_states(environment: PlanPathEnvironment, random: Random) -> Iterator[t
 
 def _planned(environment: PlanPathEnvironment, random: Random) -> str:
     """The planner's answer: the goal's axes, each reversed at random, in compass words."""
-    said = _turned(_towards_goal(environment, random), TURNED, random)
-    return _noisy([IN_COMPASS[move] for move in said], list(COMPASS), random)
+    moves = _turned(_towards_goal(environment, random), TURNED, random)
+    return _noisy([IN_COMPASS[move] for move in moves], list(COMPASS), random)
 
 
 def _random_state(environment: PlanPathEnvironment, random: Random) -> None:

@@ -67,7 +67,7 @@ def _random_state(environment: SokobanEnvironment, level: Level, random: Random)
 
 def _axis_to_a_goal(box: Cell, level: Level, random: Random) -> str:
     """A move that brings a box nearer to the nearest goal in a straight line."""
-    goal = min(level.goals, key=lambda each: abs(each[0] - box[0]) + abs(each[1] - box[1]))
+    goal = min(level.goals, key=lambda cell: abs(cell[0] - box[0]) + abs(cell[1] - box[1]))
     rows, columns = goal[0] - box[0], goal[1] - box[1]
     options = ["down" if rows > 0 else "up"] if rows else []
     options += ["right" if columns > 0 else "left"] if columns else []

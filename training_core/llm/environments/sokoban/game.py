@@ -86,10 +86,10 @@ class SokobanEnvironment(TaskEnvironment[Sokoban, Level]):
     def _plan(self, words: list[str]) -> StepResult:
         """Score a push by what the planner can know: as if the player were in the required position."""
         self.plan = ()
-        found = self._push(words)
-        if found is None:
+        push = self._push(words)
+        if push is None:
             return StepResult(self.config.blocked_reward, 0.0, False, False, "no plan")
-        number, step = found
+        number, step = push
         target, behind = neighbour(self.boxes[number], step), neighbour(self.boxes[number], step, -1)
         self.plan = tuple(words)
         summary = f"plans {' '.join(words)}"

@@ -51,16 +51,16 @@ def pushes_left(level: Level) -> dict[Cell, int]:
 
     Ignores whether the player can reach the pushing position, because the planner does not see the player.
     """
-    found = dict.fromkeys(level.goals, 0)
+    distances = dict.fromkeys(level.goals, 0)
     queue = deque(level.goals)
     while queue:
         cell = queue.popleft()
         for step in MOVES.values():
             origin = neighbour(cell, step, -1)
-            if origin not in found and level.open(origin) and level.open(neighbour(cell, step, -2)):
-                found[origin] = found[cell] + 1
+            if origin not in distances and level.open(origin) and level.open(neighbour(cell, step, -2)):
+                distances[origin] = distances[cell] + 1
                 queue.append(origin)
-    return found
+    return distances
 
 
 @lru_cache(maxsize=8192)
@@ -68,8 +68,8 @@ def moves_left(level: Level) -> dict[tuple[Cell, Cell], int]:
     """Fewest moves, walks and pushes, that bring one box, alone on the board, to a goal: (player, box) -> moves; no entry if impossible."""
     inside = range(1, level.size - 1)
     cells = [(row, column) for row in inside for column in inside if level.open((row, column))]
-    found = {(player, goal): 0 for goal in level.goals for player in cells if player != goal}
-    queue = deque(found)
+    distances = {(player, goal): 0 for goal in level.goals for player in cells if player != goal}
+    queue = deque(distances)
     while queue:
         player, box = queue.popleft()
         for step in MOVES.values():
@@ -78,10 +78,10 @@ def moves_left(level: Level) -> dict[tuple[Cell, Cell], int]:
             if neighbour(player, step) == box:
                 before.append((origin, player))  # the last move may have been a push
             for position in before:
-                if position not in found and level.open(origin):
-                    found[position] = found[player, box] + 1
+                if position not in distances and level.open(origin):
+                    distances[position] = distances[player, box] + 1
                     queue.append(position)
-    return found
+    return distances
 
 
 def walk(level: Level, boxes: Collection[Cell], start: Cell, end: Cell) -> list[str] | None:

@@ -54,7 +54,7 @@ class SudokuEnvironment(PuzzleEnvironment[Sudoku, Puzzle]):
         for name, line in zip(LINES, lines(self.puzzle.size)[square], strict=True):
             seen = sorted(self.digits[other] for other in line if other != square and self.digits[other])
             parts.append(f"{name} {_digits(seen)}")
-        refused = sorted(digit for place, digit in self.refused if place == square)
+        refused = sorted(digit for cell, digit in self.refused if cell == square)
         return f"{' ; '.join(parts)} ; now {self.digits[square] or EMPTY} ; refused {_digits(refused)}"
 
     def act(self, role: str, answer: str) -> StepResult:

@@ -38,8 +38,8 @@ def lines(size: int) -> tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int,
     high, wide = BOXES[size]
     squares = [(number // size, number % size) for number in range(size * size)]
 
-    def same(found: int, name: str) -> tuple[int, ...]:
-        return tuple(other for other in range(size * size) if areas[name][other] == areas[name][found])
+    def same(square: int, name: str) -> tuple[int, ...]:
+        return tuple(other for other in range(size * size) if areas[name][other] == areas[name][square])
 
     areas = {
         "row": [row for row, _ in squares],
@@ -73,7 +73,7 @@ def solutions(digits: Sequence[int], size: int, random: Random | None = None) ->
         yield tuple(digits)
         return
     choices = {square: legal_digits(digits, square, size) for square in empty}
-    square = min(empty, key=lambda each: len(choices[each]))
+    square = min(empty, key=lambda candidate: len(choices[candidate]))
     if random:
         random.shuffle(choices[square])
     for digit in choices[square]:
@@ -87,9 +87,9 @@ def draw_puzzle(config: Sudoku, random: Random, split: Split) -> Puzzle:
         puzzle = Puzzle(config.size, solution, solution)
         if held_out(puzzle) != (split == "eval"):
             continue
-        given = _dig(solution, config, random)
-        if given.count(0) == config.holes:
-            return Puzzle(config.size, tuple(given), solution)
+        digits = _dig(solution, config, random)
+        if digits.count(0) == config.holes:
+            return Puzzle(config.size, tuple(digits), solution)
 
 
 def _dig(solution: tuple[int, ...], config: Sudoku, random: Random) -> list[int]:

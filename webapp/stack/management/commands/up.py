@@ -9,7 +9,7 @@ from webapp.stack.up import main
 
 
 class Command(BaseCommand):
-    """See webapp/stack/up.py."""
+    """Starts the stack and keeps it running."""
 
     help = "Start Postgres, Redis, Ray, the worker and the web server, and keep them running until Ctrl-C."
     requires_system_checks: list[str] = []
