@@ -51,7 +51,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
     "workers": (
         "kinds",
-        "protocol http sizing storage transfer node base_model",
+        "protocol http sizing storage node base_model",
         "gateway rollout_buffer telemetry",
         "actors launchers reporting",
         "backends cluster jobs",

@@ -11,14 +11,14 @@ from training_core.llm.generation.base import Engine, SamplingSettings
 from training_core.llm.generation.continuation import generate_until_ended
 from training_core.llm.serving.gate import Gate
 from training_core.types import Answer, Prompt
+from workers.actors.staleness import check_weights
 from workers.actors.worker import Worker, ready
 from workers.protocol.records import Span
 from workers.protocol.spec import Generated, Ready, WorkerSpec
-from workers.transfer.staleness import check_weights
 
 if TYPE_CHECKING:
     from workers.actors.model_loading import LoadedModel
-    from workers.transfer.weights import PackedWeights
+    from workers.actors.weights import PackedWeights
 
 
 class RolloutWorker(Worker):
@@ -73,7 +73,7 @@ class RolloutWorker(Worker):
         """Load a version of the weights, before waiting calls generate. Ignores a version older than the current one: while
         a worker is replaced, a publication may reach the new worker before its initial weights.
         """
-        from workers.transfer.weights import unpack
+        from workers.actors.weights import unpack
 
         self._started.wait()
         start = time.time()

@@ -9,14 +9,14 @@ from zlib import crc32
 from training_core.llm.base_models.progress import Progress, silent
 from training_core.seeding import keyed_seed
 from training_core.types import Group
+from workers.actors.staleness import check_versions, check_weights
 from workers.actors.worker import Worker, ready
 from workers.protocol.records import Span
 from workers.protocol.spec import PolicyUpdate, Ready, TokenFigures, WorkerSpec
-from workers.transfer.staleness import check_versions, check_weights
 
 if TYPE_CHECKING:
     from workers.actors.model_loading import LoadedModel
-    from workers.transfer.weights import PackedWeights
+    from workers.actors.weights import PackedWeights
 
 Address = tuple[str, int]
 
@@ -66,7 +66,7 @@ class UpdateWorker(Worker):
 
     def weights(self, version: int) -> "PackedWeights":
         """The current weights, which become `version`. With several processes only the first one returns arrays."""
-        from workers.transfer.weights import pack
+        from workers.actors.weights import pack
 
         self.version = version
         weights = self.learner.weights()

@@ -35,7 +35,7 @@ MODULES = (
     "workers.actors.coordinator",
     "workers.actors.model_loading",
     "workers.actors.update_worker",
-    "workers.transfer.weights",
+    "workers.actors.weights",
     "training_core.llm.generation.registry",
     "training_core.llm.learning.policy_checkpoint",
     "training_core.llm.learning.registry",

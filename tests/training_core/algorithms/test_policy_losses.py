@@ -9,7 +9,6 @@ from torch import Tensor, tensor
 from training_core.algorithms.corrections import correction_weights
 from training_core.algorithms.losses import costs_to_go
 from training_core.algorithms.policy_losses import POLICY_LOSSES, Bounds, Tokens, sequence_means
-from training_core.algorithms.rewards import overlong_cost, soft_limit
 
 LENGTHS = tensor([2, 1, 3])
 
@@ -97,26 +96,7 @@ def test_corrections_by_hand(kind: str, wanted: list[float]) -> None:
     assert not weights.requires_grad
 
 
-def test_the_soft_limit_on_length_by_hand() -> None:
-    assert [overlong_cost(length, 10, 4, 2.0) for length in (0, 6, 7, 8, 10, 12)] == [
-        0,
-        0,
-        0.5,
-        1.0,
-        2.0,
-        2.0,
-    ]
-    assert overlong_cost(10, 10, 0, 2.0) == 0.0
-
-
 def test_costs_to_go_are_summed_from_each_token_to_its_responses_end() -> None:
     costs = tensor([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
     assert costs_to_go(costs, LENGTHS).tolist() == [3.0, 2.0, 4.0, 56.0, 48.0, 32.0]
     assert costs_to_go(costs[:0], tensor([], dtype=torch.long)).tolist() == []
-
-
-def test_the_soft_limit_is_a_share_of_the_answers_length() -> None:
-    assert soft_limit(20480, 0, 0.2) == 4096, "DAPO's own"
-    assert soft_limit(8, 0, 0.2) == 2
-    assert soft_limit(8, 3, 0.2) == 3, "a number of tokens takes the share's place"
-    assert soft_limit(8, 0, 0.0) == 0

@@ -5,7 +5,13 @@ import pytest
 from tests.training_core.llm.external.test_records import reader, record
 from tests.training_core.llm.workflows.counting import Recorder, config, make_context
 from training_core.llm.external.records import train_episodes
-from training_core.llm.workflows.overlong import answer_cost, apply_overlong_penalty, sampled_lengths
+from training_core.llm.workflows.overlong import (
+    answer_cost,
+    apply_overlong_penalty,
+    overlong_cost,
+    sampled_lengths,
+    soft_limit,
+)
 from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Answer, Candidate, Episode, Turn
 
@@ -70,3 +76,22 @@ def test_dapo_s_soft_limit_is_a_fifth_of_the_answers_length() -> None:
     assert answer_cost(answer([True] * 80), "planner", dapo) == 0.0
     assert answer_cost(answer([True] * 90), "planner", dapo) == pytest.approx(0.5)
     assert answer_cost(answer([True] * 100), "planner", dapo) == 1.0
+
+
+def test_the_soft_limit_on_length_by_hand() -> None:
+    assert [overlong_cost(length, 10, 4, 2.0) for length in (0, 6, 7, 8, 10, 12)] == [
+        0,
+        0,
+        0.5,
+        1.0,
+        2.0,
+        2.0,
+    ]
+    assert overlong_cost(10, 10, 0, 2.0) == 0.0
+
+
+def test_the_soft_limit_is_a_share_of_the_answers_length() -> None:
+    assert soft_limit(20480, 0, 0.2) == 4096, "DAPO's own"
+    assert soft_limit(8, 0, 0.2) == 2
+    assert soft_limit(8, 3, 0.2) == 3, "a number of tokens takes the share's place"
+    assert soft_limit(8, 0, 0.0) == 0

@@ -4,7 +4,7 @@ import pickle
 
 import torch
 
-from workers.transfer.weights import pack, unpack
+from workers.actors.weights import pack, unpack
 
 
 def test_weights_are_unpacked_bit_for_bit() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.workers.driver.builders import group
 from training_core.errors import StalePolicy
-from workers.transfer.staleness import check_versions, check_weights
+from workers.actors.staleness import check_versions, check_weights
 
 
 def test_fresh_groups_pass_untouched() -> None:
