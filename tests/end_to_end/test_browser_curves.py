@@ -28,7 +28,7 @@ def telling(ada: User) -> Telling:
     tell(run, encoded(first.iterations(0, 32)))
     run.attempts.update(state="ended", ended_as="lost")
     Attempt.objects.create(
-        run=run, number=2, state="live", submission_id=f"{run.pk}-2", resumed_from="iteration-000020",
+        run=run, number=2, state="live", submission_id=f"{run.pk}-2", resumed_from="iteration-000020", resumed_iteration=20,
         changes={"algorithm.clip_low": 0.1},
     )  # fmt: skip
     second = Story(run.pk, attempt=2, start=time.time() - 30)

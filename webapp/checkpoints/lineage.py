@@ -56,7 +56,7 @@ def lineage(user: Person, run: Run) -> Kin:
         parent = top.run.parent_id and runs_visible(user).filter(pk=top.run.parent_id).first()
         if not parent:
             return top
-        top = Kin(parent, _forked_at(parent), children=[top])
+        top = Kin(parent, parent.parent_iteration, children=[top])
     return top
 
 
@@ -67,20 +67,15 @@ def lineage_shown(user: Person, run: Run) -> Kin | None:
 
 
 def _with_forks(user: Person, run: Run) -> Kin:
-    root = Kin(run, _forked_at(run), here=True)
+    root = Kin(run, run.parent_iteration, here=True)
     level, count = {run.pk: root}, 0
     for _ in range(DEEPEST):
         forks = runs_visible(user).filter(parent__in=list(level)).order_by("created_at")
         forks = forks.prefetch_related("findings_answered")[: MOST - count]
-        below = {fork.pk: Kin(fork, _forked_at(fork)) for fork in forks}
+        below = {fork.pk: Kin(fork, fork.parent_iteration) for fork in forks}
         for kin in below.values():
             level[str(kin.run.parent_id)].children.append(kin)
         level, count = below, count + len(below)
         if not below or count >= MOST:
             break
     return root
-
-
-def _forked_at(run: Run) -> int:
-    number = run.parent_checkpoint.rpartition("-")[2]
-    return int(number) if number.isdigit() else 0

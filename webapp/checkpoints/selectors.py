@@ -9,7 +9,7 @@ from training_core.errors import ConfigError
 from webapp.accounts.permissions import Person
 from webapp.checkpoints.models import Checkpoint
 from webapp.runs.models import Run
-from webapp.runs.selectors import iteration_of, run_get, runs_visible
+from webapp.runs.selectors import run_get, runs_visible
 
 RIVALS = 50
 FIGURES = ("eval/success", "eval/return", "eval_sampled/success", "train/return")
@@ -34,8 +34,8 @@ def checkpoint_latest(run: Run, without: Collection[int] = ()) -> Checkpoint | N
     there = Checkpoint.objects.filter(run=run, removed=False, damaged="").exclude(pk__in=without)
     resumed = run.attempts.exclude(resumed_from="").order_by("-number").first()
     if resumed is not None:
-        origin = iteration_of(resumed.resumed_from)
-        there = there.filter(Q(attempt__gte=resumed.number) | Q(iteration__lte=origin))
+        before = Q(iteration__lte=resumed.resumed_iteration)
+        there = there.filter(Q(attempt__gte=resumed.number) | before)
     return there.order_by("-iteration", "-pk").first()
 
 

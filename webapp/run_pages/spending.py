@@ -11,7 +11,7 @@ from training_core.config.files import parse_config
 from training_core.errors import ConfigError
 from webapp.metrics.selectors import Points, points_read
 from webapp.runs.models import Attempt, Run, RunSource
-from webapp.runs.selectors import eta_seconds, iteration_of
+from webapp.runs.selectors import eta_seconds
 from workers.sizing.demand import Demand, demand
 
 TOKENS = "progress/tokens"
@@ -99,7 +99,7 @@ def _before(run: Run) -> int:
     if run.parent is None:
         return 0
     points = points_read(run.parent, TOKENS)
-    indices = np.flatnonzero(points.steps <= iteration_of(run.parent_checkpoint))
+    indices = np.flatnonzero(points.steps <= run.parent_iteration)
     return int(points.values[indices[-1]]) if len(indices) else 0
 
 

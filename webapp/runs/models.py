@@ -69,6 +69,8 @@ class Run(models.Model):
     """The parent of a fork."""
     parent_checkpoint = models.CharField(max_length=400, blank=True)
     """Path of the forked checkpoint, relative to the parent's run folder."""
+    parent_iteration = models.IntegerField(default=0)
+    """Iteration of the forked checkpoint; 0 for a run that is not a fork."""
     edits = models.JSONField(default=dict, blank=True)
     """Config fields edited since the last attempt, applied by the next one."""
     resume_from = models.CharField(max_length=400, blank=True)
@@ -137,6 +139,8 @@ class Attempt(models.Model):
     """The start of the bundled Ray it was submitted to; empty for any other cluster."""
     resumed_from = models.CharField(max_length=400, blank=True)
     """Checkpoint path relative to the run folder; empty for a fresh start."""
+    resumed_iteration = models.IntegerField(default=0)
+    """Iteration of `resumed_from`; 0 for a fresh start."""
     exact = models.BooleanField(default=False)
     """Whether a user selected `resumed_from`: then a damaged one is not replaced by another checkpoint."""
     changes = models.JSONField(default=dict)

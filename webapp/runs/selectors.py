@@ -109,14 +109,8 @@ def eta_seconds(run: Run, attempt: Attempt | None) -> float | None:
 
 
 def first_iteration(run: Run, attempt: Attempt) -> int:
-    """Return the first iteration of the attempt."""
-    return iteration_of(attempt.resumed_from or run.parent_checkpoint)
-
-
-def iteration_of(checkpoint: str) -> int:
-    """Return the iteration at the end of a checkpoint's folder name; 0 without a checkpoint."""
-    number = checkpoint.rpartition("-")[2]
-    return int(number) if number.isdigit() else 0
+    """Return the iteration from which the attempt starts."""
+    return attempt.resumed_iteration if attempt.resumed_from else run.parent_iteration
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:

@@ -61,9 +61,10 @@ def losses_in_a_row(run: Run) -> int:
 def origin_apply(run: Run, attempt: Attempt, facts: Mapping[str, Any]) -> None:
     """Record the driver's report of its start: a different checkpoint of the run, or a damaged one of the parent."""
     path = f"checkpoints/{facts.get('resumed_from')}"
-    if attempt.resumed_from not in ("", path) and run.checkpoints.filter(path=path).exists():
-        attempt.resumed_from = path
-        attempt.save(update_fields=["resumed_from"])
+    checkpoint = run.checkpoints.filter(path=path).first()
+    if checkpoint is not None and attempt.resumed_from not in ("", path):
+        attempt.resumed_from, attempt.resumed_iteration = path, checkpoint.iteration
+        attempt.save(update_fields=["resumed_from", "resumed_iteration"])
     damage = facts.get("origin_damaged")
     if damage and isinstance(damage, str) and run.parent is not None:
         damage_note(run.parent, run.parent_checkpoint, damage)

@@ -87,9 +87,10 @@ def _forked(
     renamed = config.run.name != parent.config["run"]["name"]
     title = name or (config.run.name if renamed else f"{parent.name} fork")
     run = run_create(user, parent.project, tree, parent.preset, overrides, title, tags)
-    run.parent, run.parent_checkpoint, run.iteration = parent, held.path, held.iteration
+    run.parent, run.parent_checkpoint = parent, held.path
+    run.parent_iteration = run.iteration = held.iteration
     run.family = fork_family(run)
-    run.save(update_fields=["parent", "parent_checkpoint", "iteration", "family"])
+    run.save(update_fields=["parent", "parent_checkpoint", "parent_iteration", "iteration", "family"])
     checkpoint_hold(held)
     audit_note(user, parent.project, "checkpoint.fork", f"{parent.pk}/{held.path}", run=run.pk)
     return run

@@ -73,12 +73,15 @@ def _admit(run_id: str, capacity: Capacity | None) -> Attempt | None:
         run_reason_set(run, reason)
         return None
     number = attempt.number + 1 if attempt else 1
-    latest = checkpoint_latest(run)
+    chosen = (
+        run.checkpoints.filter(path=run.resume_from).first() if run.resume_from else checkpoint_latest(run)
+    )
     return Attempt.objects.create(
         run=run,
         number=number,
         submission_id=Launch(run.pk, number, Path(), Path()).submission_id,
-        resumed_from=run.resume_from or (latest.path if latest else ""),
+        resumed_from=run.resume_from or (chosen.path if chosen else ""),
+        resumed_iteration=chosen.iteration if chosen else 0,
         exact=bool(run.resume_from),
         cluster=present_cluster(),
         changes=_edits_taken(run),

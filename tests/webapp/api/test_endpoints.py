@@ -76,7 +76,9 @@ def test_a_run_with_its_config_and_attempts(call: Call, run: Run, attempt: Attem
 
 def test_the_time_left_counts_from_where_the_attempt_began(call: Call, run: Run, attempt: Attempt) -> None:
     Attempt.objects.update(
-        started_at=timezone.now() - timedelta(seconds=100), resumed_from="checkpoints/iteration-000020"
+        started_at=timezone.now() - timedelta(seconds=100),
+        resumed_from="checkpoints/iteration-000020",
+        resumed_iteration=20,
     )
     Run.objects.update(state="running", iteration=40, iterations=60)
     assert call(f"runs/{run.pk}/").json()["eta_seconds"] == pytest.approx(100, abs=2)

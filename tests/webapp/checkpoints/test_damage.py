@@ -109,7 +109,14 @@ def test_a_chosen_checkpoint_is_resumed_from_and_no_other(
 def test_after_a_choice_later_attempts_stay_on_its_branch(stopped: Run, make: Make) -> None:
     chosen = make(4)
     make(6)
-    Attempt.objects.create(run=stopped, number=2, submission_id="x", resumed_from=chosen.path, exact=True)
+    Attempt.objects.create(
+        run=stopped,
+        number=2,
+        submission_id="x",
+        resumed_from=chosen.path,
+        resumed_iteration=chosen.iteration,
+        exact=True,
+    )
     assert checkpoint_latest(stopped) == chosen, "6 is of the attempt before"
     own = make(5, attempt=2)
     assert checkpoint_latest(stopped) == own
@@ -276,12 +283,17 @@ def test_the_attempt_and_the_page_say_where_it_resumed(
     make(4), make(6)
     Run.objects.filter(pk=stopped.pk).update(state="queued")
     Attempt.objects.create(
-        run=stopped, number=2, submission_id="x", resumed_from="checkpoints/iteration-000006"
+        run=stopped,
+        number=2,
+        submission_id="x",
+        resumed_from="checkpoints/iteration-000006",
+        resumed_iteration=6,
     )
     note = f"the checkpoint of iteration 6 is damaged: {WHY}; resumed from iteration 4"
     facts = {"resumed_from": "iteration-000004", "resume_note": note}
     told(stopped, 2, {"type": "status", "state": "starting", "iteration": 0, "facts": facts})
-    assert stopped.attempts.get().resumed_from == "checkpoints/iteration-000004"
+    attempt = stopped.attempts.get()
+    assert (attempt.resumed_from, attempt.resumed_iteration) == ("checkpoints/iteration-000004", 4)
     client.force_login(user)
     assert note in client.get(f"/runs/{stopped.pk}/").content.decode()
 

@@ -22,7 +22,8 @@ from workers.launchers.launcher import Capacity
 
 def test_a_fork_remembers_where_it_comes_from(run: Run, user: User, make: Make) -> None:
     fork = run_fork(user, make(20), {"run.seed": 9}, tags=["try"])
-    assert (fork.parent, fork.parent_checkpoint, fork.iteration) == (run, "checkpoints/iteration-000020", 20)
+    assert (fork.parent, fork.parent_checkpoint) == (run, "checkpoints/iteration-000020")
+    assert (fork.parent_iteration, fork.iteration) == (20, 20)
     assert (fork.config["run"]["seed"], fork.tags, fork.state) == (9, ["try"], "queued")
     assert fork.name == f"{run.name} fork"
     assert fork.family not in ("", run_fork(user, make(40)).family, run.family)

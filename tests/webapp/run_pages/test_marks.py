@@ -54,6 +54,7 @@ def test_marks_are_what_happened_by_step(run: Run, user: User) -> None:
         number=2,
         submission_id="b",
         resumed_from="iteration-000020",
+        resumed_iteration=20,
         changes={"algorithm.beta": 0.01},
     )
     finding(run, "open", "policy/a/kl")

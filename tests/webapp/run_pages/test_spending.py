@@ -36,7 +36,7 @@ def tokens(run: Run, of_attempt: int, counts: dict[int, int]) -> None:
 def test_hours_and_tokens_over_two_attempts(run: Run) -> None:
     Run.objects.filter(pk=run.pk).update(created_at=at(-30), started_at=at(0))
     attempt(run, 1, 0, 3600)
-    attempt(run, 2, 4000, None, heartbeat_at=at(5800), resumed_from="iteration-000020")
+    attempt(run, 2, 4000, None, heartbeat_at=at(5800), resumed_from="iteration-000020", resumed_iteration=20)
     tokens(run, 1, {10: 1000, 20: 2000, 30: 3000})
     tokens(run, 2, {21: 2100, 22: 2200})
     run.refresh_from_db()
@@ -56,6 +56,7 @@ def test_a_fork_does_not_pay_for_the_run_it_comes_from(run: Run, user: User) -> 
     fork = Run.objects.create(
         project=run.project, owner=user, name="fork", config=run.config, iterations=40, parent=run,
         parent_checkpoint="iteration-000020",
+        parent_iteration=20,
     )  # fmt: skip
     attempt(fork, 1, 0, 60)
     tokens(fork, 1, {21: 2100, 25: 2500})

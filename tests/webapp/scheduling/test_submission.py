@@ -64,7 +64,8 @@ def test_it_goes_on_from_the_last_checkpoint_that_is_there(run: Run, launcher: F
     assert (
         launcher.launches[0].resume_from == launcher.launches[0].folder / "checkpoints" / "iteration-000020"
     )
-    assert run.attempts.get().resumed_from == "checkpoints/iteration-000020"
+    attempt = run.attempts.get()
+    assert (attempt.resumed_from, attempt.resumed_iteration) == ("checkpoints/iteration-000020", 20)
 
 
 def test_what_never_fits_waits_with_a_remedy(run: Run, launcher: FakeLauncher) -> None:
