@@ -18,9 +18,9 @@ class Migration(migrations.Migration):
             name='Quota',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('runs', models.PositiveIntegerField(blank=True, null=True, verbose_name='Runs at once')),
-                ('cpus', models.FloatField(blank=True, null=True, validators=[django.core.validators.MinValueValidator(0)], verbose_name='CPU cores at once')),
-                ('gpus', models.FloatField(blank=True, null=True, validators=[django.core.validators.MinValueValidator(0)], verbose_name='GPUs at once')),
+                ('runs', models.PositiveIntegerField(blank=True, null=True, verbose_name='Concurrent runs')),
+                ('cpus', models.FloatField(blank=True, null=True, validators=[django.core.validators.MinValueValidator(0)], verbose_name='CPU cores in use')),
+                ('gpus', models.FloatField(blank=True, null=True, validators=[django.core.validators.MinValueValidator(0)], verbose_name='GPUs in use')),
                 ('points', models.PositiveBigIntegerField(blank=True, null=True, verbose_name='Stored points')),
                 ('gigabytes', models.FloatField(blank=True, null=True, validators=[django.core.validators.MinValueValidator(0)], verbose_name='Stored gigabytes')),
                 ('locked', models.BooleanField(default=False, verbose_name='Administrators only')),

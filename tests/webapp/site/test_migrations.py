@@ -1,0 +1,10 @@
+"""Migrations agree with the models."""
+
+import pytest
+from django.core.management import call_command
+
+pytestmark = pytest.mark.django_db
+
+
+def test_every_model_change_has_a_migration() -> None:
+    call_command("makemigrations", check=True, dry_run=True, verbosity=0)
