@@ -24,13 +24,13 @@ export class Board {
     this.#root.querySelector("[data-board-play]").addEventListener("click", () => (this.#beat ? this.#stop() : this.#play()));
   }
 
-  async show(place) {
+  async show(position) {
     if (!this.#scrub) return;
-    this.#now = place;
-    this.#scrub.value = place;
-    const [past, atEnd] = await this.#store.until(place);
-    if (this.#now !== place) return;
-    const note = atEnd ? "at the end" : `before #${place + 1} of ${this.#last}`;
+    this.#now = position;
+    this.#scrub.value = position;
+    const [past, atEnd] = await this.#store.until(position);
+    if (this.#now !== position) return;
+    const note = atEnd ? "at the end" : `before #${position + 1} of ${this.#last}`;
     this.#part("note").textContent = note;
     this.#scrub.setAttribute("aria-valuetext", note);
     const { drawing, legend } = drawn(past.at(-1), past, { note, tones: this.#tones });
@@ -66,12 +66,12 @@ class BoardStore {
 
   /* The boards of the position's piece up to the position, the last of them its own (null: none), and whether that is the final one.
      If the piece has none, as in an external episode, the final board is used for all. */
-  async until(place) {
-    const answer = Math.min(place, this.#count - 1);
+  async until(position) {
+    const answer = Math.min(position, this.#count - 1);
     const first = Math.floor(answer / this.#piece) * this.#piece;
     const { boards, final_board: final } = await this.#read(first);
-    const atEnd = place >= this.#count || (final && !boards.some(Boolean));
-    return [atEnd ? [...boards, final] : boards.slice(0, place - first + 1), atEnd];
+    const atEnd = position >= this.#count || (final && !boards.some(Boolean));
+    return [atEnd ? [...boards, final] : boards.slice(0, position - first + 1), atEnd];
   }
 
   #read(first) {

@@ -34,24 +34,24 @@ export class ColumnsDialog {
     this.#draw(word && !this.#words.includes(word) ? [...this.#words, word] : this.#words);
   }
 
-  #move(place, by) {
-    const words = [...this.#words], [word] = words.splice(place, 1);
-    words.splice(Math.max(0, Math.min(words.length, place + by)), 0, word);
+  #move(index, by) {
+    const words = [...this.#words], [word] = words.splice(index, 1);
+    words.splice(Math.max(0, Math.min(words.length, index + by)), 0, word);
     this.#draw(words);
     this.#list.children[words.indexOf(word)].querySelector(by < 0 ? "[aria-label^='Earlier']" : "[aria-label^='Later']").focus();
   }
 
-  #remove(place) {
-    this.#draw(this.#words.toSpliced(place, 1));
+  #remove(index) {
+    this.#draw(this.#words.toSpliced(index, 1));
     this.#input.focus();
   }
 
   #draw(words) {
     this.#words = words;
-    this.#list.replaceChildren(...words.map((word, place) => el("li", { "data-word": word }, el("span", { class: "mono" }, word), el("span", { class: "acts" },
-      act(word, "Earlier:", "↑", () => this.#move(place, -1)),
-      act(word, "Later:", "↓", () => this.#move(place, 1)),
-      act(word, "Remove", "×", () => this.#remove(place))))));
+    this.#list.replaceChildren(...words.map((word, index) => el("li", { "data-word": word }, el("span", { class: "mono" }, word), el("span", { class: "acts" },
+      act(word, "Earlier:", "↑", () => this.#move(index, -1)),
+      act(word, "Later:", "↓", () => this.#move(index, 1)),
+      act(word, "Remove", "×", () => this.#remove(index))))));
   }
 
   #submit(event) {

@@ -65,7 +65,7 @@ export class Completion {
   #mark(index) {
     const items = [...this.#list.children];
     this.#chosen = (index + items.length) % items.length;
-    items.forEach((item, place) => item.setAttribute("aria-selected", String(place === this.#chosen)));
+    items.forEach((item, index) => item.setAttribute("aria-selected", String(index === this.#chosen)));
     this.#input.setAttribute("aria-activedescendant", items[this.#chosen].id);
     items[this.#chosen].scrollIntoView({ block: "nearest" });
   }

@@ -2,7 +2,7 @@
 
 import { el } from "./dom.js";
 
-export function showFindings(place, run) {
+export function showFindings(element, run) {
   const badges = Object.entries(run.findings).map(([level, count]) => el("a", { class: `badge ${level}`, href: `/runs/${run.id}/health/`, title: "Open health findings" }, `${count} ${level}`));
-  place.replaceChildren(...badges.flatMap((badge) => [badge, " "]));
+  element.replaceChildren(...badges.flatMap((badge) => [badge, " "]));
 }

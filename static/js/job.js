@@ -4,11 +4,11 @@
 import { drawn } from "./boards/registry.js";
 import { data } from "./dom.js";
 
-function show(place) {
+function show(index) {
   const root = document.querySelector("[data-board]");
   const boards = data("job-boards");
   if (!root || !boards) return;
-  const last = boards.length - 1, here = Math.max(0, Math.min(last, place));
+  const last = boards.length - 1, here = Math.max(0, Math.min(last, index));
   const note = here < last ? `before #${here + 1} of ${last}` : root.dataset.board;
   const scrub = root.querySelector("[data-board-scrub]");
   scrub.max = last;

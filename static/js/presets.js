@@ -7,23 +7,23 @@ const region = bar.parentElement, tasks = [...region.querySelectorAll("[data-tas
 /* Without words, each task keeps the state that the user set. */
 let opened = search.value.trim() ? tasks.map((task) => Boolean(task.querySelector("[aria-current]"))) : null;
 
-const shown = (place) => place.querySelectorAll("li[data-text]:not([hidden])");
+const shown = (list) => list.querySelectorAll("li[data-text]:not([hidden])");
 
 function find() {
   const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
   for (const item of region.querySelectorAll("li[data-text]")) item.hidden = !words.every((word) => item.dataset.text.toLowerCase().includes(word));
   if (words.length) opened ??= tasks.map((task) => task.open);
-  tasks.forEach((task, place) => {
+  tasks.forEach((task, index) => {
     const count = shown(task).length;
     task.hidden = !count;
     task.querySelector("[data-count]").textContent = count;
-    task.open = words.length > 0 || (opened ? opened[place] : task.open);
+    task.open = words.length > 0 || (opened ? opened[index] : task.open);
   });
   if (!words.length) opened = null;
   for (const group of region.querySelectorAll("[data-group]")) group.hidden = !shown(group).length;
-  const found = shown(region).length;
-  bar.querySelector("[data-found]").textContent = `${found} found`;
-  region.querySelector("[data-none]").hidden = found > 0;
+  const count = shown(region).length;
+  bar.querySelector("[data-found]").textContent = `${count} found`;
+  region.querySelector("[data-none]").hidden = count > 0;
   carry();
 }
 

@@ -52,45 +52,45 @@ async function save() {
 
 async function send(saying) {
   say("saving …");
-  let answer, said;
+  let answer, response;
   try {
     answer = await fetch(form.dataset.save, {
       method: "PUT", body: JSON.stringify({ ...saying, base: Number(base.value) }),
       headers: { Accept: "application/json", "Content-Type": "application/json", "X-CSRFToken": token },
     });
-    said = await answer.json();
+    response = await answer.json();
   } catch {
     say("the server does not answer: stored in this browser, retried soon", "warn");
     schedule(AGAIN);
     return;
   }
-  if (answer.ok) stored(saying, said);
-  else if (answer.status === 409) overtaken(saying, said);
+  if (answer.ok) stored(saying, response);
+  else if (answer.status === 409) overtaken(saying, response);
   else {
-    say(`not saved: ${said.detail ?? Object.values(said).flat().join("; ")}`, "bad");
+    say(`not saved: ${response.detail ?? Object.values(response).flat().join("; ")}`, "bad");
     if (answer.status >= 500) schedule(AGAIN);
   }
 }
 
-function stored(saying, said) {
+function stored(saying, response) {
   sent = saying;
-  base.value = said.revision;
+  base.value = response.revision;
   if (same(now(), saying)) {
     localStorage.removeItem(draft);
-    say(`saved, version ${said.version}`);
+    say(`saved, version ${response.version}`);
   } else schedule(PAUSE);
 }
 
 /* Our text is a version now; the writer selects the text to continue with. Further input is stored as a separate version. */
-function overtaken(saying, said) {
+function overtaken(saying, response) {
   sent = saying;
-  theirs = said;
+  theirs = response;
   localStorage.removeItem(draft);
   const link = conflict.querySelector("[data-separate]");
-  link.textContent = `version ${said.version}`;
-  link.href = `${form.dataset.versions}?version=${said.version}`;
+  link.textContent = `version ${response.version}`;
+  link.href = `${form.dataset.versions}?version=${response.version}`;
   conflict.hidden = false;
-  say(`stored as version ${said.version}`, "warn");
+  say(`stored as version ${response.version}`, "warn");
   if (!same(now(), saying)) schedule(PAUSE);
 }
 

@@ -8,7 +8,7 @@ const charts = groupCharts(document);
 whileLive((fresh) => {
   const twins = fresh.querySelectorAll("[data-group-chart]");
   if (twins.length !== charts.length) return location.reload();
-  charts.forEach((chart, place) => chart.show(chart.given(twins[place])));
+  charts.forEach((chart, index) => chart.show(chart.given(twins[index])));
   putRegions(fresh);
   return undefined;
 });

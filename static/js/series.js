@@ -96,13 +96,13 @@ export class SeriesStore extends EventTarget {
     this.#seen.set(key, seen);
     if (seen.has(mark(step, time, attempt))) return;
     seen.add(mark(step, time, attempt));
-    let place = columns.steps.length;
-    while (place > 0 && after(columns.steps[place - 1], columns.attempts[place - 1], step, attempt)) place -= 1;
-    columns.steps.splice(place, 0, step);
-    columns.values.splice(place, 0, read(value));
-    columns.times.splice(place, 0, time);
-    columns.attempts.splice(place, 0, attempt);
-    if (columns.buckets && place === columns.steps.length - 1) append(columns.buckets, step, time, read(value));
+    let index = columns.steps.length;
+    while (index > 0 && after(columns.steps[index - 1], columns.attempts[index - 1], step, attempt)) index -= 1;
+    columns.steps.splice(index, 0, step);
+    columns.values.splice(index, 0, read(value));
+    columns.times.splice(index, 0, time);
+    columns.attempts.splice(index, 0, attempt);
+    if (columns.buckets && index === columns.steps.length - 1) append(columns.buckets, step, time, read(value));
   }
 
   #thin(keys) {

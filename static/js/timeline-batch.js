@@ -248,10 +248,10 @@ class Scatter {
       text({ x: left - 5, y: y(high) + 4, "text-anchor": "end" }, number(high)), text({ x: left - 5, y: y(low) + 2, "text-anchor": "end" }, number(low)),
     ];
     const marks = shown.map(({ episode, length, reward, cut }) => {
-      const place = [x(length), y(reward)];
+      const point = [x(length), y(reward)];
       const mark = cut
-        ? svg("path", { class: "cut", d: `M${place[0] - 4} ${place[1] - 4} l8 8 m0 -8 l-8 8` })
-        : svg("circle", { cx: place[0], cy: place[1], r: 4 });
+        ? svg("path", { class: "cut", d: `M${point[0] - 4} ${point[1] - 4} l8 8 m0 -8 l-8 8` })
+        : svg("circle", { cx: point[0], cy: point[1], r: 4 });
       mark.append(svg("title", {}, `${episode.name}: return ${number(reward)}, ${count(length)} tokens${cut ? ", truncated" : ""}`));
       return href(episode) ? svg("a", { href: href(episode), "aria-label": `${episode.name}: return ${number(reward)}, ${count(length)} tokens${cut ? ", truncated" : ""}` }, mark) : mark;
     });

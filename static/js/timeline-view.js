@@ -46,8 +46,8 @@ export class View {
 export function tickStep(length, most) {
   const steps = [1, 2, 5].flatMap((base) => [0.001, 0.01, 0.1, 1].map((size) => base * size)).concat([10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400]);
   steps.sort((a, b) => a - b);
-  const found = steps.find((step) => length / step <= most);
-  if (found) return found;
+  const fitting = steps.find((step) => length / step <= most);
+  if (fitting) return fitting;
   return 86400 * Math.ceil(length / most / 86400);
 }
 

@@ -12,8 +12,8 @@ const SETTLED = 400;
 const PAN = 0.2, ZOOM = 0.7;
 
 class Timeline {
-  #root; #page; #view; #canvas; #context; #tip; #said;
-  #fingers = new Map(); #shown = null; #place = null; #colours = null; #pointer = null; #asked = null; #settling = null;
+  #root; #page; #view; #canvas; #context; #tip; #status;
+  #fingers = new Map(); #shown = null; #layout = null; #colours = null; #pointer = null; #asked = null; #settling = null;
   #follow = atMost(2000, () => this.#load());
 
   constructor(root, page) {
@@ -23,7 +23,7 @@ class Timeline {
     this.#canvas = root.querySelector("canvas");
     this.#context = this.#canvas.getContext("2d");
     this.#tip = root.querySelector("[data-tip]");
-    this.#said = root.querySelector("[data-said]");
+    this.#status = root.querySelector("[data-said]");
     this.#listen();
     this.#load();
   }
@@ -55,17 +55,17 @@ class Timeline {
 
   #paint() {
     requestAnimationFrame(() => {
-      if (this.#shown && this.#place) draw(this.#context, this.#place, this.#view, this.#shown, this.#colours, this.#pointer);
+      if (this.#shown && this.#layout) draw(this.#context, this.#layout, this.#view, this.#shown, this.#colours, this.#pointer);
     });
   }
 
   #measure() {
-    this.#place = layout(this.#shown.lanes, this.#root.clientWidth, this.#shown.carpet);
+    this.#layout = layout(this.#shown.lanes, this.#root.clientWidth, this.#shown.carpet);
     const scale = window.devicePixelRatio || 1;
-    this.#canvas.width = Math.round(this.#place.width * scale);
-    this.#canvas.height = Math.round(this.#place.height * scale);
-    this.#canvas.style.height = `${this.#place.height}px`;
-    this.#root.classList.toggle("carpet", this.#place.carpet);
+    this.#canvas.width = Math.round(this.#layout.width * scale);
+    this.#canvas.height = Math.round(this.#layout.height * scale);
+    this.#canvas.style.height = `${this.#layout.height}px`;
+    this.#root.classList.toggle("carpet", this.#layout.carpet);
     this.#paint();
   }
 
@@ -84,7 +84,7 @@ class Timeline {
       this.#shown.carpet = this.#shown.lanes.length > CARPET;
       this.#shown.lanes = carpeted(this.#shown.lanes);
     } catch (error) {
-      if (error.name !== "AbortError") this.#said.textContent = `Not loaded: ${error.message}. Zoom or pan to try again.`;
+      if (error.name !== "AbortError") this.#status.textContent = `Not loaded: ${error.message}. Zoom or pan to try again.`;
       return;
     }
     const follows = this.#view.followsEnd;
@@ -117,44 +117,44 @@ class Timeline {
   }
 
   #tell() {
-    const inside = this.#shown.iterations.filter((each) => each.end >= this.#view.start && each.start <= this.#view.end).map((each) => each.iteration);
+    const inside = this.#shown.iterations.filter((iteration) => iteration.end >= this.#view.start && iteration.start <= this.#view.end).map((iteration) => iteration.iteration);
     const which = inside.length ? `, iterations ${Math.min(...inside)} to ${Math.max(...inside)}` : "";
-    this.#said.textContent = `${stretch(this.#view.length)} seen, from ${elapsed(this.#view.start - this.#shown.run_start, this.#view.length / 100)}${which}${this.#shown.cut ? "; too many spans, the later ones are left out" : ""}`;
+    this.#status.textContent = `${stretch(this.#view.length)} seen, from ${elapsed(this.#view.start - this.#shown.run_start, this.#view.length / 100)}${which}${this.#shown.cut ? "; too many spans, the later ones are left out" : ""}`;
   }
 
   #moment(x) {
-    return this.#view.start + ((x - this.#place.gutter) / (this.#place.width - this.#place.gutter)) * this.#view.length;
+    return this.#view.start + ((x - this.#layout.gutter) / (this.#layout.width - this.#layout.gutter)) * this.#view.length;
   }
 
   #point(event) {
     const box = this.#canvas.getBoundingClientRect();
     this.#pointer = { x: event.clientX - box.left, y: event.clientY - box.top };
-    if (this.#pointer.x < this.#place.gutter) this.#pointer = null;
+    if (this.#pointer.x < this.#layout.gutter) this.#pointer = null;
     this.#paint();
     this.#describe();
   }
 
   #describe() {
-    const lines = this.#pointer ? this.#found(this.#moment(this.#pointer.x), this.#pointer.y) : null;
+    const lines = this.#pointer ? this.#tipLines(this.#moment(this.#pointer.x), this.#pointer.y) : null;
     this.#tip.hidden = !lines;
     if (!lines) return;
     this.#tip.replaceChildren(...lines.map((text, index) => el(index ? "span" : "strong", {}, text)));
-    const left = Math.min(this.#pointer.x + 14, this.#place.width - this.#tip.offsetWidth - 4);
+    const left = Math.min(this.#pointer.x + 14, this.#layout.width - this.#tip.offsetWidth - 4);
     this.#tip.style.left = `${Math.max(0, left)}px`;
     this.#tip.style.top = `${this.#pointer.y + 18}px`;
   }
 
-  #found(at, y) {
+  #tipLines(at, y) {
     const when = elapsed(at - this.#shown.run_start, this.#view.length / 500);
-    const lane = this.#shown.lanes[laneAt(this.#place, y)];
+    const lane = this.#shown.lanes[laneAt(this.#layout, y)];
     if (!lane) {
-      const each = y >= this.#place.strip ? this.#shown.iterations.find((one) => one.start <= at && one.end >= at) : null;
-      if (!each) return null;
-      const most = Object.entries(each.shares).sort((a, b) => b[1] - a[1]).slice(0, 3);
-      return [`iteration ${each.iteration}: waited ${percent(each.mean)}`, ...most.map(([label, share]) => `${label} ${percent(share)}`)];
+      const iteration = y >= this.#layout.strip ? this.#shown.iterations.find((one) => one.start <= at && one.end >= at) : null;
+      if (!iteration) return null;
+      const most = Object.entries(iteration.shares).sort((a, b) => b[1] - a[1]).slice(0, 3);
+      return [`iteration ${iteration.iteration}: waited ${percent(iteration.mean)}`, ...most.map(([label, share]) => `${label} ${percent(share)}`)];
     }
-    const slack = (this.#view.length / (this.#place.width - this.#place.gutter)) * 2;
-    const span = lane.spans.findLast((each) => each.start <= at && each.end >= at) ?? lane.spans.findLast((each) => each.start - slack <= at && each.end + slack >= at);
+    const slack = (this.#view.length / (this.#layout.width - this.#layout.gutter)) * 2;
+    const span = lane.spans.findLast((span) => span.start <= at && span.end >= at) ?? lane.spans.findLast((span) => span.start - slack <= at && span.end + slack >= at);
     const load = lane.utilisation?.findLast(([time]) => time <= at);
     const busy = load ? [`${lane.device} ${Math.round(load[1])}%`] : [];
     if (!span) return ["waits", lane.label, when, ...busy];
@@ -176,21 +176,21 @@ class Timeline {
 
   #wheel(event) {
     event.preventDefault();
-    const box = this.#canvas.getBoundingClientRect(), inner = this.#place.width - this.#place.gutter;
+    const box = this.#canvas.getBoundingClientRect(), inner = this.#layout.width - this.#layout.gutter;
     if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.#view.pan(event.deltaX / inner);
-    else this.#view.zoom(Math.exp(Math.sign(event.deltaY) * Math.min(0.5, Math.abs(event.deltaY) / 300)), Math.min(1, Math.max(0, (event.clientX - box.left - this.#place.gutter) / inner)));
+    else this.#view.zoom(Math.exp(Math.sign(event.deltaY) * Math.min(0.5, Math.abs(event.deltaY) / 300)), Math.min(1, Math.max(0, (event.clientX - box.left - this.#layout.gutter) / inner)));
     this.#changed();
   }
 
   #drag(event) {
     const before = this.#fingers.get(event.pointerId);
     if (!before) return this.#point(event);
-    const inner = this.#place.width - this.#place.gutter;
+    const inner = this.#layout.width - this.#layout.gutter;
     const others = [...this.#fingers.entries()].filter(([id]) => id !== event.pointerId);
     if (others.length) {
       const other = others[0][1].x, box = this.#canvas.getBoundingClientRect();
       const apart = Math.max(20, Math.abs(event.clientX - other)), was = Math.max(20, Math.abs(before.x - other));
-      this.#view.zoom(was / apart, Math.min(1, Math.max(0, ((event.clientX + other) / 2 - box.left - this.#place.gutter) / inner)));
+      this.#view.zoom(was / apart, Math.min(1, Math.max(0, ((event.clientX + other) / 2 - box.left - this.#layout.gutter) / inner)));
     } else {
       this.#view.pan((before.x - event.clientX) / inner);
     }

@@ -12,7 +12,7 @@ let here = -1, chosen = null;
 
 const pieces = root && new Pieces(root, transcript, mark);
 const wide = matchMedia("(min-width: 1001px)"); // as in transcript.css: otherwise the board is above and would be scrolled out of view
-const board = new Board(transcript, (place) => show(place, { scroll: wide.matches }));
+const board = new Board(transcript, (position) => show(position, { scroll: wide.matches }));
 const panel = document.querySelector("[data-tokens]"); // small networks have none
 const tokens = panel && new TokenPanel(panel, transcript.episode);
 document.querySelector("[data-turn-pages]")?.remove();
@@ -31,9 +31,9 @@ function candidateOf(turn) {
   return chosen ?? Number(turn.dataset.executed);
 }
 
-/* `place` counts answers from 0; the position after the last is the end of the episode. */
-async function show(place, { scroll = false, focus = false, candidate = null } = {}) {
-  here = Math.max(0, Math.min(count, place));
+/* `position` counts answers from 0; the position after the last is the end of the episode. */
+async function show(position, { scroll = false, focus = false, candidate = null } = {}) {
+  here = Math.max(0, Math.min(count, position));
   chosen = candidate;
   const shown = here;
   mark();
@@ -56,16 +56,16 @@ function address({ hash, candidate }) {
   history.replaceState(null, "", now);
 }
 
-function go(place) {
-  show(place, { scroll: true, focus: true });
+function go(position) {
+  show(position, { scroll: true, focus: true });
   if (here < count) address({ hash: `turn-${here + 1}`, candidate: null });
 }
 
 function fromAddress() {
   const wanted = Number(location.hash.match(/^#turn-(\d+)$/)?.[1] ?? 0);
   const candidate = Number(new URLSearchParams(location.search).get("candidate") ?? 0);
-  const place = wanted >= 1 && wanted <= count ? wanted - 1 : transcript.first;
-  show(place, { scroll: wanted > 0, focus: wanted > 0, candidate: wanted && candidate ? candidate - 1 : null });
+  const position = wanted >= 1 && wanted <= count ? wanted - 1 : transcript.first;
+  show(position, { scroll: wanted > 0, focus: wanted > 0, candidate: wanted && candidate ? candidate - 1 : null });
 }
 
 document.addEventListener("keydown", (event) => {

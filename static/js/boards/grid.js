@@ -18,7 +18,7 @@ export const grid = {
     const layer = (...marks) => cells.filter(([, , mark]) => marks.includes(mark));
     const shapes = (some) => some.flatMap(([row, column, mark]) => piece(row, column, mark === "box" && goals.has(`${row} ${column}`) ? "placed" : mark, look));
     const others = besides(cells.filter(([, , mark]) => !["wall", "goal", "box"].includes(mark)));
-    return picture(columns, rows, `${said(rows, columns, cells, goals)}, ${note}`, ...ground, ...shapes(layer("wall")), ...trail(past), ...shapes(layer("goal").filter(([row, column]) => !covered.has(`${row} ${column}`))), ...shapes(layer("box")), ...others.flatMap(([row, column, mark, spot]) => inSpot(spot, row, column, piece(row, column, mark, look, short(mark)))));
+    return picture(columns, rows, `${description(rows, columns, cells, goals)}, ${note}`, ...ground, ...shapes(layer("wall")), ...trail(past), ...shapes(layer("goal").filter(([row, column]) => !covered.has(`${row} ${column}`))), ...shapes(layer("box")), ...others.flatMap(([row, column, mark, spot]) => inSpot(spot, row, column, piece(row, column, mark, look, short(mark)))));
   },
 
   legend(board, { look }) {
@@ -33,15 +33,15 @@ function besides(cells) {
   for (const [row, column] of cells) there.set(`${row} ${column}`, (there.get(`${row} ${column}`) ?? 0) + 1);
   const met = new Map();
   return cells.map(([row, column, mark]) => {
-    const key = `${row} ${column}`, place = met.get(key) ?? 0;
-    met.set(key, place + 1);
-    return [row, column, mark, [place, Math.ceil(Math.sqrt(there.get(key)))]];
+    const key = `${row} ${column}`, index = met.get(key) ?? 0;
+    met.set(key, index + 1);
+    return [row, column, mark, [index, Math.ceil(Math.sqrt(there.get(key)))]];
   });
 }
 
-function inSpot([place, side], row, column, shapes) {
+function inSpot([index, side], row, column, shapes) {
   if (side === 1) return shapes;
-  const x = column + (place % side) / side, y = row + Math.floor(place / side) / side;
+  const x = column + (index % side) / side, y = row + Math.floor(index / side) / side;
   return [svg("g", { transform: `translate(${x} ${y}) scale(${1 / side}) translate(${-column} ${-row})` }, ...shapes)];
 }
 
@@ -51,12 +51,12 @@ function trail(past) {
   return way(places.map(([row, column]) => [column + 0.5, row + 0.5]));
 }
 
-function said(rows, columns, cells, goals) {
-  const found = (mark) => cells.find((cell) => cell[2] === mark);
-  const place = (mark) => (found(mark) ? `${mark} at row ${found(mark)[0] + 1}, column ${found(mark)[1] + 1}` : "");
+function description(rows, columns, cells, goals) {
+  const cellOf = (mark) => cells.find((cell) => cell[2] === mark);
+  const position = (mark) => (cellOf(mark) ? `${mark} at row ${cellOf(mark)[0] + 1}, column ${cellOf(mark)[1] + 1}` : "");
   const boxes = cells.filter(([, , mark]) => mark === "box");
   const placed = boxes.filter(([row, column]) => goals.has(`${row} ${column}`)).length;
-  return [`Grid of ${rows} by ${columns}`, place("agent"), boxes.length ? `${placed} of ${boxes.length} boxes on goals` : place("goal"), queens(cells)].filter(Boolean).join(", ");
+  return [`Grid of ${rows} by ${columns}`, position("agent"), boxes.length ? `${placed} of ${boxes.length} boxes on goals` : position("goal"), queens(cells)].filter(Boolean).join(", ");
 }
 
 function queens(cells) {

@@ -6,13 +6,13 @@ const TONES = 6; // roles' colours in tokens.css
 /* (name) → {role, dress} of an agent or of a role itself, where `dress` is attributes; null for a name that is neither. `roles`: agents by role,
    as in training_core/boards.py; `tones`: colours by role, of the page. */
 export function looks(roles, tones) {
-  const found = new Map(Object.entries(tones).map(([role, tone]) => [role, { role, dress: { "data-tone": tone } }]));
-  Object.entries(roles ?? {}).forEach(([role, agents], place) => {
-    const tone = Object.hasOwn(tones, role) ? tones[role] : (place % TONES) + 1;
-    found.set(role, { role, dress: { "data-tone": tone } });
-    if (Array.isArray(agents)) agents.forEach((agent, number) => found.set(String(agent), { role, dress: { "data-tone": tone, "data-shade": number % SHADES } }));
+  const looks = new Map(Object.entries(tones).map(([role, tone]) => [role, { role, dress: { "data-tone": tone } }]));
+  Object.entries(roles ?? {}).forEach(([role, agents], index) => {
+    const tone = Object.hasOwn(tones, role) ? tones[role] : (index % TONES) + 1;
+    looks.set(role, { role, dress: { "data-tone": tone } });
+    if (Array.isArray(agents)) agents.forEach((agent, number) => looks.set(String(agent), { role, dress: { "data-tone": tone, "data-shade": number % SHADES } }));
   });
-  return (name) => found.get(name) ?? null;
+  return (name) => looks.get(name) ?? null;
 }
 
 /* A label that fits on a disc: "agent_2" is 2, "north" is no. */

@@ -14,23 +14,23 @@ export const plane = {
     const scale = SIDE / (right - left), height = (top - bottom) * scale;
     if (height > 20 * SIDE || height < SIDE / 20) throw new Error("bounds are too narrow");
     const at = ({ x, y }) => [(real(x, "x") - left) * scale, (top - real(y, "y")) * scale];
-    const entities = list(board.entities, "entities").map((each) => ({ ...each, name: String(each.name), kind: kindOf(each) }));
+    const entities = list(board.entities, "entities").map((entity) => ({ ...entity, name: String(entity.name), kind: kindOf(entity) }));
     const order = [...entities].sort((one, other) => KINDS.indexOf(other.kind) - KINDS.indexOf(one.kind));
     const names = entities.filter(({ kind }) => kind === "agent").map(({ name }) => name);
     const dress = (name) => look(name)?.dress ?? { "data-tone": (names.indexOf(name) % 6) + 1 };
-    const ways = names.flatMap((name) => way(past.flatMap((each) => (each?.entities ?? []).filter((entity) => entity.name === name && entity.kind === "agent").map(at)), dress(name)));
+    const ways = names.flatMap((name) => way(past.flatMap((earlier) => (earlier?.entities ?? []).filter((entity) => entity.name === name && entity.kind === "agent").map(at)), dress(name)));
     const shapes = order.flatMap((entity) => shape(entity, at(entity), scale, entity.kind === "agent" ? dress(entity.name) : {}));
     const ground = svg("rect", { class: "paper", x: 0, y: 0, width: SIDE, height });
-    return picture(SIDE, height, `${said(entities)}, ${note}`, ground, ...ways, ...shapes);
+    return picture(SIDE, height, `${description(entities)}, ${note}`, ground, ...ways, ...shapes);
   },
 
   legend(board, { look }) {
-    const found = new Map();
-    for (const each of board.entities) {
-      const kind = kindOf(each), role = (kind === "agent" && look(String(each.name))?.role) || kind;
-      if (!found.has(role)) found.set(role, legendItem(role, svg("circle", { class: `entity ${kind}`, cx: 0.5, cy: 0.5, r: 0.4, ...look(role)?.dress })));
+    const items = new Map();
+    for (const entity of board.entities) {
+      const kind = kindOf(entity), role = (kind === "agent" && look(String(entity.name))?.role) || kind;
+      if (!items.has(role)) items.set(role, legendItem(role, svg("circle", { class: `entity ${kind}`, cx: 0.5, cy: 0.5, r: 0.4, ...look(role)?.dress })));
     }
-    return [...found.values()];
+    return [...items.values()];
   },
 };
 
@@ -46,7 +46,7 @@ function shape({ kind, name, radius, velocity }, [x, y], scale, dress) {
   return parts;
 }
 
-function said(entities) {
+function description(entities) {
   const places = entities.slice(0, 12).map(({ name, kind, x, y }) => `${kind} ${name} at ${fixed(x, 2)}, ${fixed(y, 2)}`);
   return `Plane with ${entities.length} things: ${places.join("; ")}`;
 }

@@ -16,17 +16,17 @@ const KINDS = { grid, lines, piles, plane, sudoku };
 
 /* {drawing, legend}: a sentence replaces a drawing that fails. `tones` has the colour of every role. */
 export function drawn(board, past, { note, tones }) {
-  if (!board) return { drawing: said("No board for this step."), legend: [] };
-  if (!Object.hasOwn(KINDS, board.kind)) return { drawing: said(`Boards of the kind “${String(board.kind).slice(0, 40)}” cannot be drawn.`), legend: [] };
-  const same = past.map((each) => (each?.kind === board.kind ? each : null));
+  if (!board) return { drawing: notice("No board for this step."), legend: [] };
+  if (!Object.hasOwn(KINDS, board.kind)) return { drawing: notice(`Boards of the kind “${String(board.kind).slice(0, 40)}” cannot be drawn.`), legend: [] };
+  const same = past.map((earlier) => (earlier?.kind === board.kind ? earlier : null));
   const context = { note, look: looks(board.roles, tones) };
   try {
     return { drawing: KINDS[board.kind].draw(board, same, context), legend: KINDS[board.kind].legend(board, context) };
   } catch (error) {
-    return { drawing: said(`This board cannot be drawn: ${error.message}`), legend: [] };
+    return { drawing: notice(`This board cannot be drawn: ${error.message}`), legend: [] };
   }
 }
 
-function said(text) {
+function notice(text) {
   return el("p", { class: "quiet" }, text);
 }

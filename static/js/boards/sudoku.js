@@ -30,10 +30,10 @@ export const sudoku = {
 };
 
 function lines(size, step, name, direction = "xy") {
-  const found = [];
-  for (let place = 0; place <= size; place += step) {
-    if (direction.includes("x")) found.push(svg("line", { class: name, x1: place, x2: place, y1: 0, y2: size }));
-    if (direction.includes("y")) found.push(svg("line", { class: name, x1: 0, x2: size, y1: place, y2: place }));
+  const lines = [];
+  for (let at = 0; at <= size; at += step) {
+    if (direction.includes("x")) lines.push(svg("line", { class: name, x1: at, x2: at, y1: 0, y2: size }));
+    if (direction.includes("y")) lines.push(svg("line", { class: name, x1: 0, x2: size, y1: at, y2: at }));
   }
-  return found;
+  return lines;
 }

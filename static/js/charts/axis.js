@@ -17,7 +17,7 @@ function rising({ steps, values }) {
 
 /* Linear between known steps, from 0 at step 0; unknown beyond the last. */
 function interpolated({ steps, values }, step) {
-  const after = steps.length ? place(steps, step) : 0;
+  const after = steps.length ? insertionIndex(steps, step) : 0;
   if (steps[after] === step) return values[after];
   if (after === steps.length) return NaN;
   const [left, low] = after ? [steps[after - 1], values[after - 1]] : [0, 0];
@@ -25,7 +25,7 @@ function interpolated({ steps, values }, step) {
 }
 
 /* Index of the first value that is at least `wanted`. */
-export function place(sorted, wanted) {
+export function insertionIndex(sorted, wanted) {
   let low = 0, high = sorted.length;
   while (low < high) {
     const middle = (low + high) >> 1;
@@ -39,7 +39,7 @@ export function place(sorted, wanted) {
 export function markPlace(mark, kind, axis, columns) {
   if (kind === "time") {
     if (mark.kind !== "note" && mark.kind !== "finding") return mark.time * 1000;
-    const index = columns && mark.step !== null ? Math.min(place(columns.steps, mark.step), columns.steps.length - 1) : -1;
+    const index = columns && mark.step !== null ? Math.min(insertionIndex(columns.steps, mark.step), columns.steps.length - 1) : -1;
     return index < 0 ? null : columns.times[index] * 1000;
   }
   if (mark.step === null) return null;

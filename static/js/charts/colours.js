@@ -9,13 +9,13 @@ let palette = null;
 
 function read() {
   const probe = document.body.appendChild(el("span", { hidden: true }));
-  const found = {};
+  const colours = {};
   for (const name of NAMES) {
     probe.style.color = `var(--${name})`;
-    found[name] = getComputedStyle(probe).color;
+    colours[name] = getComputedStyle(probe).color;
   }
   probe.remove();
-  return found;
+  return colours;
 }
 
 export function colour(name) {

@@ -2,7 +2,7 @@
 
 import { el } from "../dom.js";
 import { number } from "../format.js";
-import { place } from "./axis.js";
+import { insertionIndex } from "./axis.js";
 
 /* Draws or moves the line of a chart; returns false if x is outside the visible range. */
 export function crosshairAt(plot, x) {
@@ -22,18 +22,18 @@ export function crosshairGone(plot) {
 
 /* Values of the main lines nearest to x, by key, as text; and the step there. */
 export function valuesAt(plot, x) {
-  const found = { step: null, values: new Map() };
+  const readings = { step: null, values: new Map() };
   for (const trace of plot.data ?? []) {
     if (!trace.meta || !trace.x.length) continue;
     const index = nearest(trace.x, x), [value, step] = trace.customdata[index];
-    found.values.set(trace.meta, value);
-    found.step = step;
+    readings.values.set(trace.meta, value);
+    readings.step = step;
   }
-  return found;
+  return readings;
 }
 
 function nearest(xs, x) {
-  const after = place(xs, x);
+  const after = insertionIndex(xs, x);
   if (after === xs.length) return after - 1;
   return after && x - xs[after - 1] < xs[after] - x ? after - 1 : after;
 }

@@ -17,16 +17,16 @@ export function escapeHtml(text) {
   return String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 
-/* Shapes and annotations of a Plotly layout. `place`: a mark's x, or null if it has none on this axis. If there are very many plain
+/* Shapes and annotations of a Plotly layout. `position`: a mark's x, or null if it has none on this axis. If there are very many plain
    checkpoints, lines are drawn for some of them; special ones always have a line. On a logarithmic axis Plotly expects annotations
    at the logarithm, shapes at the value. */
-export function markedLayout(marks, place, logx) {
+export function markedLayout(marks, position, logx) {
   const plain = marks.filter((mark) => mark.kind === "checkpoint" && !mark.strong).length;
   const stride = Math.ceil(plain / PLAIN);
   const shapes = [], annotations = [], stacks = new Map();
   let seen = 0;
   for (const mark of marks) {
-    const x = place(mark);
+    const x = position(mark);
     if (x === null || (logx && x <= 0)) continue;
     const signed = mark.kind !== "checkpoint" || mark.strong;
     if (!signed && seen++ % stride) continue;

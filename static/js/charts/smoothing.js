@@ -17,10 +17,10 @@ export function split(columns) {
 
 /* Finite points as buckets of one: {steps, times, means, lows, highs, counts}. */
 export function asBuckets(columns, indices) {
-  const kept = indices.filter((index) => Number.isFinite(columns.values[index]));
-  const values = kept.map((index) => columns.values[index]);
+  const finite = indices.filter((index) => Number.isFinite(columns.values[index]));
+  const values = finite.map((index) => columns.values[index]);
   return {
-    steps: kept.map((index) => columns.steps[index]), times: kept.map((index) => columns.times[index]),
+    steps: finite.map((index) => columns.steps[index]), times: finite.map((index) => columns.times[index]),
     means: values, lows: values, highs: values, counts: values.map(() => 1),
   };
 }
@@ -29,9 +29,9 @@ export function asBuckets(columns, indices) {
 export function smooth({ means, counts }, weight) {
   let sum = 0, mass = 0;
   return means.map((mean, index) => {
-    const kept = weight ** counts[index];
-    sum = kept * sum + (1 - kept) * mean;
-    mass = kept * mass + (1 - kept);
+    const decay = weight ** counts[index];
+    sum = decay * sum + (1 - decay) * mean;
+    mass = decay * mass + (1 - decay);
     return sum / mass;
   });
 }
@@ -39,13 +39,13 @@ export function smooth({ means, counts }, weight) {
 /* Merges buckets: at most WINDOWS, each of at least LEAST neighbours; otherwise a band would be a line. */
 export function windows(buckets) {
   const size = Math.max(LEAST, Math.ceil(buckets.steps.length / WINDOWS));
-  const found = { steps: [], times: [], lows: [], highs: [] };
+  const merged = { steps: [], times: [], lows: [], highs: [] };
   for (let first = 0; first < buckets.steps.length; first += size) {
     const end = Math.min(first + size, buckets.steps.length), middle = (first + end - 1) >> 1;
-    found.steps.push(buckets.steps[middle]);
-    found.times.push(buckets.times[middle]);
-    found.lows.push(Math.min(...buckets.lows.slice(first, end)));
-    found.highs.push(Math.max(...buckets.highs.slice(first, end)));
+    merged.steps.push(buckets.steps[middle]);
+    merged.times.push(buckets.times[middle]);
+    merged.lows.push(Math.min(...buckets.lows.slice(first, end)));
+    merged.highs.push(Math.max(...buckets.highs.slice(first, end)));
   }
-  return found;
+  return merged;
 }

@@ -30,16 +30,16 @@ function band(windows, axis, tone) {
 
 function smoothed(line, buckets, weight, axis, tone, view) {
   const x = buckets.steps.map((step, index) => axis.x(step, buckets.times[index]));
-  return { ...shown(line, tone, view), x, y: smooth(buckets, weight), customdata: said(buckets.means, buckets.steps) };
+  return { ...shown(line, tone, view), x, y: smooth(buckets, weight), customdata: hoverData(buckets.means, buckets.steps) };
 }
 
 function plain(line, points, indices, columns, tone, view) {
   const steps = indices.map((index) => columns.steps[index]);
-  return { ...shown(line, tone, view), ...points, mode: steps.length < FEW ? "lines+markers" : "lines", customdata: said(points.y, steps) };
+  return { ...shown(line, tone, view), ...points, mode: steps.length < FEW ? "lines+markers" : "lines", customdata: hoverData(points.y, steps) };
 }
 
 /* The tooltip of a point: its original value and its step. */
-function said(values, steps) {
+function hoverData(values, steps) {
   return values.map((value, index) => [number(value), steps[index], count(steps[index])]);
 }
 

@@ -13,8 +13,8 @@ export class View extends EventTarget {
   constructor(axes) {
     super();
     this.#axes = axes;
-    const kept = localStorage.getItem(KEPT);
-    if (kept !== null && !addressGet("smooth", "")) this.set({ smooth: kept });
+    const stored = localStorage.getItem(KEPT);
+    if (stored !== null && !addressGet("smooth", "")) this.set({ smooth: stored });
     for (const control of document.querySelectorAll("[data-view]")) this.#bind(control);
     document.querySelector("[data-view-reset]")?.addEventListener("click", () => this.set({ ...DEFAULTS }));
     document.querySelector("[data-zoom-out]")?.addEventListener("click", () => this.zoom(null));
@@ -68,15 +68,15 @@ export class View extends EventTarget {
 
   set(values) {
     const anotherAxis = "x" in values && values.x !== this.x ? { from: "", to: "" } : {};
-    const said = { ...values, ...anotherAxis };
-    addressSet(Object.fromEntries(Object.entries(said).map(([name, value]) => [name, value === DEFAULTS[name] ? "" : value])));
+    const settings = { ...values, ...anotherAxis };
+    addressSet(Object.fromEntries(Object.entries(settings).map(([name, value]) => [name, value === DEFAULTS[name] ? "" : value])));
     this.#show();
     this.dispatchEvent(new Event("change"));
   }
 
   #choice(name) {
-    const said = addressGet(name, DEFAULTS[name]);
-    return CHOICES[name].includes(said) ? said : DEFAULTS[name];
+    const value = addressGet(name, DEFAULTS[name]);
+    return CHOICES[name].includes(value) ? value : DEFAULTS[name];
   }
 
   #bind(control) {

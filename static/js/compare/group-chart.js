@@ -31,7 +31,7 @@ export function groupCharts(root) {
 }
 
 class GroupChart {
-  #plot; #found = null;
+  #plot; #data = null;
 
   constructor(element) {
     this.element = element;
@@ -42,13 +42,13 @@ class GroupChart {
     try {
       this.show(this.given() ?? await readJson(this.element.dataset.source));
     } catch (error) {
-      if (!this.#found) this.#plot.replaceChildren(el("p", { class: "nothing" }, `not loaded: ${error.message}`));
+      if (!this.#data) this.#plot.replaceChildren(el("p", { class: "nothing" }, `not loaded: ${error.message}`));
     }
   }
 
   /* Reads its numbers again, if it has been visible. */
   async again() {
-    if (this.#found) await this.load();
+    if (this.#data) await this.load();
   }
 
   /* Numbers that are part of this page or of a fresher one. */
@@ -57,8 +57,8 @@ class GroupChart {
     return brought ? JSON.parse(brought.textContent) : null;
   }
 
-  show(found) {
-    this.#found = found;
+  show(data) {
+    this.#data = data;
     this.#legend();
     this.draw();
   }
@@ -68,30 +68,30 @@ class GroupChart {
   }
 
   draw() {
-    if (!this.#found) return;
-    if (!this.#found.axis.length) {
+    if (!this.#data) return;
+    if (!this.#data.axis.length) {
       this.#plot.replaceChildren(el("p", { class: "nothing" }, "no points on this axis"));
       return;
     }
     this.#plot.querySelector(".wait")?.remove();
-    const time = this.#found.x === "time";
-    const axis = this.#found.axis.map((value) => (time ? value / 60 : value));
-    const traces = this.#found.groups.flatMap((group, place) => [...band(group, axis), ...lines(group, axis, place)]);
-    const means = this.#found.groups.flatMap((group, place) => mean(group, axis, place, this.#found));
-    Plotly.react(this.#plot, [...traces, ...means], layout(this.#found, "log" in this.element.dataset), CONFIG);
+    const time = this.#data.x === "time";
+    const axis = this.#data.axis.map((value) => (time ? value / 60 : value));
+    const traces = this.#data.groups.flatMap((group, index) => [...band(group, axis), ...lines(group, axis, index)]);
+    const means = this.#data.groups.flatMap((group, index) => mean(group, axis, index, this.#data));
+    Plotly.react(this.#plot, [...traces, ...means], layout(this.#data, "log" in this.element.dataset), CONFIG);
   }
 
   #legend() {
-    const { groups, left_out: leftOut, without } = this.#found;
+    const { groups, left_out: leftOut, without } = this.#data;
     this.element.querySelector("[data-legend]").replaceChildren(...groups.map((group) => (
       el("li", { title: group.runs.map((run) => `${run.name} ${run.id}`).join("\n") },
         el("span", { class: "swatch", "data-tone": group.tone }), group.label, " ", el("span", { class: "quiet" }, `N ${group.n}`))
     )));
     const mark = this.element.closest("section")?.querySelector("[data-left-out]");
-    const said = [leftOut && `${leftOut} points not finite`, without.length && `${without.length} without it`].filter(Boolean);
-    if (mark && said.length) {
+    const notes = [leftOut && `${leftOut} points not finite`, without.length && `${without.length} without it`].filter(Boolean);
+    if (mark && notes.length) {
       mark.hidden = false;
-      mark.textContent = said.join(", ");
+      mark.textContent = notes.join(", ");
     }
   }
 }
@@ -110,29 +110,29 @@ function band(group, axis) {
 }
 
 function stretches(values) {
-  const found = [];
+  const ranges = [];
   let from = -1;
-  for (let place = 0; place <= values.length; place += 1) {
-    const there = place < values.length && values[place] !== null;
-    if (there && from < 0) from = place;
+  for (let index = 0; index <= values.length; index += 1) {
+    const there = index < values.length && values[index] !== null;
+    if (there && from < 0) from = index;
     if (!there && from >= 0) {
-      found.push([from, place]);
+      ranges.push([from, index]);
       from = -1;
     }
   }
-  return found;
+  return ranges;
 }
 
-function lines(group, axis, place) {
-  const tone = toneColour(group.tone), dash = DASHES[Math.floor(place / 8) % DASHES.length];
+function lines(group, axis, index) {
+  const tone = toneColour(group.tone), dash = DASHES[Math.floor(index / 8) % DASHES.length];
   const faintly = [...(group.lines ?? []), ...(group.raw ? [group.raw] : [])];
   return faintly.map((y) => ({ ...BASE, x: axis, y, line: { color: faint(tone, 0.3), width: 1, dash } }));
 }
 
 /* The whole mean for the pointer (`meta` marks the entries in the legend of a saved picture); solid where every run of the group has a value, dotted elsewhere. */
-function mean(group, axis, place, { spans }) {
+function mean(group, axis, index, { spans }) {
   const tone = toneColour(group.tone), full = (index) => group.counts[index] === group.n;
-  const few = axis.length < 24 && !spans, dash = DASHES[Math.floor(place / 8) % DASHES.length];
+  const few = axis.length < 24 && !spans, dash = DASHES[Math.floor(index / 8) % DASHES.length];
   const whole = group.mean.map((value, index) => (full(index) ? value : null));
   // A dotted point, and its neighbours, so that it joins the solid line.
   const partly = group.mean.map((value, index) => ([index - 1, index, index + 1].some((near) => near in axis && !full(near)) ? value : null));
@@ -148,13 +148,13 @@ function mean(group, axis, place, { spans }) {
   ];
 }
 
-function layout(found, log) {
-  const ink = colour("ink-3"), time = found.x === "time";
+function layout(data, log) {
+  const ink = colour("ink-3"), time = data.x === "time";
   const axis = { gridcolor: colour("border"), zeroline: false, linecolor: colour("border"), tickfont: { size: 10, color: ink }, automargin: true };
   return {
     margin: { l: 40, r: 10, t: 8, b: 38 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.body).fontFamily, size: 11, color: ink },
-    xaxis: { ...axis, showgrid: false, nticks: 8, title: { text: AXES[found.x], font: { size: 11 }, standoff: 8 }, hoverformat: time ? ".1f" : ",.0f", tickformat: time ? "" : "~s", spikecolor: colour("border-strong"), spikethickness: 1, spikedash: "solid" },
+    xaxis: { ...axis, showgrid: false, nticks: 8, title: { text: AXES[data.x], font: { size: 11 }, standoff: 8 }, hoverformat: time ? ".1f" : ",.0f", tickformat: time ? "" : "~s", spikecolor: colour("border-strong"), spikethickness: 1, spikedash: "solid" },
     yaxis: { ...axis, nticks: 6, type: log ? "log" : "linear" },
     hovermode: "x unified", hoverdistance: 30, dragmode: "zoom",
     hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("border"), font: { size: 11, color: colour("ink") } },

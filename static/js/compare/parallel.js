@@ -40,17 +40,17 @@ function drag(grip, start) {
     shape.setAttribute("y", Math.min(from, to));
     shape.setAttribute("height", Math.abs(to - from));
   };
-  const place = (y) => snapped((bottom - y) / (bottom - top));
+  const position = (y) => snapped((bottom - y) / (bottom - top));
   grip.addEventListener("pointermove", move);
   grip.addEventListener("pointerup", () => {
-    const axis = axes().find((each) => each.name === group.dataset.axis);
-    brush(axis.name, Math.abs(to - from) < LEAST ? null : between(axis, place(Math.max(from, to)), place(Math.min(from, to))));
+    const axis = axes().find((candidate) => candidate.name === group.dataset.axis);
+    brush(axis.name, Math.abs(to - from) < LEAST ? null : between(axis, position(Math.max(from, to)), position(Math.min(from, to))));
   }, { once: true });
 }
 
 /* Snaps to the end of the axis. */
-function snapped(place) {
-  return place < 0.02 ? 0 : place > 0.98 ? 1 : place;
+function snapped(position) {
+  return position < 0.02 ? 0 : position > 0.98 ? 1 : position;
 }
 
 /* The values of an axis between two positions. */
@@ -59,7 +59,7 @@ function between(axis, low, high) {
     const step = axis.categories.length > 1 ? 1 / (axis.categories.length - 1) : 0;
     return axis.categories.filter((_, index) => (step ? index * step : 0.5) >= low && (step ? index * step : 0.5) <= high);
   }
-  const value = (place) => (axis.log ? axis.low * (axis.high / axis.low) ** place : axis.low + place * (axis.high - axis.low));
+  const value = (position) => (axis.log ? axis.low * (axis.high / axis.low) ** position : axis.low + position * (axis.high - axis.low));
   return [rounded(value(low), -1), rounded(value(high), 1)];
 }
 
@@ -71,21 +71,21 @@ function rounded(value, side) {
 }
 
 function written(range) {
-  const axis = axes().find((each) => each.name === range.dataset.range);
+  const axis = axes().find((candidate) => candidate.name === range.dataset.range);
   if (axis.kind === "category") {
-    const kept = [...range.querySelectorAll("input:checked")].map((box) => box.value);
-    return kept.length === axis.categories.length ? null : kept;
+    const chosen = [...range.querySelectorAll("input:checked")].map((box) => box.value);
+    return chosen.length === axis.categories.length ? null : chosen;
   }
   const [least, most] = [...range.querySelectorAll("input")].map((input) => input.value);
   return least === "" && most === "" ? null : [least === "" ? axis.low : Number(least), most === "" ? axis.high : Number(most)];
 }
 
 /* Updates the address and reads the result again. */
-async function brush(name, kept) {
-  const said = Object.fromEntries(axes().filter((axis) => axis.brush).map((axis) => [axis.name, axis.brush]));
-  if (kept) said[name] = kept;
-  else delete said[name];
-  addressSet({ brush: Object.keys(said).length ? JSON.stringify(said) : "" });
+async function brush(name, chosen) {
+  const brushes = Object.fromEntries(axes().filter((axis) => axis.brush).map((axis) => [axis.name, axis.brush]));
+  if (chosen) brushes[name] = chosen;
+  else delete brushes[name];
+  addressSet({ brush: Object.keys(brushes).length ? JSON.stringify(brushes) : "" });
   for (const input of document.querySelectorAll("[data-compare] input[name=brush]")) input.value = addressGet("brush", "");
   const fresh = await pageAgain();
   if (fresh) put(fresh);

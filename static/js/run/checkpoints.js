@@ -9,18 +9,18 @@ export class Checkpoints {
     if (document.querySelector("[data-checkpoint-acts]")) return void (message.checkpoints.length && readAgain());
     const table = document.querySelector("[data-checkpoints]");
     if (!table) return;
-    for (const row of message.checkpoints) place(table, row);
+    for (const row of message.checkpoints) placeRow(table, row);
     for (const mark of document.querySelectorAll("[data-checkpoint-count]")) {
       mark.textContent = count(table.tBodies[0].querySelectorAll("tr:not(.gone)").length);
     }
   }
 }
 
-function place(table, row) {
+function placeRow(table, row) {
   table.hidden = false;
   document.querySelector("[data-no-checkpoints]")?.remove();
   if (row.best) table.querySelectorAll("[data-best]").forEach((badge) => badge.remove());
-  const old = [...table.tBodies[0].rows].find((each) => each.dataset.path === row.path);
+  const old = [...table.tBodies[0].rows].find((candidate) => candidate.dataset.path === row.path);
   const fresh = drawn(row, table.dataset.metric);
   if (old) old.replaceWith(fresh);
   else table.tBodies[0].prepend(fresh);

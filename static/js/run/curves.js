@@ -44,16 +44,16 @@ function matcher(text, isRegex) {
   }
   try {
     const expression = new RegExp(text, "i");
-    return { fits: (texts) => texts.some((each) => expression.test(each)) };
+    return { fits: (texts) => texts.some((text) => expression.test(text)) };
   } catch (error) {
     return { error: `${error.message}. The charts are unchanged.` };
   }
 }
 
 function complain(search, error) {
-  const place = document.querySelector("[data-search-error]");
-  place.hidden = !error;
-  place.textContent = error ?? "";
+  const element = document.querySelector("[data-search-error]");
+  element.hidden = !error;
+  element.textContent = error ?? "";
   search.setAttribute("aria-invalid", String(Boolean(error)));
 }
 

@@ -46,13 +46,13 @@ const KINDS = { train: "training", eval: "greedy", eval_sampled: "sampled" };
 
 function row(runId, episode) {
   const kind = outcome(episode);
-  const said = kind === "failed" ? `failed: ${episode.error || episode.outcome}` : episode.outcome;
+  const text = kind === "failed" ? `failed: ${episode.error || episode.outcome}` : episode.outcome;
   const tone = kind === "failed" ? "bad" : kind === "success" ? "good" : "soft";
   return el("tr", { class: "row fresh", id: `episode-${episode.id}` },
     el("td", { class: "lead" }, el("a", { class: "row-link mono", href: `/runs/${runId}/episodes/${episode.id}/` }, short(episode.name))),
     el("td", { class: "soft nowrap", "data-label": "play" }, (KINDS[episode.kind] ?? episode.kind) + (episode.probe ? ", probe" : "")),
     el("td", { class: "break", "data-label": "task" }, episode.title),
-    el("td", { class: `break ${tone}`, "data-label": "outcome" }, said, episode.truncated ? el("span", { class: "badge warn" }, "cut") : null),
+    el("td", { class: `break ${tone}`, "data-label": "outcome" }, text, episode.truncated ? el("span", { class: "badge warn" }, "cut") : null),
     el("td", { class: "num", "data-label": "turns" }, count(episode.turn_count)),
     el("td", { class: "num tokens", "data-label": "tokens" }, count(episode.tokens)),
     el("td", { class: "num", "data-label": "return" }, fixed(Number(episode.episode_return), 2)),

@@ -44,15 +44,15 @@ function show(summary) {
 }
 
 function times(summary) {
-  document.querySelector("[data-times]").textContent = said(summary);
+  document.querySelector("[data-times]").textContent = timesText(summary);
 }
 
-function said(summary) {
+function timesText(summary) {
   if (!summary.started_at) return summary.state === "queued" ? `waiting for ${since(summary.created_at)}` : "";
   const end = summary.ended_at ? new Date(summary.ended_at) : new Date();
-  const gone = duration((end - new Date(summary.started_at)) / 1000);
-  if (summary.ended_at) return `took ${gone}`;
-  return summary.eta_seconds === null || summary.eta_seconds === undefined ? `${gone} gone` : `${gone} gone, ${duration(summary.eta_seconds)} left`;
+  const elapsed = duration((end - new Date(summary.started_at)) / 1000);
+  if (summary.ended_at) return `took ${elapsed}`;
+  return summary.eta_seconds == null ? `${elapsed} elapsed` : `${elapsed} elapsed, ${duration(summary.eta_seconds)} remaining`;
 }
 
 function since(moment) {

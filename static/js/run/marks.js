@@ -29,7 +29,7 @@ export class Marks {
   }
 
   #choose() {
-    addressSet({ hide: this.#boxes.filter((each) => !each.checked).map((each) => each.dataset.markKind).join(",") });
+    addressSet({ hide: this.#boxes.filter((box) => !box.checked).map((box) => box.dataset.markKind).join(",") });
     this.#change(this.#all);
   }
 

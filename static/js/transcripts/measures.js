@@ -1,8 +1,8 @@
-/* Measures for colouring tokens. A measure has `of` (data, place) → its value or undefined, and `heat` → -1 … 1: intensity, in one colour above 0
+/* Measures for colouring tokens. A measure has `of` (data, index) → its value or undefined, and `heat` → -1 … 1: intensity, in one colour above 0
    and another below. */
 
 const most = (value) => Math.max(-1, Math.min(1, value));
-const from = (name) => (data, place) => (data[name]?.length ? Number(data[name][place]) : undefined);
+const from = (name) => (data, index) => (data[name]?.length ? Number(data[name][index]) : undefined);
 
 export const MEASURES = {
   logprobs: { label: "log-probability", head: "logprob", unit: "nats", of: from("logprobs"), heat: (value) => -Math.min(1, -value / 3) },

@@ -13,15 +13,15 @@ export class Pieces {
   constructor(root, { count, piece, first }, onFill) {
     this.#size = piece;
     this.#onFill = onFill;
-    const given = root.querySelector("[data-piece]");
-    const each = given.offsetHeight / Math.max(1, given.children.length);
-    for (let place = 0; place * piece < count; place += 1) {
-      this.#pieces.push(place * piece === first ? given : this.#empty(place, Math.min(piece, count - place * piece) * each));
+    const initial = root.querySelector("[data-piece]");
+    const height = initial.offsetHeight / Math.max(1, initial.children.length);
+    for (let index = 0; index * piece < count; index += 1) {
+      this.#pieces.push(index * piece === first ? initial : this.#empty(index, Math.min(piece, count - index * piece) * height));
     }
-    root.replaceChildren(...(this.#pieces.length ? this.#pieces : [given]));
-    this.#filled.add(given);
+    root.replaceChildren(...(this.#pieces.length ? this.#pieces : [initial]));
+    this.#filled.add(initial);
     const observer = new IntersectionObserver((entries) => this.#moved(entries), { rootMargin: NEAR });
-    for (const each of this.#pieces) observer.observe(each);
+    for (const element of this.#pieces) observer.observe(element);
   }
 
   /* The element of answer `number` (from 1), read if necessary; null if it cannot be read. */
@@ -31,8 +31,8 @@ export class Pieces {
     return document.getElementById(`turn-${number}`);
   }
 
-  #empty(place, height) {
-    const piece = el("ol", { class: "turns", "data-piece": "", start: place * this.#size + 1 });
+  #empty(index, height) {
+    const piece = el("ol", { class: "turns", "data-piece": "", start: index * this.#size + 1 });
     piece.style.height = `${height}px`;
     return piece;
   }

@@ -40,9 +40,9 @@ async function more() {
   end.setAttribute("aria-busy", "true");
   try {
     const last = window_().last;
-    const found = await rows({ before: last.dataset.id });
-    window_().append(found);
-    if (!found.length) link.remove();
+    const loaded = await rows({ before: last.dataset.id });
+    window_().append(loaded);
+    if (!loaded.length) link.remove();
   } catch {
     observer.disconnect(); // the link still works
   } finally {
@@ -57,7 +57,7 @@ function near(element) {
   return top < innerHeight + 600 && bottom > -600;
 }
 
-const observer = new IntersectionObserver((entries) => entries.some((each) => each.isIntersecting) && more(), { rootMargin: "600px" });
+const observer = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && more(), { rootMargin: "600px" });
 observer.observe(end);
 
 addEventListener("scroll", () => {
@@ -69,13 +69,13 @@ addEventListener("scroll", () => {
 /* New episodes of a filtered stream: only the server can filter them. */
 const fresh = atMost(1000, async () => {
   const after = window_().first?.dataset.id ?? 0;
-  const found = [];
-  for (let page = null; found.length < 600 && (page === null || page.length >= 60); found.push(...page)) {
-    page = await rows(found.length ? { after, before: found.at(-1).dataset.id } : { after }).catch(() => []);
+  const loaded = [];
+  for (let page = null; loaded.length < 600 && (page === null || page.length >= 60); loaded.push(...page)) {
+    page = await rows(loaded.length ? { after, before: loaded.at(-1).dataset.id } : { after }).catch(() => []);
   }
-  if (!found.length) return;
-  for (const row of found) row.classList.add("fresh");
-  window_().prepend(found.filter((row) => !document.getElementById(row.id)));
+  if (!loaded.length) return;
+  for (const row of loaded) row.classList.add("fresh");
+  window_().prepend(loaded.filter((row) => !document.getElementById(row.id)));
   document.querySelector("[data-episodes]").hidden = false;
   const empty = document.querySelector("[data-no-episodes]");
   if (empty) empty.hidden = true;

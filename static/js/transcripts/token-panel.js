@@ -26,7 +26,7 @@ export class TokenPanel {
     this.#strip?.close();
     this.#root.hidden = false;
     this.#note(`of #${number}, ${executed ? "selected" : `candidate ${candidate + 1}`}`);
-    const strip = new TokenStrip(this.#part("token-strip"), `/api/v1/episodes/${this.#episode}/turns/${number}/tokens/?candidate=${candidate + 1}`, (_, place) => this.#read(place));
+    const strip = new TokenStrip(this.#part("token-strip"), `/api/v1/episodes/${this.#episode}/turns/${number}/tokens/?candidate=${candidate + 1}`, (_, index) => this.#read(index));
     this.#strip = strip;
     this.#root.setAttribute("aria-busy", "true");
     try {
@@ -67,22 +67,22 @@ export class TokenPanel {
   /* The range of the loaded values, and the style of tokens that are not trained on. */
   #scale(by) {
     const measure = MEASURES[by], { data } = this.#strip;
-    const values = measure ? (data.tokens ?? []).map((_, place) => measure.of(data, place)).filter(Number.isFinite) : [];
+    const values = measure ? (data.tokens ?? []).map((_, index) => measure.of(data, index)).filter(Number.isFinite) : [];
     const low = values.reduce((one, other) => Math.min(one, other), Infinity), high = values.reduce((one, other) => Math.max(one, other), -Infinity);
     const unit = measure?.unit ? ` ${measure.unit}` : "";
-    const said = [];
-    if (values.length && low === high) said.push(`${measure.label}: ${spoken(measure, low)}${unit}`);
-    else if (values.length && !measure.says) said.push(`${measure.label}: ${spoken(measure, low)} to ${spoken(measure, high)}${unit}`);
-    if (data.masks?.includes(0)) said.push("dashed: masked out, not trained on");
-    this.#part("token-scale").textContent = said.join(" · ");
+    const parts = [];
+    if (values.length && low === high) parts.push(`${measure.label}: ${spoken(measure, low)}${unit}`);
+    else if (values.length && !measure.says) parts.push(`${measure.label}: ${spoken(measure, low)} to ${spoken(measure, high)}${unit}`);
+    if (data.masks?.includes(0)) parts.push("dashed: masked out, not trained on");
+    this.#part("token-scale").textContent = parts.join(" · ");
   }
 
-  #read(place) {
+  #read(index) {
     const { data } = this.#strip;
     if (!data?.count) return void this.#part("token-readout").replaceChildren();
-    const facts = [["token", visible(data.tokens?.[place] ?? "")], ["place", `${count(place + 1)} of ${count(data.count)}`], ["id", String(data.token_ids?.[place] ?? "–")]];
-    for (const name of this.#strip.known) facts.push([MEASURES[name].head, spoken(MEASURES[name], MEASURES[name].of(data, place))]);
-    if (data.logprobs?.length) facts.push(["probability", fixed(Math.exp(Number(data.logprobs[place])), 3)]);
+    const facts = [["token", visible(data.tokens?.[index] ?? "")], ["place", `${count(index + 1)} of ${count(data.count)}`], ["id", String(data.token_ids?.[index] ?? "–")]];
+    for (const name of this.#strip.known) facts.push([MEASURES[name].head, spoken(MEASURES[name], MEASURES[name].of(data, index))]);
+    if (data.logprobs?.length) facts.push(["probability", fixed(Math.exp(Number(data.logprobs[index])), 3)]);
     this.#part("token-readout").replaceChildren(...facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", { class: "num" }, value))));
   }
 

@@ -18,7 +18,7 @@ export class TokenStrip {
     this.#address = address;
     this.#onPoint = onPoint;
     this.#end = el("span", { class: "token-end" });
-    this.#observer = new IntersectionObserver((seen) => seen.some((each) => each.isIntersecting) && this.#more(), { root, rootMargin: "600px" });
+    this.#observer = new IntersectionObserver((seen) => seen.some((entry) => entry.isIntersecting) && this.#more(), { root, rootMargin: "600px" });
     this.#asked = new AbortController();
     const { signal } = this.#asked;
     for (const type of ["pointerover", "focusin", "click"]) root.addEventListener(type, (event) => this.#point(event), { signal });
@@ -52,9 +52,9 @@ export class TokenStrip {
     });
   }
 
-  #take(found) {
-    if (!this.data) this.data = found;
-    else for (const name of ARRAYS) this.data[name]?.push(...(found[name] ?? []));
+  #take(piece) {
+    if (!this.data) this.data = piece;
+    else for (const name of ARRAYS) this.data[name]?.push(...(piece[name] ?? []));
     this.data.newest = this.data.versions?.reduce((one, other) => Math.max(one, other), 0);
   }
 
@@ -79,21 +79,21 @@ export class TokenStrip {
 
   #chunks(first) {
     const chunks = [];
-    for (let place = first; place < this.#length; place += CHUNK) {
-      const last = Math.min(place + CHUNK, this.#length);
-      chunks.push(el("span", { class: "token-chunk" }, Array.from({ length: last - place }, (_, index) => this.#token(place + index))));
+    for (let begin = first; begin < this.#length; begin += CHUNK) {
+      const last = Math.min(begin + CHUNK, this.#length);
+      chunks.push(el("span", { class: "token-chunk" }, Array.from({ length: last - begin }, (_, index) => this.#token(begin + index))));
     }
     return chunks;
   }
 
-  #token(place) {
+  #token(index) {
     const measure = MEASURES[this.#by];
-    const value = measure?.of(this.data, place);
+    const value = measure?.of(this.data, index);
     const heat = value === undefined || Number.isNaN(value) ? 0 : measure.heat(value, this.data);
-    const name = `token ${heat >= 0 ? "up" : "down"}${this.data.masks?.[place] === 0 ? " masked" : ""}`;
-    const text = this.#by === "token_ids" ? String(this.data.token_ids?.[place] ?? "–") : visible(this.data.tokens?.[place] ?? "");
-    const said = value === undefined ? null : `${measure.head} ${spoken(measure, value)}`;
-    return el("button", { type: "button", class: name, "data-heat": Math.min(4, Math.ceil(Math.abs(heat) * 4)), "data-token": place, tabindex: -1, title: said }, text);
+    const name = `token ${heat >= 0 ? "up" : "down"}${this.data.masks?.[index] === 0 ? " masked" : ""}`;
+    const text = this.#by === "token_ids" ? String(this.data.token_ids?.[index] ?? "–") : visible(this.data.tokens?.[index] ?? "");
+    const label = value === undefined ? null : `${measure.head} ${spoken(measure, value)}`;
+    return el("button", { type: "button", class: name, "data-heat": Math.min(4, Math.ceil(Math.abs(heat) * 4)), "data-token": index, tabindex: -1, title: label }, text);
   }
 
   #point({ target }) {
@@ -103,12 +103,12 @@ export class TokenStrip {
     this.#onPoint(this, Number(token.dataset.token));
   }
 
-  #roving(place) {
-    for (const each of this.#root.querySelectorAll(".token[tabindex='0'], .token.here")) {
-      each.tabIndex = -1;
-      each.classList.remove("here");
+  #roving(index) {
+    for (const marked of this.#root.querySelectorAll(".token[tabindex='0'], .token.here")) {
+      marked.tabIndex = -1;
+      marked.classList.remove("here");
     }
-    const token = this.#root.querySelector(`[data-token="${place}"]`);
+    const token = this.#root.querySelector(`[data-token="${index}"]`);
     if (!token) return;
     token.tabIndex = 0;
     token.classList.add("here");
@@ -131,6 +131,6 @@ export function spoken(measure, value) {
 
 /* Spaces, line breaks and control characters are shown as symbols, so that every token is visible and none changes the text direction. */
 export function visible(token) {
-  const shown = token.replaceAll("\n", "⏎").replaceAll("\t", "⇥").replace(/[\p{Cc}\p{Cf}]/gu, (each) => `‹${each.codePointAt(0).toString(16).padStart(4, "0")}›`);
+  const shown = token.replaceAll("\n", "⏎").replaceAll("\t", "⇥").replace(/[\p{Cc}\p{Cf}]/gu, (character) => `‹${character.codePointAt(0).toString(16).padStart(4, "0")}›`);
   return shown.replace(/^ | $/g, "·") || "∅";
 }

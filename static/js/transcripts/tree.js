@@ -12,8 +12,8 @@ function move(down, right) {
   const next = down > 0 ? level.nextElementSibling : down < 0 ? level.previousElementSibling : level;
   if (!next) return void document.querySelector(down > 0 ? "[data-tree-after]" : "[data-tree-before]")?.click();
   const nodes = [...next.querySelectorAll(".node")];
-  const place = down ? nodes.findIndex((node) => node.classList.contains("executed")) : nodes.indexOf(here) + right;
-  const target = nodes[down ? Math.max(0, place) : place];
+  const index = down ? nodes.findIndex((node) => node.classList.contains("executed")) : nodes.indexOf(here) + right;
+  const target = nodes[down ? Math.max(0, index) : index];
   if (!target) return;
   target.focus();
   target.click();

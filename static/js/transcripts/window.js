@@ -13,7 +13,7 @@ export class ListWindow {
     this.#body.prepend(room);
   }
 
-  get items() { return [...this.#body.children].filter((each) => each !== this.#room); }
+  get items() { return [...this.#body.children].filter((item) => item !== this.#room); }
   get first() { return this.#before[0] ?? this.items[0] ?? null; }
   get last() { return this.#after.at(-1) ?? this.items.at(-1) ?? null; }
   get hasLater() { return this.#after.length > 0; }
@@ -60,7 +60,7 @@ export class ListWindow {
 
   #makeRoom() {
     this.#room.hidden = !this.hasEarlier;
-    const place = this.#room.querySelector("td") ?? this.#room;
-    place.style.height = `${Math.max(0, this.#height)}px`;
+    const cell = this.#room.querySelector("td") ?? this.#room;
+    cell.style.height = `${Math.max(0, this.#height)}px`;
   }
 }
