@@ -47,20 +47,20 @@ def _whole(config: type[BaseModel]) -> str:
 
 def _sections(path: str, model: type[BaseModel]) -> list[tuple[str, type[BaseModel]]]:
     """Return (dotted path, section class) in the order of the config, without the root."""
-    found: list[tuple[str, type[BaseModel]]] = []
+    sections: list[tuple[str, type[BaseModel]]] = []
     for name, field in model.model_fields.items():
         for child in _classes(field.annotation):
             here = f"{path}{name}{'.<name>' if _is_mapping(field) else ''}"
-            found.append((here, child))
-            found.extend(_sections(f"{here}.", child))
-    return found
+            sections.append((here, child))
+            sections.extend(_sections(f"{here}.", child))
+    return sections
 
 
 def _classes(annotation: Any) -> list[type[BaseModel]]:
     """Return the section classes in a field's type: itself, a union's members, a mapping's values."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return [annotation]
-    return [found for part in get_args(annotation) for found in _classes(part)]
+    return [section for part in get_args(annotation) for section in _classes(part)]
 
 
 def _is_mapping(field: FieldInfo) -> bool:
@@ -98,8 +98,8 @@ def _bounds(facts: dict[str, Any]) -> str:
         "exclusiveMaximum": "<",
         "maxLength": "length ≤",
     }
-    found = [f"{sign} {facts[key]:.12g}" for key, sign in signs.items() if key in facts]
-    return f" ({', '.join(found)})" if found else ""
+    bounds = [f"{sign} {facts[key]:.12g}" for key, sign in signs.items() if key in facts]
+    return f" ({', '.join(bounds)})" if bounds else ""
 
 
 def _default(name: str, facts: dict[str, Any], schema: dict[str, Any]) -> str:

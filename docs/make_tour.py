@@ -70,11 +70,11 @@ def _wait(server: Server, runs: list[str], progress: Progress) -> None:
     states = dict.fromkeys(runs, "")
     while set(states.values()) != {"finished"}:
         for run, task in tasks.items():
-            found = server.call(f"/api/v1/runs/{run}/")
-            states[run] = found["state"]
-            progress.update(task, completed=found["iteration"], description=f"{found['state']:9} {run}")
-            if found["state"] in ("failed", "stopped"):
-                raise TroupeError(f"run {run} {found['state']}: {found['reason']}")
+            state = server.call(f"/api/v1/runs/{run}/")
+            states[run] = state["state"]
+            progress.update(task, completed=state["iteration"], description=f"{state['state']:9} {run}")
+            if state["state"] in ("failed", "stopped"):
+                raise TroupeError(f"run {run} {state['state']}: {state['reason']}")
         time.sleep(1.0)
 
 
@@ -92,8 +92,10 @@ def _words(server: Server, runs: list[str]) -> dict[str, Any]:
     """Return the values for the addresses of the tour."""
     asked = {"kind": "train", "limit": 200}
     episodes = server.call(f"/api/v1/runs/{runs[0]}/episodes/", **asked)["results"]
-    whole = [each for each in episodes if each["success"]] or episodes
-    first = max(whole, key=lambda each: (each["iteration"] > ITERATIONS // 4, each.get("turns") or 0))
+    whole = [episode for episode in episodes if episode["success"]] or episodes
+    first = max(
+        whole, key=lambda episode: (episode["iteration"] > ITERATIONS // 4, episode.get("turns") or 0)
+    )
     return {"run": runs[0], "runs": ",".join(runs), "episode": first["id"], "columns": COLUMNS}
 
 

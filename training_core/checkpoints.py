@@ -120,8 +120,8 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
 
 def verify(checkpoint: Path, *, contents: bool = True) -> None:
     """Raises CheckpointError if the checkpoint is damaged or of unknown layout."""
-    if found := damage(checkpoint, contents=contents):
-        raise CheckpointError(f"the checkpoint {checkpoint} is damaged: {found}; use another checkpoint")
+    if problem := damage(checkpoint, contents=contents):
+        raise CheckpointError(f"the checkpoint {checkpoint} is damaged: {problem}; use another checkpoint")
 
 
 def damage(checkpoint: Path, *, contents: bool = True) -> str:

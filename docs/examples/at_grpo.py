@@ -139,9 +139,9 @@ def play(
                 for number in live
             ]
             answers, logprobs = sample(policies[role], prompts, keys)
-            for place, number in enumerate(live):
-                group = Group(prompts[place], answers[place], logprobs[place], [])
-                act(episodes[number], role, group, policies[role].tokenizer, keys[place])
+            for row, number in enumerate(live):
+                group = Group(prompts[row], answers[row], logprobs[row], [])
+                act(episodes[number], role, group, policies[role].tokenizer, keys[row])
                 by_episode[role][number].append(group)
     return {role: [group for groups in by_episode[role] for group in groups] for role in ROLES}
 
@@ -189,9 +189,9 @@ def sample(
         noise = [keyed_uniform(*rows[row][1], rows[row][2], position) for row in live]
         target = torch.tensor(noise, dtype=torch.float64).unsqueeze(-1) * cumulative[:, -1:]
         tokens = torch.searchsorted(cumulative, target, right=True).squeeze(-1).tolist()
-        for place, (row, token) in enumerate(zip(live, tokens, strict=True)):
+        for index, (row, token) in enumerate(zip(live, tokens, strict=True)):
             answers[row].append(token)
-            logprobs[row].append(float(log_probs[place, token]))
+            logprobs[row].append(float(log_probs[index, token]))
         live = [row for row in live if answers[row][-1] != policy.tokenizer.eos_token_id]
     return (
         [answers[first : first + K] for first in range(0, len(rows), K)],

@@ -13,13 +13,13 @@ const page = data("batch-window");
 const frame = document.querySelector("[data-batch]");
 
 async function read() {
-  const said = frame.querySelector("[data-said]");
+  const status = frame.querySelector("[data-said]");
   try {
     const batch = await readJson(page.url);
-    new Bars(batch, said);
+    new Bars(batch, status);
     new Scatter(batch);
   } catch (error) {
-    said.textContent = `Not loaded: ${error.message}. Reload the page.`;
+    status.textContent = `Not loaded: ${error.message}. Reload the page.`;
   }
 }
 
@@ -35,25 +35,25 @@ function colours(policies) {
     probe.style.color = `var(--${name})`;
     return getComputedStyle(probe).color;
   };
-  const found = Object.fromEntries(["ink", "ink-2", "ink-3", "border", "border-strong", "bg", "accent", "bad"].map((name) => [name, of(name)]));
-  found.policies = Object.fromEntries(policies.map((policy) => [policy, of(`d${page.tones[policy] ?? 0}`)]));
+  const inks = Object.fromEntries(["ink", "ink-2", "ink-3", "border", "border-strong", "bg", "accent", "bad"].map((name) => [name, of(name)]));
+  inks.policies = Object.fromEntries(policies.map((policy) => [policy, of(`d${page.tones[policy] ?? 0}`)]));
   probe.remove();
-  return found;
+  return inks;
 }
 
 /* Newest version per policy, to compute the age of a token. */
 function newest(batch) {
-  const found = {};
-  for (const { stages } of batch.episodes) for (const { policy, versions } of stages) if (versions) found[policy] = Math.max(found[policy] ?? -Infinity, versions[1]);
-  return found;
+  const versionOf = {};
+  for (const { stages } of batch.episodes) for (const { policy, versions } of stages) if (versions) versionOf[policy] = Math.max(versionOf[policy] ?? -Infinity, versions[1]);
+  return versionOf;
 }
 
 class Bars {
-  #batch; #said; #canvas; #tip; #context; #latest; #inks; #chosen = -1; #width = 0; #row = 0;
+  #batch; #status; #canvas; #tip; #context; #latest; #inks; #chosen = -1; #width = 0; #row = 0;
 
-  constructor(batch, said) {
+  constructor(batch, status) {
     this.#batch = batch;
-    this.#said = said;
+    this.#status = status;
     this.#canvas = frame.querySelector("canvas");
     this.#tip = frame.querySelector("[data-tip]");
     this.#context = this.#canvas.getContext("2d");
@@ -62,7 +62,7 @@ class Bars {
     legend(batch, this.#latest);
     this.#listen();
     this.#measure();
-    said.textContent = `${batch.episodes.length} episodes in ${stretch(this.#whole)}`;
+    status.textContent = `${batch.episodes.length} episodes in ${stretch(this.#whole)}`;
     frame.dataset.ready = "";
   }
 
@@ -169,7 +169,7 @@ class Bars {
     tip.hidden = !episode;
     if (!episode) return;
     const lines = described(episode);
-    this.#said.textContent = lines.join(", ");
+    this.#status.textContent = lines.join(", ");
     tip.replaceChildren(...lines.map((text, place) => el(place ? "span" : "strong", {}, text)));
     tip.style.left = `${Math.max(0, Math.min((at ?? 40) + 14, this.#width - tip.offsetWidth - 4))}px`;
     tip.style.top = `${TOP + (index + 1) * this.#row + 6}px`;

@@ -1,7 +1,7 @@
 """Words that this field does not use, in names and in prose. `python -m tests.architecture.words` lists them, `make lint` runs it.
 
-Names of modules, classes, functions and annotated fields are split at capitals and underscores. Prose is every line of Python,
-documents, pages and scripts. A word with a meaning of the field belongs into ALLOWED with its reason.
+Names of modules, classes, functions and annotated fields are split at capitals and underscores; names of variables are whole. Prose is
+every line of Python, documents, pages and scripts. A word with a meaning of the field belongs into ALLOWED with its reason.
 """
 
 import ast
@@ -22,7 +22,10 @@ PROSE = (
     "a word of", "ahead of time", "are borne", "are told", "for ever", "go on", "goes on", "in the middle of its", "is borne", "is told",
     "of it all", "one's own", "said so", "says so", "was told", "went on", "what lies", "who comes",
 )  # fmt: skip
+LOCALS = ("each", "found", "given", "kept", "place", "said", "told")
+"""Names of variables that fit any value, so that they say nothing."""
 PHRASE = re.compile(rf"(?<![\w-])({'|'.join(PROSE)})(?![\w-])", re.IGNORECASE)
+DECLARED = re.compile(r"\b(?:const|let) (\w+)")
 WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 SUFFIXES = (".py", ".md", ".html", ".toml", ".js")
 SKIPPED = ("tests", "var", "build", "dist", "node_modules", "vendor", "migrations")
@@ -33,6 +36,10 @@ ALLOWED: dict[tuple[str, str], str] = {
         "patience",
     ): "the field's term of early stopping: run.failure_patience",
     ("training_core/config/rollout.py", "patience"): "the field's term of early stopping",
+    (
+        "webapp/common/templatetags/components.py",
+        "place",
+    ): "the place in the navigation, as in the pages' context",
     ("templates/reports/versions.html", "beside"): "a stored kind of block, and a value of the API",
     ("troupe_client/cli/topics/reports.py", "beside"): "a stored kind of block, and a value of the API",
     ("webapp/reports/models.py", "beside"): "a stored kind of block, and a value of the API",
@@ -66,10 +73,11 @@ def words_of(path: Path) -> Iterator[str]:
     """Findings of one file, as "FILE:LINE: WORD"."""
     name = path.relative_to(ROOT).as_posix()
     text = path.read_text()
-    found = [(number, word) for number, word in _names(path, text) if word in NAMES]
+    hits = [(number, word) for number, word in _names(path, text) if word in NAMES]
+    hits += [(number, word) for number, word in _variables(path, text) if word in LOCALS]
     for number, line in enumerate(text.splitlines(), 1):
-        found += [(number, match[1].lower()) for match in PHRASE.finditer(line)]
-    for number, word in found:
+        hits += [(number, match[1].lower()) for match in PHRASE.finditer(line)]
+    for number, word in sorted(set(hits)):
         if not ({(name, word), (name, "*")} & ALLOWED.keys()):
             yield f"{name}:{number}: {word}"
 
@@ -84,6 +92,21 @@ def _names(path: Path, text: str) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, word) for word in _split(node.name))
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             yield from ((node.lineno, word) for word in _split(node.target.id))
+
+
+def _variables(path: Path, text: str) -> Iterator[tuple[int, str]]:
+    """(line, name) of the variables and parameters of functions; in scripts, of declared ones."""
+    if path.suffix == ".js":
+        yield from ((text.count("\n", 0, match.start()) + 1, match[1]) for match in DECLARED.finditer(text))
+    if path.suffix != ".py":
+        return
+    for function in ast.walk(ast.parse(text)):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    yield node.lineno, node.id
+                elif isinstance(node, ast.arg):
+                    yield node.lineno, node.arg
 
 
 def _split(name: str) -> list[str]:

@@ -58,8 +58,8 @@ class TokenForm(forms.Form):
     )
     days = forms.ChoiceField(label="Works", required=False, choices=list(LIFETIMES.items()), initial="365")
 
-    def __init__(self, user: User, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, user: User, *args: Any) -> None:
+        super().__init__(*args)
         field = cast("forms.ModelChoiceField[Project]", self.fields["project"])
         field.queryset = projects_visible(user)
 

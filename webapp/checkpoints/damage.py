@@ -29,9 +29,9 @@ def damage_look(checkpoint: Checkpoint) -> str:
     return checkpoint.damaged
 
 
-def damage_note(run: Run, path: str, found: str) -> None:
+def damage_note(run: Run, path: str, damage: str) -> None:
     """Mark a checkpoint as damaged, or (empty) as intact."""
-    Checkpoint.objects.filter(run=run, path=path).update(damaged=found[:LONGEST])
+    Checkpoint.objects.filter(run=run, path=path).update(damaged=damage[:LONGEST])
 
 
 def require_whole(checkpoint: Checkpoint) -> None:

@@ -71,14 +71,14 @@ def table_read(runs: Sequence[Run], choice: Choice) -> dict[str, Any]:
     for group in groups_make(runs, choice.by):
         for run in group.runs:
             values = [columns[axis.name].get(run.pk) for axis in axes]
-            kept = all(
+            selected = all(
                 axis.keeps(value, brushes[axis.name])
                 for axis, value in zip(axes, values, strict=True)
                 if axis.name in brushes
             )
             rows.append({
                 "run": run.pk, "name": run.name, "group": group.label, "tone": group.tone, "values": values,
-                "places": [axis.place(value) for axis, value in zip(axes, values, strict=True)], "kept": kept,
+                "places": [axis.place(value) for axis, value in zip(axes, values, strict=True)], "kept": selected,
             })  # fmt: skip
     return {
         "axes": [asdict(axis) | {"brush": brushes.get(axis.name)} for axis in axes],

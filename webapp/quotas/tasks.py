@@ -11,4 +11,4 @@ from webapp.quotas.services import quota_measure
 def measure() -> int:
     """Measure the stored data of every project with a limit on it; returns their number."""
     limited = Quota.objects.exclude(Q(points=None) & Q(gigabytes=None)).select_related("project")
-    return len([quota_measure(each) for each in limited])
+    return len([quota_measure(quota) for quota in limited])

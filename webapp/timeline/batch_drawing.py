@@ -55,7 +55,7 @@ def sums(anatomy: Anatomy) -> list[dict[str, str]]:
     cut = _percent(sum(member.truncated for member in members), count)
     share = {name: _percent(seconds, whole) for name, seconds in spent.items()}
     return [
-        _tile("episodes", str(len(members)), f"{sum(each.failed for each in members)} failed"),
+        _tile("episodes", str(len(members)), f"{sum(member.failed for member in members)} failed"),
         _tile("solved", solved, f"{cut} truncated"),
         _tile("generating", share["generate"], "of the episodes' time"),
         _tile("environment", share["environment"], "waiting for the environment or a tool"),

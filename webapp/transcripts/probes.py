@@ -104,13 +104,13 @@ def difference(one: Episode, other: Episode) -> list[dict[str, Any]]:
 
 def _turn(number: int, left: Any, right: Any) -> dict[str, Any]:
     roles = list(dict.fromkeys(turn["role"] for turn in (left, right) if turn))
-    saw, said = parts_differ(_saw(left), _saw(right)), parts_differ(_said(left), _said(right))
+    saw, answered = parts_differ(_saw(left), _saw(right)), parts_differ(_said(left), _said(right))
     return {
         "number": number,
         "role": " → ".join(roles),
-        "same": all(part["op"] == "equal" for part in (*saw, *said)),
+        "same": all(part["op"] == "equal" for part in (*saw, *answered)),
         "saw": saw,
-        "said": said,
+        "said": answered,
     }
 
 

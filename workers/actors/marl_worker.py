@@ -173,14 +173,14 @@ class MarlWorker(TrainingBackend):
         """Success by role if there are several, and by agent if a role has several."""
         if not result.agent_success:
             return {}
-        found = dict(result.role_success) if len(self._config.team.roles) > 1 else {}
+        successes = dict(result.role_success) if len(self._config.team.roles) > 1 else {}
         for role, own in self.trainer.spec.roles.items():
             if len(own.agents) > 1:
                 known = [agent for agent in own.agents if agent in result.agent_success]
-                found |= {
+                successes |= {
                     f"{role}/{NOT_IN_NAMES.sub('_', agent)}": result.agent_success[agent] for agent in known
                 }
-        return found
+        return successes
 
     def _return(self, result: EpisodeResult) -> float:
         """Return of the first trained role; rewards of adversaries are not added."""

@@ -148,10 +148,10 @@ class _Api:
 
     async def close(self, request: Request) -> Response:
         """Close the episode, with a last reward if given; an `error` marks it as failed."""
-        session, given = self._session(request), await _object(request)
-        if {"reward", "rewards"} & given.keys():
-            session.reward(given)
-        session.close(str(given.get("error") or ""))
+        session, ending = self._session(request), await _object(request)
+        if {"reward", "rewards"} & ending.keys():
+            session.reward(ending)
+        session.close(str(ending.get("error") or ""))
         return JSONResponse({"closed": True})
 
     async def health(self, request: Request) -> Response:

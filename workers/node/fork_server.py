@@ -179,9 +179,9 @@ def refusal(request: Mapping[str, Any], imported: Imported) -> str:
     for name in sorted({*wanted, *imported.environment}):
         if READ_AT_IMPORT.match(name) and wanted.get(name) != imported.environment.get(name):
             return f"{name} has another value"
-    found = next((folder for folder in search_path(wanted) if (Path(folder) / OWN[0]).is_dir()), None)
-    if found is not None and Path(found).resolve() != Path(__file__).resolve().parents[2]:
-        return f"its packages are those of {found}"
+    folder = next((folder for folder in search_path(wanted) if (Path(folder) / OWN[0]).is_dir()), None)
+    if folder is not None and Path(folder).resolve() != Path(__file__).resolve().parents[2]:
+        return f"its packages are those of {folder}"
     changed = imported.changed()
     return f"{changed} has changed since this node imported it; start the node again" if changed else ""
 
@@ -207,7 +207,7 @@ def expanded(environment: Mapping[str, str], context: Mapping[str, Any]) -> dict
     result = dict(environment)
     for name, value in (context.get("env_vars") or {}).items():
         known = re.sub(
-            r"\$(?:\{(\w+)\}|(\w+))", lambda found: result.get(found[1] or found[2], found[0]), value
+            r"\$(?:\{(\w+)\}|(\w+))", lambda match: result.get(match[1] or match[2], match[0]), value
         )
         result[name] = re.sub(r"\$\{[A-Z0-9_]+\}", "", known)
     return result

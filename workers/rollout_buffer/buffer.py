@@ -81,14 +81,14 @@ class RolloutBuffer:
         """Names of the channels."""
         return sorted(self._channels)
 
-    def start_rollout(self, name: str, given: Mapping[str, Any]) -> None:
+    def start_rollout(self, name: str, settings: Mapping[str, Any]) -> None:
         """Start a plugin in the background. Raises ValueError for a wrong request, PluginFailure for an unknown type.
 
         Stored records are kept, and not generated again: ready groups are added to `skip_instance_ids`, and open groups are
         completed. `delivery` is the last delivery that the reader has received; groups of a later one, which are delivered
         again, are skipped too. `fresh` drops all records. An instance named k times is skipped in k epochs.
         """
-        request = self._checked(given)
+        request = self._checked(settings)
         with self._lock:
             self._rollouts.end(name)
             channel = self.channel(name)
@@ -133,9 +133,9 @@ class RolloutBuffer:
         with self._store.lock:
             self._store.note(name, "rollout", request)
 
-    def _checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _checked(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The request with converted numbers and an absolute path of its file. Raises ValueError, PluginFailure."""
-        request = dict(given)
+        request = dict(settings)
         self.plugins.get(str(request.get("task_type", "")))
         for name, default in (
             ("num_repeat_per_sample", self._limits.group_size),

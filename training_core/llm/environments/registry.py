@@ -82,8 +82,8 @@ def make_environment(section: Any, seed: int) -> "TextEnvironment":
 
 def warm_start_of(tag: str) -> "WarmStart":
     """The demonstrations of a type of environment that is in `types_with_warm_start`."""
-    found: WarmStart = _imported(ENVIRONMENTS[tag].warm_start)
-    return found
+    warm_start: WarmStart = _imported(ENVIRONMENTS[tag].warm_start)
+    return warm_start
 
 
 def types_with_warm_start() -> list[str]:

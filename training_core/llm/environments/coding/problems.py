@@ -141,12 +141,12 @@ def read_problems(path: str) -> tuple[Problem, ...]:
 
 def _split(problems: Sequence[Problem], split: Split) -> list[Problem]:
     """Problems of one split. Raises EnvironmentFailure if there is none."""
-    found = [problem for problem in problems if held_out(problem) == (split == "eval")]
-    if not found:
+    selected = [problem for problem in problems if held_out(problem) == (split == "eval")]
+    if not selected:
         raise EnvironmentFailure(
             f"of {len(problems)} problems none falls into the {split} part (a quarter is held out, by the text); add more"
         )
-    return found
+    return selected
 
 
 CODING_TASKS: Tasks[Coding, Problem] = Tasks(draw_problem)
