@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from training_core.config.marl.environments import SimpleReference
 from training_core.marl.environments.base import View
-from training_core.marl.environments.registry import make_environments
+from training_core.marl.environments.construction import make_environments
+from training_core.marl.environments.mpe.config import SimpleReference
 
 Numbers = NDArray[Any]
 Policy = Callable[[Numbers], Numbers]

@@ -12,10 +12,11 @@ from tests.architecture.source import ROOT, modules
 from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.files import load_config, parse_overrides, preset_names
 from training_core.config.marl.algorithms import MARL_ALGORITHM_CONFIGS
-from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS, SuperSuit
+from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS
 from training_core.config.marl.policies import NETWORK_CONFIGS
 from training_core.config.marl.run import MarlConfig
 from training_core.config.rollout import WORKFLOW_CONFIGS
+from training_core.marl.environments.environment_config import SuperSuit
 from troupe_client.cli.app import app
 from troupe_client.cli.topics.registry import TOPICS
 

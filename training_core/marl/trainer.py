@@ -17,8 +17,8 @@ from training_core.errors import CheckpointError, ConfigError
 from training_core.importing import load_object
 from training_core.marl.agent_slots import slots_by_policy
 from training_core.marl.environments.base import Spec, VectorEnvironment
+from training_core.marl.environments.construction import make_environments
 from training_core.marl.environments.episode_state import Arrays
-from training_core.marl.environments.registry import make_environments
 from training_core.marl.episode_checkpoint import continue_episodes, load_episodes, save_episodes
 from training_core.marl.evaluation import evaluate
 from training_core.marl.failure_limit import FailureLimit

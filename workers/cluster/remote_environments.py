@@ -14,8 +14,8 @@ import ray
 from numpy.typing import NDArray
 from ray.exceptions import RayActorError
 
-from training_core.config.marl.environments import MarlEnvironment
 from training_core.marl.environments.base import Actions, Failure, Spec, Transition, VectorEnvironment, View
+from training_core.marl.environments.environment_config import MarlEnvironment
 from training_core.marl.environments.episode_state import Arrays
 from training_core.marl.environments.split import SplitEnvironments, shares_of
 from workers.cluster.answers import answer, exit_of

@@ -1,29 +1,9 @@
 """Fields of small networks' configs."""
 
-from training_core.config.effects.rules import Effects, Place, always, needs, unless, where
+from training_core.config.base import Section
+from training_core.config.effects.rules import Effects, Place, Rule, always, needs, unless, where
 from training_core.config.marl.algorithms import CustomPpo, Ippo, Mappo, MarlPpo
-from training_core.config.marl.environments import (
-    CustomMarl,
-    GymnasiumVector,
-    MarlEnvironment,
-    Mpe,
-    NativeMpe,
-    PettingZoo,
-    RecallCue,
-    SimpleAdversary,
-    SimpleCrypto,
-    SimpleForaging,
-    SimpleHetero,
-    SimplePush,
-    SimpleReference,
-    SimpleSpread,
-    SimpleTag,
-    SimpleWorldComm,
-    SuperSuit,
-    ToySimpleSpread,
-    Vmas,
-    Wrapped,
-)
+from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS
 from training_core.config.marl.policies import (
     Gru,
     Lstm,
@@ -35,6 +15,8 @@ from training_core.config.marl.policies import (
     Transformer,
 )
 from training_core.config.marl.run import MarlConfig, MarlResources, MarlRole, MarlRollout, MarlTeam
+from training_core.marl.environments.environment_config import SuperSuit
+from training_core.marl.environments.mpe.config import NativeMpe
 
 
 def _one_role_sees_all(at: Place) -> str:
@@ -68,6 +50,10 @@ def _actions_differ(at: Place) -> str:
     return f"all agents of {at.config.environment.type} have the same actions" if _native(at) else ""
 
 
+_ENVIRONMENTS: dict[type[Section], dict[str, Rule]] = {
+    section: always(" ".join(section.model_fields)) for section in MARL_ENVIRONMENT_CONFIGS.values()
+}
+"""Every run steps its environment, so all fields of environments have an effect. A field with a condition needs a rule here."""
 NETWORKS: Effects = {
     MarlConfig: always(
         "run team policies environment algorithm rollout resources evaluation checkpoint reporting health"
@@ -96,30 +82,8 @@ NETWORKS: Effects = {
     Gru: always("type"),
     Lstm: always("type"),
     Transformer: always("type heads context_length"),
-    MarlEnvironment: always("type reward"),
     SuperSuit: always("normalise_observations frame_stack")
     | needs("pad_observations", _observations_differ)
     | needs("pad_action_space", _actions_differ),
-    Wrapped: always("supersuit strict_agents action_masks"),
-    Mpe: always("max_cycles continuous_actions"),
-    NativeMpe: always("backend"),
-    SimpleSpread: always("type num_agents local_ratio"),
-    SimpleReference: always("type local_ratio"),
-    SimplePush: always("type"),
-    SimpleAdversary: always("type num_agents"),
-    SimpleTag: always("type num_good num_adversaries num_obstacles"),
-    SimpleCrypto: always("type"),
-    SimpleWorldComm: always("type num_good num_adversaries num_obstacles num_food num_forests"),
-    ToySimpleSpread: always("type num_agents max_cycles coverage_reward collision_penalty"),
-    SimpleHetero: always(
-        "type num_scouts num_workers num_targets num_signals max_cycles hint_noise match_reward mismatch_penalty"
-    ),
-    SimpleForaging: always(
-        "type num_agents grid_size num_food max_cycles collect_reward step_penalty completion_reward"
-    ),
-    PettingZoo: always("type path args members"),
-    CustomMarl: always("type path args"),
-    GymnasiumVector: always("type id args"),
-    Vmas: always("type scenario max_cycles continuous_actions args members"),
-    RecallCue: always("type reward num_agents num_cues delay"),
+    **_ENVIRONMENTS,
 }

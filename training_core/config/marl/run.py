@@ -10,9 +10,10 @@ from training_core.config.evaluation import Checkpoint, Reporting
 from training_core.config.experiment import AgentKind, ExperimentConfig, Run
 from training_core.config.health import NetworkHealth
 from training_core.config.marl.algorithms import AnyMarlAlgorithm, Mappo
-from training_core.config.marl.environments import AnyMarlEnvironment, SimpleSpread
+from training_core.config.marl.environments import AnyMarlEnvironment
 from training_core.config.marl.policies import MarlPolicy, Recurrent
 from training_core.config.team import NAME_PATTERN
+from training_core.marl.environments.mpe.config import SimpleSpread
 
 
 class MarlRole(Section):

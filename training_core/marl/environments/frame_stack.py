@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from training_core.config.marl.environments import SuperSuit
 from training_core.marl.environments.base import (
     Actions,
     Flags,
@@ -17,6 +16,7 @@ from training_core.marl.environments.base import (
     VectorEnvironment,
     View,
 )
+from training_core.marl.environments.environment_config import SuperSuit
 from training_core.marl.environments.episode_state import Arrays, select_prefix, with_prefix
 
 

@@ -1,63 +1,61 @@
-"""Environments of small-network agents by the `type` of their config. Modules are imported on construction, so a run
+"""Environments of small-network agents by the `type` of their config: one folder and one line each.
+
+Only the `config` modules are imported here. The rest of an environment is imported when it is constructed, so a run
 only needs its own environment's packages.
 """
 
 from dataclasses import dataclass
 
-from training_core.config.marl.environments import MarlEnvironment, NativeMpe
-from training_core.importing import resolve
-from training_core.marl.environments.base import VectorEnvironment
-from training_core.marl.environments.frame_stack import wrap_native
-from training_core.marl.environments.games import Games
-from training_core.marl.environments.optional_packages import import_optional
-
-PACKAGE = __name__.rpartition(".")[0]
+from training_core.marl.environments.custom.config import CustomMarl
+from training_core.marl.environments.environment_config import MarlEnvironment
+from training_core.marl.environments.gymnasium.config import GymnasiumVector
+from training_core.marl.environments.mpe.config import (
+    SimpleAdversary,
+    SimpleCrypto,
+    SimplePush,
+    SimpleReference,
+    SimpleSpread,
+    SimpleTag,
+    SimpleWorldComm,
+)
+from training_core.marl.environments.pettingzoo.config import PettingZoo
+from training_core.marl.environments.recall_cue.config import RecallCue
+from training_core.marl.environments.simple_foraging.config import SimpleForaging
+from training_core.marl.environments.simple_hetero.config import SimpleHetero
+from training_core.marl.environments.toy_simple_spread.config import ToySimpleSpread
+from training_core.marl.environments.vmas.config import Vmas
 
 
 @dataclass(frozen=True)
 class MarlKind:
     """One type of environment."""
 
+    config: type[MarlEnvironment]
     make: str
-    """"module:Name" in this package: a VectorEnvironment or a Game, called with (config section, number of environments)."""
+    """"folder.module:Name" in this package: a VectorEnvironment or a Game, called with (config section, number of environments)."""
     needs: str = ""
     """The optional package that it needs."""
     is_game: bool = False
     """Whether `make` is a Game, which Games plays."""
 
 
-MPE2 = MarlKind("pettingzoo.factories:mpe", "pettingzoo")
-"""The multi-particle environments of the package."""
 MARL_ENVIRONMENTS: dict[str, MarlKind] = {
-    "mpe_simple_spread": MarlKind("mpe.spread:SpreadEnvironment"),
-    "mpe_simple_reference": MarlKind("mpe.reference:ReferenceEnvironment"),
-    "mpe_simple_push": MarlKind("mpe.push:PushEnvironment"),
-    "mpe_simple_adversary": MarlKind("mpe.adversary:AdversaryEnvironment"),
-    "mpe_simple_tag": MarlKind("mpe.tag:TagEnvironment"),
-    "recall_cue": MarlKind("recall_cue:RecallCueGame", is_game=True),
-    "mpe_simple_crypto": MPE2,
-    "mpe_simple_world_comm": MPE2,
-    "toy_simple_spread": MarlKind("toys.toy_simple_spread:ToySpreadGame", is_game=True),
-    "simple_hetero": MarlKind("toys.simple_hetero:HeteroGame", is_game=True),
-    "simple_hetero_pz": MarlKind("pettingzoo.factories:hetero", "pettingzoo"),
-    "simple_foraging": MarlKind("toys.simple_foraging:ForagingGame", is_game=True),
-    "simple_foraging_pz": MarlKind("pettingzoo.factories:foraging", "pettingzoo"),
-    "pettingzoo": MarlKind("pettingzoo.factories:pettingzoo", "pettingzoo"),
-    "custom_marl": MarlKind("custom:make"),
-    "gymnasium": MarlKind("gymnasium_vector:GymnasiumEnvironments", "gymnasium"),
-    "vmas": MarlKind("vmas_scenarios:VmasEnvironments", "vmas"),
+    "toy_simple_spread": MarlKind(ToySimpleSpread, "toy_simple_spread.game:ToySpreadGame", is_game=True),
+    "mpe_simple_spread": MarlKind(SimpleSpread, "mpe.backends:spread"),
+    "mpe_simple_reference": MarlKind(SimpleReference, "mpe.backends:reference"),
+    "mpe_simple_crypto": MarlKind(SimpleCrypto, "mpe.mpe2:make", "pettingzoo"),
+    "mpe_simple_world_comm": MarlKind(SimpleWorldComm, "mpe.mpe2:make", "pettingzoo"),
+    "mpe_simple_push": MarlKind(SimplePush, "mpe.backends:push"),
+    "mpe_simple_adversary": MarlKind(SimpleAdversary, "mpe.backends:adversary"),
+    "mpe_simple_tag": MarlKind(SimpleTag, "mpe.backends:tag"),
+    "simple_hetero": MarlKind(SimpleHetero, "simple_hetero.game:HeteroGame", is_game=True),
+    "simple_hetero_pz": MarlKind(SimpleHetero, "pettingzoo.factories:hetero", "pettingzoo"),
+    "simple_foraging": MarlKind(SimpleForaging, "simple_foraging.game:ForagingGame", is_game=True),
+    "simple_foraging_pz": MarlKind(SimpleForaging, "pettingzoo.factories:foraging", "pettingzoo"),
+    "pettingzoo": MarlKind(PettingZoo, "pettingzoo.factories:pettingzoo", "pettingzoo"),
+    "custom_marl": MarlKind(CustomMarl, "custom.environment:make"),
+    "gymnasium": MarlKind(GymnasiumVector, "gymnasium.environment:GymnasiumEnvironments", "gymnasium"),
+    "vmas": MarlKind(Vmas, "vmas.environment:VmasEnvironments", "vmas"),
+    "recall_cue": MarlKind(RecallCue, "recall_cue.game:RecallCueGame", is_game=True),
 }
-"""Environments by type."""
-
-
-def make_environments(section: MarlEnvironment, count: int) -> VectorEnvironment:
-    """`count` environments behind one interface. Raises ConfigError if a package is missing."""
-    from_package = isinstance(section, NativeMpe) and section.backend == "mpe2"
-    kind = MPE2 if from_package else MARL_ENVIRONMENTS[section.type]
-    if kind.needs:
-        import_optional(kind.needs, section.type)
-    made = resolve(f"{PACKAGE}.{kind.make}")(section, count)
-    environments: VectorEnvironment = Games(made, count) if kind.is_game else made
-    if isinstance(section, NativeMpe) and not from_package:
-        return wrap_native(environments, section.supersuit)
-    return environments
+"""Environments by type, in the order of the pages."""

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from tests.training_core.marl.environments.fragile import Fragile
-from training_core.config.marl.environments import CustomMarl, PettingZoo
 from training_core.errors import EnvironmentFailure
-from training_core.marl.environments.registry import make_environments
+from training_core.marl.environments.construction import make_environments
+from training_core.marl.environments.custom.config import CustomMarl
+from training_core.marl.environments.pettingzoo.config import PettingZoo
 from training_core.marl.environments.seeds import episode_seeds
 from training_core.marl.environments.split import LocalShare, SplitEnvironments
 

@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from training_core.config.marl.environments import SimplePush, SimpleSpread, SimpleTag, SuperSuit
 from training_core.marl.environments.base import VectorEnvironment
-from training_core.marl.environments.registry import make_environments
+from training_core.marl.environments.construction import make_environments
+from training_core.marl.environments.environment_config import SuperSuit
+from training_core.marl.environments.mpe.config import SimplePush, SimpleSpread, SimpleTag
 
 
 def stepped(environments: VectorEnvironment, steps: int) -> list[Any]:

@@ -7,25 +7,25 @@ import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
-from training_core.config.marl.environments import (
-    CustomMarl,
-    GymnasiumVector,
-    PettingZoo,
+from training_core.marl.environments.base import Actions, Choices, VectorEnvironment
+from training_core.marl.environments.construction import make_environments
+from training_core.marl.environments.custom.config import CustomMarl
+from training_core.marl.environments.environment_config import SuperSuit
+from training_core.marl.environments.gymnasium.config import GymnasiumVector
+from training_core.marl.environments.mpe.config import (
     SimpleAdversary,
     SimpleCrypto,
-    SimpleForaging,
-    SimpleHetero,
     SimplePush,
     SimpleReference,
     SimpleSpread,
     SimpleTag,
     SimpleWorldComm,
-    SuperSuit,
-    ToySimpleSpread,
-    Vmas,
 )
-from training_core.marl.environments.base import Actions, Choices, VectorEnvironment
-from training_core.marl.environments.registry import make_environments
+from training_core.marl.environments.pettingzoo.config import PettingZoo
+from training_core.marl.environments.simple_foraging.config import SimpleForaging
+from training_core.marl.environments.simple_hetero.config import SimpleHetero
+from training_core.marl.environments.toy_simple_spread.config import ToySimpleSpread
+from training_core.marl.environments.vmas.config import Vmas
 
 STEPS, COUNT, WATCHED = 6, 3, (0, 2)
 

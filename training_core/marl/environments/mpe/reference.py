@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from training_core.config.marl.environments import SimpleReference
 from training_core.marl.environments.base import Reals
+from training_core.marl.environments.mpe.config import SimpleReference
 from training_core.marl.environments.mpe.environment import MpeEnvironment, per_environment
 from training_core.marl.environments.mpe.physics import Bodies, Floats
 

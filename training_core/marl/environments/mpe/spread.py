@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from training_core.config.marl.environments import SimpleSpread
 from training_core.marl.environments.base import Reals
+from training_core.marl.environments.mpe.config import SimpleSpread
 from training_core.marl.environments.mpe.environment import MpeEnvironment, per_environment
 from training_core.marl.environments.mpe.physics import Bodies
 

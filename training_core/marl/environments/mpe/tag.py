@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from training_core.config.marl.environments import SimpleTag
 from training_core.marl.environments.base import Reals
+from training_core.marl.environments.mpe.config import SimpleTag
 from training_core.marl.environments.mpe.environment import MpeEnvironment, per_environment, team_names
 from training_core.marl.environments.mpe.physics import Bodies, Floats
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from training_core.config.marl.environments import SimpleForaging
 from training_core.marl.environments.pettingzoo.game import GameEnvironment, Sizes
-from training_core.marl.environments.toys.simple_foraging import MOVES, ForagingGame
+from training_core.marl.environments.simple_foraging.config import SimpleForaging
+from training_core.marl.environments.simple_foraging.game import MOVES, ForagingGame
 
 
 def parallel_env(**fields: Any) -> GameEnvironment:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from training_core.config.marl.environments import SimpleHetero
 from training_core.marl.environments.pettingzoo.game import GameEnvironment, Sizes
-from training_core.marl.environments.toys.simple_hetero import HeteroGame
+from training_core.marl.environments.simple_hetero.config import SimpleHetero
+from training_core.marl.environments.simple_hetero.game import HeteroGame
 
 
 def parallel_env(**fields: Any) -> GameEnvironment:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from training_core.config.marl.environments import ToySimpleSpread
 from training_core.marl.environments.pettingzoo.game import GameEnvironment, Sizes
-from training_core.marl.environments.toys.toy_simple_spread import ToySpreadGame
+from training_core.marl.environments.toy_simple_spread.config import ToySimpleSpread
+from training_core.marl.environments.toy_simple_spread.game import ToySpreadGame
 
 
 def parallel_env(**fields: Any) -> GameEnvironment:

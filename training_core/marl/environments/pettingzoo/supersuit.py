@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from training_core.config.marl.environments import SuperSuit
 from training_core.errors import ConfigError
+from training_core.marl.environments.environment_config import SuperSuit
 from training_core.marl.environments.optional_packages import import_optional
 
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from training_core.config.marl.environments import (
+from training_core.marl.environments.base import Choices, Continuous
+from training_core.marl.environments.construction import make_environments
+from training_core.marl.environments.mpe.config import (
     NativeMpe,
     SimpleAdversary,
     SimplePush,
@@ -14,9 +16,7 @@ from training_core.config.marl.environments import (
     SimpleSpread,
     SimpleTag,
 )
-from training_core.marl.environments.base import Choices, Continuous
 from training_core.marl.environments.mpe.environment import MpeEnvironment
-from training_core.marl.environments.registry import make_environments
 
 FAR = 10**9
 

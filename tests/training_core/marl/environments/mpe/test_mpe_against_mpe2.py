@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.training_core.marl.environments.mpe2_twin import Twins, drawn_actions, equal, of_agents
-from training_core.config.marl.environments import (
+from tests.training_core.marl.environments.mpe.mpe2_twin import Twins, drawn_actions, equal, of_agents
+from training_core.marl.environments.mpe.config import (
     NativeMpe,
     SimpleAdversary,
     SimplePush,

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from training_core.config.marl.environments import SimpleForaging
 from training_core.marl.environments.base import Actions, Choices, Flags, Reals, RoleSpec, Spec, View
 from training_core.marl.environments.games import Integers
 from training_core.marl.environments.seeds import draws
+from training_core.marl.environments.simple_foraging.config import SimpleForaging
 
 MOVES = np.array([(0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)])
 """[rows, columns] of each action."""

@@ -5,9 +5,11 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from training_core.config.marl.environments import Mpe
 from training_core.errors import ConfigError
+from training_core.marl.environments.mpe.config import Mpe
 from training_core.marl.environments.optional_packages import REMEDY
+from training_core.marl.environments.pettingzoo.factories import adapt
+from training_core.marl.environments.sequential import SequentialEnvironments
 
 MEMBERS: dict[str, dict[str, tuple[str, ...]]] = {
     "mpe_simple_spread": {},
@@ -36,13 +38,21 @@ ARGUMENTS = {
 """type -> field of its section -> the package's argument, in addition to max_cycles and continuous_actions."""
 
 
+def make(section: Mpe, count: int) -> SequentialEnvironments:
+    """The package's environments, stepped one by one."""
+    members = MEMBERS[section.type]
+    return adapt(
+        mpe_maker(section), section, count, section.type, members=members, max_steps=section.max_cycles
+    )
+
+
 def mpe_maker(section: Mpe) -> Callable[[], Any]:
     """A function that constructs one parallel environment for the section. Raises ConfigError if no package provides it."""
-    make = _module(section.type).parallel_env
+    parallel_env = _module(section.type).parallel_env
     words = ARGUMENTS.get(section.type, {})
     given = {word: getattr(section, name) for name, word in words.items()}
     shared = {"max_cycles": section.max_cycles, "continuous_actions": section.continuous_actions}
-    return lambda: make(**shared, **given)
+    return lambda: parallel_env(**shared, **given)
 
 
 def _module(kind: str) -> Any:

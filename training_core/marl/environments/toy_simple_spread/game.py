@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from training_core.config.marl.environments import ToySimpleSpread
 from training_core.marl.environments.base import Actions, Choices, Flags, Reals, RoleSpec, Spec, View
 from training_core.marl.environments.games import Integers
+from training_core.marl.environments.toy_simple_spread.config import ToySimpleSpread
 
 
 class ToySpreadGame:

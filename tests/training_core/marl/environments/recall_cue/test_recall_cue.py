@@ -4,8 +4,8 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from training_core.boards import Board
-from training_core.config.marl.environments import RecallCue
-from training_core.marl.environments.registry import make_environments
+from training_core.marl.environments.construction import make_environments
+from training_core.marl.environments.recall_cue.config import RecallCue
 
 
 def test_the_cue_is_seen_once_and_asked_for_at_the_end() -> None:

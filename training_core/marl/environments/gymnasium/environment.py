@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from training_core.config.marl.environments import GymnasiumVector
 from training_core.errors import ConfigError
 from training_core.marl.environments.base import (
     Actions,
@@ -25,6 +24,7 @@ from training_core.marl.environments.base import (
     last_boards,
 )
 from training_core.marl.environments.episode_state import ActionLog, Arrays
+from training_core.marl.environments.gymnasium.config import GymnasiumVector
 from training_core.marl.environments.joint_step import joint_step_errors
 from training_core.marl.environments.optional_packages import import_optional
 from training_core.marl.environments.pettingzoo.spaces import (

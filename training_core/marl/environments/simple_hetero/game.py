@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from training_core.config.marl.environments import SimpleHetero
 from training_core.marl.environments.base import Actions, Choices, Flags, Reals, RoleSpec, Spec, View
 from training_core.marl.environments.games import Integers
 from training_core.marl.environments.seeds import draws
+from training_core.marl.environments.simple_hetero.config import SimpleHetero
 
 
 class HeteroGame:

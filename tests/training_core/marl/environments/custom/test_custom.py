@@ -10,14 +10,14 @@ from docs.examples.relay import Relay
 from tests.architecture.source import ROOT
 from training_core.boards import Grid
 from training_core.config.files import parse_config, read_toml
-from training_core.config.marl.environments import CustomMarl
 from training_core.config.marl.run import MarlConfig
 from training_core.errors import ConfigError
 from training_core.marl.environments.base import Choices, Success
-from training_core.marl.environments.registry import make_environments
+from training_core.marl.environments.construction import make_environments
+from training_core.marl.environments.custom.config import CustomMarl
 from training_core.marl.trainer import MarlTrainer
 
-HERE = "tests.training_core.marl.environments.test_custom"
+HERE = "tests.training_core.marl.environments.custom.test_custom"
 
 
 def relay(count: int, **args: Any) -> Any:

@@ -10,19 +10,6 @@ from gymnasium import spaces
 
 from tests.training_core.marl.environments.parallel import Countdown
 from training_core.boards import Plane
-from training_core.config.marl.environments import (
-    PettingZoo,
-    SimpleAdversary,
-    SimpleCrypto,
-    SimpleForaging,
-    SimpleHetero,
-    SimplePush,
-    SimpleReference,
-    SimpleSpread,
-    SimpleTag,
-    SimpleWorldComm,
-    SuperSuit,
-)
 from training_core.errors import ConfigError, EnvironmentFailure
 from training_core.marl.environments.base import (
     Choices,
@@ -31,13 +18,26 @@ from training_core.marl.environments.base import (
     Success,
     VectorEnvironment,
 )
+from training_core.marl.environments.construction import make_environments
+from training_core.marl.environments.environment_config import SuperSuit
 from training_core.marl.environments.games import Games
+from training_core.marl.environments.mpe.config import (
+    SimpleAdversary,
+    SimpleCrypto,
+    SimplePush,
+    SimpleReference,
+    SimpleSpread,
+    SimpleTag,
+    SimpleWorldComm,
+)
 from training_core.marl.environments.pettingzoo import simple_foraging, simple_hetero, simple_spread
 from training_core.marl.environments.pettingzoo.adapter import AdapterSettings, PettingZooEnvironment
+from training_core.marl.environments.pettingzoo.config import PettingZoo
 from training_core.marl.environments.pettingzoo.spaces import shared_actions
-from training_core.marl.environments.registry import make_environments
 from training_core.marl.environments.seeds import episode_seeds
 from training_core.marl.environments.sequential import SequentialEnvironments
+from training_core.marl.environments.simple_foraging.config import SimpleForaging
+from training_core.marl.environments.simple_hetero.config import SimpleHetero
 
 TEAMS = {"reds": ("red_",), "blues": ("blue_",)}
 LEAVERS = "tests.training_core.marl.environments.leavers:parallel_env"

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from training_core.config.marl.environments import Vmas
 from training_core.errors import ConfigError
 from training_core.marl.environments.base import (
     Actions,
@@ -31,6 +30,7 @@ from training_core.marl.environments.joint_step import joint_step_errors
 from training_core.marl.environments.members import assign_roles
 from training_core.marl.environments.optional_packages import import_optional
 from training_core.marl.environments.pettingzoo.spaces import action_widths, observation_width, shared_actions
+from training_core.marl.environments.vmas.config import Vmas
 from training_core.seeding import keyed_seed
 
 LEAST_EDGE = 1.2

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from training_core.config.marl.environments import RecallCue
 from training_core.marl.environments.base import Actions, Choices, Flags, Reals, RoleSpec, Spec, View
 from training_core.marl.environments.games import Integers
+from training_core.marl.environments.recall_cue.config import RecallCue
 from training_core.marl.environments.seeds import draws
 
 

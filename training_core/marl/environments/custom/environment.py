@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from training_core.config.marl.environments import CustomMarl
 from training_core.errors import ConfigError
 from training_core.importing import load_object
 from training_core.marl.environments.base import Actions, Choices, RoleSpec, Spec, Success
+from training_core.marl.environments.custom.config import CustomMarl
 from training_core.marl.environments.sequential import Outcome, SequentialEnvironments, SingleView
 from training_core.marl.environments.success import SUCCESS
 

@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from tests.training_core.marl.environments.mpe2_twin import drawn_actions
+from tests.training_core.marl.environments.mpe.mpe2_twin import drawn_actions
 from training_core.boards import Board, Plane
-from training_core.config.marl.environments import (
+from training_core.errors import EnvironmentFailure
+from training_core.marl.environments.base import Continuous, VectorEnvironment
+from training_core.marl.environments.construction import make_environments
+from training_core.marl.environments.mpe.config import (
     NativeMpe,
     SimpleAdversary,
     SimplePush,
@@ -14,10 +17,7 @@ from training_core.config.marl.environments import (
     SimpleSpread,
     SimpleTag,
 )
-from training_core.errors import EnvironmentFailure
-from training_core.marl.environments.base import Continuous, VectorEnvironment
 from training_core.marl.environments.mpe.environment import MpeEnvironment
-from training_core.marl.environments.registry import make_environments
 
 NATIVE = {
     "mpe_simple_spread": SimpleSpread,
