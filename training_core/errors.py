@@ -29,6 +29,10 @@ class ConfigError(TroupeError):
     def __reduce__(self) -> tuple[type["ConfigError"], tuple[dict[str, str]]]:
         return type(self), (self.fields,)
 
+    def below(self, path: str) -> "ConfigError":
+        """The same error, with fields relative to the section at `path` made absolute."""
+        return ConfigError({f"{path}.{field}": text for field, text in self.fields.items()})
+
 
 class EnvironmentFailure(TroupeError):
     """An environment raised on reset, observation or step."""

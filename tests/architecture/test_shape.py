@@ -14,6 +14,7 @@ from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.files import parse_config, preset_names, read_preset
 from training_core.config.kinds import CONFIG_KINDS
 from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS
+from training_core.config.marl.policies import MarlPolicy
 from training_core.config.marl.run import MarlConfig
 from training_core.config.models import Policy
 from training_core.config.rollout import WORKFLOW_CONFIGS
@@ -114,12 +115,14 @@ def registries() -> dict[str, tuple[set[str], set[str]]]:
     from training_core.llm.generation.registry import ENGINES
     from training_core.llm.learning.registry import LEARNERS
     from training_core.llm.workflows.registry import WORKFLOWS
+    from training_core.marl.networks.registry import NETWORKS
 
     return {
         "environment": (tags("environment"), set(ENVIRONMENTS)),
         "workflow": (tags("workflow"), set(WORKFLOWS)),
         "engine": (tags("engine", Policy), set(ENGINES)),
         "learner": (tags("learner", Policy), set(LEARNERS)),
+        "network": (tags("network", MarlPolicy), set(NETWORKS)),
     }
 
 
@@ -149,6 +152,15 @@ def test_every_environment_of_small_networks_has_its_tag_and_a_constructor() -> 
         assert kind.config.model_validate(smallest(tag)).type == tag
         assert callable(resolve(f"{PACKAGE}.{kind.make}"))
     assert tags("environment", MarlConfig) <= set(MARL_ENVIRONMENT_CONFIGS)
+
+
+def test_every_network_has_its_tag_and_a_constructor() -> None:
+    from training_core.marl.networks.construction import PACKAGE
+    from training_core.marl.networks.registry import NETWORKS
+
+    for tag, kind in NETWORKS.items():
+        assert kind.config.model_fields["type"].default == tag
+        assert callable(resolve(f"{PACKAGE}.{kind.make}"))
 
 
 def smallest(tag: str) -> dict[str, str]:

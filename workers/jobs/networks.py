@@ -6,7 +6,6 @@ from typing import Any
 
 from torch import nn
 
-from training_core.config.marl.policies import Recurrent
 from training_core.config.marl.run import MarlConfig
 from training_core.marl.environments.base import ActionKind, Continuous
 from training_core.marl.learning.learner import PolicyLearner
@@ -93,11 +92,7 @@ def match(context: Networks) -> dict[str, Any]:
 
 def _short(config: MarlConfig) -> MarlConfig:
     """The config with short iterations."""
-    chunks = [
-        network.chunk_length
-        for network in (config.policies[name].network for name in config.used_policies)
-        if isinstance(network, Recurrent)
-    ]
+    chunks = [config.policies[name].network.sequence_length for name in config.used_policies]
     steps = min(config.rollout.steps, max([DRY_RUN_STEPS, *chunks]))
     fresh = "auto" if config.environment.keeps_episodes else "always"
     short = config.rollout.model_copy(update={"steps": steps, "fresh": fresh})

@@ -4,16 +4,7 @@ from training_core.config.base import Section
 from training_core.config.effects.rules import Effects, Place, Rule, always, needs, unless, where
 from training_core.config.marl.algorithms import CustomPpo, Ippo, Mappo, MarlPpo
 from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS
-from training_core.config.marl.policies import (
-    Gru,
-    Lstm,
-    MarlLearner,
-    MarlPolicy,
-    Mlp,
-    Network,
-    Recurrent,
-    Transformer,
-)
+from training_core.config.marl.policies import NETWORK_CONFIGS, MarlLearner, MarlPolicy
 from training_core.config.marl.run import MarlConfig, MarlResources, MarlRole, MarlRollout, MarlTeam
 from training_core.marl.environments.environment_config import SuperSuit
 from training_core.marl.environments.mpe.config import NativeMpe
@@ -54,6 +45,11 @@ _ENVIRONMENTS: dict[type[Section], dict[str, Rule]] = {
     section: always(" ".join(section.model_fields)) for section in MARL_ENVIRONMENT_CONFIGS.values()
 }
 """Every run steps its environment, so all fields of environments have an effect. A field with a condition needs a rule here."""
+_NETWORKS: dict[type[Section], dict[str, Rule]] = {
+    section: always(" ".join(section.model_fields)) | needs("identity_dim", where("share_parameters", True))
+    for section in NETWORK_CONFIGS.values()
+}
+"""As of environments, for the fields of networks."""
 NETWORKS: Effects = {
     MarlConfig: always(
         "run team policies environment algorithm rollout resources evaluation checkpoint reporting health"
@@ -75,15 +71,9 @@ NETWORKS: Effects = {
     MarlLearner: always(
         "actor_learning_rate critic_learning_rate weight_decay schedule max_grad_norm epochs minibatch_size precision compile"
     ),
-    Network: always("type hidden_dim hidden_layers activation share_parameters orthogonal")
-    | needs("identity_dim", where("share_parameters", True)),
-    Mlp: always("type"),
-    Recurrent: always("hidden_layers recurrent_hidden_dim recurrent_layers chunk_length"),
-    Gru: always("type"),
-    Lstm: always("type"),
-    Transformer: always("type heads context_length"),
     SuperSuit: always("normalise_observations frame_stack")
     | needs("pad_observations", _observations_differ)
     | needs("pad_action_space", _actions_differ),
+    **_NETWORKS,
     **_ENVIRONMENTS,
 }

@@ -11,7 +11,7 @@ from training_core.config.experiment import AgentKind, ExperimentConfig, Run
 from training_core.config.health import NetworkHealth
 from training_core.config.marl.algorithms import AnyMarlAlgorithm, Mappo
 from training_core.config.marl.environments import AnyMarlEnvironment
-from training_core.config.marl.policies import MarlPolicy, Recurrent
+from training_core.config.marl.policies import MarlPolicy
 from training_core.config.team import NAME_PATTERN
 from training_core.marl.environments.mpe.config import SimpleSpread
 
@@ -204,8 +204,7 @@ class MarlConfig(ExperimentConfig):
     @model_validator(mode="after")
     def _chunks_fit(self) -> Self:
         for name in self.used_policies:
-            network = self.policies[name].network
-            if isinstance(network, Recurrent) and network.chunk_length > self.rollout.steps:
+            if self.policies[name].network.sequence_length > self.rollout.steps:
                 raise ValueError(
                     f"policies.{name}.network.chunk_length: longer than rollout.steps = {self.rollout.steps}"
                 )

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from training_core.config.marl.algorithms import MarlPpo
-from training_core.config.marl.policies import Network
 from training_core.marl.agent_slots import AgentSlots
 from training_core.marl.environments.base import Spec
 from training_core.marl.networks.agents import Networks, make_network
 from training_core.marl.networks.base import Memory, reset_memory
+from training_core.marl.networks.network_config import Network
 from training_core.marl.rollouts import Rollout
 
 

@@ -16,7 +16,7 @@ from training_core.algorithms.gae import explained_variance, generalised_advanta
 from training_core.algorithms.losses import clipped_policy_loss, value_loss
 from training_core.config.marl.algorithms import MarlPpo
 from training_core.config.marl.policies import MarlLearner, MarlPolicy
-from training_core.errors import LearnerFailure
+from training_core.errors import ConfigError, LearnerFailure
 from training_core.marl.agent_slots import AgentSlots
 from training_core.marl.environments.base import Spec
 from training_core.marl.learning.batch import (
@@ -31,9 +31,10 @@ from training_core.marl.learning.ends import Ends, ends_of, fill_departed_values
 from training_core.marl.learning.flat_adam import FlatAdam
 from training_core.marl.learning.ratio_statistics import mean, ratio_statistics
 from training_core.marl.learning.value_scale import ValueScale
-from training_core.marl.networks.agents import make_network
+from training_core.marl.networks.agents import Networks, make_network
 from training_core.marl.networks.base import Memory
 from training_core.marl.networks.heads import make_head, masked
+from training_core.marl.networks.network_config import Network
 from training_core.marl.rollouts import Rollout
 from training_core.seeding import keyed_seed
 
@@ -97,13 +98,10 @@ class PolicyLearner:
         self.seed = seed
         self.head = make_head(self.slots.actions, self.slots.widths)
         self.critic_inputs = self.make_critic_inputs(slots, spec)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            network, count = policy.network, self.slots.count
-            self.actor = make_network(
-                network, self.slots.observation_dim, self.head.outputs, count, gain=0.01
-            ).to(device)
-            self.critic = self.critic_inputs.network(network).to(device)
+        try:
+            self.actor, self.critic = self._networks(policy.network, device)
+        except ConfigError as error:
+            raise error.below(f"policies.{name}") from error
         norm = self.settings.max_grad_norm
         self.actor_adam = FlatAdam(self.actor, self.settings.weight_decay, norm)
         self.critic_adam = FlatAdam(self.critic, self.settings.weight_decay, norm)
@@ -112,6 +110,14 @@ class PolicyLearner:
         self.length = self.actor.chunk_length
         self._critic_memory: Memory | None = None
         self._losses = torch.compile(self.losses) if self.settings.compile else self.losses
+
+    def _networks(self, network: Network, device: torch.device) -> tuple[Networks, Networks]:
+        """The actor and the critic, with weights that follow from the seed. Raises ConfigError with fields relative to the policy."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            inputs, outputs, agents = self.slots.observation_dim, self.head.outputs, self.slots.count
+            actor = make_network(network, inputs, outputs, agents, gain=0.01)
+            return actor.to(device), self.critic_inputs.network(network).to(device)
 
     def make_critic_inputs(self, slots: dict[str, AgentSlots], spec: Spec) -> CriticInputs:
         """What the critic sees; `seats` by policy."""

@@ -8,10 +8,10 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from training_core.config.marl.policies import Network, Recurrent
 from training_core.marl.networks.base import Memory, map_memory
-from training_core.marl.networks.mlp import linear
-from training_core.marl.networks.registry import BACKBONES
+from training_core.marl.networks.construction import make_backbone
+from training_core.marl.networks.layers import linear
+from training_core.marl.networks.network_config import Network
 
 
 class AgentNetwork(Protocol):
@@ -41,11 +41,11 @@ class SharedNetwork(nn.Module):
         super().__init__()
         identity = config.identity_dim if agents > 1 else 0
         self.identity = nn.Embedding(agents, identity) if identity else None
-        self.backbone = BACKBONES[config.type](config, inputs + identity)
+        self.backbone = make_backbone(config, inputs + identity)
         self.head = linear(self.backbone.features, outputs, config.orthogonal, gain)
         self.agents = agents
-        self.has_memory = isinstance(config, Recurrent)
-        self.chunk_length = config.chunk_length if isinstance(config, Recurrent) else 1
+        self.has_memory = self.backbone.has_memory
+        self.chunk_length = config.sequence_length if self.has_memory else 1
 
     def start(self, environments: int) -> Memory:
         return self.backbone.start(environments * self.agents)

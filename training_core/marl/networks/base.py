@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-Memory = Tensor | tuple[Tensor, ...]
-"""State carried from step to step, rows in dimension 0; an empty tuple without memory."""
+Memory = tuple[Tensor, ...]
+"""State carried from step to step: tensors with the rows in dimension 0; empty without memory."""
 
 
 class Backbone(nn.Module, ABC):
@@ -20,6 +20,11 @@ class Backbone(nn.Module, ABC):
 
     features: int
     """H."""
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether a memory is carried from step to step."""
+        return bool(self.start(1))
 
     @abstractmethod
     def start(self, rows: int) -> Memory:
@@ -39,8 +44,6 @@ class Backbone(nn.Module, ABC):
 
 def map_memory(change: Callable[..., Tensor], first: Memory, *others: Memory) -> Memory:
     """Apply `change` to the corresponding tensors of memories of one shape."""
-    if isinstance(first, Tensor):
-        return change(first, *others)
     return tuple(change(*parts) for parts in zip(first, *others, strict=True))
 
 
@@ -55,8 +58,7 @@ def reset_memory(memory: Memory, fresh: Memory, rows: Tensor) -> Memory:
 
 def memory_arrays(memory: Memory | None) -> dict[str, NDArray[Any]]:
     """A memory's tensors by index; empty for None and for networks without memory."""
-    parts = (memory,) if isinstance(memory, Tensor) else memory or ()
-    return {str(place): part.cpu().numpy() for place, part in enumerate(parts)}
+    return {str(place): part.cpu().numpy() for place, part in enumerate(memory or ())}
 
 
 def memory_of(arrays: Mapping[str, NDArray[Any]], device: torch.device) -> Memory:

@@ -8,9 +8,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from training_core.config.marl.policies import Recurrent
 from training_core.marl.networks.base import Backbone, Memory, reset_memory
-from training_core.marl.networks.mlp import layers
+from training_core.marl.networks.layers import layers
+from training_core.marl.networks.network_config import Recurrent
 
 
 class Recurrence(Backbone):

@@ -1,17 +1,32 @@
-"""Backbones by the `type` of `policies.*.network`: constructed from that section and the number of inputs."""
+"""Networks of small-network agents by the `type` of `policies.*.network`: one folder and one line each.
 
-from collections.abc import Callable
-from typing import Any
+Only the `config` modules are imported here.
+"""
 
-from training_core.marl.networks.base import Backbone
-from training_core.marl.networks.gru import GruBackbone
-from training_core.marl.networks.lstm import LstmBackbone
-from training_core.marl.networks.mlp import MlpBackbone
-from training_core.marl.networks.transformer import TransformerBackbone
+from dataclasses import dataclass
 
-BACKBONES: dict[str, Callable[[Any, int], Backbone]] = {
-    "mlp": MlpBackbone,
-    "gru": GruBackbone,
-    "lstm": LstmBackbone,
-    "transformer": TransformerBackbone,
+from training_core.marl.networks.custom.config import CustomNetwork
+from training_core.marl.networks.gru.config import Gru
+from training_core.marl.networks.lstm.config import Lstm
+from training_core.marl.networks.mlp.config import Mlp
+from training_core.marl.networks.network_config import Network
+from training_core.marl.networks.transformer.config import Transformer
+
+
+@dataclass(frozen=True)
+class NetworkKind:
+    """One type of network."""
+
+    config: type[Network]
+    make: str
+    """"folder.module:Name" in this package: a Backbone, called with (config section, number of inputs)."""
+
+
+NETWORKS: dict[str, NetworkKind] = {
+    "mlp": NetworkKind(Mlp, "mlp.backbone:MlpBackbone"),
+    "gru": NetworkKind(Gru, "gru.backbone:GruBackbone"),
+    "lstm": NetworkKind(Lstm, "lstm.backbone:LstmBackbone"),
+    "transformer": NetworkKind(Transformer, "transformer.backbone:TransformerBackbone"),
+    "custom": NetworkKind(CustomNetwork, "custom.backbone:make"),
 }
+"""Networks by type, in the order of the pages."""

@@ -4,10 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from training_core.config.marl.policies import NETWORK_CONFIGS, Network
+from training_core.config.marl.policies import NETWORK_CONFIGS
 from training_core.marl.networks.base import Backbone, Memory, map_memory, reset_memory
-from training_core.marl.networks.registry import BACKBONES
-from training_core.marl.networks.transformer import Block, TransformerBackbone
+from training_core.marl.networks.construction import make_backbone
+from training_core.marl.networks.network_config import Network
+from training_core.marl.networks.transformer.backbone import Block, TransformerBackbone
 
 KINDS = ("gru", "lstm", "transformer")
 LENGTH, ROWS, INPUTS = 23, 5, 3
@@ -22,7 +23,7 @@ def network(kind: str, **fields: object) -> Network:
 def backbone(kind: str, **fields: object) -> Backbone:
     """One in double precision, every parameter random: zeros hide mistakes."""
     torch.manual_seed(3)
-    made = BACKBONES[kind](network(kind, **fields), INPUTS).double()
+    made = make_backbone(network(kind, **fields), INPUTS).double()
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
     return made
@@ -69,7 +70,7 @@ def test_a_sequence_equals_single_steps(kind: str, layers: int, before: int) -> 
 @pytest.mark.parametrize("kind", KINDS)
 def test_in_single_precision_they_agree_but_for_rounding(kind: str) -> None:
     torch.manual_seed(0)
-    made = BACKBONES[kind](network(kind, recurrent_layers=2), INPUTS)
+    made = make_backbone(network(kind, recurrent_layers=2), INPUTS)
     x, begins = episodes()
     expected, _ = stepped(made, x.float(), made.start(ROWS), begins)
     found = made.sequence(x.float(), made.start(ROWS), begins)

@@ -1,4 +1,4 @@
-"""Networks without memory."""
+"""Layers that networks share."""
 
 import math
 from typing import Any
@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training_core.config.marl.policies import Network
-from training_core.marl.networks.base import Backbone, Memory
+from training_core.marl.networks.network_config import Network
 
 
 class _Tanh(torch.autograd.Function):
@@ -58,22 +57,3 @@ def layers(config: Network, inputs: int) -> nn.Sequential:
             ACTIVATIONS[config.activation](),
         ]
     return nn.Sequential(*parts)
-
-
-class MlpBackbone(Backbone):
-    """A multi-layer perceptron, applied to each step independently."""
-
-    def __init__(self, config: Network, inputs: int) -> None:
-        super().__init__()
-        self.features = config.hidden_dim
-        self.layers = layers(config, inputs)
-
-    def start(self, rows: int) -> Memory:
-        return ()
-
-    def step(self, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        return self.layers(x), memory
-
-    def sequence(self, x: Tensor, memory: Memory, begins: Tensor) -> Tensor:
-        features: Tensor = self.layers(x)
-        return features

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from training_core.config.marl.policies import Recurrent
+from training_core.marl.networks.network_config import Recurrent
 from training_core.marl.networks.recurrence import Recurrence
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from training_core.marl.networks.mlp import Tanh
+from training_core.marl.networks.layers import Tanh
 
 
 def test_tanh_is_torchs_with_its_gradient() -> None:

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from training_core.config.marl.policies import Transformer
 from training_core.marl.networks.base import Backbone, Memory
-from training_core.marl.networks.mlp import layers
+from training_core.marl.networks.layers import layers
+from training_core.marl.networks.transformer.config import Transformer
 
 
 class Block(nn.Module):
