@@ -38,7 +38,7 @@ def test_a_wheel_has_pages_static_files_and_presets(tmp_path: Path) -> None:
     for folder in ("templates", "static"):
         for path in (ROOT / folder).rglob("*"):
             assert path.is_dir() or f"webapp/{path.relative_to(ROOT)}" in packed
-    for path in (ROOT / "training_core/config/presets").glob("*.toml"):
+    for path in (ROOT / "training_core").glob("*/environments/*/presets/*.toml"):
         assert str(path.relative_to(ROOT)) in packed
     for package in PACKAGES:
         for path in (ROOT / package).rglob("*.py"):

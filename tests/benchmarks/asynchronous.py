@@ -11,11 +11,12 @@ import json
 import os
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from training_core.config.files import read_preset
 
 ROOT = Path(__file__).resolve().parents[2]
 QUIET = ["evaluation.every=0", "checkpoint.every=0"]
@@ -126,8 +127,7 @@ def apart(preset: str) -> list[str]:
 
 def policies(preset: str) -> list[str]:
     """The names of a preset's policies."""
-    text = (ROOT / "training_core" / "config" / "presets" / f"{preset}.toml").read_text()
-    return list(tomllib.loads(text)["policies"])
+    return list(read_preset(preset)["policies"])
 
 
 def iterations(folder: Path) -> list[float]:

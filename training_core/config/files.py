@@ -2,6 +2,8 @@
 
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,6 @@ from training_core.config.base import Section
 from training_core.config.engines import ENGINE_CONFIGS
 from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.foreign import no_such_field
-from training_core.config.gallery import GALLERY
 from training_core.config.kinds import AnyConfig, config_kind
 from training_core.config.marl.algorithms import MARL_ALGORITHM_CONFIGS
 from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS
@@ -34,7 +35,12 @@ KINDS: dict[str, Collection[str]] = {
     "adapter": ADAPTER_CONFIGS,
 }
 """Sections with several types, and the types."""
-PRESETS = Path(__file__).parent / "presets"
+ENVIRONMENT_PACKAGES = tuple(
+    Path(__file__).parents[1] / agents / "environments" for agents in ("llm", "marl")
+)
+"""Packages whose folders have presets."""
+GALLERY = "gallery"
+"""The table of a preset's file that describes the preset and is not part of the config."""
 MESSAGES = {
     "missing": "this field is required",
     "dict_type": "write one `name = value` per line, as in TOML",
@@ -43,24 +49,27 @@ MESSAGES = {
 
 
 def preset_names() -> list[str]:
-    """Names of the presets that ship with Troupe: in the order of the gallery, then by name."""
-    there = sorted(path.stem for path in PRESETS.glob("*.toml"))
-    return sorted(there, key=lambda name: list(GALLERY).index(name) if name in GALLERY else len(GALLERY))
+    """Names of the presets that ship with Troupe: by their position in the gallery, then by name."""
+    return list(_presets())
 
 
 def read_preset(name: str) -> dict[str, Any]:
     """A preset as a plain tree. Raises ConfigError, which lists the existing presets."""
-    if name not in preset_names():
-        raise ConfigError({"preset": f"no preset {name!r}; presets are {', '.join(preset_names())}"})
-    return read_toml((PRESETS / f"{name}.toml").read_text())
+    tree = deepcopy(_preset(name))
+    tree.pop(GALLERY, None)
+    return tree
+
+
+def read_gallery(name: str) -> dict[str, Any]:
+    """The table [gallery] of a preset's file; empty if it has none. Raises ConfigError as read_preset."""
+    return dict(_preset(name).get(GALLERY, {}))
 
 
 def read_toml(text: str) -> dict[str, Any]:
-    """TOML text as a plain tree. Raises ConfigError with line and column."""
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError({"": f"not valid TOML: {error}"}) from error
+    """TOML text as a plain tree, without the table [gallery] of presets. Raises ConfigError with line and column."""
+    tree = _parse(text)
+    tree.pop(GALLERY, None)
+    return tree
 
 
 def to_toml(config: AnyConfig, *, only_set: bool = False) -> str:
@@ -119,6 +128,28 @@ def parse_value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+
+
+def _preset(name: str) -> dict[str, Any]:
+    if name not in _presets():
+        raise ConfigError({"preset": f"no preset {name!r}; presets are {', '.join(_presets())}"})
+    return _presets()[name]
+
+
+@cache
+def _presets() -> dict[str, dict[str, Any]]:
+    """The trees of the presets' files, with [gallery], in display order."""
+    files = [path for package in ENVIRONMENT_PACKAGES for path in package.glob("*/presets/*.toml")]
+    trees = {path.stem: _parse(path.read_text()) for path in sorted(files, key=lambda path: path.stem)}
+    last = float("inf")
+    return dict(sorted(trees.items(), key=lambda item: item[1].get(GALLERY, {}).get("position", last)))
+
+
+def _parse(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError({"": f"not valid TOML: {error}"}) from error
 
 
 def _check_fork_edits(config: AnyConfig) -> None:

@@ -19,7 +19,7 @@ from training_core.config.files import (
     read_preset,
     read_toml,
 )
-from training_core.config.gallery import GALLERY, has_words, searched_text
+from training_core.config.gallery import expected_of, has_words, searched_text
 from training_core.config.kinds import AnyConfig, config_kind
 from training_core.errors import ConfigError
 
@@ -72,7 +72,7 @@ def preset_lines(trees: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Presets under a heading for each kind of agents and task, in rich's markup."""
     last_heading = ""
     for name, tree in trees.items():
-        about = GALLERY.get(name)
+        about = expected_of(name)
         heading = config_kind(tree).label + (f": {about.task}" if about else "")
         if heading != last_heading:
             yield ("\n" if last_heading else "") + f"[bold cyan]{heading}[/bold cyan]"

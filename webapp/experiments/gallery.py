@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from training_core.config.files import load_config, preset_names
-from training_core.config.gallery import GALLERY, has_words, searched_text
+from training_core.config.gallery import expected_of, has_words, searched_text
 from training_core.config.kinds import CONFIG_KINDS, AnyConfig
 from webapp.accounts.permissions import Person
 from webapp.metrics.headline import HEADLINE
@@ -26,7 +26,7 @@ def gallery(user: Person) -> list[dict[str, Any]]:
     entries = []
     for name in preset_names():
         config = load_config(name)
-        expected = GALLERY.get(name)
+        expected = expected_of(name)
         entries.append(
             {
                 "name": name,

@@ -1,7 +1,10 @@
 """Presets, TOML, overrides, and what the user is told when a config is wrong."""
 
+from pathlib import Path
+
 import pytest
 
+from tests.architecture.source import ROOT
 from training_core.config.algorithms import ALGORITHM_CONFIGS, AtGrpo
 from training_core.config.files import (
     apply_overrides,
@@ -9,6 +12,8 @@ from training_core.config.files import (
     parse_config,
     parse_overrides,
     parse_value,
+    preset_names,
+    read_gallery,
     read_preset,
     read_toml,
     set_fields,
@@ -65,6 +70,35 @@ def test_a_wrong_config_is_told_at_its_field(overrides: dict[str, object], path:
 def test_an_unknown_preset_names_those_there_are() -> None:
     with pytest.raises(ConfigError, match="no preset 'plan_pth_duo'; presets are .*plan_path_duo"):
         load_config("plan_pth_duo")
+
+
+def preset_file(name: str) -> Path:
+    return next((ROOT / "training_core").glob(f"*/environments/*/presets/{name}.toml"))
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_a_preset_is_in_the_folder_of_its_environment(name: str) -> None:
+    section = type(load_config(name).environment)
+    folder = section.__module__.removesuffix(".config").replace(".", "/")
+    assert preset_file(name) == ROOT / folder / "presets" / f"{name}.toml"
+    assert set(read_gallery(name)) == {"position", "task", "purpose", "time", "result"}
+
+
+def test_names_and_positions_of_presets_are_unique() -> None:
+    files = list((ROOT / "training_core").glob("*/environments/*/presets/*.toml"))
+    assert len(files) == len(preset_names())
+    assert len({read_gallery(name)["position"] for name in preset_names()}) == len(files)
+
+
+def test_a_copied_preset_file_is_a_config() -> None:
+    text = preset_file("tag_mappo").read_text()
+    assert "[gallery]" in text
+    assert parse_config(read_toml(text)) == load_config("tag_mappo")
+
+
+def test_a_changed_preset_tree_changes_no_other() -> None:
+    read_preset("spread_toy")["team"]["roles"]["agents"]["policy"] = "other"
+    assert read_preset("spread_toy")["team"]["roles"]["agents"]["policy"] == "agents"
 
 
 def test_broken_toml_is_told_with_its_line() -> None:

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from tests.webapp.elements import elements, text_of
 from training_core.config.files import load_config, preset_names, read_preset
-from training_core.config.gallery import GALLERY
+from training_core.config.gallery import expected_of
 from training_core.config.kinds import config_kind
 from training_core.config.marl.run import MarlConfig
 from webapp.accounts.models import User
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 
 
 def test_something_is_said_of_every_preset() -> None:
-    assert list(GALLERY) == preset_names()
+    assert all(expected_of(name) for name in preset_names())
 
 
 def ended(like: Run, seconds: int, success: float | None, **changes: object) -> Run:
@@ -52,10 +52,11 @@ def test_page_and_api_say_it(client: Client, run: Run, user: User) -> None:
     client.force_login(user)
     ended(run, 90, 0.95)
     html = client.get("/experiments/new/").content.decode()
-    assert GALLERY["plan_path_duo"].purpose in html and "takes 1 to 2 minutes on two CPU cores" in html
+    expected = expected_of("plan_path_duo")
+    assert expected and expected.purpose in html and "takes 1 to 2 minutes on two CPU cores" in html
     assert "here: 1 min 30 s, success 0.95 (median of 1 run)" in text_of(html)
     found = client.get("/api/v1/presets/").json()["results"][0]
-    assert found["expected"]["time"] == GALLERY["plan_path_duo"].time and found["seen"]["runs"] == 1
+    assert found["expected"]["time"] == expected.time and found["seen"]["runs"] == 1
     assert found["config"]["rollout"]["tasks"] == 48 and "[team" in found["toml"]
 
 
