@@ -113,6 +113,19 @@ def test_a_dry_run_of_recurrent_networks_uses_complete_chunks(tmp_path: Path) ->
     assert status == 0 and (job.read("result") or {})["environment_steps"] == 2 * 40
 
 
+def test_a_checkpoint_of_a_custom_network_is_evaluated(tmp_path: Path) -> None:
+    network = {"type": "custom", "path": "docs.examples.decaying_trace:DecayingTrace", "chunk_length": 4}
+    config = small_networks("recall_mappo_gru", policies__agents__network=network, evaluation__episodes=8)
+    run = tmp_path / "run"
+    assert run_attempt(Attempt(config, "r", 1, run, tmp_path), local=True) == 0
+    status, job = do(tmp_path / "j", config, "evaluate", at(run, 4), episodes=8)
+    assert status == 0
+    assert (job.read("result") or {})["return"] == pytest.approx(curve(run)["eval/return", 4], rel=1e-6)
+    other = small_networks("recall_mappo_gru", evaluation__episodes=8)
+    status, job = do(tmp_path / "other", other, "evaluate", at(run, 4))
+    assert status == 1 and "does not fit this policy's networks" in (job.read("error") or {})["reason"]
+
+
 def test_a_config_that_does_not_fit_is_refused(tmp_path: Path, trained: Path) -> None:
     wider = small(policies__good__network__hidden_dim=32)
     status, job = do(tmp_path / "j", wider, "evaluate", at(trained, 4))
