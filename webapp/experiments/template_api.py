@@ -28,7 +28,9 @@ class Templates(APIView):
     @extend_schema(operation_id="v1_templates_list", responses=JSON)
     def get(self, request: Request) -> Response:
         """Return the templates of the caller's projects, by name."""
-        return Response({"results": [template_document(template) for template in templates_visible(request.user)]})
+        return Response(
+            {"results": [template_document(template) for template in templates_visible(request.user)]}
+        )
 
     @extend_schema(request=JSON, responses={201: JSON, 400: JSON})
     def post(self, request: Request) -> Response:

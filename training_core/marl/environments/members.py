@@ -15,7 +15,7 @@ def assign_roles(
     """
     if not members:
         return {"agents": tuple(agents)}
-    found: dict[str, list[str]] = {role: [] for role in members}
+    agents_by_role: dict[str, list[str]] = {role: [] for role in members}
     starts = sorted(
         ((start, role) for role, own in members.items() for start in own), key=lambda pair: -len(pair[0])
     )
@@ -23,7 +23,7 @@ def assign_roles(
         role = next((role for start, role in starts if agent.startswith(start)), None)
         if role is None:
             raise ConfigError({field: f"the agent {agent!r} has no role; the agents are {', '.join(agents)}"})
-        found[role].append(agent)
-    if empty := [role for role, own in found.items() if not own]:
+        agents_by_role[role].append(agent)
+    if empty := [role for role, own in agents_by_role.items() if not own]:
         raise ConfigError({field: f"{empty[0]} has no agent; the agents are {', '.join(agents)}"})
-    return {role: tuple(own) for role, own in found.items()}
+    return {role: tuple(own) for role, own in agents_by_role.items()}

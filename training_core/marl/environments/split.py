@@ -179,5 +179,5 @@ def _merged_ends(parts: Sequence[Transition]) -> dict[str, Flags]:
 def _renumbered(tables: Sequence[Mapping[int, Any]], firsts: Sequence[int]) -> dict[int, Any]:
     """Data of single environments in shares, by the number in the whole."""
     return {
-        first + row: said for table, first in zip(tables, firsts, strict=False) for row, said in table.items()
+        first + row: item for table, first in zip(tables, firsts, strict=False) for row, item in table.items()
     }

@@ -84,8 +84,8 @@ class SeparateNetworks(nn.Module):
 
     def step(self, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
         outs, memories = [], []
-        for place, network in enumerate(self.members):
-            out, after = network.step(x[:, place : place + 1], self._of(place, memory))
+        for index, network in enumerate(self.members):
+            out, after = network.step(x[:, index : index + 1], self._of(index, memory))
             outs.append(out)
             memories.append(after)
         together = map_memory(lambda *parts: torch.stack(parts, dim=1).flatten(0, 1), *memories)
@@ -93,14 +93,14 @@ class SeparateNetworks(nn.Module):
 
     def sequence(self, x: Tensor, memory: Memory, begins: Tensor) -> Tensor:
         outs = [
-            network.sequence(x[:, :, place : place + 1], self._of(place, memory), begins)
-            for place, network in enumerate(self.members)
+            network.sequence(x[:, :, index : index + 1], self._of(index, memory), begins)
+            for index, network in enumerate(self.members)
         ]
         return torch.cat(outs, dim=2)
 
-    def _of(self, place: int, memory: Memory) -> Memory:
+    def _of(self, index: int, memory: Memory) -> Memory:
         """The rows of one agent."""
-        return map_memory(lambda part: part[place :: self.agents], memory)
+        return map_memory(lambda part: part[index :: self.agents], memory)
 
 
 Networks = SharedNetwork | SeparateNetworks

@@ -58,9 +58,9 @@ def reset_memory(memory: Memory, fresh: Memory, rows: Tensor) -> Memory:
 
 def memory_arrays(memory: Memory | None) -> dict[str, NDArray[Any]]:
     """A memory's tensors by index; empty for None and for networks without memory."""
-    return {str(place): part.cpu().numpy() for place, part in enumerate(memory or ())}
+    return {str(index): part.cpu().numpy() for index, part in enumerate(memory or ())}
 
 
 def memory_of(arrays: Mapping[str, NDArray[Any]], device: torch.device) -> Memory:
     """The inverse of `memory_arrays`."""
-    return tuple(torch.from_numpy(arrays[str(place)].copy()).to(device) for place in range(len(arrays)))
+    return tuple(torch.from_numpy(arrays[str(index)].copy()).to(device) for index in range(len(arrays)))

@@ -50,8 +50,8 @@ def linear(inputs: int, outputs: int, orthogonal: bool, gain: float) -> nn.Linea
 def layers(config: Network, inputs: int) -> nn.Sequential:
     """`hidden_layers` layers of `hidden_dim`, each with its activation."""
     parts: list[nn.Module] = []
-    for place in range(config.hidden_layers):
-        width = inputs if place == 0 else config.hidden_dim
+    for index in range(config.hidden_layers):
+        width = inputs if index == 0 else config.hidden_dim
         parts += [
             linear(width, config.hidden_dim, config.orthogonal, GAINS[config.activation]),
             ACTIVATIONS[config.activation](),

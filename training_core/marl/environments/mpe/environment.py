@@ -85,8 +85,8 @@ class MpeEnvironment(ABC):
 
     def step(self, actions: Mapping[str, Actions], watched: Sequence[int] = ()) -> Transition:
         """Step all worlds. Raises EnvironmentFailure for invalid actions."""
-        given = np.concatenate([actions[role] for role in self.spec.roles], axis=1)
-        self.world.step(self._controls(given))
+        chosen = np.concatenate([actions[role] for role in self.spec.roles], axis=1)
+        self.world.step(self._controls(chosen))
         self._steps += 1
         rewards, view = self.reward(), View(self.observe())
         over = self._steps >= self.spec.max_steps
@@ -99,7 +99,7 @@ class MpeEnvironment(ABC):
 
     def board(self, index: int) -> dict[str, Any]:
         """A plane with agents and landmarks; its bounds grow with distant agents."""
-        entities = [self._entity(place, index) for place in range(len(self.world.positions))]
+        entities = [self._entity(number, index) for number in range(len(self.world.positions))]
         edge = max(SHOWN, float(np.ceil(np.abs(self.world.positions[:, :, index]).max() * 2) / 2))
         return {"kind": "plane", "bounds": [-edge, -edge, edge, edge], "entities": entities}
 
@@ -113,7 +113,7 @@ class MpeEnvironment(ABC):
         }
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> View | None:
-        """See VectorEnvironment."""
+        """Continue from stored arrays; returns the view of the restored step."""
         self._steps, self._seed, self._episode = arrays["counters"].tolist()
         restore_attributes(self, "environment", arrays)
         restore_attributes(self.world, "world", arrays)
@@ -122,17 +122,19 @@ class MpeEnvironment(ABC):
     def close(self) -> None:  # noqa: B027  (nothing to give back, whatever the scenario)
         """There are no resources to release."""
 
-    def landmark(self, place: int, index: int) -> tuple[str, str]:
+    def landmark(self, number: int, index: int) -> tuple[str, str]:
         """Name and kind of a landmark in a picture of one world."""
-        return f"landmark {place}", "landmark"
+        return f"landmark {number}", "landmark"
 
-    def _entity(self, place: int, index: int) -> dict[str, Any]:
+    def _entity(self, number: int, index: int) -> dict[str, Any]:
         world, agents = self.world, self.world.bodies.agents
-        name, kind = (self._names[place], "agent") if place < agents else self.landmark(place - agents, index)
-        across, up = (float(value) for value in world.positions[place, :, index])
-        entity = {"name": name, "kind": kind, "x": across, "y": up, "radius": world.bodies.sizes[place]}
+        name, kind = (
+            (self._names[number], "agent") if number < agents else self.landmark(number - agents, index)
+        )
+        across, up = (float(value) for value in world.positions[number, :, index])
+        entity = {"name": name, "kind": kind, "x": across, "y": up, "radius": world.bodies.sizes[number]}
         if kind == "agent":
-            entity["velocity"] = [float(value) * TIME_STEP for value in world.velocities[place, :, index]]
+            entity["velocity"] = [float(value) * TIME_STEP for value in world.velocities[number, :, index]]
         return entity
 
     def _actions(self) -> Choices | Continuous:
@@ -141,9 +143,9 @@ class MpeEnvironment(ABC):
             return Continuous((0.0,) * width, (1.0,) * width)
         if not self.symbols:
             return Choices(len(MOVES), MOVES)
-        said = [chr(ord("A") + symbol) for symbol in range(self.symbols)]
+        letters = [chr(ord("A") + symbol) for symbol in range(self.symbols)]
         return Choices(
-            len(MOVES) * self.symbols, tuple(f"{move}, says {letter}" for letter in said for move in MOVES)
+            len(MOVES) * self.symbols, tuple(f"{move}, says {letter}" for letter in letters for move in MOVES)
         )
 
     def _begin(self) -> View:
@@ -155,31 +157,31 @@ class MpeEnvironment(ABC):
         self.place(2.0 * drawn[:places].reshape(self.world.positions.shape) - 1.0, drawn[places:])
         return View(self.observe())
 
-    def _controls(self, given: Actions) -> Floats:
+    def _controls(self, actions: Actions) -> Floats:
         """The agents' forces (n, 2, B); their messages are stored."""
         controls: Floats = np.empty(self.world.velocities.shape)
         if self._continuous:
-            wish = np.clip(given, 0.0, 1.0).transpose(1, 2, 0)
+            wish = np.clip(actions, 0.0, 1.0).transpose(1, 2, 0)
             np.subtract(wish[:, 2], wish[:, 1], out=controls[:, 0])
             np.subtract(wish[:, 4], wish[:, 3], out=controls[:, 1])
             self.said[:] = wish[:, len(MOVES) :]
             return controls
-        chosen = self._checked(given).T
+        chosen = self._checked(actions).T
         if self.symbols:
-            chosen, said = chosen % len(MOVES), chosen // len(MOVES)
-            self.said[:] = said[:, None] == np.arange(self.symbols)[:, None]
+            chosen, symbols = chosen % len(MOVES), chosen // len(MOVES)
+            self.said[:] = symbols[:, None] == np.arange(self.symbols)[:, None]
         np.take(ACROSS, chosen, out=controls[:, 0], mode="clip")
         np.take(UP, chosen, out=controls[:, 1], mode="clip")
         return controls
 
-    def _checked(self, given: NDArray[Any]) -> NDArray[Any]:
+    def _checked(self, choices: NDArray[Any]) -> NDArray[Any]:
         most = len(MOVES) * max(1, self.symbols)
-        if given.min() < 0 or given.max() >= most:
-            world, agent = np.argwhere((given < 0) | (given >= most))[0]
+        if choices.min() < 0 or choices.max() >= most:
+            world, agent = np.argwhere((choices < 0) | (choices >= most))[0]
             raise EnvironmentFailure(
-                f"environment {world}: {self._names[agent]} has no action {given[world, agent]}; use 0 to {most - 1}"
+                f"environment {world}: {self._names[agent]} has no action {choices[world, agent]}; use 0 to {most - 1}"
             )
-        return given
+        return choices
 
 
 class GoalEnvironment(MpeEnvironment):
@@ -203,9 +205,9 @@ class GoalEnvironment(MpeEnvironment):
         """(n, B)."""
         return np.take_along_axis(self.world.distances, self.goals[None, None], axis=1)[:, 0]
 
-    def landmark(self, place: int, index: int) -> tuple[str, str]:
+    def landmark(self, number: int, index: int) -> tuple[str, str]:
         """Label the goal."""
-        return ("goal" if place == self.goals[index] else f"landmark {place}"), "landmark"
+        return ("goal" if number == self.goals[index] else f"landmark {number}"), "landmark"
 
 
 def team_names(adversaries: int, good: int) -> dict[str, tuple[str, ...]]:

@@ -50,9 +50,9 @@ def mpe_maker(section: Mpe) -> Callable[[], Any]:
     """A function that constructs one parallel environment for the section. Raises ConfigError if no package provides it."""
     parallel_env = _module(section.type).parallel_env
     words = ARGUMENTS.get(section.type, {})
-    given = {word: getattr(section, name) for name, word in words.items()}
+    arguments = {word: getattr(section, name) for name, word in words.items()}
     shared = {"max_cycles": section.max_cycles, "continuous_actions": section.continuous_actions}
-    return lambda: parallel_env(**shared, **given)
+    return lambda: parallel_env(**shared, **arguments)
 
 
 def _module(kind: str) -> Any:

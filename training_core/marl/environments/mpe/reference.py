@@ -55,6 +55,6 @@ class ReferenceEnvironment(MpeEnvironment):
         far = np.take_along_axis(to_landmarks, self.goals[:, None], axis=1)[:, 0]
         return {"agents": per_environment(-(far.mean(axis=0) * (1.0 - self._local) + far * self._local))}
 
-    def landmark(self, place: int, index: int) -> tuple[str, str]:
+    def landmark(self, number: int, index: int) -> tuple[str, str]:
         """Landmarks in the colours that agents observe."""
-        return COLOUR_NAMES[place], "landmark"
+        return COLOUR_NAMES[number], "landmark"

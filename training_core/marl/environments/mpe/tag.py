@@ -66,9 +66,9 @@ class TagEnvironment(MpeEnvironment):
             "good": per_environment(-TOUCH * touches - outside),
         }
 
-    def landmark(self, place: int, index: int) -> tuple[str, str]:
+    def landmark(self, number: int, index: int) -> tuple[str, str]:
         """All landmarks are obstacles."""
-        return f"obstacle {place}", "obstacle"
+        return f"obstacle {number}", "obstacle"
 
     def _others(self, values: Floats) -> list[Floats]:
         """Per good agent, the values of the other good agents: (g, 2, B) -> g times ((g - 1) * 2, B)."""

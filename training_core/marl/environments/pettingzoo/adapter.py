@@ -172,10 +172,10 @@ class PettingZooEnvironment:
                 role_rewards[role][index] = reward
         return role_rewards
 
-    def _check_agents(self, when: str, expected: set[str], found: set[str]) -> None:
-        if expected == found:
+    def _check_agents(self, when: str, expected: set[str], present: set[str]) -> None:
+        if expected == present:
             return
-        missing, added = ", ".join(sorted(expected - found)), ", ".join(sorted(found - expected))
+        missing, added = ", ".join(sorted(expected - present)), ", ".join(sorted(present - expected))
         changes = "; ".join(
             text for text in (missing and f"{missing} left", added and f"{added} came") if text
         )

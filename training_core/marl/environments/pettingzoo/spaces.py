@@ -54,14 +54,14 @@ def allowed(space: spaces.Space[Any], counts: Sequence[int], mask: Any = None) -
     differs.
     """
     own = choice_counts(space)
-    given = np.ones(sum(own)) if mask is None else np.concatenate([np.ravel(part) for part in mask])
-    if len(given) != sum(own):
-        raise ValueError(f"action_mask has {len(given)} entries for {sum(own)} choices")
-    found = first_choices(counts)
+    own_mask = np.ones(sum(own)) if mask is None else np.concatenate([np.ravel(part) for part in mask])
+    if len(own_mask) != sum(own):
+        raise ValueError(f"action_mask has {len(own_mask)} entries for {sum(own)} choices")
+    role_mask = first_choices(counts)
     ends, own_ends = np.cumsum([0, *counts]), np.cumsum([0, *own])
     for first, begin, end in zip(ends, own_ends, own_ends[1:], strict=False):
-        found[first : first + end - begin] = given[begin:end]
-    return found
+        role_mask[first : first + end - begin] = own_mask[begin:end]
+    return role_mask
 
 
 def first_choices(counts: Sequence[int]) -> Flags:

@@ -47,8 +47,8 @@ class HeteroGame:
 
     def play(self, actions: Mapping[str, Actions], steps: Integers) -> tuple[dict[str, Reals], Flags]:
         section, taken = self._section, np.array(actions["agents"], dtype=np.int64)
-        said, self._chosen = taken[:, : section.num_scouts], taken[:, section.num_scouts :]
-        self._heard = (said[:, :, None] == np.arange(section.num_signals)).mean(axis=1)
+        signals, self._chosen = taken[:, : section.num_scouts], taken[:, section.num_scouts :]
+        self._heard = (signals[:, :, None] == np.arange(section.num_signals)).mean(axis=1)
         right = (self._chosen == self._target[:, None]).sum(axis=1)
         team = right * section.match_reward - (section.num_workers - right) * section.mismatch_penalty
         agents = section.num_scouts + section.num_workers

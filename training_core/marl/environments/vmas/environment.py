@@ -47,7 +47,7 @@ class VmasEnvironments:
         self._seen = [_space(space, section.scenario) for space in self._env.observation_space]
         self._acting = [_space(space, section.scenario) for space in self._env.action_space]
         names = [agent.name for agent in self._env.agents]
-        self._place = {name: place for place, name in enumerate(names)}
+        self._place = {name: index for index, name in enumerate(names)}
         roles = assign_roles(names, section.members, "environment.members")
         self._spec = Spec(
             {role: self._role(own) for role, own in roles.items()}, max_steps=section.max_cycles
@@ -112,8 +112,8 @@ class VmasEnvironments:
 
     def _role(self, agents: tuple[str, ...]) -> RoleSpec:
         places = [self._place[name] for name in agents]
-        width = max(observation_width(self._seen[place], "environment.scenario") for place in places)
-        acting = [self._acting[place] for place in places]
+        width = max(observation_width(self._seen[index], "environment.scenario") for index in places)
+        acting = [self._acting[index] for index in places]
         return RoleSpec(agents, width, shared_actions(acting, "environment.scenario"), action_widths(acting))
 
     def _allowed(self) -> dict[str, Flags]:
@@ -140,17 +140,17 @@ class VmasEnvironments:
 
     def _given(self, actions: Mapping[str, Actions]) -> list[torch.Tensor]:
         """One tensor per agent, in the order of the world: (B, 1) choices, or (B, own width) components within its bounds."""
-        given: list[torch.Tensor] = [torch.empty(0)] * len(self._place)
+        inputs: list[torch.Tensor] = [torch.empty(0)] * len(self._place)
         for role, own in self._spec.roles.items():
             for number, name in enumerate(own.agents):
-                place = self._place[name]
-                given[place] = self._given_to(place, actions[role][:, number])
-        return given
+                index = self._place[name]
+                inputs[index] = self._given_to(index, actions[role][:, number])
+        return inputs
 
-    def _given_to(self, place: int, chosen: Any) -> torch.Tensor:
+    def _given_to(self, index: int, chosen: Any) -> torch.Tensor:
         if self._pushes:
-            return self._pushes[place][torch.from_numpy(chosen)]
-        space = self._acting[place]
+            return self._pushes[index][torch.from_numpy(chosen)]
+        space = self._acting[index]
         if hasattr(space, "low"):
             chosen = np.clip(chosen[:, : space.shape[0]], space.low, space.high)
         return torch.as_tensor(np.array(chosen, dtype=np.float32)).reshape(self._count, -1)

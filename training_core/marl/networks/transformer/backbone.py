@@ -39,8 +39,8 @@ class Block(nn.Module):
         query, keys, values = (
             self._split(part) for part in (self.query(self.attention_norm(x)), keys, values)
         )
-        found = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
-        x = x + self.out(found.transpose(1, 2).flatten(2))
+        attended = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
+        x = x + self.out(attended.transpose(1, 2).flatten(2))
         change: Tensor = self.feed_forward(self.forward_norm(x))
         return x + change
 
@@ -82,12 +82,12 @@ class TransformerBackbone(Backbone):
         inputs, lengths = memory
         distance, allowed = self._window(lengths, begins)
         x = self.before(x).transpose(0, 1)
-        given = []
+        seen_by_layer = []
         for layer, block in enumerate(self.blocks):
             seen = torch.cat([inputs[:, layer].detach().to(x.dtype), x], 1)
             x = block(x, seen, distance, allowed)
-            given.append(seen)
-        return self.norm(x).transpose(0, 1), torch.stack(given, 1)
+            seen_by_layer.append(seen)
+        return self.norm(x).transpose(0, 1), torch.stack(seen_by_layer, 1)
 
     def _window(self, lengths: Tensor, begins: Tensor) -> tuple[Tensor, Tensor]:
         """Distance of each seen step (L, W + L), and whether it is within window and episode (R, L, W + L)."""
