@@ -34,8 +34,8 @@ ORDER: dict[str, tuple[str, ...]] = {
         "checkpoint_reading checkpoints importing sandbox versions",
         "config.base llm.environments.base",
         "config.rewards",
-        "llm.environments.*config marl.environments.*config marl.networks.*config",
-        "llm.environments.registry marl.environments.registry marl.networks.registry",
+        "algorithms.*config llm.environments.*config marl.environments.*config marl.networks.*config",
+        "algorithms.registry llm.environments.registry marl.environments.registry marl.networks.registry",
         "config",
         "llm marl",
     ),
@@ -79,7 +79,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
 }
 """Packages of a layer from the ground up; modules directly in a layer count as packages. A package imports lower lines only.
-A pattern with a dot sets modules apart from their package: configs of environments are below the other configs.
+A pattern with a dot sets modules apart from their package: configs of algorithms and environments are below the other configs.
 
 A key may also be a package whose own packages have an order.
 """

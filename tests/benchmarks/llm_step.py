@@ -26,7 +26,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from tests.benchmarks.trl_step import SETTINGS
 from training_core.algorithms.advantages import Normalisation, normalised_advantages
-from training_core.config.algorithms import Grpo
+from training_core.algorithms.grpo.config import Grpo
 from training_core.config.models import Learner as LearnerSettings
 from training_core.config.models import Policy
 from training_core.llm.base_models.word_tokenizer import word_tokenizer

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
-from training_core.config.algorithms import AtGrpo
+from training_core.algorithms.at_grpo.config import AtGrpo
 from training_core.config.models import Learner as LearnerSettings
 from training_core.config.models import Policy
 from training_core.llm.base_models.word_tokenizer import word_tokenizer

@@ -4,7 +4,9 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from training_core.config.algorithms import Algorithm, AtGrpo, Ppo
+from training_core.algorithms.at_grpo.config import AtGrpo
+from training_core.algorithms.ppo.config import Ppo
+from training_core.config.algorithms import Algorithm
 from training_core.config.environments import Environment
 from training_core.config.evaluation import Checkpoint, Evaluation, Reporting
 from training_core.config.experiment import AgentKind, ExperimentConfig, Run

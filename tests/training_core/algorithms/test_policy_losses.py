@@ -7,8 +7,10 @@ import torch
 from torch import Tensor, tensor
 
 from training_core.algorithms.corrections import correction_weights
+from training_core.algorithms.gspo.loss import sequence_means
+from training_core.algorithms.loss_inputs import Bounds, Tokens
 from training_core.algorithms.losses import costs_to_go
-from training_core.algorithms.policy_losses import POLICY_LOSSES, Bounds, Tokens, sequence_means
+from training_core.algorithms.policy_losses import POLICY_LOSSES
 
 LENGTHS = tensor([2, 1, 3])
 

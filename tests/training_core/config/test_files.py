@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.source import ROOT
-from training_core.config.algorithms import ALGORITHM_CONFIGS, AtGrpo
+from training_core.algorithms.at_grpo.config import AtGrpo
+from training_core.config.algorithms import ALGORITHM_CONFIGS
 from training_core.config.files import (
     apply_overrides,
     load_config,

@@ -1,20 +1,7 @@
 """Fields of language models' algorithms."""
 
-from training_core.config.algorithms import (
-    AtGrpo,
-    Cispo,
-    Dapo,
-    DrGrpo,
-    Grpo,
-    Gspo,
-    PolicyGradient,
-    Ppo,
-    Rae,
-    ReinforcePlusPlus,
-    ReinforcePlusPlusBaseline,
-    Rloo,
-    TokenReturns,
-)
+from training_core.algorithms.policy_gradient_config import PolicyGradient
+from training_core.config.algorithms import ALGORITHM_CONFIGS
 from training_core.config.effects.language_models import config_of
 from training_core.config.effects.rules import Effects, Place, Rule, always, both, needs, unless, where
 from training_core.config.rollout import RolloutBuffer, RolloutWorkflow, TurnTree
@@ -71,6 +58,11 @@ def _corrects(at: Place) -> str:
     return ""
 
 
+def _own(section: type[PolicyGradient]) -> dict[str, Rule]:
+    """The rules of the fields that only this algorithm has: they always have an effect."""
+    return always("type") | always(" ".join(section.model_fields.keys() - PolicyGradient.model_fields.keys()))
+
+
 _FILTERS = where("group_filter", "mean", "std")
 ALGORITHMS: Effects = {
     PolicyGradient: always(
@@ -94,11 +86,5 @@ ALGORITHMS: Effects = {
     | needs("correction", _corrects)
     | needs("correction_cap", both(unless("correction", "none"), _corrects))
     | needs("correction_floor", both(where("correction", "mask"), _corrects)),
-    **dict.fromkeys((AtGrpo, Grpo, DrGrpo, Rloo, Gspo, Cispo, Dapo), always("type")),
-    TokenReturns: always("discount"),
-    **dict.fromkeys((ReinforcePlusPlus, ReinforcePlusPlusBaseline), always("type")),
-    Ppo: always(
-        "type discount gae_lambda whiten_advantages value_coefficient value_clip value_learning_rate"
-    ),
-    Rae: always("type baseline_decay"),
+    **{section: _own(section) for section in ALGORITHM_CONFIGS.values()},
 }

@@ -33,7 +33,10 @@ from training_core.algorithms.advantages import (
     whitened,
 )
 from training_core.algorithms.gae import last_token_rewards, token_advantages
-from training_core.config.algorithms import Algorithm, Ppo, Rae, TokenReturns
+from training_core.algorithms.ppo.config import Ppo
+from training_core.algorithms.rae.config import Rae
+from training_core.algorithms.reinforce_plus_plus.config import TokenReturns
+from training_core.config.algorithms import Algorithm
 from training_core.llm.learning.micro_batches import MicroBatch
 from training_core.llm.learning.processes import Processes
 from training_core.llm.learning.training_groups import normalisation

@@ -17,7 +17,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from training_core.algorithms.losses import kl_penalty, token_entropies
-from training_core.config.algorithms import Algorithm, Ppo
+from training_core.algorithms.ppo.config import Ppo
+from training_core.config.algorithms import Algorithm
 from training_core.config.models import Optimisation, Policy
 from training_core.errors import LearnerFailure
 from training_core.llm.learning.annotations import Annotations, GroupAnnotation, annotate

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from training_core.algorithms.corrections import correction_weights
+from training_core.algorithms.loss_inputs import Bounds, Tokens
 from training_core.algorithms.losses import kl_penalty
-from training_core.algorithms.policy_losses import POLICY_LOSSES, Bounds, Tokens
-from training_core.config.algorithms import Algorithm, Ppo
+from training_core.algorithms.policy_losses import POLICY_LOSSES
+from training_core.algorithms.ppo.config import Ppo
+from training_core.config.algorithms import Algorithm
 from training_core.llm.learning.kl_penalty import has_kl_reward
 from training_core.llm.learning.micro_batches import MicroBatch
 

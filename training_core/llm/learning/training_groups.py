@@ -16,9 +16,11 @@ from training_core.algorithms.advantages import (
     whitened,
 )
 from training_core.algorithms.grouping import GroupCounts, GroupFilter, count_groups, left_out
+from training_core.algorithms.policy_gradient_config import PolicyGradient
+from training_core.algorithms.rae.config import Rae
+from training_core.algorithms.rae.role_baselines import role_advantages
+from training_core.algorithms.reinforce_plus_plus.config import TokenReturns
 from training_core.algorithms.reshaping import RESHAPERS, Moment, Shape, min_max
-from training_core.algorithms.role_baselines import role_advantages
-from training_core.config.algorithms import PolicyGradient, Rae, TokenReturns
 from training_core.config.run import RunConfig
 from training_core.errors import EnvironmentFailure
 from training_core.types import Compared, Episode, Group, Turn

@@ -7,8 +7,10 @@ import torch
 
 from tests.training_core.llm.toys import TOKENIZER, make_group, make_model, naive_logprobs
 from training_core.algorithms.advantages import normalised_advantages, whitened
-from training_core.algorithms.role_baselines import role_advantages
-from training_core.config.algorithms import ALGORITHM_CONFIGS, PolicyGradient, Rae
+from training_core.algorithms.policy_gradient_config import PolicyGradient
+from training_core.algorithms.rae.config import Rae
+from training_core.algorithms.rae.role_baselines import role_advantages
+from training_core.config.algorithms import ALGORITHM_CONFIGS
 from training_core.config.models import Learner as LearnerSettings
 from training_core.config.models import Policy
 from training_core.llm.generation.base import SamplingSettings

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.training_core.llm.toys import make_group, make_model, naive_logprobs
-from training_core.config.algorithms import AtGrpo
+from training_core.algorithms.at_grpo.config import AtGrpo
 from training_core.config.models import Learner as LearnerSection
 from training_core.config.models import Policy
 from training_core.errors import StalePolicy

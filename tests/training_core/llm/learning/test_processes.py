@@ -5,7 +5,10 @@ import torch
 
 from tests.training_core.llm.learning.test_learner import groups
 from tests.training_core.llm.learning.together import ALGORITHM, Errand, updated
-from training_core.config.algorithms import Algorithm, Ppo, ReinforcePlusPlus, Rloo
+from training_core.algorithms.ppo.config import Ppo
+from training_core.algorithms.reinforce_plus_plus.config import ReinforcePlusPlus
+from training_core.algorithms.rloo.config import Rloo
+from training_core.config.algorithms import Algorithm
 from training_core.config.models import Learner
 from training_core.llm.learning.processes import Processes, group_tokens
 

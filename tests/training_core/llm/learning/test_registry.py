@@ -3,8 +3,8 @@
 from typing import get_args
 
 from tests.training_core.llm.toys import TOKENIZER, make_model
+from training_core.algorithms.at_grpo.config import AtGrpo
 from training_core.config import engines, models
-from training_core.config.algorithms import AtGrpo
 from training_core.llm.generation.registry import ENGINES, make_engine
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning.learner import Learner
