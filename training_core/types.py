@@ -68,6 +68,11 @@ class Answer:
     loss_mask: list[bool] | None = None
     """Which tokens are trained on; None for all."""
 
+    @property
+    def trained_tokens(self) -> int:
+        """Number of trained tokens."""
+        return len(self.token_ids) if self.loss_mask is None else sum(self.loss_mask)
+
     def learnt(self, values: Sequence[Item]) -> list[Item]:
         """The entries of `values`, one per token, whose tokens are trained on."""
         return list(values) if self.loss_mask is None else list(compress(values, self.loss_mask))
@@ -189,3 +194,4 @@ class Group:
     """One per answer; empty if the answers are compared with each other by `rewards`. Used if a KL penalty or a
     discount changes rewards before normalisation.
     """
+    role: str = ""

@@ -30,11 +30,12 @@ CLIENT_MAY = (
 """What the client imports at start. Commands of the server import more when they are called."""
 ORDER: dict[str, tuple[str, ...]] = {
     "training_core": (
-        "algorithms boards errors seeding served types",
-        "checkpoint_reading checkpoints importing sandbox versions",
+        "boards errors seeding served types",
+        "algorithms checkpoint_reading checkpoints importing sandbox versions",
         "config.base llm.environments.base",
         "config.rewards",
         "algorithms.*config llm.environments.*config marl.environments.*config marl.networks.*config",
+        "algorithms.*hooks",
         "algorithms.registry llm.environments.registry marl.environments.registry marl.networks.registry",
         "config",
         "llm marl",

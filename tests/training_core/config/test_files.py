@@ -161,7 +161,8 @@ def test_a_frozen_role_is_played_and_not_trained() -> None:
 
 @pytest.mark.parametrize("tag", sorted(ALGORITHM_CONFIGS))
 def test_toml_of_what_is_set_names_the_algorithm(tag: str) -> None:
-    config = load_config("plan_path_duo", {"algorithm": {"type": tag}})
+    required = {"path": "mine:Algorithm"} if tag == "custom" else {}
+    config = load_config("plan_path_duo", {"algorithm": {"type": tag, **required}})
     assert type(config.algorithm) is ALGORITHM_CONFIGS[tag]
     assert parse_config(read_toml(to_toml(config, only_set=True))) == config
 

@@ -21,6 +21,7 @@ EVERYWHERE = {
     "team": {"roles": {"solver": {"policy": "p", "agent": {"path": "mine.agents:ask"}}}},
     "environment": {"type": "custom", "path": "mine.worlds:World"},
     "workflow": {"type": "custom", "path": "mine.play:play"},
+    "algorithm": {"type": "custom", "path": "mine.learning:Steps"},
 }
 
 
@@ -29,6 +30,7 @@ def test_code_is_found_wherever_a_config_names_it() -> None:
         "team.roles.solver.agent.path": "mine.agents:ask",
         "environment.path": "mine.worlds:World",
         "workflow.path": "mine.play:play",
+        "algorithm.path": "mine.learning:Steps",
     }
     assert not dict(named(load_config("plan_path_duo"), "import_fields"))
 
@@ -37,13 +39,18 @@ def test_every_package_must_be_allowed_by_its_owner() -> None:
     config = parse_config(EVERYWHERE)
     with pytest.raises(ConfigError) as caught:
         check_permitted(config, Permitted())
-    assert set(caught.value.fields) == {"team.roles.solver.agent.path", "environment.path", "workflow.path"}
+    assert set(caught.value.fields) == {
+        "team.roles.solver.agent.path",
+        "environment.path",
+        "workflow.path",
+        "algorithm.path",
+    }
     assert "the server's owner can add it to TROUPE_IMPORT_PACKAGES" in caught.value.fields["workflow.path"]
     for packages in (["min"], ["mine.worlds", "mine.play"], ["minetoo"], ["mine.play:play"]):
         with pytest.raises(ConfigError):
             check_permitted(config, Permitted(packages))
     check_permitted(config, Permitted(["other", "mine"]))
-    check_permitted(config, Permitted(["mine.worlds", "mine.play", "mine.agents"]))
+    check_permitted(config, Permitted(["mine.worlds", "mine.play", "mine.agents", "mine.learning"]))
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../secrets.jsonl", "a/../../b", "~/x.jsonl"])

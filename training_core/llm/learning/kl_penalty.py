@@ -30,16 +30,15 @@ from training_core.algorithms.advantages import (
     Normalisation,
     informative_groups,
     normalised_advantages,
-    whitened,
 )
 from training_core.algorithms.gae import last_token_rewards, token_advantages
+from training_core.algorithms.hooks import AlgorithmHooks, ComparedRewards, normalisation
 from training_core.algorithms.ppo.config import Ppo
-from training_core.algorithms.rae.config import Rae
 from training_core.algorithms.reinforce_plus_plus.config import TokenReturns
+from training_core.algorithms.results import checked_numbers
 from training_core.config.algorithms import Algorithm
 from training_core.llm.learning.micro_batches import MicroBatch
 from training_core.llm.learning.processes import Processes
-from training_core.llm.learning.training_groups import normalisation
 from training_core.types import Compared, Group
 
 
@@ -57,7 +56,7 @@ def changes_rewards(algorithm: Algorithm) -> bool:
 def apply_kl_penalty(
     pieces: Sequence[MicroBatch],
     groups: Sequence[Group],
-    algorithm: Algorithm,
+    hooks: AlgorithmHooks,
     processes: Processes,
     device: torch.device,
 ) -> None:
@@ -65,26 +64,19 @@ def apply_kl_penalty(
     if not groups:
         return
     batch = _RewardUnits(groups)
-    settings = normalisation(algorithm)
-    informative = informative_groups(batch.rewards, batch.groups, settings)[batch.groups]
+    algorithm = hooks.algorithm
+    informative = informative_groups(batch.rewards, batch.groups, normalisation(algorithm))
     if isinstance(algorithm, TokenReturns):
-        _apply_token_returns(pieces, batch, informative, algorithm, processes, device)
+        _apply_token_returns(pieces, batch, informative[batch.groups], algorithm, processes, device)
         return
     penalties = torch.zeros(len(batch.rewards), dtype=torch.float64, device=device)
     for piece in pieces:
         if piece.costs is not None and not piece.idle:
             penalties.index_add_(0, batch.of_tokens(piece), piece.costs.double())
     penalised = batch.rewards - processes.all_reduce(penalties).cpu().numpy()
-    if isinstance(algorithm, Rae):  # its baselines follow the original rewards
-        advantages = batch.advantages - (batch.rewards - penalised)
-    else:
-        advantages = np.where(
-            informative,
-            normalised_advantages(penalised, batch.groups, replace(settings, drop_equal=False)),
-            0,
-        )
-        if algorithm.batch_whitening:
-            advantages = whitened(advantages, informative, unbiased=settings.unbiased)
+    compared = ComparedRewards(batch.rewards, batch.groups, batch.roles, informative, batch.tokens)
+    result = hooks.penalised_advantages(compared, penalised, batch.advantages)
+    advantages = checked_numbers(result, len(penalised), hooks, "penalised_advantages")
     values = torch.from_numpy(advantages).float().to(device)
     for piece in pieces:
         piece.advantages = values[batch.of_tokens(piece)]
@@ -101,6 +93,9 @@ class _RewardUnits:
         rewards: list[float] = []
         owners: list[int] = []
         advantages: list[float] = []
+        tokens: list[int] = []
+        self.roles: list[str] = []
+        """Role of each group of units."""
         for index, group in enumerate(groups):
             for answer, comparison in enumerate(group.compared or _turn_units(group)):
                 unit_key, group_key = (
@@ -113,10 +108,15 @@ class _RewardUnits:
                     rewards.append(comparison.reward)
                     owners.append(group_numbers.setdefault(group_key, len(group_numbers)))
                     advantages.append(group.advantages[answer])
-                self.unit_of[id(group), answer] = unit_numbers[unit_key]
+                    tokens.append(0)
+                    if len(group_numbers) > len(self.roles):
+                        self.roles.append(group.role)
+                unit = self.unit_of[id(group), answer] = unit_numbers[unit_key]
+                tokens[unit] += group.answers[answer].trained_tokens
         self.rewards: Floats = np.array(rewards)
         self.groups = np.array(owners, dtype=np.int64)
         self.advantages: Floats = np.array(advantages)
+        self.tokens: Floats = np.array(tokens, dtype=np.float64)
 
     def of_answers(self, piece: MicroBatch) -> Tensor:
         """(R,) the unit of each answer."""

@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 
 from training_core.algorithms.losses import kl_penalty, token_entropies
 from training_core.algorithms.ppo.config import Ppo
+from training_core.algorithms.registry import make_hooks
 from training_core.config.algorithms import Algorithm
 from training_core.config.models import Optimisation, Policy
 from training_core.errors import LearnerFailure
@@ -96,6 +97,7 @@ class Learner:
         self.seed = seed
         self.staleness = staleness
         self.algorithm = algorithm
+        self.hooks = make_hooks(algorithm)
         self.model = model
         self.iterations = iterations
         self.reference = _base_of(model) if algorithm.kl_coefficient > 0 else None
@@ -184,7 +186,7 @@ class Learner:
                 _record_mismatch(sums, piece, piece.proximal_logprobs, episodes, all_episodes=False)
         if changes_rewards(self.algorithm):
             pieces = [piece for part in parts for piece in part]
-            apply_kl_penalty(pieces, groups, self.algorithm, self.processes, self.model.device)
+            apply_kl_penalty(pieces, groups, self.hooks, self.processes, self.model.device)
         for epoch in range(self.settings.epochs):
             for number in _order(len(parts), iteration, epoch):
                 self._step(parts[number], sums, epoch == 0, episodes)
@@ -296,7 +298,7 @@ class Learner:
         logprobs = log_probs[piece.batch.node_indices, piece.batch.targets]
         with torch.set_grad_enabled(algorithm.entropy_coefficient > 0):
             entropies = token_entropies(log_probs)[piece.batch.node_indices]
-        result = token_losses(piece, logprobs, algorithm)
+        result = token_losses(piece, logprobs, self.hooks)
         total = result.losses - algorithm.entropy_coefficient * entropies
         if self.reference is not None:
             policy_logprobs = logprobs if is_untruncated(piece) else untruncated_logprobs(logits, piece)

@@ -85,7 +85,7 @@ def make_micro_batches(
         by_sampling.setdefault((group.temperature, group.top_k, group.top_p), []).append(index)
     answers = [answer for index in part for answer in groups[index].answers]
     per_token = options.algorithm.loss_average == "token"
-    scale = 1.0 / max(sum(trained_tokens(answer) for answer in answers) if per_token else len(answers), 1)
+    scale = 1.0 / max(sum(answer.trained_tokens for answer in answers) if per_token else len(answers), 1)
     limit = options.settings.micro_batch_tokens
     for members in by_sampling.values():
         rows = (
@@ -107,7 +107,7 @@ def _micro_batch(
     )
     advantages = np.array([group.advantages[index] for group, index in members], dtype=np.float32)
     _check(members, answers, advantages, behaviour)
-    counts = np.array([trained_tokens(answer) for answer in answers])
+    counts = np.array([answer.trained_tokens for answer in answers])
     first = members[0][0]
 
     def per_token(values: NDArray[Any]) -> Tensor:
@@ -125,11 +125,6 @@ def _micro_batch(
         top_p=first.top_p,
         work=rows_work(rows),
     )
-
-
-def trained_tokens(answer: Answer) -> int:
-    """Number of trained tokens of an answer."""
-    return len(answer.token_ids) if answer.loss_mask is None else sum(answer.loss_mask)
 
 
 def _loss_divisors(
@@ -155,5 +150,5 @@ def _check(
         if not (np.isfinite(advantage) and np.isfinite(answer.logprobs).all()):
             raise LearnerFailure(
                 f"episode {group.episode}, turn {group.turn}: an advantage or a sampled token's logprob is not "
-                "finite; check the environment's rewards (they must be finite)"
+                "finite; check the environment's rewards and a custom algorithm's advantages (they must be finite)"
             )

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from training_core.algorithms.corrections import correction_weights
+from training_core.algorithms.hooks import AlgorithmHooks
 from training_core.algorithms.loss_inputs import Bounds, Tokens
 from training_core.algorithms.losses import kl_penalty
-from training_core.algorithms.policy_losses import POLICY_LOSSES
 from training_core.algorithms.ppo.config import Ppo
+from training_core.algorithms.results import checked_loss
 from training_core.config.algorithms import Algorithm
 from training_core.llm.learning.kl_penalty import has_kl_reward
 from training_core.llm.learning.micro_batches import MicroBatch
@@ -39,18 +40,22 @@ def kl_costs(logprobs: Tensor, base: Tensor, algorithm: Algorithm) -> Tensor:
     return algorithm.kl_coefficient * kl_penalty(logprobs, base, algorithm.kl_estimator)
 
 
-def token_losses(piece: MicroBatch, logprobs: Tensor, algorithm: Algorithm) -> TokenLosses:
-    """The policy loss of each token from its logprobs (T,) under the current policy."""
+def token_losses(piece: MicroBatch, logprobs: Tensor, hooks: AlgorithmHooks) -> TokenLosses:
+    """The policy loss of each token from its logprobs (T,) under the current policy. Raises ConfigError if custom code
+    returns a wrong shape.
+    """
+    algorithm = hooks.algorithm
     corrected = algorithm.correction != "none"
     start = (
         piece.proximal_logprobs
         if corrected and piece.proximal_logprobs is not None
         else piece.behaviour_logprobs
     )
-    losses, clipped = POLICY_LOSSES[algorithm.policy_loss](
+    result = hooks.policy_loss(
         Tokens(logprobs, start, piece.advantages, piece.lengths),
         Bounds(algorithm.clip_low, algorithm.clip_high, algorithm.dual_clip),
     )
+    losses, clipped = checked_loss(result, len(logprobs), hooks)
     ratios = (logprobs.detach() - start).exp()
     if not corrected:
         return TokenLosses(losses, clipped, ratios, None)

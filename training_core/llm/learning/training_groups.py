@@ -7,20 +7,13 @@ from math import isfinite
 
 import numpy as np
 
-from training_core.algorithms.advantages import (
-    Floats,
-    Ints,
-    Normalisation,
-    informative_groups,
-    normalised_advantages,
-    whitened,
-)
+from training_core.algorithms.advantages import Floats, Ints, informative_groups
 from training_core.algorithms.grouping import GroupCounts, GroupFilter, count_groups, left_out
+from training_core.algorithms.hooks import AlgorithmHooks, ComparedRewards, normalisation
 from training_core.algorithms.policy_gradient_config import PolicyGradient
-from training_core.algorithms.rae.config import Rae
-from training_core.algorithms.rae.role_baselines import role_advantages
-from training_core.algorithms.reinforce_plus_plus.config import TokenReturns
-from training_core.algorithms.reshaping import RESHAPERS, Moment, Shape, min_max
+from training_core.algorithms.registry import make_hooks
+from training_core.algorithms.reshaping import Moment
+from training_core.algorithms.results import checked_numbers
 from training_core.config.run import RunConfig
 from training_core.errors import EnvironmentFailure
 from training_core.types import Compared, Episode, Group, Turn
@@ -33,7 +26,7 @@ class GroupedBatch:
     groups: dict[str, list[Group]]
     counts: dict[str, GroupCounts]
     baselines: dict[str, float]
-    """Baselines by role after these episodes; for algorithm.type = "rae"."""
+    """Baselines of the algorithm after these episodes; RAE's are by role."""
 
 
 def make_groups(
@@ -44,10 +37,11 @@ def make_groups(
     Normalisation over a batch uses all groups that one policy is trained on; frozen roles are normalised separately,
     for display. With drop_zero_variance, groups without advantages (`informative_groups`) are excluded. Turns of failed
     episodes before the failure are used. Counts are by role, over all groups. `baselines` are those of the previous
-    batch. Raises EnvironmentFailure if a reward is not finite.
+    batch. Raises EnvironmentFailure if a reward is not finite, ConfigError if custom code returns a wrong shape.
     """
     _check_rewards(episodes)
-    turn_rewards = _turn_rewards(episodes, config.algorithm)
+    hooks = make_hooks(config.algorithm)
+    turn_rewards = _turn_rewards(episodes, hooks)
     groups: dict[str, list[Group]] = {policy: [] for policy in config.trained_policies}
     batch = GroupedBatch(groups, counts={}, baselines=dict(baselines or {}))
     for role in config.team.roles:
@@ -64,9 +58,8 @@ def make_groups(
                 for name, role in config.team.roles.items()
                 if role.policy == policy and role.trained == trained
             }
-            trained_groups = list(
-                _fill_advantages(list(_turns_of(episodes, roles)), turn_rewards, config, batch)
-            )
+            turns = list(_turns_of(episodes, roles))
+            trained_groups = list(_fill_advantages(turns, turn_rewards, config, hooks, batch))
             if trained and policy in batch.groups:
                 batch.groups[policy] = trained_groups
     return batch
@@ -88,41 +81,40 @@ def _turns_of(episodes: Sequence[Episode], roles: set[str]) -> Iterator[TurnPosi
     )
 
 
-def _turn_rewards(episodes: Sequence[Episode], algorithm: PolicyGradient) -> TurnRewards:
+def _turn_rewards(episodes: Sequence[Episode], hooks: AlgorithmHooks) -> TurnRewards:
     """The reshaped rewards, which are compared instead of the original ones."""
-    shape = Shape(algorithm.reshape_discount, algorithm.reshape_threshold, algorithm.reshape_weight)
     turn_rewards: TurnRewards = {}
     for episode in episodes:
         before: dict[str, float] = {}
         for index, turn in enumerate(episode.turns):
             moment = Moment(turn.index + 1, episode.turns[-1].index + 1, before.get(turn.role, 0.0))
             rewards = np.array([candidate.reward for candidate in turn.candidates])
-            turn_rewards[episode.id, index] = RESHAPERS[algorithm.reshape](rewards, moment, shape).tolist()
+            reshaped = checked_numbers(
+                hooks.turn_rewards(rewards, moment), len(rewards), hooks, "turn_rewards"
+            )
+            turn_rewards[episode.id, index] = reshaped.tolist()
             before[turn.role] = turn.candidates[turn.executed].reward
     return turn_rewards
 
 
 def _fill_advantages(
-    turns: Sequence[TurnPosition], turn_rewards: TurnRewards, config: RunConfig, batch: GroupedBatch
+    turns: Sequence[TurnPosition],
+    turn_rewards: TurnRewards,
+    config: RunConfig,
+    hooks: AlgorithmHooks,
+    batch: GroupedBatch,
 ) -> Iterator[Group]:
     """Fill the advantages of these turns' candidates and count filtered groups; return the groups to train on."""
     if not turns:
         return
     algorithm = config.algorithm
     units = _compare(turns, turn_rewards)
-    rewards = _reshaped(units, algorithm)
-    settings = normalisation(algorithm)
-    informative = informative_groups(rewards, units.groups, settings)
-    weights = _trained_tokens(turns, units) if isinstance(algorithm, TokenReturns) else None
-    advantages = normalised_advantages(rewards, units.groups, settings, weights)
-    if isinstance(algorithm, Rae):
-        roles = [units.roles[group] for group in units.groups]
-        advantages, batch.baselines = role_advantages(
-            advantages, roles, batch.baselines, algorithm.baseline_decay
-        )
-    if algorithm.batch_whitening:
-        unit_mask = informative[units.groups]
-        advantages = whitened(advantages, unit_mask, unbiased=settings.unbiased, weights=weights)
+    rewards = _reshaped(units, hooks)
+    informative = informative_groups(rewards, units.groups, normalisation(algorithm))
+    tokens = _trained_tokens(turns, units)
+    unit_rewards = ComparedRewards(rewards, units.groups, units.roles, informative, tokens)
+    advantages = hooks.advantages(unit_rewards, batch.baselines)
+    advantages = checked_numbers(advantages, len(rewards), hooks, "advantages").copy()
     excluded = left_out(rewards, units.groups, group_filter(algorithm))
     for role in (units.roles[group] for group in np.flatnonzero(excluded)):
         batch.counts[role].filtered += 1
@@ -156,21 +148,11 @@ def is_informative(episodes: Sequence[Episode], config: RunConfig) -> bool:
     turns = list(_turns_of(episodes, roles))
     if not turns:
         return False
-    units = _compare(turns, _turn_rewards(episodes, algorithm))
-    rewards = _reshaped(units, algorithm)
+    hooks = make_hooks(algorithm)
+    units = _compare(turns, _turn_rewards(episodes, hooks))
+    rewards = _reshaped(units, hooks)
     excluded = left_out(rewards, units.groups, replace(group_filter(algorithm), ratio=0.0))
     return bool((informative_groups(rewards, units.groups, normalisation(algorithm)) & ~excluded).any())
-
-
-def normalisation(algorithm: PolicyGradient) -> Normalisation:
-    """The normalisation of an algorithm's advantages."""
-    return Normalisation(
-        algorithm.mean_level,
-        algorithm.std_level,
-        algorithm.leave_one_out,
-        algorithm.unbiased_std,
-        algorithm.drop_zero_variance,
-    )
 
 
 def group_filter(algorithm: PolicyGradient) -> GroupFilter:
@@ -184,9 +166,10 @@ def group_filter(algorithm: PolicyGradient) -> GroupFilter:
     )
 
 
-def _reshaped(units: "_ComparedUnits", algorithm: PolicyGradient) -> Floats:
+def _reshaped(units: "_ComparedUnits", hooks: AlgorithmHooks) -> Floats:
     """(N,) compared rewards, reshaped over the whole group if the algorithm requests it."""
-    return min_max(units.rewards, units.groups) if algorithm.reshape == "normalised" else units.rewards
+    rewards = hooks.group_rewards(units.rewards, units.groups)
+    return checked_numbers(rewards, len(units.rewards), hooks, "group_rewards")
 
 
 def _check_rewards(episodes: Sequence[Episode]) -> None:
@@ -284,7 +267,7 @@ def _returns(
 def _trained_tokens(turns: Sequence[TurnPosition], units: _ComparedUnits) -> Floats:
     """(N,) number of trained tokens of each compared unit."""
     answers = [candidate.answer for episode, index in turns for candidate in episode.turns[index].candidates]
-    counts = [len(answer.learnt(answer.token_ids)) for answer in answers]
+    counts = [answer.trained_tokens for answer in answers]
     return np.bincount(units.owners, weights=counts, minlength=len(units.rewards)).astype(np.float64)
 
 
@@ -311,4 +294,5 @@ def _group(episode: Episode, index: int, turn: Turn, config: RunConfig, compared
         top_p=sampling.top_p,
         max_tokens=sampling.max_tokens,
         compared=compared,
+        role=turn.role,
     )

@@ -7,6 +7,7 @@ import torch
 
 from tests.training_core.llm.toys import TOKENIZER, make_group, make_model, naive_logprobs
 from training_core.algorithms.advantages import normalised_advantages, whitened
+from training_core.algorithms.hooks import normalisation
 from training_core.algorithms.policy_gradient_config import PolicyGradient
 from training_core.algorithms.rae.config import Rae
 from training_core.algorithms.rae.role_baselines import role_advantages
@@ -16,7 +17,6 @@ from training_core.config.models import Policy
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning.learner import Learner
-from training_core.llm.learning.training_groups import normalisation
 from training_core.types import Answer, Group, NoiseKey, Prompt
 
 # How the papers' losses differ: (ratio, lower clip, upper clip, dual clip, average).
@@ -32,7 +32,10 @@ PAPERS = {
     "dapo": ("token", 0.2, 0.28, 0.0, "token"),
     "ppo": ("token", 0.2, 0.2, 0.0, "token"),
     "rae": ("token", 0.2, 0.2, 0.0, "constant"),
+    "custom": ("token", 0.2, 0.2, 3.0, "token"),
 }
+REQUIRED: dict[str, dict[str, str]] = {"custom": {"path": "training_core.algorithms.hooks:AlgorithmHooks"}}
+"""Fields without a default."""
 BARE = {"ppo": {"gae_lambda": 1.0, "value_coefficient": 0.0, "whiten_advantages": False}}
 """What leaves the first update of an algorithm with the advantages that it is given; its critic: test_critic.py."""
 ANSWERS = [([6, 7, 8, 9], [[7, 8, 2], [9, 2], [10, 11, 12]]), ([10, 11], [[20, 2], [21, 22, 2]])]
@@ -100,7 +103,7 @@ def learner(algorithm: PolicyGradient, **settings: object) -> Learner:
 @pytest.mark.parametrize("kind", sorted(PAPERS))
 def test_the_loss_is_that_of_a_naive_loop(kind: str, packing: bool) -> None:
     assert set(PAPERS) == set(ALGORITHM_CONFIGS)
-    algorithm = ALGORITHM_CONFIGS[kind](kl_coefficient=0.0, **BARE.get(kind, {}))
+    algorithm = ALGORITHM_CONFIGS[kind](kl_coefficient=0.0, **BARE.get(kind, {}), **REQUIRED.get(kind, {}))
     groups = off_policy_groups()
     for limit in (10_000, 8):
         result = learner(algorithm, packing=packing, micro_batch_tokens=limit).update(groups, 1, 0)
@@ -110,7 +113,7 @@ def test_the_loss_is_that_of_a_naive_loop(kind: str, packing: bool) -> None:
 @pytest.mark.parametrize("kind", sorted(PAPERS))
 def test_a_toy_is_solved_by_every_algorithm(kind: str) -> None:
     """One prompt, a reward for one word: advantages as the config says, until nearly all answers are that word."""
-    algorithm = ALGORITHM_CONFIGS[kind]()
+    algorithm = ALGORITHM_CONFIGS[kind](**REQUIRED.get(kind, {}))
     one = learner(algorithm, learning_rate=4e-3)
     engine = TorchEngine(one.model, TOKENIZER)
     good = TOKENIZER.convert_tokens_to_ids("w3")

@@ -12,7 +12,6 @@ from training_core.config.models import Learner as LearnerSection
 from training_core.config.models import Policy
 from training_core.errors import StalePolicy
 from training_core.llm.learning.learner import Learner
-from training_core.llm.learning.micro_batches import trained_tokens
 from training_core.llm.learning.packing import single_rows, tree_rows
 from training_core.types import NOT_SAMPLED, Group
 from training_core.versions import check_ages
@@ -50,7 +49,7 @@ def test_rows_predict_what_is_learnt_from_and_nothing_else(packed: bool) -> None
     for row in rows:
         pairs = iter(zip(row.sources, row.targets, strict=True))
         for _, place in row.answers:
-            count = trained_tokens(group.answers[place])
+            count = group.answers[place].trained_tokens
             predicted[place] = [
                 (row.positions[source], token) for source, token in (next(pairs) for _ in range(count))
             ]
