@@ -11,11 +11,13 @@ from typing import Any
 
 import torch
 
-from training_core.config.marl.algorithms import CustomPpo, MarlPpo
 from training_core.config.marl.run import MarlConfig, unreached_ends
 from training_core.errors import CheckpointError, ConfigError
 from training_core.importing import load_object
 from training_core.marl.agent_slots import slots_by_policy
+from training_core.marl.algorithms.custom_ppo.config import CustomPpo
+from training_core.marl.algorithms.ppo_config import MarlPpo
+from training_core.marl.algorithms.registry import MARL_ALGORITHMS
 from training_core.marl.environments.base import Spec, VectorEnvironment
 from training_core.marl.environments.construction import make_environments
 from training_core.marl.environments.episode_state import Arrays
@@ -48,15 +50,14 @@ def check_rollout_length(config: MarlConfig, spec: Spec) -> None:
 
 
 def learner_class(algorithm: MarlPpo) -> type[PolicyLearner]:
-    """The learner's class: Troupe's, or a custom one by import path. Raises ConfigError."""
-    if not isinstance(algorithm, CustomPpo):
-        return PolicyLearner
-    learner = load_object(algorithm.path, "algorithm.path")
+    """The learner's class: that of the registry, or a custom one by import path. Raises ConfigError."""
+    path = algorithm.path if isinstance(algorithm, CustomPpo) else MARL_ALGORITHMS[algorithm.type].learner
+    learner = load_object(path, "algorithm.path")
     if not (isclass(learner) and issubclass(learner, PolicyLearner)):
-        text = f"{algorithm.path} is not a subclass of PolicyLearner of training_core/marl/learning/learner.py; derive it from that class"
+        text = f"{path} is not a subclass of PolicyLearner of training_core/marl/learning/learner.py; derive it from that class"
         raise ConfigError({"algorithm.path": text})
     if hasattr(learner, OLD_HOOK):
-        text = f"{algorithm.path} defines {OLD_HOOK}, which is now make_critic_inputs(slots, spec); rename it"
+        text = f"{path} defines {OLD_HOOK}, which is now make_critic_inputs(slots, spec); rename it"
         raise ConfigError({"algorithm.path": text})
     return learner
 

@@ -3,7 +3,17 @@
 from training_core.algorithms.policy_gradient_config import PolicyGradient
 from training_core.config.algorithms import ALGORITHM_CONFIGS
 from training_core.config.effects.language_models import config_of
-from training_core.config.effects.rules import Effects, Place, Rule, always, both, needs, unless, where
+from training_core.config.effects.rules import (
+    Effects,
+    Place,
+    Rule,
+    always,
+    both,
+    needs,
+    own_fields,
+    unless,
+    where,
+)
 from training_core.config.rollout import RolloutBuffer, RolloutWorkflow, TurnTree
 
 
@@ -58,11 +68,6 @@ def _corrects(at: Place) -> str:
     return ""
 
 
-def _own(section: type[PolicyGradient]) -> dict[str, Rule]:
-    """The rules of the fields that only this algorithm has: they always have an effect."""
-    return always("type") | always(" ".join(section.model_fields.keys() - PolicyGradient.model_fields.keys()))
-
-
 _FILTERS = where("group_filter", "mean", "std")
 ALGORITHMS: Effects = {
     PolicyGradient: always(
@@ -86,5 +91,5 @@ ALGORITHMS: Effects = {
     | needs("correction", _corrects)
     | needs("correction_cap", both(unless("correction", "none"), _corrects))
     | needs("correction_floor", both(where("correction", "mask"), _corrects)),
-    **{section: _own(section) for section in ALGORITHM_CONFIGS.values()},
+    **{section: own_fields(section, PolicyGradient) for section in ALGORITHM_CONFIGS.values()},
 }

@@ -1,11 +1,13 @@
 """Fields of small networks' configs."""
 
 from training_core.config.base import Section
-from training_core.config.effects.rules import Effects, Place, Rule, always, needs, unless, where
-from training_core.config.marl.algorithms import CustomPpo, Ippo, Mappo, MarlPpo
+from training_core.config.effects.rules import Effects, Place, Rule, always, needs, own_fields, unless, where
+from training_core.config.marl.algorithms import MARL_ALGORITHM_CONFIGS
 from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS
 from training_core.config.marl.policies import NETWORK_CONFIGS, MarlLearner, MarlPolicy
 from training_core.config.marl.run import MarlConfig, MarlResources, MarlRole, MarlRollout, MarlTeam
+from training_core.marl.algorithms.mappo.config import Mappo
+from training_core.marl.algorithms.ppo_config import MarlPpo
 from training_core.marl.environments.environment_config import SuperSuit
 from training_core.marl.environments.mpe.config import NativeMpe
 
@@ -64,9 +66,8 @@ NETWORKS: Effects = {
         "normalise_values bootstrap_truncated"
     )
     | needs("value_clip", where("clip_value", True)),
-    Mappo: always("type") | needs("critic_sees", _one_role_sees_all),
-    Ippo: always("type"),
-    CustomPpo: always("type path args critic_sees"),
+    **{section: own_fields(section, MarlPpo) for section in MARL_ALGORITHM_CONFIGS.values()},
+    Mappo: own_fields(Mappo, MarlPpo) | needs("critic_sees", _one_role_sees_all),
     MarlPolicy: needs("network", _is_used) | needs("learner", _is_trained),
     MarlLearner: always(
         "actor_learning_rate critic_learning_rate weight_decay schedule max_grad_norm epochs minibatch_size precision compile"

@@ -39,6 +39,11 @@ def always(names: str) -> dict[str, Rule]:
     return dict.fromkeys(names.split(), _always)
 
 
+def own_fields(section: type[Section], base: type[Section]) -> dict[str, Rule]:
+    """The `type` of a section and the fields that its base does not have; they have an effect in every config."""
+    return always(" ".join({"type", *section.model_fields} - (base.model_fields.keys() - {"type"})))
+
+
 def needs(names: str, rule: Rule) -> dict[str, Rule]:
     """Fields, separated by spaces, with one rule."""
     return dict.fromkeys(names.split(), rule)

@@ -9,10 +9,11 @@ from training_core.config.base import Section
 from training_core.config.evaluation import Checkpoint, Reporting
 from training_core.config.experiment import AgentKind, ExperimentConfig, Run
 from training_core.config.health import NetworkHealth
-from training_core.config.marl.algorithms import AnyMarlAlgorithm, Mappo
+from training_core.config.marl.algorithms import AnyMarlAlgorithm
 from training_core.config.marl.environments import AnyMarlEnvironment
 from training_core.config.marl.policies import MarlPolicy
 from training_core.config.team import NAME_PATTERN
+from training_core.marl.algorithms.mappo.config import Mappo
 from training_core.marl.environments.mpe.config import SimpleSpread
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from training_core.config.marl.algorithms import MarlPpo
 from training_core.marl.agent_slots import AgentSlots
+from training_core.marl.algorithms.ppo_config import MarlPpo
 from training_core.marl.environments.base import Spec
 from training_core.marl.networks.agents import Networks, make_network
 from training_core.marl.networks.base import Memory, reset_memory

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from training_core.algorithms.gae import explained_variance, generalised_advantages
 from training_core.algorithms.losses import clipped_policy_loss, value_loss
-from training_core.config.marl.algorithms import MarlPpo
 from training_core.config.marl.policies import MarlLearner, MarlPolicy
 from training_core.errors import ConfigError, LearnerFailure
 from training_core.marl.agent_slots import AgentSlots
+from training_core.marl.algorithms.ppo_config import MarlPpo
 from training_core.marl.environments.base import Spec
 from training_core.marl.learning.batch import (
     Chunks,
