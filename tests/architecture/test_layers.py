@@ -34,14 +34,16 @@ ORDER: dict[str, tuple[str, ...]] = {
         "algorithms checkpoint_reading checkpoints importing sandbox versions",
         "config.base llm.environments.base",
         "config.rewards",
-        "algorithms.*config llm.environments.*config marl.algorithms.*config marl.environments.*config marl.networks.*config",
+        "algorithms.*config llm.*config marl.*config",
         "algorithms.*hooks",
-        "algorithms.registry llm.environments.registry marl.algorithms.registry marl.environments.registry marl.networks.registry",
+        "algorithms.registry marl.algorithms.registry",
+        "llm.environments.registry llm.generation.registry llm.learning.registry",
+        "marl.environments.registry marl.networks.registry",
         "config",
         "llm marl",
     ),
     "training_core.llm": (
-        "answers prefixes",
+        "answers generation.*config learning.*config prefixes",
         "models rewards",
         "environments generation",
         "serving",
@@ -80,7 +82,7 @@ ORDER: dict[str, tuple[str, ...]] = {
     ),
 }
 """Packages of a layer from the ground up; modules directly in a layer count as packages. A package imports lower lines only.
-A pattern with a dot sets modules apart from their package: configs of algorithms and environments are below the other configs.
+A pattern with a dot sets modules apart from their package: configs of registered components are below the other configs.
 
 A key may also be a package whose own packages have an order.
 """

@@ -1,74 +1,17 @@
-"""Engines, which sample a policy's tokens from prompts."""
+"""Engines, which sample a policy's tokens from prompts, by `type`; from the registry of their folders."""
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Field
 
-from training_core.config.base import Section
+from training_core.llm.generation.engine_config import EngineSection
+from training_core.llm.generation.registry import ENGINES
 
-Url = Annotated[str, Field(pattern=r"^https?://[^\s?#]+$")]
+ENGINE_CONFIGS: dict[str, type[EngineSection]] = {tag: kind.config for tag, kind in ENGINES.items()}
+"""type -> config class."""
 
-
-class EngineSection(Section):
-    """Settings shared by all engines."""
-
-    type: str
-    """The engine that generates tokens."""
-    max_batch: int = Field(512, ge=1)
-    """Maximum number of sequences generated at the same time; further requests wait."""
-
-
-class Torch(EngineSection):
-    """A transformers model in the rollout worker itself."""
-
-    type: Literal["torch"] = "torch"
-    """Runs on a CPU or a GPU without further packages; the same seed gives the same tokens on every machine."""
-    conversation_cache: int = Field(256, ge=0)
-    """Size in MiB of the key-value cache kept between calls, for conversations and interrupted answers that continue; 0 disables."""
-    static_shapes: Literal["auto", "on", "off"] = "auto"
-    """Decode with a few fixed shapes, which a GPU replays as CUDA graphs; auto: only on a GPU."""
-
-
-class Vllm(EngineSection):
-    """vLLM in the rollout worker: needs the extra `gpu`, and devices.placement = "apart"."""
-
-    type: Literal["vllm"] = "vllm"
-    """New weights are written into vLLM's model in place; every version of an adapter has its own name."""
-    gpu_memory: float = Field(0.9, gt=0.0, le=1.0)
-    """Share of the GPU's memory that vLLM uses for weights and cache; unused on a CPU."""
-    context: int = Field(0, ge=0)
-    """Maximum length of prompt plus answer in tokens; 0 uses the model's maximum, which may need much memory."""
-    eager: bool = False
-    """Run without CUDA graphs: starts faster, generates more slowly."""
-
-
-class OpenAi(EngineSection):
-    """A separate vLLM or SGLang server, called through the OpenAI API: needs devices.placement = "apart"."""
-
-    model_name_fields: ClassVar[tuple[str, ...]] = ("model",)
-    folder_fields: ClassVar[tuple[str, ...]] = ("weights_folder",)
-    key_fields: ClassVar[Mapping[str, str]] = {"key_variable": "urls"}
-
-    type: Literal["openai"] = "openai"
-    """The server samples; it loads new weights from a shared folder."""
-    server: Literal["vllm", "sglang"] = "vllm"
-    """Server type, which determines the endpoints for new weights."""
-    urls: tuple[Url, ...] = Field(("http://127.0.0.1:8000",), min_length=1)
-    """URLs of servers with the same model, without /v1; prompts are distributed round-robin."""
-    model: str = ""
-    """Model name on the server; empty uses the first model that the server lists."""
-    key_variable: str = Field("", pattern=r"^([A-Z0-9_]+_API_KEY)?$")
-    """Name of the worker's environment variable that holds the API key, ending in _API_KEY; empty for none."""
-    weights_folder: str = ""
-    """Folder for new weights that servers see under the same path; required if the policy is trained."""
-    timeout: float = Field(600.0, gt=0.0)
-    """Maximum time for one answer, or one update of weights, in seconds."""
-    attempts: int = Field(3, ge=1, le=20)
-    """Attempts per request before it fails; the wait between attempts grows, so that a restarting server is reached again."""
-
-
-Engine = Annotated[Torch | Vllm | OpenAi, Field(discriminator="type")]
-"""One class per engine, selected by `type`."""
-
-ENGINE_CONFIGS: dict[str, type[Section]] = {"torch": Torch, "vllm": Vllm, "openai": OpenAi}
+if TYPE_CHECKING:
+    Engine = EngineSection
+else:
+    Engine = Annotated[Union[tuple(ENGINE_CONFIGS.values())], Field(discriminator="type")]  # noqa: UP007
+    """One class per engine, selected by `type`."""

@@ -1,11 +1,15 @@
 """Policies: which model, how it generates, how it learns."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, Union
 
 from pydantic import Field, model_validator
 
 from training_core.config.base import Section
-from training_core.config.engines import Engine, Torch
+from training_core.config.engines import Engine
+from training_core.llm.generation.torch.config import Torch
+from training_core.llm.learning.deepspeed.config import Deepspeed
+from training_core.llm.learning.learner_config import Learner, Optimisation
+from training_core.llm.learning.registry import LEARNERS
 
 
 class WholeModel(Section):
@@ -36,67 +40,14 @@ Adapter = Annotated[WholeModel | Lora, Field(discriminator="type")]
 ADAPTER_CONFIGS: dict[str, type[Section]] = {"none": WholeModel, "lora": Lora}
 
 
-class Optimisation(Section):
-    """Settings shared by all learners."""
+LEARNER_CONFIGS: dict[str, type[Optimisation]] = {tag: kind.config for tag, kind in LEARNERS.items()}
+"""type -> config class."""
 
-    type: str
-    """The backend that updates the weights."""
-    learning_rate: float = Field(1e-3, gt=0.0)
-    """Peak learning rate of AdamW."""
-    schedule: Literal["constant", "linear", "cosine"] = "cosine"
-    """How the learning rate decays from its peak to `final_learning_rate` over the run's iterations."""
-    final_learning_rate: float = Field(1e-4, ge=0.0)
-    """Learning rate at the last iteration; unused by the constant schedule."""
-    warmup_iterations: int = Field(0, ge=0)
-    """Iterations over which the learning rate rises linearly to its peak; 0 disables."""
-    betas: tuple[float, float] = (0.9, 0.99)
-    """Decay rates of AdamW's first and second moments."""
-    weight_decay: float = Field(0.0, ge=0.0)
-    """AdamW's decoupled weight decay; 0 disables."""
-    max_grad_norm: float = Field(1.0, ge=0.0)
-    """Gradients are scaled down to this global L2 norm; 0 disables."""
-    epochs: int = Field(1, ge=1)
-    """Passes over an iteration's samples."""
-    minibatches: int = Field(1, ge=1)
-    """Optimiser steps per pass; groups are never split."""
-    micro_batch_tokens: int = Field(4096, ge=1)
-    """Maximum tokens in one forward pass, including padding; a step accumulates gradients over passes. Raise it on a large GPU."""
-    packing: bool = True
-    """Pack a group's prompt and all its responses into one row, so that the prompt is computed once."""
-    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """Number format of weights and activations; fp16 uses dynamic loss scaling. Curves are reproducible from the seed in fp32 only."""
-    activation_checkpointing: bool = False
-    """Recompute activations in the backward pass instead of storing them: a third more computation, far less memory."""
-
-
-class Learner(Optimisation):
-    """Updates by torch."""
-
-    type: Literal["torch"] = "torch"
-    """AdamW on fp32 weights; several processes sum their gradients."""
-
-
-class Deepspeed(Optimisation):
-    """Updates by DeepSpeed: optimiser states, gradients and weights can be partitioned over processes (ZeRO, arXiv 1910.02054)."""
-
-    type: Literal["deepspeed"] = "deepspeed"
-    """DeepSpeed; needs the extra `deepspeed`."""
-    zero_stage: int = Field(1, ge=0, le=3)
-    """What is partitioned over the processes: 0 nothing, 1 optimiser states, 2 also gradients, 3 also weights."""
-
-    @model_validator(mode="after")
-    def _copies_are_kept_by_zero(self) -> Self:
-        if self.zero_stage == 0 and self.precision != "fp32":
-            raise ValueError(
-                f'zero_stage: 0 trains only in fp32; use 1 to 3 for precision = "{self.precision}"'
-            )
-        return self
-
-
-AnyLearner = Annotated[Learner | Deepspeed, Field(discriminator="type")]
-"""One class per learner, selected by `type`."""
-
-LEARNER_CONFIGS: dict[str, type[Section]] = {"torch": Learner, "deepspeed": Deepspeed}
+if TYPE_CHECKING:
+    AnyLearner = Optimisation
+else:
+    AnyLearner = Annotated[Union[tuple(LEARNER_CONFIGS.values())], Field(discriminator="type")]  # noqa: UP007
+    """One class per learner, selected by `type`."""
 
 
 class Devices(Section):
@@ -164,7 +115,7 @@ class Policy(Section):
     @model_validator(mode="after")
     def _who_generates_has_whole_weights(self) -> Self:
         if (
-            self.learner.type == "deepspeed"
+            isinstance(self.learner, Deepspeed)
             and self.learner.zero_stage == 3
             and self.devices.placement == "colocated"
         ):
@@ -175,7 +126,7 @@ class Policy(Section):
 
     @model_validator(mode="after")
     def _engines_elsewhere_are_sent_weights(self) -> Self:
-        if self.engine.type != "torch" and self.devices.placement == "colocated":
+        if self.engine.weights != "shared" and self.devices.placement == "colocated":
             raise ValueError(
                 f'engine.type: {self.engine.type} has its own weights; set devices.placement = "apart", or engine.type = "torch"'
             )

@@ -74,9 +74,10 @@ class RunConfig(ExperimentConfig):
     @model_validator(mode="after")
     def _critics_have_a_learner(self) -> Self:
         for name in self.trained_policies:
-            if isinstance(self.algorithm, Ppo) and self.policies[name].learner.type == "deepspeed":
+            learner = self.policies[name].learner
+            if isinstance(self.algorithm, Ppo) and not learner.has_critic:
                 raise ValueError(
-                    f'policies.{name}.learner.type: "deepspeed" has no value head; use "torch", or an algorithm other than "ppo"'
+                    f'policies.{name}.learner.type: "{learner.type}" has no value head; use "torch", or an algorithm other than "ppo"'
                 )
         return self
 

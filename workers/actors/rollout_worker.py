@@ -91,12 +91,12 @@ class RolloutWorker(Worker):
             save_frozen(part, self._loaded.model, self._loaded.tokenizer, self.engine.version)
 
     def _open_engine(self, loaded: "LoadedModel") -> None:
-        from training_core.llm.generation.registry import make_engine
+        from training_core.llm.generation.factory import make_engine
         from training_core.llm.models.flops import shape_of
 
         self._loaded = loaded
         self._shape = shape_of(loaded.model.config)
-        self.engine = make_engine(self._spec.section, loaded.model, loaded.tokenizer)
+        self.engine = make_engine(self._spec.section.engine, loaded.model, loaded.tokenizer)
 
     def _restore(self, checkpoint: Path) -> int:
         """Load a frozen policy's weights if the checkpoint has them. Returns the version. Raises CheckpointError."""

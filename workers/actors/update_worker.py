@@ -82,8 +82,8 @@ class UpdateWorker(Worker):
         save_policy(policy_folder(folder, self._spec.policy), self.learner, self._tokenizer, self.version)
 
     def _open_learner(self, loaded: "LoadedModel", address: Address | None = None) -> None:
+        from training_core.llm.learning.factory import make_learner
         from training_core.llm.learning.processes import SINGLE_PROCESS, join
-        from training_core.llm.learning.registry import make_learner
 
         spec, config = self._spec, self._spec.config
         self._tokenizer, self._peak = loaded.tokenizer, loaded.peak

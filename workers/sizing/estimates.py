@@ -14,6 +14,7 @@ from training_core.errors import ModelError
 from training_core.llm.base_models.model_paths import model_folder
 from training_core.llm.base_models.packaged import PACKAGED_MODELS, packaged_shape
 from training_core.llm.base_models.tiny import tiny_folder, tiny_shape
+from training_core.llm.learning.deepspeed.config import Deepspeed
 from training_core.llm.models import memory
 from training_core.llm.models.shape import ModelShape, read_shape
 from workers.sizing.demand import Demand, Pool, demand, pools
@@ -184,7 +185,7 @@ def _workers(
             constant["reference"] = 0 if shared else weights
         trained = memory.adapted(shape, section.adapter)
         copies = (
-            learner.type == "deepspeed" and learner.zero_stage > 0
+            isinstance(learner, Deepspeed) and learner.zero_stage > 0
         )  # ZeRO has fp32 copies of fp32 weights, too
         optimizer = memory.optimizer(trained, "bf16" if copies else precision)
         constant["optimizer"] = memory.spread(optimizer, learner, 1, len(actor_slots))
@@ -219,12 +220,12 @@ def _updating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) ->
 
 
 def _generating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) -> dict[str, int]:
-    """Memory in addition to the model's: vLLM holds its own copy; an external server needs none here."""
+    """Memory in addition to the model's: of the engine's own copy, and of its cache; a server needs none here."""
     section = config.policies[policy]
-    if section.engine.type == "openai":
+    if section.engine.weights == "remote":
         return {}
     copy = {"engine_weights": memory.weights(shape, section.learner.precision)}
-    return (copy if section.engine.type == "vllm" else {}) | {
+    return (copy if section.engine.weights == "copied" else {}) | {
         "kv_cache": _kv_cache(policy, config, shape, prompt)
     }
 

@@ -13,12 +13,12 @@ from tests.training_core.llm.toys import TOKENIZER, make_group, make_model
 from training_core.algorithms.at_grpo.config import AtGrpo
 from training_core.config.models import Policy
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.registry import make_engine
-from training_core.llm.learning.registry import make_learner
+from training_core.llm.generation.factory import make_engine
+from training_core.llm.learning.factory import make_learner
 from training_core.types import Group, NoiseKey, Prompt
 
 policy, model = Policy(), make_model()
-engine = make_engine(policy, model, TOKENIZER)
+engine = make_engine(policy.engine, model, TOKENIZER)
 learner = make_learner(policy, AtGrpo(), model, 1)
 answers = engine.generate([Prompt([6, 7], 4, NoiseKey(0, 0, 1, 0, 0, 0))], SamplingSettings(max_tokens=3))[0]
 advantages = [1.0, -1.0, 1.0, -1.0]

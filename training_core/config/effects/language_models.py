@@ -2,18 +2,18 @@
 
 from typing import cast
 
-from training_core.config.effects.rules import Effects, Place, always, both, needs, unless, where
-from training_core.config.engines import EngineSection, OpenAi, Torch, Vllm
-from training_core.config.models import (
-    Deepspeed,
-    Devices,
-    Learner,
-    Lora,
-    Optimisation,
-    Policy,
-    WarmStart,
-    WholeModel,
+from training_core.config.effects.rules import (
+    Effects,
+    Place,
+    always,
+    both,
+    needs,
+    own_fields,
+    unless,
+    where,
 )
+from training_core.config.engines import ENGINE_CONFIGS
+from training_core.config.models import LEARNER_CONFIGS, Devices, Lora, Policy, WarmStart, WholeModel
 from training_core.config.rewards import CustomReward, MathReward, RewardFunction
 from training_core.config.rollout import (
     Agent,
@@ -28,6 +28,11 @@ from training_core.config.rollout import (
 )
 from training_core.config.run import RunConfig
 from training_core.config.team import Role, RoleAgent, Sampling, Speaks, Team
+from training_core.llm.generation.engine_config import EngineSection
+from training_core.llm.generation.openai.config import OpenAi
+from training_core.llm.generation.torch.config import Torch
+from training_core.llm.generation.vllm.config import Vllm
+from training_core.llm.learning.learner_config import Optimisation
 
 
 def config_of(at: Place) -> RunConfig:
@@ -179,17 +184,16 @@ LANGUAGE_MODELS: Effects = {
         "packing precision activation_checkpointing"
     )
     | needs("final_learning_rate", unless("schedule", "constant")),
-    Learner: always("type"),
-    Deepspeed: always("type zero_stage"),
+    **{section: own_fields(section, Optimisation) for section in LEARNER_CONFIGS.values()},
     Devices: always("placement rollout_workers rollout_cpus rollout_gpus")
     | needs("update_workers update_cpus update_gpus", _apart),
     EngineSection: always("type max_batch"),
+    **{section: own_fields(section, EngineSection) for section in ENGINE_CONFIGS.values()},
     Torch: always("type")
     | needs("conversation_cache", _keeps_conversations)
     | needs("static_shapes", _static),
-    Vllm: always("type context eager") | needs("gpu_memory", _on_a_gpu),
-    OpenAi: always("type server urls model key_variable timeout attempts")
-    | needs("weights_folder", _trained),
+    Vllm: own_fields(Vllm, EngineSection) | needs("gpu_memory", _on_a_gpu),
+    OpenAi: own_fields(OpenAi, EngineSection) | needs("weights_folder", _trained),
     Rollout: always("tasks group_size over_sampling staleness publish_every")
     | needs("epoch_tasks", _counts_epochs)
     | needs("stale", _may_be_stale)

@@ -19,7 +19,7 @@ from training_core.llm.base_models.tiny import CONTEXT, TinyRecipe
 from training_core.llm.base_models.word_tokenizer import word_tokenizer
 from training_core.llm.environments.base import Demonstration
 from training_core.llm.environments.registry import warm_start_of
-from training_core.llm.generation.torch_engine import TorchEngine
+from training_core.llm.generation.torch.engine import TorchEngine
 from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.types import Message
 

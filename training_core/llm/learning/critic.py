@@ -14,8 +14,8 @@ from transformers import PreTrainedModel
 from training_core.algorithms.gae import last_token_rewards, token_advantages
 from training_core.algorithms.losses import value_loss
 from training_core.algorithms.ppo.config import Ppo
-from training_core.config.models import Optimisation
 from training_core.errors import LearnerFailure
+from training_core.llm.learning.learner_config import Optimisation
 from training_core.llm.learning.micro_batches import MicroBatch
 from training_core.llm.learning.optimisation import Optimiser
 from training_core.llm.learning.processes import SINGLE_PROCESS, Processes

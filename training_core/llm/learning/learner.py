@@ -20,11 +20,12 @@ from training_core.algorithms.losses import kl_penalty, token_entropies
 from training_core.algorithms.ppo.config import Ppo
 from training_core.algorithms.registry import make_hooks
 from training_core.config.algorithms import Algorithm
-from training_core.config.models import Optimisation, Policy
+from training_core.config.models import Policy
 from training_core.errors import LearnerFailure
-from training_core.llm.learning.annotations import Annotations, GroupAnnotation, annotate
+from training_core.llm.learning.annotations import Annotations, annotate
 from training_core.llm.learning.critic import Critic
 from training_core.llm.learning.kl_penalty import apply_kl_penalty, changes_rewards, has_kl_reward
+from training_core.llm.learning.learner_config import Optimisation
 from training_core.llm.learning.log_probs import is_untruncated, sampling_log_probs, untruncated_logprobs
 from training_core.llm.learning.micro_batches import MicroBatch, MicroBatchOptions, make_micro_batches
 from training_core.llm.learning.missing_logprobs import fill_missing_logprobs
@@ -46,8 +47,6 @@ from training_core.llm.models.flops import TRAINING, shape_of
 from training_core.seeding import keyed_seed, keyed_uniform
 from training_core.types import Group
 from training_core.versions import check_ages
-
-__all__ = ["GroupAnnotation", "Learner", "LearnerState", "UpdateResult"]
 
 MAX_CONSECUTIVE_SKIPS = 10
 """Consecutive optimiser steps without a finite gradient after which an update fails."""

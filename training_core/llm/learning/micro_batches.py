@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from training_core.config.algorithms import Algorithm
-from training_core.config.models import Optimisation
 from training_core.errors import LearnerFailure
+from training_core.llm.learning.learner_config import Optimisation
 from training_core.llm.learning.packing import Row, micro_batches, rows_work, single_rows, tree_rows
 from training_core.llm.learning.token_logprobs import RowBatch, collate
 from training_core.llm.models.flops import Work

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from training_core.config.models import Optimisation
+from training_core.llm.learning.learner_config import Optimisation
 from training_core.llm.learning.processes import SINGLE_PROCESS, Processes
 
 SEPARATOR = "/"

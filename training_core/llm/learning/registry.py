@@ -1,37 +1,22 @@
-"""Learners by the `type` of a policy's learner section."""
+"""Learners by the `type` of their config: one line each. Only configs are imported here."""
 
-from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
 
-from transformers import PreTrainedModel
-
-from training_core.config.algorithms import Algorithm
-from training_core.config.models import Policy
-from training_core.llm.learning.learner import Learner
-from training_core.llm.learning.processes import SINGLE_PROCESS, Processes
+from training_core.llm.learning.deepspeed.config import Deepspeed
+from training_core.llm.learning.learner_config import Learner, Optimisation
 
 
-def _deepspeed(*parts: Any) -> Learner:
-    from training_core.llm.learning.deepspeed_learner import DeepspeedLearner
+@dataclass(frozen=True)
+class LearnerKind:
+    """One type of learner."""
 
-    return DeepspeedLearner(*parts)
+    config: type[Optimisation]
+    learner: str
+    """"module:Class" in this package: the Learner (`learner.py`) or a subclass."""
 
 
-LEARNERS: dict[str, Callable[[Policy, Algorithm, PreTrainedModel, int, int, Processes, int], Learner]] = {
-    "torch": Learner,
-    "deepspeed": _deepspeed,
+LEARNERS: dict[str, LearnerKind] = {
+    "torch": LearnerKind(Learner, "learner:Learner"),
+    "deepspeed": LearnerKind(Deepspeed, "deepspeed.learner:DeepspeedLearner"),
 }
-"""type -> (policy, algorithm, model, iterations of the run, staleness, processes, seed) -> learner."""
-
-
-def make_learner(
-    policy: Policy,
-    algorithm: Algorithm,
-    model: PreTrainedModel,
-    iterations: int,
-    staleness: int = 0,
-    processes: Processes = SINGLE_PROCESS,
-    seed: int = 0,
-) -> Learner:
-    """The learner for a policy's config. `seed` is that of the run and the policy."""
-    return LEARNERS[policy.learner.type](policy, algorithm, model, iterations, staleness, processes, seed)
+"""Learners by type, in the order of the pages."""

@@ -2,7 +2,7 @@
 
 import math
 
-from training_core.config.models import Optimisation
+from training_core.llm.learning.learner_config import Optimisation
 
 
 def learning_rate(learner: Optimisation, iteration: int, iterations: int) -> float:

@@ -22,7 +22,7 @@ from training_core.llm.base_models.tiny import TinyRecipe, ensure_tiny, read_fac
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.environments.plan_path.config import PlanPath
 from training_core.llm.environments.registry import ENVIRONMENTS, warm_start_of
-from training_core.llm.generation.torch_engine import TorchEngine
+from training_core.llm.generation.torch.engine import TorchEngine
 from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.independent import play_independent

@@ -10,14 +10,14 @@ from pydantic import ValidationError
 
 from tests.training_core.llm.generation.completions_server import CompletionsServer, serving
 from tests.training_core.llm.toys import TOKENIZER, make_model, naive_logprobs
-from training_core.config.engines import OpenAi
 from training_core.config.models import Devices, Lora, Policy
 from training_core.errors import EngineFailure
-from training_core.llm.generation import openai_engine
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.continuation import continuation_prompt, join_answers
-from training_core.llm.generation.openai_engine import OpenAiEngine
-from training_core.llm.generation.registry import make_engine
+from training_core.llm.generation.factory import make_engine
+from training_core.llm.generation.openai import engine as openai_engine
+from training_core.llm.generation.openai.config import OpenAi
+from training_core.llm.generation.openai.engine import OpenAiEngine
 from training_core.llm.models.adapters import add_adapter, trained_weights
 from training_core.types import NoiseKey, Prompt
 
@@ -45,7 +45,7 @@ def test_answers_carry_the_servers_tokens_and_logprobs(
 ) -> None:
     server.names_tokens = names_tokens
     policy = Policy(engine=OpenAi(urls=(url,)), devices=Devices(placement="apart"))
-    engine = make_engine(policy, make_model(seed=5), TOKENIZER)
+    engine = make_engine(policy.engine, make_model(seed=5), TOKENIZER)
     engine.version = 3
     answers = engine.generate(PROMPTS, SETTINGS)
     assert [len(group) for group in answers] == [5, 3]

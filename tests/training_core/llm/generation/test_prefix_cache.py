@@ -11,7 +11,7 @@ from tests.training_core.llm.toys import TOKENIZER, make_model
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.continuation import generate_until_ended
 from training_core.llm.generation.prefix_cache import ConversationCache, Layers
-from training_core.llm.generation.torch_engine import TorchEngine
+from training_core.llm.generation.torch.engine import TorchEngine
 from training_core.types import Answer, NoiseKey, Prompt
 
 SETTINGS = SamplingSettings(temperature=0.8, max_tokens=5)

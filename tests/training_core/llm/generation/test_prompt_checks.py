@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from tests.training_core.llm.toys import TOKENIZER, make_model
-from training_core.config.engines import OpenAi
 from training_core.errors import PromptRefused
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.openai_engine import OpenAiEngine
+from training_core.llm.generation.openai.config import OpenAi
+from training_core.llm.generation.openai.engine import OpenAiEngine
 from training_core.llm.generation.prompt_checks import check_ids
-from training_core.llm.generation.torch_engine import TorchEngine
+from training_core.llm.generation.torch.engine import TorchEngine
 from training_core.types import NoiseKey, Prompt
 
 KEY = NoiseKey(0, 0, 1, 0, 0, 0)

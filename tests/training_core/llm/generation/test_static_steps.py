@@ -12,7 +12,7 @@ from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.continuation import generate_until_ended
 from training_core.llm.generation.prefix_tree import PrefixTreeStore
 from training_core.llm.generation.static_steps import DecodingStep, bucket
-from training_core.llm.generation.torch_engine import TorchEngine
+from training_core.llm.generation.torch.engine import TorchEngine
 from training_core.types import Answer, NoiseKey, Prompt
 
 PROMPTS = [

@@ -13,7 +13,7 @@ from training_core.llm.generation.base import SamplingSettings, settings_of
 from training_core.llm.generation.continuation import continuation_prompt, join_answers
 from training_core.llm.generation.scripted import ScriptedEngine
 from training_core.llm.generation.stop_words import StopWords
-from training_core.llm.generation.torch_engine import TorchEngine
+from training_core.llm.generation.torch.engine import TorchEngine
 from training_core.types import Answer, NoiseKey, Prompt
 
 PROMPTS = [

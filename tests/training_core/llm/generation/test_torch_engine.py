@@ -12,7 +12,7 @@ from training_core.llm.generation import sampling
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.prefix_tree import supports_prefix_tree
 from training_core.llm.generation.sampling import draw, tempered_log_probs
-from training_core.llm.generation.torch_engine import TorchEngine
+from training_core.llm.generation.torch.engine import TorchEngine
 from training_core.llm.learning.token_logprobs import ResponseForward
 from training_core.llm.prefixes import SHORTEST
 from training_core.seeding import keyed_uniform

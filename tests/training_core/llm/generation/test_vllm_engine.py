@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from tests.training_core.llm.toys import TOKENIZER, naive_logprobs
-from training_core.config.engines import Vllm
 from training_core.config.files import load_config
 from training_core.config.models import Devices, Lora, Policy
 from training_core.errors import EngineFailure
@@ -15,7 +14,8 @@ from training_core.llm.base_models.packaged import ensure_packaged, packaged_fil
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.continuation import continuation_prompt, join_answers
-from training_core.llm.generation.registry import make_engine
+from training_core.llm.generation.factory import make_engine
+from training_core.llm.generation.vllm.config import Vllm
 from training_core.llm.models.adapters import add_adapter, trained_weights
 from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.llm.workflows.context import RolloutContext
@@ -65,7 +65,7 @@ def plain(model: torch.nn.Module, groups: list[list[Answer]]) -> None:
 
 def test_it_samples_takes_new_weights_and_is_interrupted(tmp_path: Path) -> None:
     model = load_model(write_model(tmp_path), "bf16")
-    engine = make_engine(POLICY, model, TOKENIZER)
+    engine = make_engine(POLICY.engine, model, TOKENIZER)
     whole = SamplingSettings(temperature=0.7, max_tokens=8)
     first = engine.generate(PROMPTS, whole)
     check(model, first, 0)
@@ -102,7 +102,7 @@ def test_it_samples_takes_new_weights_and_is_interrupted(tmp_path: Path) -> None
 def test_an_adapter_is_swapped_under_a_new_name(tmp_path: Path) -> None:
     model = load_model(write_model(tmp_path), "bf16")
     add_adapter(model, Lora(rank=4, alpha=8), 0)
-    engine = make_engine(POLICY, model, TOKENIZER)
+    engine = make_engine(POLICY.engine, model, TOKENIZER)
     for version in (1, 2):
         torch.manual_seed(version)
         weights = {name: torch.randn_like(part) * 0.3 for name, part in trained_weights(model).items()}
@@ -117,7 +117,7 @@ def test_a_pretrained_model_plays_an_episode(tmp_path: Path) -> None:
     folder = ensure_packaged("smollm2", tmp_path)
     model, tokenizer = load_model(folder, "fp32"), load_tokenizer(folder)
     policy = Policy(engine=Vllm(max_batch=8, context=512, eager=True), devices=Devices(placement="apart"))
-    engine = make_engine(policy, model, tokenizer)
+    engine = make_engine(policy.engine, model, tokenizer)
     config = load_config("plan_path_pretrained", {"rollout.group_size": 2, "environment.max_turns": 2})
 
     def render(messages: Sequence[Message]) -> list[int]:

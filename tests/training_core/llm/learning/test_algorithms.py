@@ -12,11 +12,11 @@ from training_core.algorithms.policy_gradient_config import PolicyGradient
 from training_core.algorithms.rae.config import Rae
 from training_core.algorithms.rae.role_baselines import role_advantages
 from training_core.config.algorithms import ALGORITHM_CONFIGS
-from training_core.config.models import Learner as LearnerSettings
 from training_core.config.models import Policy
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.torch_engine import TorchEngine
+from training_core.llm.generation.torch.engine import TorchEngine
 from training_core.llm.learning.learner import Learner
+from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.types import Answer, Group, NoiseKey, Prompt
 
 # How the papers' losses differ: (ratio, lower clip, upper clip, dual clip, average).

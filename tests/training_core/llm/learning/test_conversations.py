@@ -9,9 +9,9 @@ from tests.training_core.llm.learning.test_learner import flat
 from tests.training_core.llm.toys import make_model, naive_logprobs
 from training_core.algorithms.ppo.config import Ppo
 from training_core.config.algorithms import ALGORITHM_CONFIGS
-from training_core.config.models import Learner as LearnerSettings
 from training_core.config.models import Policy
 from training_core.llm.learning.learner import Learner
+from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.llm.learning.packing import conversations, single_rows, tree_rows
 from training_core.llm.learning.processes import Processes
 from training_core.types import Answer, Group

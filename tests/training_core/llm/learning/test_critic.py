@@ -13,10 +13,10 @@ from tests.training_core.llm.toys import TOKENIZER, make_group, make_model, naiv
 from training_core.algorithms.at_grpo.config import AtGrpo
 from training_core.algorithms.ppo.config import Ppo
 from training_core.config.files import load_config
-from training_core.config.models import Learner as LearnerSettings
 from training_core.config.models import Policy
 from training_core.errors import CheckpointError, ConfigError
 from training_core.llm.learning.learner import Learner
+from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.llm.learning.micro_batches import make_micro_batches
 from training_core.llm.learning.policy_checkpoint import load_policy, save_policy
 from training_core.types import Group

@@ -7,7 +7,9 @@ import torch
 from pydantic import ValidationError
 
 from tests.training_core.llm.learning.together import Errand, Outcome, updated
-from training_core.config.models import Deepspeed, Devices, Learner, Policy
+from training_core.config.models import Devices, Policy
+from training_core.llm.learning.deepspeed.config import Deepspeed
+from training_core.llm.learning.learner_config import Learner
 
 pytestmark = pytest.mark.slow
 SETTINGS = {"minibatches": 2, "epochs": 2, "schedule": "constant"}

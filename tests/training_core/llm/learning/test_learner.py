@@ -8,13 +8,13 @@ import torch
 
 from tests.training_core.llm.toys import TOKENIZER, make_group, make_model
 from training_core.algorithms.at_grpo.config import AtGrpo
-from training_core.config.models import Learner as LearnerSettings
 from training_core.config.models import Policy
 from training_core.errors import LearnerFailure, StalePolicy
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.sampling import tempered_log_probs
-from training_core.llm.generation.torch_engine import TorchEngine
+from training_core.llm.generation.torch.engine import TorchEngine
 from training_core.llm.learning.learner import Learner
+from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.llm.learning.micro_batches import MicroBatch
 from training_core.llm.learning.packing import rows_work, tree_rows
 from training_core.llm.learning.schedules import learning_rate

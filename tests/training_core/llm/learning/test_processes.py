@@ -9,7 +9,7 @@ from training_core.algorithms.ppo.config import Ppo
 from training_core.algorithms.reinforce_plus_plus.config import ReinforcePlusPlus
 from training_core.algorithms.rloo.config import Rloo
 from training_core.config.algorithms import Algorithm
-from training_core.config.models import Learner
+from training_core.llm.learning.learner_config import Learner
 from training_core.llm.learning.processes import Processes, group_tokens
 
 

@@ -5,10 +5,14 @@ from typing import get_args
 from tests.training_core.llm.toys import TOKENIZER, make_model
 from training_core.algorithms.at_grpo.config import AtGrpo
 from training_core.config import engines, models
-from training_core.llm.generation.registry import ENGINES, make_engine
-from training_core.llm.generation.torch_engine import TorchEngine
+from training_core.llm.generation.factory import make_engine
+from training_core.llm.generation.registry import ENGINES
+from training_core.llm.generation.torch.config import Torch
+from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.learning.factory import make_learner
 from training_core.llm.learning.learner import Learner
-from training_core.llm.learning.registry import LEARNERS, make_learner
+from training_core.llm.learning.learner_config import Learner as Settings
+from training_core.llm.learning.registry import LEARNERS
 
 
 def test_types_are_those_of_the_config() -> None:
@@ -23,8 +27,8 @@ def test_types_are_those_of_the_config() -> None:
 
 
 def test_what_is_made_has_the_configs_settings() -> None:
-    policy = models.Policy(engine=engines.Torch(max_batch=7), learner=models.Learner(epochs=3))
-    engine = make_engine(policy, make_model(), TOKENIZER)
+    policy = models.Policy(engine=Torch(max_batch=7), learner=Settings(epochs=3))
+    engine = make_engine(policy.engine, make_model(), TOKENIZER)
     assert isinstance(engine, TorchEngine)
     assert engine.max_batch == 7
     learner = make_learner(policy, AtGrpo(), make_model(), 4)

@@ -7,10 +7,10 @@ import pytest
 
 from tests.training_core.llm.toys import make_group, make_model, naive_logprobs
 from training_core.config.algorithms import ALGORITHM_CONFIGS
-from training_core.config.models import Learner as LearnerSettings
 from training_core.config.models import Policy
 from training_core.errors import StalePolicy
 from training_core.llm.learning.learner import Learner
+from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.types import Group
 
 CAP, LOW, HIGH, RATE = 1.15, 0.2, 0.2, 3e-3

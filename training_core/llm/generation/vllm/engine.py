@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from training_core.config.engines import Vllm
 from training_core.errors import EngineFailure
 from training_core.llm.generation.base import Interrupted, SamplingSettings
 from training_core.llm.generation.prompt_checks import check_prompts, context_length
 from training_core.llm.generation.stop_words import StopWords, decode_texts
+from training_core.llm.generation.vllm.config import Vllm
 from training_core.llm.models.adapters import has_adapter, load_trained_weights, save_adapter, trained_weights
 from training_core.seeding import keyed_seed
 from training_core.types import Answer, Prompt, StopReason

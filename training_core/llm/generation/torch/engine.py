@@ -28,10 +28,12 @@ from training_core.llm.generation.requests import Candidates, Ints, PromptGroup,
 from training_core.llm.generation.sampling import draw, tempered_log_probs
 from training_core.llm.generation.static_steps import bucket
 from training_core.llm.generation.stop_words import StopWords, decode_texts
+from training_core.llm.generation.torch.config import Torch
 from training_core.llm.models.adapters import load_trained_weights
 from training_core.llm.prefixes import shared_prefixes
 from training_core.types import Answer, Prompt
 
+MIB = 2**20
 _START_SHARE = 4
 """Waiting candidates start when this share of the slots is free, because each start costs a pass."""
 
@@ -267,6 +269,15 @@ def _prefill(store: _NodeStore, groups: Sequence[PromptGroup]) -> Tensor:
     if cached and isinstance(store, PrefixTreeStore):
         parts.append(store.prefill_cached(cached))
     return torch.cat(parts)
+
+
+def make_torch_engine(
+    settings: Torch, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> TorchEngine:
+    """The engine of a config section."""
+    static = {"auto": None, "on": True, "off": False}[settings.static_shapes]
+    cache_bytes = settings.conversation_cache * MIB
+    return TorchEngine(model, tokenizer, max_batch=settings.max_batch, cache_bytes=cache_bytes, static=static)
 
 
 def _never() -> bool:

@@ -15,9 +15,9 @@ import httpx
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from training_core.checkpoint_reading import write_errors_explained
-from training_core.config.engines import OpenAi
 from training_core.errors import EngineFailure, PromptRefused
 from training_core.llm.generation.base import Interrupted, SamplingSettings
+from training_core.llm.generation.openai.config import OpenAi
 from training_core.llm.generation.prompt_checks import check_prompts
 from training_core.llm.generation.stop_words import StopWords, decode_texts
 from training_core.llm.models.adapters import has_adapter, load_trained_weights, save_adapter, trained_weights

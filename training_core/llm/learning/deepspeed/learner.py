@@ -20,9 +20,10 @@ from torch import Tensor, distributed, nn
 from torch._C._distributed_c10d import HashStore
 from transformers import PreTrainedModel
 
-from training_core.config.models import Deepspeed, Optimisation
 from training_core.errors import LearnerFailure
+from training_core.llm.learning.deepspeed.config import Deepspeed
 from training_core.llm.learning.learner import Learner
+from training_core.llm.learning.learner_config import Optimisation
 from training_core.llm.learning.micro_batches import MicroBatch, make_micro_batches
 from training_core.llm.learning.optimisation import MASTER, SEPARATOR, OptimiserStep
 from training_core.llm.learning.processes import Processes

@@ -1,0 +1,21 @@
+"""The config of the vllm engine."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from training_core.llm.generation.engine_config import EngineSection
+
+
+class Vllm(EngineSection):
+    """vLLM in the rollout worker: needs the extra `gpu`, and devices.placement = "apart"."""
+
+    weights: ClassVar[Literal["shared", "copied", "remote"]] = "copied"
+    type: Literal["vllm"] = "vllm"
+    """New weights are written into vLLM's model in place; every version of an adapter has its own name."""
+    gpu_memory: float = Field(0.9, gt=0.0, le=1.0)
+    """Share of the GPU's memory that vLLM uses for weights and cache; unused on a CPU."""
+    context: int = Field(0, ge=0)
+    """Maximum length of prompt plus answer in tokens; 0 uses the model's maximum, which may need much memory."""
+    eager: bool = False
+    """Run without CUDA graphs: starts faster, generates more slowly."""

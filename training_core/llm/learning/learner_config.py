@@ -1,0 +1,49 @@
+"""The fields that all learners have, and the torch learner's config."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from training_core.config.base import Section
+
+
+class Optimisation(Section):
+    """Settings shared by all learners."""
+
+    has_critic: ClassVar[bool] = True
+    """Whether the learner has the value head of algorithm.type = "ppo"."""
+    type: str
+    """The backend that updates the weights."""
+    learning_rate: float = Field(1e-3, gt=0.0)
+    """Peak learning rate of AdamW."""
+    schedule: Literal["constant", "linear", "cosine"] = "cosine"
+    """How the learning rate decays from its peak to `final_learning_rate` over the run's iterations."""
+    final_learning_rate: float = Field(1e-4, ge=0.0)
+    """Learning rate at the last iteration; unused by the constant schedule."""
+    warmup_iterations: int = Field(0, ge=0)
+    """Iterations over which the learning rate rises linearly to its peak; 0 disables."""
+    betas: tuple[float, float] = (0.9, 0.99)
+    """Decay rates of AdamW's first and second moments."""
+    weight_decay: float = Field(0.0, ge=0.0)
+    """AdamW's decoupled weight decay; 0 disables."""
+    max_grad_norm: float = Field(1.0, ge=0.0)
+    """Gradients are scaled down to this global L2 norm; 0 disables."""
+    epochs: int = Field(1, ge=1)
+    """Passes over an iteration's samples."""
+    minibatches: int = Field(1, ge=1)
+    """Optimiser steps per pass; groups are never split."""
+    micro_batch_tokens: int = Field(4096, ge=1)
+    """Maximum tokens in one forward pass, including padding; a step accumulates gradients over passes. Raise it on a large GPU."""
+    packing: bool = True
+    """Pack a group's prompt and all its responses into one row, so that the prompt is computed once."""
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """Number format of weights and activations; fp16 uses dynamic loss scaling. Curves are reproducible from the seed in fp32 only."""
+    activation_checkpointing: bool = False
+    """Recompute activations in the backward pass instead of storing them: a third more computation, far less memory."""
+
+
+class Learner(Optimisation):
+    """Updates by torch."""
+
+    type: Literal["torch"] = "torch"
+    """AdamW on fp32 weights; several processes sum their gradients."""
