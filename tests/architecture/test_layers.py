@@ -31,12 +31,12 @@ CLIENT_MAY = (
 ORDER: dict[str, tuple[str, ...]] = {
     "training_core": (
         "boards errors seeding served types",
-        "algorithms checkpoint_reading checkpoints importing sandbox versions",
+        "algorithms checkpoint_reading checkpoints importing loggers sandbox versions",
         "config.base llm.environments.base",
         "config.rewards",
-        "algorithms.*config llm.*config marl.*config",
+        "algorithms.*config llm.*config loggers.*config marl.*config",
         "algorithms.*hooks",
-        "algorithms.registry marl.algorithms.registry",
+        "algorithms.registry loggers.registry marl.algorithms.registry",
         "llm.environments.registry llm.generation.registry llm.learning.registry",
         "marl.environments.registry marl.networks.registry",
         "config",

@@ -1,10 +1,11 @@
 """Evaluation, checkpoints and reporting."""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field
+from pydantic import Field, create_model
 
 from training_core.config.base import Section
+from training_core.loggers.registry import LOGGERS
 
 
 class Evaluation(Section):
@@ -41,8 +42,8 @@ class Checkpoint(Section):
     """Number of best checkpoints retained, regardless of age."""
 
 
-class Reporting(Section):
-    """Records of the run."""
+class RunRecords(Section):
+    """What is reported of a run, and the project of all loggers."""
 
     episodes_per_iteration: int = Field(8, ge=0)
     """Training episodes per iteration whose full transcripts are reported (facts and candidates)."""
@@ -52,13 +53,18 @@ class Reporting(Section):
     """Minimum severity of reported log lines."""
     project: str = Field("troupe", pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,119}$")
     """Project of the run in the loggers below. The run's name there is `run.name`, or {algorithm}_{environment}_s{seed} if empty."""
-    jsonl: bool = False
-    """Also write every metric to metrics.jsonl in the run's folder, one JSON object per line."""
-    tensorboard: bool = False
-    """Also write every metric to TensorBoard event files, below tensorboard/ in the run's folder (extra `tensorboard`)."""
-    wandb: bool = False
-    """Also log every metric to Weights & Biases (extra `wandb`)."""
-    wandb_mode: Literal["offline", "online"] = "offline"
-    """offline: stored below wandb/ in the run's folder, for `wandb sync`; online: sent immediately, with the machine's W&B login."""
+
+
+if TYPE_CHECKING:
+    LoggerFields = RunRecords
+else:  # the later a base, the earlier its fields
+    LoggerFields = create_model(
+        "LoggerFields", __base__=(*(kind.fields for kind in reversed(LOGGERS.values())), RunRecords)
+    )
+
+
+class Reporting(LoggerFields):
+    """Records of the run."""
+
     histograms: bool = False
     """Also send distributions to these loggers: of episode returns and lengths, and of small networks' weights and gradients."""

@@ -13,6 +13,8 @@ from training_core.config.effects.unused import unused_settings
 from training_core.config.files import to_toml
 from training_core.errors import TroupeError
 from training_core.importing import resolve
+from training_core.loggers.base import LoggerSetup
+from training_core.loggers.registry import enabled_loggers
 from workers.driver.checkpointing import CheckpointKeeper
 from workers.driver.display import Bar, Lines, Shown
 from workers.driver.registry import LOOPS, loop_of
@@ -28,9 +30,7 @@ from workers.protocol.records import (
     TrainingBackend,
     WorkerLost,
 )
-from workers.reporting.loggers.base import LoggerSetup
 from workers.reporting.loggers.feeding import Loggers
-from workers.reporting.loggers.registry import enabled_loggers
 from workers.reporting.reporter import Reporter
 from workers.storage.run_folder import RunFolder
 from workers.telemetry.reasons import FAILURE, reason
@@ -171,7 +171,7 @@ def _loggers(attempt: Attempt) -> Loggers:
         run=attempt.run,
         name=config.run.name or plain,
         config=config.model_dump(mode="json"),
-        online=config.reporting.wandb_mode == "online",
+        fields=config.reporting.model_dump(),
     )
     return Loggers(enabled_loggers(config.reporting), opening)
 

@@ -60,6 +60,11 @@ def where(field: str, *values: Any) -> Rule:
     return rule
 
 
+def switched(section: type[Section], switch: str) -> dict[str, Rule]:
+    """The fields of a section: one enables a component, and the others have an effect if it is enabled."""
+    return needs(" ".join(section.model_fields), where(switch, True)) | always(switch)
+
+
 def unless(field: str, value: Any) -> Rule:
     """An effect only if a field of the same section differs from this value, which disables it."""
 

@@ -1,8 +1,8 @@
 """Rules shared by configs of language-model agents and of small networks."""
 
 from training_core.config.effects.language_models import config_of
-from training_core.config.effects.rules import Effects, Place, always, both, needs, unless, where
-from training_core.config.evaluation import Checkpoint, Evaluation, Reporting
+from training_core.config.effects.rules import Effects, Place, always, both, needs, switched, unless, where
+from training_core.config.evaluation import Checkpoint, Evaluation, Reporting, RunRecords
 from training_core.config.experiment import Run
 from training_core.config.health import (
     ClipFraction,
@@ -30,11 +30,14 @@ from training_core.config.health import (
     Unsolved,
 )
 from training_core.config.marl.run import MarlCheckpoint, MarlEvaluation
+from training_core.loggers.registry import LOGGERS
 
 
 def _loggers(at: Place) -> str:
-    on = at.section.jsonl or at.section.tensorboard or at.section.wandb
-    return "" if on else "only with one of jsonl, tensorboard and wandb"
+    if any(getattr(at.section, name) for name in LOGGERS):
+        return ""
+    *first, last = LOGGERS
+    return f"only with one of {', '.join(first)} and {last}"
 
 
 def _best_of(at: Place) -> str:
@@ -104,9 +107,9 @@ SHARED: Effects = {
     | needs("sampled_episodes", both(unless("every", 0), where("sampled", True))),
     Checkpoint: always("every every_seconds every_epochs keep") | needs("best_of keep_best", _best_of),
     MarlCheckpoint: always("resume_from"),
-    Reporting: always("episodes_per_iteration system_every log_level jsonl tensorboard wandb")
-    | needs("project histograms", _loggers)
-    | needs("wandb_mode", where("wandb", True)),
+    RunRecords: always("episodes_per_iteration system_every log_level") | needs("project", _loggers),
+    **{kind.fields: switched(kind.fields, name) for name, kind in LOGGERS.items()},
+    Reporting: needs("histograms", _loggers),
     RunHealth: always("enabled")
     | needs("fork", _forks)
     | needs("relax looks clip_fraction gradient_norm stalled_phase dead_worker not_a_number", _enabled),

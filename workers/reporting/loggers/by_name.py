@@ -6,8 +6,8 @@ from typing import Any
 from uuid import uuid4
 
 from training_core.errors import ConfigError
-from workers.reporting.loggers.base import Logger, LoggerSetup
-from workers.reporting.loggers.registry import LOGGERS
+from training_core.loggers.base import Logger, LoggerSetup
+from training_core.loggers.registry import LOGGERS, open_logger
 
 
 class NamedLogger:
@@ -52,7 +52,7 @@ class NamedLogger:
         if self._logger is None and self._kind != "none":
             self._folder.mkdir(parents=True, exist_ok=True)
             setup = LoggerSetup(self._folder, self._project, uuid4().hex, self._name, self._config)
-            self._logger = LOGGERS[self._kind](setup)
+            self._logger = open_logger(self._kind, setup)
         return self._logger
 
 

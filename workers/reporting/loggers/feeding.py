@@ -6,8 +6,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from workers.reporting.loggers.base import Logger, LoggerSetup
-from workers.reporting.loggers.registry import LOGGERS
+from training_core.loggers.base import Logger, LoggerSetup
+from training_core.loggers.registry import open_logger
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Loggers:
             self._guarded(name, logger.close)
 
     def _begin(self, name: str) -> None:
-        self._open[name] = LOGGERS[name](self._setup)
+        self._open[name] = open_logger(name, self._setup)
 
     def _guarded(self, name: str, call: Any, *arguments: Any) -> None:
         """Remove a logger that raises: an error in a third-party package must not end the run."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
 import wandb
 
-from workers.reporting.loggers.base import LoggerSetup
+from training_core.loggers.base import LoggerSetup
 
 
 class WeightsAndBiases:
@@ -21,7 +21,7 @@ class WeightsAndBiases:
             resume="allow",
             dir=str(setup.folder),
             config=dict(setup.config),
-            mode="online" if setup.online else "offline",
+            mode=setup.fields.get("wandb_mode", "offline"),
             settings=wandb.Settings(silent=True, console="off"),
         )
         self._run.define_metric("*", step_metric="iteration")

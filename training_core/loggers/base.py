@@ -1,7 +1,7 @@
 """Loggers: additional outputs of a run's curves."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,8 +19,8 @@ class LoggerSetup:
     """Name of the run for people."""
     config: Mapping[str, Any]
     """The resolved config, as JSON data."""
-    online: bool = False
-    """Whether a logger for an external service sends to it immediately."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """The fields of `[reporting]`; empty in a script, where a logger uses its defaults."""
 
 
 class Logger(Protocol):

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from workers.reporting.loggers.base import LoggerSetup
+from training_core.loggers.base import LoggerSetup
 
 FILE = "metrics.jsonl"
 
