@@ -53,7 +53,7 @@ class Engine(Protocol):
         """`count` answers per prompt, in order. Raises EngineFailure.
 
         Once `interrupted` returns True, unfinished answers are returned with the stop reason "interrupt" and possibly
-        no token; `resuming.py` continues them.
+        no token; `continuation.py` continues them.
         """
         ...
 
