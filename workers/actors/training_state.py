@@ -5,7 +5,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from training_core.algorithms.registry import make_hooks
 from training_core.config.run import RunConfig
 from training_core.llm.learning.baselines import read_baselines, save_baselines
 from training_core.llm.learning.training_groups import GroupedBatch, make_groups
@@ -18,7 +17,6 @@ class TrainingState:
     """What the coordinator remembers between updates."""
 
     def __init__(self, config: RunConfig) -> None:
-        make_hooks(config.algorithm)  # reports custom code that cannot be loaded before an episode is played
         self._config = config
         self.versions: dict[str, int] = dict.fromkeys(config.used_policies, 0)
         self._baselines: dict[str, float] = {}

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from training_core.algorithms.registry import make_hooks
 from training_core.config.models import Policy
 from training_core.config.run import RunConfig
 from workers.jobs.assignments import checkpoint_assignments
@@ -11,7 +12,10 @@ from workers.jobs.policies import coordinator_of, evaluated, frozen, proxies_of,
 
 
 def dry_run(context: JobContext[RunConfig]) -> dict[str, Any]:
-    """Play training episodes with the base models, with all candidates and rewards. Does not train."""
+    """Play training episodes with the base models, with all candidates and rewards. Does not train. Raises ConfigError
+    for an algorithm by import path that cannot be loaded.
+    """
+    make_hooks(context.config.algorithm)
     config = frozen(context.config, None)
     count = int(context.parameters.get("episodes", 1))
     rollout = config.rollout.model_copy(update={"tasks": count})

@@ -64,6 +64,14 @@ def test_a_dry_run_plays_a_training_episode_with_its_candidates(tmp_path: Path, 
     assert result["unused"] == []
 
 
+def test_a_dry_run_reports_an_algorithm_that_cannot_be_loaded(tmp_path: Path, little_model: Path) -> None:
+    config = small_config(little_model, algorithm={"type": "custom", "path": "nowhere:Steps"})
+    job = JobFolder(tmp_path / "j")
+    job.open(to_toml(config), {"kind": "dry_run", "parameters": {}, "checkpoint": "", "other": ""})
+    assert main([str(tmp_path / "j"), "--home", str(tmp_path)]) != 0
+    assert "algorithm.path: nowhere:Steps: there is no module" in json.dumps(job.read("error"))
+
+
 def test_a_checkpoints_evaluation_gives_the_runs_own_results(
     tmp_path: Path, little_model: Path, trained: Path
 ) -> None:
