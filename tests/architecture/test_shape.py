@@ -75,6 +75,11 @@ def test_package_markers_are_empty() -> None:
     assert not full
 
 
+def test_docstrings_are_not_only_references() -> None:
+    references = [path for path in modules().values() if '"""See ' in path.read_text()]
+    assert not references
+
+
 def test_functions_are_short() -> None:
     lengths = [
         length
@@ -145,7 +150,7 @@ def test_every_registry_tag_has_a_config_class_and_every_class_its_tag() -> None
 
 
 def test_every_environment_of_small_networks_has_its_tag_and_a_constructor() -> None:
-    from training_core.marl.environments.construction import PACKAGE
+    from training_core.marl.environments.factory import PACKAGE
     from training_core.marl.environments.registry import MARL_ENVIRONMENTS
 
     for tag, kind in MARL_ENVIRONMENTS.items():
@@ -155,7 +160,7 @@ def test_every_environment_of_small_networks_has_its_tag_and_a_constructor() -> 
 
 
 def test_every_network_has_its_tag_and_a_constructor() -> None:
-    from training_core.marl.networks.construction import PACKAGE
+    from training_core.marl.networks.factory import PACKAGE
     from training_core.marl.networks.registry import NETWORKS
 
     for tag, kind in NETWORKS.items():

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training_core.marl.environments.base import View
-from training_core.marl.environments.construction import make_environments
+from training_core.marl.environments.factory import make_environments
 from training_core.marl.environments.mpe.config import SimpleReference
 
 Numbers = NDArray[Any]

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from training_core.config.marl.run import MarlConfig
-from training_core.marl.environments.construction import make_environments
+from training_core.marl.environments.factory import make_environments
 from training_core.marl.environments.mpe.config import SimpleSpread
 from training_core.marl.trainer import MarlTrainer
 from workers.actors.machine import prepare_process

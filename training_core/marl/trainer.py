@@ -19,8 +19,8 @@ from training_core.marl.algorithms.custom_ppo.config import CustomPpo
 from training_core.marl.algorithms.ppo_config import MarlPpo
 from training_core.marl.algorithms.registry import MARL_ALGORITHMS
 from training_core.marl.environments.base import Spec, VectorEnvironment
-from training_core.marl.environments.construction import make_environments
 from training_core.marl.environments.episode_state import Arrays
+from training_core.marl.environments.factory import make_environments
 from training_core.marl.episode_checkpoint import continue_episodes, load_episodes, save_episodes
 from training_core.marl.evaluation import evaluate
 from training_core.marl.failure_limit import FailureLimit

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from training_core.checkpoints import read_state
 from training_core.config.marl.run import MarlConfig
 from training_core.marl.environments.base import VectorEnvironment
-from training_core.marl.environments.construction import make_environments
+from training_core.marl.environments.factory import make_environments
 from training_core.marl.records import Collection, EpisodeResult, RecordedEpisode
 from workers.actors.machine import machine_load, prepare_process
 from workers.actors.utilisation import UtilisationSampler

@@ -15,7 +15,7 @@ from tests.training_core.marl.hints import config, policy
 from training_core.config.files import load_config
 from training_core.config.marl.run import MarlConfig
 from training_core.errors import ConfigError
-from training_core.marl.environments.construction import make_environments
+from training_core.marl.environments.factory import make_environments
 from training_core.marl.environments.split import LocalShare, SplitEnvironments
 from training_core.marl.trainer import MarlTrainer
 

@@ -11,8 +11,8 @@ import pytest
 from tests.workers.running import curve, events
 from training_core.config.files import load_config
 from training_core.config.marl.run import MarlConfig
-from training_core.marl.environments.construction import make_environments
 from training_core.marl.environments.custom.config import CustomMarl
+from training_core.marl.environments.factory import make_environments
 from training_core.marl.environments.mpe.config import SimpleTag
 from training_core.marl.environments.pettingzoo.config import PettingZoo
 from training_core.marl.environments.seeds import episode_seeds

@@ -12,7 +12,7 @@ FILE = "metrics.jsonl"
 
 
 class JsonLines:
-    """See Logger. NaN and infinities become null, because JSON cannot represent them."""
+    """Writes metrics to a file of JSON lines. NaN and infinities become null, because JSON cannot represent them."""
 
     def __init__(self, setup: LoggerSetup) -> None:
         self._file = (setup.folder / FILE).open("ab")

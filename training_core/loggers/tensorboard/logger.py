@@ -20,7 +20,7 @@ BINS = 30
 
 
 class TensorBoard:
-    """See Logger. The config is written as a text."""
+    """Writes metrics to TensorBoard event files. The config is written as a text."""
 
     def __init__(self, setup: LoggerSetup) -> None:
         folder = (

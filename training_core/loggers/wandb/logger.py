@@ -11,7 +11,7 @@ from training_core.loggers.base import LoggerSetup
 
 
 class WeightsAndBiases:
-    """See Logger. Steps are the separate metric `iteration`, because W&B's step may not decrease."""
+    """Logs metrics to Weights & Biases. Steps are the separate metric `iteration`, because W&B's step may not decrease."""
 
     def __init__(self, setup: LoggerSetup) -> None:
         self._run = wandb.init(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from training_core.marl.networks.base import Memory, map_memory
-from training_core.marl.networks.construction import make_backbone
+from training_core.marl.networks.factory import make_backbone
 from training_core.marl.networks.layers import linear
 from training_core.marl.networks.network_config import Network
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from training_core.marl.environments.base import VectorEnvironment
-from training_core.marl.environments.construction import make_environments
 from training_core.marl.environments.environment_config import SuperSuit
+from training_core.marl.environments.factory import make_environments
 from training_core.marl.environments.mpe.config import SimplePush, SimpleSpread, SimpleTag
 
 

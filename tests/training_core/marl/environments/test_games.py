@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from training_core.boards import Grid
-from training_core.marl.environments.construction import make_environments
+from training_core.marl.environments.factory import make_environments
 from training_core.marl.environments.registry import MARL_ENVIRONMENTS
 
 

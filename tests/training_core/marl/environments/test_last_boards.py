@@ -8,9 +8,9 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from training_core.marl.environments.base import Actions, Choices, VectorEnvironment
-from training_core.marl.environments.construction import make_environments
 from training_core.marl.environments.custom.config import CustomMarl
 from training_core.marl.environments.environment_config import SuperSuit
+from training_core.marl.environments.factory import make_environments
 from training_core.marl.environments.gymnasium.config import GymnasiumVector
 from training_core.marl.environments.mpe.config import (
     SimpleAdversary,

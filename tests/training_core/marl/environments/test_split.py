@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from training_core.marl.environments.base import Transition, VectorEnvironment, View
-from training_core.marl.environments.construction import make_environments
 from training_core.marl.environments.custom.config import CustomMarl
+from training_core.marl.environments.factory import make_environments
 from training_core.marl.environments.mpe.config import SimpleTag
 from training_core.marl.environments.pettingzoo.config import PettingZoo
 from training_core.marl.environments.simple_foraging.config import SimpleForaging

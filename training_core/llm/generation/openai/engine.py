@@ -56,7 +56,7 @@ class OpenAiEngine:
     def generate(
         self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None = None
     ) -> list[list[Answer]]:
-        """See Engine. Unfinished answers are discarded on an interrupt, because their tokens are not known here."""
+        """Sample on the servers. Unfinished answers are discarded on an interrupt, because their tokens are not known here."""
         check_prompts(self.model, prompts, settings, None)  # the server checks its own context
         return asyncio.run(self._generate(prompts, settings, interrupted)) if prompts else []
 

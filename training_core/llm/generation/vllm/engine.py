@@ -70,7 +70,7 @@ class VllmEngine:
     def generate(
         self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None = None
     ) -> list[list[Answer]]:
-        """See Engine."""
+        """Sample with vLLM in this process. An interrupt returns answers as far as they were generated."""
         check_prompts(self.model, prompts, settings, self._context)
         engine = self._llm.llm_engine
         request_ids = [

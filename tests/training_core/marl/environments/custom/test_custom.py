@@ -13,8 +13,8 @@ from training_core.config.files import parse_config, read_toml
 from training_core.config.marl.run import MarlConfig
 from training_core.errors import ConfigError
 from training_core.marl.environments.base import Choices, Success
-from training_core.marl.environments.construction import make_environments
 from training_core.marl.environments.custom.config import CustomMarl
+from training_core.marl.environments.factory import make_environments
 from training_core.marl.trainer import MarlTrainer
 
 HERE = "tests.training_core.marl.environments.custom.test_custom"

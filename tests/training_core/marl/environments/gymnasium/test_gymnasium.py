@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from training_core.errors import ConfigError, EnvironmentFailure
 from training_core.marl.environments.base import Choices, Continuous, SeveralChoices, Success
-from training_core.marl.environments.construction import make_environments
+from training_core.marl.environments.factory import make_environments
 from training_core.marl.environments.gymnasium.config import GymnasiumVector
 from training_core.marl.environments.seeds import episode_seeds
 

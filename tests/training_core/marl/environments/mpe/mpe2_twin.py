@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from training_core.marl.environments.base import Choices, Continuous
-from training_core.marl.environments.construction import make_environments
+from training_core.marl.environments.factory import make_environments
 from training_core.marl.environments.mpe.config import (
     NativeMpe,
     SimpleAdversary,

@@ -8,7 +8,7 @@ from tests.training_core.marl.environments.mpe.mpe2_twin import drawn_actions
 from training_core.boards import Board, Plane
 from training_core.errors import EnvironmentFailure
 from training_core.marl.environments.base import Continuous, VectorEnvironment
-from training_core.marl.environments.construction import make_environments
+from training_core.marl.environments.factory import make_environments
 from training_core.marl.environments.mpe.config import (
     NativeMpe,
     SimpleAdversary,

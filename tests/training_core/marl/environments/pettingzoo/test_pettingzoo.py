@@ -18,8 +18,8 @@ from training_core.marl.environments.base import (
     Success,
     VectorEnvironment,
 )
-from training_core.marl.environments.construction import make_environments
 from training_core.marl.environments.environment_config import SuperSuit
+from training_core.marl.environments.factory import make_environments
 from training_core.marl.environments.games import Games
 from training_core.marl.environments.mpe.config import (
     SimpleAdversary,

@@ -4,7 +4,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from training_core.boards import Board
-from training_core.marl.environments.construction import make_environments
+from training_core.marl.environments.factory import make_environments
 from training_core.marl.environments.recall_cue.config import RecallCue
 
 
