@@ -5,7 +5,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from training_core.algorithms.at_grpo.config import AtGrpo
-from training_core.algorithms.ppo.config import Ppo
+from training_core.algorithms.ppo.config import ActorCritic
 from training_core.config.algorithms import Algorithm
 from training_core.config.environments import Environment
 from training_core.config.evaluation import Checkpoint, Evaluation, Reporting
@@ -75,7 +75,7 @@ class RunConfig(ExperimentConfig):
     def _critics_have_a_learner(self) -> Self:
         for name in self.trained_policies:
             learner = self.policies[name].learner
-            if isinstance(self.algorithm, Ppo) and not learner.has_critic:
+            if isinstance(self.algorithm, ActorCritic) and not learner.has_critic:
                 raise ValueError(
                     f'policies.{name}.learner.type: "{learner.type}" has no value head; use "torch", or an algorithm other than "ppo"'
                 )

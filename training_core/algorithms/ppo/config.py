@@ -15,17 +15,9 @@ from training_core.algorithms.policy_gradient_config import (
 )
 
 
-class Ppo(PolicyGradient):
-    """Proximal policy optimisation with a critic (PPO, arXiv 1707.06347; GAE, arXiv 1506.02438)."""
+class ActorCritic(PolicyGradient):
+    """Base of algorithms with a critic: a value head on the policy's trunk, and advantages of tokens by GAE."""
 
-    type: Literal["ppo"] = "ppo"
-    """A value head on the policy's trunk; token advantages by GAE, the reward on the last token. A group of one is sufficient."""
-    mean_level: MeanLevel = "none"
-    std_level: StdLevel = "none"
-    dual_clip: DualClip = 0.0
-    drop_zero_variance: DropZeroVariance = False
-    kl_estimator: KlEstimator = "k1"
-    kl_in: KlIn = "reward"
     discount: float = Field(1.0, gt=0.0, le=1.0)
     """Gamma: discount of the reward per token."""
     gae_lambda: float = Field(0.95, ge=0.0, le=1.0)
@@ -48,3 +40,16 @@ class Ppo(PolicyGradient):
                 '"none" or "batch"'
             )
         return self
+
+
+class Ppo(ActorCritic):
+    """Proximal policy optimisation with a critic (PPO, arXiv 1707.06347; GAE, arXiv 1506.02438)."""
+
+    type: Literal["ppo"] = "ppo"
+    """A value head on the policy's trunk; token advantages by GAE, the reward on the last token. A group of one is sufficient."""
+    mean_level: MeanLevel = "none"
+    std_level: StdLevel = "none"
+    dual_clip: DualClip = 0.0
+    drop_zero_variance: DropZeroVariance = False
+    kl_estimator: KlEstimator = "k1"
+    kl_in: KlIn = "reward"

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from training_core.algorithms.gae import last_token_rewards, token_advantages
 from training_core.algorithms.losses import value_loss
-from training_core.algorithms.ppo.config import Ppo
+from training_core.algorithms.ppo.config import ActorCritic
 from training_core.errors import LearnerFailure
 from training_core.llm.learning.learner_config import Optimisation
 from training_core.llm.learning.micro_batches import MicroBatch
@@ -31,7 +31,7 @@ class Critic:
     def __init__(
         self,
         model: PreTrainedModel,
-        algorithm: Ppo,
+        algorithm: ActorCritic,
         settings: Optimisation,
         processes: Processes = SINGLE_PROCESS,
     ) -> None:

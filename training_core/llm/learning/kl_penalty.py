@@ -33,7 +33,7 @@ from training_core.algorithms.advantages import (
 )
 from training_core.algorithms.gae import last_token_rewards, token_advantages
 from training_core.algorithms.hooks import AlgorithmHooks, ComparedRewards, normalisation
-from training_core.algorithms.ppo.config import Ppo
+from training_core.algorithms.ppo.config import ActorCritic
 from training_core.algorithms.reinforce_plus_plus.config import TokenReturns
 from training_core.algorithms.results import checked_numbers
 from training_core.config.algorithms import Algorithm
@@ -50,7 +50,7 @@ def has_kl_reward(algorithm: Algorithm) -> bool:
 def changes_rewards(algorithm: Algorithm) -> bool:
     """Whether the learner normalises advantages itself, because its computations change the rewards."""
     discounts = isinstance(algorithm, TokenReturns) and algorithm.discount < 1.0
-    return not isinstance(algorithm, Ppo) and (has_kl_reward(algorithm) or discounts)
+    return not isinstance(algorithm, ActorCritic) and (has_kl_reward(algorithm) or discounts)
 
 
 def apply_kl_penalty(

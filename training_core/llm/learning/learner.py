@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from training_core.algorithms.losses import kl_penalty, token_entropies
-from training_core.algorithms.ppo.config import Ppo
+from training_core.algorithms.ppo.config import ActorCritic
 from training_core.algorithms.registry import make_hooks
 from training_core.config.algorithms import Algorithm
 from training_core.config.models import Policy
@@ -105,9 +105,9 @@ class Learner:
         self.packed = self.settings.packing and self.forward.packs
         self.processes = processes
         self.optimiser = self._make_optimiser(policy.learner)
-        self.critic = (
-            Critic(model, algorithm, policy.learner, processes) if isinstance(algorithm, Ppo) else None
-        )
+        self.critic: Critic | None = None
+        if isinstance(algorithm, ActorCritic):
+            self.critic = Critic(model, algorithm, policy.learner, processes)
         if self.settings.activation_checkpointing:
             recompute_activations(model)
         self._has_dropout = policy.adapter.type == "lora" and policy.adapter.dropout > 0

@@ -11,7 +11,7 @@ from training_core.algorithms.corrections import correction_weights
 from training_core.algorithms.hooks import AlgorithmHooks
 from training_core.algorithms.loss_inputs import Bounds, Tokens
 from training_core.algorithms.losses import kl_penalty
-from training_core.algorithms.ppo.config import Ppo
+from training_core.algorithms.ppo.config import ActorCritic
 from training_core.algorithms.results import checked_loss
 from training_core.config.algorithms import Algorithm
 from training_core.llm.learning.kl_penalty import has_kl_reward
@@ -32,7 +32,7 @@ class TokenLosses:
 
 def needs_initial_pass(algorithm: Algorithm) -> bool:
     """Whether the update starts with a pass over all data by the policy at its start."""
-    return isinstance(algorithm, Ppo) or algorithm.correction != "none" or has_kl_reward(algorithm)
+    return isinstance(algorithm, ActorCritic) or algorithm.correction != "none" or has_kl_reward(algorithm)
 
 
 def kl_costs(logprobs: Tensor, base: Tensor, algorithm: Algorithm) -> Tensor:

@@ -120,7 +120,7 @@ class PolicyLearner:
             return actor.to(device), self.critic_inputs.network(network).to(device)
 
     def make_critic_inputs(self, slots: dict[str, AgentSlots], spec: Spec) -> CriticInputs:
-        """What the critic sees; `seats` by policy."""
+        """What the critic sees; `slots` by policy."""
         return CriticInputs(self.algorithm, self.slots, slots, spec, self.reward)
 
     def policy_loss(self, log_ratio: Tensor, advantages: Tensor) -> Tensor:
