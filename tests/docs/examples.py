@@ -52,8 +52,9 @@ def write(example: Example, root: Path) -> Path:
             registry = root / name
             registry.write_text(registered(registry.read_text(), *blocks))
         else:
-            target = root / "tests" if name.startswith("test_") else folder
-            (target / name).write_text(blocks[0])
+            file = (root / "tests" if name.startswith("test_") else folder) / name
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(blocks[0])
     (test,) = (root / "tests").iterdir()
     return test
 
