@@ -58,7 +58,7 @@ test: .venv/.dev chromium bubblewrap
 	@$(BIN)/python -m tests.run_all
 
 check: .venv/.dev
-	@$(BIN)/python -m tests.run_all lint format types core web
+	@$(BIN)/python -m tests.run_all lint format types core web others
 
 test-soak: .venv/.dev chromium bubblewrap
 	$(BIN)/pytest -v -m soak tests

@@ -1,4 +1,4 @@
-"""All checks and tests, in two lanes; a failure does not hide the others.
+"""All checks and tests, in three lanes; a failure does not hide the others.
 
 `python -m tests.run_all [stage ...]`; the exit status is 0 if every stage passed. Each line of output starts with its stage's name.
 A summary of all tests comes last.
@@ -23,24 +23,29 @@ STAGES: dict[str, list[str]] = {
     "lint": ["ruff", "check", "."],
     "format": ["ruff", "format", "--check", "."],
     "types": ["mypy"],
-    "stack": [*VERBOSE, "-m", "stack and not browser and not soak", "tests/end_to_end"],
     "browser": [*VERBOSE, "-m", "browser and not soak", "tests/end_to_end"],
-    "ray": [*VERBOSE, "-m", "ray and not stack and not browser and not soak", "tests/workers"],
-    "core": [*QUIET, "--ignore=tests/webapp", "--ignore=tests/benchmarks", "tests"],
-    "web": [*QUIET, "tests/webapp"],
     "slow": [
         *VERBOSE,
         "-m",
         "slow and not ray and not stack and not browser and not soak",
         "--ignore=tests/benchmarks",
     ],
+    "stack": [*VERBOSE, "-m", "stack and not browser and not soak", "tests/end_to_end"],
+    "ray": [*VERBOSE, "-m", "ray and not stack and not browser and not soak", "tests/workers"],
+    "core": [*QUIET, "tests/training_core"],
+    "web": [*QUIET, "tests/webapp"],
+    "others": [
+        *QUIET,
+        *(f"--ignore=tests/{folder}" for folder in ("training_core", "webapp", "benchmarks")),
+        "tests",
+    ],
 }
-"""Commands by stage, in the order in which they start. Short stages, which fail most often, come first.
+"""Commands by stage, in the order in which they start: checks that take seconds, then the longest first, so that lanes end together.
 
 A stage that names a folder does not import the other tests, which takes 20 s of CPU time.
 """
-LANES = 2
-"""For two cores."""
+LANES = 3
+"""For two cores: tests of servers and processes wait half of the time."""
 PIPE_WAIT = 10.0
 """Seconds; a process that a test has left running may hold the pipe open."""
 NOTHING_SELECTED = 5
@@ -57,7 +62,7 @@ class Outcome:
 
 
 def say(stage: str, line: str) -> None:
-    """Print a line in one write, because two threads print."""
+    """Print a line in one write, because several threads print."""
     sys.stdout.write(f"{stage:>7} | {line}\n")
     sys.stdout.flush()
 
