@@ -4,14 +4,14 @@
 """
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from docs.environment_variables import GROUPS
-from training_core.config.base import Section
 from training_core.config.marl.run import MarlConfig
+from training_core.config.messages import section_classes
 from training_core.config.run import RunConfig
 
 PAGE = Path(__file__).with_name("configuration.md")
@@ -49,18 +49,11 @@ def _sections(path: str, model: type[BaseModel]) -> list[tuple[str, type[BaseMod
     """Return (dotted path, section class) in the order of the config, without the root."""
     sections: list[tuple[str, type[BaseModel]]] = []
     for name, field in model.model_fields.items():
-        for child in _classes(field.annotation):
+        for child in section_classes(field.annotation):
             here = f"{path}{name}{'.<name>' if _is_mapping(field) else ''}"
             sections.append((here, child))
             sections.extend(_sections(f"{here}.", child))
     return sections
-
-
-def _classes(annotation: Any) -> list[type[BaseModel]]:
-    """Return the section classes in a field's type: itself, a union's members, a mapping's values."""
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        return [annotation]
-    return [section for part in get_args(annotation) for section in _classes(part)]
 
 
 def _is_mapping(field: FieldInfo) -> bool:
@@ -74,7 +67,7 @@ def _section(path: str, model: type[BaseModel]) -> str:
     rows = [
         f"| `{name}` | {_type(facts)} | {_default(name, facts, schema)} | {_cell(facts['description'])} |"
         for name, facts in schema["properties"].items()
-        if not _classes(model.model_fields[name].annotation)
+        if not section_classes(model.model_fields[name].annotation)
     ]
     about = " ".join(str(schema.get("description", "")).split())
     table = ["| field | type | default | meaning |", "|---|---|---|---|", *rows, ""] if rows else []

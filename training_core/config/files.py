@@ -1,7 +1,7 @@
 """Run configs on disk and on the command line: TOML files, presets, dotted overrides."""
 
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -10,42 +10,17 @@ from typing import Any
 import tomlkit
 from pydantic import ValidationError
 
-from training_core.config.algorithms import ALGORITHM_CONFIGS
 from training_core.config.base import Section
-from training_core.config.engines import ENGINE_CONFIGS
-from training_core.config.environments import ENVIRONMENT_CONFIGS
-from training_core.config.foreign import no_such_field
 from training_core.config.kinds import AnyConfig, config_kind
-from training_core.config.marl.algorithms import MARL_ALGORITHM_CONFIGS
-from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS
-from training_core.config.marl.policies import NETWORK_CONFIGS
-from training_core.config.models import ADAPTER_CONFIGS, LEARNER_CONFIGS
-from training_core.config.rewards import REWARD_CONFIGS
-from training_core.config.rollout import WORKFLOW_CONFIGS
+from training_core.config.messages import error_messages
 from training_core.errors import ConfigError
 
-KINDS: dict[str, Collection[str]] = {
-    "algorithm": {*ALGORITHM_CONFIGS, *MARL_ALGORITHM_CONFIGS},
-    "environment": {*ENVIRONMENT_CONFIGS, *MARL_ENVIRONMENT_CONFIGS},
-    "network": NETWORK_CONFIGS,
-    "workflow": WORKFLOW_CONFIGS,
-    "reward": REWARD_CONFIGS,
-    "engine": ENGINE_CONFIGS,
-    "learner": LEARNER_CONFIGS,
-    "adapter": ADAPTER_CONFIGS,
-}
-"""Sections with several types, and the types."""
 ENVIRONMENT_PACKAGES = tuple(
     Path(__file__).parents[1] / agents / "environments" for agents in ("llm", "marl")
 )
 """Packages whose folders have presets."""
 GALLERY = "gallery"
 """The table of a preset's file that describes the preset and is not part of the config."""
-MESSAGES = {
-    "missing": "this field is required",
-    "dict_type": "write one `name = value` per line, as in TOML",
-}
-"""Messages for pydantic's errors of these types."""
 
 
 def preset_names() -> list[str]:
@@ -87,10 +62,11 @@ def set_fields(config: AnyConfig) -> dict[str, Any]:
 
 def parse_config(tree: Mapping[str, Any]) -> AnyConfig:
     """Validate a plain tree. Raises ConfigError with one message per dotted field path."""
+    kind = config_kind(tree).config
     try:
-        config = config_kind(tree).config.model_validate(tree)
+        config = kind.model_validate(tree)
     except ValidationError as error:
-        raise ConfigError(_messages(error)) from error
+        raise ConfigError(error_messages(error, kind)) from error
     _check_fork_edits(config)
     return config
 
@@ -195,30 +171,3 @@ def _set(tree: dict[str, Any], path: str, value: Any) -> None:
 
 def _copy(tree: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in tree.items()}
-
-
-def _path(places: Sequence[int | str]) -> str:
-    """The dotted path of a field; the tag of a union (algorithm.at_grpo.clip_low) is removed."""
-    parts: list[str] = []
-    for candidate in places:
-        if not (parts and candidate in KINDS.get(parts[-1], ())):
-            parts.append(str(candidate))
-    return ".".join(parts)
-
-
-def _messages(error: ValidationError) -> dict[str, str]:
-    """One message per path. A cross-field message that begins with a path is stored under that path."""
-    messages: dict[str, str] = {}
-    for item in error.errors():
-        path = _path(item["loc"])
-        text = item["msg"].removeprefix("Value error, ")
-        if item["type"] == "value_error":
-            head, sign, rest = text.partition(": ")
-            if sign and " " not in head:
-                path, text = ".".join(filter(None, (path, head))), rest
-        if item["type"] == "union_tag_invalid":
-            path = f"{path}.type"
-        kind = "missing" if item["input"] == "" and item["type"].startswith("string_") else item["type"]
-        known = no_such_field(path) if kind == "extra_forbidden" else MESSAGES.get(kind, text)
-        messages.setdefault(path, known)
-    return messages

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, cast
 
 from training_core.config.files import apply_overrides, read_preset
@@ -12,7 +11,6 @@ from training_core.config.sweeps import SEED, Method, combinations, count, expan
 from training_core.errors import ConfigError
 from webapp.experiments.fields import spell
 from webapp.experiments.sweep_costs import Cost, cost_of
-from webapp.runs.config_differences import flatten
 from webapp.runs.permitted import check_storable, parse_permitted
 
 MOST_RUNS = 200
@@ -20,8 +18,6 @@ MOST_AXES = 12
 MOST_TOLD = 5
 """Maximum number of combinations with reported errors."""
 METHODS = ("grid", "list")
-COMMON_NAMES = {"lr": "policies.*.learner.learning_rate", "batch_size": "rollout.tasks"}
-"""Common synonyms of field names."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +112,7 @@ def _wrong(plan: SweepPlan, tree: Mapping[str, Any], path: str, values: Sequence
         own = {at: text for at, text in errors.items() if any(_same(at, single) for single in singles)}
         if own:
             text = next(iter(own.values()))
-            if text.startswith(NO_FIELD):
-                return text + (_meant(path, tree) if text == NO_FIELD else "")
-            return f"{spell(value)}: {text}"
+            return text if text.startswith(NO_FIELD) else f"{spell(value)}: {text}"
     return ""
 
 
@@ -133,15 +127,6 @@ def _mistakes(plan: SweepPlan, values: Mapping[str, Any]) -> dict[str, str]:
     except ConfigError as error:
         return error.fields
     return {}
-
-
-def _meant(path: str, tree: Mapping[str, Any]) -> str:
-    """Suggest a field with a similar name."""
-    leaf, paths = path.rsplit(".", 1)[-1], list(flatten(tree))
-    by_leaf = {known.rsplit(".", 1)[-1]: known for known in reversed(paths)}
-    near = [COMMON_NAMES[leaf]] if leaf in COMMON_NAMES else get_close_matches(path, paths, 1, 0.75)
-    near = near or [by_leaf[name] for name in get_close_matches(leaf, list(by_leaf), 1, 0.6)]
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _configs(plan: SweepPlan, points: Sequence[Mapping[str, Any]]) -> list[AnyConfig]:

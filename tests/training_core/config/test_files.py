@@ -25,9 +25,9 @@ from training_core.errors import ConfigError
 
 WRONG = [
     ({"run.sed": 1}, "run.sed", "there is no such field"),
-    ({"run.seed": "many"}, "run.seed", "valid integer"),
-    ({"run.seed": -1}, "run.seed", "greater than or equal to 0"),
-    ({"run.seed.x": 1}, "run.seed", "valid integer"),
+    ({"run.seed": "many"}, "run.seed", "give a whole number"),
+    ({"run.seed": -1}, "run.seed", "give 0 or more"),
+    ({"run.seed.x": 1}, "run.seed", "give a whole number"),
     ({"team.roles.executor.policy": "nobody"}, "team.roles.executor.policy", "there is no policy 'nobody'"),
     ({"team.turn_order": ["planner", "judge"]}, "team.turn_order", "names judge"),
     ({"team.turn_order": ["planner"]}, "team.turn_order", "omits executor"),
@@ -41,14 +41,14 @@ WRONG = [
     ({"policies.planner.devices.rollout_workers": 2}, "policies.planner.devices", 'placement = "apart"'),
     ({"evaluation.probes": 300}, "evaluation.probes", "at most evaluation.episodes = 256"),
     ({"environment.size": 3, "environment.wall_share": 0.5, "environment.type": "maze"}, "environment.type", "plan_path"),
-    ({"resources.environment_workers": 10**9}, "resources.environment_workers", "less than or equal to 10000"),
+    ({"resources.environment_workers": 10**9}, "resources.environment_workers", "give 10000 or less"),
     ({"policies.planner.devices": {"placement": "apart", "rollout_workers": 10**9}},
-     "policies.planner.devices.rollout_workers", "less than or equal to 1000"),
-    ({"policies.planner.engine": {"type": "vllm", "gpu_memory": "all"}}, "policies.planner.engine.gpu_memory", "valid number"),
+     "policies.planner.devices.rollout_workers", "give 1000 or less"),
+    ({"policies.planner.engine": {"type": "vllm", "gpu_memory": "all"}}, "policies.planner.engine.gpu_memory", "give a number"),
     ({"policies.planner.engine.type": "vllm"}, "policies.planner.engine.type", 'set devices.placement = "apart"'),
-    ({"policies.planner.adapter": {"type": "lora", "rank": 0}}, "policies.planner.adapter.rank", "greater than or equal"),
+    ({"policies.planner.adapter": {"type": "lora", "rank": 0}}, "policies.planner.adapter.rank", "give 1 or more"),
     ({"policies.planner.learner": {"type": "deepspeed", "zero_stage": 9}},
-     "policies.planner.learner.zero_stage", "less than or equal to 3"),
+     "policies.planner.learner.zero_stage", "give 3 or less"),
     ({"environment.type": "dataset"}, "environment.path", "this field is required"),
     ({"environment.type": "dataset", "environment.path": ""}, "environment.path", "this field is required"),
     ({"environment.type": "custom", "environment.path": ""}, "environment.path", "this field is required"),
@@ -56,6 +56,14 @@ WRONG = [
     ({"workflow.type": "agent", "workflow.args": {"deep": [{"most": None}]}}, "workflow.args", "most is null"),
     ({"workflow.type": "agent", "workflow.args": {"a.b": 1}}, "workflow.args", "no dots"),
     ({"team.roles.planner.agent": {"path": "a:B", "args": {"x": None}}}, "team.roles.planner.agent.args", "x is null"),
+    ({"run.iterations": "many"}, "run.iterations", "give a whole number"),
+    ({"evaluation.greedy": "perhaps"}, "evaluation.greedy", "give true or false"),
+    ({"run.iteration": 5}, "run.iteration", "there is no such field; did you mean run.iterations?"),
+    ({"group_size": 8}, "group_size", "there is no such field; did you mean rollout.group_size?"),
+    ({"policies.planner.learner.epoch": 1}, "policies.planner.learner.epoch", "did you mean policies.planner.learner.epochs?"),
+    ({"algorithm.policy_loss": "clipp"}, "algorithm.policy_loss", "; did you mean 'clip'?"),
+    ({"algorithm.type": "at_gpro"}, "algorithm.type", "there is no type 'at_gpro'; use one of"),
+    ({"algorithm.type": "at_gpro"}, "algorithm.type", "; did you mean 'at_grpo'?"),
     ({"team.roles": {f"r{n}": {"policy": "planner"} for n in range(65)}}, "team.roles", "at most 64 items"),
 ]  # fmt: skip
 
@@ -211,7 +219,8 @@ def test_a_section_made_another_kind_drops_what_that_kind_does_not_have() -> Non
     assert config.workflow == Episodes()
     with pytest.raises(ConfigError) as told:
         load_config("plan_path_duo", {"workflow.type": "episodes", "workflow.carry": "best"})
-    assert told.value.fields["workflow.carry"] == "there is no such field"
+    message = told.value.fields["workflow.carry"]
+    assert message == "there is no such field; another type of workflow has it"
 
 
 def test_whole_episodes_need_room_for_all_siblings() -> None:

@@ -133,7 +133,7 @@ def test_the_form_launches(ada: Client) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"values": ["nothing, 1e-3"]}, "valid number"),
+        ({"values": ["nothing, 1e-3"]}, "give a number"),
         ({"values": [""]}, "one or more values"),
         ({"field": [""]}, "name the field"),
         ({"field": [RATES, RATES], "values": ["1", "2"]}, "two rows"),

@@ -163,7 +163,7 @@ def test_nothing_is_left_of_a_fork_that_is_refused(told: Run, user: User, make: 
         ({"action": "fork"}, "repeats the run"),
         ({"fork_edits": ["algorithm.nonsense=1"]}, "there is no such field"),
         ({"fork_edits": ["faster"]}, "is not of the form key=value"),
-        ({"fork_edits": ["rollout.group_size=-1"]}, "greater than"),
+        ({"fork_edits": ["rollout.group_size=-1"]}, "give 1 or more"),
     ],
 )
 def test_edits_that_make_no_config_are_refused_at_launch(rule: dict[str, Any], said: str) -> None:

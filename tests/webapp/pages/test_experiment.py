@@ -161,7 +161,7 @@ def test_errors_stand_at_their_fields_and_nothing_is_launched(ada: Client, proje
     answer = ada.post(NEW, form)
     html = answer.content.decode()
     assert answer.status_code == 400 and not Run.objects.exists()
-    assert "valid integer" in text_of(html, "[data-field=rollout.tasks] [data-error]")
+    assert "give a whole number" in text_of(html, "[data-field=rollout.tasks] [data-error]")
     assert 'name="rollout.tasks" value="many"' in html and 'aria-invalid="true"' in html
 
 

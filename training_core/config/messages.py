@@ -1,0 +1,134 @@
+"""Messages for the errors of a config by dotted field path, with a suggestion for a misspelt name."""
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Annotated, Any, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from training_core.config.foreign import NO_FIELD, no_such_field
+
+MESSAGES = {
+    "missing": "this field is required",
+    "dict_type": "write one `name = value` per line, as in TOML",
+    "int_type": "give a whole number",
+    "int_parsing": "give a whole number",
+    "int_from_float": "give a whole number",
+    "float_type": "give a number",
+    "float_parsing": "give a number",
+    "finite_number": "give a finite number",
+    "bool_type": "give true or false",
+    "bool_parsing": "give true or false",
+    "string_type": "give a text",
+    "greater_than": "give more than {gt}",
+    "greater_than_equal": "give {ge} or more",
+    "less_than": "give less than {lt}",
+    "less_than_equal": "give {le} or less",
+    "too_short": "give at least {min_length} items",
+    "too_long": "give at most {max_length} items",
+    "string_too_long": "give at most {max_length} characters",
+    "literal_error": "use {expected}",
+    "union_tag_invalid": "there is no type '{tag}'; use one of {expected_tags}",
+}
+"""Messages for pydantic's errors of these types; {names} are pydantic's. Others keep pydantic's message."""
+SYNONYMS = {"lr": "policies.*.learner.learning_rate", "batch_size": "rollout.tasks"}
+"""Common names of fields -> ours."""
+ALIKE = 0.6
+"""Similarity of names, as difflib defines it, above which one is suggested for the other."""
+
+
+def error_messages(error: ValidationError, model: type[BaseModel]) -> dict[str, str]:
+    """One message per path. A cross-field message that begins with a path is stored under that path."""
+    messages: dict[str, str] = {}
+    for item in error.errors():
+        places, text = item["loc"], item["msg"].removeprefix("Value error, ")
+        path = _path(model, places)
+        if item["type"] == "value_error":
+            head, sign, rest = text.partition(": ")
+            if sign and " " not in head:
+                path, text = ".".join(filter(None, (path, head))), rest
+        if item["type"] == "union_tag_invalid":
+            path = f"{path}.type"
+        kind = "missing" if item["input"] == "" and item["type"].startswith("string_") else item["type"]
+        if kind == "extra_forbidden":
+            text = no_such_field(path)
+            text += _field_like(path, model, places) if text == NO_FIELD else ""
+        elif kind in MESSAGES:
+            context = item.get("ctx", {})
+            text = MESSAGES[kind].format(**context)
+            text += _choice_like(context.get("tag", item["input"]), context)
+        messages.setdefault(path, text)
+    return messages
+
+
+def section_classes(annotation: Any) -> list[type[BaseModel]]:
+    """The sections of a field's type: itself, the members of a union, the values of a mapping."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    parts = get_args(annotation)[:1] if get_origin(annotation) is Annotated else get_args(annotation)
+    return [section for part in parts for section in section_classes(part)]
+
+
+def _path(model: type[BaseModel], places: Sequence[int | str]) -> str:
+    """The dotted path of a field, without the tags of unions (algorithm.at_grpo.clip_low)."""
+    return ".".join(str(name) for name, _ in _walk(model, places))
+
+
+def _walk(
+    model: type[BaseModel], places: Sequence[int | str]
+) -> Iterator[tuple[int | str, list[type[BaseModel]]]]:
+    """(name, section classes below it) of each part of a path that is not a tag."""
+    sections: list[type[BaseModel]] = [model]
+    for name in places:
+        tagged = [section for section in sections if _tag(section) == name]
+        if tagged:
+            sections = tagged
+            continue
+        fields = [section.model_fields[name] for section in sections if name in section.model_fields]
+        if fields:
+            sections = [below for field in fields for below in section_classes(field.annotation)]
+        yield name, sections
+
+
+def _tag(section: type[BaseModel]) -> Any:
+    return section.model_fields["type"].default if "type" in section.model_fields else None
+
+
+def _field_like(path: str, model: type[BaseModel], places: Sequence[int | str]) -> str:
+    """A suggestion for an unknown field: one of the same section, else a field of another section."""
+    parent, _, leaf = path.rpartition(".")
+    *_, (_, sections) = [("", [model]), *_walk(model, places[:-1])]
+    names = {name for section in sections for name in section.model_fields}
+    if leaf in SYNONYMS:
+        return f"; did you mean {SYNONYMS[leaf]}?"
+    if any(fnmatchcase(path, known) for known in _paths(model)):
+        return f"; another type of {parent} has it"
+    if near := get_close_matches(leaf, names, 1, ALIKE):
+        return f"; did you mean {'.'.join(filter(None, (parent, near[0])))}?"
+    by_leaf = {known.rpartition(".")[2]: known for known in reversed(_paths(model))}
+    near = get_close_matches(leaf, by_leaf, 1, ALIKE)
+    return f"; did you mean {by_leaf[near[0]]}?" if near else ""
+
+
+@cache
+def _paths(model: type[BaseModel]) -> tuple[str, ...]:
+    """Dotted paths of all fields, with * for the keys of mappings."""
+    return tuple(dict.fromkeys(_fields_below(model, "")))
+
+
+def _fields_below(model: type[BaseModel], prefix: str) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        yield prefix + name
+        key = ".*" if get_origin(field.annotation) is dict else ""
+        for section in section_classes(field.annotation):
+            yield from _fields_below(section, f"{prefix}{name}{key}.")
+
+
+def _choice_like(value: Any, context: dict[str, Any]) -> str:
+    """A suggestion for a value that is none of the choices."""
+    choices = str(context.get("expected_tags") or context.get("expected") or "")
+    names = [word.strip(" '") for word in choices.replace(" or ", ", ").split(",") if word.strip(" '")]
+    near = get_close_matches(value, names, 1, ALIKE) if isinstance(value, str) else []
+    return f"; did you mean '{near[0]}'?" if near else ""
