@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Mapping
-from math import isnan
 from typing import Protocol, Self
 
 from rich.console import Console
@@ -16,6 +15,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from workers.driver.lines import evaluation_line, figures_text, iteration_line
 from workers.driver.run_events import Display
 
 
@@ -64,7 +64,7 @@ class Bar:
 
     def iteration(self, number: int, values: Mapping[str, float]) -> None:
         self._progress.update(
-            self._task, completed=number, description="training", figures=_figures("train", values)
+            self._task, completed=number, description="training", figures=figures_text("train", values)
         )
 
     def evaluation(self, number: int, values: Mapping[str, float]) -> None:
@@ -88,26 +88,7 @@ class Lines:
         self.note(f"base model, {done:.0%}: {text}")
 
     def iteration(self, number: int, values: Mapping[str, float]) -> None:
-        seconds = values.get("time/iteration", 0.0)
-        self.note(f"iteration {number}: {_figures('train', values)}, {seconds:.2f} s")
+        self.note(iteration_line(number, values))
 
     def evaluation(self, number: int, values: Mapping[str, float]) -> None:
         self.note(evaluation_line(number, values))
-
-
-def evaluation_line(number: int, values: Mapping[str, float]) -> str:
-    """One evaluation as a line of text."""
-    prefix = next(iter(values)).partition("/")[0] if values else "eval"
-    how = "sampled" if prefix == "eval_sampled" else "greedy"
-    return f"evaluation after iteration {number}, {how}: {_figures(prefix, values)}"
-
-
-def _figures(prefix: str, values: Mapping[str, float]) -> str:
-    success, gain = values.get(f"{prefix}/success"), values.get(f"{prefix}/return")
-    if gain is not None and isnan(gain):
-        return "no episode was completed"
-    parts = [
-        f"success {success:.2f}" if success is not None and not isnan(success) else "",
-        f"return {gain:.3f}" if gain is not None else "",
-    ]
-    return ", ".join(filter(None, parts)) or "no episode was completed"

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from training_core.config.experiment import ExperimentConfig
 from training_core.importing import resolve
+from workers.driver.lines import checkpoint_line, evaluation_line, iteration_line, model_line
 from workers.kinds import WORKER_KINDS
 from workers.protocol.records import Collected, Phase, Span, Started, System, Updated
 from workers.reporting.loggers.feeding import Loggers
@@ -19,6 +20,8 @@ from workers.telemetry import metrics
 from workers.telemetry.reasons import plain
 
 log = logging.getLogger(__name__)
+MOST_LINES = 1000
+"""Maximum number of iterations with a line in the run's log; of more, every n-th has one."""
 PACKAGES = ("troupe", "torch", "transformers", "tokenizers", "safetensors", "numpy", "ray")
 
 
@@ -48,6 +51,7 @@ class RunEvents:
     def __init__(self, config: ExperimentConfig, reporter: Reporter, display: Display) -> None:
         self._config = config
         self._summary_lines = WORKER_KINDS[config.agents].summary_lines
+        self._line_every = -(-config.run.iterations // MOST_LINES)
         self._reporter = reporter
         self._display = display
         self._began = time.time()
@@ -75,6 +79,7 @@ class RunEvents:
         name = resume_from.name if resume_from else None
         facts = {"packages": _versions(), "resumed_from": name, "resume_note": "", "origin_damaged": ""}
         self._reporter.status("starting", 0, "its workers start", facts=facts)
+        self._log(f"starting from the checkpoint {name}" if name else "starting without a checkpoint")
 
     def damaged(self, iteration: int, path: str, problem: str) -> None:
         """A checkpoint of this run is damaged; path relative to the run folder."""
@@ -108,6 +113,9 @@ class RunEvents:
                 started.gateway["url"],
             )
         self._reporter.status("running", iteration, facts=facts)
+        for policy, model in started.base_models.items():
+            self._log(model_line(policy, model))
+        self._log(f"all workers have started after {time.time() - self._began:.1f} s")
         self._spans(started.spans)
 
     def collected(self, iteration: int, collected: Collected) -> None:
@@ -141,6 +149,8 @@ class RunEvents:
         self._metrics(iteration, {"time/sync": seconds, "time/iteration": whole})
         self._spans(synced)
         self._display.iteration(iteration, self.latest)
+        if iteration % self._line_every == 0:
+            self._log(iteration_line(iteration, self.latest))
 
     def evaluated(
         self, iteration: int, prefix: str, collected: Collected, cached: Mapping[str, float]
@@ -154,6 +164,7 @@ class RunEvents:
         self._spans(collected.spans)
         if not self._summary_lines:
             self._display.evaluation(iteration, values)
+            self._log(evaluation_line(iteration, values))
 
     def all_evaluated(self, iteration: int) -> None:
         """All kinds of evaluation were played."""
@@ -165,6 +176,7 @@ class RunEvents:
         """A checkpoint was written; path relative to the run folder."""
         headline = {key: value for key, value in self.latest.items() if key.startswith(("eval", "train/"))}
         self._reporter.checkpoint(iteration, path, size, headline, best=best)
+        self._log(checkpoint_line(iteration, size, best=best))
 
     def removed(self, iteration: int, path: str) -> None:
         """Retention deleted a checkpoint."""
@@ -187,7 +199,7 @@ class RunEvents:
     def note(self, text: str) -> None:
         """A line for the display and for the run's log."""
         self._display.note(text)
-        self._reporter.log("info", "driver", text)
+        self._log(text)
 
     def loading(self, done: float, text: str) -> None:
         """This process makes a base model."""
@@ -217,6 +229,9 @@ class RunEvents:
         """A metric's value at this step; None if it was not measured or is not finite."""
         value = self.latest.get(name, nan)
         return value if self._steps.get(name) == step and isfinite(value) else None
+
+    def _log(self, text: str) -> None:
+        self._reporter.log("info", "driver", text)
 
     def _metrics(self, step: int, values: Mapping[str, float]) -> None:
         self.latest.update(values)

@@ -61,6 +61,22 @@ def test_the_utilisation_of_each_workers_device_is_reported(whole: Path) -> None
     assert moments == sorted(set(moments)), "each sample once, in order of time"
 
 
+def test_the_log_reports_the_course_of_the_run(whole: Path) -> None:
+    lines = [event["message"] for event in events(whole, "log") if event["source"] == "driver"]
+    for start in (
+        "starting without a checkpoint",
+        "policy planner: ",
+        "policy executor: ",
+        "all workers have started after ",
+        "evaluation after iteration 4, greedy: success ",
+        "checkpoint of iteration 4: ",
+        "finished after 4 iterations",
+    ):
+        assert any(line.startswith(start) for line in lines), (start, lines)
+    numbers = [line.partition(":")[0] for line in lines if line.startswith("iteration ")]
+    assert numbers == [f"iteration {number}" for number in (1, 2, 3, 4)]
+
+
 def test_an_ended_run_leaves_no_thread(little_model: Path, tmp_path: Path) -> None:
     before = set(threading.enumerate())
     assert run_attempt(attempt(tmp_path / "run", little_model, run__iterations=1), local=True) == 0
