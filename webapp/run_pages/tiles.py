@@ -37,15 +37,20 @@ class Tile:
     figures: list[Figure]
 
 
-def overview_tiles(config: Mapping[str, Any], series: Mapping[str, Columns]) -> list[Tile]:
-    """Return the last values, with the change since the base model or the start if larger is better."""
+def overview_tiles(
+    config: Mapping[str, Any], series: Mapping[str, Columns], forked_at: int = 0
+) -> list[Tile]:
+    """Return the last values, with the change since the base model or the start if larger is better.
+
+    The values of a fork begin at the iteration of its checkpoint, `forked_at`.
+    """
     names = {"{role}": role_tones(config), "{policy}": policy_tones(config)}
     side = _side(config)
     return [
         Tile(
             spec.label.format(side=side),
             spec.unit,
-            [tile for figure in spec.figures for tile in _figures(series, figure, names)],
+            [tile for figure in spec.figures for tile in _figures(series, figure, names, forked_at)],
         )
         for spec in agent_pages(config).tiles
     ]
@@ -68,7 +73,10 @@ def tile_keys(config: Mapping[str, Any]) -> list[str]:
 
 
 def _figures(
-    series: Mapping[str, Columns], spec: TileFigure, names: Mapping[str, Mapping[str, int]]
+    series: Mapping[str, Columns],
+    spec: TileFigure,
+    names: Mapping[str, Mapping[str, int]],
+    forked_at: int,
 ) -> list[Figure]:
     """Return one figure, or one per role or policy; at most three."""
     for word, tones in names.items():
@@ -78,9 +86,8 @@ def _figures(
     finite = [value for value in series.get(spec.metric, {}).get("values", []) if not isinstance(value, str)]
     change = finite[-1] - finite[0] if spec.since and len(finite) > 1 else None
     value = _last(series, spec.metric)
-    return [
-        Figure(spec.metric, value, spec.under, since=spec.since, change=change, up_is_good=bool(spec.since))
-    ]
+    since = f"iteration {forked_at}" if forked_at and spec.since else spec.since
+    return [Figure(spec.metric, value, spec.under, since=since, change=change, up_is_good=bool(spec.since))]
 
 
 def _last(series: Mapping[str, Columns], key: str) -> float | str | None:

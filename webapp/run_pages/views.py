@@ -59,7 +59,7 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
     context = run_context(request.user, run, "overview", **data) | checkpoint_data | tools_context(every)
     context |= {
         "panels": panels,
-        "tiles": overview_tiles(run.config, series),
+        "tiles": overview_tiles(run.config, series, run.parent_iteration),
         "spent": spending_read(run),
         "base_models": base_models(run.config, facts_of(run)),
         "before": before_training(series),

@@ -31,6 +31,18 @@ def test_a_fork_remembers_where_it_comes_from(run: Run, user: User, make: Make) 
     assert (note.target, note.details) == (f"{run.pk}/checkpoints/iteration-000020", {"run": fork.pk})
 
 
+def test_a_fork_leads_to_its_parent_and_their_comparison(
+    run: Run, user: User, make: Make, client: Client
+) -> None:
+    fork = run_fork(user, make(20))
+    client.force_login(user)
+    page = client.get(f"/runs/{fork.pk}/").content.decode()
+    assert f'<a class="link" href="/runs/{run.pk}/">{run.name}</a>' in page and "at iteration 20" in page
+    assert f'href="/compare/?runs={fork.pk},{run.pk}"' in page
+    assert client.get(f"/compare/?runs={fork.pk},{run.pk}").status_code == 200
+    assert "Compare with parent" not in client.get(f"/runs/{run.pk}/").content.decode()
+
+
 def test_the_driver_is_told_of_the_checkpoint(
     run: Run, user: User, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

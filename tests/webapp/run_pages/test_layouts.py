@@ -71,6 +71,15 @@ def test_tiles_show_last_values_and_what_they_moved(config: dict[str, Any]) -> N
     assert {"rollout/staleness", "policy/executor/kl"} <= set(tile_keys(config))
 
 
+def test_tiles_of_a_fork_count_from_its_checkpoint(config: dict[str, Any]) -> None:
+    series = {"eval/success": {"values": [0.75, 0.875]}}
+    since = {
+        figure.key: figure.since for tile in overview_tiles(config, series, 80) for figure in tile.figures
+    }
+    assert (since["eval/success"], since["train/return"]) == ("iteration 80", "iteration 80")
+    assert since["rollout/staleness"] == ""
+
+
 def test_compute_has_a_chart_a_measure_and_a_line_a_policy() -> None:
     keys = [
         f"compute/{policy}/{name}"
