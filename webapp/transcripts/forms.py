@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 
 KINDS = [("train", "training"), ("eval", "greedy evaluation"), ("eval_sampled", "sampled evaluation")]
-OUTCOMES = [("success", "solved"), ("unsolved", "not solved"), ("failed", "failed")]
+OUTCOMES = [("success", "solved"), ("unsolved", "not solved"), ("failed", "raised an error")]
 FEW = ("q", "kind", "outcome", "iteration_min", "iteration_max")
 """Filters that are always visible."""
 

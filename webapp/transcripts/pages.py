@@ -15,7 +15,7 @@ STRIP = 24
 
 _GAP = 16
 """Maximum characters between two tokens of a response: spaces, and text without a token of its own."""
-TRUTHS = (("truncated", "Cut off"), ("failed", "Failed"), ("probe", "Probe"))
+TRUTHS = (("truncated", "Cut off"), ("probe", "Probe"))
 
 
 def filters_context(run: Run, filters: Mapping[str, Any], noted: bool = True) -> dict[str, Any]:

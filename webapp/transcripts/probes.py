@@ -33,6 +33,8 @@ class Frame:
 
     episode: Episode
     lines: list[tuple[str, str]]
+    more_turns: int = 0
+    """Number of further responses that are not shown."""
     before: int | None = None
     """Id of the previous episode."""
 
@@ -73,7 +75,8 @@ def _fill(strip: Strip, run: Run, kind: str) -> None:
     documents = documents_read(episodes)
     for index, episode in enumerate(episodes):
         before = episodes[index - 1].pk if index else None
-        strip.frames.append(Frame(episode, said_lines(documents[episode.pk])[:LINES], before))
+        lines = said_lines(documents[episode.pk])
+        strip.frames.append(Frame(episode, lines[:LINES], max(0, len(lines) - LINES), before))
 
 
 def said_lines(document: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -46,7 +46,7 @@ const KINDS = { train: "training", eval: "greedy", eval_sampled: "sampled" };
 
 function row(runId, episode) {
   const kind = outcome(episode);
-  const text = kind === "failed" ? `failed: ${episode.error || episode.outcome}` : episode.outcome;
+  const text = kind === "failed" ? `error: ${episode.error || episode.outcome}` : episode.outcome;
   const tone = kind === "failed" ? "bad" : kind === "success" ? "good" : "soft";
   return el("tr", { class: "row fresh", id: `episode-${episode.id}` },
     el("td", { class: "lead" }, el("a", { class: "row-link mono", href: `/runs/${runId}/episodes/${episode.id}/` }, short(episode.name))),

@@ -69,7 +69,7 @@ def test_a_failed_episode_without_steps_shows_its_error(client: Client, user: Us
     assert error in page
     assert "Only metadata of this episode are stored: failed in step 7. Steps are stored" in page
     rows = client.get(f"/runs/{run.pk}/transcripts/?outcome=failed").content.decode()
-    assert f"failed: {error}" in rows
+    assert f"error: {error}" in rows
 
 
 def test_facts_and_body_are_kept_as_told(run: Run) -> None:

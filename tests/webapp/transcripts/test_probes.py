@@ -62,6 +62,16 @@ def test_of_many_plays_the_first_and_the_last_are_shown(
     assert [strip.task for strip in strips_read(run, page=1)[0]] == ["a"]
 
 
+def test_turns_that_a_frame_leaves_out_are_counted(
+    run: Run, plays: list[Episode], client: Client, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [frame.more_turns for frame in strips_read(run)[0][0].frames] == [0, 0, 0]
+    monkeypatch.setattr(probes, "LINES", 0)
+    assert [frame.more_turns for frame in strips_read(run)[0][0].frames] == [1, 1, 1]
+    client.force_login(user)
+    assert "+ 1 more turn</dd>" in client.get(f"/runs/{run.pk}/probes/").content.decode()
+
+
 def test_differences_word_by_word(plays: list[Episode]) -> None:
     (one,) = difference(plays[1], plays[2])
     assert one["said"] == [

@@ -119,8 +119,8 @@ def episode_kind(kind: str) -> str:
 
 @register.filter
 def outcome(episode: Any) -> str:
-    """Return an episode's outcome; "failed" if it raised an error."""
-    return "failed" if _field(episode, "failed") else str(_field(episode, "outcome"))
+    """Return an episode's outcome; "error" if its environment raised one."""
+    return "error" if _field(episode, "failed") else str(_field(episode, "outcome"))
 
 
 @register.filter
