@@ -1,13 +1,16 @@
 """Ending a run in a browser: what it waits for is shown and moves, and it ends at once only after a question."""
 
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
 from playwright.sync_api import Dialog, Page, expect
 
 from tests.end_to_end.conftest import run_make, tell
 from tests.end_to_end.looks import violations
 from tests.end_to_end.seed import Story, encoded
 from webapp.accounts.models import User
-from webapp.runs.models import Run
+from webapp.runs.models import Attempt, Run
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -45,3 +48,18 @@ def test_end_now_asks_first_on_a_stopping_run(page: Page, ada: User) -> None:
     tell(run, encoded(story.ending(1, "stopped")))
     expect(page.locator("[data-run-head] .state")).to_have_text("paused")
     expect(page.get_by_role("button", name="End now")).to_be_hidden()
+
+
+def test_the_head_counts_the_time_of_attempts_without_pauses(page: Page, ada: User) -> None:
+    run = run_make(ada, "paused in between", "running")
+    now = timezone.now()
+    minutes = [now - timedelta(minutes=minute) for minute in (30, 28, 5, 0)]
+    run.attempts.all().delete()
+    for number, (start, end) in enumerate(zip(minutes[::2], minutes[1::2], strict=True), 1):
+        Attempt.objects.create(
+            run=run, number=number, submission_id=f"{run.pk}-{number}", state="ended",
+            ended_as="paused", started_at=start, ended_at=end,
+        )  # fmt: skip
+    Run.objects.filter(pk=run.pk).update(state="finished", started_at=minutes[0], ended_at=minutes[-1])
+    page.goto(f"/runs/{run.pk}/")
+    expect(page.locator("[data-times]")).to_have_text("ran 7 min, 30 min since the start")

@@ -5,7 +5,7 @@ from typing import Any
 from django.contrib.auth.models import AnonymousUser
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework.authentication import BaseAuthentication
-from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
+from rest_framework.exceptions import AuthenticationFailed, NotAuthenticated, PermissionDenied
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
@@ -53,11 +53,13 @@ class ScopedAccess(BasePermission):
     """Requires a login; a token must have the required scope, see `scope_needed`."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        """Sessions have all rights of their user; visitors read the objects of their link. Raises PermissionDenied."""
+        """Sessions have all rights of their user; visitors read the objects of their link. Raises NotAuthenticated, PermissionDenied."""
         if isinstance(request.user, Visitor):
             return request.method in SAFE_METHODS
         if isinstance(request.user, AnonymousUser) or not request.user.is_active:
-            return False
+            raise NotAuthenticated(
+                "send a token as `Authorization: Bearer TOKEN`; create one under Account, API tokens"
+            )
         if not isinstance(request.auth, ApiToken):
             return True
         match = request.resolver_match

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.conf import settings
 from django.contrib import messages
 from django.core.paginator import Page, Paginator
 from django.db.models import QuerySet
@@ -31,6 +32,7 @@ from webapp.runs.models import Run, RunState, SavedView
 from webapp.runs.notes import run_notes_latest
 from webapp.runs.selectors import run_summary, runs_by_id, tags_of
 from webapp.scheduling.managing import runs_do
+from webapp.stack.home import MODEL_IN_WORK
 
 PER_PAGE = 50
 BULK = [
@@ -82,6 +84,7 @@ def runs_page(request: HttpRequest) -> HttpResponse:
         "bulk": BULK,
         "states": RunState.choices,
         "tags": tags_of(request.user),
+        "base_model_in_work": (settings.TROUPE_HOME / MODEL_IN_WORK).exists(),
     }
     return render(request, "runs/list.html", context)
 

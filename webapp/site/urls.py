@@ -14,6 +14,9 @@ urlpatterns = [
     path("", include("webapp.site.health_urls")),
     path("account/", include("webapp.accounts.urls")),
     path("experiments/", include("webapp.experiments.urls")),
+    path(
+        "sweeps/", RedirectView.as_view(pattern_name="experiments:sweeps", query_string=True), name="sweeps"
+    ),
     path("runs/", include("webapp.run_pages.urls")),
     path("runs/", include("webapp.transcripts.urls")),
     path("runs/", include("webapp.timeline.urls")),

@@ -4,6 +4,8 @@ import { showFindings } from "../findings.js";
 import { duration, count } from "../format.js";
 import { ENDED } from "./states.js";
 
+const SHORT_PAUSE = 2;  // seconds without an active attempt that are not worth a second figure
+
 export class Header {
   #run;
 
@@ -50,9 +52,15 @@ function times(summary) {
 function timesText(summary) {
   if (!summary.started_at) return summary.state === "queued" ? `waiting for ${since(summary.created_at)}` : "";
   const end = summary.ended_at ? new Date(summary.ended_at) : new Date();
-  const elapsed = duration((end - new Date(summary.started_at)) / 1000);
-  if (summary.ended_at) return `took ${elapsed}`;
-  return summary.eta_seconds == null ? `${elapsed} elapsed` : `${elapsed} elapsed, ${duration(summary.eta_seconds)} remaining`;
+  const total = (end - new Date(summary.started_at)) / 1000, ran = secondsRun(summary.attempts, end) || total;
+  if (!summary.ended_at) return summary.eta_seconds == null ? `${duration(ran)} elapsed` : `${duration(ran)} elapsed, ${duration(summary.eta_seconds)} remaining`;
+  return total - ran < SHORT_PAUSE ? `took ${duration(ran)}` : `ran ${duration(ran)}, ${duration(total)} since the start`;
+}
+
+/* Seconds in which an attempt was active: without pauses and waits between attempts. */
+function secondsRun(attempts, end) {
+  const started = attempts.filter((attempt) => attempt.started_at);
+  return started.reduce((sum, attempt) => sum + (new Date(attempt.ended_at ?? end) - new Date(attempt.started_at)) / 1000, 0);
 }
 
 function since(moment) {

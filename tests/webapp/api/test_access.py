@@ -30,6 +30,7 @@ def test_reading_needs_a_token_that_is_good(path: str, names: dict[str, Any], us
     path = path.format(**names)
     answer = call_with("")(path)
     assert (answer.status_code, answer["WWW-Authenticate"]) == (401, "Bearer")
+    assert "Authorization: Bearer TOKEN" in answer.content.decode()
     for secret in ("nonsense", "troupe_" + "x" * 43, "troupe_" + "x" * 5000, ""):
         assert Client(headers={"Authorization": f"Bearer {secret}"}).get(f"/api/v1/{path}").status_code in (
             401,

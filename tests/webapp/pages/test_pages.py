@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -13,6 +14,7 @@ from tests.webapp.elements import elements, texts_of
 from webapp.checkpoints.models import Checkpoint
 from webapp.ingest.services import batch_store
 from webapp.runs.models import Attempt, Run
+from webapp.stack.home import MODEL_IN_WORK
 from webapp.transcripts.models import Episode
 from webapp.transcripts.selectors import episode_document
 
@@ -37,9 +39,24 @@ def test_pages_ask_for_a_login(client: Client, told: Run) -> None:
         assert answer.status_code == 302 and answer.url.startswith("/account/login/")
 
 
+def test_the_short_address_of_sweeps_leads_to_their_page(ada: Client) -> None:
+    answer = ada.get("/sweeps/?q=a")
+    assert (answer.status_code, answer.url) == (302, "/experiments/sweeps/?q=a")
+    assert ada.get(answer.url).status_code == 200
+
+
 def test_empty_list_shows_the_first_step(ada: Client) -> None:
     html = read(ada, "runs:list")
     assert "troupe launch plan_path_duo" in html and "?preset=plan_path_duo" in html
+    assert "base model of the demonstration" not in html
+
+
+def test_the_first_page_reports_the_preparation_of_the_demonstration(
+    ada: Client, settings: Any, tmp_path: Path
+) -> None:
+    settings.TROUPE_HOME = tmp_path
+    (tmp_path / MODEL_IN_WORK).touch()
+    assert "The base model of the demonstration is being created" in read(ada, "runs:list")
 
 
 def test_list_shows_filters_and_finds(ada: Client, told: Run) -> None:
@@ -168,9 +185,9 @@ def test_transcripts_filter(ada: Client, told: Run) -> None:
 
 def test_a_failed_episode_is_shown_as_such(ada: Client, told: Run) -> None:
     episode = Episode.objects.get(run=told, failed=True)
-    assert "failed: RuntimeError: the grid has no way out" in read(ada, "transcripts:list", told.pk)
+    assert "error: RuntimeError: the grid has no way out" in read(ada, "transcripts:list", told.pk)
     html = read(ada, "transcripts:detail", told.pk, episode.pk)
-    assert "The environment failed" in html and "RuntimeError: the grid has no way out" in html
+    assert "The environment raised an error" in html and "RuntimeError: the grid has no way out" in html
 
 
 def test_transcript_shows_turns_candidates_and_what_was_carried_on(ada: Client, told: Run) -> None:
