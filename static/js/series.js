@@ -9,7 +9,7 @@ function read(value) {
 }
 
 export class SeriesStore extends EventTarget {
-  #columns = new Map(); #seen = new Map(); #run; #wanted = new Set(); #details = new Map();
+  #columns = new Map(); #seen = new Map(); #run; #wanted = new Set(); #details = new Map(); #reading = new Set();
 
   constructor(run) {
     super();
@@ -48,6 +48,7 @@ export class SeriesStore extends EventTarget {
         continue;
       }
       for (const row of rows) this.#insert(key, row);
+      for (const arrived of this.#reading) arrived.push([key, rows]);
       changed.push(key);
     }
     this.#tell(changed);
@@ -62,9 +63,21 @@ export class SeriesStore extends EventTarget {
     missing.forEach((key) => this.#wanted.add(key));
     for (let start = 0; start < missing.length; start += 40) {
       const some = missing.slice(start, start + 40);
-      this.put(await this.#read(some));
+      await this.#replace(some);
       this.#tell(some);
     }
+  }
+
+  /* Replaces series by the server's, and adds the points that arrived in the meantime, which that answer may not contain. */
+  async #replace(keys) {
+    const arrived = [];
+    this.#reading.add(arrived);
+    try {
+      this.put(await this.#read(keys));
+    } finally {
+      this.#reading.delete(arrived);
+    }
+    for (const [key, rows] of arrived) if (keys.includes(key)) for (const row of rows) this.#insert(key, row);
   }
 
   async #read(keys, more = {}) {
