@@ -1,4 +1,4 @@
-"""All checks and tests, in three lanes; a failure does not hide the others.
+"""All checks and tests, in two lanes; a failure does not hide the others.
 
 `python -m tests.run_all [stage ...]`; the exit status is 0 if every stage passed. Each line of output starts with its stage's name.
 A summary of all tests comes last.
@@ -44,8 +44,8 @@ STAGES: dict[str, list[str]] = {
 
 A stage that names a folder does not import the other tests, which takes 20 s of CPU time.
 """
-LANES = 3
-"""For two cores: tests of servers and processes wait half of the time."""
+LANES = 2
+"""For two cores."""
 PIPE_WAIT = 10.0
 """Seconds; a process that a test has left running may hold the pipe open."""
 NOTHING_SELECTED = 5
