@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from training_core.config.models import WholeModel
 from training_core.config.run import RunConfig
 from training_core.errors import CheckpointError, ConfigError, EngineFailure
 from training_core.llm.environments.host import EnvironmentHost, EnvironmentPool
+from training_core.llm.models.adapter_config import WholeModel
 from training_core.types import Group
 from workers.actors.coordinator import RolloutCoordinator
 from workers.actors.policy_worker import PolicyWorker

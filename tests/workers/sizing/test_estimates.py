@@ -7,7 +7,7 @@ import pytest
 
 from training_core.config.files import load_config
 from training_core.config.run import RunConfig
-from training_core.llm.models import memory
+from training_core.llm.learning import memory
 from training_core.llm.models.shape import shape_from
 from workers.sizing.estimates import PolicyMemory, estimate, volume
 

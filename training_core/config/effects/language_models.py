@@ -13,7 +13,7 @@ from training_core.config.effects.rules import (
     where,
 )
 from training_core.config.engines import ENGINE_CONFIGS
-from training_core.config.models import LEARNER_CONFIGS, Devices, Lora, Policy, WarmStart, WholeModel
+from training_core.config.models import LEARNER_CONFIGS, Devices, Policy, WarmStart
 from training_core.config.rewards import CustomReward, MathReward, RewardFunction
 from training_core.config.rollout import (
     Agent,
@@ -33,6 +33,7 @@ from training_core.llm.generation.openai.config import OpenAi
 from training_core.llm.generation.torch.config import Torch
 from training_core.llm.generation.vllm.config import Vllm
 from training_core.llm.learning.learner_config import Optimisation
+from training_core.llm.models.adapter_config import Lora, WholeModel
 
 
 def config_of(at: Place) -> RunConfig:

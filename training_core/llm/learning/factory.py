@@ -3,9 +3,9 @@
 from transformers import PreTrainedModel
 
 from training_core.config.algorithms import Algorithm
-from training_core.config.models import Policy
 from training_core.importing import resolve
 from training_core.llm.learning.learner import Learner
+from training_core.llm.learning.learner_config import TrainedPolicy
 from training_core.llm.learning.processes import SINGLE_PROCESS, Processes
 from training_core.llm.learning.registry import LEARNERS
 
@@ -13,7 +13,7 @@ FOLDER = __name__.rpartition(".")[0]
 
 
 def make_learner(
-    policy: Policy,
+    policy: TrainedPolicy,
     algorithm: Algorithm,
     model: PreTrainedModel,
     iterations: int,

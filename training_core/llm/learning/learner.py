@@ -20,12 +20,11 @@ from training_core.algorithms.losses import kl_penalty, token_entropies
 from training_core.algorithms.ppo.config import ActorCritic
 from training_core.algorithms.registry import make_hooks
 from training_core.config.algorithms import Algorithm
-from training_core.config.models import Policy
 from training_core.errors import LearnerFailure
 from training_core.llm.learning.annotations import Annotations, annotate
 from training_core.llm.learning.critic import Critic
 from training_core.llm.learning.kl_penalty import apply_kl_penalty, changes_rewards, has_kl_reward
-from training_core.llm.learning.learner_config import Optimisation
+from training_core.llm.learning.learner_config import Optimisation, TrainedPolicy
 from training_core.llm.learning.log_probs import is_untruncated, sampling_log_probs, untruncated_logprobs
 from training_core.llm.learning.micro_batches import MicroBatch, MicroBatchOptions, make_micro_batches
 from training_core.llm.learning.missing_logprobs import fill_missing_logprobs
@@ -84,7 +83,7 @@ class Learner:
 
     def __init__(
         self,
-        policy: Policy,
+        policy: TrainedPolicy,
         algorithm: Algorithm,
         model: PreTrainedModel,
         iterations: int,

@@ -1,10 +1,11 @@
 """The fields that all learners have, and the torch learner's config."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Protocol
 
 from pydantic import Field
 
 from training_core.config.base import Section
+from training_core.llm.models.adapter_config import Lora, WholeModel
 
 
 class Optimisation(Section):
@@ -47,3 +48,12 @@ class Learner(Optimisation):
 
     type: Literal["torch"] = "torch"
     """AdamW on fp32 weights; several processes sum their gradients."""
+
+
+class TrainedPolicy(Protocol):
+    """The sections of a policy's config that a learner reads."""
+
+    @property
+    def learner(self) -> Optimisation: ...
+    @property
+    def adapter(self) -> WholeModel | Lora: ...

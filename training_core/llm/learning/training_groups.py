@@ -14,7 +14,7 @@ from training_core.algorithms.policy_gradient_config import PolicyGradient
 from training_core.algorithms.registry import make_hooks
 from training_core.algorithms.reshaping import Moment
 from training_core.algorithms.results import checked_numbers
-from training_core.config.run import RunConfig
+from training_core.config.experiment import ExperimentConfig
 from training_core.errors import EnvironmentFailure
 from training_core.types import Compared, Episode, Group, Turn
 
@@ -30,7 +30,7 @@ class GroupedBatch:
 
 
 def make_groups(
-    episodes: Sequence[Episode], config: RunConfig, baselines: Mapping[str, float] | None = None
+    episodes: Sequence[Episode], config: ExperimentConfig, baselines: Mapping[str, float] | None = None
 ) -> GroupedBatch:
     """Fill every candidate's advantage in place and sort the trained roles' groups by policy.
 
@@ -100,7 +100,7 @@ def _turn_rewards(episodes: Sequence[Episode], hooks: AlgorithmHooks) -> TurnRew
 def _fill_advantages(
     turns: Sequence[TurnPosition],
     turn_rewards: TurnRewards,
-    config: RunConfig,
+    config: ExperimentConfig,
     hooks: AlgorithmHooks,
     batch: GroupedBatch,
 ) -> Iterator[Group]:
@@ -137,7 +137,7 @@ def _fill_advantages(
             yield _group(episode, index, turn, config, comparisons)
 
 
-def is_informative(episodes: Sequence[Episode], config: RunConfig) -> bool:
+def is_informative(episodes: Sequence[Episode], config: ExperimentConfig) -> bool:
     """Whether a trained role has a group in these episodes of one task to which `make_groups` would give advantages.
 
     Reward, reshaping and tolerance are those of the loss; filter_ratio, which compares the groups of a whole batch,
@@ -280,7 +280,9 @@ def _role_reward(episode: Episode, role: str, turn_rewards: TurnRewards) -> floa
     )
 
 
-def _group(episode: Episode, index: int, turn: Turn, config: RunConfig, compared: list[Compared]) -> Group:
+def _group(
+    episode: Episode, index: int, turn: Turn, config: ExperimentConfig, compared: list[Compared]
+) -> Group:
     sampling = config.team.roles[turn.role].sampling
     return Group(
         episode=episode.id,

@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from training_core.config.models import Lora
 from training_core.errors import ModelError
+from training_core.llm.models.adapter_config import Lora
 from training_core.llm.models.shape import ADAPTER_CONFIG, adapter_config
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"

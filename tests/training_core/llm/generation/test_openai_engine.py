@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from tests.training_core.llm.generation.completions_server import CompletionsServer, serving
 from tests.training_core.llm.toys import TOKENIZER, make_model, naive_logprobs
-from training_core.config.models import Devices, Lora, Policy
+from training_core.config.models import Devices, Policy
 from training_core.errors import EngineFailure
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.continuation import continuation_prompt, join_answers
@@ -18,6 +18,7 @@ from training_core.llm.generation.factory import make_engine
 from training_core.llm.generation.openai import engine as openai_engine
 from training_core.llm.generation.openai.config import OpenAi
 from training_core.llm.generation.openai.engine import OpenAiEngine
+from training_core.llm.models.adapter_config import Lora
 from training_core.llm.models.adapters import add_adapter, trained_weights
 from training_core.types import NoiseKey, Prompt
 

@@ -9,12 +9,13 @@ import torch
 from tests.training_core.llm.learning.test_learner import groups
 from tests.training_core.llm.toys import TOKENIZER, make_model
 from training_core.algorithms.at_grpo.config import AtGrpo
-from training_core.config.models import Lora, Policy
+from training_core.config.models import Policy
 from training_core.errors import CheckpointError, EngineFailure, ModelError
 from training_core.llm.generation.torch.engine import TorchEngine
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.llm.learning.policy_checkpoint import load_frozen, load_policy, save_frozen, save_policy
+from training_core.llm.models.adapter_config import Lora
 from training_core.llm.models.adapters import (
     add_adapter,
     has_adapter,

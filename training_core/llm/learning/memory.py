@@ -6,9 +6,9 @@ use.
 
 from dataclasses import dataclass, replace
 
-from training_core.config.models import AnyLearner, Lora, WholeModel
 from training_core.llm.learning.deepspeed.config import Deepspeed
 from training_core.llm.learning.learner_config import Optimisation
+from training_core.llm.models.adapter_config import Lora, WholeModel
 from training_core.llm.models.shape import ModelShape
 
 WIDTH = {"fp32": 4, "bf16": 2, "fp16": 2}
@@ -60,7 +60,7 @@ def adapted(shape: ModelShape, adapter: WholeModel | Lora) -> ModelShape:
     return replace(shape, parameters=shape.layers * adapter.rank * per_layer)
 
 
-def spread(size: int, learner: AnyLearner, stage: int, processes: int) -> int:
+def spread(size: int, learner: Optimisation, stage: int, processes: int) -> int:
     """The part in one process of a state that ZeRO partitions from `stage` on (arXiv 1910.02054, figure 1)."""
     zero = learner.zero_stage if isinstance(learner, Deepspeed) else 0
     return -(-size // processes) if zero >= stage else size
