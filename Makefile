@@ -16,7 +16,7 @@ COMPOSE ?= docker compose
 export OMP_NUM_THREADS := 1
 export DS_BUILD_OPS := 0
 
-.PHONY: run install dev test check test-soak lint types unit ray browser stack slow format docs constraints chromium bubblewrap trl benchmarl test-vllm containers clean
+.PHONY: run install dev test check test-soak lint types unit ray browser stack slow format docs docs-site constraints chromium bubblewrap trl benchmarl test-vllm containers clean
 
 run: .venv/.base
 	@exec $(BIN)/python manage.py up
@@ -83,6 +83,10 @@ format: .venv/.dev
 
 docs: .venv/.dev
 	$(BIN)/python -m docs.make_configuration
+
+docs-site: .venv/.dev
+	$(BIN)/mkdocs build --strict
+	@echo "The site is in var/docs-site."
 
 trl: var/trl/.done
 var/trl/.done: constraints.txt

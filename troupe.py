@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
+from training_core.errors import TroupeError
 from troupe_client.reporting.client import ClientRun, run_begin
 
 __all__ = [
@@ -42,12 +43,17 @@ _crash = ""
 
 @functools.wraps(run_begin)
 def init(*args: Any, **options: Any) -> ClientRun:
-    """Start the run of this process; an open run is finished first."""
+    """Start the run of this process and print its link; an open run is finished first."""
     global run
     finish()
     if not _exit_hooks:
         _install_exit_hooks()
-    run = run_begin(*args, **options)
+    try:
+        run = run_begin(*args, **options)
+    except TroupeError as error:
+        raise error.with_traceback(None) from None  # a script's traceback ends at its call of init
+    if run.url:
+        sys.stderr.write(f"Troupe run {run.id}: {run.url}\n")
     return run
 
 

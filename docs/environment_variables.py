@@ -135,7 +135,7 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
     ),
     (
         "Rollout buffer",
-        "Read by `troupe buffer` and by runs that train on it. See [External rollouts](rollout-buffer.md).",
+        "Read by `troupe buffer serve` and by runs that train on it. See [External rollouts](rollout-buffer.md).",
         [
             (
                 "TROUPE_BUFFER_TOKEN",

@@ -62,7 +62,8 @@ def _is_mapping(field: FieldInfo) -> bool:
 
 def _section(path: str, model: type[BaseModel]) -> str:
     schema = model.model_json_schema()
-    kind = schema["properties"].get("type", {}).get("const")
+    tag = schema["properties"].get("type", {})
+    kind = tag.get("const") or ("enum" in tag and tag.get("default"))
     title = f'## `[{path}]` with `type = "{kind}"`' if kind else f"## `[{path}]`"
     rows = [
         f"| `{name}` | {_type(facts)} | {_default(name, facts, schema)} | {_cell(facts['description'])} |"

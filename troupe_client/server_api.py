@@ -19,10 +19,13 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 class ServerFailure(TroupeError):
-    """The server refused a request. `fields` has messages by config field."""
+    """The server refused a request. `fields` has messages by config field, `body` is the response."""
 
-    def __init__(self, message: str, fields: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, message: str, fields: dict[str, str] | None = None, body: dict[str, Any] | None = None
+    ) -> None:
         self.fields = fields or {}
+        self.body = body or {}
         super().__init__(message)
 
 
@@ -41,6 +44,8 @@ class Server:
 
     url: str
     token: str
+    timeout: float = 30.0
+    """Seconds for a request that is not streamed."""
 
     def address(self, path: str) -> str:
         """The URL of a path."""
@@ -61,7 +66,7 @@ class Server:
                 params=_parameters(query),
                 content=None if body is None else _encoded(body),
                 headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"},
-                timeout=30.0,
+                timeout=self.timeout,
                 trust_env=False,
             )
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
@@ -70,6 +75,27 @@ class Server:
             raise ServerAway(
                 f"{self.url} does not answer ({type(error).__name__}). Start it with `troupe up`, or set TROUPE_URL"
             ) from error
+        return self._document(response)
+
+    def upload(self, path: str, file: Path) -> Any:
+        """PUT the bytes of a file, streamed from disk, and return the JSON response. Raises ServerAway, ServerFailure."""
+        import httpx
+
+        try:
+            with file.open("rb") as content:
+                response = httpx.put(
+                    self.address(path),
+                    content=content,
+                    headers={
+                        "Authorization": f"Bearer {self.token}",
+                        "Content-Type": "application/octet-stream",
+                        "Content-Length": str(file.stat().st_size),
+                    },
+                    timeout=httpx.Timeout(60.0, write=600.0, read=600.0),
+                    trust_env=False,
+                )
+        except httpx.HTTPError as error:
+            raise ServerAway(f"{self.url} ended the upload ({type(error).__name__}); try again") from error
         return self._document(response)
 
     def lines(self, path: str, **query: Any) -> Iterator[str]:
@@ -121,7 +147,7 @@ class Server:
         detail = str(body.get("detail") or f"HTTP {status}")
         if status == 401:
             detail += "; then set TROUPE_TOKEN to it"
-        raise ServerFailure(detail, body.get("errors"))
+        raise ServerFailure(detail, body.get("errors"), body)
 
 
 def run_path(run_id: str, below: str = "") -> str:
@@ -134,7 +160,7 @@ def run_path(run_id: str, below: str = "") -> str:
 def project_path(project: str, below: str) -> str:
     """Path of a resource below a project. Raises ServerFailure if `project` cannot be a slug."""
     if not project.replace("-", "").replace("_", "").isalnum() or not project.isascii():
-        raise ServerFailure(f"{project!r} is not a project slug; `troupe projects` lists them")
+        raise ServerFailure(f"{project!r} is not a project slug; `troupe project list` lists them")
     return f"/api/v1/projects/{project}/{below}"
 
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from training_core.config.files import parse_config, read_toml
 from training_core.config.kinds import AnyConfig
-from training_core.errors import CheckpointError, ConfigError, TroupeError
+from training_core.errors import CheckpointError, ConfigError
 from training_core.importing import resolve
 from workers.kinds import WORKER_KINDS
 from workers.storage.job_folder import JobFolder
-from workers.telemetry.reasons import reason
+from workers.telemetry.faults import fault_of
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -43,8 +43,7 @@ def main(words: Sequence[str] | None = None) -> int:
         result = _result(config, folder, arguments.home, request)
     except Exception as error:
         traceback.print_exc()
-        text = str(error) if isinstance(error, TroupeError) else f"{type(error).__name__}: {error}"
-        folder.write("error", {"reason": reason(text)})
+        folder.write("error", {"reason": str(fault_of(error))})
         return 1
     folder.write("result", result)
     return 0

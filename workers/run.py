@@ -27,7 +27,7 @@ USAGE_ERROR = 2
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one attempt and return the exit status."""
-    arguments, unknown = _parser().parse_known_args(words)
+    arguments, unknown = _parser().parse_known_intermixed_args(words)
     try:
         _refuse(unknown)
         config = _config(arguments)

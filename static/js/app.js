@@ -1,6 +1,7 @@
 /* Common to every page: theme, menu, keyboard, copy buttons, live times. */
 
 import { ago } from "./format.js";
+import "./help.js";
 
 const THEMES = ["system", "light", "dark"];
 

@@ -1,8 +1,11 @@
-/* The number of open health findings of a run, by level: the same badges as templates/health/_badges.html. */
+/* The open health findings of a run in one badge, colored by the most severe: the same as templates/health/_badges.html. */
 
 import { el } from "./dom.js";
 
 export function showFindings(element, run) {
-  const badges = Object.entries(run.findings).map(([level, count]) => el("a", { class: `badge ${level}`, href: `/runs/${run.id}/health/`, title: "Open health findings" }, `${count} ${level}`));
-  element.replaceChildren(...badges.flatMap((badge) => [badge, " "]));
+  const { critical = 0, warning = 0 } = run.findings;
+  const parts = [critical && `${critical} critical`, warning && `${warning} warning${warning === 1 ? "" : "s"}`].filter(Boolean);
+  const look = `badge ${critical ? "bad" : "warn"}`;
+  const badge = el("a", { class: look, href: `/runs/${run.id}/health/`, title: "Open health findings" }, parts.join(", "));
+  element.replaceChildren(...(parts.length ? [badge] : []));
 }

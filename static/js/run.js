@@ -11,6 +11,8 @@ import { Episodes } from "./run/episodes.js";
 import { Header } from "./run/header.js";
 import { Logs } from "./run/logs.js";
 import { Marks } from "./run/marks.js";
+import { Panels } from "./run/panels.js";
+import { PanelBoard } from "./panels/board.js";
 import { notes } from "./run/notes.js";
 import { readAgain } from "./run/regions.js";
 import { ENDED } from "./run/states.js";
@@ -25,8 +27,10 @@ const ended = () => ENDED.includes(run.summary.state);
 const parts = [new Header(run), new Episodes(run.id), new Logs(), new Checkpoints(), marks];
 let board = null;
 if (page.charts) {
+  const view = new View(page.axes), built = data("panel-board");
+  if (built) parts.push(new Panels(new PanelBoard(built, view, "curve-panels")));
   board = new ChartBoard(store, {
-    view: new View(page.axes),
+    view,
     alive: () => !ended(),
     marks: () => marks.list,
     name: run.id,

@@ -1,7 +1,7 @@
 /* The runs list, with live updates. */
 
 import { ColumnsDialog } from "./columns.js";
-import { atMost, svg } from "./dom.js";
+import { atMost, data, svg } from "./dom.js";
 import { Completion } from "./filter.js";
 import { showFindings } from "./findings.js";
 import { count, duration, number, signed } from "./format.js";
@@ -10,7 +10,7 @@ import { readJson } from "./requests.js";
 import { RowNote } from "./row-note.js";
 import { readAgain } from "./run/regions.js";
 import { ENDED } from "./run/states.js";
-
+import { CHART_WORDS, Workspace } from "./workspace.js";
 
 function update(run) {
   const row = document.querySelector(`tr[data-run="${CSS.escape(run.id)}"]`);
@@ -19,7 +19,7 @@ function update(run) {
   state.dataset.state = run.state;
   state.textContent = run.state;
   const why = row.querySelector("[data-why]");
-  why.textContent = run.reason;
+  why.textContent = why.title = [run.reason, run.remedy].filter(Boolean).join(" ");
   why.classList.toggle("bad", run.state === "failed");
   showFindings(row.querySelector("[data-findings]"), run);
   for (const bar of row.querySelectorAll("progress")) {
@@ -75,15 +75,23 @@ document.addEventListener("click", ({ target }) => target.closest("[data-columns
 
 const views = document.getElementById("views");
 document.addEventListener("click", ({ target }) => {
-  if (target.closest("[data-views-open]")) views.showModal();
+  if (target.closest("[data-views-open]")) openViews();
   if (target.closest("[data-views-close]")) views.close();
 });
+
+/* A view is saved as the address is now: charts change it without a request. */
+function openViews() {
+  for (const input of views.querySelectorAll("input[name=query]")) input.value = location.search.slice(1);
+  views.showModal();
+}
+
+const board = data("panel-board"), workspace = board && new Workspace(board);
 
 const rowNote = new RowNote(document.getElementById("row-note"));
 document.addEventListener("click", ({ target }) => target.closest("[data-note]") && rowNote.open(target.closest("tr")));
 
 /* Shortcuts for the row with the focus; j and k move it (app.js). */
-const ROW_KEYS = { x: (row) => row.querySelector(".pick input").click(), n: (row) => rowNote.open(row) };
+const ROW_KEYS = { x: (row) => row.querySelector(".pick input").click(), n: (row) => rowNote.open(row), v: (row) => row.querySelector("[data-eye]")?.click() };
 document.addEventListener("keydown", (event) => {
   const row = document.activeElement.closest?.("tr[data-run]"), act = ROW_KEYS[event.key];
   if (!row || !act || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
@@ -104,6 +112,7 @@ const feed = new RunsFeed();
 let ready = false;
 setTimeout(() => (ready = true), 2000);
 feed.addEventListener("runs", ({ detail }) => {
+  workspace?.arrived(detail.map((run) => run.id));
   for (const run of detail) {
     if (document.querySelector(`tr[data-run="${CSS.escape(run.id)}"]`)) update(run);
     else if (ready && (Date.now() - new Date(run.created_at)) < 120000) fresh();
@@ -115,12 +124,12 @@ feed.start();
 /* Selected rows stay selected. */
 function refresh() {
   if (picks().some((box) => box.checked)) document.querySelector("[data-new-runs]").hidden = false;
-  else readAgain();
+  else readAgain().then(() => workspace?.show());
 }
 
 /* A run that is not in the table: shows it if the table is unfiltered and on the first page, otherwise offers to. */
 function fresh() {
   const query = new URLSearchParams(location.search);
-  if (![...query.keys()].length) refresh();
+  if ([...query.keys()].every((word) => CHART_WORDS.includes(word))) refresh();
   else document.querySelector("[data-new-runs]").hidden = false;
 }

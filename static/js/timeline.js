@@ -119,7 +119,7 @@ class Timeline {
   #tell() {
     const inside = this.#shown.iterations.filter((iteration) => iteration.end >= this.#view.start && iteration.start <= this.#view.end).map((iteration) => iteration.iteration);
     const which = inside.length ? `, iterations ${Math.min(...inside)} to ${Math.max(...inside)}` : "";
-    this.#status.textContent = `${stretch(this.#view.length)} seen, from ${elapsed(this.#view.start - this.#shown.run_start, this.#view.length / 100)}${which}${this.#shown.cut ? "; too many spans, the later ones are left out" : ""}`;
+    this.#status.textContent = `showing ${stretch(this.#view.length)} from ${elapsed(this.#view.start - this.#shown.run_start, this.#view.length / 100)}${which}${this.#shown.cut ? "; too many spans, the later ones are left out" : ""}`;
   }
 
   #moment(x) {

@@ -10,13 +10,14 @@ import pytest
 
 from tests.architecture.source import PACKAGES, ROOT
 
-NEEDED = ("pyproject.toml", "README.md", "LICENSE")
+FOLDERS = (*PACKAGES, "templates", "static", "docs", "docker")
+NEEDED = ("pyproject.toml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
 
 
 @pytest.mark.slow
-def test_a_wheel_has_pages_static_files_and_presets(tmp_path: Path) -> None:
+def test_a_wheel_has_pages_static_files_documents_and_presets(tmp_path: Path) -> None:
     source = tmp_path / "source"
-    for folder in (*PACKAGES, "templates", "static"):
+    for folder in FOLDERS:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / folder, source / folder, symlinks=True, ignore=ignored)
     for name in NEEDED:
@@ -38,6 +39,11 @@ def test_a_wheel_has_pages_static_files_and_presets(tmp_path: Path) -> None:
     for folder in ("templates", "static"):
         for path in (ROOT / folder).rglob("*"):
             assert path.is_dir() or f"webapp/{path.relative_to(ROOT)}" in packed
+    documents = "webapp/documents/files"
+    for path in (*ROOT.glob("docs/*.md"), *ROOT.glob("docs/images/*"), *ROOT.glob("docker/*.md")):
+        assert f"{documents}/{path.relative_to(ROOT)}" in packed
+    assert f"{documents}/README.md" in packed
+    assert not [name for name in packed if name.startswith(f"{documents}/") and name.endswith(".py")]
     for path in (ROOT / "training_core").glob("*/environments/*/presets/*.toml"):
         assert str(path.relative_to(ROOT)) in packed
     for package in PACKAGES:

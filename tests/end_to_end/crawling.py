@@ -14,8 +14,9 @@ from tests.end_to_end.looks import violations
 WIDTHS = (1440, 390)
 SCHEMES = ("light", "dark")
 NO_PAGES = {
-    "compare:csv", "jobs:fragment", "reports:export", "transcripts:export", "healthz", "readyz", "metrics", "home", "sweeps",
-    "accounts:link", "accounts:login", "shares:open",
+    "artifacts:file", "compare:csv", "transcripts:table-export", "transcripts:curve-csv", "jobs:fragment", "reports:export",
+    "transcripts:export", "healthz", "readyz", "metrics", "home", "sweeps", "accounts:link", "accounts:login", "shares:open",
+    "documents:image", "documents:explain",
 }  # fmt: skip
 """Parts of pages, files, answers for machines; and pages of people who are not logged in, which have tests of their own."""
 

@@ -9,6 +9,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from workers.provenance.repository import packed_diff
+
 Event = dict[str, Any]
 ROLES = ("planner", "executor")
 WORDS = ("right", "down", "left", "up")
@@ -46,12 +48,40 @@ class Story:
         facts = {
             "base_models": dict.fromkeys(ROLES, base),
             "packages": {"torch": "2.13.0", "transformers": "5.0.0"},
+            "provenance": self.provenance(),
         }
         yield self.event("status", state="running", iteration=0, message="", facts=facts)
         yield self.event("log", level="info", source="driver", message=f"attempt {self.attempt} starts")
         yield self.event(
             "log", level="debug", source="coordinator", message="2 environment workers, 2 policies, colocated"
         )
+
+    def provenance(self) -> dict[str, Any]:
+        """Code and machine as a driver reports them: a repository with a change, a package, a data file."""
+        diff = "diff --git a/worlds.py b/worlds.py\n--- a/worlds.py\n+++ b/worlds.py\n@@ -1 +1 @@\n-boats = 1\n+boats = 3\n"
+        repository = {
+            "name": "ourlab", "folder": "/home/ada/ourlab", "commit": "3f1c" * 10, "branch": "main", "changed": ["worlds.py"],
+            "untracked": ["notes.md"], "diff": packed_diff(diff)[0], "diff_bytes": len(diff), "diff_sha256": "d" * 64,
+        }  # fmt: skip
+        return {
+            "command": "python -m workers.run config.toml",
+            "machine": {
+                "host": "node-1",
+                "system": "Linux",
+                "processor": "EPYC",
+                "cores": 2,
+                "memory": 2**34,
+                "python": "3.11.7",
+            },
+            "repositories": [repository],
+            "installed": {"numpy": "2.4.0", "torch": "2.13.0"},
+            "code": [
+                {"field": "environment.path", "path": "ourlab.worlds:Boats", "sha256": "c" * 64, "files": 2}
+            ],
+            "data": [
+                {"field": "environment.problems", "path": "tasks.jsonl", "bytes": 5000, "sha256": "e" * 64}
+            ],
+        }
 
     def iterations(self, first: int, last: int, whole: int = 2, evaluate: int = 10) -> Iterator[Event]:
         """Iterations first … last - 1, `whole` transcripts each; an evaluation before every tenth."""
@@ -92,7 +122,7 @@ class Story:
             "rollout/tokens_per_second": 8000 + noise(0, 300), "rollout/episodes_per_second": 48 + noise(0, 2),
             "rollout/staleness": 0.0, "rollout/truncated": max(0.0, 0.02 + noise(0, 0.01)), "rollout/failed": 0.0,
             "time/rollout": 0.5 + noise(0, 0.03), "time/update": 0.35 + noise(0, 0.02), "time/sync": 0.01,
-            "progress/episodes": 48.0 * step, "progress/tokens": 9300.0 * step, "system/local/cpu": 93.0 + noise(0, 2),
+            "progress/episodes": 48.0 * step, "progress/tokens": 9300.0 * step, "system/local/cpu_percent": 93.0 + noise(0, 2),
         }  # fmt: skip
         for place, role in enumerate(ROLES):
             values[f"train/{role}/reward"] = skill * (0.8 + 0.3 * place) - 0.2 + noise(0, 0.05)
@@ -218,6 +248,12 @@ class Story:
             "log", level="info", source="driver", message=f"{state} after {iteration} iterations"
         )
         yield self.event("status", state=state, iteration=iteration, message=message)
+
+    def failing(self, iteration: int, cause: str, remedy: str, traceback: str) -> Iterator[Event]:
+        """The end of a driver that raised."""
+        yield self.event("log", level="error", source="workers.driver.attempt", message=traceback)
+        yield self.event("log", level="info", source="driver", message=f"failed: {cause} {remedy}")
+        yield self.event("status", state="failed", iteration=iteration, message=cause, remedy=remedy)
 
 
 class Grid:

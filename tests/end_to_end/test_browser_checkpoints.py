@@ -62,7 +62,7 @@ def family(run: Run, ada: User) -> Run:
     first = run_fork(ada, run.checkpoints.get(iteration=30), {"run.seed": 4}, "duo, lower rate")
     second = run_fork(ada, run.checkpoints.get(iteration=20), {"run.seed": 5}, "duo after kl blow up")
     Finding.objects.create(
-        run=run, rule="kl_blow_up", key="k", severity="bad", title="KL", first_step=21, last_step=25, fork=second
+        run=run, rule="kl_blow_up", key="k", severity="critical", title="KL", first_step=21, last_step=25, fork=second
     )  # fmt: skip
     Run.objects.filter(pk=first.pk).update(iteration=90, state="finished", headline={"eval/success": 0.94})
     Run.objects.filter(pk=second.pk).update(iteration=35, state="running")

@@ -125,7 +125,7 @@ def test_the_same_tasks_side_by_side(page: Page, runs: list[Run]) -> None:
 def test_what_cannot_be_compared_is_said(page: Page, runs: list[Run]) -> None:
     page.goto("/compare/")
     expect(page.get_by_role("heading", name="Nothing to compare yet")).to_be_visible()
-    page.get_by_label("And those that match").fill("rollout.group_size =")
+    page.get_by_label("Plus runs matching").fill("rollout.group_size =")
     page.get_by_role("button", name="Show").click()
     expect(page.get_by_role("alert")).to_be_visible()
     page.goto(address(runs, key="no/such"))

@@ -121,7 +121,7 @@ def test_the_estimate_follows_the_form(page: Page, ada: User) -> None:
     estimate.get_by_text("rollout and update").first.click()
     expect(estimate.get_by_text("optimizer states").first).to_be_visible()
     page.get_by_label("group size").fill("1")
-    expect(estimate).to_contain_text("Correct the fields first.")
+    expect(estimate).to_contain_text("Fix the errors above to see an estimate.")
     expect(page.locator("[data-field='rollout.group_size'] [data-error]")).to_contain_text("use 2 or more")
     page.get_by_label("group size").fill("8")
     expect(estimate).to_contain_text("30,720")
@@ -201,7 +201,7 @@ def test_an_experiment_is_set_up_from_the_gallery_to_the_sweep(page: Page, ada: 
     section.locator("summary").click()
     section.get_by_label("environments per worker").fill("1")
     expect(section.locator("[data-changed]")).to_have_text("1 changed")
-    expect(page.locator("#preview")).to_contain_text("1 error to correct")
+    expect(page.locator("#preview")).to_contain_text("1 error to fix")
     section.locator("summary").click()
     page.locator("#preview").get_by_role("link", name="resources.environments_per_worker").click()
     expect(section.get_by_label("environments per worker")).to_be_focused()
@@ -272,7 +272,11 @@ def test_a_run_is_cloned_with_edits(page: Page, ada: User) -> None:
     expect(page.locator("#preview")).to_contain_text("with 2 changes")
     page.get_by_role("button", name="Launch").click()
     expect(page).to_have_url(re.compile("/runs/"))
-    assert Run.objects.exclude(pk=first.pk).get().config["run"] == {**first.config["run"], "seed": 7}
+    assert Run.objects.exclude(pk=first.pk).get().config["run"] == {
+        **first.config["run"],
+        "name": "first",
+        "seed": 7,
+    }
 
 
 def test_a_template_is_saved_started_from_and_deleted(page: Page, ada: User) -> None:
@@ -294,3 +298,21 @@ def test_a_template_is_saved_started_from_and_deleted(page: Page, ada: User) -> 
     page.get_by_role("button", name="Delete the template small groups").click()
     expect(page.locator("main")).to_contain_text("The template small groups is deleted.")
     expect(page.locator(".kept")).to_have_count(0)
+
+
+def test_fields_are_found_and_launch_stays_in_reach(page: Page, ada: User) -> None:
+    page.goto("/experiments/new/")
+    search = page.get_by_label("Find a field")
+    search.fill("clip low")
+    expect(page.locator("[data-field='algorithm.clip_low']")).to_be_visible()
+    expect(page.locator("[data-field='run.seed']")).to_be_hidden()
+    search.press("Enter")
+    expect(page.locator("[data-field='algorithm.clip_low'] input")).to_be_focused()
+    page.locator("[data-field='algorithm.clip_low'] input").fill("0.3")
+    expect(page.locator("#preview")).to_contain_text("with 1 change from plan_path_duo")
+    search.fill("")
+    expect(page.locator("[data-field='run.seed']")).to_be_visible()
+    page.locator("[data-section='health'] summary").first.scroll_into_view_if_needed()
+    expect(page.get_by_role("button", name="Launch", exact=True)).to_be_in_viewport()
+    shoot(page, "field-search")
+    fits(page)

@@ -35,7 +35,7 @@ def telling(ada: User) -> Telling:
     tell(run, encoded(second.opening()))
     tell(run, encoded(second.iterations(20, 44)))
     Finding.objects.create(
-        run=run, rule="kl_blow_up", key="policy/planner/kl", severity="bad", title="planner <i>ran</i> away",
+        run=run, rule="kl_blow_up", key="policy/planner/kl", severity="critical", title="planner <i>ran</i> away",
         first_step=9, last_step=12, evidence={},
     )  # fmt: skip
     RunNote.objects.create(run=run, author=ada, step=30, text="<b>odd</b> jump here")
@@ -106,13 +106,24 @@ def main_line(page: Page, chart: str, what: str = "x") -> list[float]:
     return found
 
 
+def test_zero_counts_start_at_zero_and_ended_runs_are_not_live(page: Page, telling: Telling) -> None:
+    run, story = telling
+    page.goto(f"/runs/{run.pk}/curves/?q=staleness")
+    drawn(page, "rollout-staleness", "plot.layout.yaxis.range[0] > -0.1 && plot.layout.yaxis.range[1] > 1")
+    expect(page.locator("[data-link]")).to_have_text("live")
+    expect(page.locator("[data-link]")).to_be_visible()
+    tell(run, encoded(story.ending(44)))
+    expect(page.locator("[data-link]")).to_have_text("live")
+    expect(page.locator("[data-link]")).not_to_be_visible()
+
+
 def test_search_by_words_and_by_regular_expression(page: Page, telling: Telling) -> None:
     run, _ = telling
     page.goto(f"/runs/{run.pk}/curves/?q=entropy")
     expect(page.locator(".chart:visible")).to_have_count(1)
     page.get_by_label("Search charts").fill("policy/(planner|executor)/(kl|lr)$")
     expect(page.locator("main")).to_contain_text("No chart matches")
-    page.get_by_label("Regular expression").check()
+    page.get_by_role("checkbox", name="Regular expression").check()
     expect(page.locator(".chart:visible h3")).to_have_text(["kl", "lr"])
     page.get_by_label("Search charts").fill("policy/(")
     expect(page.get_by_role("alert")).to_contain_text("Invalid regular expression")
@@ -147,7 +158,7 @@ def test_x_axes_smoothing_and_scales_are_in_the_address(page: Page, telling: Tel
     page.get_by_text("View", exact=True).click()
     page.get_by_label("Behind the smoothed line").select_option("band")
     drawn(page, "train-return", "plot.data.some((trace) => trace.fill === 'tonexty')")
-    page.get_by_label("Logarithmic y axis").check()
+    page.locator('[data-view="logy"]').check()
     drawn(page, "train-return", "plot._fullLayout.yaxis.type === 'log'")
     for said in ("x=time", "smooth=0.5", "under=band", "logy=1"):
         assert said in page.url

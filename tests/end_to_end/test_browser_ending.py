@@ -23,7 +23,7 @@ def test_end_now_asks_first_on_a_stopping_run(page: Page, ada: User) -> None:
     expect(page.get_by_role("button", name="End now")).to_be_hidden()
     page.get_by_role("button", name="Pause").click()
     expect(page.locator("[data-run-head] .state")).to_have_text("stopping")
-    expect(page.locator("[data-reason]")).to_contain_text("pausing: completing iteration")
+    expect(page.locator("[data-reason]")).to_contain_text("Pausing: completing iteration")
     expect(page.get_by_role("button", name="Pausing …")).to_be_visible()
     expect(page.get_by_role("button", name="Stopping …")).to_be_hidden()
     page.reload()
@@ -43,7 +43,7 @@ def test_end_now_asks_first_on_a_stopping_run(page: Page, ada: User) -> None:
     assert run.end_requested_at is None, "nothing happens without a yes"
     page.once("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="End now").click()
-    expect(page.locator("[data-reason]")).to_contain_text("ending now: its driver writes a checkpoint")
+    expect(page.locator("[data-reason]")).to_contain_text("Ending now: the driver writes a checkpoint")
     assert Run.objects.get(pk=run.pk).end_requested_at is not None
     tell(run, encoded(story.ending(1, "stopped")))
     expect(page.locator("[data-run-head] .state")).to_have_text("paused")

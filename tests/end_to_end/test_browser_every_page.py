@@ -8,6 +8,7 @@ from playwright.sync_api import Page
 from tests.end_to_end.conftest import run_make, tell
 from tests.end_to_end.crawling import NO_PAGES, Crawl, page_kinds
 from tests.end_to_end.seed import Story, encoded
+from tests.end_to_end.test_browser_provenance import artifact_make
 from webapp.accounts.models import Project, User
 from webapp.experiments.services import sweep_create
 from webapp.experiments.sweep_planning import plan_make
@@ -25,8 +26,9 @@ ACTS = {
     "health:act", "health:fork", "jobs:cancel", "jobs:say", "jobs:start",
     "reports:delete", "reports:preview", "reports:restore", "reports:share", "runs:act", "runs:bulk", "runs:checkpoint-act",
     "runs:checkpoints-prune", "runs:edit", "runs:note", "runs:note-change", "runs:note-remove", "runs:view-act", "runs:view-save",
-    "shares:revoke", "transcripts:note", "transcripts:note-remove", "notifications:act", "notifications:again", "accounts:logout",
-    "compare:share", "reports:new",
+    "shares:revoke", "transcripts:note", "transcripts:note-remove",
+    "transcripts:query-save", "transcripts:query-remove", "notifications:act", "notifications:again", "accounts:logout",
+    "compare:share", "reports:new", "artifacts:alias", "artifacts:version-delete",
 }  # fmt: skip
 """What is sent, not visited."""
 
@@ -47,7 +49,7 @@ def run(ada: User) -> Run:
         for worker, phase in (("rollout-0", "rollout"), ("update-0", "update"))
     )  # fmt: skip
     Finding.objects.create(
-        run=made, rule="entropy_collapse", key="policy/planner/entropy", severity="bad",
+        run=made, rule="entropy_collapse", key="policy/planner/entropy", severity="critical",
         title="The planner's entropy fell to 0.02", first_step=12, last_step=20,
         evidence={"figures": [["entropy", 0.02]], "series": ["policy/planner/entropy"]},
     )  # fmt: skip
@@ -63,6 +65,7 @@ def things(ada: User, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     report_create(
         ada, lab, "What was seen", f"It **rises**.\n\n```chart\nruns: {run.pk}\nkey: train/return\n```\n"
     )
+    artifact_make(run)
     destination_make(ada, lab, "webhook", "chat", "http://127.0.0.1:9")
 
 

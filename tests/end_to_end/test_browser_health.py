@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.end_to_end.conftest import run_make, tell
-from tests.end_to_end.looks import violations
+from tests.end_to_end.looks import look_at, violations
 from tests.end_to_end.seed import Story, encoded
 from training_core.checkpoints import writing
 from webapp.accounts.models import User
@@ -69,7 +69,7 @@ def test_findings_come_in_while_the_page_is_looked_at(page: Page, telling: Telli
     page.goto(f"/runs/{run.pk}/")
     expect(page.locator('[data-region="health"]')).to_contain_text("planner is far from its base model")
     page.goto("/runs/")
-    page.locator("a.badge.bad", has_text="1 bad").click()
+    page.locator("a.badge.bad", has_text="1 critical").click()
     expect(page.locator("#open-title")).to_be_visible()
 
 
@@ -85,19 +85,18 @@ def test_badges_come_and_go_without_a_reload(page: Page, telling: Telling) -> No
     )
     for badge, opened in zip(badges, (table, overview), strict=True):
         expect(opened.locator("[data-link]")).to_have_text("live")
-        expect(badge).to_have_text("1 warn")
+        expect(badge).to_have_text("1 warning")
         opened.evaluate("window.loadedOnce = true")
     ill(run, story)
     run_check(run.pk)
     for badge in badges:
-        expect(badge.locator(".bad")).to_have_text("1 bad")
-        expect(badge.locator(".warn")).to_have_text("3 warn")
-    Finding.objects.exclude(severity="bad").update(state="dismissed")
+        expect(badge.locator(".badge.bad")).to_have_text("1 critical, 3 warnings")
+    Finding.objects.exclude(severity="critical").update(state="dismissed")
     counts_keep(run)
     for badge, opened in zip(badges, (table, overview), strict=True):
-        expect(badge).to_have_text("1 bad")
+        expect(badge).to_have_text("1 critical")
         assert opened.evaluate("window.loadedOnce"), "the page was not loaded again"
-    badges[1].get_by_role("link", name="1 bad").click()
+    badges[1].get_by_role("link", name="1 critical").click()
     expect(overview.locator("#open-title")).to_be_visible()
     overview.close()
 
@@ -127,7 +126,10 @@ def test_a_finding_forks_the_run_once(page: Page, telling: Telling, settings: An
     expect(button).to_have_count(0)
     too_easy = page.locator('[data-finding="too_easy"]')
     too_easy.get_by_role("button", name="Fork").click()
-    expect(page.locator("main")).to_contain_text("at iteration 20: weights, optimiser and counters continue")
+    expect(page.locator("main")).to_contain_text(
+        "iteration 20, with the config below: weights, optimizer state"
+    )
+    look_at(page, "experiment", [("fork", page.url)])
 
 
 def test_channels_are_added_and_removed_without_showing_their_address(page: Page, telling: Telling) -> None:

@@ -1,6 +1,9 @@
 """The runs table in a browser: the filter and its suggestions."""
 
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from tests.end_to_end.conftest import run_make, tell
@@ -8,7 +11,7 @@ from tests.end_to_end.looks import shoot, violations
 from tests.end_to_end.seed import Story, encoded
 from webapp.accounts.models import User
 from webapp.metrics.models import Series
-from webapp.runs.models import RunNote
+from webapp.runs.models import Run, RunNote
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -170,6 +173,7 @@ def many(ada: User) -> None:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_table_in_every_look(page: Page, ada: User, width: int, theme: str) -> None:
     many(ada)
+    Run.objects.update(created_at=timezone.now() - timedelta(minutes=59))
     page.set_viewport_size({"width": width, "height": 900})
     page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
     for name, query in {
@@ -181,4 +185,18 @@ def test_the_table_in_every_look(page: Page, ada: User, width: int, theme: str) 
         expect(page.locator("tr.row").first).to_be_visible()
         assert violations(page) == []
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        if name == "standard" and width == 1440:
+            widths = (
+                "(panel => [panel.scrollWidth, panel.clientWidth])(document.querySelector('.panel.scroll-x'))"
+            )
+            wanted, there = page.evaluate(widths)
+            assert wanted <= there, f"{page.locator('thead').inner_text()}: {wanted} pixels"
+            wide = "cell => cell.parentElement.append('−10,234.5')"
+            page.locator(".spark-cell").first.evaluate(wide)
+            assert (
+                page.evaluate(
+                    "new Set([...document.querySelectorAll('.spark')].map(spark => spark.getBoundingClientRect().left)).size"
+                )
+                == 1
+            )
         shoot(page, f"runs-{name}-{width}-{theme}")

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.end_to_end.conftest import run_make, tell
-from tests.end_to_end.looks import shoot, violations
+from tests.end_to_end.looks import look_at, shoot, violations
 from tests.end_to_end.seed import Story, encoded, hostile
 from webapp.accounts.models import User
 from webapp.runs.models import Run
@@ -74,6 +74,46 @@ def test_search_and_filters_while_episodes_come_in(page: Page, telling: Telling)
     found = page.locator("[data-episodes] tbody tr.row").first
     found.get_by_role("link").click()
     expect(page.locator(".turn.here mark, .turn.here")).to_be_visible()
+
+
+def test_queries_by_keyboard_and_their_curve_and_table(page: Page, telling: Telling) -> None:
+    run, _ = telling
+    page.goto(f"/runs/{run.pk}/transcripts/")
+    field = page.locator("input[data-query]")
+    field.press_sequentially("planner.rew")
+    expect(page.locator(".options li").first).to_contain_text("planner.reward")
+    field.press("Tab")
+    field.press_sequentially("> 0")
+    field.press("Enter")
+    expect(page).to_have_url(re.compile(r"query=planner\.reward"))
+    expect(page.locator(".kept-counts")).to_contain_text(re.compile(r"\d+ of \d+ kept match"))
+    page.get_by_role("button", name="Saved queries").click()
+    page.get_by_label("Name", exact=True).fill("good plans")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.get_by_role("navigation", name="Saved queries")).to_contain_text("good plans")
+    page.get_by_role("link", name="Share over training").click()
+    expect(page.locator(".curve-plot .points path").first).to_be_attached()
+    box = page.locator(".curve-plot .points path").nth(3).bounding_box()
+    assert box
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page).to_have_url(re.compile(r"transcripts/\?query=.*iteration_min="))
+    page.get_by_role("link", name="Table").click()
+    page.get_by_text("Choose columns").click()
+    page.get_by_label("planner.advantage").check()
+    page.get_by_role("button", name="Show", exact=True).click()
+    expect(page).to_have_url(re.compile(r"columns=.*planner\.advantage"))
+    page.get_by_role("link", name="turns").click()
+    expect(page.locator("th[aria-sort=descending]")).to_contain_text("turns")
+    base = f"/runs/{run.pk}/transcripts"
+    asked = "query=planner.reward+%3E+0+and+executor.reward+%3C%3D+0"
+    episode = run.episodes.filter(kind="train", turn_count__gte=2).first()
+    assert episode
+    look_at(page, "questions", [
+        ("list", f"{base}/?{asked}"), ("wrong", f"{base}/?query=colour+%3D+1"), ("table", f"{base}/table/?sort=-return"),
+        ("curve", f"{base}/curve/?{asked}&base=iteration+%3C+25"), ("ask", f"{base}/curve/"),
+        ("tree", f"/runs/{run.pk}/episodes/{episode.pk}/tree/"),
+    ])  # fmt: skip
 
 
 def test_notes_by_keyboard(page: Page, telling: Telling) -> None:

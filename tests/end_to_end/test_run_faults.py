@@ -207,7 +207,7 @@ def test_a_pause_during_an_endless_iteration_loses_nothing(
     try:
         paused = client.http.post(f"{stack.url}/api/v1/runs/{run}/pause/").json()
         assert (paused["state"], paused["stop_requested"]) == ("stopping", "pause")
-        assert paused["reason"].startswith("pausing: completing iteration ")
+        assert paused["reason"].startswith("Pausing: completing iteration ")
         waiting = client.until(run, lambda found: "saved up to iteration" in found["reason"])
         (kept,) = client.get(f"/api/v1/runs/{run}/checkpoints/")["results"]
         assert (waiting["state"], kept["iteration"]) == ("stopping", waiting["iteration"])
@@ -215,7 +215,7 @@ def test_a_pause_during_an_endless_iteration_loses_nothing(
             "nobody ends it from outside"
         )
         told = client.http.post(f"{stack.url}/api/v1/runs/{run}/pause/", json={"now": True}).json()
-        assert told["end_requested_at"] and told["reason"].startswith("ending now")
+        assert told["end_requested_at"] and told["reason"].startswith("Ending now")
         ended = client.until(run, lambda found: found["state"] == "paused")
         assert ended["reason"] == "", "its driver left in order"
     finally:

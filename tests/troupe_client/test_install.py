@@ -91,7 +91,7 @@ def test_a_bad_config_is_refused_before_any_server_is_asked(call: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("up",), ("run", "plan_path_duo"), ("buffer",), ("model", "add", "smollm2")]
+    "words", [("up",), ("run", "plan_path_duo"), ("buffer", "serve"), ("model", "add", "smollm2")]
 )
 def test_commands_of_the_server_name_the_extra(call: Call, words: tuple[str, ...]) -> None:
     done = call("troupe", *words)

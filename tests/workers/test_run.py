@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from training_core.config.files import load_config, to_toml
 from workers import run
 
 
@@ -18,6 +19,7 @@ from workers import run
         (["--preset", "plan_path_duo", "team.roles.planner.policy=judge"], "there is no policy 'judge'"),
         (["run.iterations=2"], "name one config file or one --preset"),
         (["missing.toml"], "No such file"),
+        (["missing.toml", "--local", "run.iterations=2"], "No such file"),
     ],
 )
 def test_bad_configs_are_refused_with_a_remedy(
@@ -33,6 +35,16 @@ def test_an_invalid_file_is_reported_with_its_line(
     (tmp_path / "broken.toml").write_text("[run\n")
     assert run.main([str(tmp_path / "broken.toml")]) == run.USAGE_ERROR
     assert "not valid TOML" in capsys.readouterr().err
+
+
+def test_overrides_may_follow_options_after_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`troupe run FILE key=value` and docs/custom.md write them there."""
+    (tmp_path / "run.toml").write_text(to_toml(load_config("plan_path_duo")))
+    words = [str(tmp_path / "run.toml"), "--local", "run.iterations=none", "--home", str(tmp_path)]
+    assert run.main(words) == run.USAGE_ERROR
+    assert "run.iterations: " in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ class Run(Section):
     description: str = Field("", max_length=4000)
     """Free text about what this run is for."""
     tags: tuple[str, ...] = ()
-    """Words for finding the run."""
+    """Labels for filtering runs."""
     seed: int = Field(0, ge=0, le=2**31 - 1)
     """Seed of tasks, sampling and initialisation. The same config and seed give the same curves (fp32)."""
     iterations: int = Field(100, ge=1)

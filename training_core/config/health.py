@@ -177,7 +177,7 @@ class RunHealth(Section):
     enabled: bool = True
     """Whether the rules are evaluated."""
     relax: float = Field(0.7, gt=0.0, le=1.0)
-    """A finding ends, or a bad one becomes a warning, once its value is below this share of the bound that started it ..."""
+    """A finding ends, or a critical one becomes a warning, once its value is below this share of the bound that started it ..."""
     looks: int = Field(3, ge=1, le=100)
     """... in this many consecutive evaluations with new metrics. The last evaluation after the end of a run decides immediately."""
     fork: HealthFork = HealthFork()

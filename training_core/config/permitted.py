@@ -26,10 +26,12 @@ _CHECKPOINT = re.compile(
 )
 
 
+ARTIFACT = re.compile(r"artifact:[A-Za-z0-9_][\w.-]*(:[A-Za-z0-9_][\w.-]*)?", re.ASCII)
+"""A model that a server replaces at launch by the checkpoint of an artifact: artifact:NAME:v3, artifact:NAME:ALIAS."""
 _CHECKPOINTS = "a checkpoint of a run that you may see: runs/RUN/checkpoints/iteration-000100"
 _MODELS = (
     '"tiny", a hub id such as Qwen/Qwen3-0.6B, a model of TROUPE_HOME/models by its name, a folder below '
-    "TROUPE_MODEL_FOLDERS, or a policy of a checkpoint of a run that you may see: "
+    "TROUPE_MODEL_FOLDERS, an artifact (artifact:NAME:ALIAS), or a policy of a checkpoint of a run that you may see: "
     "runs/RUN/checkpoints/iteration-000100/POLICY"
 )
 _FOLDERS = (
@@ -139,6 +141,7 @@ def _models(config: Section, permitted: Permitted) -> dict[str, str]:
         for field, value in named(config, "model_name_fields")
         if not (
             PLAIN_NAME.fullmatch(value)
+            or ARTIFACT.fullmatch(value)
             or HUB_ID.fullmatch(value)
             or _is_below(value, permitted, "models", permitted.model_folders)
             or ((match := _checkpoint_named(value, permitted.home)) and match["policy"])

@@ -133,7 +133,7 @@ class RolloutBuffer(Section):
     type: Literal["rollout_buffer"] = "rollout_buffer"
     """Any external agents: they write records to a service, and this run learns from them."""
     url: str = Field("", max_length=400)
-    """Address of the service, e.g. http://127.0.0.1:8889; empty uses the one that `troupe buffer` runs on this machine."""
+    """Address of the service, e.g. http://127.0.0.1:8889; empty uses the one that `troupe buffer serve` runs on this machine."""
     token_env: str = Field("TROUPE_BUFFER_TOKEN", pattern=r"^TROUPE_BUFFER_TOKEN[A-Z0-9_]{0,40}$")
     """Environment variable with the service's token; not needed for the service on this machine."""
     channel: str = Field("", pattern=r"^[A-Za-z0-9_.-]{0,60}$")

@@ -66,7 +66,7 @@ class Role(Section):
     policy: str = Field(pattern=NAME_PATTERN)
     """Name of the policy that speaks for this role. Roles with the same policy share its weights."""
     prompt: str = ""
-    """System prompt put before every observation; empty for none."""
+    """System prompt prepended to every observation; leave empty for none."""
     examples: tuple[str, ...] = Field((), max_length=64)
     """Few-shot examples after the system prompt: an observation, its answer, the next observation, and so on. Empty for none."""
     agent: RoleAgent = RoleAgent()

@@ -5,7 +5,6 @@ Imports neither Django, Ray nor torch, so that it starts fast and runs where onl
 
 import os
 import sys
-import time
 from typing import Annotated, Any
 
 import typer
@@ -13,18 +12,28 @@ from rich.markup import escape
 
 from training_core.errors import TroupeError
 from troupe_client.cli.arguments import AsJson, InProject, Overrides, RunId, RunName, Source, Tags
+from troupe_client.cli.groups import CommandGroup, add_groups
 from troupe_client.cli.installed import require_server
-from troupe_client.cli.output import console, errors, print_json, print_launched, print_line, print_result
-from troupe_client.cli.show import ENDED, log_line, runs_table
-from troupe_client.cli.topics.registry import TOPICS
+from troupe_client.cli.output import (
+    console,
+    errors,
+    print_json,
+    print_launched,
+    print_result,
+    print_table,
+    print_wide,
+)
+from troupe_client.cli.sections import RUNS, START
+from troupe_client.cli.show import runs_table
 from troupe_client.cli.topics.views import view_find
 from troupe_client.server_api import ROOT, find_server, home, run_path
+from workers.provenance.collecting import launch_provenance
 
 app = typer.Typer(
     name="troupe",
     help="A lab for multi-agent reinforcement learning: launch, watch, read, diagnose, fork.",
+    cls=CommandGroup,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_show_locals=False,
 )
 
@@ -44,15 +53,17 @@ def main() -> None:
 
 def _call() -> None:
     try:
-        app()
+        app(prog_name="troupe")
     except ModuleNotFoundError:
         require_server()
         raise
 
 
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, rich_help_panel=START
+)
 def up(context: typer.Context) -> None:
-    """Start all servers on this machine and print a link. Ctrl-C stops them."""
+    """Start all servers on this machine and print a link; Ctrl-C stops them."""
     require_server()
     manage = ROOT / "manage.py"
     words = [str(manage), "up"] if manage.exists() else ["-m", "webapp.stack"]
@@ -63,9 +74,9 @@ def up(context: typer.Context) -> None:
     os.execv(sys.executable, [sys.executable, *words, *context.args])
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 def run(source: Source, overrides: Overrides = None) -> None:
-    """Run an experiment on this machine in one process, without Ray and the web application."""
+    """Run an experiment on this machine in one process, without a server."""
     from troupe_client.cli.launching import local_command
 
     command = local_command(source, overrides or [], home())
@@ -73,7 +84,7 @@ def run(source: Source, overrides: Overrides = None) -> None:
     os.execv(sys.executable, command)
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 def launch(
     source: Source,
     overrides: Overrides = None,
@@ -86,7 +97,7 @@ def launch(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Launch a run on the server. Settings without effect are listed on standard error."""
+    """Launch a run on the server."""
     from troupe_client.cli.launching import launch_body, unused
 
     body = launch_body(source, overrides or [])
@@ -102,13 +113,13 @@ def launch(
         return
     body |= {key: value for key, value in (("name", name), ("project", project), ("tags", tag)) if value}
     server = find_server()
-    launched = server.call("/api/v1/runs/", body)
+    launched = server.call("/api/v1/runs/", body | {"provenance": launch_provenance("command line", source)})
     print_launched(server, launched, as_json)
     if watch_it:
         watch(launched["id"])
 
 
-@app.command()
+@app.command(rich_help_panel=RUNS)
 def runs(
     query: Annotated[str, typer.Argument(help="Words in the name, id or tags.")] = "",
     state: Annotated[str, typer.Option(help="Only runs in this state.")] = "",
@@ -133,44 +144,44 @@ def runs(
     if as_json:
         print_json(listed)
     elif listed:
-        console.print(runs_table(listed))
+        print_table(*runs_table(listed))
     elif query or state or filter_text or view:
         console.print("No such run.")
     else:
         console.print("No runs yet. Launch one: troupe launch plan_path_duo")
 
 
-@app.command()
+@app.command(rich_help_panel=RUNS)
+def show(run_id: RunId, as_json: AsJson = False) -> None:
+    """Show state, progress, metrics and last log lines of a run."""
+    from troupe_client.cli.watching import read_panel
+
+    run, panel = read_panel(find_server(), run_id)
+    print_json(run) if as_json else print_wide(panel)
+
+
+@app.command(rich_help_panel=RUNS)
 def watch(
     run_id: RunId,
     interval: Annotated[float, typer.Option(help="Seconds between updates.", min=0.1)] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Print the run once and exit.")] = False,
 ) -> None:
     """Watch a run in the terminal until it ends."""
     from troupe_client.cli.watching import watch_run
 
-    watch_run(find_server(), run_id, interval, once=once)
+    watch_run(find_server(), run_id, interval)
 
 
-@app.command()
+@app.command(rich_help_panel=RUNS)
 def logs(
     run_id: RunId,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the run ends.")] = False,
     limit: Annotated[int, typer.Option(help="Number of latest lines to start with.", min=1, max=2000)] = 200,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Print a run's log."""
-    server, last = find_server(), 0
-    try:
-        while True:
-            lines = server.call(run_path(run_id, "logs/"), after=last or None, limit=limit)["results"]
-            for line in lines:
-                console.print(log_line(line), soft_wrap=True)
-                last = line["id"]
-            if not follow or (not lines and server.call(run_path(run_id))["state"] in ENDED):
-                return
-            time.sleep(0.0 if len(lines) == limit else 1.0)
-    except KeyboardInterrupt:
-        return
+    """Print a run's log; with --follow, exit with 1 if the run fails."""
+    from troupe_client.cli.following import print_log
+
+    raise typer.Exit(print_log(find_server(), run_id, limit, follow=follow, as_json=as_json))
 
 
 def _act(run_id: str, act: str, as_json: bool, body: dict[str, Any] | None = None) -> None:
@@ -185,19 +196,19 @@ Now = Annotated[
 ]
 
 
-@app.command()
+@app.command(rich_help_panel=RUNS)
 def stop(run_id: RunId, now: Now = False, as_json: AsJson = False) -> None:
     """Stop a run after its current iteration, with a checkpoint."""
     _act(run_id, "stop", as_json, {"now": now})
 
 
-@app.command()
+@app.command(rich_help_panel=RUNS)
 def pause(run_id: RunId, now: Now = False, as_json: AsJson = False) -> None:
-    """Stop a run after its current iteration, with a checkpoint, and release its devices; `resume` continues it."""
+    """Checkpoint a run and release its devices; `resume` continues it."""
     _act(run_id, "pause", as_json, {"now": now})
 
 
-@app.command()
+@app.command(rich_help_panel=RUNS)
 def resume(
     run_id: RunId,
     overrides: Annotated[
@@ -208,19 +219,19 @@ def resume(
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Resume a run from its last complete checkpoint, in a new attempt, with optional changes of the config."""
+    """Resume from the last checkpoint as a new attempt, optionally with config overrides."""
     from training_core.config.files import parse_overrides
 
     chosen = {"checkpoint": checkpoint} if checkpoint else {}
     _act(run_id, "resume", as_json, {"overrides": parse_overrides(overrides or []), **chosen})
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 def presets(
     find: Annotated[list[str] | None, typer.Argument(help="Words that a preset must contain.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the presets that ship with Troupe by task: for language models, then for small networks."""
+    """List presets by task, for language models and small networks."""
     from troupe_client.cli import launching
 
     trees = launching.presets(" ".join(find or []))
@@ -230,20 +241,22 @@ def presets(
         console.print(line, highlight=False)
 
 
-@app.command()
-def sync(run_id: RunId) -> None:
-    """Deliver the events that a dead run left on this machine's disk; safe to repeat."""
+@app.command(rich_help_panel=RUNS)
+def sync(run_id: RunId, as_json: AsJson = False) -> None:
+    """Deliver events that a dead run left on disk; safe to repeat."""
     from troupe_client.cli.shipping import ship_run
 
     shipped = ship_run(find_server(), run_id)
-    print_line(
-        f"{shipped.events} events of {shipped.spools} spools delivered, {shipped.rejected} refused and set aside"
+    print_result(
+        vars(shipped),
+        as_json,
+        f"{shipped.events} events of {shipped.spools} spools delivered, {shipped.rejected} refused and set aside",
     )
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 def doctor(as_json: AsJson = False) -> None:
-    """Check what is installed here, and name a remedy for each problem."""
+    """Check this installation and name a remedy for each problem."""
     from troupe_client.cli.doctor import examine
 
     findings = examine()
@@ -256,8 +269,7 @@ def doctor(as_json: AsJson = False) -> None:
     sys.exit(1 if any(finding.level == "bad" for finding in findings) else 0)
 
 
-for topic in TOPICS:
-    app.add_typer(topic)
+add_groups(app)
 
 
 if __name__ == "__main__":

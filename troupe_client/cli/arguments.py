@@ -5,16 +5,30 @@ from typing import Annotated
 
 import typer
 
+from troupe_client.cli.completion import complete_preset, complete_project, complete_run, complete_source
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
-RunId = Annotated[str, typer.Argument(help="Id of the run, as `troupe runs` shows it.")]
-RunIds = Annotated[list[str] | None, typer.Argument(help="Ids of runs.")]
+RunId = Annotated[
+    str, typer.Argument(help="Id of the run, as `troupe runs` shows it.", autocompletion=complete_run)
+]
+RunIds = Annotated[list[str] | None, typer.Argument(help="Ids of runs.", autocompletion=complete_run)]
 RunName = Annotated[str, typer.Option(help="Name of the run, shown in tables.")]
 Tags = Annotated[list[str] | None, typer.Option(help="A tag; may be repeated.")]
-Preset = Annotated[str, typer.Argument(help="Name of a preset.")]
-Source = Annotated[str, typer.Argument(help="Name of a preset, or a .toml file.")]
+Preset = Annotated[str, typer.Argument(help="Name of a preset.", autocompletion=complete_preset)]
+Source = Annotated[
+    str, typer.Argument(help="Name of a preset, or a .toml file.", autocompletion=complete_source)
+]
 Overrides = Annotated[list[str] | None, typer.Argument(help="Fields to change: key=value, e.g. run.seed=1.")]
-Project = Annotated[str, typer.Argument(help="Slug of the project, as `troupe projects` shows it.")]
-InProject = Annotated[str, typer.Option(help="Slug of the project; default: your first project.")]
+Project = Annotated[
+    str,
+    typer.Argument(
+        help="Slug of the project, as `troupe project list` shows it.", autocompletion=complete_project
+    ),
+]
+InProject = Annotated[
+    str,
+    typer.Option(help="Slug of the project; default: your first project.", autocompletion=complete_project),
+]
 OutputFile = Annotated[
     Path | None,
     typer.Option("--output", "-o", help="File to write; default: standard output.", dir_okay=False),

@@ -3,16 +3,22 @@
 import json
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from troupe_client.server_api import Server
 
-console = Console()
+console = Console(soft_wrap=not sys.stdout.isatty())
 errors = Console(stderr=True)
+UNLIMITED = 1_000_000
+"""Width of output that is not a terminal: nothing is wrapped or cut."""
+LEAST_WIDTH = 16
+"""Characters that a shortened column keeps."""
 
 
 def print_json(value: Any) -> None:
@@ -42,7 +48,7 @@ def print_rows(
     for row in rows:
         print_line(line(row))
     if empty and not rows:
-        console.print(empty)
+        print_line(empty)
 
 
 def print_launched(server: Server, run: dict[str, Any], as_json: bool) -> None:
@@ -50,12 +56,64 @@ def print_launched(server: Server, run: dict[str, Any], as_json: bool) -> None:
     print_result(run, as_json, f"{run['id']}  {run['state']}  {server.address(run['links']['page'])}")
 
 
-def plain_table(*headings: str, right: Sequence[str] = ()) -> Table:
-    """Return a table without borders. Columns named in `right` are aligned to the right."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
+def plain_table(*headings: str, right: Sequence[str] = (), wrap: Sequence[str] = ()) -> Table:
+    """Return a table without borders. Columns named in `right` are aligned to the right; those in `wrap` may be narrowed."""
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for heading in headings:
-        table.add_column(heading, justify="right" if heading in right else "left")
+        justify: Literal["left", "right"] = "right" if heading in right else "left"
+        table.add_column(heading, justify=justify, no_wrap=heading not in wrap, overflow="fold")
     return table
+
+
+def print_table(table: Table, drop: Sequence[str] = ()) -> None:
+    """Print a table. In a terminal that is too narrow, columns are narrowed, and then those in `drop` left out in this order.
+
+    The first column is never cut. Output that is not a terminal has every column at its full width.
+    """
+    if not console.is_terminal:
+        return console.print(_Wide(table, UNLIMITED), crop=False)
+    drop = list(drop)
+    while (missing := _least_width(table) - console.width) > 0 and drop:
+        table = _without(table, drop.pop(0))
+    console.print(_Wide(table, console.width + max(missing, 0)), crop=False)
+
+
+def print_wide(content: RenderableType) -> None:
+    """Print content; without a limit of its width if the output is not a terminal."""
+    console.print(content if console.is_terminal else _Wide(content, UNLIMITED), crop=False)
+
+
+@dataclass(frozen=True)
+class _Wide:
+    """Content rendered at a width that may exceed the console's."""
+
+    content: RenderableType
+    width: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from console.render(self.content, options.update(width=self.width))
+
+
+def _least_width(table: Table) -> int:
+    """Characters that the table needs if its wrapped columns have LEAST_WIDTH."""
+    cells = sum(
+        min(width, LEAST_WIDTH if not column.no_wrap else width) + 2
+        for column in table.columns
+        for width in [max(cell_len(str(cell)) for cell in (column.header, *column.cells))]
+    )
+    return cells - 2  # the last column has no gap
+
+
+def _without(table: Table, heading: str) -> Table:
+    columns = [column for column in table.columns if column.header != heading]
+    rest = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for column in columns:
+        rest.add_column(
+            column.header, justify=column.justify, no_wrap=column.no_wrap, overflow=column.overflow
+        )
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        rest.add_row(*cells)
+    return rest
 
 
 def visible(text: str) -> str:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from troupe_client.cli.output import plain_table, visible
+from workers.telemetry.log_text import log_text
 
 TONES = {
     "running": "green", "starting": "cyan", "queued": "yellow", "stopping": "yellow", "paused": "blue",
@@ -73,8 +74,8 @@ def reported_keys(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> lis
 
 
 def log_line(line: dict[str, Any]) -> Text:
-    """A log line as plain text."""
-    return Text(visible(f"{line['time'][:19]} {line['level']:7} {line['source']}: {line['message']}"))
+    """A log line as `troupe run` prints it."""
+    return Text(visible(log_text(line["level"], line["source"], line["message"])))
 
 
 def state(run: dict[str, Any]) -> Text:
@@ -82,25 +83,29 @@ def state(run: dict[str, Any]) -> Text:
     return Text(run["state"], style=TONES.get(run["state"], ""))
 
 
-def runs_table(runs: list[dict[str, Any]]) -> Table:
-    """One row per run, with the requested columns or the default metrics."""
+def stated(run: dict[str, Any]) -> str:
+    """The reason of the run's state, and what to do about it."""
+    return f"{run['reason']} {run.get('remedy', '')}".strip()
+
+
+def runs_table(runs: list[dict[str, Any]]) -> tuple[Table, list[str]]:
+    """One row per run, with the requested columns or the first metric that a run has; columns that may be left out, in order."""
     requested = list(runs[0].get("columns", {}))
-    metrics = reported_keys([run["headline"] for run in runs], OUTCOMES)
+    metrics = reported_keys([run["headline"] for run in runs], OUTCOMES)[:1]
     columns = requested or metrics
-    table = plain_table(
-        "id", "name", "state", "iteration", "left", *columns, "reason", right=("iteration", "left", *columns)
-    )
+    numeric = ("iteration", *columns, "left")
+    table = plain_table("id", "name", "state", *numeric, "reason", right=numeric, wrap=("name", "reason"))
     for run in runs:
         table.add_row(
             run["id"],
             Text(visible(run["name"])),
             state(run),
             f"{run['iteration']}/{run['iterations']}",
-            duration(run["eta_seconds"]),
             *_cells(run, requested, metrics),
-            Text(visible(run["reason"]), style="dim"),
+            duration(run["eta_seconds"]),
+            Text(visible(stated(run)), style="dim"),
         )
-    return table
+    return table, ["left", *reversed(columns), "iteration", "reason"]
 
 
 def _cells(run: dict[str, Any], requested: list[str], metrics: list[str]) -> list[Text]:
@@ -118,7 +123,7 @@ def _cell(value: Any, change: Any = None) -> Text:
 
 def run_panel(run: dict[str, Any], series: dict[str, Any], lines: list[dict[str, Any]]) -> RenderableType:
     """One run for `watch`: state, progress, latest metrics with their course, last log lines."""
-    name, reason = visible(run["name"]), visible(run["reason"])
+    name, reason = visible(run["name"]), visible(stated(run))
     head = Text.assemble((name, "bold"), f"  {run['id']}  ", state(run), f"  {reason}")
     progress = Table.grid(padding=(0, 1))
     bar = ProgressBar(total=run["iterations"], completed=run["iteration"], width=40)
@@ -129,6 +134,6 @@ def run_panel(run: dict[str, Any], series: dict[str, Any], lines: list[dict[str,
     for key, columns in series.items():
         values = columns["values"]
         metrics.add_row(Text(key), str(columns["steps"][-1]), number(values[-1]), spark(values[-40:]))
-    messages = [visible(f"{line['time'][11:19]} {line['source']}: {line['message']}") for line in lines]
-    log = [Text(message, style="dim") for message in messages]
-    return Group(head, progress, "", metrics, "", *log)
+    remedy = [Text(visible(f"Remedy: {run['remedy']}"))] if run.get("remedy") else []
+    log = [Text.assemble((f"{line['time'][11:19]} ", "dim"), log_line(line), style="dim") for line in lines]
+    return Group(head, *remedy, progress, "", metrics, "", *log)

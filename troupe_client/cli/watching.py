@@ -6,7 +6,7 @@ from typing import Any
 from rich.live import Live
 from rich.text import Text
 
-from troupe_client.cli.output import console
+from troupe_client.cli.output import console, print_wide
 from troupe_client.cli.show import ENDED, run_panel
 from troupe_client.server_api import Server, ServerAway, run_path
 
@@ -17,14 +17,14 @@ WATCHED = (
 """Metrics that are shown if the run has them."""
 
 
-def watch_run(server: Server, run_id: str, interval: float, *, once: bool) -> None:
+def watch_run(server: Server, run_id: str, interval: float) -> None:
     """Poll every `interval` seconds until the run ends or Ctrl-C. Waits for a server that does not answer.
 
     Without a terminal, prints the run at the beginning and at the end only. Raises ServerFailure.
     """
     run, panel = read_panel(server, run_id)
-    if once or run["state"] in ENDED:
-        return console.print(panel)
+    if run["state"] in ENDED:
+        return print_wide(panel)
     with Live(panel, console=console, auto_refresh=False) as live:
         while run["state"] not in ENDED:
             try:

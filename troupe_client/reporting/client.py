@@ -8,14 +8,25 @@ import logging
 import os
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
 from training_core.errors import TroupeError
+from troupe_client.reporting.artifacts import (
+    Table,
+    cache_folder,
+    files_of,
+    table_write,
+    version_body,
+    version_fetch,
+    version_put,
+)
 from troupe_client.reporting.episodes import Message, episode_fields, turns_of
 from troupe_client.reporting.opening import ALPHABET, OpenedRun, begin, data_folder, new_id, request_run
 from troupe_client.reporting.scalars import Scalars
-from troupe_client.server_api import Server, ServerAway
+from troupe_client.server_api import Server, ServerAway, run_path
+from workers.provenance.collecting import program_provenance
 from workers.reporting.reporter import Reporter
 from workers.storage.run_folder import RunFolder
 from workers.telemetry.delivery import Undelivered
@@ -28,7 +39,14 @@ MODES = ("online", "offline", "disabled")
 class ClientRun:
     """A run of this process. Its methods may be called from any thread."""
 
-    def __init__(self, run_id: str, reporter: Reporter | None, folder: Path, address: str) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        reporter: Reporter | None,
+        folder: Path,
+        address: str,
+        server: Server | None = None,
+    ) -> None:
         self.id = run_id
         self.url = address
         """Address of the run's page; empty if offline or disabled."""
@@ -36,10 +54,18 @@ class ClientRun:
         self.step = 0
         """Step of the next `log` without a step."""
         self._reporter = reporter
+        self._server = server
         self._scalars = Scalars()
         self._episodes = 0
         self._pid = os.getpid()
         self._ended = False
+
+    def _repr_html_(self) -> str:
+        """Show a notebook the link to the run's page."""
+        if not self.url:
+            return f"Troupe run {self.id}, stored in {escape(str(self.folder))}"
+        address = escape(self.url, quote=True)
+        return f'Troupe run <a href="{address}" target="_blank" rel="noopener">{self.id}</a>'
 
     def log(self, values: Mapping[str, Any], step: int | None = None, *, commit: bool = True) -> None:
         """Report scalars of one step; mappings may be nested. Without `step` the step counts up; `commit=False` keeps it.
@@ -96,6 +122,43 @@ class ClientRun:
         """Return whether a person pressed Stop on the run's page. Check it once per step and end the loop."""
         reporter = self._open()
         return reporter is not None and reporter.command is not None
+
+    def log_artifact(
+        self,
+        source: str | Path | Table,
+        name: str,
+        *,
+        type: str = "",
+        aliases: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Store a file, a folder or a table (a list of mappings) as a version of the artifact `name`, made by this run.
+
+        Waits for the upload. Equal contents are the same version. Returns the version. Raises TroupeError without a server.
+        """
+        server, run = self._served()
+        if isinstance(source, str | Path):
+            files, kind = files_of(Path(source)), "file"
+        else:
+            files, kind = table_write(source, self.folder / "artifacts" / name), "table"
+        body = version_body(name, files, type or kind, aliases, metadata or {})
+        return version_put(server, run_path(self.id, "artifacts/"), run["project"], body, files)
+
+    def use_artifact(self, reference: str) -> Path:
+        """Return a local folder with the files of NAME, NAME:v3 or NAME:alias, and record that this run uses the version.
+
+        Files are checked by their SHA-256 and cached. Raises TroupeError without a server.
+        """
+        server, _ = self._served()
+        version = server.call(run_path(self.id, "artifacts/use/"), {"artifact": reference})
+        return version_fetch(server, version, cache_folder())
+
+    def _served(self) -> tuple[Server, dict[str, Any]]:
+        """The server, and the run there."""
+        self._open()
+        if self._server is None:
+            raise TroupeError('artifacts need the server; start the run with mode="online"')
+        return self._server, self._server.call(run_path(self.id))
 
     def finish(
         self, status: Literal["finished", "stopped", "failed"] = "finished", message: str = ""
@@ -196,6 +259,7 @@ def run_begin(
         "name": name,
         "group": described.get("group") or os.environ.get("TROUPE_RUN_GROUP", "").strip(),
         "resume": resume,
+        "provenance": program_provenance(),
         "nonce": secrets.token_hex(8),
     }
     opened = request_run(folder, body, online=chosen == "online")
@@ -220,7 +284,7 @@ def _reporting(run_id: str, folder: Path, body: dict[str, Any], opened: OpenedRu
         if not opened.page:
             logger.warning("%s does not answer; events are stored in %s until it does", server.url, folder)
     reporter.status("running", 0, facts={"client": True})
-    return ClientRun(run_id, reporter, folder, address)
+    return ClientRun(run_id, reporter, folder, address, opened.server if opened else None)
 
 
 def _begin_late(server: Server, body: dict[str, Any]) -> None:

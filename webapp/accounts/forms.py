@@ -13,7 +13,7 @@ from webapp.accounts.selectors import projects_visible
 from webapp.accounts.throttling import WINDOW, failure_note, too_many_failures
 from webapp.accounts.tokens import PERSONAL_SCOPES
 
-LIFETIMES = {"30": "30 days", "365": "a year", "": "without expiry"}
+LIFETIMES = {"30": "in 30 days", "365": "in a year", "": "never"}
 
 
 class LoginForm(AuthenticationForm):
@@ -42,7 +42,7 @@ class TokenForm(forms.Form):
 
     name = forms.CharField(max_length=80, label="Name", help_text="The purpose of the token.")
     scope = forms.ChoiceField(
-        label="May",
+        label="Scope",
         choices=[
             ("read", "read everything that I can see"),
             ("launch", "also launch, stop and change runs, notes and reports"),
@@ -51,12 +51,12 @@ class TokenForm(forms.Form):
     )
     project = forms.ModelChoiceField(
         Project.objects.none(),
-        label="In",
+        label="Project",
         required=False,
         empty_label="all my projects",
         to_field_name="slug",
     )
-    days = forms.ChoiceField(label="Works", required=False, choices=list(LIFETIMES.items()), initial="365")
+    days = forms.ChoiceField(label="Expires", required=False, choices=list(LIFETIMES.items()), initial="365")
 
     def __init__(self, user: User, *args: Any) -> None:
         super().__init__(*args)
@@ -84,4 +84,6 @@ class MemberForm(forms.Form):
     """A user to add to a project, with a level."""
 
     username = forms.CharField(max_length=150, label="Username")
-    level = forms.ChoiceField(label="May", choices=Membership.Level.choices, initial=Membership.Level.VIEWER)
+    level = forms.ChoiceField(
+        label="Permission", choices=Membership.Level.choices, initial=Membership.Level.VIEWER
+    )

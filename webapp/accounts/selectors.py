@@ -7,6 +7,9 @@ from django.utils import timezone
 from webapp.accounts.models import ApiToken, Membership, Project, User
 from webapp.accounts.permissions import Person, is_owner
 
+MOST_NAMED = 10
+"""Projects that an error message names."""
+
 
 def projects_visible(user: Person) -> QuerySet[Project]:
     """Return the user's projects by name; none for anonymous users."""
@@ -31,7 +34,10 @@ def project_get(user: Person, slug: str) -> Project:
     """Return one of the user's projects. Raises Http404 for any other, whether it exists or not."""
     project = projects_visible(user).filter(slug=slug).first()
     if project is None:
-        raise Http404("no such project")
+        own = ", ".join(projects_visible(user).values_list("slug", flat=True)[:MOST_NAMED]) or "none"
+        raise Http404(
+            f"there is no project {slug[:60]!r}; yours are: {own}. Create it with `troupe project create`"
+        )
     return project
 
 

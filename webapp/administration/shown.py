@@ -80,6 +80,7 @@ SHOWN: dict[str, Shown] = {
     ),
     "runs.RunNote": Shown(("run", "author", "step", "created_at"), (*RUN, "text")),
     "runs.SavedView": Shown(("name",), ("name",)),
+    "transcripts.SavedQuery": Shown(("name", "owner", "project"), ("name", "query")),
     "runs.LogLine": Shown(("time", "run", "level", "source", "message"), RUN, ("level",)),
     "runs.Phase": Shown(("run", "worker", "phase", "policy", "iteration"), RUN, ("phase",)),
     "metrics.Series": Shown(("run", "key", "count", "last_step", "last_value", "chunk_count"), (*RUN, "key")),

@@ -9,6 +9,7 @@ NETWORKS = AgentPages(
     tasks="starts",
     probes="starts",
     untrained="untrained networks",
+    episodes="episodes",
     stored="Steps are stored for evaluations (evaluation.probes), not for training",
     no_batches="small networks learn from steps, not from whole episodes",
     override="run.seed=1",
@@ -57,12 +58,12 @@ NETWORKS = AgentPages(
     ),
     refused_jobs={
         "talk": "small networks do not process text, so a conversation is not possible; "
-        "evaluate the checkpoint and watch its episodes instead: troupe evaluate RUN best",
+        "evaluate the checkpoint and watch its episodes instead: troupe checkpoint evaluate RUN best",
         "prepare": "small networks have no base model, so no preparation is needed; launch the run",
     },
     refused_parameters={
         "swapped": "roles of small networks have different observations and actions, so they cannot be swapped; "
-        "match two checkpoints instead: troupe match RUN:1 RUN:best",
+        "match two checkpoints instead: troupe checkpoint match RUN:1 RUN:best",
         "first": "episodes of small networks are determined by run.seed; override it for other episodes: run.seed=1",
     },
     archive="The checkpoint with its config",

@@ -24,7 +24,7 @@ class TileSpec:
     """One tile of the overview."""
 
     label: str
-    """{side} becomes " of ROLE" if the return is that of one of several roles."""
+    """{side} becomes " of ROLE" if the return is that of one of several roles, {shaped} " (shaped)" if it has shaped rewards."""
     unit: str
     figures: tuple[TileFigure, ...]
 
@@ -42,6 +42,8 @@ class AgentPages:
     probes: str
     untrained: str
     """What plays before the first update."""
+    episodes: str
+    """What pages call the stored episodes."""
     stored: str
     """Which episodes are stored with their steps."""
     no_batches: str

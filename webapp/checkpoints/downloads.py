@@ -20,6 +20,7 @@ from webapp.agents.registry import agent_pages
 from webapp.checkpoints.damage import checkpoint_words
 from webapp.checkpoints.models import Checkpoint
 from webapp.common.attachments import attachment
+from webapp.provenance.selectors import provenance_flat
 from webapp.runs.states import TransitionRefused
 from workers.storage.checkpoint_files import (
     Member,
@@ -114,6 +115,7 @@ def _card(checkpoint: Checkpoint, policy: str) -> Member:
         source: section.get(field, ""),
         "environment": run.config["environment"],
         "metrics": checkpoint.metrics,
+        "provenance": provenance_flat([run]).get(run.pk, {}),
     }
     shown = "\n".join(f"    {line}" for line in json.dumps(facts, indent=2, ensure_ascii=False).splitlines())
     text = (

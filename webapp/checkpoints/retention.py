@@ -77,6 +77,9 @@ def why_kept(checkpoint: Checkpoint) -> str:
     fork = Run.objects.filter(parent=checkpoint.run_id, parent_checkpoint=checkpoint.path).first()
     if fork is not None:
         return f"run {fork.pk} was forked from it"
+    version = checkpoint.artifact_versions.filter(removed=False).first()
+    if version is not None:
+        return f"it is the artifact {version}; delete that version first"
     if _is_resumed_from(run, checkpoint):
         return f"it is the last checkpoint of a run that is {run.state} and would resume from it"
     if run.state in ACTIVE_STATES and checkpoint.best:
@@ -105,7 +108,11 @@ def _is_resumed_from(run: Run, checkpoint: Checkpoint) -> bool:
 
 def checkpoint_hold(checkpoint: Checkpoint) -> None:
     """Mark on disk, for the driver's retention, whether the checkpoint must stay. Raises TransitionRefused."""
-    held = checkpoint.pinned or checkpoint.run.forks.filter(parent_checkpoint=checkpoint.path).exists()
+    held = (
+        checkpoint.pinned
+        or checkpoint.run.forks.filter(parent_checkpoint=checkpoint.path).exists()
+        or checkpoint.artifact_versions.filter(removed=False).exists()
+    )
     try:
         (pin if held else unpin)(_place(checkpoint))
     except FilesGone as error:

@@ -4,8 +4,15 @@ from collections.abc import Mapping
 from typing import Any
 
 TONES = 6
+RUN_TONES = 12
+"""Number of colours of runs: --r1 to --r12 of static/css/tokens.css."""
 SHARED = 0
 """The tone of a policy of several roles, and of anything without a role."""
+
+
+def run_tone(tone: int) -> str:
+    """Return the name of a run's colour (`Run.tone`) as `data-tone` has it."""
+    return f"r{tone or 1}"
 
 
 def role_tones(config: Mapping[str, Any]) -> dict[str, int]:

@@ -29,7 +29,7 @@ def asked(request: Request) -> tuple[list[Run], Choice]:
     """Return the requested runs and the options of their comparison. Raises ConfigError, Http404."""
     choice = choice_demand(request.query_params)
     runs = runs_chosen(runs_visible(request.user), choice.run_ids, choice.filter)
-    return runs, meant(choice, runs)
+    return runs, choice if "key" in request.query_params else meant(choice, runs)
 
 
 class Compare(APIView):

@@ -4,10 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from webapp.compare.groups import differing, groups_make
+from webapp.provenance.selectors import provenance_flat
 from webapp.runs.config_differences import flatten
 from webapp.runs.facts import packages_of
 from webapp.runs.models import Run
 
+RECORDED = ("packages.", "code.", "data.", "machine.")
+"""Prefixes of fields that are not of the config, but of what the driver and the launch recorded."""
 MOST_VALUES = 12
 """Maximum number of different values shown per group."""
 
@@ -17,10 +20,10 @@ def configs_differ(runs: Sequence[Run], by: str, everything: bool = False) -> di
     "same", "cells": [{"values": distinct values in the group, "more": number of omitted values, "absent": bool}]}]}.
 
     Includes the fields that differ, in the order of the config; with `everything` all fields. Versions of packages are
-    fields below `packages`. Raises ConfigError for too many groups.
+    fields below `packages`, the provenance below `code`, `data` and `machine`. Raises ConfigError for too many groups.
     """
     groups = groups_make(runs, by)
-    flat = {run.pk: flat_config(run) for run in runs}
+    flat = flat_configs(runs)
     different = set(differing(list(flat.values())))
     paths = list(dict.fromkeys(path for config in flat.values() for path in config))
     fields = [
@@ -42,9 +45,17 @@ def configs_differ(runs: Sequence[Run], by: str, everything: bool = False) -> di
     }
 
 
-def flat_config(run: Run) -> dict[str, Any]:
-    """Return dotted path -> value, and below `packages` the driver's package versions."""
-    return flatten(run.config) | {f"packages.{name}": version for name, version in packages_of(run).items()}
+def flat_configs(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
+    """Return run -> dotted path -> value of its config; below `packages` the driver's package versions, below `code`, `data` and
+    `machine` its provenance.
+    """
+    provenance = provenance_flat(runs)
+    return {
+        run.pk: flatten(run.config)
+        | {f"packages.{name}": version for name, version in packages_of(run).items()}
+        | provenance.get(run.pk, {})
+        for run in runs
+    }
 
 
 def _cell(configs: Sequence[Mapping[str, Any]], path: str) -> dict[str, Any]:

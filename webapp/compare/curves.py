@@ -1,9 +1,11 @@
 """Curves of groups of runs: mean and band over one axis, with the number of runs at every point."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from training_core.errors import ConfigError
 from webapp.compare.alignment import (
@@ -19,11 +21,15 @@ from webapp.compare.alignment import (
 from webapp.compare.forms import Choice
 from webapp.compare.groups import RunGroup, groups_make
 from webapp.metrics.arrays import Floats, Ints, unpack_floats, unpack_ints
-from webapp.metrics.models import Chunk
+from webapp.metrics.expressions import Expression, expression_read
+from webapp.metrics.models import Chunk, Series
 from webapp.runs.models import Run
 
+FEW = 24
+"""Minimum number of points of the axis for smoothing: fewer are drawn as they are."""
 MOST_LINES = 60
 """Maximum number of lines of single runs in one chart."""
+STEP_AXES = ("step", "time")
 PROGRESS = {"tokens": "progress/tokens", "episodes": "progress/episodes", "env_steps": "progress/env_steps"}
 Rows = list[float | None]
 
@@ -41,13 +47,16 @@ def curves_read(runs: Sequence[Run], choice: Choice, key: str) -> dict[str, Any]
     if choice.band == "runs" and len(drawn) > MOST_LINES:
         raise ConfigError({"band": f"{len(drawn)} lines; at most {MOST_LINES} are drawn: name fewer runs"})
     axis, spans = axis_of(list(lines.values()))
+    weight = choice.smooth if len(axis) >= FEW else 0.0
     return {
         "key": key,
         "x": choice.x,
         "axis": axis.tolist(),
         "spans": spans,
         "groups": [
-            _group(group, np.stack([on_axis(lines[run.pk], axis, spans) for run in group.runs]), choice)
+            _group(
+                group, np.stack([on_axis(lines[run.pk], axis, spans) for run in group.runs]), choice, weight
+            )
             for group in groups
         ],
         "without": [run.pk for run in runs if run.pk not in lines],
@@ -64,8 +73,8 @@ def curve_rows(curves: Mapping[str, Any]) -> Iterator[list[Any]]:
             yield [group["label"], *row]
 
 
-def _group(group: RunGroup, table: Floats, choice: Choice) -> dict[str, Any]:
-    shown = smoothed(table, choice.smooth) if choice.smooth else table
+def _group(group: RunGroup, table: Floats, choice: Choice, weight: float) -> dict[str, Any]:
+    shown = smoothed(table, weight) if weight else table
     band = band_of(shown, choice.band)
     return {
         "group": group.key,
@@ -74,7 +83,7 @@ def _group(group: RunGroup, table: Floats, choice: Choice) -> dict[str, Any]:
         "runs": [{"id": run.pk, "name": run.name} for run in group.runs],
         "n": len(group.runs),
         "mean": _row(mean_of(shown)),
-        "raw": _row(mean_of(table)) if choice.smooth else None,
+        "raw": _row(mean_of(table)) if weight else None,
         "low": _row(band.low) if band else None,
         "high": _row(band.high) if band else None,
         "counts": counts_of(table).tolist(),
@@ -87,33 +96,86 @@ def _row(values: Floats) -> Rows:
 
 
 def lines_read(runs: Sequence[Run], key: str, x: str = "step") -> dict[str, RunCurve]:
-    """Return a metric's line of each run that has one. x: a name of webapp.compare.forms.AXES.
+    """Return the line of a metric, or of an expression of metrics, for each run that has one. x: a name of
+    webapp.compare.forms.AXES, or another metric or expression, of which the values at the same steps count.
 
     Points repeated by a later attempt are dropped. Seconds count from the metric's first point in the run; tokens,
-    episodes and environment steps are the run's totals at the step.
+    episodes and environment steps are the run's totals at the step. Raises ConfigError for an invalid expression.
     """
-    wanted = [key, *([PROGRESS[x]] if x in PROGRESS else [])]
-    points_by_run = _points_read(runs, wanted)
+    value = _expression(runs, key, "key")
+    across = None if x in STEP_AXES else _expression(runs, PROGRESS.get(x, x), "x")
+    points_by_run = _points_read(runs, [*value.keys, *(across.keys if across else ())])
+    reported = {name for points in points_by_run.values() for name in points}
+    if across and x not in PROGRESS and not set(across.keys) <= reported:
+        raise ConfigError(
+            {"x": f"none of these runs reports {', '.join(sorted(set(across.keys) - reported))}"}
+        )
     lines = {}
     for run in runs:
-        points = points_by_run.get((run.pk, key))
+        own = points_by_run.get(run.pk, {})
+        points = _evaluated(value, own)
         if points is None:
             continue
-        axis = _axis(points, points_by_run.get((run.pk, PROGRESS[x])) if x in PROGRESS else None, x)
+        axis = _axis(points, _evaluated(across, own) if across else None, x)
         line = line_of(axis, points.values) if axis is not None else None
         if line and len(line.x):
             lines[run.pk] = line
     return lines
 
 
-class _Points:
-    """A run's points of one metric without repeated steps, in order of arrival."""
+def _expression(runs: Sequence[Run], text: str, field: str) -> Expression:
+    """Return the parsed expression; a text that is the name of a metric of these runs is not parsed."""
+    try:
+        return expression_read(text, field)
+    except ConfigError:
+        if Series.objects.filter(run__in=[run.pk for run in runs], key=text).exists():
+            return Expression(text, (text,), lambda columns: columns[text])
+        raise
 
-    def __init__(self, steps: Ints, values: Floats, times: Floats, attempts: Ints) -> None:
-        valid = np.ones(len(steps), dtype=bool)
-        for attempt in np.unique(attempts)[1:]:
-            valid &= (attempts >= attempt) | (steps < steps[attempts == attempt].min())
-        self.steps, self.values, self.times = steps[valid], values[valid], times[valid]
+
+def _evaluated(expression: Expression, points: "Mapping[str, _Points]") -> "_Points | None":
+    """Return the values at the steps that all metrics have, each at its latest time; None without such steps."""
+    if expression.single:
+        return points.get(expression.text)
+    if not all(key in points for key in expression.keys):
+        return None
+    columns = [points[key].by_step() for key in expression.keys]
+    steps = columns[0].steps
+    for column in columns[1:]:
+        steps = np.intersect1d(steps, column.steps)
+    columns = [column.at(np.searchsorted(column.steps, steps)) for column in columns]
+    with np.errstate(all="ignore"):
+        values = expression.value(
+            {key: column.values for key, column in zip(expression.keys, columns, strict=True)}
+        )
+    times = np.max([column.times for column in columns], axis=0)
+    return _Points(steps, np.asarray(values, dtype=float), times) if len(steps) else None
+
+
+@dataclass(frozen=True)
+class _Points:
+    """A run's points of one metric in order of arrival."""
+
+    steps: Ints
+    values: Floats
+    times: Floats
+
+    def at(self, places: "Ints | NDArray[np.bool_]") -> "_Points":
+        """Return the points at these indices."""
+        return _Points(self.steps[places], self.values[places], self.times[places])
+
+    def by_step(self) -> "_Points":
+        """Return the points by step, the last of equal steps."""
+        ordered = self.at(np.argsort(self.steps, kind="stable"))
+        return ordered.at(np.append(ordered.steps[1:] != ordered.steps[:-1], True)[: len(ordered.steps)])
+
+
+def _current(steps: Ints, values: Floats, times: Floats, attempts: Ints) -> _Points:
+    """Return the points without those that a later attempt repeated."""
+    valid = np.ones(len(steps), dtype=bool)
+    for attempt in np.unique(attempts)[1:]:
+        valid &= (attempts >= attempt) | (steps < steps[attempts == attempt].min())
+    return _Points(steps, values, times).at(valid)
 
 
 def _axis(points: _Points, progress: _Points | None, x: str) -> Floats | None:
@@ -123,6 +185,8 @@ def _axis(points: _Points, progress: _Points | None, x: str) -> Floats | None:
         return np.asarray(points.times - points.times.min(), dtype=np.float64)
     if progress is None:
         return None
+    if x not in PROGRESS:
+        return _at_steps(points, progress.by_step())
     used = line_of(progress.steps.astype(float), progress.values)
     if not len(used.x):
         return None
@@ -132,7 +196,14 @@ def _axis(points: _Points, progress: _Points | None, x: str) -> Floats | None:
     return np.asarray(np.interp(points.steps, steps, amounts, left=np.nan, right=np.nan), dtype=np.float64)
 
 
-def _points_read(runs: Sequence[Run], keys: Sequence[str]) -> dict[tuple[str, str], _Points]:
+def _at_steps(points: _Points, across: _Points) -> Floats:
+    """Return the values of another metric at the steps of these points; NaN where it has none."""
+    places = np.minimum(np.searchsorted(across.steps, points.steps), len(across.steps) - 1)
+    return np.where(across.steps[places] == points.steps, across.values[places], np.nan)
+
+
+def _points_read(runs: Sequence[Run], keys: Sequence[str]) -> dict[str, dict[str, _Points]]:
+    """Return points by run and metric."""
     chunks = Chunk.objects.filter(series__run__in=[run.pk for run in runs], series__key__in=keys)
     parts: dict[tuple[str, str], list[tuple[Ints, Floats, Floats, Ints]]] = {}
     rows = chunks.order_by("pk").values_list(
@@ -142,4 +213,7 @@ def _points_read(runs: Sequence[Run], keys: Sequence[str]) -> dict[tuple[str, st
         numbers = unpack_ints(steps)
         part = (numbers, unpack_floats(values), unpack_floats(times), np.full(len(numbers), attempt))
         parts.setdefault((run, key), []).append(part)
-    return {name: _Points(*map(np.concatenate, zip(*chunks, strict=True))) for name, chunks in parts.items()}
+    points: dict[str, dict[str, _Points]] = {}
+    for (run, key), pieces in parts.items():
+        points.setdefault(run, {})[key] = _current(*map(np.concatenate, zip(*pieces, strict=True)))
+    return points

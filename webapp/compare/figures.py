@@ -4,8 +4,8 @@ from typing import Any
 
 
 def figures_of(comparison: dict[str, Any]) -> dict[str, Any]:
-    """Return the result of `runs_compare` with "matrix" (row better than column; None on the diagonal) and "uneven": whether
-    the values are from different steps.
+    """Return the result of `runs_compare` with "matrix" (row better than column; None on the diagonal), "single" (all groups
+    have one run, so there is no matrix) and "uneven": whether the values are from different steps.
     """
     pairs = {(pair["better"], pair["than"]): pair for pair in comparison["pairs"]}
     groups = comparison["groups"]
@@ -13,7 +13,12 @@ def figures_of(comparison: dict[str, Any]) -> dict[str, Any]:
         {"group": one, "cells": [_cell(one["group"], other["group"], pairs) for other in groups]}
         for one in groups
     ]
-    return comparison | {"matrix": rows if pairs else [], "uneven": _uneven(comparison)}
+    repeated = any(group["n"] > 1 for group in groups)
+    return comparison | {
+        "matrix": rows if pairs and repeated else [],
+        "single": bool(pairs) and not repeated,
+        "uneven": _uneven(comparison),
+    }
 
 
 def _cell(one: str, other: str, pairs: dict[tuple[str, str], Any]) -> dict[str, Any] | None:

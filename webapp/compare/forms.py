@@ -10,6 +10,7 @@ from django.http import QueryDict
 
 from training_core.errors import ConfigError
 from webapp.agents.registry import agent_pages
+from webapp.metrics.expressions import expression_read
 from webapp.runs.models import Run
 
 MOST_KEYS = 6
@@ -85,15 +86,17 @@ class ChoiceForm(forms.Form):
     key = forms.CharField(
         required=False,
         max_length=1000,
-        help_text="the metric, default eval/success (small networks: eval/return); of several, the first",
+        help_text="the metric or expression of metrics, default eval/success (small networks: eval/return); of several, the first",
     )
     by = forms.CharField(
         required=False,
         max_length=200,
         help_text="family (everything except the seed), run, or a dotted config field",
     )
-    x = forms.ChoiceField(
-        required=False, choices=AXES, help_text="step, time (seconds), tokens, episodes or env_steps"
+    x = forms.CharField(
+        required=False,
+        max_length=200,
+        help_text="step, time (seconds), tokens, episodes, env_steps, or a metric or expression of metrics",
     )
     band = forms.ChoiceField(required=False, choices=BANDS, help_text="sd, ci, minmax, runs or none")
     smooth = forms.FloatField(
@@ -116,6 +119,16 @@ class ChoiceForm(forms.Form):
         required=False, choices=KINDS, help_text="eval (greedy, the default) or eval_sampled"
     )
     task = forms.CharField(required=False, max_length=200, help_text="only this task")
+
+    def clean_x(self) -> str:
+        """Refuse an invalid expression."""
+        x = str(self.cleaned_data["x"])
+        try:
+            if x and x not in dict(AXES):
+                expression_read(x, "x")
+        except ConfigError as error:
+            raise forms.ValidationError(error.fields["x"]) from error
+        return x
 
     def choice(self) -> Choice:
         """Return the valid fields; defaults for the others."""

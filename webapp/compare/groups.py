@@ -8,6 +8,7 @@ from django.db.models import QuerySet
 from django.http import Http404
 
 from training_core.errors import ConfigError
+from webapp.common.tones import run_tone
 from webapp.run_table.filters import runs_filter
 from webapp.runs.config_differences import flatten
 from webapp.runs.families import ASIDE
@@ -16,7 +17,7 @@ from webapp.runs.models import Run
 MOST_RUNS = 500
 MOST_GROUPS = 24
 TONES: tuple[int | str, ...] = (1, 2, 3, 4, 5, 6, 0, "accent")
-"""Colours of groups by index; the lines of further groups are dashed."""
+"""Colours of groups by index; a run has its own colour. Further lines of a colour are dashed."""
 ASIDE_PATHS = {f"run.{name}" for name in ASIDE}
 SAID = 3
 """Number of fields in a label that distinguish groups of the same name."""
@@ -42,7 +43,7 @@ def runs_chosen(visible: QuerySet[Run], run_ids: Sequence[str], filter_text: str
         run.pk: run for run in visible.filter(pk__in=[run_id for run_id in wanted if "\0" not in run_id])
     }
     if missing := [run_id for run_id in wanted if run_id not in by_id]:
-        raise Http404(f"there is no run {missing[0]} that is visible to you")
+        raise Http404(f"Run '{missing[0]}' not found, or you do not have access.")
     runs = [by_id[run_id] for run_id in wanted]
     if filter_text:
         candidates = visible if "archived" in filter_text else visible.filter(archived=False)
@@ -69,7 +70,9 @@ def groups_make(runs: Iterable[Run], by: str) -> list[RunGroup]:
         )
     labels = _labels(members, by)
     return [
-        RunGroup(key, labels[key], TONES[index % len(TONES)], group)
+        RunGroup(
+            key, labels[key], run_tone(group[0].tone) if by == "run" else TONES[index % len(TONES)], group
+        )
         for index, (key, group) in enumerate(members.items())
     ]
 

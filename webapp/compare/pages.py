@@ -1,5 +1,6 @@
 """Shared parts of the comparison pages."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,11 +10,12 @@ from django.urls import reverse
 
 from training_core.errors import ConfigError
 from webapp.accounts.permissions import Person
+from webapp.common.tones import run_tone
 from webapp.compare.forms import AXES, BANDS, Choice, choice_read, meant
 from webapp.compare.groups import runs_chosen
 from webapp.metrics.models import Series
 from webapp.run_table.selectors import runs_list
-from webapp.runs.config_differences import flatten
+from webapp.runs.config_differences import groupings
 from webapp.runs.models import Run
 from webapp.runs.selectors import runs_visible
 
@@ -33,6 +35,10 @@ CONTROLS = {
 CHIPS = 40
 """Maximum number of runs listed by name above the page; for more, only their number is shown."""
 LATEST = 12
+BRACKETS = re.compile(r"[\[\]\\]")
+"""Characters of a name that would end a Markdown link."""
+TITLE = 120
+"""Maximum length of a report's suggested title."""
 
 
 @dataclass(frozen=True)
@@ -76,24 +82,33 @@ def page_context(user: Person, selection: Compared, tab: str) -> dict[str, Any]:
             {"name": name, "label": label, "url": f"{reverse(url)}?{choice.query()}"}
             for name, label, url in TABS
         ],
-        "groupings": _groupings(selection.runs, choice.by),
-        "axes": AXES,
+        "groupings": groupings([run.config for run in selection.runs], choice.by),
+        "axes": AXES if choice.x in dict(AXES) else [*AXES, (choice.x, choice.x)],
         "bands": BANDS,
-        "cited": _cited(choice),
+        "report": {"title": _report_title(selection.runs), "text": _report_text(choice, selection.runs)},
         "known_keys": _keys(selection.runs),
         "latest": [] if selection.runs else runs_list(user)[:LATEST],
     }
 
 
-def _cited(choice: Choice) -> str:
-    """Return blocks of a report that show this comparison."""
+def _report_title(runs: list[Run]) -> str:
+    names = list(dict.fromkeys(run.name for run in runs))
+    rest = f" and {len(names) - 2} more" if len(names) > 3 else ""
+    return ("Comparison of " + " and ".join(names[: 2 if rest else 3]) + rest)[:TITLE]
+
+
+def _report_text(choice: Choice, runs: list[Run]) -> str:
+    """Return the first text of a report on this comparison: places to write, links to the runs, its charts and figures."""
     address = f"{reverse('compare:page')}?"
-    blocks = [
-        f"```{name}\n{address}{choice.query(key=key)}\n```"
-        for key in choice.keys
-        for name in ("chart", "figures")
-    ]
-    return "\n\n".join(blocks) + "\n"
+    names = {run: BRACKETS.sub(r"\\\g<0>", run.name) for run in runs[:CHIPS]}
+    links = ", ".join(f"[{name}]({reverse('runs:detail', args=[run.pk])})" for run, name in names.items())
+    parts = ["*Write here which question the comparison answers.*", f"Runs: {links}."]
+    for key in choice.keys:
+        parts += [
+            f"## {key}",
+            *(f"```{name}\n{address}{choice.query(key=key)}\n```" for name in ("chart", "figures")),
+        ]
+    return "\n\n".join([*parts, "## Conclusion", "*Write the conclusion here.*"]) + "\n"
 
 
 def _chips(selection: Compared) -> list[dict[str, Any]]:
@@ -102,6 +117,7 @@ def _chips(selection: Compared) -> list[dict[str, Any]]:
     return [
         {
             "run": run,
+            "tone": run_tone(run.tone),
             "without": selection.choice.query(runs=",".join(pk for pk in ids if pk != run.pk), filter=""),
         }
         for run in selection.runs
@@ -111,15 +127,3 @@ def _chips(selection: Compared) -> list[dict[str, Any]]:
 def _keys(runs: Sequence[Run]) -> list[str]:
     series = Series.objects.filter(run__in=[run.pk for run in runs[:CHIPS]])
     return list(series.order_by("key").values_list("key", flat=True).distinct())
-
-
-def _groupings(runs: Sequence[Run], chosen: str) -> list[tuple[str, str]]:
-    """Return family, run, and every config field with at least two distinct values and fewer than one per run."""
-    values: dict[str, set[str]] = {}
-    for config in [flatten(run.config) for run in runs]:
-        for path, value in config.items():
-            values.setdefault(path, set()).add(str(value))
-    fields = [path for path, met in values.items() if len(met) > 1]
-    if chosen not in ("family", "run", *fields):
-        fields.append(chosen)
-    return [("family", "everything except the seed"), ("run", "each run"), *((path, path) for path in fields)]

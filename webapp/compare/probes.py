@@ -32,7 +32,9 @@ def plays_read(runs: Sequence[Run], choice: Choice, page: int = 0) -> dict[str, 
         raise ConfigError(
             {"runs": f"{len(runs)} runs; at most {MOST_RUNS} are shown side by side: name fewer"}
         )
-    played = Episode.objects.filter(run__in=[run.pk for run in runs], kind=choice.kind).defer("words")
+    played = Episode.objects.filter(run__in=[run.pk for run in runs], kind=choice.kind).defer(
+        "words", "groups"
+    )
     limit = _limit(played, runs, choice.at)
     if limit is not None:
         played = played.filter(iteration__lte=limit)

@@ -18,6 +18,7 @@ from webapp.compare.statistics import (
     interquartile_mean,
     probability_of_improvement,
 )
+from webapp.metrics.expressions import expression_read
 from webapp.metrics.models import Series
 from webapp.runs.models import Run
 
@@ -58,11 +59,13 @@ def runs_compare(runs: Sequence[Run], choice: Choice, key: str) -> dict[str, Any
 
 def _scores(runs: Sequence[Run], key: str, at: str) -> tuple[dict[str, Score], int | None]:
     """Return each run's value, and the requested step (None for the last values)."""
-    if at == "last":
+    if at == "last" and expression_read(key).single:
         series = Series.objects.filter(run__in=[run.pk for run in runs], key=key)
         rows = series.values_list("run_id", "last_value", "last_step")
         return {run: Score(value, step) for run, value, step in rows if isfinite(value)}, None
     lines = lines_read(runs, key)
+    if at == "last":
+        return {run: Score(float(line.y[-1]), int(line.x[-1])) for run, line in lines.items()}, None
     shared = int(min((line.x[-1] for line in lines.values()), default=0))
     step = shared if at == "common" else int(at)
     places = {run: int(np.searchsorted(line.x, step, side="right")) - 1 for run, line in lines.items()}

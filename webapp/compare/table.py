@@ -7,7 +7,7 @@ from math import isfinite, log10
 from typing import Any
 
 from training_core.errors import ConfigError
-from webapp.compare.configs import flat_config
+from webapp.compare.configs import RECORDED, flat_configs
 from webapp.compare.forms import Choice, names_of
 from webapp.compare.groups import ASIDE_PATHS, differing, groups_make
 from webapp.metrics.models import Series
@@ -96,8 +96,8 @@ def _wanted(runs: Sequence[Run], choice: Choice) -> list[tuple[str, str]]:
         raise ConfigError({"axes": f"{wrong[0]!r} is not a scale: use name:log or name:linear"})
     if words:
         return [(name, scale) for name, _, scale in words]
-    paths = differing([flat_config(run) for run in runs])
-    fields = [path for path in paths if path not in ASIDE_PATHS and not path.startswith("packages.")]
+    paths = differing(list(flat_configs(runs).values()))
+    fields = [path for path in paths if path not in ASIDE_PATHS and not path.startswith(RECORDED)]
     return [(name, "") for name in [*fields[:USUAL_FIELDS], *choice.keys]]
 
 
@@ -106,7 +106,7 @@ def _column(runs: Sequence[Run], name: str) -> dict[str, Any]:
     if "/" in name:
         series = Series.objects.filter(run__in=[run.pk for run in runs], key=name)
         return {run: value for run, value in series.values_list("run_id", "last_value") if isfinite(value)}
-    flat = {run.pk: flat_config(run).get(name) for run in runs}
+    flat = {run: values.get(name) for run, values in flat_configs(runs).items()}
     return {run: value for run, value in flat.items() if value is not None}
 
 

@@ -46,3 +46,11 @@ def config_of(body: dict[str, Any]) -> AnyConfig:
     if tree is not None and not isinstance(tree, dict):
         raise ConfigError({"config": "give an object"})
     return parse_permitted(apply_overrides(read_preset(str(preset)) if tree is None else tree, overrides))
+
+
+def provenance_of(body: dict[str, Any]) -> dict[str, Any]:
+    """Return what the launching program reported about itself. Raises ConfigError."""
+    reported = body.get("provenance", {})
+    if not isinstance(reported, dict):
+        raise ConfigError({"provenance": "give an object"})
+    return reported

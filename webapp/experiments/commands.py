@@ -12,17 +12,21 @@ from training_core.config.sweeps import SEED
 
 def launch_command(preset: str, overrides: Mapping[str, Any]) -> str:
     """`troupe launch PRESET key=value …`."""
-    words = [f"{path}={spelled(value)}" for path, value in overrides.items()]
-    return " \\\n  ".join(["troupe launch " + shlex.quote(preset), *(shlex.quote(word) for word in words)])
+    return _with_overrides(f"troupe launch {shlex.quote(preset)}", overrides)
 
 
-def curl_command(url: str, preset: str, overrides: Mapping[str, Any], **more: Any) -> str:
+def fork_command(run_id: str, iteration: int, overrides: Mapping[str, Any]) -> str:
+    """`troupe fork RUN ITERATION key=value …`."""
+    return _with_overrides(f"troupe fork {run_id} {iteration}", overrides)
+
+
+def _with_overrides(command: str, overrides: Mapping[str, Any]) -> str:
+    words = [shlex.quote(f"{path}={spelled(value)}") for path, value in overrides.items()]
+    return " \\\n  ".join([command, *words])
+
+
+def curl_command(url: str, body: Mapping[str, Any]) -> str:
     """Return a POST to the API; the token comes from the environment."""
-    body = {
-        "preset": preset,
-        "overrides": dict(overrides),
-        **{name: value for name, value in more.items() if value},
-    }
     return (
         f"curl -X POST {shlex.quote(url)} \\\n"
         '  -H "Authorization: Bearer $TROUPE_TOKEN" \\\n'
@@ -59,12 +63,12 @@ def _reads_as_itself(value: str) -> bool:
 def sweep_command(
     preset: str, overrides: Mapping[str, Any], axes: Mapping[str, Sequence[Any]], method: str
 ) -> str:
-    """`troupe sweep PRESET key=value … --grid field=value,value --seeds 0,1,2`."""
+    """`troupe sweep launch PRESET key=value … --grid field=value,value --seeds 0,1,2`."""
     words = [f"{path}={spelled(value)}" for path, value in overrides.items()]
     for path, values in axes.items():
         text = ",".join(spelled(value) for value in values)
         words += ["--seeds", text] if path == SEED else [f"--{method}", f"{path}={text}"]
-    return " \\\n  ".join(["troupe sweep " + shlex.quote(preset), *_paired(words)])
+    return " \\\n  ".join(["troupe sweep launch " + shlex.quote(preset), *_paired(words)])
 
 
 def _paired(words: Sequence[str]) -> list[str]:

@@ -26,7 +26,8 @@ def experiment_estimate(request: HttpRequest) -> HttpResponse:
         error = str(refused)
     if draft.config is None or error:
         return render(request, "experiments/_estimate.html", {"found": None})
-    appraisal = appraise(draft.config, _prompt_tokens(request.POST.get("prompt_tokens", "")))
+    prompt = _prompt_tokens(request.POST.get("prompt_tokens", ""))
+    appraisal = appraise(draft.config, prompt, draft.origin.iteration if draft.origin else 0)
     tones = policy_tones(draft.tree)
     context = {
         "found": appraisal,

@@ -24,7 +24,7 @@ class Verdict:
     """Whether the experiment fits on the cluster."""
 
     level: str
-    """fits: now; waits: after other runs; never: not on this cluster; unknown: the cluster does not answer."""
+    """fits: now; waits: after other runs; never: not on this cluster; unknown: no cluster answers, or a model's memory is unknown."""
     reasons: list[str] = field(default_factory=list)
 
 
@@ -37,9 +37,9 @@ class Appraisal:
     verdict: Verdict
 
 
-def appraise(config: AnyConfig, prompt_tokens: int | None = None) -> Appraisal:
-    """Estimate a config and compare it with the current cluster."""
-    estimated = estimate(config, settings.TROUPE_HOME, prompt_tokens)
+def appraise(config: AnyConfig, prompt_tokens: int | None = None, first: int = 0) -> Appraisal:
+    """Estimate a config, of a fork from iteration `first` on, and compare it with the current cluster."""
+    estimated = estimate(config, settings.TROUPE_HOME, prompt_tokens, first)
     capacity = capacity_read()
     return Appraisal(estimated, capacity, verdict(estimated, capacity))
 
@@ -53,7 +53,14 @@ def verdict(estimated: Estimate, capacity: Capacity | None) -> Verdict:
     if never:
         return Verdict(NEVER, never)
     waits = [_waits(limit) for limit in limits]
-    return Verdict(WAITS, waits) if waits else Verdict(FITS)
+    unknown = [
+        f"Memory not known, {policy.policy}: {policy.unknown}."
+        for policy in estimated.policies
+        if policy.unknown
+    ]
+    if waits:
+        return Verdict(WAITS, waits + unknown)
+    return Verdict(UNKNOWN, unknown) if unknown else Verdict(FITS)
 
 
 def appraisal_document(appraisal: Appraisal) -> dict[str, Any]:
@@ -70,13 +77,13 @@ def appraisal_document(appraisal: Appraisal) -> dict[str, Any]:
 
 def _never(limit: dict[str, Any]) -> str:
     return (
-        f"It needs {limit['wants']:g} {limit['resource']}, and the cluster has {limit['total']:g}. "
+        f"Needs {limit['wants']:g} {limit['resource']}; the cluster has {limit['total']:g}. "
         "Add nodes, or lower policies.*.devices and resources.environment_cpus."
     )
 
 
 def _waits(limit: dict[str, Any]) -> str:
-    return f"It needs {limit['wants']:g} {limit['resource']}; the runs before it leave {limit['free']:g} now."
+    return f"Needs {limit['wants']:g} {limit['resource']}; {limit['free']:g} are free after the runs ahead of it."
 
 
 def _too_little_memory(estimated: Estimate, capacity: Capacity) -> list[str]:

@@ -1,5 +1,6 @@
 """The form's fields, generated from the run config's JSON schema and a tree of values."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -10,6 +11,7 @@ import tomlkit
 from training_core.config.experiment import ExperimentConfig
 from training_core.config.kinds import config_kind
 from webapp.common.formats import NONE
+from webapp.documents.rendering import anchor_of
 
 Schema = Mapping[str, Any]
 LONG_TEXT = 500
@@ -65,6 +67,8 @@ class FormSection:
     path: str
     title: str
     help: str
+    docs: str = ""
+    """Anchor in docs/configuration.md."""
     fields: list[Field] = field(default_factory=list)
     sections: list["FormSection"] = field(default_factory=list)
 
@@ -83,6 +87,12 @@ class FormSection:
     def wrong(self) -> int:
         """Number of fields with an error."""
         return sum(bool(field.error) for field in self.walk())
+
+
+def _docs_anchor(path: str, kind: str) -> str:
+    """Return the anchor of a section, whose heading names its type if it has several (docs/make_configuration.py)."""
+    path = re.sub(r"^(policies|team\.roles)\.[^.]+", r"\1.<name>", path)
+    return anchor_of(f'[{path}] with type = "{kind}"' if kind else f"[{path}]")
 
 
 @cache
@@ -158,7 +168,9 @@ class _Reader:
         """Return the section at `path`; a table of named parts has a section per name."""
         shape = self._shape(schema, value)
         title = path.rsplit(".", 1)[-1].replace("_", " ")
-        result = FormSection(path, title, schema.get("description", shape.get("description", "")))
+        kind = value.get("type", "") if isinstance(value, Mapping) else ""
+        help_text = schema.get("description", shape.get("description", ""))
+        result = FormSection(path, title, help_text, _docs_anchor(path, kind))
         types = tuple(schema.get("discriminator", {}).get("mapping", ()))
         for name, part in self._parts(shape, value):
             below = f"{path}.{name}"

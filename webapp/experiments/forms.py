@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from training_core.config.files import apply_overrides, parse_value, preset_names
+from training_core.config.files import apply_overrides, parse_config, parse_value, preset_names
 from training_core.config.kinds import AnyConfig
 from training_core.errors import ConfigError
 from webapp.agents.pages import AgentPages
 from webapp.agents.registry import agent_pages
+from webapp.checkpoints.models import Checkpoint
 from webapp.experiments.fields import Field, FormSection, config_sections, value_at
 from webapp.runs.config_differences import departures, flatten, preset_tree
 from webapp.runs.permitted import parse_permitted
+from webapp.scheduling.forking import check_fits
 
 STRUCTURE = {"structure.roles": "team.roles", "structure.policies": "policies"}
 """Hidden inputs with the comma-separated names of a table -> the table."""
@@ -52,13 +54,21 @@ class Draft:
 
     preset: str
     base: dict[str, Any]
-    """The resolved preset."""
+    """The resolved preset; for a fork, the config of its parent."""
     tree: dict[str, Any]
-    """The preset with the changes."""
+    """The base with the changes."""
     overrides: dict[str, Any]
+    """The changes."""
     config: AnyConfig | None
     """None while there are errors."""
     errors: dict[str, str]
+    origin: Checkpoint | None = None
+    """The checkpoint from which a fork starts."""
+
+    @property
+    def base_name(self) -> str:
+        """The name of the preset, or of a fork's parent."""
+        return self.origin.run.name if self.origin else self.preset
 
     @property
     def agents(self) -> AgentPages:
@@ -86,20 +96,36 @@ def draft_make(preset: str, overrides: Mapping[str, Any]) -> Draft:
         return Draft(preset, base, _tree(base, departing), departing, None, error.fields)
 
 
-def draft_from_tree(preset: str, tree: dict[str, Any]) -> Draft:
-    """Return a complete tree as differences from a preset. Raises ConfigError if the preset does not exist."""
-    base = preset_tree(preset)
+def draft_from_tree(preset: str, tree: dict[str, Any], origin: Checkpoint | None = None) -> Draft:
+    """Return a complete tree as differences from a preset, or from the parent of a fork that starts at `origin`.
+
+    Raises ConfigError if the preset does not exist, or the parent's config is of another version.
+    """
+    base = base_tree(preset, origin)
     before = flatten(base)
     departing = {path: value for path, value in flatten(tree).items() if before.get(path) != value}
-    return _draft(preset, base, tree, departing)
+    return _draft(preset, base, tree, departing, origin)
 
 
-def _draft(preset: str, base: dict[str, Any], tree: dict[str, Any], departing: dict[str, Any]) -> Draft:
+def base_tree(preset: str, origin: Checkpoint | None) -> dict[str, Any]:
+    """Return the complete tree to which the changes refer. Raises ConfigError."""
+    return parse_config(origin.run.config).model_dump(mode="json") if origin else preset_tree(preset)
+
+
+def _draft(
+    preset: str,
+    base: dict[str, Any],
+    tree: dict[str, Any],
+    departing: dict[str, Any],
+    origin: Checkpoint | None = None,
+) -> Draft:
     try:
         config = parse_permitted(tree)
+        if origin:
+            check_fits(config, origin)
     except ConfigError as error:
-        return Draft(preset, base, _shaped(base, tree), departing, None, error.fields)
-    return Draft(preset, base, config.model_dump(mode="json"), departures(base, config), config, {})
+        return Draft(preset, base, _shaped(base, tree), departing, None, error.fields, origin)
+    return Draft(preset, base, config.model_dump(mode="json"), departures(base, config), config, {}, origin)
 
 
 def _shaped(base: Mapping[str, Any], tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
@@ -149,20 +175,34 @@ def draft_from_run(preset: str, config: Mapping[str, Any]) -> Draft:
     return draft_from_tree(preset if preset in preset_names() else FIRST, dict(config))
 
 
+def draft_for_fork(origin: Checkpoint, query: Mapping[str, str]) -> Draft:
+    """Return the draft of a fork with the fields of a query string. Raises ConfigError for an unknown field.
+
+    A parent that has no iterations left is continued for as many as it had.
+    """
+    parent = origin.run
+    tree = base_tree(parent.preset, origin)
+    edits = query_overrides(query)
+    if tree["run"]["iterations"] <= origin.iteration:
+        edits = {"run.iterations": origin.iteration + tree["run"]["iterations"]} | edits
+    preset = parent.preset if parent.preset in preset_names() else FIRST
+    return draft_from_tree(preset, apply_overrides(tree, edits), origin)
+
+
 def draft_edited(draft: Draft, query: Mapping[str, str]) -> Draft:
     """Apply the fields of a query string to a draft. Raises ConfigError for an unknown field."""
     edits = query_overrides(query)
     return draft_from_tree(draft.preset, apply_overrides(draft.tree, edits)) if edits else draft
 
 
-def draft_from_post(post: Mapping[str, str]) -> Draft:
-    """Return the form's draft. Raises ConfigError if its preset no longer exists."""
+def draft_from_post(post: Mapping[str, str], origin: Checkpoint | None = None) -> Draft:
+    """Return the form's draft; of a fork if it starts at `origin`. Raises ConfigError if its preset no longer exists."""
     preset = post.get("preset", "")
-    base = preset_tree(preset)
+    base = base_tree(preset, origin)
     shape = _posted_shape(base, post)
     fields = [field for section in config_sections(shape, base, {}) for field in section.walk()]
     posted = {field.path: posted_value(field, post) for field in fields if _was_posted(field, post)}
-    return draft_from_tree(preset, apply_overrides(shape, posted))
+    return draft_from_tree(preset, apply_overrides(shape, posted), origin)
 
 
 def _posted_shape(base: dict[str, Any], post: Mapping[str, str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from django.utils.safestring import mark_safe
 from training_core.config.effects.unused import unused_settings
 from training_core.config.files import to_toml
 from training_core.config.profiles import PROFILES
-from webapp.experiments.commands import curl_command, launch_command, spelled
+from webapp.experiments.commands import curl_command, fork_command, launch_command, spelled
 from webapp.experiments.fields import Field, FormSection, file_errors
 from webapp.experiments.forms import Draft, essentials, stands_apart
 from webapp.experiments.team import team_read
@@ -82,8 +82,8 @@ def preview_context(draft: Draft, address: str) -> dict[str, Any]:
         "draft": draft,
         "picture": mark_safe(team_svg(team_read(draft.tree))),
         "toml": to_toml(draft.config, only_set=True) if draft.config else "",
-        "launch": launch_command(draft.preset, draft.overrides),
-        "curl": curl_command(address, draft.preset, draft.overrides),
+        "launch": _launch_command(draft),
+        "curl": _curl_command(draft, address),
         "sweep_query": draft_query(draft),
         "unused": [
             {"path": setting.path, "why": setting.why, "anchor": anchors.get(setting.path)}
@@ -99,9 +99,24 @@ def preview_context(draft: Draft, address: str) -> dict[str, Any]:
 
 
 def draft_query(draft: Draft, **more: str) -> str:
-    """Return the query string of a draft: its preset and changed fields, in the format of `draft_from_query`."""
+    """Return the query string of a draft: its preset, or a fork's checkpoint, and the changed fields."""
     changed = {path: spelled(value) for path, value in draft.overrides.items()}
-    return urlencode({"preset": draft.preset} | more | changed)
+    start = {"fork": str(draft.origin.pk)} if draft.origin else {"preset": draft.preset}
+    return urlencode(start | more | changed)
+
+
+def _launch_command(draft: Draft) -> str:
+    if draft.origin:
+        return fork_command(draft.origin.run_id, draft.origin.iteration, draft.overrides)
+    return launch_command(draft.preset, draft.overrides)
+
+
+def _curl_command(draft: Draft, address: str) -> str:
+    """Return a POST to `address`, the runs of the API, or to the fork operation of a checkpoint."""
+    if not draft.origin:
+        return curl_command(address, {"preset": draft.preset, "overrides": draft.overrides})
+    fork = f"{address}{draft.origin.run_id}/checkpoints/{draft.origin.iteration}/fork/"
+    return curl_command(fork, {"overrides": draft.overrides})
 
 
 def _budget(draft: Draft) -> str:

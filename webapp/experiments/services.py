@@ -25,7 +25,12 @@ STOPPABLE = (RunState.QUEUED, RunState.STARTING, RunState.RUNNING)
 
 @transaction.atomic
 def sweep_create(
-    user: Person, project: Project, plan: SweepPlan, name: str = "", tags: Iterable[str] = ()
+    user: Person,
+    project: Project,
+    plan: SweepPlan,
+    name: str = "",
+    tags: Iterable[str] = (),
+    provenance: Mapping[str, Any] | None = None,
 ) -> Sweep:
     """Launch all runs of a plan, or none. Raises ConfigError, PermissionDenied."""
     _may(user, project)
@@ -42,9 +47,12 @@ def sweep_create(
         method=plan.method,
     )
     tree, names, made = read_preset(plan.preset), short_names(list(plan.axes)), []
+    origin = {"via": f"sweep {sweep.pk}"} | dict(provenance or {})
     for point in plan.points:
         title = f"{name[:60]} · {point_name(point, names)}"
-        made.append(run_create(user, project, tree, plan.preset, plan.settings(point), title, tags).pk)
+        made.append(
+            run_create(user, project, tree, plan.preset, plan.settings(point), title, tags, origin).pk
+        )
     Run.objects.filter(pk__in=made).update(sweep=sweep)
     audit_note(user, project, "sweep.create", str(sweep.pk), name=name, runs=len(made))
     return sweep

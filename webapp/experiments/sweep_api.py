@@ -8,14 +8,14 @@ from rest_framework.views import APIView
 from training_core.errors import ConfigError
 from webapp.api.queries import choice, number, text
 from webapp.api.schema import JSON, parameter
-from webapp.experiments.bodies import body_of, project_of
+from webapp.experiments.bodies import body_of, project_of, provenance_of
 from webapp.experiments.services import sweep_create, sweep_stop
 from webapp.experiments.sweep_forms import plan_document, plan_from_body
 from webapp.experiments.sweep_selectors import sweep_document, sweep_get, sweep_summary, sweeps_visible
 from webapp.metrics.headline import HEADLINE
 
 MOST = 500
-SWEEP_KEYS = {"preset", "overrides", "axes", "seeds", "method", "name", "project", "tags"}
+SWEEP_KEYS = {"preset", "overrides", "axes", "seeds", "method", "name", "project", "tags", "provenance"}
 
 
 class Sweeps(APIView):
@@ -41,7 +41,7 @@ class Sweeps(APIView):
         if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
             raise ConfigError({"tags": "give a list of words"})
         project = project_of(request.user, body.get("project", ""))
-        sweep = sweep_create(request.user, project, plan_from_body(body), name, tags)
+        sweep = sweep_create(request.user, project, plan_from_body(body), name, tags, provenance_of(body))
         made = sweep_get(request.user, sweep.pk)
         return Response(sweep_document(request.user, made), status=201)
 

@@ -81,6 +81,15 @@ def team_follow(tree: Tree) -> Tree:
     return tree
 
 
+def name_follow(tree: Tree, preset: Mapping[str, Any]) -> Tree:
+    """Name the run after its environment if it has the default name of the preset or of another environment."""
+    environment, name = str(tree["environment"].get("type")), tree["run"].get("name")
+    if name not in (preset["run"]["name"], *config_kind(tree).environments):
+        return tree
+    same = environment == preset["environment"].get("type")
+    return apply_overrides(tree, {"run.name": preset["run"]["name"] if same else environment})
+
+
 def profile_take(tree: Tree, name: str) -> Tree:
     """Apply the devices and environment workers of a resource profile. Raises ConfigError for an unknown one, or an invalid tree."""
     if name not in PROFILES:

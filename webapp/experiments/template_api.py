@@ -10,7 +10,7 @@ from rest_framework.views import APIView
 from training_core.config.files import read_preset
 from training_core.errors import ConfigError
 from webapp.api.schema import JSON
-from webapp.experiments.bodies import body_of, project_of
+from webapp.experiments.bodies import body_of, project_of, provenance_of
 from webapp.experiments.forms import draft_from_run
 from webapp.experiments.services import template_delete, template_save
 from webapp.experiments.template_selectors import template_document, template_get, templates_visible
@@ -19,7 +19,7 @@ from webapp.runs.serializers import RunSerializer
 from webapp.scheduling.services import run_create
 
 SAVE_KEYS = {"name", "description", "preset", "overrides", "run", "project", "replace"}
-LAUNCH_KEYS = {"overrides", "name", "project", "tags"}
+LAUNCH_KEYS = {"overrides", "name", "project", "tags", "provenance"}
 
 
 class Templates(APIView):
@@ -89,7 +89,8 @@ class TemplateLaunch(APIView):
         overrides = template.overrides | _overrides(body)
         tree = read_preset(template.preset)
         name = _text(body, "name") or str(overrides.get("run.name") or template.name)
-        run = run_create(request.user, project, tree, template.preset, overrides, name, tags)
+        launched = {"via": f"template {template.name}"} | provenance_of(body)
+        run = run_create(request.user, project, tree, template.preset, overrides, name, tags, launched)
         return Response(RunSerializer(run_get(request.user, run.pk)).data, status=201)
 
 

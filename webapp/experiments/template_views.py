@@ -8,6 +8,7 @@ from django.views.decorators.http import require_POST
 
 from training_core.errors import ConfigError
 from webapp.accounts.selectors import project_editable, projects_editable
+from webapp.experiments.forms import draft_from_tree
 from webapp.experiments.services import template_delete, template_save
 from webapp.experiments.template_selectors import template_get
 from webapp.experiments.views import form_page, posted_draft
@@ -29,7 +30,7 @@ def template_keep(request: HttpRequest) -> HttpResponse:
             project,
             request.POST.get("template_name", ""),
             draft.preset,
-            draft.overrides,
+            draft_from_tree(draft.preset, draft.tree).overrides,
             request.POST.get("template_description", "").replace("\r\n", "\n"),
             replace="template_replace" in request.POST,
         )

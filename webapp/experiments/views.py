@@ -15,6 +15,7 @@ from webapp.checkpoints.selectors import checkpoint_get
 from webapp.experiments.forms import (
     Draft,
     draft_edited,
+    draft_for_fork,
     draft_from_post,
     draft_from_query,
     draft_from_run,
@@ -24,8 +25,9 @@ from webapp.experiments.forms import (
 )
 from webapp.experiments.gallery import gallery, groups
 from webapp.experiments.selectors import draft_query, form_context, preview_context
-from webapp.experiments.team_editing import ACTS
+from webapp.experiments.team_editing import ACTS, name_follow
 from webapp.experiments.template_selectors import template_get, templates_visible
+from webapp.runs.config_differences import config_named
 from webapp.runs.selectors import run_get
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.forking import run_fork
@@ -34,6 +36,8 @@ from workers.sizing.estimates import PROMPT_TOKENS
 
 KEPT = ("template_name", "template_description", "template_replace")
 """Parameters of a request to save a template."""
+FORM = {"via": "form"}
+"""Provenance of runs that are launched from the page."""
 FIND = "find"
 """Parameter of the preset search."""
 LONGEST_ADDRESS = 4000
@@ -63,14 +67,13 @@ def experiment_new(request: HttpRequest) -> HttpResponse:
 
 def _draft(request: HttpRequest) -> Draft:
     if request.GET.get("fork", "").isdecimal():
-        parent = checkpoint_get(request.user, int(request.GET["fork"])).run
-        return draft_edited(draft_from_run(parent.preset, parent.config), request.GET.dict())
+        return draft_for_fork(checkpoint_get(request.user, int(request.GET["fork"])), request.GET.dict())
     if request.GET.get("template", "").isdecimal():
         template = template_get(request.user, int(request.GET["template"]))
         return draft_make(template.preset, template.overrides | query_overrides(request.GET.dict()))
     if "from" in request.GET:
         run = run_get(request.user, request.GET["from"])
-        return draft_edited(draft_from_run(run.preset, run.config), request.GET.dict())
+        return draft_edited(draft_from_run(run.preset, config_named(run)), request.GET.dict())
     return draft_from_query(request.GET.dict())
 
 
@@ -83,7 +86,7 @@ def posted_draft(request: HttpRequest, afresh: str = "") -> tuple[Draft, str]:
         if name == f"{own}type" or not name.startswith(own)
     }
     try:
-        return draft_from_post(post), ""
+        return draft_from_post(post, _fork_origin(request)), ""
     except ConfigError as error:
         return draft_from_query({}), str(error)
 
@@ -91,12 +94,13 @@ def posted_draft(request: HttpRequest, afresh: str = "") -> tuple[Draft, str]:
 def _launch(request: HttpRequest, draft: Draft, project: Project, projects: list[Project]) -> HttpResponse:
     assert draft.config is not None
     name, tags = draft.config.run.name, list(draft.config.run.tags)
-    origin = _fork_origin(request)
     try:
-        if origin:
-            run = run_fork(request.user, origin, tags=tags, tree=draft.tree)
+        if draft.origin:
+            run = run_fork(request.user, draft.origin, tags=tags, tree=draft.tree, provenance=FORM)
         else:
-            run = run_create(request.user, project, draft.tree, draft.preset, draft.overrides, name, tags)
+            run = run_create(
+                request.user, project, draft.tree, draft.preset, draft.overrides, name, tags, FORM
+            )
     except (ConfigError, TransitionRefused) as error:
         return form_page(request, draft, projects, str(error))
     return redirect(reverse("runs:detail", args=[run.pk]))
@@ -125,7 +129,7 @@ def form_page(request: HttpRequest, draft: Draft, projects: list[Project], error
         "chosen": request.POST.get("project", ""),
         "form_error": error,
         "prompt_tokens": request.POST.get("prompt_tokens", PROMPT_TOKENS),
-        "origin": _fork_origin(request),
+        "origin": draft.origin,
     }
     refused = bool(error) or (request.method == "POST" and draft.config is None)
     return render(request, "experiments/new.html", context, status=400 if refused else 200)
@@ -147,7 +151,8 @@ def experiment_edit(request: HttpRequest) -> HttpResponse:
     draft, error = posted_draft(request, _reshaped(request) if act == "reshape" else "")
     refused: dict[str, str] = {}
     try:
-        draft = draft_from_tree(draft.preset, ACTS[act](draft.tree, name or _new_name(request, act)))
+        tree = ACTS[act](draft.tree, name or _new_name(request, act))
+        draft = draft_from_tree(draft.preset, name_follow(tree, draft.base), draft.origin)
     except KeyError:
         error = error or f"unknown act {act!r}"
     except ConfigError as mistake:
@@ -175,7 +180,7 @@ def _runs_address(request: HttpRequest) -> str:
 
 def _with_address(answer: HttpResponse, request: HttpRequest, draft: Draft) -> HttpResponse:
     """Put the form's draft into the URL, if it is not too long."""
-    more = {name: request.POST[name] for name in ("fork", FIND) if request.POST.get(name)}
+    more = {name: request.POST[name] for name in (FIND,) if request.POST.get(name)}
     address = f"{reverse('experiments:new')}?{draft_query(draft, **more)}"
     if len(address) <= LONGEST_ADDRESS:
         answer["HX-Replace-Url"] = address

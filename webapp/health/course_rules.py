@@ -36,7 +36,7 @@ def overfitting(seen: HealthInputs, rule: config.Overfitting) -> Iterator[Found]
             figures,
             ("eval/success", "train/success"),
             (best - now) / rule.falls,
-            bad_at=1.0,
+            critical_at=1.0,
         )
 
 
@@ -61,7 +61,7 @@ def stalled_phase(seen: HealthInputs, rule: config.StalledPhase) -> Iterator[Fou
     if idle is not None and idle > max(rule.least, rule.times * (usual or 0.0)):
         figures: Figures = {"seconds without metrics": idle, "usual seconds": usual or 0.0}
         title = f"No iteration has ended for {idle:.0f} s, although the driver is alive"
-        yield Found("progress", title, seen.step, seen.step, figures, (), bad_at=1.0)
+        yield Found("progress", title, seen.step, seen.step, figures, (), critical_at=1.0)
 
 
 def dead_worker(seen: HealthInputs, rule: config.DeadWorker) -> Iterator[Found]:
@@ -70,7 +70,7 @@ def dead_worker(seen: HealthInputs, rule: config.DeadWorker) -> Iterator[Found]:
     if silent is not None and silent > rule.silence:
         title = f"The driver has not reported for {silent:.0f} s"
         figures: Figures = {"seconds of silence": silent}
-        yield Found("driver", title, seen.step, seen.step, figures, (), bad_at=1.0)
+        yield Found("driver", title, seen.step, seen.step, figures, (), critical_at=1.0)
     for number in lost:
         figures = {"attempt": number, "reason": seen.vitals.reasons.get(number, "")[:400]}
         title = f"Attempt {number} died and was followed by another"

@@ -91,8 +91,8 @@ class Found:
     """Metrics that show it; none for liveness."""
     excess: float = inf
     """Value divided by bound: the rule fires above 1."""
-    bad_at: float = inf
-    """Excess above which the finding is bad; below, it is a warning."""
+    critical_at: float = inf
+    """Excess above which the finding is critical; below, it is a warning."""
 
     def evidence(self) -> dict[str, Any]:
         """Return JSON; figures as pairs, because the database does not preserve the order of an object's keys."""

@@ -16,13 +16,18 @@ class Finding(models.Model):
         RESOLVED = "resolved"
         DISMISSED = "dismissed"
 
+    class Severity(models.TextChoices):
+        """critical: the run learns nothing, or will end; warning: a metric is out of its usual range."""
+
+        CRITICAL = "critical"
+        WARNING = "warning"
+
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="findings")
     rule = models.CharField(max_length=40)
     key = models.CharField(max_length=200)
     """The affected metric, or part of the run."""
     state = models.CharField(max_length=10, choices=State.choices, default=State.OPEN)
-    severity = models.CharField(max_length=4)
-    """bad or warn."""
+    severity = models.CharField(max_length=8, choices=Severity.choices)
     title = models.CharField(max_length=400)
     first_step = models.BigIntegerField()
     last_step = models.BigIntegerField()

@@ -35,7 +35,7 @@ RULES: dict[str, Rule] = {
     "policy_shift": Rule(
         series.policy_shift,
         "The policy after an update is far from the one that sampled the data: the learning rate or the number of passes is too high.",
-        "Lower the learning rate or algorithm.epochs, or set algorithm.target_kl so that passes end early.",
+        "Lower the learning rate or policies.*.learner.epochs, or set algorithm.target_kl so that passes end early.",
     ),
     "ratio_tails": Rule(
         series.ratio_tails,
@@ -100,7 +100,7 @@ RULES: dict[str, Rule] = {
     ),
     "not_a_number": Rule(
         series.not_a_number,
-        "Numbers overflowed, or a reward or probability was not a number; the optimiser skips such steps.",
+        "Numbers overflowed, or a reward or probability was not a number; the optimizer skips such steps.",
         "If it recurs: lower the learning rate, train in fp32, and look at the rewards of that step.",
     ),
 }

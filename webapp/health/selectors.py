@@ -15,7 +15,7 @@ from webapp.runs.models import Run
 from webapp.runs.selectors import run_get
 
 _ORDER = Case(
-    When(state="open", severity="bad", then=Value(0)),
+    When(state="open", severity="critical", then=Value(0)),
     When(state="open", then=Value(1)),
     When(state="dismissed", then=Value(2)),
     default=Value(3),

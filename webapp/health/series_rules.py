@@ -13,6 +13,7 @@ import numpy as np
 from training_core.config import health as config
 from webapp.health.inputs import Figures, Found, HealthInputs, SeriesTail
 
+VALUE, SHARE = "\0value", "\0share"
 RECENT = 5
 """Number of iterations over which training success is averaged."""
 
@@ -28,36 +29,38 @@ def entropy_collapse(seen: HealthInputs, rule: config.EntropyCollapse) -> Iterat
         figures: Figures = {"entropy now": now, "at first": before, "threshold": rule.below}
         title = f"Entropy of {policy} has collapsed: {now:.3g} nats per token, from {before:.3g}"
         excess = min(_ratio(rule.below, now), _ratio(rule.share * before, now))
-        yield _found(key, title, curve, rule.window, figures, excess, bad_at=1.0)
+        yield _found(key, title, curve, rule.window, figures, excess, critical_at=1.0)
 
 
 def kl_blow_up(seen: HealthInputs, rule: config.KlBlowUp) -> Iterator[Found]:
-    """Measures the distance from the base model; bad at three times the threshold."""
+    """Measures the distance from the base model; critical at three times the threshold."""
     for key, policy, curve in seen.each("policy", "kl"):
-        yield from _above(key, curve, rule, f"{policy} is far from its base model: KL", "nats per token", 3.0)
+        title = f"{policy} is far from its base model: KL {VALUE} nats per token"
+        yield from _above(key, curve, rule, title, 3.0)
 
 
 def policy_shift(seen: HealthInputs, rule: config.PolicyShift) -> Iterator[Found]:
-    """Measures the distance between the policies after and before an update; bad at three times the threshold."""
+    """Measures the distance between the policies after and before an update; critical at three times the threshold."""
     for key, policy, curve in seen.each("policy", "kl"):
-        yield from _above(key, curve, rule, f"Updates change {policy} strongly: KL", "nats per action", 3.0)
+        title = f"Updates change {policy} strongly: KL {VALUE} nats per action"
+        yield from _above(key, curve, rule, title, 3.0)
 
 
 def ratio_tails(seen: HealthInputs, rule: config.RatioTails) -> Iterator[Found]:
-    """Measures the median of the largest ratios; bad at ten times the threshold."""
+    """Measures the median of the largest ratios; critical at ten times the threshold."""
     for key, policy, curve in seen.each("policy", "ratio_max"):
         if len(curve) < rule.window:
             continue
         now = float(np.median(curve.tail(rule.window).values))
         figures: Figures = {"largest ratio (median)": now, "threshold": rule.above}
         title = f"Probability ratios of {policy} have long tails: up to {now:.3g}"
-        yield _found(key, title, curve, rule.window, figures, now / rule.above, bad_at=10.0)
+        yield _found(key, title, curve, rule.window, figures, now / rule.above, critical_at=10.0)
 
 
 def clip_fraction(seen: HealthInputs, rule: config.ClipFraction) -> Iterator[Found]:
     """Measures the clipped share of the data."""
     for key, policy, curve in seen.each("policy", "clip_fraction"):
-        yield from _above(key, curve, rule, f"Much of {policy}'s data is clipped: share", "", 2.0)
+        yield from _above(key, curve, rule, f"{SHARE} of {policy}'s data is clipped", 2.0)
 
 
 def gradient_norm(seen: HealthInputs, rule: config.GradientNorm) -> Iterator[Found]:
@@ -80,38 +83,36 @@ def too_easy(seen: HealthInputs, rule: config.TooEasy) -> Iterator[Found]:
     """Measures the share of groups in which every candidate has the maximum reward, while the tasks are not solved."""
     if not solved(seen, rule.unless_success):
         for key, role, curve in seen.each("groups", "too_easy"):
-            yield from _above(
-                key, curve, rule, f"Most groups of {role} are too easy: share", "of groups", inf
-            )
+            yield from _above(key, curve, rule, f"{SHARE} of {role}'s groups are too easy", inf)
 
 
 def too_hard(seen: HealthInputs, rule: config.GroupShare) -> Iterator[Found]:
     """Measures the share of groups in which every candidate has no reward."""
     for key, role, curve in seen.each("groups", "too_hard"):
-        yield from _above(key, curve, rule, f"Most groups of {role} are too hard: share", "of groups", inf)
+        yield from _above(key, curve, rule, f"{SHARE} of {role}'s groups are too hard", inf)
 
 
 def truncation(seen: HealthInputs, rule: config.Truncation) -> Iterator[Found]:
     """Measures the share of responses that end at the token limit."""
     key = "rollout/truncated"
-    yield from _above(key, seen.one(key), rule, "Many responses are truncated: share", "of responses", 2.5)
+    yield from _above(key, seen.one(key), rule, f"{SHARE} of responses are truncated", 2.5)
 
 
 def mismatch(seen: HealthInputs, rule: config.Mismatch) -> Iterator[Found]:
-    """Measures the mean distance between the engine's and the learner's logprobs at equal weights; bad at four times the threshold."""
+    """Measures the mean distance between the engine's and the learner's logprobs at equal weights; critical at four times the threshold."""
     for key, policy, curve in seen.each("policy", "mismatch_mean"):
-        title = f"Generation and training of {policy} disagree on logprobs: mean distance"
-        yield from _above(key, curve, rule, title, "nats", 4.0)
+        title = f"Generation and training of {policy} disagree on logprobs: mean distance {VALUE} nats"
+        yield from _above(key, curve, rule, title, 4.0)
 
 
 def staleness(seen: HealthInputs, rule: config.Staleness) -> Iterator[Found]:
     """Old tokens."""
     key = "rollout/staleness"
-    yield from _above(key, seen.one(key), rule, "Training uses stale tokens: mean age", "versions", 3.0)
+    yield from _above(key, seen.one(key), rule, f"Training uses stale tokens: mean age {VALUE} versions", 3.0)
 
 
 def not_a_number(seen: HealthInputs, rule: config.NotANumber) -> Iterator[Found]:
-    """Detects NaN or infinity in the results of an update; bad while it is the latest value."""
+    """Detects NaN or infinity in the results of an update; critical while it is the latest value."""
     for name in (
         "loss",
         "grad_norm",
@@ -138,7 +139,7 @@ def not_a_number(seen: HealthInputs, rule: config.NotANumber) -> Iterator[Found]
                 figures,
                 (key,),
             )
-            yield replace(measurement, bad_at=1.0) if wrong[-1] else measurement
+            yield replace(measurement, critical_at=1.0) if wrong[-1] else measurement
 
 
 def solved(seen: HealthInputs, bound: float) -> bool:
@@ -161,17 +162,25 @@ class Threshold(Protocol):
         """The bound."""
 
 
-def _above(
-    key: str, curve: SeriesTail, rule: Threshold, words: str, unit: str, bad_at: float
-) -> Iterator[Found]:
-    """Compare the mean of the latest iterations with the threshold; bad at `bad_at` times it."""
+def _above(key: str, curve: SeriesTail, rule: Threshold, title: str, critical_at: float) -> Iterator[Found]:
+    """Compare the mean of the latest iterations with the threshold; critical at `critical_at` times it.
+
+    In `title`, VALUE and SHARE stand for that mean, as a number or in percent.
+    """
     above = rule.above
     if len(curve) < rule.window:
         return
     now = _mean(curve, rule.window)
     figures: Figures = {"mean of the latest": now, "iterations": rule.window, "threshold": above}
+    excess = _ratio(now, above)
     yield _found(
-        key, f"{words} {now:.3g} {unit}".strip(), curve, rule.window, figures, _ratio(now, above), bad_at
+        key,
+        title.replace(VALUE, f"{now:.3g}").replace(SHARE, f"{now:.0%}"),
+        curve,
+        rule.window,
+        figures,
+        excess,
+        critical_at,
     )
 
 
@@ -193,7 +202,9 @@ def _found(
     count: int,
     figures: Figures,
     excess: float,
-    bad_at: float,
+    critical_at: float,
 ) -> Found:
     latest = curve.tail(count)
-    return Found(key, title, int(latest.steps[0]), int(latest.steps[-1]), figures, (key,), excess, bad_at)
+    return Found(
+        key, title, int(latest.steps[0]), int(latest.steps[-1]), figures, (key,), excess, critical_at
+    )

@@ -22,7 +22,7 @@ from webapp.runs.events import event_send
 from webapp.runs.lifecycle import run_announce
 from webapp.runs.models import ENDED_STATES, Run
 
-State = Finding.State
+State, Severity = Finding.State, Finding.Severity
 
 
 def run_check(run_id: str) -> None:
@@ -91,7 +91,7 @@ def _level(finding: Finding | None) -> Level:
     """Return the level of a finding; a dismissed one keeps its level."""
     if finding is None or finding.state == State.RESOLVED:
         return Level.NONE
-    return Level.BAD if finding.severity == "bad" else Level.WARN
+    return Level.CRITICAL if finding.severity == Severity.CRITICAL else Level.WARNING
 
 
 def _settle(finding: Finding, level: Level, settings: RunHealth, *, at_once: bool, moved: bool) -> None:
@@ -107,7 +107,7 @@ def _settle(finding: Finding, level: Level, settings: RunHealth, *, at_once: boo
         if finding.state == State.OPEN:
             finding.state = State.RESOLVED
         return
-    finding.severity = "bad" if level is Level.BAD else "warn"
+    finding.severity = Severity.CRITICAL if level is Level.CRITICAL else Severity.WARNING
     if finding.state == State.RESOLVED:
         finding.state = State.OPEN
 

@@ -21,6 +21,7 @@ from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
 from webapp.agents.registry import AGENT_PAGES
+from webapp.artifacts.services import references_resolve
 from webapp.checkpoints.damage import damage_note, require_whole
 from webapp.checkpoints.models import Checkpoint
 from webapp.common.task_queue import enqueue
@@ -73,7 +74,8 @@ def job_create(
         raise PermissionDenied(
             f"you cannot start jobs in the project {project.slug}; ask an owner for the editor level"
         )
-    config = parse_permitted_for(user, apply_overrides(subject.config, subject.overrides or {}))
+    tree, _ = references_resolve(user, project, apply_overrides(subject.config, subject.overrides or {}))
+    config = parse_permitted_for(user, tree)
     wanted = parameters_read(kind, parameters or {}, config.team.roles)
     check_supported(AGENT_PAGES[config.agents], kind, wanted)
     if wanted.get("swapped") and len(config.used_policies) < 2:

@@ -106,7 +106,15 @@ def _marks() -> Marks:
     lately = timezone.now() - LATELY
     lively = Run.objects.exclude(state__in=ENDED_STATES) | Run.objects.filter(ended_at__gt=lately)
     rows = lively.values_list(
-        "pk", "state", "event_count", "iteration", "name", "stop_requested", "reason", "finding_counts"
+        "pk",
+        "state",
+        "event_count",
+        "iteration",
+        "name",
+        "stop_requested",
+        "reason",
+        "remedy",
+        "finding_counts",
     )
     return {row[0]: row[1:] for row in rows}
 

@@ -111,6 +111,7 @@ def _run_facts(run: Run) -> dict[str, Any]:
         "name": run.name,
         "state": run.state,
         "reason": run.reason,
+        "remedy": run.remedy,
         "owner": run.owner.username,
         "tags": run.tags,
         "iteration": run.iteration,

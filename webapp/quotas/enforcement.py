@@ -10,7 +10,7 @@ from workers.sizing.demand import Demand
 
 GIGA = 10**9
 SLACK = 1e-6
-HELD = "events wait on the trainer's disk: "
+HELD = "Events wait on the trainer's disk: "
 """Prefix of a run's reason while its events are not stored."""
 
 
@@ -22,7 +22,7 @@ def admission_reason(project_id: int, wanted: Demand, held: Sequence[Demand]) ->
     if quota is None:
         return ""
     if quota.runs is not None and len(held) >= quota.runs:
-        return f"waits for the project's quota of {quota.runs} concurrent runs; {len(held)} are active"
+        return f"Waiting for the project's quota of {quota.runs} concurrent runs; {len(held)} are active"
     for name, words in (("cpus", "CPU cores"), ("gpus", "GPUs")):
         limit, asked = getattr(quota, name), getattr(wanted, name)
         taken = sum(getattr(need, name) for need in held)
@@ -30,12 +30,12 @@ def admission_reason(project_id: int, wanted: Demand, held: Sequence[Demand]) ->
             continue
         if asked > limit + SLACK:
             return (
-                f"waits: it needs {asked:g} {words}, more than the project's quota of {limit:g}; "
+                f"Waiting: it needs {asked:g} {words}, more than the project's quota of {limit:g}; "
                 "reduce its resources, or request a higher quota"
             )
-        return f"waits for the project's quota of {limit:g} {words}: it needs {asked:g}, and {taken:g} are in use"
+        return f"Waiting for the project's quota of {limit:g} {words}: it needs {asked:g}, and {taken:g} are in use"
     full = _full(quota)
-    return f"waits: {full}" if full else ""
+    return f"Waiting: {full}" if full else ""
 
 
 def storage_held(project_id: int) -> str:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.apps import apps
 from django.db.models import Sum
 from django.db.models.functions import Length
 
@@ -28,7 +29,7 @@ def points_stored(project: Project) -> int:
 
 
 def bytes_stored(project: Project) -> int:
-    """Return the bytes of compressed transcripts, annotations, and stored checkpoints."""
+    """Return the bytes of compressed transcripts, annotations, stored checkpoints, and files of artifacts."""
     bodies = EpisodeBody.objects.filter(episode__run__project=project).aggregate(total=Sum("size"))["total"]
     notes = EpisodeAnnotation.objects.filter(run__project=project).aggregate(total=Sum(Length("data")))[
         "total"
@@ -36,7 +37,11 @@ def bytes_stored(project: Project) -> int:
     checkpoints = Checkpoint.objects.filter(run__project=project, removed=False).aggregate(total=Sum("size"))[
         "total"
     ]
-    return int((bodies or 0) + (notes or 0) + (checkpoints or 0))
+    files = apps.get_model("artifacts", "ArtifactFile").objects.filter(
+        version__artifact__project=project, version__removed=False
+    )
+    artifacts = files.aggregate(total=Sum("size"))["total"]
+    return int((bodies or 0) + (notes or 0) + (checkpoints or 0) + (artifacts or 0))
 
 
 def usage_read(project: Project) -> dict[str, float]:

@@ -16,10 +16,10 @@ from webapp.ingest.spool import spool_store
 from webapp.quotas.enforcement import storage_held
 from webapp.reconciliation.cleanup import jobs_end, tokens_end
 from webapp.runs.facts import facts_of
-from webapp.runs.lifecycle import run_move, run_reason_set, runs_locked
+from webapp.runs.lifecycle import run_fault, run_move, run_reason_set, runs_locked
 from webapp.runs.models import ACTIVE_STATES, Attempt, LogLine, Run, RunSource, RunState
 from webapp.runs.states import STATE_AFTER
-from webapp.scheduling.attempts import attempt_end, attempt_lost
+from webapp.scheduling.attempts import attempt_end, attempt_lost, starts_again
 from webapp.scheduling.client_runs import client_run_look_after
 from webapp.scheduling.stopping import ENDING, saved_words, spelled, stopping_words
 from webapp.scheduling.submission import run_submit_now
@@ -27,11 +27,16 @@ from workers.launchers.bundled_ray import cluster_has_ended
 from workers.launchers.launcher import JobState, JobStatus, Launcher, LauncherFailure
 from workers.launchers.registry import make_launcher
 from workers.storage.run_folder import RunFolder
+from workers.telemetry.faults import Fault, fault_in
 from workers.telemetry.reasons import plain, printed_failure
 
 log = logging.getLogger(__name__)
 DEATH_SECONDS = 90
 """A driver can outlive its Ray head by a minute: a missing job counts as dead only after this silence."""
+RESUME = "Press Resume to continue from the last checkpoint."
+OPEN_LOG = "Open the log; its last lines are the output of the job."
+MISSING_SECONDS = 10
+"""Age of the last heartbeat, twice its interval, at which a missing job is reported to the owner."""
 SILENCE_SECONDS = 30
 """Age of the last heartbeat at which the owner is notified."""
 START_SECONDS = 120
@@ -100,7 +105,7 @@ def _is_dead(attempt: Attempt) -> bool:
 def _unreachable(attempt: Attempt, status: JobStatus) -> None:
     if attempt.unreachable_since is None and _age(attempt) > SILENCE_SECONDS:
         Attempt.objects.filter(pk=attempt.pk).update(unreachable_since=timezone.now())
-        _say(attempt.run_id, f"state unknown: {status.message or 'Ray does not answer'}")
+        _say(attempt.run_id, f"State unknown: {status.message or 'Ray does not answer'}")
 
 
 def _alive(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> None:
@@ -110,27 +115,36 @@ def _alive(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) ->
         return
     quiet = _age(attempt)
     if status.state is JobState.PENDING:
-        _say(run.pk, "submitted; Ray has not started it yet" if quiet > 10 else run.reason)
-    elif status.state is JobState.MISSING and quiet > SILENCE_SECONDS:
-        _say(run.pk, _missing_words(quiet, "the next attempt starts from the last checkpoint"))
+        _say(run.pk, "Submitted; Ray has not started it yet" if quiet > 10 else run_fault(run))
+    elif status.state is JobState.MISSING and quiet > MISSING_SECONDS:
+        _say(run.pk, _missing(run, attempt))
     elif attempt.heartbeat_at is None and quiet > START_SECONDS:
+        cause = f"The job is running, but the driver started {spelled(quiet)} ago and has not reported."
+        _say(run.pk, Fault(cause, OPEN_LOG))
+    elif attempt.heartbeat_at is not None and quiet > SILENCE_SECONDS:
         _say(
             run.pk,
-            f"its job is running; its driver started {spelled(quiet)} ago and has not reported: see the log",
+            f"The job is {status.state}, but the last heartbeat of its driver was {spelled(quiet)} ago",
         )
-    elif attempt.heartbeat_at is not None and quiet > SILENCE_SECONDS:
-        _say(run.pk, f"its job is {status.state}, but its driver has not reported for {spelled(quiet)}")
     elif run.state in (RunState.STARTING, RunState.RUNNING):
         doing = facts_of(run).get("starting", "") if run.state == RunState.STARTING else ""
         _say(run.pk, storage_held(run.project_id) or doing)
 
 
-def _missing_words(quiet: float, follows: str) -> str:
-    left = max(DEATH_SECONDS - quiet, 0.0)
-    return (
-        f"Ray does not know its job (was the cluster restarted?) and its driver has been silent for {spelled(quiet)}; "
-        f"without a report for another {spelled(left)}, {follows}"
-    )
+def _missing(run: Run, attempt: Attempt) -> Fault:
+    """The message for a run whose job is unknown to Ray, and whose driver may still be alive."""
+    quiet = _age(attempt)
+    left = spelled(max(DEATH_SECONDS - quiet, 0.0))
+    heard = attempt.heartbeat_at or attempt.created_at
+    if heard < process_start():
+        cause = f"The server was restarted at {process_start():%H:%M} UTC."
+    else:
+        cause = f"Ray no longer lists this job; last heartbeat {spelled(quiet)} ago."
+    if run.stop_requested:
+        return Fault(cause, f"The run counts as {STATE_AFTER[run.stop_requested]} in about {left}.")
+    if starts_again(run, losses=1):
+        return Fault(cause, f"This run resumes automatically in about {left}.")
+    return Fault(cause, f"This run counts as failed in about {left}; press Resume then.")
 
 
 def _stopping(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> None:
@@ -144,14 +158,14 @@ def _stopping(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus)
         _say(run.pk, stopping_words(run, attempt))
         return
     if status.state is JobState.MISSING:
-        _say(run.pk, _missing_words(_age(attempt), "it counts as ended"))
+        _say(run.pk, _missing(run, attempt))
         return
     try:
         launcher.stop(attempt.submission_id)
     except LauncherFailure as error:
         _say(run.pk, str(error))
         return
-    heard = f"its driver has not reported for {spelled(_age(attempt))}: its job is stopped"
+    heard = f"The driver has not reported for {spelled(_age(attempt))}: the job is being stopped"
     _say(run.pk, ENDING if run.end_requested_at else heard)
 
 
@@ -160,7 +174,7 @@ def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> 
     whole = spool_store(run.pk, RunFolder(settings.TROUPE_HOME / "runs" / run.pk).spool(attempt.number))
     held = "" if whole else storage_held(run.project_id)
     if held and not run.stop_requested:  # the undelivered events may contain its last status
-        _say(run.pk, f"its job has ended; {held}")
+        _say(run.pk, f"The job has ended. {held}")
         return
     tail = launcher.logs(attempt.submission_id)
     with transaction.atomic():
@@ -171,34 +185,37 @@ def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> 
         if tail:
             _keep_tail(run, attempt, tail)
         if run.stop_requested and status.state is not JobState.MISSING:
-            how = (
-                f"{_how_ended(run, status)}; the work after the last checkpoint is lost ({saved_words(run)})"
-            )
+            how = f"{_how_ended(run, status).rstrip('.')}; the work after the last checkpoint is lost ({saved_words(run)})"
             state = STATE_AFTER[run.stop_requested]
             attempt_end(attempt, state, how)
             run_move(run, state, how, stop_requested="")
         else:
-            attempt_lost(run, attempt, printed_failure(tail) or _how(status, attempt), again=True)
+            printed = printed_failure(tail)
+            attempt_lost(run, attempt, fault_in(printed) if printed else _how(status, attempt), again=True)
     if run.state == RunState.QUEUED:
         run_submit_now(run.pk)
 
 
 def _how_ended(run: Run, status: JobStatus) -> str:
     if status.state is not JobState.STOPPED:
-        return _how(status)
+        return _how(status).cause
     return (
-        "ended immediately, as requested"
+        "Ended immediately, as requested"
         if run.end_requested_at
-        else "its job was stopped: its driver was silent"
+        else "The job was stopped, because its driver was silent"
     )
 
 
-def _how(status: JobStatus, attempt: Attempt | None = None) -> str:
-    if status.state is JobState.MISSING and attempt is not None and cluster_has_ended(attempt.cluster):
-        return "Ray was restarted, and its driver had ended with it"
+def _how(status: JobStatus, attempt: Attempt | None = None) -> Fault:
     if status.state is JobState.MISSING:
-        return f"its job disappeared and its driver was silent for {DEATH_SECONDS} s"
-    return f"its job {status.state} without a last status{': ' + status.message if status.message else ''}"
+        restarted = attempt is not None and cluster_has_ended(attempt.cluster)
+        silent = f"Ray no longer lists the job, and its driver was silent for {DEATH_SECONDS} s."
+        return Fault("Ray was restarted and ended the run." if restarted else silent, RESUME)
+    message = fault_in(status.message).cause
+    return Fault(
+        f"The driver ended without a report (job {status.state}){': ' + message if message else '.'}",
+        OPEN_LOG,
+    )
 
 
 def _keep_tail(run: Run, attempt: Attempt, tail: str) -> None:
@@ -216,7 +233,7 @@ def _keep_tail(run: Run, attempt: Attempt, tail: str) -> None:
 
 
 @transaction.atomic
-def _say(run_id: str, reason: str) -> None:
+def _say(run_id: str, reason: str | Fault) -> None:
     run = runs_locked().get(pk=run_id)
     if run.state in ACTIVE_STATES:
         run_reason_set(run, reason)

@@ -43,7 +43,10 @@ def block_read(project: Project, name: str, source: str) -> Block:
     except ConfigError as error:
         return "reports/_wrong.html", {"name": name, "wrong": str(error)}
     except Http404 as error:
-        return "reports/_wrong.html", {"name": name, "wrong": f"{error} in this project"}
+        return "reports/_wrong.html", {
+            "name": name,
+            "wrong": f"{error} A report shows runs of its own project.",
+        }
 
 
 def _facts(source: str) -> dict[str, str]:
@@ -108,7 +111,7 @@ def _transcript(project: Project, facts: Mapping[str, str]) -> Block:
     matching = (
         Episode.objects.filter(pk=int(number), run__project=project)
         .select_related("run")
-        .defer("words", "run__facts")
+        .defer("words", "groups", "run__facts")
     )
     episode = matching.first()
     if episode is None:

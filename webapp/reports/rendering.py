@@ -8,21 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import nh3
-from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from webapp.accounts.models import Project
+from webapp.common.markdown import cleaned, markdown_parser
 from webapp.reports.blocks import BLOCKS, block_read
 
 MOST_BLOCKS = 40
-TAGS = {
-    "a", "blockquote", "br", "code", "em", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "s", "strong",
-    "table", "tbody", "td", "th", "thead", "tr", "ul",
-}  # fmt: skip
-ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}}
-SCHEMES = {"http", "https", "mailto"}
 
 
 @dataclass
@@ -34,7 +27,7 @@ class ReportPart:
 
 
 def _markdown() -> MarkdownIt:
-    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("image")
+    return markdown_parser().disable("image")
 
 
 def report_parts(project: Project, text: str) -> list[ReportPart]:
@@ -76,11 +69,3 @@ def _text(markdown: MarkdownIt, tokens: Sequence[Token]) -> list[ReportPart]:
             "reports/_text.html", {"html": cleaned(markdown.renderer.render(tokens, markdown.options, {}))}
         )
     ]
-
-
-def cleaned(html: str) -> SafeString:
-    """Keep only the tags, attributes and schemes above; links do not send a referrer."""
-    clean = nh3.clean(
-        html, tags=TAGS, attributes=ATTRIBUTES, url_schemes=SCHEMES, link_rel="noopener noreferrer nofollow"
-    )
-    return mark_safe(clean)

@@ -1,5 +1,6 @@
 """Definitions of charts, and all metrics of a run as charts by section. The charts of the overview: webapp.run_pages.layouts."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ Tone = int | str
 GREEDY: Tone = "accent"
 SAMPLED: Tone = 4
 NEUTRAL: Tone = 0
+DEVICE = re.compile(r"^gpu\d+_")
 UNITS = {
     "success": "share of episodes",
     "return": "reward per episode",
@@ -53,6 +55,13 @@ UNITS = {
     "rollout_flops_per_second": "model FLOPs / s",
     "update_mfu": "share of the device's peak",
     "rollout_mfu": "share of the device's peak",
+    "cpu_percent": "% of all cores",
+    "memory_percent": "%",
+    "memory_gib": "GiB",
+    "network_received_mib_s": "MiB / s",
+    "network_sent_mib_s": "MiB / s",
+    "gpu_memory_gib": "GiB",
+    "gpu_percent": "%",
 }
 SECTIONS = {
     "eval": "Evaluation",
@@ -100,6 +109,11 @@ class Panel:
     lines: list[ChartLine] = field(default_factory=list)
     range: tuple[float, float] | None = None
 
+    @property
+    def keys(self) -> list[str]:
+        """Return the metrics that it shows."""
+        return [line.key for line in self.lines]
+
     def json(self) -> dict[str, Any]:
         """Return the data from which the browser draws the chart."""
         return asdict(self)
@@ -114,8 +128,9 @@ class ChartSection:
 
 
 def unit_of(metric: str, config: Mapping[str, Any]) -> str:
-    """Return the unit of a metric by the last part of its name; empty if it has none."""
-    return (UNITS | agent_pages(config).units).get(metric, "")
+    """Return the unit of a metric by the last part of its name, without the number of a device; empty if it has none."""
+    units = UNITS | agent_pages(config).units
+    return units.get(metric) or units.get(DEVICE.sub("gpu_", metric), "")
 
 
 def axes_of(keys: Iterable[str]) -> dict[str, tuple[str, str]]:

@@ -9,11 +9,11 @@ from webapp.accounts.models import User
 from webapp.accounts.permissions import is_owner
 from webapp.checkpoints.selectors import checkpoint_latest, checkpoints_list
 from webapp.experiments.commands import curl_command, launch_command
+from webapp.provenance.pages import provenance_context
 from webapp.run_pages.charts import Panel, axes_of
 from webapp.run_pages.forms import LEVELS
 from webapp.run_pages.marks import KINDS, Mark
-from webapp.runs.config_differences import changes
-from webapp.runs.facts import packages_of
+from webapp.runs.config_differences import NAMES, changes, config_named
 from webapp.runs.frame import is_resumable
 from webapp.runs.models import LogLine, Run
 from webapp.runs.notes import run_notes_list
@@ -21,6 +21,7 @@ from webapp.runs.notes import run_notes_list
 EVENTS = 8
 """Maximum number of events on the overview."""
 TAIL = 500
+TRACEBACK = "Traceback (most recent call last)"
 """Initial number of log lines."""
 
 
@@ -64,7 +65,9 @@ def events_context(user: User | AnonymousUser, run: Run, marks: Sequence[Mark]) 
 
 
 def log_tail(run: Run, search: str = "", level: str = "") -> list[LogLine]:
-    """Return the last matching lines, oldest first, each with an id for the browser."""
+    """Return the last matching lines, oldest first, each with an id for the browser; the last traceback, or else the last
+    error, is also an anchor.
+    """
     lines = run.log_lines.order_by("-id")
     if level:
         levels = list(LEVELS)
@@ -72,21 +75,28 @@ def log_tail(run: Run, search: str = "", level: str = "") -> list[LogLine]:
     if search:
         lines = lines.filter(message__icontains=search) | lines.filter(source__icontains=search)
     tail = list(reversed(lines[:TAIL]))
+    errors = [line for line in tail if line.level == "error"]
+    failure = next(
+        (line for line in reversed(errors) if TRACEBACK in line.message), errors[-1] if errors else None
+    )
     for line in tail:
+        line.anchor = "traceback" if line is failure else ""  # type: ignore[attr-defined]
         line.mark = f"{int(line.time.timestamp() * 1000)} {line.source} {line.message}"  # type: ignore[attr-defined]
     return tail
 
 
-def config_context(run: Run, toml: str, address: str) -> dict[str, Any]:
+def config_context(run: Run, toml: str, address: str, attempt: str = "") -> dict[str, Any]:
     """Return the config, its differences from the preset, and the command that launches it again."""
-    changed = changes(run.preset, run.config) if run.preset else []
+    config = config_named(run)
+    changed = changes(run.preset, config) if run.preset else []
     overrides = {change.path: change.value for change in changed}
+    body = {"preset": run.preset, "overrides": overrides} if run.preset else {"config": config}
     return {
         "toml": toml,
-        "changes": changed,
+        "changes": [change for change in changed if change.path not in NAMES],
         "launch": launch_command(run.preset, overrides) if run.preset else "troupe launch run.toml",
-        "curl": curl_command(address, run.preset, overrides, config=None if run.preset else run.config),
-        "packages": packages_of(run),
+        "curl": curl_command(address, body),
+        "record": provenance_context(run, attempt),
         "edited": [attempt for attempt in run.attempts.order_by("number") if attempt.changes],
         "resumable": is_resumable(run),
         "kept": [row for row in checkpoints_list(run) if not (row.removed or row.damaged)],

@@ -54,7 +54,7 @@ CHARTS: dict[str, Chart] = {
     "clipped": Chart("Clipped by policy", _each("policy/{policy}/clip_fraction")),
     "ratio": Chart("Largest ratio by policy", _each("policy/{policy}/ratio_max")),
     "gradient": Chart("Gradient norm by policy", _each("policy/{policy}/grad_norm")),
-    "mismatch": Chart("Engine against learner", _each("policy/{policy}/mismatch_mean")),
+    "mismatch": Chart("Engine–learner logprob mismatch", _each("policy/{policy}/mismatch_mean")),
     "left_out": Chart("Tokens excluded", _each("policy/{policy}/correction_left_out"), "share of tokens"),
     "truncated": Chart("Truncated responses", (("rollout/truncated", "training", NEUTRAL),)),
     "length": Chart("Episode length", (("eval/length", "greedy", GREEDY),)),

@@ -85,9 +85,9 @@ def _attempts(run: Run) -> Iterator[Mark]:
 def _findings(run: Run) -> Iterator[Mark]:
     page = reverse("health:page", args=[run.pk])
     for row in Finding.objects.filter(run=run).exclude(state=Finding.State.DISMISSED):
-        bad = row.severity == "bad"
+        critical = row.severity == Finding.Severity.CRITICAL
         address, time = f"{page}#finding-{row.pk}", _seconds(row.created_at)
-        yield Mark("finding", row.first_step, time, row.title[:LONGEST], row.state, address, row.pk, bad)
+        yield Mark("finding", row.first_step, time, row.title[:LONGEST], row.state, address, row.pk, critical)
 
 
 def _notes(run: Run) -> Iterator[Mark]:

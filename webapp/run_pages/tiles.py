@@ -8,6 +8,7 @@ from training_core.config.files import parse_config
 from training_core.errors import ConfigError
 from webapp.agents.pages import TileFigure
 from webapp.agents.registry import agent_pages
+from webapp.agents.rewards import is_shaped
 from webapp.common.tones import policy_tones, role_tones
 
 Columns = Mapping[str, Any]
@@ -36,6 +37,11 @@ class Tile:
     unit: str
     figures: list[Figure]
 
+    @property
+    def keys(self) -> list[str]:
+        """Return the metrics that it shows."""
+        return [figure.key for figure in self.figures]
+
 
 def overview_tiles(
     config: Mapping[str, Any], series: Mapping[str, Columns], forked_at: int = 0
@@ -48,7 +54,7 @@ def overview_tiles(
     side = _side(config)
     return [
         Tile(
-            spec.label.format(side=side),
+            spec.label.format(side=side, shaped=" (shaped)" if is_shaped(config) else ""),
             spec.unit,
             [tile for figure in spec.figures for tile in _figures(series, figure, names, forked_at)],
         )

@@ -17,6 +17,7 @@ from webapp.common.redirects import back
 from webapp.health.selectors import findings_list
 from webapp.metrics.selectors import keys as metric_keys
 from webapp.metrics.selectors import series_read
+from webapp.panels.context import board_data
 from webapp.run_pages.base_models import base_models, before_training
 from webapp.run_pages.charts import all_sections
 from webapp.run_pages.context import (
@@ -32,6 +33,8 @@ from webapp.run_pages.layouts import overview_panels, panel_get
 from webapp.run_pages.marks import marks_shown
 from webapp.run_pages.spending import spending_read
 from webapp.run_pages.tiles import overview_tiles, tile_keys
+from webapp.run_table.saved_views import panel_views
+from webapp.runs.config_differences import config_named
 from webapp.runs.facts import facts_of
 from webapp.runs.frame import run_context
 from webapp.runs.models import Run
@@ -85,6 +88,9 @@ def curves_page(request: HttpRequest, run_id: str) -> HttpResponse:
         request.user, run, "curves", **curves_data(keys, panels, marks_shown(request.user, run))
     )
     context |= {"sections": sections, "q": request.GET.get("q", ""), **tools_context(keys)}
+    if not isinstance(request.user, Visitor):
+        views = panel_views(request.user, run.project)
+        context |= {"board": board_data([run.pk], [run.pk], ()) | {"quiet": True}, "panel_views": views}
     return render(request, "runs/curves.html", context)
 
 
@@ -125,11 +131,14 @@ def config_page(request: HttpRequest, run_id: str) -> HttpResponse:
 
 def _config_page(request: HttpRequest, run: Run, form: dict[str, Any], status: int = 200) -> HttpResponse:
     try:
-        toml = to_toml(parse_config(run.config))
+        toml = to_toml(parse_config(config_named(run)))
     except ConfigError as error:
         toml = f"# This config is from another version of Troupe and cannot be read: {error}"
     address = request.build_absolute_uri("/api/v1/runs/")
-    context = run_context(request.user, run, "config") | config_context(run, toml, address) | form
+    context = run_context(request.user, run, "config") | config_context(
+        run, toml, address, request.GET.get("attempt", "")
+    )
+    context |= form
     return render(request, "runs/config.html", context, status=status)
 
 

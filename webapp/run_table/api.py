@@ -19,10 +19,10 @@ from webapp.accounts.selectors import project_default, project_get
 from webapp.api.pagination import NewestFirst, OrderedPages
 from webapp.api.queries import choice, text, truth
 from webapp.api.schema import JSON, parameter
+from webapp.common.query_language import LONGEST
 from webapp.run_table.columns import cells_json, columns_read, rows_cells
 from webapp.run_table.completion import column_complete, filter_complete
 from webapp.run_table.families import families_list
-from webapp.run_table.filters import LONGEST
 from webapp.run_table.selectors import runs_list
 from webapp.run_table.sorting import SORTS, is_sort
 from webapp.runs.models import Run, RunState
@@ -147,6 +147,7 @@ class RunList(generics.ListAPIView[Run]):
             data.get("overrides", {}),
             data.get("name", ""),
             data.get("tags", []),
+            {"via": "API"} | data.get("provenance", {}),
         )
         made = run_get(request.user, run.pk)
         return Response(RunSerializer(made).data, status=status.HTTP_201_CREATED)

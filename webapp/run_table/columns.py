@@ -13,8 +13,10 @@ from webapp.metrics.models import Series
 from webapp.runs.models import Run
 from webapp.runs.notes import run_notes_latest
 
-STANDARD = ("progress", "left", "train/return", "eval/success", "eval_sampled/success", "created")
+STANDARD = ("progress", "left", "eval/success", "eval_sampled/success", "train/return", "created")
 """Default columns, in addition to name and state."""
+BESIDE_CHARTS = ("eval/success",)
+"""Default columns of a table with charts next to it."""
 MOST = 20
 LONGEST = 2000
 FACTS: dict[str, tuple[str, str, str]] = {
@@ -73,9 +75,9 @@ class Cell:
     """good or bad, if larger values are known to be better."""
 
 
-def columns_read(text: str) -> list[Column]:
-    """Parse comma-separated columns; the default columns if empty. Raises ConfigError."""
-    words = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip())) or list(STANDARD)
+def columns_read(text: str, default: Sequence[str] = STANDARD) -> list[Column]:
+    """Parse comma-separated columns; `default` if empty. Raises ConfigError."""
+    words = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip())) or list(default)
     if len(words) > MOST or len(text) > LONGEST or "\0" in text:
         raise ConfigError({"columns": f"choose at most {MOST} columns, of {LONGEST} characters in total"})
     return [_column(word) for word in words]

@@ -7,33 +7,20 @@ from typing import Any
 from django.contrib.auth.models import AnonymousUser
 
 from webapp.accounts.models import User
+from webapp.common.query_completion import complete, fitting
 from webapp.metrics.models import Series
 from webapp.run_table.columns import FACTS
 from webapp.run_table.filters import FIELDS
 from webapp.runs.models import RunState
 from webapp.runs.selectors import runs_visible
 
-MOST = 12
 RECENT = 200
 """Maximum number of runs whose configs and metrics are read."""
-_VALUE = re.compile(
-    r"([\w.\/:@-]+)\s*(?:!=|<=|>=|=|<|>|~|in\s*\[(?:[^\]]*,)?)\s*([\w.\/:@\"'-]*)$", re.IGNORECASE
-)
-_WORD = re.compile(r"[\w.\/:@-]*$")
 
 
 def filter_complete(user: User | AnonymousUser, text: str) -> dict[str, Any]:
     """Return {"start": start of the current word, "options": [{"text", "note"}]} for the text up to the caret."""
-    value = _VALUE.search(text)
-    if value:
-        field, begun = value[1], value[2].strip("\"'")
-        options = [{"text": _quoted(item), "note": ""} for item in _values(user, field)]
-        start = value.start(2)
-    else:
-        word = _WORD.search(text)
-        begun, start = (word[0], word.start()) if word else ("", len(text))
-        options = [{"text": name, "note": note} for name, note in _fields(user)]
-    return {"start": start, "options": _fitting(options, begun)}
+    return complete(text, lambda: _fields(user), lambda field: _values(user, field))
 
 
 def column_complete(user: User | AnonymousUser, text: str) -> dict[str, Any]:
@@ -50,19 +37,8 @@ def column_complete(user: User | AnonymousUser, text: str) -> dict[str, Any]:
     )
     return {
         "start": 0,
-        "options": _fitting([{"text": name, "note": note} for name, note in [*options, *measures]], text),
+        "options": fitting([{"text": name, "note": note} for name, note in [*options, *measures]], text),
     }
-
-
-def _fitting(options: list[dict[str, str]], begun: str) -> list[dict[str, str]]:
-    """Return the options that contain the text, those with it as a prefix first."""
-    fitting = [item for item in options if begun.lower() in item["text"].lower() and item["text"] != begun]
-    fitting.sort(key=lambda item: not item["text"].lower().startswith(begun.lower()))
-    return fitting[:MOST]
-
-
-def _quoted(text: str) -> str:
-    return text if re.fullmatch(r"[\w.\/:@-]+", text) else '"' + text.replace('"', "") + '"'
 
 
 def _fields(user: User | AnonymousUser) -> Iterator[tuple[str, str]]:

@@ -7,9 +7,9 @@ conditions are joined into one expression here, which reads it once.
 import json
 from collections.abc import Iterable, Sequence
 
-from django.db.models import BooleanField, F, Func, Q, Value
+from django.db.models import Q
 
-_OPERATORS = {"=": "==", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+from webapp.common.json_paths import json_fits, json_predicate
 
 
 class ConfigTest(str):
@@ -22,10 +22,7 @@ def config_test(path: Sequence[str], operator: str, value: str | float | bool) -
     For a list, whether any item does. A value of another type never matches. `value` is finite.
     """
     json_path = "".join(f".{json.dumps(name)}" for name in path)
-    if operator == "~":
-        # "q": literal text, not a regular expression
-        return ConfigTest(f'exists(${json_path} ? (@ like_regex {json.dumps(str(value))} flag "iq"))')
-    return ConfigTest(f"exists(${json_path} ? (@ {_OPERATORS[operator]} {json.dumps(value)}))")
+    return ConfigTest(json_predicate(f"${json_path}", operator, value))
 
 
 def config_not(test: ConfigTest) -> ConfigTest:
@@ -40,11 +37,4 @@ def config_joined(tests: Iterable[ConfigTest], connector: str) -> ConfigTest:
 
 def config_fits(test: ConfigTest) -> Q:
     """Return the condition on runs that the test is true."""
-    matches = Func(
-        F("config"),
-        Value(str(test)),
-        template="(%(expressions)s::jsonpath)",
-        arg_joiner=" @@ ",
-        output_field=BooleanField(),
-    )
-    return Q(matches)
+    return Q(json_fits("config", str(test)))

@@ -4,10 +4,11 @@ import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
-from django.db.models import Avg, Count, FloatField, Max, Min, QuerySet, StdDev
+from django.contrib.postgres.aggregates import ArrayAgg
+from django.db.models import Avg, Count, F, FloatField, Max, Min, QuerySet, StdDev
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
 
@@ -15,8 +16,12 @@ from webapp.metrics.headline import HEADLINE
 from webapp.metrics.measures import MEASURES, metric_read
 from webapp.metrics.models import Series
 from webapp.run_table.columns import Column, config_at
+from webapp.run_table.sorting import is_sort, value_of, without
 from webapp.runs.families import ASIDE
 from webapp.runs.models import Run
+
+FACTS = {"created": "until", "name": "name", "runs": "runs"}
+"""Sort orders by what every row has, in addition to metrics and config fields."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +86,9 @@ def _cell(
     return FamilyCell(column, None, statistics.fmean(some), deviation, len(some))
 
 
-def families_list(runs: QuerySet[Run]) -> QuerySet[Any, Any]:
-    """Return one row per family, newest first: {"family", "runs", "name", "since", "until", and for each headline metric
+def families_list(runs: QuerySet[Run], sort: str = "") -> QuerySet[Any, Any]:
+    """Return one row per family, newest first or by `sort` (name, runs, created, a metric's mean,
+    or a config field): {"family", "runs", "name", "since", "until", and for each headline metric
     "<key> n", "<key> mean", "<key> sd" (of the sample; null for one run)}.
     """
     columns: dict[str, Any] = {}
@@ -93,13 +99,26 @@ def families_list(runs: QuerySet[Run]) -> QuerySet[Any, Any]:
             f"{alias_of(key)}_mean": Avg(value),
             f"{alias_of(key)}_sd": StdDev(value, sample=True),
         }
+    name = sort.removeprefix("-")
+    order = FACTS.get(name, "until")
+    if is_sort(sort) and ("/" in name or "." in name):
+        runs, value = value_of(runs, name)
+        order = "sorted"
+        # A metric's mean over its runs; of a field that differs, the least value (Postgres has no minimum of JSON values).
+        columns["sorted"] = (
+            Avg(without(without(value, inf), -inf))
+            if "/" in name
+            else ArrayAgg(value, order_by=[value], default=None)
+        )
+    descending = sort.startswith("-") or (order == "until" and sort != "created")
+    by = F(order).desc(nulls_last=True) if descending else F(order).asc(nulls_last=True)
     return (
         runs.order_by()
         .values("family")
         .annotate(
             runs=Count("pk"), name=Min("name"), since=Min("created_at"), until=Max("created_at"), **columns
         )
-        .order_by("-until", "family")
+        .order_by(by, "-until", "family")
     )
 
 

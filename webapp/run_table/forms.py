@@ -23,7 +23,7 @@ class RunFilters(forms.Form):
     def clean_sort(self) -> str:
         """Return a valid sort order, or an empty text."""
         sort = str(self.cleaned_data["sort"])
-        return sort if is_sort(sort) else ""
+        return sort if is_sort(sort) or sort.removeprefix("-") == "runs" else ""
 
     def values(self) -> dict[str, object]:
         """Return the valid filters."""

@@ -27,6 +27,8 @@ def view_save_act(request: HttpRequest) -> HttpResponse:
         messages.error(request, "; ".join(error.fields.values()))
         return back(request, reverse("runs:list"))
     messages.success(request, f"The view {view.name} is saved.")
+    if "stay" in post:
+        return back(request, view_address(view))
     return redirect(view_address(view))
 
 

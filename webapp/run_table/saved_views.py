@@ -15,13 +15,16 @@ from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
 from webapp.accounts.selectors import projects_visible
+from webapp.panels.forms import WORDS as CHART_WORDS
+from webapp.panels.forms import ChartSettings
 from webapp.run_table.columns import columns_read
 from webapp.run_table.filters import runs_filter
 from webapp.run_table.forms import RunFilters
 from webapp.run_table.sorting import is_sort
 from webapp.runs.models import Run, SavedView
 
-WORDS = ("q", "state", "tag", "project", "filter", "sort", "columns", "group", "archived")
+TABLE_WORDS = ("q", "state", "tag", "project", "filter", "sort", "columns", "group", "archived")
+WORDS = (*TABLE_WORDS, *CHART_WORDS)
 """Stored query parameters."""
 LONGEST_NAME = 80
 EVERYTHING = "sort=-created"
@@ -110,6 +113,16 @@ def view_address(view: SavedView) -> str:
     return f"{reverse('runs:list')}?{urlencode(words)}"
 
 
+def panel_views(user: Person, project: Project) -> list[dict[str, Any]]:
+    """Return the views with panels, of the project and of the user: {"view", "query": the query string of their charts}."""
+    views = views_visible(user).filter(Q(project=None) | Q(project=project), query__has_key="panels")
+    words = [name for name in CHART_WORDS if name not in ("charts", "shown", "by", "band")]
+    return [
+        {"view": view, "query": urlencode({name: view.query[name] for name in words if name in view.query})}
+        for view in views
+    ]
+
+
 def view_document(view: SavedView) -> dict[str, Any]:
     """Return JSON for the API."""
     return {
@@ -147,8 +160,11 @@ def _query(query: Mapping[str, Any], project: Project | None) -> dict[str, str]:
     if not is_sort(parameters.get("sort", "created")):
         raise ConfigError({"sort": f"{parameters['sort'][:40]!r} is not a sort order"})
     columns_read(parameters.get("columns", ""))
+    charts = ChartSettings(parameters)
+    if not charts.is_valid():
+        raise ConfigError({name: " ".join(map(str, messages)) for name, messages in charts.errors.items()})
     runs_filter(Run.objects.none(), parameters.get("filter", ""))
-    words = {name: str(value) for name, value in form.values().items() if name in WORDS}
+    words = {name: str(value) for name, value in form.values().items() if name in WORDS} | charts.values()
     if "archived" in words:
         words["archived"] = "1"
     words |= {"project": project.slug} if project else {}

@@ -1,5 +1,6 @@
 """The order of the runs table."""
 
+from math import nan
 from typing import Any
 
 from django.db.models import F, FilteredRelation, FloatField, Q, QuerySet, Value
@@ -38,22 +39,29 @@ def runs_sort(runs: QuerySet[Run], wanted: str) -> QuerySet[Run]:
     name = wanted.removeprefix("-")
     if not is_sort(wanted):
         return runs.order_by("-created_at", "-pk")
-    if name in COLUMNS:
-        expression: Any = F(COLUMNS[name])
-    elif name in HEADLINE:
-        expression = _number(Cast(KeyTextTransform(name, "headline"), FloatField()))
-    elif "/" in name:
-        key, measure = metric_read(name)
-        runs = runs.alias(sorted_series=FilteredRelation("series", condition=Q(series__key=key)))
-        expression = _number(F(f"sorted_series__{MEASURES[measure]}"))
-    else:
-        expression = F("config")
-        for part in name.split("."):
-            expression = KeyTransform(part, expression)
+    runs, expression = (runs, F(COLUMNS[name])) if name in COLUMNS else value_of(runs, name)
     ordered = expression.desc(nulls_last=True) if wanted.startswith("-") else expression.asc(nulls_last=True)
     return runs.order_by(ordered, "-created_at", "-pk")
 
 
+def value_of(runs: QuerySet[Run], name: str) -> tuple[QuerySet[Run], Any]:
+    """Return the runs with the expression of a metric's or config field's value for each; NaN is null."""
+    if name in HEADLINE:
+        return runs, _number(Cast(KeyTextTransform(name, "headline"), FloatField()))
+    if "/" in name:
+        key, measure = metric_read(name)
+        runs = runs.alias(sorted_series=FilteredRelation("series", condition=Q(series__key=key)))
+        return runs, _number(F(f"sorted_series__{MEASURES[measure]}"))
+    expression: Any = F("config")
+    for part in name.split("."):
+        expression = KeyTransform(part, expression)
+    return runs, expression
+
+
+def without(expression: Any, value: float) -> Any:
+    """Replace a value that is not finite with null."""
+    return NullIf(expression, Value(value, output_field=FloatField()))
+
+
 def _number(expression: Any) -> Any:
-    """Replace NaN with null."""
-    return NullIf(expression, Value(float("nan"), output_field=FloatField()))
+    return without(expression, nan)

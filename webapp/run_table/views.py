@@ -12,12 +12,15 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from training_core.errors import ConfigError
-from webapp.accounts.permissions import can_edit
+from webapp.accounts.permissions import Person, can_edit
 from webapp.accounts.selectors import projects_editable
+from webapp.common.query_language import FilterError
 from webapp.common.redirects import back
-from webapp.run_table.columns import STANDARD, Column, columns_read, rows_cells
+from webapp.common.tones import run_tone
+from webapp.panels.context import AXES, board_data
+from webapp.panels.forms import BANDS, ChartSettings
+from webapp.run_table.columns import BESIDE_CHARTS, STANDARD, Column, columns_read, rows_cells
 from webapp.run_table.families import families_list, families_rows
-from webapp.run_table.filters import FilterError
 from webapp.run_table.forms import RunFilters
 from webapp.run_table.saved_views import (
     EVERYTHING,
@@ -28,13 +31,16 @@ from webapp.run_table.saved_views import (
     views_visible,
 )
 from webapp.run_table.selectors import runs_list
+from webapp.runs.config_differences import groupings
 from webapp.runs.models import Run, RunState, SavedView
 from webapp.runs.notes import run_notes_latest
-from webapp.runs.selectors import run_summary, runs_by_id, tags_of
+from webapp.runs.selectors import run_summary, runs_by_id, runs_visible, tags_of
 from webapp.scheduling.managing import runs_do
 from webapp.stack.home import MODEL_IN_WORK
 
 PER_PAGE = 50
+SHOWN = 6
+"""Number of runs on the charts unless others are selected."""
 BULK = [
     ("stop", "Stop"),
     ("pause", "Pause"),
@@ -52,12 +58,13 @@ def runs_page(request: HttpRequest) -> HttpResponse:
     """Show all runs visible to the user, with the filters, order and grouping of the URL."""
     if view := _view_asked(request):
         return redirect(view_address(view))
-    filters = RunFilters(request.GET).values()
+    filters, charts = RunFilters(request.GET).values(), ChartSettings(request.GET).values()
     wrong: dict[str, str] = {}
+    default = BESIDE_CHARTS if charts.get("charts") else STANDARD
     try:
-        columns = columns_read(str(filters.get("columns", "")))
+        columns = columns_read(str(filters.get("columns", "")), default)
     except ConfigError as error:
-        wrong, columns = error.fields, columns_read("")
+        wrong, columns = error.fields, columns_read("", default)
     try:
         runs = runs_list(request.user, filters)
     except FilterError as error:
@@ -65,7 +72,9 @@ def runs_page(request: HttpRequest) -> HttpResponse:
     grouped = filters.get("group") == "family"
     number = request.GET.get("page")
     page = (
-        Paginator(families_list(runs), PER_PAGE).get_page(number) if grouped else _page(runs, number, filters)
+        Paginator(families_list(runs, str(filters.get("sort", ""))), PER_PAGE).get_page(number)
+        if grouped
+        else _page(runs, number, filters)
     )
     context = {
         "place": "runs",
@@ -78,7 +87,8 @@ def runs_page(request: HttpRequest) -> HttpResponse:
         "everything": EVERYTHING,
         "projects_editable": projects_editable(request.user),
         "writable": {project.slug for project in projects_editable(request.user)},
-        "standard": ",".join(STANDARD),
+        "standard": ",".join(default),
+        "charts": charts,
         "rows": families_rows(runs, list(page), columns) if grouped else _rows(list(page), columns),
         "grouped": grouped,
         "bulk": BULK,
@@ -86,7 +96,26 @@ def runs_page(request: HttpRequest) -> HttpResponse:
         "tags": tags_of(request.user),
         "base_model_in_work": (settings.TROUPE_HOME / MODEL_IN_WORK).exists(),
     }
+    context |= _charts(request.user, runs, list(page), charts) if charts.get("charts") else {}
     return render(request, "runs/list.html", context)
+
+
+def _charts(user: Person, matching: QuerySet[Run], rows: list[Any], charts: dict[str, str]) -> dict[str, Any]:
+    """Return the context of the charts next to the table: its first runs are drawn unless the address names runs."""
+    runs = [row for row in rows if isinstance(row, Run)]
+    if not runs and rows:
+        runs = list(
+            matching.filter(family__in=[row["family"] for row in rows]).order_by("-created_at")[:PER_PAGE]
+        )
+    named = runs_visible(user).filter(pk__in=charts.get("shown", "").split(",")).values_list("pk", flat=True)
+    return {
+        "board": board_data([*named, *(run.pk for run in runs)], [run.pk for run in runs[:SHOWN]]),
+        "board_axes": AXES,
+        "bands": BANDS,
+        "band": charts.get("band", "sd"),
+        "by": charts.get("by", "run"),
+        "groupings": groupings([run.config for run in runs], charts.get("by", "")),
+    }
 
 
 def _view_asked(request: HttpRequest) -> SavedView | None:
@@ -136,8 +165,8 @@ def _rows(runs: list[Run], columns: list[Column]) -> list[dict[str, Any]]:
     summaries, notes = [run_summary(run) for run in runs], run_notes_latest(runs)
     cells = rows_cells(runs, summaries, columns)
     return [
-        summary | {"cells": row, "latest_note": notes.get(summary["id"])}
-        for summary, row in zip(summaries, cells, strict=True)
+        summary | {"cells": row, "tone": run_tone(run.tone), "latest_note": notes.get(summary["id"])}
+        for run, summary, row in zip(runs, summaries, cells, strict=True)
     ]
 
 

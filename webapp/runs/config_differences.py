@@ -1,12 +1,16 @@
 """Configs field by field: dotted paths, and differences from a preset."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from training_core.config.files import load_config, set_fields
 from training_core.config.kinds import AnyConfig
 from training_core.errors import ConfigError
+from webapp.runs.models import Run
+
+NAMES = ("run.name", "run.tags")
+"""Fields that are edited on the run itself after its launch."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,11 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         path = f"{prefix}{name}"
         flat |= flatten(value, f"{path}.") if isinstance(value, Mapping) else {path: value}
     return flat
+
+
+def config_named(run: Run) -> dict[str, Any]:
+    """Return a run's config with the run's present name and tags."""
+    return {**run.config, "run": {**run.config["run"], "name": run.name, "tags": run.tags}}
 
 
 def preset_tree(preset: str) -> dict[str, Any]:
@@ -67,3 +76,15 @@ def _departures(base: Mapping[str, Any], tree: Mapping[str, Any], brief: Any) ->
         else:
             departures[name] = setting
     return departures
+
+
+def groupings(configs: Iterable[Mapping[str, Any]], chosen: str = "") -> list[tuple[str, str]]:
+    """Return the ways to group runs: family, run, every config field with several values, and the chosen field."""
+    values: dict[str, set[str]] = {}
+    for config in map(flatten, configs):
+        for path, value in config.items():
+            values.setdefault(path, set()).add(str(value))
+    fields = [path for path, met in values.items() if len(met) > 1]
+    if chosen and chosen not in ("family", "run", *fields):
+        fields.append(chosen)
+    return [("family", "everything except the seed"), ("run", "each run"), *((path, path) for path in fields)]

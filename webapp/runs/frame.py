@@ -10,6 +10,7 @@ from django.urls import reverse
 from webapp.accounts.models import User
 from webapp.accounts.permissions import Visitor, can_edit
 from webapp.agents.registry import agent_pages
+from webapp.agents.rewards import return_label
 from webapp.runs.acts import ACTS
 from webapp.runs.models import INACTIVE_STATES, Run, RunSource, RunState
 from webapp.runs.selectors import summary_shown
@@ -17,6 +18,10 @@ from webapp.runs.states import RESUMABLE
 
 SHARED_TABS = ("overview", "curves", "transcripts")
 """Pages of a run available to visitors with a share link; see webapp/shares/kinds.py."""
+
+
+TAB_DOCS = {"overview": "curves", "logs": "troubleshooting", "config": "configuration"}
+"""Pages of the documentation about tabs with another name."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,11 @@ class Tab:
     label: str
     url: str
     count: int | None = None
+
+    @property
+    def docs(self) -> str:
+        """Return the page of the documentation about it."""
+        return TAB_DOCS.get(self.name, self.name)
 
 
 def run_context(user: User | AnonymousUser, run: Run, tab: str, **data: Any) -> dict[str, Any]:
@@ -44,6 +54,7 @@ def run_context(user: User | AnonymousUser, run: Run, tab: str, **data: Any) -> 
         "algorithm": run.config["algorithm"]["type"].replace("_", "-").upper(),
         "team": _team(run.config),
         "agents": agent_pages(run.config),
+        "return_heading": return_label(run.config),
         "data": {
             "id": run.pk,
             "cursor": run.event_count,
@@ -65,17 +76,18 @@ def _tabs(run: Run) -> list[Tab]:
     return [
         _tab(run, "overview", "runs:detail"),
         _tab(run, "curves", "runs:curves", run.series.count()),
-        _tab(run, "transcripts", "transcripts:list", run.episodes.count()),
+        _tab(run, "transcripts", "transcripts:list", run.episodes.count(), agent_pages(run.config).episodes),
         _tab(run, "timeline", "timeline:page"),
         _tab(run, "health", "health:page", findings),
         _tab(run, "checkpoints", "runs:checkpoints", checkpoints),
+        _tab(run, "artifacts", "artifacts:run"),
         _tab(run, "logs", "runs:logs"),
         _tab(run, "config", "runs:config"),
     ]
 
 
-def _tab(run: Run, name: str, address: str, count: int | None = None) -> Tab:
-    return Tab(name, name.capitalize(), reverse(address, args=[run.pk]), count)
+def _tab(run: Run, name: str, address: str, count: int | None = None, label: str = "") -> Tab:
+    return Tab(name, (label or name).capitalize(), reverse(address, args=[run.pk]), count)
 
 
 def _team(config: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from webapp.common.run_changes import publish_change
 from webapp.runs.events import OF_STATE, event_send
 from webapp.runs.models import INACTIVE_STATES, Run, RunState
 from webapp.runs.states import check
+from workers.telemetry.faults import Fault, fault_in
 
 log = logging.getLogger(__name__)
 
@@ -42,14 +43,15 @@ def run_add(run: Run) -> Run:
     return run
 
 
-def run_move(run: Run, state: RunState, reason: str = "", **fields: Any) -> None:
+def run_move(run: Run, state: RunState, reason: str | Fault = "", **fields: Any) -> None:
     """Move a run to `state`, set `fields`, and save it with everything that the caller has changed.
 
-    `ended_at` follows the state. Raises TransitionRefused if `state` may not follow.
+    The remedy in `reason` is stored apart. `ended_at` follows the state. Raises TransitionRefused if `state` may not follow.
     """
     before = run.state
     check(run, state)
-    run.state, run.reason = state, reason
+    fault = _fault(reason)
+    run.state, run.reason, run.remedy = state, fault.cause, fault.remedy
     run.ended_at = timezone.now() if state in INACTIVE_STATES else None
     for name, value in fields.items():
         setattr(run, name, value)
@@ -57,14 +59,24 @@ def run_move(run: Run, state: RunState, reason: str = "", **fields: Any) -> None
     _send(run, before)
 
 
-def run_reason_set(run: Run, reason: str) -> None:
-    """Store what the run waits for. An unchanged reason is not written again."""
-    if run.reason == reason:
+def run_reason_set(run: Run, reason: str | Fault) -> None:
+    """Store what the run waits for, and the remedy in it. An unchanged reason is not written again."""
+    fault = _fault(reason)
+    if (run.reason, run.remedy) == (fault.cause, fault.remedy):
         return
-    log.info("run %s: %s", run.pk, reason)
-    run.reason = reason
-    run.save(update_fields=["reason"])
+    log.info("run %s: %s", run.pk, fault)
+    run.reason, run.remedy = fault.cause, fault.remedy
+    run.save(update_fields=["reason", "remedy"])
     run_announce(run)
+
+
+def run_fault(run: Run) -> Fault:
+    """The reason and the remedy that are stored."""
+    return Fault(run.reason, run.remedy)
+
+
+def _fault(reason: str | Fault) -> Fault:
+    return reason if isinstance(reason, Fault) else fault_in(reason)
 
 
 def _send(run: Run, before: str) -> None:

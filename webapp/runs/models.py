@@ -1,11 +1,13 @@
 """Runs, their attempts and their log."""
 
 import secrets
+from typing import Any
 
 from django.conf import settings
 from django.db import models
 
 from webapp.accounts.models import Project
+from webapp.common.tones import RUN_TONES
 
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 
@@ -78,12 +80,14 @@ class Run(models.Model):
     archived = models.BooleanField(default=False, db_index=True)
     """Hidden in tables by default."""
     finding_counts = models.JSONField(default=dict)
-    """Open health findings by level, e.g. {"bad": 1, "warn": 2}."""
+    """Open health findings by level, e.g. {"critical": 1, "warning": 2}."""
     config = models.JSONField()
     """The complete resolved config."""
     state = models.CharField(max_length=10, choices=RunState.choices, default=RunState.QUEUED, db_index=True)
     reason = models.TextField(blank=True)
-    """Why it waits, failed or stopped, as a message for its owner."""
+    """Why it waits, failed or stopped, as one sentence."""
+    remedy = models.TextField(blank=True, default="")
+    """What its owner can do about the reason, as one sentence; empty if there is nothing to do."""
     stop_requested = models.CharField(max_length=6, blank=True)
     """stop or pause while one is requested."""
     stop_requested_at = models.DateTimeField(null=True, blank=True)
@@ -95,6 +99,8 @@ class Run(models.Model):
     """Iterations completed."""
     iterations = models.IntegerField()
     """Iterations wanted."""
+    tone = models.PositiveSmallIntegerField(default=0)
+    """Its colour on every page, 1 to RUN_TONES: the runs of a project take turns, in the order in which they are created."""
     headline = models.JSONField(default=dict)
     """Latest values of the few metrics shown in tables, by key."""
     facts = models.JSONField(default=dict)
@@ -116,6 +122,12 @@ class Run(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.id})"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Give a new run its colour."""
+        if self._state.adding and not self.tone:
+            self.tone = Run.objects.filter(project_id=self.project_id).count() % RUN_TONES + 1
+        super().save(*args, **kwargs)
 
 
 class Attempt(models.Model):

@@ -35,7 +35,7 @@ def run_get(user: Person, run_id: str) -> Run:
     """Return one run. Raises Http404, also for projects that are not visible to the user."""
     run = None if "\0" in run_id else runs_visible(user).filter(pk=run_id).first()
     if run is None:
-        raise Http404(f"there is no run {run_id} that is visible to you")
+        raise Http404(f"Run '{run_id}' not found, or you do not have access.")
     return run
 
 
@@ -48,6 +48,7 @@ def run_summary(run: Run) -> dict[str, Any]:
         "name": run.name,
         "state": run.state,
         "reason": run.reason,
+        "remedy": run.remedy,
         "stop_requested": run.stop_requested,
         "stop_requested_at": run.stop_requested_at and run.stop_requested_at.isoformat(),
         "end_requested_at": run.end_requested_at and run.end_requested_at.isoformat(),

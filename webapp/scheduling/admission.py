@@ -21,10 +21,10 @@ SLACK = 1e-6
 def what_it_waits_for(run: Run, wanted: Demand, capacity: Capacity | None) -> str:
     """Return an empty text if the run fits next to the runs that hold devices and those before it; else the reason."""
     if capacity is None:
-        return "waits for Ray, which does not answer"
+        return "Waiting for Ray, which does not answer"
     if not fits(wanted, capacity):
         return (
-            f"waits for {wanted}; the cluster has {capacity.cpus:g} CPU cores and {capacity.gpus:g} GPUs in total. "
+            f"Waiting for {wanted}; the cluster has {capacity.cpus:g} CPU cores and {capacity.gpus:g} GPUs in total. "
             "Add nodes, or lower policies.*.devices and resources.environment_cpus"
         )
     holding = demands_of(runs_holding().exclude(pk=run.pk))
@@ -33,10 +33,10 @@ def what_it_waits_for(run: Run, wanted: Demand, capacity: Capacity | None) -> st
     held = [need for _, need in holding]
     free = left(capacity, held)
     if not _covers(free, wanted):
-        return f"waits for {wanted}; {_runs(len(held))} before it hold{'s' * (len(held) == 1)} the rest"
+        return f"Waiting for {wanted}; {_others(len(held))} using them"
     before = demands_before(run, capacity, holding)
     if not _covers(left(capacity, [*held, *before]), wanted):
-        return f"waits for {wanted}; {_runs(len(before))} with a higher priority, or older, come{'s' * (len(before) == 1)} first"
+        return f"Waiting for {wanted}, which {_others(len(before))} to get first, with a higher priority or an earlier launch"
     return ""
 
 
@@ -87,5 +87,5 @@ def _covers(free: Demand, wanted: Demand) -> bool:
     return cpus and (not wanted.gpus or wanted.gpus <= free.gpus + SLACK)
 
 
-def _runs(count: int) -> str:
-    return f"{count} run{'s' * (count != 1)}"
+def _others(count: int) -> str:
+    return "another run is" if count == 1 else f"{count} other runs are"

@@ -61,6 +61,12 @@ class Fork(APIView):
         wanted.is_valid(raise_exception=True)
         data = wanted.validated_data
         run = run_fork_named(
-            request.user, run_id, name, data.get("overrides"), data.get("name", ""), data.get("tags", [])
+            request.user,
+            run_id,
+            name,
+            data.get("overrides"),
+            data.get("name", ""),
+            data.get("tags", []),
+            {"via": "API"} | data.get("provenance", {}),
         )
         return Response(RunSerializer(run_get(request.user, run.pk)).data, status=201)

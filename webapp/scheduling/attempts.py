@@ -11,36 +11,44 @@ from webapp.runs.lifecycle import run_move
 from webapp.runs.models import Attempt, Run, RunState
 from webapp.runs.selectors import first_iteration
 from webapp.runs.states import STATE_AFTER
-from workers.telemetry.reasons import reason as plain_reason
+from workers.telemetry.faults import Fault, fault_in
+
+STARTS_AGAIN = "The run starts again from the last checkpoint, without your help."
 
 
 def attempt_end(attempt: Attempt, how: str, reason: str) -> None:
     """Record how an attempt ended (finished, stopped, paused, failed, lost)."""
-    attempt.state, attempt.ended_as, attempt.reason = Attempt.State.ENDED, how, plain_reason(reason)
+    attempt.state, attempt.ended_as, attempt.reason = Attempt.State.ENDED, how, fault_in(reason).cause
     attempt.ended_at = timezone.now()
     attempt.save()
 
 
-def attempt_lost(run: Run, attempt: Attempt, reason: str, *, again: bool) -> None:
+def attempt_lost(run: Run, attempt: Attempt, fault: Fault, *, again: bool) -> None:
     """Handle a failed or dead attempt. With `again` the run is queued for another one, up to run.max_attempts.
 
     A run with a pending stop or pause stops or pauses instead. Sets the run's state and reason.
     """
-    reason = plain_reason(reason)
-    attempt_end(attempt, "lost" if again else "failed", reason)
+    attempt_end(attempt, "lost" if again else "failed", fault.cause)
     if run.stop_requested:
         run_move(
             run,
             STATE_AFTER[run.stop_requested],
-            f"ended after a request to {run.stop_requested}: {reason}",
+            Fault(f"Ended after a request to {run.stop_requested}: {fault.cause}", fault.remedy),
             stop_requested="",
         )
-    elif again and 1 < int(run.config["run"]["max_attempts"]) > losses_in_a_row(run):
-        words = f"attempt {attempt.number} was lost ({reason}); starting again from the last checkpoint"
-        run_move(run, RunState.QUEUED, words)
+    elif again and starts_again(run):
+        run_move(
+            run, RunState.QUEUED, Fault(f"Attempt {attempt.number} was lost: {fault.cause}", STARTS_AGAIN)
+        )
     else:
         lost = losses_in_a_row(run)
-        run_move(run, RunState.FAILED, reason if lost < 2 else f"{reason} (after {lost} attempts)")
+        cause = fault.cause if lost < 2 else f"{fault.cause.rstrip('.')} (after {lost} attempts)."
+        run_move(run, RunState.FAILED, Fault(cause, fault.remedy))
+
+
+def starts_again(run: Run, losses: int = 0) -> bool:
+    """Whether a lost attempt is followed by another one; `losses` are expected in addition to the recorded ones."""
+    return 1 < int(run.config["run"]["max_attempts"]) > losses_in_a_row(run) + losses
 
 
 def losses_in_a_row(run: Run) -> int:

@@ -18,12 +18,15 @@ from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
 from webapp.accounts.throttling import GUESSES, guess_note, too_many_guesses
+from webapp.provenance.reported import provenance_read
+from webapp.provenance.services import provenance_store
 from webapp.runs.families import family_of
 from webapp.runs.lifecycle import run_add, run_locked, run_move, run_reason_set, runs_locked
 from webapp.runs.models import ACTIVE_STATES, ALPHABET, Attempt, Run, RunNote, RunSource, RunState
 from webapp.runs.permitted import check_storable
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.attempts import attempt_end
+from workers.telemetry.faults import Fault
 
 QUIET = timedelta(seconds=60)
 """Silence after which the owner is notified."""
@@ -50,6 +53,7 @@ class ClientRun(BaseModel):
     environment: str = Field("external", max_length=60)
     steps: int = Field(0, ge=0, le=2**31 - 1, description="Total steps, for progress; 0: unknown.")
     resume: str = Field("never", pattern="^(allow|must|never)$")
+    provenance: dict[str, Any] = Field({}, description="Command, machine and repositories of the program.")
     nonce: str = Field(
         "",
         max_length=40,
@@ -77,7 +81,7 @@ def client_run_begin(user: Person, project: Project, wanted: ClientRun) -> tuple
         if wanted.resume == "must":
             raise TransitionRefused(f"there is no run {wanted.id} to resume; omit resume to create it")
         run = _made(user, project, wanted)
-        return run, _attempt(run, 1, wanted.nonce)
+        return run, _attempt(run, 1, wanted)
     latest = run.attempts.order_by("-number").first()
     if run.project_id != project.pk or run.source != RunSource.CLIENT or latest is None:
         guess_note("run", user.pk)
@@ -147,15 +151,16 @@ def _resumed(run: Run, latest: Attempt, wanted: ClientRun) -> Attempt:
     if latest.state != Attempt.State.ENDED:
         attempt_end(latest, "stopped", "its program started again")
     run_move(run, RunState.RUNNING, stop_requested="", iterations=wanted.steps or run.iterations)
-    return _attempt(run, latest.number + 1, wanted.nonce)
+    return _attempt(run, latest.number + 1, wanted)
 
 
-def _attempt(run: Run, number: int, nonce: str) -> Attempt:
+def _attempt(run: Run, number: int, wanted: ClientRun) -> Attempt:
+    provenance_store(run, number, provenance_read({"via": "client"} | wanted.provenance))
     return Attempt.objects.create(
         run=run,
         number=number,
         state=Attempt.State.LIVE,
-        submission_id=_submission(run, number, nonce),
+        submission_id=_submission(run, number, wanted.nonce),
         heartbeat_at=timezone.now(),
         started_at=timezone.now(),
     )
@@ -175,12 +180,12 @@ def client_run_look_after(run_id: str, since: Any) -> None:
     silence = timezone.now() - max(attempt.heartbeat_at or attempt.created_at, since)
     if silence > GIVEN_UP:
         minutes = round(silence.total_seconds() / 60)
-        reason = f"its program has not reported for {minutes} minutes; its next report revives the run"
-        run_move(run, RunState.FAILED, reason)
-        attempt_end(attempt, "lost", reason)
+        cause = f"The program of this run has not reported for {minutes} minutes."
+        run_move(run, RunState.FAILED, Fault(cause, "Check the program; its next report revives the run."))
+        attempt_end(attempt, "lost", cause)
     elif silence > QUIET:
         seconds = round(silence.total_seconds(), -1)
-        run_reason_set(run, f"its program has not reported for {seconds:.0f} s")
+        run_reason_set(run, f"The program of this run has not reported for {seconds:.0f} s")
     else:
         run_reason_set(run, "")
 

@@ -1,6 +1,6 @@
 """Forks: new runs that start from a checkpoint of another run, with an edited config.
 
-Iterations, weights, optimiser and random states continue from the checkpoint, so a fork without edits repeats its parent.
+Iterations, weights, optimizer and random states continue from the checkpoint, so a fork without edits repeats its parent.
 """
 
 import hashlib
@@ -35,6 +35,7 @@ def run_fork_named(
     overrides: Mapping[str, Any] | None = None,
     name: str = "",
     tags: Iterable[str] = (),
+    provenance: Mapping[str, Any] | None = None,
 ) -> Run:
     """`run_fork` of a checkpoint by its name: last, best or an iteration. Raises the errors of run_fork, and Http404.
 
@@ -44,7 +45,7 @@ def run_fork_named(
     while True:
         chosen = checkpoint_named(user, run_id, checkpoint, gone)
         try:
-            return run_fork(user, chosen, overrides, name, tags)
+            return run_fork(user, chosen, overrides, name, tags, provenance=provenance)
         except CheckpointGone:
             gone.append(chosen.pk)
             if checkpoint != "last" or len(gone) == LOOKUPS:
@@ -58,6 +59,7 @@ def run_fork(
     name: str = "",
     tags: Iterable[str] = (),
     tree: Mapping[str, Any] | None = None,
+    provenance: Mapping[str, Any] | None = None,
 ) -> Run:
     """Create a queued run that starts from the checkpoint, in the project of the checkpoint's run.
 
@@ -67,7 +69,7 @@ def run_fork(
     damaged, or (CheckpointGone) deleted.
     """
     require_whole(checkpoint)  # before the transaction, whose rollback would undo the mark
-    return _forked(user, checkpoint, dict(overrides or {}), name, tags, tree)
+    return _forked(user, checkpoint, dict(overrides or {}), name, tags, tree, provenance)
 
 
 @transaction.atomic
@@ -78,6 +80,7 @@ def _forked(
     name: str,
     tags: Iterable[str],
     tree: Mapping[str, Any] | None,
+    provenance: Mapping[str, Any] | None,
 ) -> Run:
     held = _held(checkpoint)
     parent = held.run
@@ -86,7 +89,7 @@ def _forked(
     check_fits(config, held)
     renamed = config.run.name != parent.config["run"]["name"]
     title = name or (config.run.name if renamed else f"{parent.name} fork")
-    run = run_create(user, parent.project, tree, parent.preset, overrides, title, tags)
+    run = run_create(user, parent.project, tree, parent.preset, overrides, title, tags, provenance)
     run.parent, run.parent_checkpoint = parent, held.path
     run.parent_iteration = run.iteration = held.iteration
     run.family = fork_family(run)

@@ -20,6 +20,9 @@ class LaunchSerializer(StrictSerializer):
         required=False, max_length=60, help_text="Default: the caller's oldest project."
     )
     tags = serializers.ListField(child=serializers.CharField(max_length=60), required=False, max_length=20)
+    provenance = serializers.DictField(
+        required=False, help_text="Command, machine and repositories of the launching program."
+    )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Require exactly one of preset and config."""
@@ -53,3 +56,6 @@ class ForkSerializer(StrictSerializer):
     overrides = serializers.DictField(required=False, help_text="Dotted field paths of the config to values.")
     name = serializers.CharField(required=False, max_length=120, allow_blank=True)
     tags = serializers.ListField(child=serializers.CharField(max_length=60), required=False, max_length=20)
+    provenance = serializers.DictField(
+        required=False, help_text="Command, machine and repositories of the launching program."
+    )

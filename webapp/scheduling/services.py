@@ -17,19 +17,22 @@ from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
+from webapp.artifacts.services import references_resolve, uses_note
 from webapp.checkpoints.damage import require_whole
 from webapp.checkpoints.selectors import checkpoint_named
+from webapp.provenance.reported import provenance_read
+from webapp.provenance.services import LAUNCH, provenance_report, provenance_store
 from webapp.runs import states
 from webapp.runs.facts import facts_add
 from webapp.runs.families import family_of
-from webapp.runs.lifecycle import run_add, run_announce, run_move, run_reason_set, runs_locked
+from webapp.runs.lifecycle import run_add, run_announce, run_fault, run_move, run_reason_set, runs_locked
 from webapp.runs.models import Attempt, Run, RunSource, RunState
 from webapp.runs.permitted import check_storable, parse_permitted_for
 from webapp.runs.queue import look_soon, submit_soon
 from webapp.scheduling.attempts import attempt_end, attempt_lost, origin_apply
 from webapp.scheduling.stopping import ENDING, stopping_words
 from workers.telemetry.events import StatusEvent
-from workers.telemetry.reasons import reason
+from workers.telemetry.faults import LONGEST, Fault, fault_in, sentence
 
 FINAL = {"finished": RunState.FINISHED, "stopped": RunState.STOPPED, "paused": RunState.PAUSED}
 
@@ -46,8 +49,10 @@ def run_create(
     overrides: Mapping[str, Any] | None = None,
     name: str = "",
     tags: Iterable[str] = (),
+    provenance: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Create a queued run from a config tree with overrides; its submission follows on commit.
+    """Create a queued run from a config tree with overrides; its submission follows on commit. `provenance`: what launched it
+    (webapp/provenance/reported.py).
 
     Raises ConfigError with one message per field path, PermissionDenied for users who cannot launch here.
     """
@@ -57,11 +62,13 @@ def run_create(
         )
     if preset and preset not in preset_names():
         raise ConfigError({"preset": f"unknown preset {preset!r}; presets are {', '.join(preset_names())}"})
-    config = parse_permitted_for(user, apply_overrides(tree, overrides or {}))
+    whole, used = references_resolve(user, project, apply_overrides(tree, overrides or {}))
+    config = parse_permitted_for(user, whole)
     if config.run.iterations > MOST_ITERATIONS:
         raise ConfigError({"run.iterations": f"at most {MOST_ITERATIONS}"})
     resolved = config.model_dump(mode="json")
     check_storable(resolved)
+    launched = provenance_read(provenance or {})
     run = Run(
         project=project,
         owner=user,
@@ -73,6 +80,8 @@ def run_create(
         iterations=config.run.iterations,
     )
     run_add(run)
+    provenance_store(run, LAUNCH, launched)
+    uses_note(run, used)
     audit_note(user, project, "run.launch", run.pk, name=run.name)
     transaction.on_commit(partial(submit_soon, run.pk))
     return run
@@ -167,7 +176,7 @@ def _end(user: Person, run: Run, how: str) -> Run:
         states.check(run, RunState.STOPPING, state)
         run.stop_requested, run.stop_requested_at = how, timezone.now()
         launched = run.source != RunSource.CLIENT
-        reason = stopping_words(run, run.attempts.order_by("-number").first()) if launched else run.reason
+        reason = stopping_words(run, run.attempts.order_by("-number").first()) if launched else run_fault(run)
         run_move(run, RunState.STOPPING, reason, end_requested_at=None)
     return run
 
@@ -208,22 +217,26 @@ def status_apply(run: Run, attempt: Attempt, event: StatusEvent) -> None:
     """Advance the run by its driver's report. Reports of an old attempt, or late ones, change nothing."""
     if run.attempts.filter(number__gt=attempt.number).exists() or attempt.state == Attempt.State.ENDED:
         return
-    message = reason(event.message)
+    fault = fault_in(event.message)
     if event.state in ("starting", "running") and event.facts:
-        facts_add(run, attempt.number, event.facts)
+        facts = dict(event.facts)
+        if "provenance" in facts:
+            provenance_report(run, attempt.number, facts.pop("provenance"))
+        facts_add(run, attempt.number, facts)
         origin_apply(run, attempt, event.facts)
     if event.state != "starting" and (event.state != "failed" or attempt.started_at):
         run.iteration = event.iteration
     if event.state == "failed":
-        attempt_lost(run, attempt, message, again=event.facts.get("retry") is True)
+        stated = Fault(sentence(event.message), sentence(event.remedy)) if event.remedy else fault
+        attempt_lost(run, attempt, stated, again=event.facts.get("retry") is True)
     elif event.state in FINAL:
-        attempt_end(attempt, event.state, message)
-        _finish(run, event.state, message)
+        attempt_end(attempt, event.state, fault.cause)
+        _finish(run, event.state, fault)
     elif event.state == "running":
         _started(run, attempt)
     elif event.state == "starting" and run.state in (RunState.QUEUED, RunState.STARTING):
-        run_reason_set(run, message)  # what it waits for, for example a base model that is made
-        facts_add(run, attempt.number, {"starting": message})
+        run_reason_set(run, fault)  # what it waits for, for example a base model that is made
+        facts_add(run, attempt.number, {"starting": event.message[:LONGEST]})
     run.save()
     if run.state == RunState.QUEUED:
         transaction.on_commit(partial(submit_soon, run.pk))
@@ -240,7 +253,7 @@ def _started(run: Run, attempt: Attempt) -> None:
         run_move(run, RunState.RUNNING)
 
 
-def _finish(run: Run, word: str, reason: str) -> None:
+def _finish(run: Run, word: str, reason: Fault) -> None:
     """End the run by the driver's last report. A driver ended by a signal reports "stopped"; the requested end takes precedence."""
     if word != "finished" and run.stop_requested:
         word = states.STATE_AFTER[run.stop_requested]
@@ -252,4 +265,4 @@ def _finish(run: Run, word: str, reason: str) -> None:
 def _submission_noted(run: Run) -> None:
     """Record the submission of a reporting driver, in case the submitting process ended before it could."""
     if run.state == RunState.QUEUED:
-        run_move(run, RunState.STARTING, run.reason)
+        run_move(run, RunState.STARTING, run_fault(run))

@@ -7,16 +7,16 @@ from webapp.metrics.models import Series
 from webapp.runs.models import Attempt, Run
 from workers.launchers.launcher import STOP_SECONDS
 
-ENDING = f"ending now: its driver writes a checkpoint of the last completed iteration, and is killed after {STOP_SECONDS} s at the latest"
-DOING = {"stop": "stopping", "pause": "pausing"}
+ENDING = f"Ending now: the driver writes a checkpoint of the last completed iteration, and is killed after {STOP_SECONDS} s at the latest"
+DOING = {"stop": "Stopping", "pause": "Pausing"}
 
 
 def stopping_words(run: Run, attempt: Attempt | None) -> str:
-    """Return e.g. "pausing: completing iteration 2 (the last one took 105 s); requested 40 s ago; saved up to iteration 1"."""
-    doing = DOING.get(run.stop_requested, "stopping")
+    """Return e.g. "Pausing: completing iteration 2 (the last one took 105 s); requested 40 s ago; saved up to iteration 1"."""
+    doing = DOING.get(run.stop_requested, "Stopping")
     asked = (timezone.now() - run.stop_requested_at).total_seconds() if run.stop_requested_at else 0.0
     if attempt is None or attempt.started_at is None:
-        return f"{doing}: its workers are still starting; requested {spelled(asked)} ago"
+        return f"{doing}: the workers are still starting; requested {spelled(asked)} ago"
     return f"{doing}: {_under_way(run)}; requested {spelled(asked)} ago; {saved_words(run)}"
 
 

@@ -28,6 +28,7 @@ from workers.launchers.launcher import Capacity, JobState, Launch, Launcher, Lau
 from workers.launchers.registry import make_launcher
 from workers.sizing.demand import demand
 from workers.storage.run_folder import RunFolder
+from workers.telemetry.faults import Fault, fault_of
 
 log = logging.getLogger(__name__)
 ADMISSION_LOCK = 7_461_001
@@ -63,10 +64,9 @@ def _admit(run_id: str, capacity: Capacity | None) -> Attempt | None:
     try:
         wanted = demand(parse_permitted_for(run.owner, run.config))
     except ConfigError as error:
-        reason = (
-            f"its config is rejected by this version of Troupe, or by the permissions of its owner: {error}"
-        )
-        run_move(run, RunState.FAILED, reason)
+        fault = fault_of(error)
+        cause = f"The config is rejected by this version of Troupe, or by the permissions of the owner: {fault.cause}"
+        run_move(run, RunState.FAILED, Fault(cause, fault.remedy))
         return None
     reason = what_it_waits_for(run, wanted, capacity)
     if reason:
@@ -106,7 +106,9 @@ def _submit(attempt: Attempt, launcher: Launcher) -> bool:
         launcher.submit(_launch(run, attempt, secret))
     except (LauncherFailure, OSError) as error:
         reason = (
-            str(error) if isinstance(error, LauncherFailure) else f"its run folder cannot be written: {error}"
+            str(error)
+            if isinstance(error, LauncherFailure)
+            else f"The run folder cannot be written: {error}; free space on the server's disk, or allow the server to write there"
         )
         if launcher.status(attempt.submission_id).state is JobState.MISSING:
             token.delete()  # the token was not used

@@ -4,7 +4,7 @@ from typing import Any
 
 from django import forms
 
-LIFETIMES = {"1": "a day", "7": "a week", "30": "30 days", "365": "a year", "": "until it is revoked"}
+LIFETIMES = {"1": "in a day", "7": "in a week", "30": "in 30 days", "365": "in a year", "": "never"}
 
 
 class ShareForm(forms.Form):
@@ -21,7 +21,7 @@ class ShareForm(forms.Form):
         label="Name",
         help_text="For example the recipient; shown only in this list.",
     )
-    days = forms.ChoiceField(label="Works for", required=False, choices=list(LIFETIMES.items()), initial="30")
+    days = forms.ChoiceField(label="Expires", required=False, choices=list(LIFETIMES.items()), initial="30")
 
     def values(self) -> dict[str, Any]:
         """Return the arguments of `share_make`."""

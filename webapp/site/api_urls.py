@@ -8,8 +8,8 @@ from webapp.ingest.views import events
 from webapp.site.schema_view import SchemaView
 
 APPS = (
-    "accounts", "experiments", "run_table", "runs", "scheduling", "run_pages", "metrics", "transcripts", "checkpoints", "jobs",
-    "health", "timeline", "compare", "cluster", "shares", "quotas", "notifications", "reports",
+    "accounts", "experiments", "run_table", "panels", "runs", "provenance", "scheduling", "run_pages", "metrics", "transcripts",
+    "checkpoints", "artifacts", "jobs", "health", "timeline", "compare", "cluster", "shares", "quotas", "notifications", "reports",
 )  # fmt: skip
 """Apps with an `api_urls` module."""
 

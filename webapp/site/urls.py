@@ -22,6 +22,7 @@ urlpatterns = [
     path("runs/", include("webapp.timeline.urls")),
     path("runs/", include("webapp.health.urls")),
     path("", include("webapp.checkpoints.urls")),
+    path("", include("webapp.artifacts.urls")),
     path("", include("webapp.jobs.urls")),
     path("", include("webapp.compare.urls")),
     path("reports/", include("webapp.reports.urls")),
@@ -29,6 +30,7 @@ urlpatterns = [
     path("", include("webapp.quotas.urls")),
     path("", include("webapp.notifications.urls")),
     path("cluster/", include("webapp.cluster.urls")),
+    path("docs/", include("webapp.documents.urls")),
     path("api/", include("webapp.site.api_urls")),
     mounted,
 ]

@@ -5,6 +5,7 @@ import zstandard
 
 from webapp.runs.models import Phase, Run
 from webapp.timeline.models import Batch, Utilisation
+from webapp.transcripts.services import staleness_store
 from workers.telemetry.events import BatchEvent, PhaseEvent, UtilisationEvent
 
 
@@ -25,6 +26,9 @@ def batches_store(run: Run, cursor: int, events: list[BatchEvent]) -> None:
             ),
         )
         for event in events
+    )
+    staleness_store(
+        run, {episode.episode: episode.staleness for event in events for episode in event.episodes}
     )
 
 

@@ -42,9 +42,9 @@ FILTERS: list[OpenApiParameter] = [
 ]
 
 
-def filters_read(request: Request) -> dict[str, Any]:
-    """Return the filters of the query string. Raises ParseError for invalid filters."""
-    unknown = set(request.query_params) - {*EpisodeFilters.base_fields, *PAGING}
+def filters_read(request: Request, *others: str) -> dict[str, Any]:
+    """Return the filters of the query string, which may have `others`, too. Raises ParseError for invalid filters."""
+    unknown = set(request.query_params) - {*EpisodeFilters.base_fields, *PAGING, *others}
     if unknown:
         raise ParseError(
             f"unknown filter {', '.join(sorted(unknown))}; filters are {', '.join(EpisodeFilters.base_fields)}"

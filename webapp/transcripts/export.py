@@ -16,11 +16,12 @@ from webapp.transcripts.notes import note_document
 from webapp.transcripts.selectors import documents_read, episodes_list
 
 AT_ONCE = 50
-_LEFT_OUT = ("run", "words", "cursor")
+_LEFT_OUT = ("run", "words", "groups", "cursor")
 
 
 def export_answer(request: HttpRequest, run: Run, filters: Mapping[str, Any]) -> StreamingHttpResponse:
     """Stream all episodes that match the filters, newest first: facts, turns, candidates with tokens, annotations, notes."""
+    episodes_list(run, filters)  # An invalid query raises before the response begins.
     lines: AsyncIterator[bytes] | Iterator[bytes] = _chunks(run, filters)
     if isinstance(request, ASGIRequest):
         lines = _later(run, filters)

@@ -20,8 +20,10 @@ RARE = 2000
 OUTCOMES = {
     "success": {"success": True},
     "unsolved": {"success": False, "failed": False},
+    "error": {"failed": True},
     "failed": {"failed": True},
 }
+"""Outcome -> lookups; failed is the earlier name of error."""
 COLUMNS = {
     "kind": "kind", "iteration": "iteration", "iteration_min": "iteration__gte", "iteration_max": "iteration__lte",
     "role": "rewards__has_key", "policy": "versions__has_key", "tokens_min": "tokens__gte", "tokens_max": "tokens__lte",
@@ -51,18 +53,17 @@ def episodes_narrow(episodes: Episodes, run: Run, filters: Given) -> Episodes:
         episodes = episodes.filter(
             Exists(EpisodeNote.objects.filter(episode=OuterRef("pk"), label=filters["label"]))
         )
-    return _words(episodes, run, str(filters.get("q", "")))
+    words = str(filters.get("q", ""))
+    return episodes.filter(words_fit(run, words)) if terms(words) else episodes
 
 
-def _words(episodes: Episodes, run: Run, asked: str) -> Episodes:
-    """Filter by words. Rare words are looked up first: the database overestimates their frequency and would scan all
-    episodes from the newest on; for common words that scan finds a page quickly.
+def words_fit(run: Run, asked: str) -> Q:
+    """Return the condition that an episode has the words. Rare words are looked up first: the database overestimates their
+    frequency and would scan all episodes from the newest on; for common words that scan finds a page quickly.
     """
-    if not terms(asked):
-        return episodes
     wanted = query(run.pk, asked)
     hits = list(Episode.objects.filter(words=wanted).order_by().values_list("pk", flat=True)[: RARE + 1])
-    return episodes.filter(pk__in=hits) if len(hits) <= RARE else episodes.filter(words=wanted)
+    return Q(pk__in=hits) if len(hits) <= RARE else Q(words=wanted)
 
 
 def _is_given(value: Any) -> bool:

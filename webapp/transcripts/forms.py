@@ -4,9 +4,11 @@ from typing import Any
 
 from django import forms
 
+from webapp.common.query_language import LONGEST
+
 KINDS = [("train", "training"), ("eval", "greedy evaluation"), ("eval_sampled", "sampled evaluation")]
-OUTCOMES = [("success", "solved"), ("unsolved", "not solved"), ("failed", "raised an error")]
-FEW = ("q", "kind", "outcome", "iteration_min", "iteration_max")
+OUTCOMES = [("success", "solved"), ("unsolved", "not solved"), ("error", "error")]
+FEW = ("query", "q", "kind", "outcome", "iteration_min", "iteration_max")
 """Filters that are always visible."""
 
 
@@ -29,12 +31,17 @@ def _truth(text: str) -> forms.NullBooleanField:
 class EpisodeFilters(forms.Form):
     """Filters of transcripts; pages ignore invalid values, the API rejects them."""
 
+    query = forms.CharField(
+        required=False,
+        max_length=LONGEST,
+        help_text="the query language, e.g. planner.reward > 0 and turns >= 3",
+    )
     q = _word('words in prompts, responses, title, task, outcome; "a phrase", -without, begin*', 400)
     kind = forms.ChoiceField(required=False, choices=KINDS, help_text="train, eval or eval_sampled")
     outcome = forms.ChoiceField(
         required=False,
-        choices=OUTCOMES,
-        help_text="success, unsolved or failed (the environment raised an error)",
+        choices=[*OUTCOMES, ("failed", "error")],
+        help_text="success, unsolved or error (the environment raised an error)",
     )
     iteration = _whole("this iteration")
     iteration_min = _whole("this iteration or later")
@@ -58,7 +65,23 @@ class EpisodeFilters(forms.Form):
     def values(self) -> dict[str, Any]:
         """Return the valid filters."""
         self.is_valid()
-        return {name: value for name, value in self.cleaned_data.items() if value not in ("", None)}
+        values = {name: value for name, value in self.cleaned_data.items() if value not in ("", None)}
+        return values | ({"outcome": "error"} if values.get("outcome") == "failed" else {})
+
+
+class TableOrder(forms.Form):
+    """Columns, order and page of the table of episodes; invalid numbers are ignored."""
+
+    columns = forms.CharField(required=False, max_length=2000)
+    sort = forms.CharField(required=False, max_length=250)
+    page = forms.CharField(required=False, max_length=9)
+    upto = forms.IntegerField(required=False, min_value=1, max_value=2**62)
+
+    def values(self) -> dict[str, Any]:
+        """Return columns, sort, page, and upto: the newest episode of the table when its first page was shown."""
+        self.is_valid()
+        texts = {name: self.cleaned_data.get(name) or "" for name in ("columns", "sort", "page")}
+        return texts | {"upto": self.cleaned_data.get("upto")}
 
 
 class ListPosition(forms.Form):

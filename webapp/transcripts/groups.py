@@ -21,7 +21,8 @@ def tree_read(episode: Episode, first: int = 1, most: int = LEVELS) -> tuple[lis
     """Return at most `most` turns from number `first` (from 1), and the total number of turns.
 
     [{"number", "turn", "role", "policy", "executed": index or None, "zero_variance",
-      "candidates": [{"reward", "advantage": or None, "tokens"}]}]; numbers that are not finite are strings.
+      "candidates": [{"reward", "advantage": or None, "tokens", "equals"}]}]; numbers that are not finite are strings.
+    equals: index of the first candidate with the same text and reward, often its own.
     """
     piece = turns_read(episode, first - 1, most)
     return [_level(number, turn) for number, turn in enumerate(piece.turns, first)], piece.count
@@ -33,8 +34,9 @@ def _level(number: int, turn: Mapping[str, Any]) -> dict[str, Any]:
             "reward": candidate["reward"],
             "advantage": candidate.get("advantage"),
             "tokens": len(candidate["token_ids"]),
+            "equals": first_equal(turn["candidates"], index),
         }
-        for candidate in turn["candidates"]
+        for index, candidate in enumerate(turn["candidates"])
     ]
     return {
         "number": number,
@@ -79,6 +81,30 @@ def _candidate(candidate: Mapping[str, Any]) -> dict[str, Any]:
         "stop_reason": candidate["stop_reason"],
         "versions": sorted(set(candidate["versions"])),
     }
+
+
+def first_equal(candidates: Sequence[Mapping[str, Any]], index: int) -> int:
+    """Return the index of the first candidate with the same text and reward."""
+    wanted = candidates[index]
+    return next(
+        first
+        for first, candidate in enumerate(candidates)
+        if (candidate["text"], candidate["reward"]) == (wanted["text"], wanted["reward"])
+    )
+
+
+def folded(candidates: Sequence[Mapping[str, Any]], executed: int | None) -> list[dict[str, Any]]:
+    """Return one entry for equal candidates, in order: that of the executed one, else of the first, with "numbers": the numbers of
+    all of them, from 1. Candidates whose advantages differ stay apart.
+    """
+    entries: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for index, candidate in enumerate(candidates):
+        key = (candidate["equals"], str(candidate["advantage"]))
+        entry = entries.setdefault(key, {**candidate, "index": index, "numbers": []})
+        entry["numbers"].append(index + 1)
+        if index == executed:
+            entry |= {**candidate, "index": index}
+    return list(entries.values())
 
 
 def spread(rewards: Sequence[float | str]) -> tuple[float | None, float | None]:

@@ -4,7 +4,7 @@ from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 
-from webapp.accounts.models import User
+from webapp.accounts.models import Project, User
 from webapp.runs.models import Run
 
 
@@ -38,6 +38,12 @@ class Episode(models.Model):
     ended = models.FloatField()
     environment = models.CharField(max_length=80, blank=True)
     """Type of the environment."""
+    roles = models.JSONField(default=dict)
+    """Figures by role (webapp.transcripts.facts)."""
+    groups = models.JSONField(default=list)
+    """Figures of each turn and its candidates (webapp.transcripts.facts)."""
+    staleness = models.IntegerField(null=True)
+    """Publications between the oldest generated token and the update; None if no update is known."""
     words = SearchVectorField(null=True)
     """The full-text search vector (webapp.transcripts.words)."""
 
@@ -95,3 +101,23 @@ class EpisodeNote(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["label", "episode"])]
+
+
+class SavedQuery(models.Model):
+    """A named query of transcripts: of a project, shared by its members, or of one user."""
+
+    owner = models.ForeignKey(User, on_delete=models.CASCADE, related_name="saved_queries")
+    """Its creator; the only reader if it has no project."""
+    project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="saved_queries")
+    name = models.CharField(max_length=80)
+    query = models.CharField(max_length=2000)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "name"], name="one_query_per_name"),
+            models.UniqueConstraint(
+                fields=["owner", "name"], condition=models.Q(project=None), name="one_own_query_per_name"
+            ),
+        ]
+        ordering = ["name", "pk"]

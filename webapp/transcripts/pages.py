@@ -20,7 +20,7 @@ TRUTHS = (("truncated", "Cut off"), ("probe", "Probe"))
 
 def filters_context(run: Run, filters: Mapping[str, Any], noted: bool = True) -> dict[str, Any]:
     """Return the options of the filter form; noted: labels too. A single iteration is shown as a range of one."""
-    shown = dict(filters)
+    shown = {name: value for name, value in filters.items() if name != "noted"}
     if (iteration := shown.pop("iteration", None)) is not None:
         shown |= {"iteration_min": iteration, "iteration_max": iteration}
     newest: dict[str, Any] = dict(
@@ -119,13 +119,15 @@ def transcript_data(episode: Episode, piece: Piece) -> dict[str, Any]:
 
 def same_task(episode: Episode) -> list[Episode]:
     """Return episodes of the same task and kind over training, oldest first; the last STRIP of them."""
-    plays = Episode.objects.filter(run=episode.run_id, task=episode.task, kind=episode.kind).defer("words")
+    plays = Episode.objects.filter(run=episode.run_id, task=episode.task, kind=episode.kind).defer(
+        "words", "groups"
+    )
     return list(reversed(plays.order_by("-iteration", "-id")[:STRIP]))
 
 
 def neighbours(episode: Episode) -> tuple[Episode | None, Episode | None]:
     """Return the previous and the next episode, in order of arrival."""
-    near = Episode.objects.filter(run=episode.run_id).defer("words")
+    near = Episode.objects.filter(run=episode.run_id).defer("words", "groups")
     return near.filter(pk__lt=episode.pk).order_by("-pk").first(), near.filter(pk__gt=episode.pk).order_by(
         "pk"
     ).first()

@@ -66,7 +66,7 @@ def strips_read(run: Run, kind: str = "eval", page: int = 0, task: str = "") -> 
 
 
 def _fill(strip: Strip, run: Run, kind: str) -> None:
-    plays = Episode.objects.filter(run=run, kind=kind, task=strip.task).defer("words")
+    plays = Episode.objects.filter(run=run, kind=kind, task=strip.task).defer("words", "groups")
     keys = list(plays.order_by("iteration", "pk").values_list("pk", flat=True))
     picked = keys
     if len(keys) > FRAMES:
@@ -89,7 +89,9 @@ def said_lines(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def plays_of(episode: Episode) -> list[Episode]:
     """Return all episodes of the same task and kind, oldest first; the last 500."""
-    plays = Episode.objects.filter(run=episode.run_id, task=episode.task, kind=episode.kind).defer("words")
+    plays = Episode.objects.filter(run=episode.run_id, task=episode.task, kind=episode.kind).defer(
+        "words", "groups"
+    )
     return list(reversed(plays.order_by("-iteration", "-pk")[:500]))
 
 

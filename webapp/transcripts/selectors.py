@@ -12,19 +12,27 @@ from webapp.runs.selectors import runs_visible
 from webapp.transcripts.bodies import Piece, annotations_read, piece_read, unpacked
 from webapp.transcripts.filters import episodes_narrow
 from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
+from webapp.transcripts.query import query_condition
 
 PER_CANDIDATE = ("ratios", "entropies", "training_logprobs", "masks")
 
 
 def episodes_list(run: Run, filters: Mapping[str, Any] | None = None) -> QuerySet[Episode]:
-    """Return episodes newest first, matching the filters of webapp.transcripts.forms.EpisodeFilters."""
-    episodes = Episode.objects.filter(run=run).order_by("-pk").defer("words", "run__facts")
-    return episodes_narrow(episodes, run, filters or {})
+    """Return episodes newest first, matching the filters of webapp.transcripts.forms.EpisodeFilters.
+
+    A filter "noted" that is false forbids queries of labels and notes. Raises FilterError for an invalid query.
+    """
+    filters = filters or {}
+    episodes = Episode.objects.filter(run=run).order_by("-pk").defer("words", "groups", "run__facts")
+    condition = query_condition(run, str(filters.get("query", "")), noted=filters.get("noted", True))
+    return episodes_narrow(episodes, run, filters).filter(condition)
 
 
 def episode_get(user: Person, pk: int) -> Episode:
     """Return one episode. Raises Http404, also for projects that are not visible to the user."""
-    episodes = Episode.objects.select_related("run__project", "run__owner").defer("words", "run__facts")
+    episodes = Episode.objects.select_related("run__project", "run__owner").defer(
+        "words", "groups", "run__facts"
+    )
     episode = episodes.filter(pk=pk, run__in=runs_visible(user)).first()
     if episode is None:
         raise Http404(f"there is no episode {pk} that is visible to you")

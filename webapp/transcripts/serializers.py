@@ -25,4 +25,4 @@ class EpisodeSerializer(serializers.ModelSerializer[Episode]):
 
     class Meta:
         model = Episode
-        exclude = ("cursor", "words")
+        exclude = ("cursor", "words", "groups")

@@ -1,6 +1,7 @@
 """Storage of episodes: facts in a row, the compressed body in a second table, annotations as they arrive."""
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db.models import Sum
@@ -8,7 +9,8 @@ from django.db.models.functions import Length
 
 from webapp.runs.models import Run
 from webapp.transcripts import words
-from webapp.transcripts.bodies import annotation_packed, body_packed
+from webapp.transcripts.bodies import annotation_packed, body_packed, unpacked
+from webapp.transcripts.facts import advantages_add, facts_of
 from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
 from workers.telemetry.events import EpisodeAnnotationEvent, EpisodeEvent
 
@@ -27,12 +29,19 @@ def episodes_store(run: Run, cursor: int, events: list[EpisodeEvent]) -> None:
         _row(run, cursor, event, body) for event, body in zip(fresh, bodies, strict=True)
     )
     EpisodeBody.objects.bulk_create(_body(row, body) for row, body in zip(rows, bodies, strict=True))
+    early = EpisodeAnnotation.objects.filter(run=run, episode_name__in=[row.name for row in rows]).order_by(
+        "pk"
+    )
+    _advantages_set(run, [(note.episode_name, note.attempt, unpacked(note.data)["turns"]) for note in early])
 
 
 def _row(run: Run, cursor: int, event: EpisodeEvent, body: dict[str, Any]) -> Episode:
     facts = (event.title, event.outcome, event.task, event.episode, event.error)
+    roles, groups = facts_of(body["turns"])
     return Episode(
         run=run,
+        roles=roles,
+        groups=groups,
         attempt=event.attempt,
         cursor=cursor,
         name=event.episode,
@@ -72,6 +81,33 @@ def _body(row: Episode, document: dict[str, Any]) -> EpisodeBody:
 def annotations_store(run: Run, cursor: int, events: list[EpisodeAnnotationEvent]) -> None:
     """Store annotations by updates; the episode may arrive later, or never."""
     EpisodeAnnotation.objects.bulk_create(_annotation(run, cursor, event) for event in events)
+    _advantages_set(
+        run,
+        [
+            (event.episode, event.attempt, event.model_dump(mode="json", include={"turns"})["turns"])
+            for event in events
+        ],
+    )
+
+
+def _advantages_set(run: Run, learnt: Sequence[tuple[str, int, list[dict[str, Any]]]]) -> None:
+    """Add advantages to the facts of stored episodes. learnt: name and attempt of an episode, turns of its annotation."""
+    if not learnt:
+        return
+    named = Episode.objects.filter(run=run, name__in=[name for name, _, _ in learnt])
+    episodes = {(row.name, row.attempt): row for row in named.only("name", "attempt", "roles", "groups")}
+    for name, attempt, turns in learnt:
+        if episode := episodes.get((name, attempt)):
+            advantages_add(episode.roles, episode.groups, turns)
+    Episode.objects.bulk_update(episodes.values(), ["roles", "groups"])
+
+
+def staleness_store(run: Run, staleness: Mapping[str, int | None]) -> None:
+    """Store the staleness of an update's episodes, by name; episodes that are not stored are ignored."""
+    rows = list(Episode.objects.filter(run=run, name__in=staleness).only("name"))
+    for row in rows:
+        row.staleness = staleness[row.name]
+    Episode.objects.bulk_update(rows, ["staleness"])
 
 
 def _annotation(run: Run, cursor: int, event: EpisodeAnnotationEvent) -> EpisodeAnnotation:

@@ -12,17 +12,21 @@ from django.views.decorators.http import require_GET, require_POST
 from training_core.errors import ConfigError
 from webapp.accounts.permissions import Visitor, can_edit, is_owner
 from webapp.agents.registry import agent_pages
+from webapp.common.query_language import FilterError
 from webapp.common.tones import role_tones
 from webapp.runs.frame import run_context
 from webapp.runs.selectors import run_get
 from webapp.transcripts.bodies import PIECE
+from webapp.transcripts.counts import counts_read
 from webapp.transcripts.export import export_answer
 from webapp.transcripts.forms import EpisodeFilters, ListPosition, Start
-from webapp.transcripts.listing import PER_PAGE, stream_read
+from webapp.transcripts.listing import PER_PAGE, Slice, stream_read
 from webapp.transcripts.models import Episode
 from webapp.transcripts.notes import USUAL, labels_of, note_add, note_get, note_remove, notes_list
 from webapp.transcripts.pages import filters_context, neighbours, same_task, transcript_data, turns_shown
 from webapp.transcripts.probes import KINDS as EVALUATIONS
+from webapp.transcripts.query import PARAMETER
+from webapp.transcripts.saved_queries import queries_shown
 from webapp.transcripts.selectors import episode_get, turns_read
 
 
@@ -32,11 +36,18 @@ def episodes_page(request: HttpRequest, run_id: str) -> HttpResponse:
     run = run_get(request.user, run_id)
     filters = _filters(request)
     before, after = ListPosition(request.GET).values()
-    page = stream_read(run, filters, before, after)
+    wrong = ""
+    try:
+        page = stream_read(run, filters, before, after)
+    except FilterError as error:
+        wrong, page = error.fields[PARAMETER], Slice([], None)
     if request.GET.get("part") == "rows":
         return render(request, "transcripts/_rows.html", {"run": run, "episodes": page.episodes})
     context = run_context(request.user, run, "transcripts") | {
         **filters_context(run, filters, noted=not isinstance(request.user, Visitor)),
+        "counts": counts_read(run, None if wrong else filters),
+        "wrong": wrong,
+        "queries": queries_shown(request, run),
         "episodes": page.episodes,
         "older": page.older,
         "probes": Episode.objects.filter(run=run, kind__in=EVALUATIONS).exists(),
@@ -113,11 +124,10 @@ def note_drop(request: HttpRequest, run_id: str, pk: int, note: int) -> HttpResp
 def _filters(request: HttpRequest) -> dict[str, Any]:
     """Return the filters of the URL; without labels for visitors, because users wrote them."""
     filters = EpisodeFilters(request.GET).values()
-    return {
-        name: value
-        for name, value in filters.items()
-        if name != "label" or not isinstance(request.user, Visitor)
-    }
+    if isinstance(request.user, Visitor):
+        filters.pop("label", None)
+        filters["noted"] = False
+    return filters
 
 
 def _episode(request: HttpRequest, run_id: str, pk: int) -> Episode:

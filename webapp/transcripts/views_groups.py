@@ -10,7 +10,7 @@ from webapp.common.formats import reward
 from webapp.common.tones import role_tones
 from webapp.runs.frame import run_context
 from webapp.transcripts.forms import Chosen
-from webapp.transcripts.groups import LEVELS, group_read, lean, spread, tree_read
+from webapp.transcripts.groups import LEVELS, folded, group_read, lean, spread, tree_read
 from webapp.transcripts.models import Episode
 from webapp.transcripts.pages import neighbours
 from webapp.transcripts.selectors import episode_get
@@ -62,10 +62,12 @@ def _level(level: dict[str, Any], before: dict[str, Any] | None, tones: dict[str
     """Return a turn of the tree: its candidates, and lines to them from the previously executed one."""
     mean, _ = spread([candidate["reward"] for candidate in level["candidates"]])
     nodes = []
-    for index, candidate in enumerate(level["candidates"]):
+    for candidate in folded(level["candidates"], level["executed"]):
         direction, heat = lean(candidate, mean)
-        executed = index == level["executed"]
-        words = [f"reward {reward(candidate['reward'])}", "selected" if executed else ""]
+        executed = candidate["index"] == level["executed"]
+        count = len(candidate["numbers"])
+        equal = f"{count} equal answers" if count > 1 else ""
+        words = [f"reward {reward(candidate['reward'])}", "selected" if executed else "", equal]
         if candidate["advantage"] is not None:
             words.insert(1, f"advantage {reward(candidate['advantage'])}")
         node = {
@@ -75,7 +77,7 @@ def _level(level: dict[str, Any], before: dict[str, Any] | None, tones: dict[str
             "words": ", ".join(filter(None, words)),
         }
         nodes.append(candidate | node)
-    begin = before["executed"] if before and before["executed"] is not None else None
+    begin = None if before is None else _executed_place(before)
     ends = [(index + 0.5) * PITCH for index in range(len(nodes))]
     width = max(len(nodes), (begin or 0) + 1) * PITCH
     start = None if begin is None else (begin + 0.5) * PITCH
@@ -85,12 +87,24 @@ def _level(level: dict[str, Any], before: dict[str, Any] | None, tones: dict[str
         "ends": ends,
         "start": start,
         "width": width,
+        "executed_place": _executed_place(level),
     }
+
+
+def _executed_place(level: dict[str, Any]) -> int | None:
+    """Return the place of the executed candidate among the folded ones."""
+    entries = folded(level["candidates"], level["executed"])
+    return next((index for index, entry in enumerate(entries) if entry["index"] == level["executed"]), None)
 
 
 def _group(episode: Episode, number: int, tones: dict[str, int]) -> dict[str, Any]:
     group = group_read(episode, number)
-    for index, candidate in enumerate(group["candidates"]):
-        candidate["direction"], candidate["heat"] = lean(candidate, group["mean"])
-        candidate["executed"] = index == group["executed"]
-    return group | {"tone": tones.get(group["role"], 0)}
+    entries = folded(group["candidates"], group["executed"])
+    for entry in entries:
+        entry["direction"], entry["heat"] = lean(entry, group["mean"])
+        entry["executed"] = entry["index"] == group["executed"]
+    return group | {
+        "tone": tones.get(group["role"], 0),
+        "size": len(group["candidates"]),
+        "candidates": entries,
+    }

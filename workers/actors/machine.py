@@ -4,11 +4,14 @@ import ctypes
 import os
 import socket
 import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import psutil
 
-GIB = 1024**3
+MIB, GIB = 1024**2, 1024**3
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """glibc's parameters of `mallopt`."""
 _KEPT = 256 * 1024**2
@@ -43,17 +46,56 @@ def limit_threads(threads: int) -> None:
         torch.set_num_threads(threads)
 
 
+class NetworkMeter:
+    """Transfer rates of the machine's network interfaces without the loopback, since the last reading.
+
+    `read` returns the bytes received and sent so far, `clock` seconds.
+    """
+
+    def __init__(self, read: Callable[[], tuple[int, int]], clock: Callable[[], float]) -> None:
+        self._read, self._clock = read, clock
+        self._last = (clock(), *read())
+
+    def rates(self) -> dict[str, float]:
+        """network_received_mib_s and network_sent_mib_s; empty if no time has passed or a counter was reset."""
+        before, now = self._last, (self._clock(), *self._read())
+        self._last = now
+        seconds, received, sent = (new - old for new, old in zip(now, before, strict=True))
+        if seconds <= 0 or received < 0 or sent < 0:
+            return {}
+        return {
+            "network_received_mib_s": received / MIB / seconds,
+            "network_sent_mib_s": sent / MIB / seconds,
+        }
+
+
+def network_bytes() -> tuple[int, int]:
+    """Bytes received and sent by all interfaces except the loopback; zeros where the platform does not count them."""
+    counters = psutil.net_io_counters(pernic=True, nowrap=True) or {}
+    outside = [counter for name, counter in counters.items() if not name.startswith("lo")]
+    return sum(counter.bytes_recv for counter in outside), sum(counter.bytes_sent for counter in outside)
+
+
+_network = NetworkMeter(network_bytes, time.monotonic)
+
+
 def machine_load() -> dict[str, dict[str, float]]:
-    """{host: {cpu_percent (since the last call in this process), memory_percent, memory_gib, gpu..._gib}}."""
+    """{host: {cpu_percent, memory_percent, memory_gib, network_..._mib_s, gpu..._memory_gib, gpu..._percent}}.
+
+    CPU and network are means since the last call in this process.
+    """
     memory = psutil.virtual_memory()
     figures = {
         "cpu_percent": psutil.cpu_percent(),
         "memory_percent": memory.percent,
         "memory_gib": (memory.total - memory.available) / GIB,
+        **_network.rates(),
     }
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
         for index in range(torch.cuda.device_count()):
             free, total = torch.cuda.mem_get_info(index)
             figures[f"gpu{index}_memory_gib"] = (total - free) / GIB
+            with suppress(ModuleNotFoundError, RuntimeError):  # no NVML
+                figures[f"gpu{index}_percent"] = float(torch.cuda.utilization(index))
     return {socket.gethostname(): figures}

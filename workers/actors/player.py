@@ -7,6 +7,7 @@ from typing import Any
 from training_core.config.rollout import RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.llm.agents.gateway import AgentGateway
+from training_core.llm.agents.rendering import require_chat_template
 from training_core.llm.environments.host import EnvironmentPool
 from training_core.llm.external.source import RolloutSource
 from training_core.llm.generation.base import SamplingSettings
@@ -141,12 +142,16 @@ class Player:
 
 
 def renderer(tokenizer: Any) -> Render:
-    """A function from chat messages to prompt ids. It caches results, as many prompts of a collection are equal."""
+    """A function from chat messages to prompt ids. It caches results, as many prompts of a collection are equal.
+
+    The function raises ModelError if the tokenizer has no chat template.
+    """
     cache: dict[tuple[tuple[str, str], ...], list[int]] = {}
 
     def render(messages: Sequence[Message]) -> list[int]:
         key = tuple((message["role"], message["content"]) for message in messages)
         if key not in cache:
+            require_chat_template(tokenizer)
             encoded = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=True)
             cache[key] = list(encoded["input_ids"])
         return cache[key]

@@ -19,15 +19,27 @@ ENDINGS = (
 """Pattern in Ray's message -> reason for people; the first match counts."""
 
 
+LOST_REMEDY = (
+    "Lower rollout.tasks, resources.environments_per_worker or policies.*.learner.micro_batch_tokens if memory is short, and "
+    "check the machine of this worker"
+)
+"""Remedy for a worker that died and cannot be replaced."""
+
+
 def answer(reference: Any) -> Any:
     """The result of an actor's call. Raises what the actor raised, and RayActorError if it died.
 
-    Ray wraps the actor's error in one whose text is a traceback with terminal codes; that one becomes the cause.
+    Ray wraps the actor's error in one whose text is a traceback with terminal codes; that one becomes the cause. An error of
+    the actor's constructor is raised too: a replacement would raise it again.
     """
     try:
         return ray.get(reference)
     except RayTaskError as error:
         raise original(error) from error
+    except RayActorError as error:
+        if (raised := _of_constructor(error)) is None:
+            raise
+        raise raised from error
 
 
 def original(error: BaseException) -> BaseException:
@@ -37,13 +49,18 @@ def original(error: BaseException) -> BaseException:
     return error
 
 
+def _of_constructor(error: RayActorError) -> BaseException | None:
+    """What the actor's constructor raised; None if the actor died in another way."""
+    wrapped = error.args[0] if error.actor_init_failed and error.args else None
+    raised = original(wrapped) if isinstance(wrapped, RayTaskError) else None
+    return None if isinstance(raised, RayTaskError | RayActorError) else raised
+
+
 def exit_of(error: RayActorError) -> str:
     """Short reason for the actor's death, without Ray's paragraph of possible causes."""
     if error.preempted:
         return "its machine was taken away (preempted)"
     message = plain(str(error))
-    if error.actor_init_failed:  # Ray's text ends with what its constructor raised
-        return f"it could not start: {message.splitlines()[-1].strip()[:LONGEST]}"
     for pattern, ending in ENDINGS:
         if re.search(pattern, message, re.IGNORECASE | re.DOTALL):
             return ending

@@ -8,7 +8,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError
 
-from workers.cluster.answers import answer, exit_of
+from workers.cluster.answers import LOST_REMEDY, answer, exit_of
 from workers.cluster.spawner import Handle
 from workers.protocol.records import WorkerLost
 from workers.sizing.placement import ActorSlot
@@ -40,7 +40,7 @@ def lost(member: Member, error: RayActorError) -> WorkerLost:
     actor_slot = member.actor_slot
     return WorkerLost(
         f"{actor_slot.name} died, and with it what policy {actor_slot.policy!r} had learnt since the last checkpoint: "
-        f"{exit_of(error)}. A new attempt starts from the last checkpoint."
+        f"{exit_of(error)}. {LOST_REMEDY}"
     )
 
 

@@ -13,7 +13,7 @@ from ray.exceptions import RayActorError
 
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.host import AnswersBySlot, SlotView
-from workers.cluster.answers import answer, exit_of
+from workers.cluster.answers import LOST_REMEDY, answer, exit_of
 from workers.cluster.mutex import Mutex
 from workers.cluster.spawner import Handle, Spawner
 from workers.protocol.records import WorkerLost
@@ -123,7 +123,7 @@ class RemotePool:
                 error = another
         raise WorkerLost(
             f"{self._actor_slots[worker].name} died {MAX_LIVES + 1} times, the last time because {_how(error)}; "
-            "the run's log has each of them"
+            f"the run's log has each of them. {LOST_REMEDY}"
         ) from error
 
 

@@ -1,6 +1,8 @@
 """RayBackend: a run on Ray. Sends each call to the lead actor, and polls for stop requests while it waits."""
 
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -12,8 +14,8 @@ from training_core.errors import StopRequested
 from training_core.llm.base_models.folder_creation import creation_progress
 from training_core.llm.base_models.progress import Progress, silent
 from training_core.llm.base_models.registry import created_folder
-from workers.cluster.answers import answer, exit_of
-from workers.cluster.session import Session, connect, open_session
+from workers.cluster.answers import LOST_REMEDY, answer, exit_of
+from workers.cluster.session import Session, cluster_machines, connect, open_session
 from workers.gateway.announcing import announce
 from workers.protocol.records import (
     Attempt,
@@ -51,6 +53,8 @@ class RayBackend(TrainingBackend):
         self._waiting = waiting
         self._reported: tuple[float, str] | None = None
         self._session: Session | None = None
+        self._constructions: list[Any] = []
+        """Calls that end when an environment worker has been constructed, or when its constructor has raised."""
         workflow = getattr(attempt.config, "workflow", None)
         self._external = isinstance(workflow, RolloutBuffer)
         """Whether the run may wait for external rollouts."""
@@ -59,9 +63,10 @@ class RayBackend(TrainingBackend):
     def start(self, resume_from: Path | None) -> Started:
         """Wait for devices, then start all workers. Raises StoppedBeforeStart, Superseded, WorkerLost."""
         self._session = open_session(self._attempt, self._stop_checks.starting, self._log_line)
+        self._constructions = [worker.ping.remote() for worker in self._session.environments]
         started = self._call(self._check_starting, TrainingBackend.start, resume_from)
         announce(started, self._attempt.folder)
-        return started
+        return replace(started, machines=cluster_machines())
 
     def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:
         self._call(self._stop_checks.running, TrainingBackend.play_ahead, completed, admission)
@@ -113,12 +118,23 @@ class RayBackend(TrainingBackend):
             return answer(reference)
         except RayActorError as error:
             raise WorkerLost(
-                f"The process that leads the run died: {exit_of(error)}. A new attempt starts from the last checkpoint."
+                f"the process that leads the run died: {exit_of(error)}. {LOST_REMEDY}"
             ) from error
 
     def _check_starting(self) -> None:
-        """Report the progress of base models, if the data folder is on this machine. Raises Superseded, StoppedBeforeStart."""
+        """Report the progress of base models, if the data folder is on this machine.
+
+        Raises Superseded, StoppedBeforeStart, and what an environment's constructor raised: before large models are loaded.
+        """
         self._stop_checks.starting()
+        constructed, self._constructions = (
+            ray.wait(self._constructions, num_returns=len(self._constructions), timeout=0)
+            if self._constructions
+            else ([], [])
+        )
+        for reference in constructed:
+            with suppress(RayActorError):  # a worker that died is replaced when it is called
+                answer(reference)
         config = self._attempt.config
         for name in dict.fromkeys(config.models.values()):
             folder = created_folder(name, config.environment, self._attempt.home)

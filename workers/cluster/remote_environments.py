@@ -18,7 +18,7 @@ from training_core.marl.environments.base import Actions, Failure, Spec, Transit
 from training_core.marl.environments.environment_config import MarlEnvironment
 from training_core.marl.environments.episode_state import Arrays
 from training_core.marl.environments.split import SplitEnvironments, shares_of
-from workers.cluster.answers import answer, exit_of
+from workers.cluster.answers import LOST_REMEDY, answer, exit_of
 from workers.cluster.pool import MAX_LIVES
 from workers.cluster.spawner import Handle
 from workers.protocol.records import WorkerLost
@@ -71,7 +71,7 @@ class Host:
                 error = another
         raise WorkerLost(
             f"{self.name} died {MAX_LIVES + 1} times, the last time because {exit_of(error)}; "
-            "the run's log has each of them"
+            f"the run's log has each of them. {LOST_REMEDY}"
         ) from error
 
 

@@ -13,7 +13,7 @@ from ray.exceptions import RayActorError
 
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Group, Prompt
-from workers.cluster.answers import answer, exit_of
+from workers.cluster.answers import LOST_REMEDY, answer, exit_of
 from workers.cluster.members import Member, call_all, lost, wait_for
 from workers.cluster.mutex import Mutex
 from workers.cluster.spawner import CONTROL, Spawner
@@ -166,7 +166,7 @@ class RemotePolicy(PolicyProxy):
         if life > MAX_LIVES:
             raise WorkerLost(
                 f"{actor_slot.name} died {MAX_LIVES + 1} times, the last time because {exit_of(error)}; "
-                "the run's log has each of them"
+                f"the run's log has each of them. {LOST_REMEDY}"
             )
         call_all(self._updaters, "ping")  # the sender of the weights may have died
         log.warning("%s died: %s; it is replaced", actor_slot.name, exit_of(error))

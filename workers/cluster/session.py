@@ -44,6 +44,11 @@ class Session:
     """By name of the actor slot, as first started; the coordinator starts replacements."""
     group: PlacementGroup | None
 
+    @property
+    def environments(self) -> list[Handle]:
+        """The first workers that host environments."""
+        return [worker for name, worker in self.workers.items() if name.startswith("environment")]
+
     def control(self, method: str, *arguments: Any) -> Any:
         """Call the lead actor while another call may be running. Returns a reference to the result."""
         return getattr(self.lead, method).options(concurrency_group=CONTROL).remote(*arguments)
@@ -152,3 +157,21 @@ def _missing_devices(wanted: Demand) -> str:
         "; the cluster is too small: add nodes, or lower policies.*.devices and resources" if short else ""
     )
     return f"waiting for {wanted}: {available}{remedy}"
+
+
+def cluster_machines() -> list[dict[str, Any]]:
+    """Return the machines of the cluster that can run workers: {"host", "cores", "memory" (bytes), "gpus": [{"name"}]}."""
+    machines = []
+    for node in ray.nodes():  # type: ignore[no-untyped-call]
+        resources = node.get("Resources") or {}
+        if node.get("Alive") and (resources.get("CPU") or resources.get("GPU")):
+            model = next(
+                (name.partition(":")[2] for name in resources if name.startswith("accelerator_type:")), ""
+            )
+            machines.append({
+                "host": str(node.get("NodeManagerHostname", "")),
+                "cores": int(resources.get("CPU", 0)),
+                "memory": int(resources.get("memory", 0) + resources.get("object_store_memory", 0)),
+                "gpus": [{"name": model}] * int(resources.get("GPU", 0)),
+            })  # fmt: skip
+    return machines

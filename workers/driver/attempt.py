@@ -11,7 +11,6 @@ from types import FrameType
 
 from training_core.config.effects.unused import unused_settings
 from training_core.config.files import to_toml
-from training_core.errors import TroupeError
 from training_core.importing import resolve
 from training_core.loggers.base import LoggerSetup
 from training_core.loggers.registry import enabled_loggers
@@ -33,7 +32,8 @@ from workers.protocol.records import (
 from workers.reporting.loggers.feeding import Loggers
 from workers.reporting.reporter import Reporter
 from workers.storage.run_folder import RunFolder
-from workers.telemetry.reasons import FAILURE, reason
+from workers.telemetry.faults import fault_of
+from workers.telemetry.reasons import FAILURE
 
 log = logging.getLogger(__name__)
 FAILED, SUPERSEDED = 1, 3
@@ -132,9 +132,9 @@ def _guarded(attempt: Attempt, run_events: RunEvents, stop_signal: StopSignal, *
         return 0
     except Exception as error:
         log.error("%s", traceback.format_exc())
-        text = reason(str(error) if isinstance(error, TroupeError) else f"{type(error).__name__}: {error}")
-        run_events.ended("failed", run_events.completed_iterations, text, retry=isinstance(error, WorkerLost))
-        run_events.note(f"{FAILURE}{text}")
+        fault = fault_of(error)
+        run_events.failed(fault, retry=isinstance(error, WorkerLost))
+        run_events.note(f"{FAILURE}{fault}")
         return FAILED
     run_events.ended(state, iteration)
     run_events.note(f"{state} after {iteration} iterations; run folder {attempt.folder}")

@@ -15,7 +15,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from workers.driver.lines import evaluation_line, figures_text, iteration_line
+from workers.driver.lines import figures_text
 from workers.driver.run_events import Display
 
 
@@ -27,7 +27,7 @@ class Shown(Display, Protocol):
 
 
 class Bar:
-    """A rich progress bar: iteration, success, return, time left. Notes and evaluations scroll above it."""
+    """A rich progress bar: iteration, success, return, time left. The lines of the run's log scroll above it."""
 
     def __init__(self, iterations: int, console: Console | None = None) -> None:
         self._progress = Progress(
@@ -67,12 +67,9 @@ class Bar:
             self._task, completed=number, description="training", figures=figures_text("train", values)
         )
 
-    def evaluation(self, number: int, values: Mapping[str, float]) -> None:
-        self.note(evaluation_line(number, values))
-
 
 class Lines:
-    """A line per iteration and evaluation on standard output, for the log of a job."""
+    """The lines of the run's log on standard output, for the log of a job."""
 
     def __enter__(self) -> Self:
         return self
@@ -88,7 +85,4 @@ class Lines:
         self.note(f"base model, {done:.0%}: {text}")
 
     def iteration(self, number: int, values: Mapping[str, float]) -> None:
-        self.note(iteration_line(number, values))
-
-    def evaluation(self, number: int, values: Mapping[str, float]) -> None:
-        self.note(evaluation_line(number, values))
+        """Its line in the run's log is printed as a note."""

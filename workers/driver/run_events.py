@@ -1,10 +1,10 @@
 """Reports the driver's progress as events, and stores the counters that a checkpoint needs."""
 
 import logging
+import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from importlib import metadata
 from math import isfinite, nan
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,15 +14,18 @@ from training_core.importing import resolve
 from workers.driver.lines import checkpoint_line, evaluation_line, iteration_line, model_line
 from workers.kinds import WORKER_KINDS
 from workers.protocol.records import Collected, Phase, Span, Started, System, Updated
+from workers.provenance.attempts import attempt_provenance
+from workers.provenance.collecting import package_versions
 from workers.reporting.loggers.feeding import Loggers
 from workers.reporting.reporter import Reporter
 from workers.telemetry import metrics
+from workers.telemetry.faults import Fault
+from workers.telemetry.log_text import log_text
 from workers.telemetry.reasons import plain
 
 log = logging.getLogger(__name__)
 MOST_LINES = 1000
 """Maximum number of iterations with a line in the run's log; of more, every n-th has one."""
-PACKAGES = ("troupe", "torch", "transformers", "tokenizers", "safetensors", "numpy", "ray")
 
 
 class Display(Protocol):
@@ -38,10 +41,6 @@ class Display(Protocol):
 
     def iteration(self, number: int, values: Mapping[str, float]) -> None:
         """An iteration is complete; `values` are its metrics."""
-        ...
-
-    def evaluation(self, number: int, values: Mapping[str, float]) -> None:
-        """An evaluation is complete; `values` are its metrics."""
         ...
 
 
@@ -77,16 +76,20 @@ class RunEvents:
     def starting(self, resume_from: Path | None) -> None:
         """The driver has started and parsed its config."""
         name = resume_from.name if resume_from else None
-        facts = {"packages": _versions(), "resumed_from": name, "resume_note": "", "origin_damaged": ""}
-        self._reporter.status("starting", 0, "its workers start", facts=facts)
+        facts = {
+            "packages": package_versions(),
+            "resumed_from": name,
+            "resume_note": "",
+            "origin_damaged": "",
+        }
+        facts |= _provenance(self._config)
+        self._reporter.status("starting", 0, "Starting workers", facts=facts)
         self._log(f"starting from the checkpoint {name}" if name else "starting without a checkpoint")
 
     def damaged(self, iteration: int, path: str, problem: str) -> None:
         """A checkpoint of this run is damaged; path relative to the run folder."""
         self._reporter.checkpoint(iteration, path, 0, {}, damaged=problem)
-        self._reporter.log(
-            "error", "driver", f"the checkpoint of iteration {iteration} is damaged: {problem}"
-        )
+        self._log(f"the checkpoint of iteration {iteration} is damaged: {problem}", "error")
 
     def origin_damaged(self, problem: str) -> None:
         """The other run's checkpoint that this run starts from is damaged."""
@@ -94,10 +97,9 @@ class RunEvents:
 
     def fell_back(self, checkpoint: Path, text: str) -> None:
         """The attempt resumes from an earlier checkpoint than requested; `text` gives the reason."""
-        self._display.note(text)
-        self._reporter.log("warning", "driver", text)
+        self._log(text, "warning")
         facts = {"resumed_from": checkpoint.name, "resume_note": text}
-        self._reporter.status("starting", 0, "its workers start", facts=facts)
+        self._reporter.status("starting", 0, "Starting workers", facts=facts)
 
     def resumed_at(self, iteration: int) -> None:
         """Earlier attempts completed `iteration` iterations."""
@@ -106,6 +108,8 @@ class RunEvents:
     def running(self, started: Started, iteration: int) -> None:
         """All workers have started."""
         facts: dict[str, Any] = {"base_models": started.base_models}
+        if started.machines:
+            facts["provenance"] = {"cluster": started.machines}
         if started.gateway is not None:
             facts["gateway"] = started.gateway["url"]
             log.info(
@@ -163,7 +167,6 @@ class RunEvents:
             self._reporter.episode(document)
         self._spans(collected.spans)
         if not self._summary_lines:
-            self._display.evaluation(iteration, values)
             self._log(evaluation_line(iteration, values))
 
     def all_evaluated(self, iteration: int) -> None:
@@ -192,13 +195,17 @@ class RunEvents:
         """A stop was requested; the current step is completed first."""
         self._reporter.status("stopping", iteration)
 
-    def ended(self, state: str, iteration: int, message: str = "", *, retry: bool = False) -> None:
-        """The attempt's final status. `retry`: a new attempt from the last checkpoint may succeed."""
-        self._reporter.status(state, iteration, message, facts={"retry": True} if retry else None)
+    def ended(self, state: str, iteration: int, message: str = "") -> None:
+        """The attempt's final status, if it did not fail."""
+        self._reporter.status(state, iteration, message)
+
+    def failed(self, fault: Fault, *, retry: bool) -> None:
+        """The final status of an attempt that failed. `retry`: a new attempt from the last checkpoint may succeed."""
+        facts = {"retry": True} if retry else None
+        self._reporter.status("failed", self.completed_iterations, fault.cause, facts, remedy=fault.remedy)
 
     def note(self, text: str) -> None:
         """A line for the display and for the run's log."""
-        self._display.note(text)
         self._log(text)
 
     def loading(self, done: float, text: str) -> None:
@@ -230,8 +237,9 @@ class RunEvents:
         value = self.latest.get(name, nan)
         return value if self._steps.get(name) == step and isfinite(value) else None
 
-    def _log(self, text: str) -> None:
-        self._reporter.log("info", "driver", text)
+    def _log(self, text: str, level: str = "info") -> None:
+        self._display.note(log_text(level, "driver", text))
+        self._reporter.log(level, "driver", text)
 
     def _metrics(self, step: int, values: Mapping[str, float]) -> None:
         self.latest.update(values)
@@ -267,6 +275,11 @@ class ReportedLog(logging.Handler):
         self._reporter.log(levels.get(record.levelname, "info"), record.name, plain(self.format(record)))
 
 
-def _versions() -> dict[str, str]:
-    """Versions of the packages that affect results; read from metadata, so nothing is imported."""
-    return {name: metadata.version(name) for name in PACKAGES}
+def _provenance(config: ExperimentConfig) -> dict[str, Any]:
+    """Facts about code, machine and data; without them if they cannot be collected, which must not end a run."""
+    try:
+        home = Path(os.environ.get("TROUPE_HOME", "var")).expanduser()
+        return {"provenance": attempt_provenance(config, home)}
+    except Exception as error:
+        log.warning("the provenance of this attempt could not be collected: %s", error)
+        return {}

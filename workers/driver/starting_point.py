@@ -44,7 +44,7 @@ def _earlier(attempt: Attempt, requested: Path, problem: str, run_events: RunEve
             continue
         damages = "; ".join(f"{_named(folder)} is damaged: {text}" for folder, text in damaged.items())
         if not attempt.fall_back:
-            raise CheckpointError(f"{damages}; {_named(checkpoint)} is whole, resume from that one")
+            raise CheckpointError(f"{damages}; {_named(checkpoint)} is whole; resume from that one")
         _log_missing_hashes(checkpoint)
         run_events.fell_back(checkpoint, f"{damages}; resumed from iteration {iteration_of(checkpoint.name)}")
         return checkpoint

@@ -210,6 +210,8 @@ class Started:
     spans: list[Span] = field(default_factory=list)
     gateway: dict[str, str] | None = None
     """Address (`url`) of the gateway for custom agents, and the `token` with which they take episodes."""
+    machines: list[dict[str, Any]] = field(default_factory=list)
+    """Machines of the cluster: host, cores, memory (bytes), gpus. Empty for a run in one process."""
 
 
 class TrainingBackend(Protocol):

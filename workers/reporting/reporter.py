@@ -142,7 +142,12 @@ class Reporter:
         self._append({"type": "log", "level": level, "source": source[:80], "message": message[:MAX_TEXT]})
 
     def status(
-        self, state: str, iteration: int, message: str = "", facts: Mapping[str, Any] | None = None
+        self,
+        state: str,
+        iteration: int,
+        message: str = "",
+        facts: Mapping[str, Any] | None = None,
+        remedy: str = "",
     ) -> None:
         """Report the driver's state and deliver it immediately."""
         self.iteration = iteration
@@ -152,6 +157,8 @@ class Reporter:
             "message": message[:MAX_TEXT],
             "facts": dict(facts or {}),
         }
+        if remedy:
+            fields["remedy"] = remedy[:MAX_TEXT]
         self._append({"type": "status", **fields})
         self._wake.set()
 

@@ -29,7 +29,7 @@ _STATUS_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Settings:
-    """Options of `troupe buffer`."""
+    """Options of `troupe buffer serve`."""
 
     home: Path
     """TROUPE_HOME."""

@@ -63,14 +63,16 @@ class Volume:
     """Sampled answers per iteration."""
     tokens: int
     """Tokens of those answers, without prompts."""
+    first_iteration: int
+    """Iterations that the run does not repeat: those before a fork's checkpoint."""
     evaluations: int
-    """Evaluations of the whole run, including the base model's and the last one."""
+    """Evaluations of all its iterations, including the first one (of the base model or the checkpoint) and the last one."""
     evaluation_episodes: int
     """Per evaluation."""
     episodes_total: int
-    """Training and evaluation over the whole run."""
+    """Training and evaluation over all its iterations."""
     tokens_total: int
-    """Training answers of the whole run."""
+    """Training answers of all its iterations."""
 
 
 @dataclass(frozen=True)
@@ -85,25 +87,32 @@ class Estimate:
     """Prompt length that memory was computed with, unless a model's context is shorter."""
 
 
-def estimate(config: AnyConfig, home: Path, prompt_tokens: int | None = None) -> Estimate:
-    """The estimates. Models made by Troupe are searched under `home`; prompts are assumed to have `prompt_tokens` tokens."""
+def estimate(config: AnyConfig, home: Path, prompt_tokens: int | None = None, first: int = 0) -> Estimate:
+    """The estimates. Models made by Troupe are searched under `home`; prompts are assumed to have `prompt_tokens` tokens.
+
+    A fork continues from iteration `first`.
+    """
     prompt = PROMPT_TOKENS if prompt_tokens is None else prompt_tokens
     policies = [_policy(name, cast(RunConfig, config), home, prompt) for name in config.models]
-    return Estimate(demand(config), pools(config), policies, volume(config), prompt)
+    return Estimate(demand(config), pools(config), policies, volume(config, first), prompt)
 
 
-def volume(config: AnyConfig) -> Volume:
-    """Computed as tasks x candidates x turns x roles; for small networks, environments x steps."""
+def volume(config: AnyConfig, first: int = 0) -> Volume:
+    """Computed as tasks x candidates x turns x roles; for small networks, environments x steps.
+
+    The totals are of the iterations after `first`.
+    """
     episodes, tokens, iterations = (
         config.episodes_per_iteration,
         config.tokens_per_iteration,
-        config.run.iterations,
+        max(config.run.iterations - first, 0),
     )
-    evaluations, per_evaluation = _evaluations(config)
+    evaluations, per_evaluation = _evaluations(config, first)
     return Volume(
         episodes=episodes,
         answers=math.prod(config.batch_factors.values()),
         tokens=tokens,
+        first_iteration=first,
         evaluations=evaluations,
         evaluation_episodes=per_evaluation,
         episodes_total=iterations * episodes + evaluations * per_evaluation,
@@ -111,10 +120,10 @@ def volume(config: AnyConfig) -> Volume:
     )
 
 
-def _evaluations(config: AnyConfig) -> tuple[int, int]:
-    """Number of evaluations in the whole run, and episodes of each."""
+def _evaluations(config: AnyConfig, first: int) -> tuple[int, int]:
+    """Number of evaluations from iteration `first` on, and episodes of each."""
     every = config.evaluation.every
-    evaluations = 1 + math.ceil(config.run.iterations / every) if every else 0
+    evaluations = 1 + math.ceil(config.run.iterations / every) - first // every if every else 0
     greedy = config.evaluation_episodes("eval") * config.evaluation.greedy
     return evaluations, greedy + config.evaluation_episodes("eval_sampled") * config.evaluation.sampled
 
@@ -135,7 +144,7 @@ def model_shape(model: str, config: RunConfig, home: Path) -> ModelShape:
     cached = _cached(model)
     if cached is None:
         raise ModelError(
-            "this machine does not have the model; its size is known once it was downloaded here"
+            "this machine does not have the model; its size will be known after the model has been downloaded"
         )
     return read_shape(cached)
 

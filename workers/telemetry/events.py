@@ -314,6 +314,9 @@ class StatusEvent(Event):
     iteration: Int32
     """Iterations completed."""
     message: str = Field("", max_length=MAX_TEXT)
+    """What the run does; of a failed one the cause, as one sentence."""
+    remedy: str = Field("", max_length=MAX_TEXT)
+    """Of a failed one: what to do, as one sentence."""
     facts: Data = {}
     """Sent once at start: {"packages": {...}, "base_models": {policy: {...}}, "resumed_from": ...}."""
 

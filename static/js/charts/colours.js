@@ -3,7 +3,7 @@
 import { el } from "../dom.js";
 
 const NAMES = [
-  "d0", "d1", "d2", "d3", "d4", "d5", "d6", "t4", "accent", "ink", "ink-3", "border", "border-strong", "panel", "warn", "bad",
+  "d0", "d1", "d2", "d3", "d4", "d5", "d6", "t4", ...Array.from({ length: 12 }, (_, index) => `r${index + 1}`), "accent", "ink", "ink-3", "border", "border-strong", "panel", "warn", "bad",
 ];
 let palette = null;
 
@@ -24,7 +24,7 @@ export function colour(name) {
 }
 
 export function toneColour(tone) {
-  return colour(tone === "accent" ? "accent" : `d${tone}`);
+  return colour(typeof tone === "string" ? tone : `d${tone}`);
 }
 
 export function faint(rgb, alpha) {

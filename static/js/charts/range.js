@@ -21,7 +21,7 @@ export function yRange(values, { most, log, fixed, whole }) {
   if (!shown.length) return { range: null, outside: lost };
   const bounds = most ? withoutOutliers(shown) : fixed && whole && !log ? widened(fixed, shown) : ends(shown);
   const outside = lost + shown.filter((value) => value < bounds[0] || value > bounds[1]).length;
-  return { range: log ? padded(bounds.map(Math.log10), 0.1) : padded(bounds, Math.abs(bounds[0]) * 0.1 || 1), outside };
+  return { range: log ? padded(bounds.map(Math.log10), 0.1) : padded(visible(bounds), Math.abs(bounds[0]) * 0.1), outside };
 }
 
 function ends(values) {
@@ -31,6 +31,11 @@ function ends(values) {
 function widened([low, high], values) {
   const [least, greatest] = ends(values);
   return [Math.min(low, least), Math.max(high, greatest)];
+}
+
+/* A metric that is always 0, such as a count of errors, gets 0 to 1 and not a range around 0. */
+function visible([low, high]) {
+  return low === 0 && high === 0 ? [0, 1] : [low, high];
 }
 
 function padded([low, high], alone) {

@@ -2,12 +2,14 @@
 
 import { colour, faint, forgetColours, toneColour } from "../charts/colours.js";
 import { escapeHtml } from "../charts/marks.js";
+import { yRange } from "../charts/range.js";
 import { el } from "../dom.js";
 import { number } from "../format.js";
 import { readJson } from "../requests.js";
 
 const AXES = { step: "step", time: "minutes since the metric's first point", tokens: "tokens", episodes: "episodes", env_steps: "environment steps" };
-const DASHES = ["solid", "dash", "dashdot"];
+const DASHES = ["solid", "dash", "dashdot", "dot"];
+const TONES = 6;
 const CONFIG = { displayModeBar: false, responsive: true, doubleClick: "reset", showTips: false };
 
 /* Loads and draws every chart in `root` when it comes near the window; returns the charts. */
@@ -21,87 +23,121 @@ export function groupCharts(root) {
     }
   }, { rootMargin: "200px" });
   charts.forEach((chart) => watcher.observe(chart.element));
-  const redraw = () => {
-    forgetColours();
-    charts.forEach((chart) => chart.draw());
-  };
-  document.addEventListener("themechange", redraw);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  onTheme(() => charts.forEach((chart) => chart.draw()));
   return charts;
 }
 
-class GroupChart {
-  #plot; #data = null;
+/* Calls `redraw` after a change of theme. */
+export function onTheme(redraw) {
+  const again = () => {
+    forgetColours();
+    redraw();
+  };
+  document.addEventListener("themechange", again);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+}
+
+export class GroupChart {
+  #plot; #sets = null;
 
   constructor(element) {
     this.element = element;
     this.#plot = element.querySelector(".plot");
   }
 
+  get plot() {
+    return this.#plot;
+  }
+
+  /* Settings of its axes. */
+  get axes() {
+    return { logx: false, logy: "log" in this.element.dataset };
+  }
+
   async load() {
     try {
-      this.show(this.given() ?? await readJson(this.element.dataset.source));
+      this.show(await this.read());
     } catch (error) {
-      if (!this.#data) this.#plot.replaceChildren(el("p", { class: "nothing" }, `not loaded: ${error.message}`));
+      if (!this.#sets) this.say(`not loaded: ${error.message}`);
     }
   }
 
   /* Reads its numbers again, if it has been visible. */
   async again() {
-    if (this.#data) await this.load();
+    if (this.#sets) await this.load();
   }
 
-  /* Numbers that are part of this page or of a fresher one. */
-  given(element = this.element) {
-    const brought = element.querySelector("script[type='application/json']");
-    return brought ? JSON.parse(brought.textContent) : null;
+  /* The answers of the API, one for each metric. */
+  async read() {
+    const brought = this.element.querySelector("script[type='application/json']");
+    return [brought ? JSON.parse(brought.textContent) : await readJson(this.element.dataset.source)];
   }
 
-  show(data) {
-    this.#data = data;
+  show(sets) {
+    this.#sets = sets;
     this.#legend();
     this.draw();
   }
 
-  get plot() {
-    return this.#plot;
+  /* A text in place of the curves. */
+  say(text) {
+    if (this.#plot.data) Plotly.purge(this.#plot);
+    this.#sets = null;
+    this.#plot.replaceChildren(el("p", { class: "nothing" }, text));
   }
 
   draw() {
-    if (!this.#data) return;
-    if (!this.#data.axis.length) {
-      this.#plot.replaceChildren(el("p", { class: "nothing" }, "no points on this axis"));
-      return;
+    if (!this.#sets) return;
+    const sets = this.#sets.filter((set) => set.axis.length);
+    if (!sets.length) return this.say("no points on this axis");
+    if (!this.#plot.data) this.#plot.replaceChildren();
+    const looks = looksOf(this.#sets), below = [], means = [];
+    for (const set of sets) {
+      const axis = set.axis.map((value) => (set.x === "time" ? value / 60 : value));
+      for (const group of set.groups) {
+        below.push(...band(group, axis, looks.get(group)), ...lines(group, axis, looks.get(group)));
+        means.push(...mean(group, axis, looks.get(group), set));
+      }
     }
-    this.#plot.querySelector(".wait")?.remove();
-    const time = this.#data.x === "time";
-    const axis = this.#data.axis.map((value) => (time ? value / 60 : value));
-    const traces = this.#data.groups.flatMap((group, index) => [...band(group, axis), ...lines(group, axis, index)]);
-    const means = this.#data.groups.flatMap((group, index) => mean(group, axis, index, this.#data));
-    Plotly.react(this.#plot, [...traces, ...means], layout(this.#data, "log" in this.element.dataset), CONFIG);
+    Plotly.react(this.#plot, [...below, ...means], layout(sets, this.axes), CONFIG);
   }
 
   #legend() {
-    const { groups, left_out: leftOut, without } = this.#data;
-    this.element.querySelector("[data-legend]").replaceChildren(...groups.map((group) => (
+    const looks = looksOf(this.#sets);
+    this.element.querySelector("[data-legend]").replaceChildren(...this.#sets.flatMap(({ groups }) => groups).map((group) => (
       el("li", { title: group.runs.map((run) => `${run.name} ${run.id}`).join("\n") },
-        el("span", { class: "swatch", "data-tone": group.tone }), group.label, " ", el("span", { class: "quiet" }, `N ${group.n}`))
+        el("span", { class: "swatch", "data-tone": looks.get(group).tone, "data-dash": looks.get(group).dash }), looks.get(group).label, " ",
+        group.n > 1 || group.runs[0].id !== group.group ? el("span", { class: "quiet" }, `N ${group.n}`) : null)
     )));
-    const mark = this.element.closest("section")?.querySelector("[data-left-out]");
-    const notes = [leftOut && `${leftOut} points not finite`, without.length && `${without.length} without it`].filter(Boolean);
-    if (mark && notes.length) {
-      mark.hidden = false;
-      mark.textContent = notes.join(", ");
-    }
+    const mark = (this.element.closest("section") ?? this.element).querySelector("[data-left-out]");
+    const leftOut = Math.max(...this.#sets.map((set) => set.left_out)), without = Math.max(...this.#sets.map((set) => set.without.length));
+    const notes = [leftOut && `${leftOut} points not finite`, without && `${without} without it`].filter(Boolean);
+    if (!mark) return;
+    mark.hidden = !notes.length;
+    mark.textContent = notes.join(", ");
   }
+}
+
+/* Colour, dash and label of every group. One metric: the group's colour, dashed where it is taken. Several metrics: a dash each, or of a single
+   group a colour each. */
+function looksOf(sets) {
+  const looks = new Map(), alone = sets.every((set) => set.groups.length < 2), taken = new Map();
+  sets.forEach((set, place) => set.groups.forEach((group) => {
+    const before = taken.get(group.tone) ?? 0;
+    taken.set(group.tone, before + 1);
+    if (sets.length === 1) looks.set(group, { tone: group.tone, dash: DASHES[before % DASHES.length], label: group.label });
+    else if (alone) looks.set(group, { tone: (place % TONES) + 1, dash: DASHES[Math.floor(place / TONES)], label: set.key });
+    else looks.set(group, { tone: group.tone, dash: DASHES[place % DASHES.length], label: `${group.label} · ${set.key}` });
+  }));
+  return looks;
 }
 
 const BASE = { type: "scatter", mode: "lines", cliponaxis: false, showlegend: false, connectgaps: false, hoverinfo: "skip" };
 
 /* Lower and upper bound as one filled outline for each interval with bounds. */
-function band(group, axis) {
+function band(group, axis, look) {
   if (!group.low) return [];
-  const tone = toneColour(group.tone), traces = [];
+  const tone = toneColour(look.tone), traces = [];
   for (const [from, to] of stretches(group.low)) {
     const x = axis.slice(from, to), up = group.high.slice(from, to), down = group.low.slice(from, to);
     traces.push({ ...BASE, x: [...x, ...x.toReversed()], y: [...up, ...down.toReversed()], fill: "toself", fillcolor: faint(tone, 0.16), line: { width: 0 } });
@@ -123,41 +159,47 @@ function stretches(values) {
   return ranges;
 }
 
-function lines(group, axis, index) {
-  const tone = toneColour(group.tone), dash = DASHES[Math.floor(index / 8) % DASHES.length];
+function lines(group, axis, { tone, dash }) {
   const faintly = [...(group.lines ?? []), ...(group.raw ? [group.raw] : [])];
-  return faintly.map((y) => ({ ...BASE, x: axis, y, line: { color: faint(tone, 0.3), width: 1, dash } }));
+  return faintly.map((y) => ({ ...BASE, x: axis, y, line: { color: faint(toneColour(tone), 0.3), width: 1, dash } }));
 }
 
 /* The whole mean for the pointer (`meta` marks the entries in the legend of a saved picture); solid where every run of the group has a value, dotted elsewhere. */
-function mean(group, axis, index, { spans }) {
-  const tone = toneColour(group.tone), full = (index) => group.counts[index] === group.n;
-  const few = axis.length < 24 && !spans, dash = DASHES[Math.floor(index / 8) % DASHES.length];
+function mean(group, axis, { tone: name, dash, label }, { spans }) {
+  const tone = toneColour(name), full = (index) => group.counts[index] === group.n;
+  const few = axis.length < 24 && !spans;
   const whole = group.mean.map((value, index) => (full(index) ? value : null));
   // A dotted point, and its neighbours, so that it joins the solid line.
   const partly = group.mean.map((value, index) => ([index - 1, index, index + 1].some((near) => near in axis && !full(near)) ? value : null));
   const deviation = (index) => (group.low?.[index] != null ? ` [${number(group.low[index])}, ${number(group.high[index])}]` : "");
+  const count = (index) => (group.n > 1 ? ` · N ${group.counts[index]}` : "");
   return [
-    { ...BASE, x: axis, y: partly, line: { color: tone, width: 1.4, dash: "dot" } },
-    { ...BASE, x: axis, y: whole, meta: group.label, name: group.label, mode: few ? "lines+markers" : "lines", marker: { size: 5, color: tone }, line: { color: tone, width: 2, dash } },
+    { ...BASE, x: axis, y: partly, line: { color: tone, width: 1.4, dash: "dot" }, visible: group.n > 1 },
+    // The points of a single run may have gaps on the common axis.
+    { ...BASE, x: axis, y: whole, connectgaps: group.n === 1, meta: label, name: label, mode: few ? "lines+markers" : "lines", marker: { size: 5, color: tone }, line: { color: tone, width: 2, dash } },
     {
-      ...BASE, x: axis, y: group.mean, line: { color: "rgba(0,0,0,0)", width: 1 }, hoverinfo: undefined, name: group.label,
-      customdata: group.mean.map((value, index) => `${number(value)}${deviation(index)} · N ${group.counts[index]}`),
-      hovertemplate: `${escapeHtml(group.label)} %{customdata}<extra></extra>`, hoverlabel: { font: { color: tone } },
+      ...BASE, x: axis, y: group.mean, line: { color: "rgba(0,0,0,0)", width: 1 }, hoverinfo: undefined, name: label,
+      customdata: group.mean.map((value, index) => `${number(value)}${deviation(index)}${count(index)}`),
+      hovertemplate: `${escapeHtml(label)} %{customdata}<extra></extra>`, hoverlabel: { font: { color: tone } },
     },
   ];
 }
 
-function layout(data, log) {
-  const ink = colour("ink-3"), time = data.x === "time";
+function layout(sets, { logx, logy }) {
+  const ink = colour("ink-3"), [{ x: kind }] = sets, time = kind === "time";
   const axis = { gridcolor: colour("border"), zeroline: false, linecolor: colour("border"), tickfont: { size: 10, color: ink }, automargin: true };
+  const values = sets.flatMap(({ groups }) => groups.flatMap((group) => ["mean", "low", "high", "raw"].flatMap((name) => group[name] ?? []).concat(...(group.lines ?? []))));
+  const { range } = yRange(values.filter((value) => value !== null), { most: false, log: logy, fixed: null, whole: true });
   return {
     margin: { l: 40, r: 10, t: 8, b: 38 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.body).fontFamily, size: 11, color: ink },
-    xaxis: { ...axis, showgrid: false, nticks: 8, title: { text: AXES[data.x], font: { size: 11 }, standoff: 8 }, hoverformat: time ? ".1f" : ",.0f", tickformat: time ? "" : "~s", spikecolor: colour("border-strong"), spikethickness: 1, spikedash: "solid" },
-    yaxis: { ...axis, nticks: 6, type: log ? "log" : "linear" },
+    xaxis: {
+      ...axis, showgrid: false, nticks: 8, type: logx ? "log" : "linear", title: { text: escapeHtml(AXES[kind] ?? kind), font: { size: 11 }, standoff: 8 },
+      hoverformat: time ? ".1f" : kind in AXES ? ",.0f" : ".4~g", tickformat: time || logx ? "" : "~s", spikecolor: colour("border-strong"), spikethickness: 1, spikedash: "solid",
+    },
+    yaxis: { ...axis, nticks: 6, type: logy ? "log" : "linear", ...(range && { range }) },
     hovermode: "x unified", hoverdistance: 30, dragmode: "zoom",
     hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("border"), font: { size: 11, color: colour("ink") } },
-    uirevision: log ? "log" : "linear",
+    uirevision: `${kind} ${logx} ${logy}`,
   };
 }

@@ -52,7 +52,7 @@ function row(runId, episode) {
     el("td", { class: "lead" }, el("a", { class: "row-link mono", href: `/runs/${runId}/episodes/${episode.id}/` }, short(episode.name))),
     el("td", { class: "soft nowrap", "data-label": "play" }, (KINDS[episode.kind] ?? episode.kind) + (episode.probe ? ", probe" : "")),
     el("td", { class: "break", "data-label": "task" }, episode.title),
-    el("td", { class: `break ${tone}`, "data-label": "outcome" }, text, episode.truncated ? el("span", { class: "badge warn" }, "cut") : null),
+    el("td", { class: `break ${tone}`, "data-label": "outcome" }, text, episode.truncated ? el("span", { class: "badge warn" }, "truncated") : null),
     el("td", { class: "num", "data-label": "turns" }, count(episode.turn_count)),
     el("td", { class: "num tokens", "data-label": "tokens" }, count(episode.tokens)),
     el("td", { class: "num", "data-label": "return" }, fixed(Number(episode.episode_return), 2)),

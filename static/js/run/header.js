@@ -36,13 +36,21 @@ function show(summary) {
   bar.max = summary.iterations || 1;
   bar.value = summary.iteration;
   bar.classList.toggle("idle", ENDED.includes(summary.state) && summary.state !== "finished");
+  root.querySelector("[data-link]").toggleAttribute("data-idle", ENDED.includes(summary.state));
   root.querySelector("[data-iteration]").textContent = summary.iterations ? `iteration ${count(summary.iteration)} of ${count(summary.iterations)}` : `step ${count(summary.iteration)}`;
-  const reason = document.querySelector("[data-reason]");
-  reason.hidden = !summary.reason;
-  reason.textContent = summary.reason;
-  reason.classList.toggle("bad", summary.state === "failed");
+  showFault(root.querySelector("[data-fault]"), summary);
   document.title = document.title.replace(/^(\(\d+ %\) )?/, ENDED.includes(summary.state) ? "" : `(${Math.floor(summary.progress * 100)} %) `);
   times(summary);
+}
+
+/* What is wrong or awaited, what to do, and for a failed run the way to the traceback in its log. */
+function showFault(notice, summary) {
+  const failed = summary.state === "failed", traceback = notice.querySelector("[data-traceback]");
+  notice.hidden = !summary.reason;
+  notice.classList.toggle("bad", failed);
+  notice.querySelector("[data-reason]").textContent = summary.reason;
+  notice.querySelector("[data-remedy]").textContent = summary.remedy;
+  if (traceback) traceback.hidden = !failed;
 }
 
 function times(summary) {
@@ -53,7 +61,7 @@ function timesText(summary) {
   if (!summary.started_at) return summary.state === "queued" ? `waiting for ${since(summary.created_at)}` : "";
   const end = summary.ended_at ? new Date(summary.ended_at) : new Date();
   const total = (end - new Date(summary.started_at)) / 1000, ran = secondsRun(summary.attempts, end) || total;
-  if (!summary.ended_at) return summary.eta_seconds == null ? `${duration(ran)} elapsed` : `${duration(ran)} elapsed, ${duration(summary.eta_seconds)} remaining`;
+  if (!summary.ended_at) return summary.eta_seconds == null ? `${duration(ran)} elapsed` : `${duration(ran)} elapsed, about ${duration(summary.eta_seconds)} left`;
   return total - ran < SHORT_PAUSE ? `took ${duration(ran)}` : `ran ${duration(ran)}, ${duration(total)} since the start`;
 }
 

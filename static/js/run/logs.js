@@ -9,7 +9,9 @@ export class Logs {
   #seen = new Set([...(list()?.children ?? [])].map((line) => line.dataset.line));
 
   constructor() {
-    this.again();
+    const target = location.hash === "#traceback" && document.getElementById("traceback");
+    if (target) target.scrollIntoView({ block: "start" });
+    else this.again();
   }
 
   delta(message) {

@@ -38,10 +38,10 @@ def test_fork_and_lineage(troupe: Troupe, connected: str, run: Run, checkpoint: 
     made = json.loads(result.out)
     assert Run.objects.get(pk=made["id"]).config["run"]["seed"] == 5
     assert made["id"] in troupe("fork", run.pk, "20").out or Run.objects.filter(parent=run).count() == 2
-    tree = troupe("lineage", made["id"]).out
+    tree = troupe("checkpoint", "lineage", made["id"]).out
     assert run.pk in tree
     assert "mine  at 20" in tree
-    assert json.loads(troupe("lineage", run.pk, "--json").out)["here"]
+    assert json.loads(troupe("checkpoint", "lineage", run.pk, "--json").out)["here"]
 
 
 def test_invalid_forks_are_refused(troupe: Troupe, connected: str, run: Run, checkpoint: Checkpoint) -> None:
@@ -51,12 +51,14 @@ def test_invalid_forks_are_refused(troupe: Troupe, connected: str, run: Run, che
 
 
 def test_download(troupe: Troupe, connected: str, run: Run, checkpoint: Checkpoint, tmp_path: Path) -> None:
-    result = troupe("download", run.pk, "--to", str(tmp_path / "got" / "it"), "--json")
+    result = troupe("checkpoint", "download", run.pk, "--to", str(tmp_path / "got" / "it"), "--json")
     assert result.status == 0, result.err
     assert json.loads(result.out)["policies"] == [str(tmp_path / "got" / "it" / "planner")]
     assert (tmp_path / "got" / "it" / "planner" / "model.safetensors").read_text() == "weights"
-    assert "already exists" in troupe("download", run.pk, "--to", str(tmp_path / "got" / "it")).err
-    assert "no policy 'judge'" in troupe("download", run.pk, "20", "--policy", "judge").err
+    assert (
+        "already exists" in troupe("checkpoint", "download", run.pk, "--to", str(tmp_path / "got" / "it")).err
+    )
+    assert "no policy 'judge'" in troupe("checkpoint", "download", run.pk, "20", "--policy", "judge").err
     assert sorted(item.name for item in (tmp_path / "got").iterdir()) == ["it"]
 
 
@@ -69,9 +71,9 @@ def test_download_merges_adapters(
     model = load_model(base)
     add_adapter(model, Lora(), 0)
     save_adapter(folder, model, trained_weights(model), str(base))
-    result = troupe("download", run.pk, "--to", str(tmp_path / "kept"))
+    result = troupe("checkpoint", "download", run.pk, "--to", str(tmp_path / "kept"))
     assert result.status == 0 and (tmp_path / "kept" / "planner" / "adapter_model.safetensors").is_file()
-    result = troupe("download", run.pk, "--merge", "--to", str(tmp_path / "merged"))
+    result = troupe("checkpoint", "download", run.pk, "--merge", "--to", str(tmp_path / "merged"))
     assert result.status == 0, result.err
     assert (tmp_path / "merged" / "planner" / "model.safetensors").is_file()
     assert not (tmp_path / "merged" / "planner" / "adapter_model.safetensors").exists()
@@ -81,13 +83,16 @@ def test_pin_delete_and_prune(
     troupe: Troupe, connected: str, run: Run, checkpoint: Checkpoint, tmp_path: Path
 ) -> None:
     Run.objects.filter(pk=run.pk).update(state="finished")
-    assert "pinned" in troupe("pin", run.pk, "20").out
-    assert "unpin it first" in troupe("delete-checkpoint", run.pk, "last").err
-    assert "would delete nothing" in troupe("prune", run.pk, "--last", "0", "--best", "0", "--dry").out
-    assert not json.loads(troupe("pin", run.pk, "20", "--off", "--json").out)["pinned"]
-    assert json.loads(troupe("prune", run.pk, "--last", "0", "--json").out)["deleted"] == [20]
+    assert "pinned" in troupe("checkpoint", "pin", run.pk, "20").out
+    assert "unpin it first" in troupe("checkpoint", "delete", run.pk, "last").err
+    assert (
+        "would delete nothing"
+        in troupe("checkpoint", "prune", run.pk, "--last", "0", "--best", "0", "--dry").out
+    )
+    assert not json.loads(troupe("checkpoint", "unpin", run.pk, "20", "--json").out)["pinned"]
+    assert json.loads(troupe("checkpoint", "prune", run.pk, "--last", "0", "--json").out)["deleted"] == [20]
     assert not (tmp_path / "runs" / run.pk / checkpoint.path).exists()
-    assert "removed" in troupe("checkpoints", run.pk).out
+    assert "removed" in troupe("checkpoint", "list", run.pk).out
 
 
 def test_resume_from_a_named_checkpoint(
@@ -108,4 +113,4 @@ def test_a_damaged_checkpoint_is_listed_and_refused(
     result = troupe("resume", run.pk, "--from", "20")
     assert result.status != 0
     assert "damaged: planner/model.safetensors has 3 bytes instead of 7" in " ".join(result.err.split())
-    assert "damaged" in troupe("checkpoints", run.pk).out
+    assert "damaged" in troupe("checkpoint", "list", run.pk).out

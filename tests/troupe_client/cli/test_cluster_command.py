@@ -1,4 +1,4 @@
-"""troupe cluster against a real server."""
+"""troupe cluster show against a real server."""
 
 import json
 
@@ -17,9 +17,9 @@ def test_cluster_shows_allocations_and_missing_resources(
 ) -> None:
     fake = FakeLauncher(devices=Capacity(0.5, 0.0, 0.5, 0.0))
     monkeypatch.setattr("webapp.cluster.selectors.make_launcher", lambda kind: fake)
-    result = troupe("cluster")
+    result = troupe("cluster", "show")
     assert result.status == 0 and run.pk in result.out
     assert "first [bold]try[/bold]" in result.out and "the cluster has 0.5" in result.out
-    assert json.loads(troupe("cluster", "--json").out)["runs"][0]["place"] == 1
+    assert json.loads(troupe("cluster", "show", "--json").out)["runs"][0]["place"] == 1
     fake.reachable = False
-    assert "The cluster does not answer" in troupe("cluster").out
+    assert "The cluster does not answer" in troupe("cluster", "show").out

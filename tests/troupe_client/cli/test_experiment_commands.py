@@ -12,7 +12,16 @@ from workers.launchers.launcher import Capacity
 
 pytestmark = pytest.mark.usefixtures("connected")
 RATES = "policies.*.learner.learning_rate"
-WORDS = ("sweep", "plan_path_duo", "run.iterations=3", "--grid", f"{RATES}=1e-4,3e-4", "--seeds", "0..2")
+WORDS = (
+    "sweep",
+    "launch",
+    "plan_path_duo",
+    "run.iterations=3",
+    "--grid",
+    f"{RATES}=1e-4,3e-4",
+    "--seeds",
+    "0..2",
+)
 
 
 def test_a_plan_launches_nothing(troupe: Troupe) -> None:
@@ -33,24 +42,24 @@ def test_a_sweep_is_launched_only_after_confirmation(troupe: Troupe, monkeypatch
 
 
 def test_launch_list_show_and_stop(troupe: Troupe, connected: str) -> None:
-    assert "troupe sweep PRESET" in troupe("sweeps").out
+    assert "troupe sweep launch PRESET" in troupe("sweep", "list").out
     result = troupe(*WORDS, "--name", "rates", "--tag", "a", "--yes")
     sweep = Sweep.objects.get()
     assert f"sweep {sweep.pk}  6 runs  {connected}/experiments/sweeps/{sweep.pk}/" in result.out
     assert (sweep.name, sweep.runs.count(), sweep.runs.first().tags) == ("rates", 6, ["a"])
-    assert "rates" in troupe("sweeps").out
-    assert json.loads(troupe("sweeps", "--json").out)[0]["runs"] == 6
-    shown = troupe("sweep-show", str(sweep.pk)).out
+    assert "rates" in troupe("sweep", "list").out
+    assert json.loads(troupe("sweep", "list", "--json").out)[0]["runs"] == 6
+    shown = troupe("sweep", "show", str(sweep.pk)).out
     assert all(run.pk in shown for run in sweep.runs.all()) and "0.0003" in shown
-    found = json.loads(troupe("sweep-show", str(sweep.pk), "--sort", "-run.seed", "--json").out)
+    found = json.loads(troupe("sweep", "show", str(sweep.pk), "--sort", "-run.seed", "--json").out)
     assert [row["values"]["run.seed"] for row in found["results"]] == [2, 2, 1, 1, 0, 0]
-    assert troupe("sweep-stop", str(sweep.pk)).out.count("stopping") == 6
+    assert troupe("sweep", "stop", str(sweep.pk)).out.count("stopping") == 6
     assert set(sweep.runs.values_list("state", flat=True)) == {"stopped"}
 
 
 def test_lists_go_together(troupe: Troupe) -> None:
     words = ("--list", "rollout.group_size=2,4", "--list", "rollout.tasks=16,8", "--yes", "--json")
-    made = json.loads(troupe("sweep", "plan_path_duo", *words).out)
+    made = json.loads(troupe("sweep", "launch", "plan_path_duo", *words).out)
     values = [row["values"] for row in made["results"]]
     assert values == [
         {"rollout.group_size": 2, "rollout.tasks": 16},
@@ -69,7 +78,7 @@ def test_lists_go_together(troupe: Troupe) -> None:
     ],
 )
 def test_invalid_sweeps_are_refused(troupe: Troupe, words: tuple[str, ...], message: str) -> None:
-    answer = troupe("sweep", "plan_path_duo", *words, "--yes")
+    answer = troupe("sweep", "launch", "plan_path_duo", *words, "--yes")
     assert answer.status == 1 and message in answer.err.replace("\n", " ")
     assert "Traceback" not in answer.err and not Sweep.objects.exists()
 
@@ -97,32 +106,39 @@ def test_templates_are_saved_shown_launched_and_deleted(troupe: Troupe) -> None:
 def test_an_estimate_says_what_a_run_takes(troupe: Troupe, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeLauncher(devices=Capacity(2.0, 0.0, 2.0, 0.0))
     monkeypatch.setattr("webapp.cluster.selectors.make_launcher", lambda kind: fake)
-    result = troupe("estimate", "plan_path_duo", "rollout.group_size=4")
+    result = troupe("experiment", "estimate", "plan_path_duo", "rollout.group_size=4")
     assert result.status == 0 and result.out.startswith("Fits the cluster now.")
     assert "needs 1.3 CPU cores and 0 GPUs; the cluster has 2 and 0" in result.out
     assert "planner: tiny, fp32, 200,512 parameters" in result.out
     assert "48 episodes, at most 1,920 answers and 15,360 tokens" in result.out
-    never = troupe("estimate", "plan_path_duo", "resources.environment_workers=100", "--json")
+    never = troupe("experiment", "estimate", "plan_path_duo", "resources.environment_workers=100", "--json")
     assert never.status == 1 and json.loads(never.out)["verdict"]["level"] == "never"
-    assert troupe("estimate", "plan_path_duo", "rollout.tasks=x").status == 1
+    assert troupe("experiment", "estimate", "plan_path_duo", "rollout.tasks=x").status == 1
     assert not Run.objects.exists()
 
 
 def test_a_team_is_shown(troupe: Troupe, run: Run) -> None:
     result = troupe(
-        "team", "plan_path_duo", "team.roles.executor.trained=false", "team.turn_order=['executor','planner']"
+        "experiment",
+        "team",
+        "plan_path_duo",
+        "team.roles.executor.trained=false",
+        "team.turn_order=['executor','planner']",
     )
     assert result.status == 0 and result.out.startswith("turn order: executor → planner")
     assert [line.split()[:3] for line in result.out.splitlines()[2:4]] == [
         ["executor", "executor", "frozen"], ["planner", "planner", "trained"]
     ]  # fmt: skip
-    assert json.loads(troupe("team", run.pk, "--run", "--json").out)["order"] == ["planner", "executor"]
-    assert troupe("team", "plan_path_duo", "team.turn_order=['planner']").status == 1
+    assert json.loads(troupe("experiment", "team", run.pk, "--run", "--json").out)["order"] == [
+        "planner",
+        "executor",
+    ]
+    assert troupe("experiment", "team", "plan_path_duo", "team.turn_order=['planner']").status == 1
 
 
 def test_a_profile_is_printed_as_overrides(troupe: Troupe) -> None:
-    assert "recommended" in troupe("profile", "plan_path_duo").out
-    words = troupe("profile", "plan_path_duo", "minimal").out.split()
+    assert "recommended" in troupe("experiment", "profile", "plan_path_duo").out
+    words = troupe("experiment", "profile", "plan_path_duo", "minimal").out.split()
     assert "policies.executor.devices.rollout_gpus=1.0" in words
     assert "resources.environment_workers=8" in words
-    assert "profiles are minimal" in troupe("profile", "plan_path_duo", "huge").err
+    assert "profiles are minimal" in troupe("experiment", "profile", "plan_path_duo", "huge").err

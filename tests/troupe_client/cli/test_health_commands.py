@@ -1,4 +1,4 @@
-"""troupe health, dismiss, reopen and fork-finding against a real server."""
+"""troupe finding and troupe channel against a real server."""
 
 import json
 from pathlib import Path
@@ -19,38 +19,40 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def finding(connected: str, run: Run) -> Finding:
     return Finding.objects.create(
-        run=run, rule="kl_blow_up", key="policy/planner/kl", severity="bad", title="planner [bold]ran[/bold] away",
+        run=run, rule="kl_blow_up", key="policy/planner/kl", severity="critical", title="planner [bold]ran[/bold] away",
         first_step=3, last_step=9, evidence={"figures": [["KL", 4.0]], "series": ["policy/planner/kl"]},
     )  # fmt: skip
 
 
 def test_findings_are_shown_until_dismissed(troupe: Troupe, run: Run, finding: Finding) -> None:
-    result = troupe("health", run.pk)
+    result = troupe("finding", "list", run.pk)
     assert result.status == 0 and "planner [bold]ran[/bold] away  (steps 3 to 9)" in result.out
     assert "remedy: Lower the learning rate" in result.out
-    assert json.loads(troupe("health", run.pk, "--json").out)[0]["figures"] == {"KL": 4.0}
-    assert "dismissed" in troupe("dismiss", run.pk, str(finding.pk)).out
-    assert "No findings" in troupe("health", run.pk).out
-    assert "dismissed" in troupe("health", run.pk, "--all").out
-    assert json.loads(troupe("reopen", run.pk, str(finding.pk), "--json").out)["state"] == "open"
+    assert json.loads(troupe("finding", "list", run.pk, "--json").out)[0]["figures"] == {"KL": 4.0}
+    assert "dismissed" in troupe("finding", "dismiss", run.pk, str(finding.pk)).out
+    assert "No findings" in troupe("finding", "list", run.pk).out
+    assert "dismissed" in troupe("finding", "list", run.pk, "--all").out
+    assert json.loads(troupe("finding", "reopen", run.pk, str(finding.pk), "--json").out)["state"] == "open"
 
 
 def test_an_unknown_finding_is_refused(troupe: Troupe, run: Run, connected: str) -> None:
-    result = troupe("dismiss", run.pk, "99")
+    result = troupe("finding", "dismiss", run.pk, "99")
     assert result.status == 1 and "has no finding 99" in result.err
 
 
 def test_channels(troupe: Troupe, connected: str) -> None:
-    made = troupe("channel-add", "lab", "hook", "--address", "json://ada:hush-hush@localhost:9/x", "--json")
+    made = troupe(
+        "channel", "add", "lab", "hook", "--address", "json://ada:hush-hush@localhost:9/x", "--json"
+    )
     assert made.status == 0
     number = str(json.loads(made.out)["id"])
-    result = troupe("channels", "lab")
+    result = troupe("channel", "list", "lab")
     assert "hook  json" in result.out and "hush-hush" not in result.out + made.out
-    tried = troupe("channel-try", "lab", number)
+    tried = troupe("channel", "test", "lab", number)
     assert tried.status == 1 and "was not sent" in tried.out, "it is inside the network"
-    assert "removed" in troupe("channel-remove", "lab", number).out
-    assert "No channels yet" in troupe("channels", "lab").out
-    assert "is not a project slug" in troupe("channels", "a/b").err
+    assert "removed" in troupe("channel", "remove", "lab", number).out
+    assert "No channels yet" in troupe("channel", "list", "lab").out
+    assert "is not a project slug" in troupe("channel", "list", "a/b").err
 
 
 def test_fork_finding(
@@ -58,7 +60,7 @@ def test_fork_finding(
 ) -> None:
     monkeypatch.setattr("webapp.scheduling.services.submit_soon", lambda run_id: None)
     settings.TROUPE_HOME = tmp_path
-    refused = troupe("fork-finding", run.pk, str(finding.pk), "run.seed=4")
+    refused = troupe("finding", "fork", run.pk, str(finding.pk), "run.seed=4")
     assert refused.status == 1 and "no checkpoint before step 3" in refused.err
     path = "checkpoints/iteration-000002"
     with writing(tmp_path / "runs" / run.pk / "checkpoints", 2, {}) as draft:
@@ -66,8 +68,8 @@ def test_fork_finding(
     Checkpoint.objects.create(
         run=run, attempt=1, cursor=1, iteration=2, path=path, size=5, time=timezone.now()
     )
-    result = troupe("fork-finding", run.pk, str(finding.pk), "run.seed=4", "--json")
+    result = troupe("finding", "fork", run.pk, str(finding.pk), "run.seed=4", "--json")
     assert result.status == 0, result.err
     fork = Run.objects.get(pk=json.loads(result.out)["id"])
     assert (fork.parent, fork.iteration, fork.config["run"]["seed"]) == (run, 2, 4)
-    assert f"fork: {fork.pk}" in troupe("health", run.pk).out
+    assert f"fork: {fork.pk}" in troupe("finding", "list", run.pk).out

@@ -24,7 +24,7 @@ def test_escape_sequences_of_a_run_do_not_reach_the_terminal(troupe: Troupe, run
         source="agent",
         message=f"{hostile}\nsecond",
     )
-    for words in (["runs"], ["watch", run.pk, "--once"], ["logs", run.pk]):
+    for words in (["runs"], ["show", run.pk], ["logs", run.pk]):
         result = troupe(*words)
         assert result.status == 0, result.err
         assert "\x1b" not in result.out

@@ -1,4 +1,4 @@
-"""`troupe import-tensorboard` with files of torch's SummaryWriter."""
+"""`troupe tensorboard import` with files of torch's SummaryWriter."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ def points(run: str) -> str:
 def test_a_repeated_import_adds_new_values_only(connected: str, troupe: Troupe, tmp_path: Path) -> None:
     write(tmp_path / "logs" / "a", range(5))
     write(tmp_path / "logs" / "b", range(3))
-    result = troupe("import-tensorboard", str(tmp_path / "logs"), "--json")
+    result = troupe("tensorboard", "import", str(tmp_path / "logs"), "--json")
     assert result.status == 0, result.err
     made = {item["name"]: item for item in json.loads(result.out)}
     assert {name: item["values"] for name, item in made.items()} == {"a": 5, "b": 3}
@@ -36,15 +36,15 @@ def test_a_repeated_import_adds_new_values_only(connected: str, troupe: Troupe, 
     events, seen = first.event_count, points(first.pk)
     assert "1.0" in seen and "1.25" not in seen
 
-    troupe("import-tensorboard", str(tmp_path / "logs"))
+    troupe("tensorboard", "import", str(tmp_path / "logs"))
     first.refresh_from_db()
     assert first.event_count == events and Run.objects.count() == 2
 
     write(tmp_path / "logs" / "a", range(5, 7))
-    troupe("import-tensorboard", str(tmp_path / "logs"))
+    troupe("tensorboard", "import", str(tmp_path / "logs"))
     assert "1.5" in points(first.pk) and Run.objects.count() == 2
 
 
 def test_a_folder_without_event_files_is_refused(connected: str, troupe: Troupe, tmp_path: Path) -> None:
-    result = troupe("import-tensorboard", str(tmp_path))
+    result = troupe("tensorboard", "import", str(tmp_path))
     assert result.status == 1 and "no TensorBoard event files" in result.err

@@ -22,7 +22,9 @@ def launcher(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_job_from_start_to_end(troupe: Troupe, connected: str, run: Run) -> None:
-    made = troupe("evaluate", run.pk, "base", "run.seed=4", "--episodes", "3", "--no-wait", "--json")
+    made = troupe(
+        "checkpoint", "evaluate", run.pk, "base", "run.seed=4", "--episodes", "3", "--no-wait", "--json"
+    )
     assert made.status == 0, made.err
     job = Job.objects.get()
     assert json.loads(made.out)["id"] == job.pk
@@ -32,21 +34,21 @@ def test_a_job_from_start_to_end(troupe: Troupe, connected: str, run: Run) -> No
         "result", {"success": 0.25, "success_interval": [0.1, 0.6], "return": 1.5, "episodes": 3}
     )
     jobs_follow()
-    assert "3 episodes: success 0.250 (0.100 to 0.600), return 1.500" in troupe("job", job.pk).out
-    assert "0.250" in troupe("jobs").out
-    assert troupe("dry-run", "plan_path_duo", "--no-wait").status == 0
+    assert "3 episodes: success 0.250 (0.100 to 0.600), return 1.500" in troupe("job", "show", job.pk).out
+    assert "0.250" in troupe("job", "list").out
+    assert troupe("experiment", "dry-run", "plan_path_duo", "--no-wait").status == 0
     second = Job.objects.exclude(pk=job.pk).get()
-    assert "cancelled" in troupe("job", second.pk, "--cancel").out
+    assert "cancelled" in troupe("job", "cancel", second.pk).out
 
 
 def test_an_evaluation_with_swapped_policies(troupe: Troupe, connected: str, run: Run) -> None:
-    assert troupe("swap", run.pk, "base", "--no-wait").status == 0
+    assert troupe("checkpoint", "swap", run.pk, "base", "--no-wait").status == 0
     assert Job.objects.get().parameters["swapped"] is True
 
 
 def test_invalid_jobs_are_refused(troupe: Troupe, connected: str, run: Run) -> None:
-    assert "has no checkpoint" in troupe("evaluate", run.pk, "--no-wait").err
-    assert "--as ROLE" in troupe("talk", run.pk).err
-    assert "there is no role x" in troupe("talk", run.pk, "base", "--as", "x").err
-    assert troupe("match", f"{run.pk}:1", f"{run.pk}:2", "--no-wait").status != 0
-    assert "is not a job id" in troupe("job", "../x").err
+    assert "has no checkpoint" in troupe("checkpoint", "evaluate", run.pk, "--no-wait").err
+    assert "--as ROLE" in troupe("checkpoint", "talk", run.pk).err
+    assert "there is no role x" in troupe("checkpoint", "talk", run.pk, "base", "--as", "x").err
+    assert troupe("checkpoint", "match", f"{run.pk}:1", f"{run.pk}:2", "--no-wait").status != 0
+    assert "is not a job id" in troupe("job", "show", "../x").err

@@ -47,10 +47,10 @@ def test_runs_without_a_success_are_compared_by_their_return(
     client.force_login(ada)
     page = client.get(f"/compare/?runs={one.pk},{other.pk}").content.decode()
     assert 'value="eval/return"' in page
-    for words in (("runs",), ("families",), ("lineage", one.pk)):
+    for words in (("runs",), ("family", "list"), ("checkpoint", "lineage", one.pk)):
         result = troupe(*words).out
         assert "-40.000" in result and "success" not in result
-    assert "actor_learning_rate" in troupe("compare-config", one.pk, other.pk).out
+    assert "actor_learning_rate" in troupe("comparison", "config", one.pk, other.pk).out
 
 
 def test_success_is_the_headline_if_any_run_has_it() -> None:
@@ -60,24 +60,31 @@ def test_success_is_the_headline_if_any_run_has_it() -> None:
 
 
 def test_a_sweep_counts_steps_and_ranks_by_return(troupe: Troupe) -> None:
-    words = ("sweep", "spread_mappo", "run.iterations=2", "rollout.environments=4", "rollout.steps=25")
+    words = (
+        "sweep",
+        "launch",
+        "spread_mappo",
+        "run.iterations=2",
+        "rollout.environments=4",
+        "rollout.steps=25",
+    )
     axis = ("--grid", "algorithm.entropy_coefficient=0.0,0.02")
     assert "2 runs, 4 iterations, 400 environment steps" in troupe(*words, *axis, "--plan").out
     made = json.loads(troupe(*words, *axis, "--yes", "--json").out)
     for value, row in enumerate(made["results"]):
         with_return(Run.objects.get(pk=row["id"]), float(value))
-    found = json.loads(troupe("sweep-show", str(made["id"]), "--json").out)
+    found = json.loads(troupe("sweep", "show", str(made["id"]), "--json").out)
     assert (found["metric"], [point["mean"] for point in found["points"]]) == ("eval/return", [1.0, 0.0])
-    assert "eval/return" in troupe("sweep-show", str(made["id"])).out
+    assert "eval/return" in troupe("sweep", "show", str(made["id"])).out
 
 
 def test_commands_of_a_whole_run_of_small_networks(troupe: Troupe, ada: User, client: Client) -> None:
     run = launched(troupe, "--tag", "seeds")
-    assert troupe("estimate", "spread_mappo").out.count("environment steps") == 1
-    assert troupe("profile", "spread_mappo", "minimal").err.count("resources.threads") == 1
-    assert "see the timeline" in troupe("batch", run.pk, "3").err
-    assert troupe("run-note", run.pk, "looks fine").status == 0
-    assert troupe("bulk", "tag", run.pk, "--value", "good").status == 0
+    assert troupe("experiment", "estimate", "spread_mappo").out.count("environment steps") == 1
+    assert troupe("experiment", "profile", "spread_mappo", "minimal").err.count("resources.threads") == 1
+    assert "see the timeline" in troupe("timeline", "batch", run.pk, "3").err
+    assert troupe("run-note", "add", run.pk, "looks fine").status == 0
+    assert troupe("bulk", "tag", "good", run.pk).status == 0
     run.refresh_from_db()
     assert run.tags == ["good", "seeds"]
     assert "stopped" in troupe("stop", run.pk).out
@@ -85,7 +92,7 @@ def test_commands_of_a_whole_run_of_small_networks(troupe: Troupe, ada: User, cl
         run=run, attempt=1, cursor=1, iteration=20, path="checkpoints/iteration-000020", size=5,
         metrics={"eval/return": -41.5}, time=timezone.now(),
     )  # fmt: skip
-    assert "-41.500" in troupe("checkpoints", run.pk).out
+    assert "-41.500" in troupe("checkpoint", "list", run.pk).out
     assert "queued" in troupe("resume", run.pk, "algorithm.entropy_coefficient=0.02").out
     run.refresh_from_db()
     assert run.config["algorithm"]["entropy_coefficient"] == 0.02

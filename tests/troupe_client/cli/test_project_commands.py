@@ -1,4 +1,4 @@
-"""troupe projects, members, audit against a real server."""
+"""troupe project list, members, audit against a real server."""
 
 import json
 
@@ -12,20 +12,20 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 def test_membership_changes_are_in_the_audit_log(troupe: Troupe) -> None:
     User.objects.create_user("eve")
-    assert "lab  owner  Lab" in troupe("projects").out
-    assert troupe("project-create", "[bold]Second[/bold]").out.strip() == "boldsecondbold"
-    assert "eve  editor" in troupe("member-set", "lab", "eve", "editor").out
-    assert "eve  editor" in troupe("members", "lab").out
-    assert "eve  removed" in troupe("member-remove", "lab", "eve").out
-    assert "ada  cli  admin, launch, read  all projects  used" in troupe("project-tokens", "lab").out
-    result = troupe("audit", "lab", "--act", "member")
+    assert "lab  owner  Lab" in troupe("project", "list").out
+    assert troupe("project", "create", "[bold]Second[/bold]").out.strip() == "boldsecondbold"
+    assert "eve  editor" in troupe("member", "set", "lab", "eve", "editor").out
+    assert "eve  editor" in troupe("member", "list", "lab").out
+    assert "eve  removed" in troupe("member", "remove", "lab", "eve").out
+    assert "ada  cli  admin, launch, read  all projects  used" in troupe("project", "tokens", "lab").out
+    result = troupe("project", "audit", "lab", "--act", "member")
     assert "ada  member.set  eve  level=editor" in result.out and "member.remove" in result.out
-    assert [row["act"] for row in json.loads(troupe("audit", "lab", "--limit", "1", "--json").out)] == [
-        "member.remove"
-    ]
+    assert [
+        row["act"] for row in json.loads(troupe("project", "audit", "lab", "--limit", "1", "--json").out)
+    ] == ["member.remove"]
 
 
 def test_invalid_arguments_are_refused(troupe: Troupe) -> None:
-    assert "is not a date" in troupe("audit", "lab", "--since", "yesterday").err
-    assert "is not a project slug" in troupe("audit", "a/b").err
-    assert "no such project" in troupe("members", "other").err.lower()
+    assert "is not a date" in troupe("project", "audit", "lab", "--since", "yesterday").err
+    assert "is not a project slug" in troupe("project", "audit", "a/b").err
+    assert "there is no project 'other'; yours are: " in troupe("member", "list", "other").err.lower()

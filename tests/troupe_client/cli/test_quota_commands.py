@@ -1,4 +1,4 @@
-"""troupe quota against a real server."""
+"""troupe project quota against a real server."""
 
 import json
 
@@ -10,13 +10,15 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 
 def test_quotas_are_set_and_shown(troupe: Troupe) -> None:
-    assert "runs       0 no limit" in troupe("quota", "lab").out
-    result = troupe("quota", "lab", "runs=2", "gigabytes=1.5").out
+    assert "runs       0 no limit" in troupe("project", "quota", "lab").out
+    result = troupe("project", "quota", "lab", "runs=2", "gigabytes=1.5").out
     assert "runs       0 of 2" in result and "of 1.5" in result
-    assert json.loads(troupe("quota", "lab", "runs=none", "--json").out)[0]["limits"]["runs"] is None
+    assert (
+        json.loads(troupe("project", "quota", "lab", "runs=none", "--json").out)[0]["limits"]["runs"] is None
+    )
 
 
 def test_invalid_arguments_are_refused(troupe: Troupe) -> None:
-    assert "write name=value" in troupe("quota", "lab", "runs").err
-    assert "is not a number" in troupe("quota", "lab", "runs=many").err
-    assert troupe("quota", "lab", "runs=1.5").status == 1
+    assert "write name=value" in troupe("project", "quota", "lab", "runs").err
+    assert "is not a number" in troupe("project", "quota", "lab", "runs=many").err
+    assert troupe("project", "quota", "lab", "runs=1.5").status == 1

@@ -15,14 +15,14 @@ def test_commands_of_a_whole_report(troupe: Troupe, tmp_path: Path) -> None:
     assert "No reports yet" in troupe("report", "list").out
     text = tmp_path / "notes.md"
     text.write_text("first \x1b[2J\n")
-    made = json.loads(troupe("report", "new", str(text), "--title", "T [b]x[/b]", "--json").out)
+    made = json.loads(troupe("report", "create", str(text), "--title", "T [b]x[/b]", "--json").out)
     number = str(made["id"])
     assert "T [b]x[/b]" in troupe("report", "list").out
     text.write_text("second\n")
-    assert "saved as version 2" in troupe("report", "write", number, str(text)).out
+    assert "saved as version 2" in troupe("report", "edit", number, str(text)).out
     assert troupe("report", "show", number).out == "second\n\n"
     assert "first \ufffd[2J" in troupe("report", "show", number, "--version", "1").out
-    refused = troupe("report", "write", number, str(text), "--base", "1", "--title", "late")
+    refused = troupe("report", "edit", number, str(text), "--base", "1", "--title", "late")
     assert refused.status == 1 and "stored as version 3" in refused.err
     assert "conflict" in troupe("report", "versions", number).out
     assert "version 1 is restored" in troupe("report", "restore", number, "1").out

@@ -97,7 +97,7 @@ def test_watch_shows_metrics_and_log(troupe: Troupe, run: Run, connected: str, t
         reporter.metrics(step, {"eval/success": step / 4, "train/return": float("nan")})
     reporter.log("info", "driver", "all is [red]well[/red]")
     assert reporter.close(timeout=300)
-    result = troupe("watch", run.pk, "--once")
+    result = troupe("show", run.pk)
     assert result.status == 0
     assert "1.000" in result.out
     assert "▁" in result.out
@@ -118,8 +118,13 @@ def test_logs_print_every_line_once(troupe: Troupe, run: Run) -> None:
             source="driver",
             message=f"line {number}",
         )
-    lines = [line[-6:] for line in troupe("logs", "-f", run.pk, "--limit", "3").out.splitlines()]
-    assert lines == ["line 4", "line 5", "line 6"]
+    followed = troupe("logs", "-f", run.pk, "--limit", "3")
+    assert followed.out.splitlines() == ["line 4", "line 5", "line 6", "failed after iteration 0"]
+    assert followed.status == 1
+    assert troupe("logs", run.pk, "--limit", "1").out.splitlines() == ["line 6"]
+    assert json.loads(troupe("logs", run.pk, "--limit", "1", "--json").out)["message"] == "line 6"
+    Run.objects.filter(pk=run.pk).update(state=RunState.FINISHED)
+    assert troupe("logs", "-f", run.pk).status == 0
 
 
 def test_stop_and_resume(troupe: Troupe, run: Run) -> None:
@@ -131,11 +136,11 @@ def test_stop_waits_for_the_iteration_unless_now(troupe: Troupe, run: Run) -> No
     Run.objects.filter(pk=run.pk).update(state=RunState.RUNNING)
     result = troupe("stop", run.pk).out
     assert result.startswith(
-        f"{run.pk}  stopping  stopping: its workers are still starting; requested 0 s ago"
+        f"{run.pk}  stopping  Stopping: the workers are still starting; requested 0 s ago."
     )
     run.refresh_from_db()
     assert run.end_requested_at is None
-    assert "ending now: its driver writes a checkpoint" in troupe("stop", run.pk, "--now").out
+    assert "the driver writes a checkpoint" in troupe("stop", run.pk, "--now").out
     run.refresh_from_db()
     assert run.end_requested_at is not None
 
@@ -220,33 +225,33 @@ def test_runs_with_columns_of_ones_own(connected: str, troupe: Troupe, run: Run)
 
 
 def test_views_are_kept_and_used(connected: str, troupe: Troupe, run: Run) -> None:
-    assert "No views yet" in troupe("views").out
+    assert "No views yet" in troupe("view", "list").out
     query = ("--filter", "state = queued", "--columns", "run.seed", "--sort", "-run.seed")
-    assert "yours" in troupe("view-save", "mine", *query).out
-    assert "lab" in troupe("view-save", "failures", "--filter", "state = failed", "--project", "lab").out
-    assert "default" in troupe("view-change", "mine", "--name", "waiting", "--default").out
-    listed = troupe("views").out
+    assert "yours" in troupe("view", "save", "mine", *query).out
+    assert "lab" in troupe("view", "save", "failures", "--filter", "state = failed", "--project", "lab").out
+    assert "default" in troupe("view", "edit", "mine", "--name", "waiting", "--default").out
+    listed = troupe("view", "list").out
     assert "waiting" in listed and "filter=state = queued" in listed and "failures" in listed
     (row,) = json.loads(troupe("runs", "--view", "waiting", "--json").out)
     assert row["columns"] == {"run.seed": run.config["run"]["seed"]}
     assert "No such run" in troupe("runs", "--view", "failures").out
     assert run.pk in troupe("runs", "--view", "failures", "--filter", "state = queued").out
-    assert "removed" in troupe("view-remove", "waiting").out
+    assert "removed" in troupe("view", "delete", "waiting").out
     gone = troupe("runs", "--view", "waiting")
     assert gone.status == 1 and "there is no view 'waiting'" in gone.err
 
 
 def test_one_act_on_many_runs(connected: str, troupe: Troupe, run: Run) -> None:
-    result = troupe("bulk", "tag", "--filter", "state = queued", "--value", "mine")
+    result = troupe("bulk", "tag", "mine", "--filter", "state = queued")
     assert result.status == 0 and "done" in result.out
     run.refresh_from_db()
     assert "mine" in run.tags
     refused = troupe("bulk", "archive", run.pk)
     assert refused.status == 1 and "stop it first" in refused.out
     assert troupe("bulk", "archive").status == 1
-    families = json.loads(troupe("families", "--json").out)
+    families = json.loads(troupe("family", "list", "--json").out)
     assert [row["runs"] for row in families] == [1]
-    assert run.name.split()[0] in troupe("families").out
+    assert run.name.split()[0] in troupe("family", "list").out
 
 
 def test_compare_prints_groups(connected: str, troupe: Troupe, run: Run) -> None:
@@ -256,14 +261,14 @@ def test_compare_prints_groups(connected: str, troupe: Troupe, run: Run) -> None
     assert json.loads(troupe("compare", run.pk, "--json").out)["groups"][0]["n"] == 1
     assert run.pk in troupe("compare", run.pk, "--key", "no/such").out
     assert troupe("compare").status == 1
-    assert "fields are equal in all groups" in troupe("compare-config", run.pk).out
-    assert "at_grpo" in troupe("compare-config", run.pk, "--all").out
-    assert "run,name,eval/success" in troupe("compare-table", run.pk).out
+    assert "fields are equal in all groups" in troupe("comparison", "config", run.pk).out
+    assert "at_grpo" in troupe("comparison", "config", run.pk, "--all").out
+    assert "run,name,eval/success" in troupe("comparison", "table", run.pk).out
     Run.objects.filter(pk=run.pk).update(name="=1+1")
-    assert f"{run.pk},'=1+1," in troupe("compare-table", run.pk).out
-    assert "No evaluation" in troupe("compare-probes", run.pk).out
+    assert f"{run.pk},'=1+1," in troupe("comparison", "table", run.pk).out
+    assert "No evaluation" in troupe("comparison", "probes", run.pk).out
     series_told(run, "train/return", [(1, 0.5), (2, 1.5)])
-    header, *rows = troupe("compare-curves", run.pk, "--key", "train/return").out.splitlines()
+    header, *rows = troupe("comparison", "curves", run.pk, "--key", "train/return").out.splitlines()
     assert header == "group,step,mean,low,high,n" and [row.split(",")[1:] for row in rows] == [
         ["1.0", "0.5", "", "", "1"],
         ["2.0", "1.5", "", "", "1"],
@@ -271,23 +276,28 @@ def test_compare_prints_groups(connected: str, troupe: Troupe, run: Run) -> None
 
 
 def test_timeline_prints_shares(connected: str, troupe: Troupe, run: Run) -> None:
-    assert "No spans" in troupe("timeline", run.pk).out
+    assert "No spans" in troupe("timeline", "show", run.pk).out
     spans = {"attempt": 1, "cursor": 1, "iteration": 3}
     Phase.objects.create(run=run, worker="driver", phase="rollout", start=10.0, end=13.0, **spans)
     Phase.objects.create(run=run, worker="up", phase="update", start=13.0, end=14.0, policy="p", **spans)
-    result = troupe("timeline", run.pk).out
+    result = troupe("timeline", "show", run.pk).out
     assert "rollout 75%" in result and "25%" in result and "iterations 3 to 3" in result
     assert (
-        len(json.loads(troupe("timeline", run.pk, "--json", "--first", "4", "--last", "5").out)["lanes"]) == 0
+        len(
+            json.loads(troupe("timeline", "show", run.pk, "--json", "--first", "4", "--last", "5").out)[
+                "lanes"
+            ]
+        )
+        == 0
     )
     assert "up p waited 3.0 s (75%) for driver" in result
-    part = json.loads(troupe("timeline", run.pk, "--json", "--moments", "12", "14").out)
+    part = json.loads(troupe("timeline", "show", run.pk, "--json", "--moments", "12", "14").out)
     assert (part["start"], part["end"], part["lanes"][1]["waited"]) == (12.0, 14.0, 1.0)
-    assert "two times in order" in troupe("timeline", run.pk, "--moments", "14", "12").err
+    assert "two times in order" in troupe("timeline", "show", run.pk, "--moments", "14", "12").err
     Phase.objects.filter(run=run, worker="up").update(flops=2.5e9)
-    assert "update 2.5 GFLOP/s, peak not known" in troupe("timeline", run.pk).out
+    assert "update 2.5 GFLOP/s, peak not known" in troupe("timeline", "show", run.pk).out
     Phase.objects.filter(run=run, worker="up").update(peak=1e10)
-    assert "update 25.0% MFU, 2.5 GFLOP/s" in troupe("timeline", run.pk).out
+    assert "update 25.0% MFU, 2.5 GFLOP/s" in troupe("timeline", "show", run.pk).out
 
 
 def test_batch_lists_episodes_and_their_times(connected: str, troupe: Troupe, run: Run) -> None:
@@ -316,12 +326,12 @@ def test_batch_lists_episodes_and_their_times(connected: str, troupe: Troupe, ru
     batch_store(
         run.pk, json.dumps(head | {"consumed": 7.0, "learnt": 8.0, "episodes": [episode]}).encode(), ""
     )
-    found = json.loads(troupe("batch", run.pk, "4", "--json").out)
+    found = json.loads(troupe("timeline", "batch", run.pk, "4", "--json").out)
     assert found["episodes"][0]["seconds"] == {
         "queued": 2.0,
         "generate": 2.5,
         "environment": 0.0,
         "update": 1.0,
     }
-    assert "1 episodes in 7.0 s" in troupe("batch", run.pk, "4", "--sort=-reward").out
-    assert "no recorded batch of iteration 5" in troupe("batch", run.pk, "5").err
+    assert "1 episodes in 7.0 s" in troupe("timeline", "batch", run.pk, "4", "--sort=-reward").out
+    assert "no recorded batch of iteration 5" in troupe("timeline", "batch", run.pk, "5").err

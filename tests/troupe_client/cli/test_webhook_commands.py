@@ -1,4 +1,4 @@
-"""troupe webhook-add, webhooks, webhook-act, deliveries, redeliver against a real server."""
+"""troupe webhook against a real server."""
 
 import pytest
 
@@ -8,19 +8,19 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 
 def test_a_webhook_is_made_tried_and_removed(troupe: Troupe) -> None:
-    made = troupe("webhook-add", "lab", "ci", "https://ci.example.org/x", "--event", "run.failed").out
+    made = troupe("webhook", "add", "lab", "ci", "https://ci.example.org/x", "--event", "run.failed").out
     number = made.split()[0]
     assert "ci  https://ci.example.org  run.failed" in made and "secret: " in made
-    assert "secret" not in troupe("webhooks", "lab").out
-    ping = troupe("webhook-act", "lab", number, "ping").out
+    assert "secret" not in troupe("webhook", "list", "lab").out
+    ping = troupe("webhook", "ping", "lab", number).out
     assert "ping  waiting  0 tries" in ping
-    assert troupe("deliveries", "lab", number).out == ping
-    assert "waiting" in troupe("redeliver", "lab", number, ping.split()[0]).out
-    assert "off" in troupe("webhook-act", "lab", number, "off").out
-    assert troupe("webhook-act", "lab", number, "explode").status == 2
-    assert "remove" in troupe("webhook-act", "lab", number, "remove").out
-    assert "No webhooks." in troupe("webhooks", "lab").out
+    assert troupe("webhook", "deliveries", "lab", number).out == ping
+    assert "waiting" in troupe("webhook", "redeliver", "lab", number, ping.split()[0]).out
+    assert "off" in troupe("webhook", "disable", "lab", number).out
+    assert "off" not in troupe("webhook", "enable", "lab", number).out
+    assert "remove" in troupe("webhook", "remove", "lab", number).out
+    assert "No webhooks." in troupe("webhook", "list", "lab").out
 
 
 def test_invalid_arguments_are_refused(troupe: Troupe) -> None:
-    assert "give an address" in troupe("webhook-add", "lab", "ci", "ftp://a").err
+    assert "give an address" in troupe("webhook", "add", "lab", "ci", "ftp://a").err

@@ -101,7 +101,7 @@ def test_a_person_who_left_the_project_cannot_run_its_weights(
     assert not submission.run_submit_now(made.json()["id"])
     ended = Run.objects.get(pk=made.json()["id"])
     assert (ended.state, launcher.launches) == ("failed", [])
-    assert "of a run that you may see" in ended.reason
+    assert "of a run that you may see" in f"{ended.reason} {ended.remedy}"
 
 
 def test_resume_from_names_checkpoints_of_visible_runs(outsider: User, user: User, run: Run) -> None:

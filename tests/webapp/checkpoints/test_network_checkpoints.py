@@ -112,7 +112,7 @@ def test_a_fork_goes_on_and_what_cannot_fit_is_refused(
         run_fork(user, checkpoint, {"run.iterations": 1})
     client.force_login(user)
     page = client.get(f"/experiments/new/?fork={checkpoint.pk}").content.decode()
-    assert "Forks" in page and "at iteration 1" in page
+    assert "This run continues from" in page and "at iteration 1" in page
 
 
 def test_a_pickle_is_refused_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

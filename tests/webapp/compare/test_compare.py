@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from django.test import Client
 from rest_framework.test import APIClient
 
 from webapp.accounts.models import Project, User
@@ -142,3 +143,21 @@ def test_one_run_has_no_interval_and_nothing_is_refused_in_words(api: APIClient)
     stranger.force_authenticate(User.objects.create_user("eve"))
     assert stranger.get("/api/v1/compare/", {"runs": "f1number0"}).status_code == 404
     assert stranger.get("/api/v1/compare/", {"filter": "iteration >= 0"}).status_code == 400
+
+
+def test_a_report_begins_with_words_and_links(api: APIClient, client: Client, user: User) -> None:
+    Run.objects.filter(pk="f1number0").update(name="left [a]")
+    client.force_login(user)
+    page = client.get("/compare/", {"runs": "f1number0,f2number0", "key": "eval/success"})
+    assert page.context["report"]["title"] == "Comparison of left [a] and f2 0"
+    text = page.context["report"]["text"]
+    assert text.startswith("*Write here") and "## Conclusion" in text and "```chart" in text
+    assert "[left \\[a\\]](/runs/f1number0/)" in text
+
+
+def test_single_runs_have_no_probability_of_improvement(api: APIClient, client: Client, user: User) -> None:
+    client.force_login(user)
+    single = client.get("/compare/", {"runs": "f1number0,f2number0"}).content.decode()
+    assert "Each group has one run." in single and "ties counting half" not in single
+    repeated = client.get("/compare/", {"runs": "f1number0,f1number1,f2number0", "by": "family"})
+    assert "ties counting half" in repeated.content.decode()

@@ -145,6 +145,33 @@ def test_other_axes(api: APIClient, made: dict[str, Run]) -> None:
 
 
 @pytest.mark.django_db
+def test_expressions_and_metrics_as_axis(api: APIClient, made: dict[str, Run]) -> None:
+    told(made["long"], "train/success", [(0, 0.1), (1, 0.2), (2, 0.1), (2, 0.2), (4, 0.2)])
+    told(made["again"], "train/success", [(2, 0.5)])
+    query = {"filter": "iteration >= 0", "by": "run", "key": "eval/success - train/success"}
+    said = api.get("/api/v1/compare/curves/", query).json()
+    rows = {row["group"]: row["mean"] for row in said["groups"]}
+    assert said["axis"] == [0, 2, 4] and said["without"] == ["earlynumber"]
+    assert rows["longnumber"] == pytest.approx([0.1, 0.2, 0.6]) and rows["againnumber"] == [None, 0.0, None]
+    across = api.get("/api/v1/compare/curves/", query | {"key": "eval/success", "x": "train/success"}).json()
+    assert across["axis"] == [0.1, 0.2, 0.5], "of points at 0.2 the last counts"
+    last = api.get("/api/v1/compare/", query).json()["groups"]
+    assert [(row["mean"], row["last_step"]) for row in last] == [(0.0, 2), (pytest.approx(0.6), 4)]
+    for wrong, field in (({"key": "eval/success -"}, "key"), ({"x": "a b"}, "x"), ({"x": "no/such"}, "x")):
+        answer = api.get("/api/v1/compare/curves/", query | wrong)
+        assert answer.status_code == 400 and field in answer.json()["errors"]
+
+
+@pytest.mark.django_db
+def test_a_run_has_one_colour(api: APIClient, made: dict[str, Run]) -> None:
+    tones = {run.pk: f"r{run.tone}" for run in made.values()}
+    assert list(tones.values()) == ["r1", "r2", "r3"]
+    for runs in ("longnumber,againnumber", "againnumber,longnumber"):
+        groups = api.get("/api/v1/compare/curves/", {"runs": runs, "by": "run"}).json()["groups"]
+        assert {row["group"]: row["tone"] for row in groups} == {run: tones[run] for run in runs.split(",")}
+
+
+@pytest.mark.django_db
 def test_figures_at_a_common_step(api: APIClient, made: dict[str, Run]) -> None:
     query = {"runs": "longnumber,earlynumber", "by": "run"}
     last = api.get("/api/v1/compare/", query).json()["groups"]

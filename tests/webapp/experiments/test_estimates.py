@@ -64,7 +64,7 @@ def test_devices_fit_wait_or_never_fit(run: Run) -> None:
     run.state = "running"
     run.save()
     (reason,) = judged(cluster(2.0)).reasons
-    assert reason == "It needs 1.3 CPU cores; the runs before it leave 0.7 now."
+    assert reason == "Needs 1.3 CPU cores; 0.7 are free after the runs ahead of it."
 
 
 def test_memory_that_no_gpu_has_names_the_remedy(big: dict[str, str]) -> None:
@@ -92,11 +92,21 @@ def test_the_fragment_follows_the_form(ada: Client, launcher: FakeLauncher) -> N
     assert "Fits the cluster now" in html and "200,512 parameters" in html and "30,720" in html
     form = posted(ada) | {"resources.environment_workers": "100", "rollout.group_size": "4"}
     html = ada.post(ESTIMATE, form).content.decode()
-    assert "Does not fit the cluster" in html and "It needs 11.1 CPU cores, and the cluster has 4" in html
+    assert "Does not fit the cluster" in html and "Needs 11.1 CPU cores; the cluster has 4" in html
     assert "15,360" in html
-    assert "Correct the fields first" in ada.post(ESTIMATE, form | {"rollout.tasks": "many"}).content.decode()
+    assert "Fix the errors above" in ada.post(ESTIMATE, form | {"rollout.tasks": "many"}).content.decode()
     launcher.reachable = False
     assert "does not answer" in ada.post(ESTIMATE, posted(ada)).content.decode()
+
+
+def test_unknown_memory_never_counts_as_fitting(ada: Client, launcher: FakeLauncher) -> None:
+    model = {"policies__planner__model": "nobody/no-model"}
+    unknown = judged(cluster(), **model)
+    assert unknown.level == "unknown" and unknown.reasons[0].startswith("Memory not known, planner: ")
+    assert judged(cluster(0.5), **model).level == "never"
+    form = posted(ada) | {"policies.planner.model": "nobody/no-model"}
+    html = ada.post(ESTIMATE, form).content.decode()
+    assert "<strong>Memory not known</strong>" in html and "Fits the cluster now" not in html
 
 
 def test_the_length_of_prompts_is_an_assumption_that_can_be_changed(

@@ -88,7 +88,7 @@ def test_presets_are_found_by_words_of_page_and_api(client: Client, user: User) 
         page = client.get("/experiments/new/", {"find": wanted})
         shown = [each.text for each in elements(page, ".presets strong") if "hidden" not in each.above[-2]]
         assert shown == names
-        assert text_of(page, "output") == f"{len(names)} found"
+        assert text_of(page, "[data-found]") == f"{len(names)} found"
 
 
 def test_the_words_stay_in_the_address_while_the_form_is_filled_in(client: Client, user: User) -> None:

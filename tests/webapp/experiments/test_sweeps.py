@@ -222,5 +222,5 @@ def test_the_command_says_the_same_sweep() -> None:
         "plan_path_duo", {"run.tags": ["a"]}, {RATES: [1e-4, 1e-3], "run.seed": [0, 1]}, "grid"
     )
     assert said.replace(" \\\n  ", " ") == (
-        "troupe sweep plan_path_duo 'run.tags=[\"a\"]' --grid 'policies.*.learner.learning_rate=0.0001,0.001' --seeds 0,1"
+        "troupe sweep launch plan_path_duo 'run.tags=[\"a\"]' --grid 'policies.*.learner.learning_rate=0.0001,0.001' --seeds 0,1"
     )

@@ -9,13 +9,19 @@ from django.test import Client
 
 from tests.webapp.elements import text_of, texts_of
 from tests.webapp.pages.test_experiment import posted
-from training_core.config.files import load_config, parse_config, parse_overrides
+from training_core.config.files import (
+    apply_overrides,
+    load_config,
+    parse_config,
+    parse_overrides,
+    read_preset,
+)
 from training_core.errors import ConfigError
 from webapp.accounts.models import Project, User
 from webapp.experiments.commands import launch_command
 from webapp.experiments.forms import draft_from_run, draft_from_tree, draft_make
 from webapp.experiments.team import team_document, team_read, team_words
-from webapp.experiments.team_editing import ACTS, team_follow
+from webapp.experiments.team_editing import ACTS, name_follow, team_follow
 from webapp.experiments.team_picture import ordinal, picture, team_svg
 from webapp.runs.models import Run
 
@@ -318,3 +324,18 @@ def test_profiles_by_the_api(ada: Client) -> None:
     ).json()
     assert found["minimal"]["overrides"]["policies.scout.devices.rollout_gpus"] == 0.5
     assert (found["large"]["gpus"], found["large"]["cpus"]) == (32, 256)
+
+
+@pytest.mark.parametrize(
+    ("name", "environment", "expected"),
+    [
+        ("plan_path_duo", "sudoku", "sudoku"),
+        ("sudoku", "plan_path", "plan_path_duo"),
+        ("sudoku", "dataset", "dataset"),
+        ("my runs", "sudoku", "my runs"),
+    ],
+)
+def test_a_default_name_follows_the_environment(name: str, environment: str, expected: str) -> None:
+    preset = read_preset("plan_path_duo")
+    tree = apply_overrides(preset, {"run.name": name, "environment.type": environment})
+    assert name_follow(tree, preset)["run"]["name"] == expected

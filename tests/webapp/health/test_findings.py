@@ -18,7 +18,7 @@ def test_a_finding_opens_resolves_and_opens_again(told: Run) -> None:
     found = Finding.objects.get()
     assert (found.rule, found.key, found.state) == ("kl_blow_up", "policy/planner/kl", "open")
     told.refresh_from_db()
-    assert told.finding_counts == {"warn": 1}
+    assert told.finding_counts == {"warning": 1}
     assert Checked.objects.get().cursor == told.event_count
     for step in (6, 7, 8):
         tell(told, 6 if step == 6 else step + 4, "policy/planner/kl", [0.1] * (5 if step == 6 else 1))
@@ -32,7 +32,7 @@ def test_a_finding_opens_resolves_and_opens_again(told: Run) -> None:
     found.refresh_from_db()
     told.refresh_from_db()
     assert (found.state, found.first_step, found.last_step) == ("open", 1, 17)
-    assert told.finding_counts == {"bad": 1}
+    assert told.finding_counts == {"critical": 1}
 
 
 def test_a_figure_about_its_bound_does_not_flicker(told: Run) -> None:
@@ -42,7 +42,7 @@ def test_a_figure_about_its_bound_does_not_flicker(told: Run) -> None:
         tell(told, step, "policy/planner/kl", [value])
         watch()
         seen.append(Finding.objects.get().severity)
-    assert set(seen) == {"bad"}
+    assert set(seen) == {"critical"}
 
 
 def test_looks_without_new_metrics_relax_nothing(told: Run) -> None:

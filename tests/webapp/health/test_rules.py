@@ -138,7 +138,7 @@ def test_fires_and_says_why(rule: str) -> None:
     found = judged(ILL[rule], kind_of(rule))
     assert set(found) == {rule}
     (one,) = found[rule]
-    assert severity(one) in ("bad", "warn") and one.title and one.figures and one.first <= one.last
+    assert severity(one) in ("critical", "warning") and one.title and one.figures and one.first <= one.last
     assert all(key in ILL[rule].curves for key in one.series)
 
 
@@ -152,9 +152,16 @@ def test_each_policy_and_role_has_its_own() -> None:
     observed = shown({"policy/a/kl": [2.0] * 9, "policy/b/kl": [0.1] * 9, "policy/c/kl": [9.0] * 9})
     found = judged(observed)["kl_blow_up"]
     assert [(each.key, severity(each)) for each in found] == [
-        ("policy/a/kl", "warn"),
-        ("policy/c/kl", "bad"),
+        ("policy/a/kl", "warning"),
+        ("policy/c/kl", "critical"),
     ]
+
+
+def test_titles_give_shares_in_percent_and_names_as_they_are() -> None:
+    observed = shown({"groups/{a}/too_hard": [0.9] * 9, "policy/b{}/kl": [2.0] * 9})
+    titles = {rule: found[0].title for rule, found in judged(observed).items()}
+    assert titles["too_hard"] == "90% of {a}'s groups are too hard"
+    assert titles["kl_blow_up"] == "b{} is far from its base model: KL 2 nats per token"
 
 
 def test_thresholds_come_from_the_config() -> None:
@@ -170,7 +177,7 @@ def test_steps_without_a_number_are_no_evidence_for_others() -> None:
 
 def test_a_nan_that_passed_is_a_warning() -> None:
     found = judged(shown({"policy/a/grad_norm": [0.1, NAN, 0.1, 0.1]}))["not_a_number"]
-    assert [(severity(each), each.first, each.last) for each in found] == [("warn", 2, 2)]
+    assert [(severity(each), each.first, each.last) for each in found] == [("warning", 2, 2)]
 
 
 def test_an_attempt_that_died_is_told_with_its_reason() -> None:
@@ -200,11 +207,11 @@ def test_stored_rules_of_language_models_are_dropped_unless_changed() -> None:
 @pytest.mark.parametrize(
     ("before", "excess", "after"),
     [
-        (Level.NONE, 0.9, Level.NONE), (Level.NONE, 1.1, Level.WARN), (Level.NONE, 3.1, Level.BAD),
-        (Level.WARN, 0.9, Level.WARN), (Level.WARN, 0.6, Level.NONE), (Level.WARN, 3.1, Level.BAD),
-        (Level.BAD, 2.9, Level.BAD), (Level.BAD, 2.0, Level.WARN), (Level.BAD, 0.6, Level.NONE),
+        (Level.NONE, 0.9, Level.NONE), (Level.NONE, 1.1, Level.WARNING), (Level.NONE, 3.1, Level.CRITICAL),
+        (Level.WARNING, 0.9, Level.WARNING), (Level.WARNING, 0.6, Level.NONE), (Level.WARNING, 3.1, Level.CRITICAL),
+        (Level.CRITICAL, 2.9, Level.CRITICAL), (Level.CRITICAL, 2.0, Level.WARNING), (Level.CRITICAL, 0.6, Level.NONE),
     ],
 )  # fmt: skip
 def test_a_level_once_reached_holds_below_its_bound(before: Level, excess: float, after: Level) -> None:
-    found = Found("k", "t", 1, 1, {}, ("k",), excess, bad_at=3.0)
+    found = Found("k", "t", 1, 1, {}, ("k",), excess, critical_at=3.0)
     assert level_now(before, found, 0.7) is after

@@ -201,6 +201,7 @@ COLUMNS: dict[tuple[type[Any], str], tuple[type[models.Model], str]] = {
     (events.LogEvent, "message"): (LogLine, "message"),
     (events.StatusEvent, "state"): (Run, "state"),
     (events.StatusEvent, "message"): (Attempt, "reason"),
+    (events.StatusEvent, "remedy"): (Run, "remedy"),
 }  # fmt: skip
 IDENTITY = {"type"}
 """Words that are no column, and the run's id, which is compared and not stored."""

@@ -118,8 +118,8 @@ def test_networks_of_two_kinds_do_not_meet(
 @pytest.mark.parametrize(
     ("kind", "parameters", "instead"),
     [
-        ("talk", {"roles": ["good"]}, "troupe evaluate RUN best"),
-        ("evaluate", {"swapped": True}, "troupe match"),
+        ("talk", {"roles": ["good"]}, "troupe checkpoint evaluate RUN best"),
+        ("evaluate", {"swapped": True}, "troupe checkpoint match"),
         ("evaluate", {"first": 8}, "run.seed=1"),
     ],
 )

@@ -61,7 +61,7 @@ def test_a_run_tells_its_story(run: Run, user: User, receiver: Receiver) -> None
         {"type": "checkpoint", "iteration": 1, "path": "checkpoints/iteration-1", "bytes": 5, "metrics": {}},
     )
     finding = Finding.objects.create(
-        run=run, rule="kl_blow_up", key="kl", severity="bad", title="Far", first_step=1, last_step=1
+        run=run, rule="kl_blow_up", key="kl", severity="critical", title="Far", first_step=1, last_step=1
     )
     event_send("finding.opened", run, finding=finding_facts(finding))
     say(run, status | {"state": "finished", "iteration": 2})
@@ -78,7 +78,7 @@ def test_a_run_tells_its_story(run: Run, user: User, receiver: Receiver) -> None
         "id": finding.pk,
         "rule": "kl_blow_up",
         "key": "kl",
-        "severity": "bad",
+        "severity": "critical",
         "title": "Far",
         "first_step": 1,
     }

@@ -189,6 +189,15 @@ def test_run_again_starts_from_the_run(ada: Client, run: Run) -> None:
 
 
 @pytest.mark.django_db
+def test_config_and_run_again_show_the_present_name(ada: Client, run: Run) -> None:
+    Run.objects.filter(pk=run.pk).update(name="Demonstration", tags=["demonstration"])
+    page = ada.get(f"/runs/{run.pk}/config/").content.decode()
+    assert "name = &quot;Demonstration&quot;" in page and "tags = [&quot;demonstration&quot;]" in page
+    assert "Nothing: this is plan_path_duo unchanged" in page and "run.name=Demonstration" in page
+    assert 'name="run.name" value="Demonstration"' in ada.get(NEW, {"from": run.pk}).content.decode()
+
+
+@pytest.mark.django_db
 def test_nobody_launches_where_they_may_not(viewer: Client, ada: Client, run: Run) -> None:
     form = posted(ada) | {"project": run.project.slug}
     before = Run.objects.count()
@@ -221,7 +230,7 @@ def test_an_address_that_makes_no_sense_is_told_and_drawn(
 ) -> None:
     answer = ada.get(NEW, query)
     html = answer.content.decode()
-    assert answer.status_code in (200, 400) and "Ready to launch" not in html and "to correct" in html
+    assert answer.status_code in (200, 400) and "Ready to launch" not in html and "to fix" in html
 
 
 AGENT = {"workflow.type": "agent"}

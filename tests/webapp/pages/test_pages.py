@@ -244,7 +244,7 @@ def test_config_shows_what_was_changed(ada: Client, told: Run) -> None:
     Run.objects.filter(pk=told.pk).update(config=config)
     html = read(ada, "runs:config", told.pk)
     assert "algorithm.clip_low" in html and "algorithm.clip_low=0.25" in html and "clip_low = 0.25" in html
-    assert html.count('<td class="mono break lead">') == 1
+    assert html.count('data-label="this run"') == 1
 
 
 def test_config_of_another_version_is_still_shown(ada: Client, told: Run) -> None:

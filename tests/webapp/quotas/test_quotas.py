@@ -65,7 +65,7 @@ def test_runs_at_once(
     quota_set(user, run.project, {"runs": 1})
     busy = another(run, state="running")
     assert not run_submit_now(run.pk)
-    assert reason(run) == "waits for the project's quota of 1 concurrent runs; 1 are active"
+    assert reason(run) == "Waiting for the project's quota of 1 concurrent runs; 1 are active."
     with django_capture_on_commit_callbacks(execute=True):
         quota_set(user, run.project, {"runs": 2})
     assert sent == [run.pk], "those that wait are looked at again"
@@ -79,7 +79,7 @@ def test_devices_at_once(run: Run, user: User, launcher: FakeLauncher) -> None:
     another(run, state="running")
     assert not run_submit_now(run.pk)
     assert reason(run) == (
-        f"waits for the project's quota of {wants * 1.5:g} CPU cores: it needs {wants:g}, and {wants:g} are in use"
+        f"Waiting for the project's quota of {wants * 1.5:g} CPU cores: it needs {wants:g}, and {wants:g} are in use."
     )
     quota_set(user, run.project, {"cpus": wants / 2})
     assert not run_submit_now(run.pk)
@@ -154,7 +154,7 @@ def test_a_run_that_ended_meanwhile_waits_for_its_last_word(
     runs_reconcile_now()
     run.refresh_from_db()
     assert (run.state, run.attempts.count()) == ("starting", 1)
-    assert "its job has ended; events wait on the trainer's disk" in run.reason
+    assert "The job has ended. Events wait on the trainer's disk" in run.reason
     assert not spool_store(run.pk, folder.spool(1))
     quota_set(user, run.project, {"points": None})
     runs_reconcile_now()
@@ -172,9 +172,8 @@ def test_gigabytes_count_checkpoints_that_are_kept(run: Run, user: User, launche
     assert bytes_stored(run.project) == 3 * 10**9
     quota_set(user, run.project, {"gigabytes": 2.5})
     assert not run_submit_now(run.pk)
-    assert reason(run) == (
-        "waits: the project stores 3 GB, and its quota is 2.5 GB; remove checkpoints, or request a higher quota"
-    )
+    assert reason(run) == "Waiting: the project stores 3 GB, and its quota is 2.5 GB."
+    assert run.remedy == "Remove checkpoints, or request a higher quota."
     Checkpoint.objects.update(removed=True)
     quota_measure(Quota.objects.get())
     assert run_submit_now(run.pk)

@@ -67,7 +67,7 @@ def test_no_answer_is_never_a_failure(running: Run, launcher: FakeLauncher, sile
         runs_reconcile_now()
     assert now(running).state == "running"
     assert attempts(running) == [(1, "live", "")]
-    assert now(running).reason == ("" if silence < 30 else "state unknown: the fake is out of reach")
+    assert now(running).reason == ("" if silence < 30 else "State unknown: the fake is out of reach.")
 
 
 def test_an_answer_after_an_outage_clears_what_was_said(running: Run, launcher: FakeLauncher) -> None:
@@ -86,8 +86,8 @@ def test_a_missing_job_is_dead_after_90_seconds_of_silence(running: Run, launche
     silent_for(running.attempts.get(), 85)
     runs_reconcile_now()
     assert now(running).state == "running"
-    assert "silent for 85 s" in now(running).reason
-    assert "another 5 s, the next attempt starts from the last checkpoint" in now(running).reason
+    assert now(running).reason == "Ray no longer lists this job; last heartbeat 85 s ago."
+    assert now(running).remedy == "This run resumes automatically in about 5 s."
     silent_for(running.attempts.get(), 91)
     runs_reconcile_now()
     assert attempts(running) == [(1, "ended", "lost"), (2, "live", "")]
@@ -104,6 +104,9 @@ def test_silence_counts_from_this_process_start(
         monkeypatch.setattr(reconciliation, "process_start", lambda started=started: started)
         runs_reconcile_now()
         assert now(running).state == state
+        if state == "running":
+            assert now(running).reason == f"The server was restarted at {started:%H:%M} UTC."
+            assert now(running).remedy == "This run resumes automatically in about 10 s."
 
 
 def test_a_driver_that_speaks_is_not_dead_though_its_job_is_missing(
@@ -144,7 +147,7 @@ def test_a_failure_that_a_driver_could_only_print_is_the_reason(running: Run, la
     launcher.log = f"iteration 3: success 0.5\nfailed: the first try\nfailed: {full}\n"
     launcher.set(job(running), JobState.FAILED, "Job entrypoint command failed with exit code 1")
     runs_reconcile_now()
-    assert running.attempts.get(number=1).reason == full
+    assert running.attempts.get(number=1).reason == f"C{full[1:]}"
 
 
 def test_what_was_spooled_is_stored_first_and_may_tell_the_end(
@@ -183,7 +186,7 @@ def test_a_failed_run_that_is_resumed_gets_a_new_attempt(
     running: Run, launcher: FakeLauncher, say: Say
 ) -> None:
     say("failed", 7, message="a bug")
-    assert (now(running).state, now(running).reason) == ("failed", "a bug")
+    assert (now(running).state, now(running).reason) == ("failed", "A bug.")
     run_resume(running.owner, now(running))
     runs_reconcile_now()
     assert attempts(running) == [(1, "ended", "failed"), (2, "live", "")]
@@ -247,7 +250,7 @@ def test_waiting_for_ray_to_start_the_job_is_said_and_forgotten(run: Run, launch
     run_submit_now(run.pk)
     silent_for(run.attempts.get(), 20)
     runs_reconcile_now()
-    assert now(run).reason == "submitted; Ray has not started it yet"
+    assert now(run).reason == "Submitted; Ray has not started it yet."
     launcher.set(job(run), JobState.RUNNING)
     runs_reconcile_now()
     assert now(run).reason == ""
@@ -260,7 +263,7 @@ def test_what_a_starting_run_waits_for_is_shown_until_it_runs(
     launcher.set(job(run), JobState.RUNNING)
     say("starting", message="base model, 45%: warm start: step 180 of 400")
     for _ in range(2):
-        assert (now(run).state, now(run).reason[:15]) == ("starting", "base model, 45%")
+        assert (now(run).state, now(run).reason[:15]) == ("starting", "Base model, 45%")
         runs_reconcile_now()
     say("running")
     runs_reconcile_now()

@@ -13,8 +13,9 @@ from tests.webapp.compare.test_curves import told as series_told
 from tests.webapp.elements import elements
 from tests.webapp.transcripts.test_episodes import candidate, played, turn
 from webapp.accounts.models import Membership, Project, User
+from webapp.common.markdown import cleaned
 from webapp.reports.models import Report, ReportVersion
-from webapp.reports.rendering import cleaned, report_parts
+from webapp.reports.rendering import report_parts
 from webapp.reports.services import report_create, report_save, version_restore
 from webapp.runs.models import Run
 from webapp.transcripts.models import Episode
@@ -224,7 +225,7 @@ turns: 2-3
 @pytest.mark.parametrize(
     ("block", "said"),
     [
-        ("chart\nruns: nosuchid", "there is no run nosuchid"),
+        ("chart\nruns: nosuchid", "Run 'nosuchid' not found"),
         ("chart\nwhat is this", "name: value"),
         ("chart\nfilter: a =", "filter"),
         ("chart\nkey: eval/success", "choose 1 to"),

@@ -130,3 +130,8 @@ def test_small_networks_have_tiles_and_units_of_their_own() -> None:
     (section,) = all_sections([f"policy/agents/{name}" for name in told], config)
     units = {panel.title: panel.unit for panel in section.panels}
     assert units["entropy"] == units["kl"] == "nats per action" and all(units.values())
+
+
+def test_charts_of_devices_have_units(config: dict[str, Any]) -> None:
+    (section,) = all_sections(["system/host-1/gpu0_memory_gib", "system/host-1/gpu12_percent"], config)
+    assert {panel.unit for panel in section.panels} == {"GiB", "%"}

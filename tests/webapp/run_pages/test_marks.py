@@ -40,7 +40,7 @@ def checkpoint(run: Run, iteration: int, **fields: Any) -> Checkpoint:
 
 def finding(run: Run, state: str, key: str) -> Finding:
     return Finding.objects.create(
-        run=run, rule="kl_blow_up", key=key, severity="bad", title="ran away", state=state,
+        run=run, rule="kl_blow_up", key=key, severity="critical", title="ran away", state=state,
         first_step=12, last_step=20, evidence={},
     )  # fmt: skip
 

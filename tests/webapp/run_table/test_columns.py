@@ -11,6 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
+from tests.webapp.elements import elements
 from training_core.errors import ConfigError
 from webapp.accounts.models import Project, User
 from webapp.metrics.services import points_store
@@ -185,6 +186,26 @@ def test_families_have_the_columns_too(user: User, make: Make, client: Client) -
     assert (last.mean, last.deviation, last.count) == (2.0, pytest.approx(math.sqrt(2)), 2)
     assert (most.mean, most.count) == (pytest.approx(4 / 3), 3)
     assert (rows["alone"][2].mean, rows["alone"][2].count) == (None, 0)
+
+
+def test_families_are_ordered_by_any_column(user: User, make: Make, client: Client) -> None:
+    for name, seed, values in (("b", 2, [1.0, 3.0]), ("a", 10, [5.0, math.inf]), ("c", 1, [])):
+        make(name, seed=seed, family=name)
+        for value in values:
+            last = "Infinity" if math.isinf(value) else value
+            make(name, seed=seed, family=name, metrics={"eval/success": [0.0, last], "a/b": [0.0, last]})
+    client.force_login(user)
+
+    def ordered(sort: str) -> list[str]:
+        query = {"group": "family", "columns": "run.seed,a/b", "sort": sort}
+        return [row["name"] for row in client.get("/runs/", query).context["rows"]]
+
+    assert ordered("") == ordered("-created") == ["c", "a", "b"] and ordered("created") == ["b", "a", "c"]
+    assert ordered("name") == ["a", "b", "c"] and ordered("-runs")[-1] == "c"
+    assert ordered("-a/b") == ["a", "b", "c"] and ordered("a/b:max") == ["b", "a", "c"]
+    assert ordered("run.seed") == ["c", "b", "a"] and ordered("-run.seed") == ["a", "b", "c"]
+    page = client.get("/runs/", {"group": "family", "columns": "a/b", "sort": "-a/b"})
+    assert [header["aria-sort"] for header in elements(page, "th")] == ["none", "none", "descending", "none"]
 
 
 def test_completion_offers_what_the_runs_have(user: User, make: Make) -> None:

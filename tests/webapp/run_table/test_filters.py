@@ -12,9 +12,10 @@ from rest_framework.test import APIClient
 
 from tests.webapp.elements import text_of, texts_of
 from webapp.accounts.models import Project, User
+from webapp.common.query_language import FilterError
 from webapp.metrics.models import Series
 from webapp.run_table.completion import filter_complete
-from webapp.run_table.filters import FilterError, runs_filter
+from webapp.run_table.filters import runs_filter
 from webapp.runs.models import Run, RunNote
 
 pytestmark = pytest.mark.django_db

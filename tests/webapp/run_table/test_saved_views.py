@@ -6,8 +6,10 @@ import pytest
 from django.test import Client
 from rest_framework.test import APIClient
 
-from tests.webapp.elements import text_of
+from tests.webapp.elements import elements, text_of
+from training_core.errors import ConfigError
 from webapp.accounts.models import AuditEntry, Membership, Project, User
+from webapp.run_table.saved_views import panel_views, view_save
 from webapp.runs.models import Run, SavedView
 
 pytestmark = pytest.mark.django_db
@@ -153,3 +155,33 @@ def test_the_page_keeps_what_it_shows(user: User, project: Project, client: Clie
     assert client.post(f"/runs/views/{view.pk}/explode/").status_code == 404
     client.post(f"/runs/views/{view.pk}/remove/")
     assert not SavedView.objects.exists()
+
+
+def test_the_page_with_charts_reads_its_address(user: User, run: Run, client: Client) -> None:
+    client.force_login(user)
+    page = client.get("/runs/", {"charts": "1", "shown": run.pk, "by": "run.seed", "band": "ci"})
+    assert [
+        option["value"] for option in elements(page, "[data-group-by] option") if "selected" in option
+    ] == ["run.seed"]
+    assert [option["value"] for option in elements(page, "[data-band] option") if "selected" in option] == [
+        "ci"
+    ]
+    assert [eye["data-eye"] for eye in elements(page, "[data-eye]")] == [run.pk]
+    assert (
+        client.get(
+            "/runs/", {"charts": "1", "panels": "[{", "shown": "nothing", "group": "family"}
+        ).status_code
+        == 200
+    )
+    assert client.get(f"/runs/{run.pk}/curves/").status_code == 200
+
+
+def test_views_keep_panels_and_refuse_invalid_ones(user: User, project: Project) -> None:
+    panels = '[{"metrics":["eval/success - train/success"],"width":2}]'
+    view = view_save(user, "gap", {"charts": "1", "panels": panels, "by": "family"}, project)
+    assert view.query == {"charts": "1", "panels": panels, "by": "family", "project": "lab"}
+    assert [each["view"] for each in panel_views(user, project)] == [view]
+    for wrong in ("[{", '[{"width":4}]', '[{"metrics":["a -"]}]', '[{"color":"red"}]'):
+        with pytest.raises(ConfigError) as raised:
+            view_save(user, "wrong", {"charts": "1", "panels": wrong})
+        assert "panels" in raised.value.fields

@@ -64,7 +64,7 @@ def test_a_move_is_saved_and_sent_once(run: Run) -> None:
         run_event.disconnect(note)
     stored = Run.objects.get(pk=run.pk)
     assert sent == ["run.failed"]
-    assert (stored.state, stored.reason) == ("failed", "no such model folder") and stored.ended_at
+    assert (stored.state, stored.reason) == ("failed", "No such model folder.") and stored.ended_at
     run_move(runs_locked().get(pk=run.pk), RunState.QUEUED)
     assert Run.objects.get(pk=run.pk).ended_at is None
 
@@ -74,7 +74,7 @@ def test_an_unchanged_reason_is_not_written_again(run: Run, django_assert_num_qu
     run_reason_set(run, "waits for 2 GPUs")
     with django_assert_num_queries(0):  # type: ignore[operator]
         run_reason_set(run, "waits for 2 GPUs")
-    assert Run.objects.get(pk=run.pk).reason == "waits for 2 GPUs"
+    assert Run.objects.get(pk=run.pk).reason == "Waits for 2 GPUs."
 
 
 def test_only_the_lifecycle_writes_states() -> None:

@@ -33,7 +33,9 @@ def test_a_higher_priority_goes_first(run: Run, wants: float, launcher: FakeLaun
     urgent = another(run, priority=1)
     assert not run_submit_now(run.pk)
     run.refresh_from_db()
-    assert run.reason == f"waits for {wants:g} CPU cores; 1 run with a higher priority, or older, comes first"
+    assert run.reason == (
+        f"Waiting for {wants:g} CPU cores, which another run is to get first, with a higher priority or an earlier launch."
+    )
     assert run_submit_now(urgent.pk)
 
 
@@ -67,4 +69,4 @@ def test_a_small_one_does_not_overtake_a_large_one(run: Run, wants: float, launc
     launcher.devices = Capacity(wants * 2.2, 0.0, 0.0, 0.0)
     assert not run_submit_now(run.pk)
     run.refresh_from_db()
-    assert "comes first" in run.reason
+    assert "to get first" in run.reason

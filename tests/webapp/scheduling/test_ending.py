@@ -15,7 +15,9 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.metrics.models import Series
 from webapp.reconciliation.services import runs_reconcile_now
 from webapp.runs.models import Run
+from webapp.runs.selectors import run_summary
 from webapp.runs.states import TransitionRefused
+from webapp.scheduling.attempts import STARTS_AGAIN
 from webapp.scheduling.managing import run_do
 from webapp.scheduling.services import run_end_now, run_pause, run_resume, run_stop
 from webapp.scheduling.stopping import spelled
@@ -75,12 +77,12 @@ def test_a_driver_that_is_heard_completes_its_iteration_however_long(
 
 def test_what_a_stopping_run_waits_for_is_told(running: Run, launcher: FakeLauncher) -> None:
     run_pause(running.owner, running)
-    begins = "pausing: completing iteration 2 (the last one took 105 s); requested "
-    assert now(running).reason == f"{begins}0 s ago; no checkpoint has been written"
+    begins = "Pausing: completing iteration 2 (the last one took 105 s); requested "
+    assert now(running).reason == f"{begins}0 s ago; no checkpoint has been written."
     saved(running, 1)
     asked_long_ago(running)
     runs_reconcile_now()
-    assert now(running).reason == f"{begins}3.0 h ago; saved up to iteration 1"
+    assert now(running).reason == f"{begins}3.0 h ago; saved up to iteration 1."
 
 
 def test_a_starting_driver_is_not_reported_as_completing_an_iteration(
@@ -90,7 +92,7 @@ def test_a_starting_driver_is_not_reported_as_completing_an_iteration(
     launcher.set(job(run), JobState.RUNNING)
     say("starting")
     run_stop(run.owner, now(run))
-    assert now(run).reason == "stopping: its workers are still starting; requested 0 s ago"
+    assert now(run).reason == "Stopping: the workers are still starting; requested 0 s ago."
 
 
 def test_a_silent_driver_is_stopped_from_outside_and_its_loss_is_told(
@@ -102,11 +104,11 @@ def test_a_silent_driver_is_stopped_from_outside_and_its_loss_is_told(
     silent_for(running.attempts.get(), 40)
     runs_reconcile_now()
     assert launcher.stopped == [job(running)]
-    assert now(running).reason == "its driver has not reported for 40 s: its job is stopped"
+    assert now(running).reason == "The driver has not reported for 40 s: the job is being stopped."
     runs_reconcile_now()
     assert (now(running).state, now(running).stop_requested) == ("stopped", "")
     assert now(running).reason == (
-        "its job was stopped: its driver was silent; the work after the last checkpoint is lost (saved up to iteration 1)"
+        "The job was stopped, because its driver was silent; the work after the last checkpoint is lost (saved up to iteration 1)."
     )
     assert running.attempts.get().reason == now(running).reason
 
@@ -118,7 +120,8 @@ def test_a_stopping_run_without_a_job_reports_its_deadline(running: Run, launche
     silent_for(running.attempts.get(), 50)
     runs_reconcile_now()
     assert (launcher.stopped, now(running).state) == ([], "stopping")
-    assert now(running).reason.endswith("without a report for another 40 s, it counts as ended")
+    assert now(running).reason == "Ray no longer lists this job; last heartbeat 50 s ago."
+    assert now(running).remedy == "The run counts as stopped in about 40 s."
 
 
 def test_silence_before_the_request_does_not_count(running: Run, launcher: FakeLauncher) -> None:
@@ -133,13 +136,13 @@ def test_ending_now_stops_a_driver_that_is_heard(
 ) -> None:
     run_pause(running.owner, running)
     run_end_now(running.owner, now(running))
-    assert now(running).reason.startswith("ending now: its driver writes a checkpoint")
+    assert now(running).reason.startswith("Ending now: the driver writes a checkpoint")
     runs_reconcile_now()
     assert launcher.stopped == [job(running)]
     runs_reconcile_now()
     assert now(running).state == "paused"
     assert now(running).reason.startswith(
-        "ended immediately, as requested; the work after the last checkpoint is lost"
+        "Ended immediately, as requested; the work after the last checkpoint is lost"
     )
 
 
@@ -187,13 +190,13 @@ def test_a_launcher_that_cannot_stop_is_told_to_the_owner(
     running: Run, launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(submission_id: str) -> None:
-        raise LauncherFailure("Ray does not stop it")
+        raise LauncherFailure("Ray does not stop it.")
 
     monkeypatch.setattr(launcher, "stop", refuse)
     run_stop(running.owner, running)
     run_end_now(running.owner, now(running))
     runs_reconcile_now()
-    assert (now(running).state, now(running).reason) == ("stopping", "Ray does not stop it")
+    assert (now(running).state, now(running).reason) == ("stopping", "Ray does not stop it.")
 
 
 def test_the_page_offers_to_end_a_stopping_run_and_asks_first(running: Run, client: Client) -> None:
@@ -267,17 +270,31 @@ def test_a_run_of_one_attempt_is_not_started_again_for_its_progress(
 def test_an_error_that_would_come_again_is_not_retried(running: Run, say: Say) -> None:
     saved(running, 10, 1)
     say("failed", 10, message="the model cannot be loaded")
-    assert (now(running).state, now(running).reason) == ("failed", "the model cannot be loaded")
+    assert (now(running).state, now(running).reason) == ("failed", "The model cannot be loaded.")
+
+
+def test_a_failed_drivers_remedy_is_stored_and_sent(running: Run, say: Say) -> None:
+    say(
+        "failed",
+        1,
+        message="There is no model folder '/m'.",
+        remedy="Set policies.*.model to a folder; not a file.",
+    )
+    assert now(running).reason == "There is no model folder '/m'."
+    assert now(running).remedy == "Set policies.*.model to a folder; not a file."
+    summary = run_summary(now(running))
+    assert (summary["reason"], summary["remedy"]) == (now(running).reason, now(running).remedy)
+    run_resume(running.owner, now(running))
+    assert (now(running).reason, now(running).remedy) == ("", "")
 
 
 def test_a_reason_is_plain_and_short_whatever_the_driver_says(running: Run, say: Say) -> None:
     raised = "\n".join(f'  File "/x.py", line {line}, in f' for line in range(3000))
     text = f"\x1b[36mray::RolloutCoordinator.collect()\x1b[39m (pid=1)\n{raised}\nworkers.protocol.records.WorkerLost: planner died"
     say("failed", 1, message=text[-20000:], facts={"retry": True})
-    assert running.attempts.get().reason == "workers.protocol.records.WorkerLost: planner died"
-    assert now(running).reason == (
-        "attempt 1 was lost (workers.protocol.records.WorkerLost: planner died); starting again from the last checkpoint"
-    )
+    assert running.attempts.get().reason == "workers.protocol.records.WorkerLost: planner died."
+    assert now(running).reason == "Attempt 1 was lost: workers.protocol.records.WorkerLost: planner died."
+    assert now(running).remedy == STARTS_AGAIN
 
 
 def test_a_job_of_a_previous_bundled_ray_is_dead_immediately(
@@ -294,7 +311,7 @@ def test_a_job_of_a_previous_bundled_ray_is_dead_immediately(
     bundled_ray.note_start(file)
     runs_reconcile_now()
     assert now(run).state == "starting"
-    assert run.attempts.get(number=1).reason == "Ray was restarted, and its driver had ended with it"
+    assert run.attempts.get(number=1).reason == "Ray was restarted and ended the run."
 
 
 def test_a_job_of_another_cluster_survives_a_start_of_bundled_ray(
@@ -319,10 +336,7 @@ def test_a_driver_that_only_starts_is_not_said_to_be_silent(run: Run, launcher: 
     silent_for(run.attempts.get(), 200)
     run.attempts.update(heartbeat_at=None)
     runs_reconcile_now()
-    assert (
-        now(run).reason
-        == "its job is running; its driver started 200 s ago and has not reported: see the log"
-    )
+    assert now(run).reason == "The job is running, but the driver started 200 s ago and has not reported."
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_one_that_refuses_does_not_keep_the_others(user: User, make: Make) -> No
         (busy.pk, False),
         ("nosuchid", False),
     ]
-    assert "stop it first" in done[1]["detail"] and "no run" in done[2]["detail"]
+    assert "stop it first" in done[1]["detail"] and "not found" in done[2]["detail"]
     assert [run.name for run in runs_list(user)] == ["b"]
     assert {run.name for run in runs_list(user, {"archived": True})} == {"a", "b"}
     assert [run.name for run in runs_list(user, {"filter": "archived = true"})] == ["a"]

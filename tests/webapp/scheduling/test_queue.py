@@ -54,4 +54,4 @@ def test_of_runs_that_want_the_same_devices_at_once_one_gets_them(run: Run, laun
     run_submit_now(run.pk)
     run.refresh_from_db()
     assert (run.state, len(launcher.launches)) == ("starting", 1)
-    assert Run.objects.filter(state="queued", reason__startswith="waits for").count() == 5
+    assert Run.objects.filter(state="queued", reason__startswith="Waiting for").count() == 5

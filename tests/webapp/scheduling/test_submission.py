@@ -74,7 +74,19 @@ def test_what_never_fits_waits_with_a_remedy(run: Run, launcher: FakeLauncher) -
     run.refresh_from_db()
     assert run.state == "queued"
     assert "the cluster has 0.5 CPU cores and 0 GPUs in total" in run.reason
-    assert "Add nodes, or lower" in run.reason
+    assert run.remedy.startswith("Add nodes, or lower")
+    assert not run.attempts.exists()
+
+
+def test_a_cluster_without_gpus_is_stated_with_a_remedy(run: Run, launcher: FakeLauncher) -> None:
+    run.config["policies"]["planner"]["devices"]["rollout_gpus"] = 1.0
+    run.save()
+    launcher.devices = Capacity(64.0, 0.0, 64.0, 0.0)
+    assert not run_submit_now(run.pk)
+    run.refresh_from_db()
+    assert run.reason.endswith("the cluster has 64 CPU cores and 0 GPUs in total.")
+    assert "1 GPU" in run.reason
+    assert run.remedy == "Add nodes, or lower policies.*.devices and resources.environment_cpus."
     assert not run.attempts.exists()
 
 
@@ -86,7 +98,7 @@ def test_what_others_hold_is_waited_for_and_then_had(run: Run, launcher: FakeLau
     run.refresh_from_db()
     assert (run.state, run.reason) == (
         "queued",
-        f"waits for {wants:g} CPU cores; 1 run before it holds the rest",
+        f"Waiting for {wants:g} CPU cores; another run is using them.",
     )
     Run.objects.filter(pk=other.pk).update(state="finished")
     assert run_submit_now(run.pk)
@@ -100,7 +112,7 @@ def test_a_run_that_was_just_admitted_holds_its_devices(run: Run, launcher: Fake
     Attempt.objects.create(run=another(run), number=1, submission_id="under way")
     assert not run_submit_now(run.pk)
     run.refresh_from_db()
-    assert "1 run before it holds the rest" in run.reason
+    assert "another run is using them" in run.reason
 
 
 def test_a_config_of_another_version_fails_only_its_own_run(run: Run, launcher: FakeLauncher) -> None:
@@ -111,7 +123,7 @@ def test_a_config_of_another_version_fails_only_its_own_run(run: Run, launcher: 
     assert not run_submit_now(old.pk)
     old.refresh_from_db()
     assert old.state == "failed"
-    assert "its config is rejected by this version" in old.reason
+    assert "The config is rejected by this version" in old.reason
 
 
 def test_a_launcher_out_of_reach_leaves_the_run_queued_with_the_reason(
@@ -120,7 +132,7 @@ def test_a_launcher_out_of_reach_leaves_the_run_queued_with_the_reason(
     launcher.reachable = False
     assert not run_submit_now(run.pk)
     run.refresh_from_db()
-    assert (run.state, run.reason) == ("queued", "waits for Ray, which does not answer")
+    assert (run.state, run.reason) == ("queued", "Waiting for Ray, which does not answer.")
     launcher.reachable = True
     assert run_submit_now(run.pk)
     run.refresh_from_db()
@@ -133,7 +145,7 @@ def test_no_launcher_at_all_is_a_reason_too(run: Run, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("webapp.scheduling.submission.make_launcher", none)
     assert not run_submit_now(run.pk)
-    assert Run.objects.get(pk=run.pk).reason == "RAY_ADDRESS is not set"
+    assert Run.objects.get(pk=run.pk).reason == "RAY_ADDRESS is not set."
 
 
 def test_a_refused_submission_is_tried_again_under_the_same_id(
@@ -147,7 +159,7 @@ def test_a_refused_submission_is_tried_again_under_the_same_id(
         for _ in range(3):
             assert not run_submit_now(run.pk)
     run.refresh_from_db()
-    assert (run.state, run.reason) == ("queued", "Ray says no")
+    assert (run.state, run.reason) == ("queued", "Ray says no.")
     assert not ApiToken.objects.filter(run=run).exists(), "tokens that reached nobody are not kept"
     assert run_submit_now(run.pk)
     assert run.attempts.get().submission_id == launcher.launches[0].submission_id

@@ -12,6 +12,7 @@ OBJECTS = (
     ("templates/<int:pk>", "pk", "template"),
     ("sweeps/<int:pk>", "pk", "sweep"),
     ("views/<int:pk>", "pk", "view"),
+    ("queries/<int:pk>", "pk", "query"),
     ("checkpoints/<int:pk>", "pk", "checkpoint"),
     ("runs/<str:run_id>/notes/<int:pk>", "pk", "run_note"),
     ("episodes/<int:pk>", "pk", "episode"),
@@ -23,6 +24,9 @@ OBJECTS = (
     ("shares/<int:pk>", "pk", "share"),
     ("webhooks/<int:pk>", "pk", "webhook"),
     ("diff/<int:other>", "other", "other_episode"),
+    ("artifacts/<int:pk>", "pk", "artifact"),
+    ("artifacts/<int:pk>", "version", "artifact_version"),
+    ("artifacts/<int:pk>", "path", "artifact_path"),
     ("", "run_id", "run"),
     ("", "slug", "slug"),
     ("", "user_id", "user"),
@@ -35,7 +39,8 @@ OBJECTS = (
 """(part of the route, argument, name of the object in World.things); the first that fits counts."""
 PLAIN = {
     "act": "stop", "kind": "talk", "chart": "eval-success", "turn": "0", "number": "1", "iteration": "1", "object_id": "1",
-    "content_type_id": "1", "app_label": "runs", "url": "nothing",
+    "content_type_id": "1", "app_label": "runs", "url": "nothing", "sha256": "ab" * 32,
+    "form": "csv",
 }  # fmt: skip
 """Arguments that name no row."""
 ACTS = {

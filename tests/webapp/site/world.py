@@ -9,6 +9,8 @@ from tests.end_to_end.seed import Story, encoded
 from training_core.config.files import load_config
 from webapp.accounts.models import Membership, Project, User
 from webapp.accounts.tokens import token_create
+from webapp.artifacts.models import Artifact, ArtifactAlias, ArtifactFile, ArtifactVersion
+from webapp.artifacts.storage import content_path
 from webapp.checkpoints.models import Checkpoint
 from webapp.experiments.models import Sweep, Template
 from webapp.health.models import Finding
@@ -19,7 +21,7 @@ from webapp.notifications.services import destination_make
 from webapp.reports.services import report_create
 from webapp.runs.models import Attempt, Run, RunNote, SavedView
 from webapp.shares.services import share_make
-from webapp.transcripts.models import Episode, EpisodeNote
+from webapp.transcripts.models import Episode, EpisodeNote, SavedQuery
 
 
 @dataclass
@@ -69,7 +71,7 @@ def _run(world: World) -> dict[str, object]:
     episode, other = Episode.objects.filter(run=run).order_by("pk")[:2]
     note = EpisodeNote.objects.create(episode=episode, author=world.owner, turn=1, label="mark", text="seen")
     finding = Finding.objects.create(
-        run=run, rule="r", key="k", severity="bad", title="a finding", first_step=1, last_step=1
+        run=run, rule="r", key="k", severity="critical", title="a finding", first_step=1, last_step=1
     )
     return {
         "run": run.pk,
@@ -95,9 +97,25 @@ def _kept(world: World, run: Run) -> dict[str, object]:
         ).pk,
         "sweep": sweep.pk,
         "view": SavedView.objects.create(name="view", query={"q": "x"}, **fields).pk,
+        "query": SavedQuery.objects.create(name="query", query="turns > 1", **fields).pk,
         "job": job.pk,
+        "artifact": _artifact(world, run).pk,
+        "artifact_version": "v0",
+        "artifact_path": "tasks.jsonl",
         "report": report_create(world.owner, world.project, "a report", "text").pk,
     }
+
+
+def _artifact(world: World, run: Run) -> Artifact:
+    """An artifact with one version of one file."""
+    artifact = Artifact.objects.create(project=world.project, name="tasks", type="dataset")
+    version = ArtifactVersion.objects.create(artifact=artifact, number=0, digest="0" * 64, size=3, run=run)
+    content = content_path(world.project, "ab" * 32)
+    content.parent.mkdir(parents=True, exist_ok=True)
+    content.write_bytes(b"abc")
+    ArtifactFile.objects.create(version=version, path="tasks.jsonl", size=3, sha256="ab" * 32)
+    ArtifactAlias.objects.create(artifact=artifact, name="stable", version=version)
+    return artifact
 
 
 def _outward(world: World, run: Run) -> dict[str, object]:

@@ -219,3 +219,14 @@ def test_the_task_looks_at_runs_that_live_or_did_lately(
     monkeypatch.setattr("webapp.transcripts.tasks.bodies_thin", lambda run: seen.append(run.pk))
     thin()
     assert seen == ([run.pk] if thinned else [])
+
+
+def test_runs_of_networks_have_episodes_and_no_transcripts(client: Client, user: User, run: Run) -> None:
+    client.force_login(user)
+    assert "No transcripts yet" in text_of(client.get(f"/runs/{run.pk}/transcripts/"))
+    run.config = load_config("spread_toy").model_dump(mode="json")
+    run.save()
+    page = text_of(client.get(f"/runs/{run.pk}/transcripts/"))
+    assert "No episodes yet" in page and "Episodes" in page and "Transcripts" not in page
+    page = text_of(client.get(f"/runs/{run.pk}/"))
+    assert "Latest episodes" in page and "transcripts" not in page.lower()

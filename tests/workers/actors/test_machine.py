@@ -6,6 +6,9 @@ import subprocess
 import sys
 
 import pytest
+import torch
+
+from workers.actors.machine import NetworkMeter, machine_load
 
 STEPS = """
 import resource, sys, torch
@@ -38,3 +41,20 @@ def test_freed_memory_is_reused_by_the_next_step():
     pages = 20 * 32 * 2**20 // resource.getpagesize()
     assert faults("prepared") < pages / 10
     assert faults("plain") > pages / 2
+
+
+def test_network_rates_by_hand() -> None:
+    bytes_read = iter([(0, 0), (3 * 2**20, 2**20), (3 * 2**20, 2**20), (0, 0)])
+    seconds = iter([10.0, 12.0, 12.0, 13.0])
+    meter = NetworkMeter(lambda: next(bytes_read), lambda: next(seconds))
+    assert meter.rates() == {"network_received_mib_s": 1.5, "network_sent_mib_s": 0.5}
+    assert meter.rates() == {}, "no time has passed"
+    assert meter.rates() == {}, "the counters were reset"
+
+
+def test_load_has_network_rates_and_without_a_gpu_no_gpu_metric() -> None:
+    machine_load()
+    (figures,) = machine_load().values()
+    assert {"cpu_percent", "memory_gib", "network_received_mib_s", "network_sent_mib_s"} <= figures.keys()
+    assert all(value >= 0 for value in figures.values())
+    assert torch.cuda.is_available() or not [name for name in figures if name.startswith("gpu")]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.workers.running import events, small_config
+from training_core.config.files import parse_config
 from training_core.errors import ConfigError, EnvironmentFailure
 from workers.driver.attempt import FAILED, run_attempt
 from workers.protocol.records import Attempt
@@ -96,9 +97,53 @@ def test_an_actors_death_has_a_short_reason(ray_cluster: None) -> None:
         while True:
             answer(ended.pid.remote())
     assert exit_of(told.value) == "it was ended by its run"
-    with pytest.raises(RayActorError) as told:
-        answer(broken.pid.remote())
-    assert exit_of(told.value) == "it could not start: ValueError: no such device"
+    for _ in range(2):
+        with pytest.raises(ValueError, match="^no such device$"):  # a replacement would raise it again
+            answer(broken.pid.remote())
+
+
+class Full:
+    """An actor whose device has no memory left, as torch reports it."""
+
+    def work(self) -> None:
+        import torch
+
+        raise torch.OutOfMemoryError(
+            "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 79.11 GiB in total"
+        )
+
+
+def test_an_actor_without_device_memory_states_what_to_lower(ray_cluster: None) -> None:
+    from workers.cluster.answers import answer
+    from workers.telemetry.faults import fault_of
+
+    with pytest.raises(RuntimeError) as told:
+        answer(actor(Full).work.remote())
+    fault = fault_of(told.value)
+    assert fault.cause == "The GPU is out of memory: CUDA out of memory."
+    assert "policies.*.learner.micro_batch_tokens" in fault.remedy
+
+
+@pytest.mark.parametrize(
+    ("path", "args", "cause"),
+    [("Say", {"boats": 4}, "unexpected keyword argument 'boats'"), ("Nobody", {}, "has no 'Nobody'")],
+)
+def test_an_environment_that_cannot_be_constructed_is_not_retried(
+    ray_cluster: None, little_model: Path, tmp_path: Path, path: str, args: dict[str, Any], cause: str
+) -> None:
+    environment = {"type": "custom", "path": f"tests.workers.driver.own:{path}", "args": args}
+    tree = {
+        "team": {"roles": {"speaker": {"policy": "p"}}},
+        "policies": {"p": {"model": str(little_model)}},
+        "environment": environment,
+    }
+    assert run_attempt(Attempt(parse_config(tree), "own", 1, tmp_path, tmp_path), local=False) == FAILED
+    last = events(tmp_path, "status")[-1]
+    assert cause in last["message"] and "Traceback" not in last["message"]
+    assert last["remedy"] == "Correct this field, then launch again."
+    assert last["facts"] == {}, "no other attempt follows"
+    logged = " ".join(event["message"] for event in events(tmp_path, "log"))
+    assert "it is replaced" not in logged
 
 
 @pytest.mark.slow
@@ -124,7 +169,8 @@ def test_a_dead_policy_is_reported_in_one_sentence(
     assert last["facts"] == {"retry": True}
     assert last["message"] == (
         "policy-planner died, and with it what policy 'planner' had learnt since the last checkpoint: its process was "
-        "killed or crashed (often out of memory). A new attempt starts from the last checkpoint."
+        "killed or crashed (often out of memory)."
     )
+    assert last["remedy"].startswith("Lower rollout.tasks, resources.environments_per_worker or ")
     logged = "\n".join(event["message"] for event in events(tmp_path, "log"))
     assert "Traceback" in logged, "the log keeps it"

@@ -168,7 +168,7 @@ def test_a_failure_in_the_background_ends_the_attempt(
     told = attempt(tmp_path, little_model, run__iterations=9, rollout__staleness=1, evaluation__every=0)
     assert run_attempt(told, local=True) == FAILED
     last = events(tmp_path, "status")[-1]
-    assert (last["state"], last["message"]) == ("failed", "the engine stalled")
+    assert (last["state"], last["message"]) == ("failed", "The engine stalled.")
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("wave-")]
 
 

@@ -84,9 +84,10 @@ def test_an_explicitly_chosen_checkpoint_is_not_replaced(folder: Path) -> None:
     assert resumed(folder, 4, fall_back=False) == FAILED
     last = events(folder, "status", 2)[-1]
     assert (
-        "the checkpoint of iteration 4 is damaged: agents/critic.safetensors has changed" in last["message"]
+        "The checkpoint of iteration 4 is damaged: agents/critic.safetensors has changed" in last["message"]
     )
-    assert last["message"].endswith("the checkpoint of iteration 2 is whole, resume from that one")
+    assert last["message"].endswith("the checkpoint of iteration 2 is whole.")
+    assert last["remedy"] == "Resume from that one."
     assert last["facts"] == {}, "another attempt would not help"
 
 
@@ -105,11 +106,9 @@ def test_a_run_without_an_intact_checkpoint_fails_with_a_remedy(folder: Path) ->
     for iteration in (2, 4):
         cut(at(folder, iteration) / "state.json")
     assert resumed(folder, 4) == FAILED
-    said = events(folder, "status", 2)[-1]["message"]
-    assert (
-        "no checkpoint to resume from is whole" in said
-        and "delete them to start the run from its beginning" in said
-    )
+    last = events(folder, "status", 2)[-1]
+    assert last["message"].startswith("No checkpoint to resume from is whole")
+    assert last["remedy"] == "Restore their files, or delete them to start the run from its beginning."
 
 
 def test_a_missing_checkpoint_counts_as_damaged(folder: Path) -> None:
@@ -154,7 +153,7 @@ def test_a_job_of_a_damaged_checkpoint_fails_and_names_it(kind: str, folder: Pat
     job.open(to_toml(CONFIG), {"kind": kind, "parameters": {}, **places})
     assert do_job([str(job.root), "--home", str(tmp_path)]) == 1
     assert (
-        "the checkpoint iteration-000004 of run run is damaged: agents/actor"
+        "The checkpoint iteration-000004 of run run is damaged: agents/actor"
         in (job.read("error") or {})["reason"]
     )
     damaged = job.read("damage") or {}

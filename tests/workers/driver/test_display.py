@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from workers.driver.display import Bar, Lines
+from workers.driver.lines import evaluation_line, iteration_line
 
 VALUES = {"train/success": 0.5, "train/return": 1.25, "time/iteration": 2.0}
 
@@ -18,7 +19,7 @@ def test_the_bar_shows_iteration_success_return_and_time_left() -> None:
         bar.loading(1.0, "base model ready")
         assert len(bar._progress.tasks) == 1, "the bar of the base model is gone when it is made"
         bar.iteration(3, VALUES)
-        bar.evaluation(3, {"eval/success": 0.75, "eval/return": 2.0})
+        bar.note(evaluation_line(3, {"eval/success": 0.75, "eval/return": 2.0}))
     shown = screen.getvalue()
     assert "3/10" in shown
     assert "success 0.50, return 1.250" in shown
@@ -29,24 +30,18 @@ def test_the_bar_shows_iteration_success_return_and_time_left() -> None:
 def test_lines_for_a_jobs_log(capsys: pytest.CaptureFixture[str]) -> None:
     with Lines() as lines:
         lines.iteration(3, VALUES)
-        lines.evaluation(3, {"eval_sampled/success": 0.25})
         lines.loading(0.5, "warm start")
         lines.note("[not markup]")
     assert capsys.readouterr().out.splitlines() == [
-        "iteration 3: success 0.50, return 1.250, 2.00 s",
-        "evaluation after iteration 3, sampled: success 0.25",
         "base model, 50%: warm start",
         "[not markup]",
     ]
 
 
-def test_an_iteration_without_ended_episodes_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    with Lines() as lines:
-        lines.iteration(
-            1, {"train/success": float("nan"), "train/return": float("nan"), "time/iteration": 1.0}
-        )
-        lines.iteration(2, {"time/iteration": 1.0})
-    assert capsys.readouterr().out.splitlines() == [
-        "iteration 1: no episode was completed, 1.00 s",
-        "iteration 2: no episode was completed, 1.00 s",
-    ]
+def test_lines_of_iterations_and_evaluations() -> None:
+    nothing = {"train/success": float("nan"), "train/return": float("nan"), "time/iteration": 1.0}
+    assert iteration_line(3, VALUES) == "iteration 3: success 0.50, return 1.250, 2.00 s"
+    assert iteration_line(1, nothing) == "iteration 1: no episode was completed, 1.00 s"
+    assert iteration_line(2, {"time/iteration": 1.0}) == "iteration 2: no episode was completed, 1.00 s"
+    sampled = evaluation_line(3, {"eval_sampled/success": 0.25})
+    assert sampled == "evaluation after iteration 3, sampled: success 0.25"

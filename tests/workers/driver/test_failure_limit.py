@@ -98,14 +98,14 @@ def test_a_job_fails_if_all_episodes_failed() -> None:
 @pytest.mark.parametrize(
     ("overrides", "learnt", "message"),
     [
-        ({}, 1, "all 16 episodes of training failed. One of them: ValueError: no tool"),
-        ({"run.iterations": 9}, 2, "all episodes failed in 3 iterations in a row, 8 in the last one"),
+        ({}, 1, "All 16 episodes of training failed. One of them: ValueError: no tool"),
+        ({"run.iterations": 9}, 2, "All episodes failed in 3 iterations in a row, 8 in the last one"),
         ({"run.iterations": 9, "workflow.args": {"since": 4}, "run.failure_patience": 2}, 2, "in 2 iterations in a row"),
         ({"workflow.args": {"split": "eval"}, "evaluation.every": 1}, 2, "16 episodes of evaluation failed"),
         (
             {"run.iterations": 9, "rollout.staleness": 1, "policies.planner.devices.placement": "apart",
              "policies.executor.devices.placement": "apart"},
-            2, "all episodes failed in 3 iterations in a row",
+            2, "All episodes failed in 3 iterations in a row",
         ),
         ({"run.iterations": 9, "workflow.type": "rollout_workflow", "workflow.path": f"{HERE}:Workflow"}, 2, "in 3 iterations"),
     ],

@@ -166,9 +166,10 @@ def test_versions_go_up_with_every_publication(whole: Path) -> None:
 def test_states_and_heartbeats_are_reported(whole: Path) -> None:
     states = [(event["state"], event["iteration"]) for event in events(whole, "status")]
     assert states == [("starting", 0), ("running", 0), ("finished", 4)]
-    assert events(whole, "status")[0]["message"] == "its workers start"
+    assert events(whole, "status")[0]["message"] == "Starting workers"
     facts = events(whole, "status")[0]["facts"]
     assert facts["packages"]["torch"]
+    assert facts["provenance"]["machine"]["host"] and facts["provenance"]["repositories"]
 
 
 def test_retention_keeps_the_latest_and_the_best(whole: Path) -> None:

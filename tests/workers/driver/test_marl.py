@@ -116,8 +116,8 @@ def test_a_failing_environment_ends_the_attempt_with_a_remedy(tmp_path: Path) ->
     config = small("spread_toy", **fragile(every=1))
     assert run_attempt(Attempt(config, "r", 1, tmp_path, tmp_path.parent), local=True) == 1
     last = events(tmp_path, "status")[-1]
-    assert last["state"] == "failed" and "every environment failed" in last["message"]
-    assert "Fix the environment" in last["message"]
+    assert last["state"] == "failed" and "Every environment failed" in last["message"]
+    assert last["remedy"].startswith("Fix the environment")
 
 
 def test_a_pickle_is_refused_with_a_hint() -> None:

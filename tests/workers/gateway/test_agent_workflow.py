@@ -188,7 +188,7 @@ def test_agents_that_fail_are_failed_episodes(little_model: Path, tmp_path: Path
     overrides = {"workflow.path": f"{HERE}:Moody", "workflow.timeout": 3.0, "run.iterations": 1}
     overrides |= {"rollout.tasks": 4, "evaluation.every": 0, "reporting.episodes_per_iteration": 16}
     assert run_attempt(attempt(tmp_path, little_model, **overrides), local=True) == FAILED
-    assert "all 16 episodes of training failed" in events(tmp_path, "status")[-1]["message"]
+    assert "All 16 episodes of training failed" in events(tmp_path, "status")[-1]["message"]
     errors = {event["task"]: event["error"] for event in events(tmp_path, "episode")}
     assert list(errors.values()) == [
         "the episode took longer than workflow.timeout = 3 seconds",
@@ -316,7 +316,7 @@ def test_taking_an_episode_requires_the_token(little_model: Path, tmp_path: Path
     assert run_attempt(attempt(tmp_path, little_model, **{"workflow.patience": 6.0}), local=True) == FAILED
     program.join()
     assert [answer.status_code for answer in seen] == [401, 200]
-    assert "no agent accepted an episode" in events(tmp_path, "status")[-1]["message"]
+    assert "No agent accepted an episode" in events(tmp_path, "status")[-1]["message"]
 
 
 @pytest.mark.slow

@@ -184,7 +184,7 @@ def test_a_conversation_ends_without_an_answer(
     monkeypatch.setattr(talking, "ANSWER_SECONDS", 0.0)
     role = next(iter(small_config(little_model).team.roles))
     status, job = do(tmp_path / "j", little_model, "talk", roles=[role])
-    assert status == 1 and "nobody spoke" in (job.read("error") or {})["reason"]
+    assert status == 1 and "Nobody spoke" in (job.read("error") or {})["reason"]
 
 
 def test_a_checkpoint_of_another_team_is_refused(tmp_path: Path, little_model: Path) -> None:

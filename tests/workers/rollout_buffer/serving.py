@@ -26,7 +26,16 @@ class Service:
     def start(self, port: int = 0) -> "Service":
         where = self.home / "rollout_buffer.json"
         where.unlink(missing_ok=True)
-        words = [sys.executable, "-m", "troupe_client.cli.app", "buffer", "--port", str(port), *self._options]
+        words = [
+            sys.executable,
+            "-m",
+            "troupe_client.cli.app",
+            "buffer",
+            "serve",
+            "--port",
+            str(port),
+            *self._options,
+        ]
         variables = os.environ | {"TROUPE_HOME": str(self.home), "PYTHONPATH": str(ROOT)}
         self._process = subprocess.Popen(words, env=variables, stderr=subprocess.PIPE)
         deadline = time.monotonic() + 400

@@ -35,7 +35,7 @@ class MarlLearner(Section):
     epochs: int = Field(4, ge=1)
     """Passes over an iteration's samples."""
     minibatch_size: int = Field(256, ge=1)
-    """Samples (one step of one agent) per optimiser step."""
+    """Samples (one step of one agent) per optimizer step."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """bf16: matrix products of the update in bf16 by autocast, weights in fp32. Curves are reproducible from the seed in fp32 only."""
     compile: bool = False

@@ -3,11 +3,20 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from training_core.errors import RequestRefused
+from training_core.errors import ModelError, RequestRefused
 
 _USER = {"role": "user", "content": "-"}
 _MARK = "\u2460\u2461"
 """Placeholder for an answer whose ids are known."""
+
+
+def require_chat_template(tokenizer: Any) -> None:
+    """Raise ModelError if the tokenizer has no chat template: then messages cannot become a prompt."""
+    if not tokenizer.chat_template:
+        raise ModelError(
+            f"the model {tokenizer.name_or_path!r} has no chat template; use an instruction-tuned model, or add a "
+            "chat_template.jinja to its folder"
+        )
 
 
 class Renderer:

@@ -70,7 +70,7 @@ class BufferClient:
             raise BufferFailure(f"workflow.url = {self.url!r} is not a URL; use http://host:8889") from error
         except (httpx.HTTPError, ValueError) as error:
             raise BufferFailure(
-                f"the rollout buffer at {self.url} does not answer ({type(error).__name__}); start it with `troupe buffer`"
+                f"the rollout buffer at {self.url} does not answer ({type(error).__name__}); start it with `troupe buffer serve`"
             ) from error
         if not answer.is_success or not isinstance(body, dict):
             reason = body.get("message") if isinstance(body, dict) else answer.text[:200]
@@ -89,7 +89,7 @@ def connect(workflow: RolloutBuffer, channel: str) -> BufferClient:
     url = workflow.url or str(local.get("url", ""))
     if not url:
         raise BufferFailure(
-            f"there is no rollout buffer on this machine (no {file}); start it with `troupe buffer`, or set workflow.url"
+            f"there is no rollout buffer on this machine (no {file}); start it with `troupe buffer serve`, or set workflow.url"
         )
     if not token and url.rstrip("/") == local.get("url"):
         token = str(local["token"])

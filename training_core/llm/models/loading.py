@@ -14,6 +14,10 @@ from training_core.llm.models.adapters import ADAPTER_WEIGHTS, merge_into
 from training_core.llm.models.shape import ADAPTER_CONFIG, adapter_config
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+_FILES = "config.json, model.safetensors and tokenizer.json"
+_WANTED = f'set policies.*.model to a folder with {_FILES}, a hub id that this machine can reach, or "tiny"'
+_NO_ANSWER = {"LocalEntryNotFoundError", "OfflineModeIsEnabled", "ConnectError", "ConnectionError"}
+"""Names of exceptions of huggingface_hub and of its HTTP clients, when the hub does not answer."""
 _REFUSALS = (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError)
 """Exceptions of transformers for a folder that is missing, damaged, of an unknown architecture or in another format."""
 
@@ -78,8 +82,23 @@ def _with_adapter(folder: Path, precision: str, device: str) -> PreTrainedModel:
 
 
 def _advice(source: Path | str, error: Exception) -> str:
-    first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return (
-        f"cannot load the model {str(source)!r}: {first}. Give policies.*.model a folder with config.json, "
-        'model.safetensors and tokenizer.json, a hub id that this machine can reach, or "tiny"'
-    )
+    name, folder = repr(str(source)), Path(source)
+    if not folder.exists() and (folder.is_absolute() or str(source).startswith((".", "~"))):
+        return f"there is no model folder {name} on the machine of the workers; {_WANTED}"
+    if not folder.exists() and _unreachable(error):
+        return (
+            f"the model {name} is neither a folder nor downloaded, and the hub cannot be reached; connect the machine of the "
+            f"workers to huggingface.co, download the model there, or set policies.*.model to a folder with {_FILES}"
+        )
+    first = (str(error).strip() or type(error).__name__).splitlines()[0].partition(". ")[0].rstrip(".")
+    return f"cannot load the model {name}: {first}; {_WANTED}"
+
+
+def _unreachable(error: BaseException | None) -> bool:
+    """Whether no answer of the hub is the cause: it is offline, or the download is switched off."""
+    while error is not None:
+        names = {base.__name__ for base in type(error).__mro__}
+        if names & _NO_ANSWER or "couldn't connect to" in str(error):
+            return True
+        error = error.__cause__
+    return False

@@ -1,4 +1,4 @@
-"""`troupe buffer`: serve rollouts from other programs to runs."""
+"""`troupe buffer serve`: serve rollouts from other programs to runs."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from workers.rollout_buffer.rules import BufferLimits
 app = typer.Typer()
 
 
-@app.command("buffer")
+@app.command("serve")
 def buffer(
     port: Annotated[
         int, typer.Option(help="Port; if it is in use, the next free one.", min=0, max=65535)

@@ -9,23 +9,27 @@ from rich.tree import Tree
 
 from troupe_client.cli.arguments import AsJson, Overrides, RunId, RunName, Tags
 from troupe_client.cli.output import (
-    console,
     plain_table,
     print_json,
     print_launched,
     print_line,
     print_result,
+    print_table,
+    print_wide,
     visible,
 )
+from troupe_client.cli.sections import RUNS
 from troupe_client.cli.show import OUTCOMES, number, reported_keys
 from troupe_client.server_api import ServerFailure, find_server, run_path
+from workers.provenance.collecting import launch_provenance
 
 app = typer.Typer()
+top = typer.Typer()
 MARKS = ("best", "pinned", "damaged", "removed")
 Checkpoint = Annotated[str, typer.Argument(help="last, best, or an iteration.")]
 
 
-@app.command()
+@top.command("fork", rich_help_panel=RUNS)
 def fork(
     run_id: RunId,
     checkpoint: Checkpoint,
@@ -34,15 +38,16 @@ def fork(
     tag: Tags = None,
     as_json: AsJson = False,
 ) -> None:
-    """Launch a new run that starts from a checkpoint, with changes of the config."""
+    """Launch a run from a checkpoint, optionally with config overrides."""
     from training_core.config.files import parse_overrides
 
     body: dict[str, Any] = {"overrides": parse_overrides(overrides or []), "name": name, "tags": tag or []}
+    body["provenance"] = launch_provenance("command line")
     server = find_server()
     print_launched(server, server.call(checkpoint_path(run_id, checkpoint, "fork/"), body), as_json)
 
 
-@app.command()
+@app.command("download")
 def download(
     run_id: RunId,
     checkpoint: Checkpoint = "last",
@@ -72,7 +77,7 @@ def download(
         print_line(path)
 
 
-@app.command()
+@app.command("list")
 def checkpoints(run_id: RunId, as_json: AsJson = False) -> None:
     """List a run's checkpoints, newest first."""
     rows = find_server().call(run_path(run_id, "checkpoints/"))["results"]
@@ -84,27 +89,28 @@ def checkpoints(run_id: RunId, as_json: AsJson = False) -> None:
     for row in rows:
         values = [number(row["metrics"].get(key)) for key in metrics]
         table.add_row(str(row["iteration"]), f"{row['size'] / 1e6:.1f} MB", *values, _marks(row))
-    console.print(table)
+    print_table(table)
 
 
-@app.command()
-def pin(
-    run_id: RunId,
-    checkpoint: Checkpoint,
-    off: Annotated[bool, typer.Option("--off", help="Unpin it: retention applies again.")] = False,
-    as_json: AsJson = False,
-) -> None:
+@app.command("pin")
+def pin(run_id: RunId, checkpoint: Checkpoint, as_json: AsJson = False) -> None:
     """Exempt a checkpoint from retention."""
-    _act(run_id, checkpoint, "unpin" if off else "pin", as_json)
+    _act(run_id, checkpoint, "pin", as_json)
 
 
-@app.command()
+@app.command("unpin")
+def unpin(run_id: RunId, checkpoint: Checkpoint, as_json: AsJson = False) -> None:
+    """Apply retention to a pinned checkpoint again."""
+    _act(run_id, checkpoint, "unpin", as_json)
+
+
+@app.command("delete")
 def delete_checkpoint(run_id: RunId, checkpoint: Checkpoint, as_json: AsJson = False) -> None:
     """Delete a checkpoint from disk."""
     _act(run_id, checkpoint, "delete", as_json)
 
 
-@app.command()
+@app.command("prune")
 def prune(
     run_id: RunId,
     last: Annotated[int, typer.Option(help="Number of newest checkpoints to keep.", min=0)] = 1,
@@ -128,7 +134,7 @@ def _marks(row: dict[str, Any]) -> str:
     return " ".join(mark for mark in MARKS if row[mark])
 
 
-@app.command()
+@app.command("lineage")
 def lineage(run_id: RunId, as_json: AsJson = False) -> None:
     """Show which run this run was forked from, and which runs were forked from it."""
     root = find_server().call(run_path(run_id, "lineage/"))
@@ -136,7 +142,7 @@ def lineage(run_id: RunId, as_json: AsJson = False) -> None:
         return print_json(root)
     tree = Tree(_relative(root))
     _add_forks(tree, root["forks"])
-    console.print(tree)
+    print_wide(tree)
 
 
 def checkpoint_path(run_id: str, name: str, below: str) -> str:

@@ -1,4 +1,4 @@
-"""`troupe cluster`: nodes, and what runs hold and wait for."""
+"""`troupe cluster show`: nodes, and what runs hold and wait for."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ from rich.table import Table
 from rich.text import Text
 
 from troupe_client.cli.arguments import AsJson
-from troupe_client.cli.output import console, plain_table, print_json, print_line, visible
+from troupe_client.cli.output import console, plain_table, print_json, print_line, print_table, visible
 from troupe_client.cli.show import TONES, duration
 from troupe_client.server_api import find_server
 
 app = typer.Typer()
 
 
-@app.command()
+@app.command("show")
 def cluster(as_json: AsJson = False) -> None:
     """Show nodes, the runs that hold devices, and what each waiting run lacks."""
     status = find_server().call("/api/v1/cluster/")
@@ -27,7 +27,9 @@ def cluster(as_json: AsJson = False) -> None:
             f"{node['name']}  {node['free_cpus']:g} of {node['cpus']:g} CPU cores free, "
             f"{node['free_gpus']:g} of {node['gpus']:g} GPUs free"
         )
-    console.print(_table(status["runs"]) if status["runs"] else "No run is active or waiting.")
+    print_table(_table(status["runs"]), ["priority", "owner", "name"]) if status["runs"] else print_line(
+        "No run is active or waiting."
+    )
     worker, ingest = status["services"]["worker"], status["services"]["ingest"]
     print_line(
         f"worker {'works' if worker['alive'] else 'has not been seen'}, backlog {worker['backlog']}; "
@@ -36,12 +38,13 @@ def cluster(as_json: AsJson = False) -> None:
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
-    table = plain_table("place", "run", "name", "state", "owner", "priority", "CPU", "GPU", "limited by")
+    headings = ("run", "place", "name", "state", "owner", "priority", "CPU", "GPU", "limited by")
+    table = plain_table(*headings, wrap=("name", "limited by"))
     for row in rows:
         limits = "; ".join(_limit(limit) for limit in row["limits"])
         table.add_row(
-            str(row["place"] or ""),
             row["run"] or "–",
+            str(row["place"] or ""),
             Text(visible(row["name"] or "of another project")),
             Text(row["state"], style=TONES.get(row["state"], "")),
             Text(visible(row["owner"] or "–")),

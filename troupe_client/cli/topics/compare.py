@@ -6,16 +6,17 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from troupe_client.cli.arguments import AsJson, EvaluationKind, RunIds
-from troupe_client.cli.output import console, plain_table, print_json, print_line, visible
+from troupe_client.cli.output import plain_table, print_json, print_line, print_table, visible
+from troupe_client.cli.sections import RUNS
 from troupe_client.cli.show import turns_line
 from troupe_client.server_api import find_server
 from workers.http.csv_cells import cell_text
 
 app = typer.Typer()
+top = typer.Typer()
 Filter = Annotated[str, typer.Option("--filter", help="Runs to add by a filter; see `troupe runs --filter`.")]
 Key = Annotated[
     str, typer.Option(help="The metric; default: eval/success, or eval/return for small networks.")
@@ -23,7 +24,7 @@ Key = Annotated[
 By = Annotated[str, typer.Option(help="family (all fields but the seed), run, or a dotted config field.")]
 
 
-@app.command()
+@top.command("compare", rich_help_panel=RUNS)
 def compare(
     runs: RunIds = None,
     filter_text: Filter = "",
@@ -34,25 +35,29 @@ def compare(
     ] = "last",
     as_json: AsJson = False,
 ) -> None:
-    """Compare groups of runs: interquartile mean with confidence interval, probability of improvement."""
+    """Compare groups of runs: mean, confidence interval, probability of improvement."""
     comparison = _read("", runs, filter_text, key=key, by=by, at=at)
     if as_json:
         return print_json(comparison)
-    table = Table("group", "n", "mean", "sd", "IQM", "95% interval", "at step", title=comparison["key"])
+    figures = ("n", "mean", "sd", "IQM", "95% interval", "at step")
+    table = plain_table("group", *figures, right=figures, wrap=("group",))
     for row in comparison["groups"]:
         deviation = "–" if row["sd"] is None else f"{row['sd']:.3f}"
         steps = " … ".join(map(str, dict.fromkeys([row["first_step"], row["last_step"]])))
         cells = [f"{row['mean']:.3f}", deviation, f"{row['iqm']:.3f}", _interval(row), steps]
-        name = f"{row['group']} {row['name']}" if by == "family" else row["name"]
-        table.add_row(Text(visible(name)), str(row["n"]), *cells)
-    console.print(table)
+        table.add_row(Text(visible(row["name"])), str(row["n"]), *cells)
+    print_line(comparison["key"], "bold")
+    print_table(table, ["at step", "sd"])
+    names = {row["group"]: row["name"] for row in comparison["groups"]}
     for pair in comparison["pairs"]:
-        print_line(f"P({pair['better']} > {pair['than']}) = {pair['probability']:.2f}  {_interval(pair)}")
+        print_line(
+            f"P({names[pair['better']]} > {names[pair['than']]}) = {pair['probability']:.2f}  {_interval(pair)}"
+        )
     if comparison["without"]:
         print_line(f"without {comparison['key']}: {', '.join(comparison['without'])}")
 
 
-@app.command("compare-curves")
+@app.command("curves")
 def compare_curves(
     runs: RunIds = None,
     filter_text: Filter = "",
@@ -76,7 +81,7 @@ def compare_curves(
             writer.writerow([cell_text(visible(group["label"])), position, *cells])
 
 
-@app.command("compare-config")
+@app.command("config")
 def compare_config(
     runs: RunIds = None,
     filter_text: Filter = "",
@@ -90,16 +95,16 @@ def compare_config(
     comparison = _read("config/", runs, filter_text, by=by, all="1" if whole else "")
     if as_json:
         return print_json(comparison)
-    table = plain_table("field")
+    table = plain_table("field", wrap=("field",))
     for group in comparison["groups"]:
-        table.add_column(Text(visible(group["label"])))
+        table.add_column(visible(group["label"]), overflow="fold")
     for field in comparison["fields"]:
         table.add_row(field["path"], *(Text(visible(_values(cell))) for cell in field["cells"]))
-    console.print(table)
+    print_table(table)
     print_line(f"{comparison['same']} fields are equal in all groups")
 
 
-@app.command("compare-table")
+@app.command("table")
 def compare_table(
     runs: RunIds = None,
     filter_text: Filter = "",
@@ -123,7 +128,7 @@ def compare_table(
             writer.writerow([row["run"], cell_text(visible(row["name"])), *cells])
 
 
-@app.command("compare-probes")
+@app.command("probes")
 def compare_probes(
     runs: RunIds = None,
     filter_text: Filter = "",

@@ -8,23 +8,25 @@ from rich.text import Text
 from troupe_client.cli.arguments import AsJson, OutputFile, RunId
 from troupe_client.cli.fetching import write_lines
 from troupe_client.cli.output import (
-    console,
     plain_table,
     print_json,
     print_line,
     print_result,
     print_rows,
+    print_table,
     visible,
 )
 from troupe_client.server_api import find_server, run_path
 
 app = typer.Typer()
+costs = typer.Typer()
+notes = typer.Typer()
 NoteId = Annotated[
-    int, typer.Argument(metavar="NOTE", help="Number of the note, as `troupe run-notes` shows it.", min=1)
+    int, typer.Argument(metavar="NOTE", help="Number of the note, as `troupe run-note list` shows it.", min=1)
 ]
 
 
-@app.command()
+@app.command("list")
 def curves(
     run_id: RunId,
     search: Annotated[str, typer.Argument(help="Only metrics with this text in their name.")] = "",
@@ -35,15 +37,17 @@ def curves(
     series = [row for row in keys if search in row["key"]]
     if as_json:
         return print_json(series)
-    table = plain_table("metric", "points", "step", "value", right=("points", "step", "value"))
+    table = plain_table(
+        "metric", "points", "step", "value", wrap=("metric",), right=("points", "step", "value")
+    )
     for row in series:
         last = row["last_value"]
         last = last if isinstance(last, str) else f"{last:.6g}"
         table.add_row(Text(visible(row["key"])), str(row["count"]), str(row["last_step"]), last)
-    console.print(table if series else "No such metric.")
+    print_table(table) if series else print_line("No such metric.")
 
 
-@app.command()
+@app.command("export")
 def export_curves(
     run_id: RunId,
     metrics: Annotated[list[str] | None, typer.Argument(help="Names of metrics; default: all.")] = None,
@@ -56,7 +60,7 @@ def export_curves(
         print_line(f"{count - 1} points in {output}")  # the first line is the header
 
 
-@app.command()
+@app.command("events")
 def events(
     run_id: RunId,
     kind: Annotated[
@@ -75,7 +79,7 @@ def _event(mark: dict[str, Any]) -> str:
     return f"{step}  {mark['kind']}  {mark['title']}  {mark['detail']}".rstrip()
 
 
-@app.command()
+@costs.command("cost")
 def cost(run_id: RunId, as_json: AsJson = False) -> None:
     """Show time, device hours and tokens of a run: spent, and expected at its end."""
     spent = find_server().call(run_path(run_id, "cost/"))
@@ -95,7 +99,7 @@ def cost(run_id: RunId, as_json: AsJson = False) -> None:
         print_line(f"{spent['eta_seconds']:.0f} s left")
 
 
-@app.command()
+@notes.command("add")
 def run_note(
     run_id: RunId,
     text: Annotated[str, typer.Argument(help="Text of the note.")],
@@ -110,14 +114,14 @@ def run_note(
     print_result(note, as_json, _note(note))
 
 
-@app.command()
+@notes.command("list")
 def run_notes(run_id: RunId, as_json: AsJson = False) -> None:
     """List the notes on a run, newest first."""
     notes = find_server().call(run_path(run_id, "notes/"))["results"]
-    print_rows(notes, as_json, _note, "No notes yet: troupe run-note RUN TEXT --step STEP")
+    print_rows(notes, as_json, _note, "No notes yet: troupe run-note add RUN TEXT --step STEP")
 
 
-@app.command()
+@notes.command("edit")
 def run_note_change(
     run_id: RunId,
     number: NoteId,
@@ -129,7 +133,7 @@ def run_note_change(
     print_result(note, as_json, _note(note))
 
 
-@app.command()
+@notes.command("remove")
 def run_note_remove(run_id: RunId, number: NoteId, as_json: AsJson = False) -> None:
     """Remove a note from a run."""
     removed = find_server().call(run_path(run_id, f"notes/{number}/remove/"), {})

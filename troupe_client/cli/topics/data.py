@@ -9,30 +9,26 @@ from typing import Annotated, Any
 import typer
 
 from training_core.errors import TroupeError
-from troupe_client.cli.output import print_line
+from troupe_client.cli.arguments import AsJson
+from troupe_client.cli.output import print_result
 
 app = typer.Typer()
-data = typer.Typer(help="Prompt files.", no_args_is_help=True)
-app.add_typer(data, name="data")
 
 
-@data.callback()
-def _data() -> None:
-    """Prompt files."""
-
-
-@data.command("assign-ids")
+@app.command("assign-ids")
 def assign_ids(
     file: Annotated[Path, typer.Argument(help="JSONL file of prompts, changed in place.")],
     output: Annotated[Path | None, typer.Option(help="File to write instead.")] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Add an instance_id to every prompt that has none. Repeating the command changes nothing."""
+    """Add an instance_id to every prompt that has none."""
     items = _read(file)
     added = add_ids(items)
     target = output or file
     if added or output:
         _write(target, items)
-    print_line(f"{target}: added an instance_id to {added} of {len(items)} prompts")
+    result = {"file": str(target), "added": added, "prompts": len(items)}
+    print_result(result, as_json, f"{target}: added an instance_id to {added} of {len(items)} prompts")
 
 
 def add_ids(items: list[dict[str, Any]]) -> int:

@@ -1,4 +1,4 @@
-"""`troupe estimate`: what a run needs, before it is launched."""
+"""`troupe experiment estimate`: what a run needs, before it is launched."""
 
 from typing import Annotated, Any
 
@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from troupe_client.cli.arguments import AsJson, Overrides, Source
-from troupe_client.cli.output import console, plain_table, print_json, print_line, visible
+from troupe_client.cli.output import console, plain_table, print_json, print_line, print_table, visible
 from troupe_client.cli.show import size
 from troupe_client.server_api import find_server
 
@@ -21,14 +21,14 @@ VERDICTS = {
 }
 
 
-@app.command()
+@app.command("estimate")
 def estimate(
     source: Source,
     overrides: Overrides = None,
     prompt_tokens: Annotated[int | None, typer.Option(help="Assumed length of prompts.", min=1)] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate devices, memory and tokens of a run, and whether the cluster has them. Exits with 1 if it never fits."""
+    """Estimate devices, memory and tokens of a run; exit with 1 if it can never fit the cluster."""
     from troupe_client.cli.launching import launch_body
 
     body = launch_body(source, overrides or [])
@@ -47,7 +47,7 @@ def _show(result: dict[str, Any]) -> None:
     console.print(VERDICTS[verdict["level"]], style=TONES[verdict["level"]])
     for reason in verdict["reasons"]:
         print_line(f"  {reason}")
-    console.print(_pools(result["pools"]))
+    print_table(_pools(result["pools"]))
     needed = f"needs {result['wants']['cpus']:g} CPU cores and {result['wants']['gpus']:g} GPUs"
     available = f"; the cluster has {cluster['cpus']:g} and {cluster['gpus']:g}" if cluster else ""
     print_line(needed + available)

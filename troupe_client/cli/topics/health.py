@@ -9,21 +9,24 @@ from troupe_client.cli.arguments import AsJson, Project, RunId
 from troupe_client.cli.output import console, print_json, print_launched, print_line, print_result, print_rows
 from troupe_client.server_api import find_server, project_path, run_path
 
-app = typer.Typer()
-FindingId = Annotated[int, typer.Argument(help="Number of the finding, as `troupe health` shows it.", min=1)]
-ChannelId = Annotated[
-    int, typer.Argument(help="Number of the channel, as `troupe channels` shows it.", min=1)
+findings = typer.Typer()
+channel = typer.Typer()
+FindingId = Annotated[
+    int, typer.Argument(help="Number of the finding, as `troupe finding list` shows it.", min=1)
 ]
-COLOURS = {"bad": "bold red", "warn": "yellow"}
+ChannelId = Annotated[
+    int, typer.Argument(help="Number of the channel, as `troupe channel list` shows it.", min=1)
+]
+COLOURS = {"critical": "bold red", "warning": "yellow"}
 
 
-@app.command()
+@findings.command("list")
 def health(
     run_id: RunId,
     every: Annotated[bool, typer.Option("--all", help="Include resolved and dismissed findings.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what is wrong with a run, possible causes and remedies."""
+    """List findings of a run with causes and remedies."""
     findings = find_server().call(run_path(run_id, "findings/"), state="" if every else "open")["results"]
     if as_json:
         return print_json(findings)
@@ -33,19 +36,19 @@ def health(
         console.print("No findings.")
 
 
-@app.command()
+@findings.command("dismiss")
 def dismiss(run_id: RunId, finding: FindingId, as_json: AsJson = False) -> None:
-    """Dismiss a finding: it no longer counts."""
+    """Dismiss a finding."""
     _act(run_id, finding, "dismiss", as_json)
 
 
-@app.command()
+@findings.command("reopen")
 def reopen(run_id: RunId, finding: FindingId, as_json: AsJson = False) -> None:
     """Reopen a dismissed finding."""
     _act(run_id, finding, "reopen", as_json)
 
 
-@app.command()
+@findings.command("fork")
 def fork_finding(
     run_id: RunId,
     finding: FindingId,
@@ -55,7 +58,7 @@ def fork_finding(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fork a run from its last good checkpoint before a finding. Each finding can be forked once."""
+    """Fork a run from its last good checkpoint before a finding, at most once per finding."""
     from training_core.config.files import parse_overrides
 
     server = find_server()
@@ -77,7 +80,7 @@ def _show(finding: dict[str, Any]) -> None:
             print_line(f"    {name}: {finding[name]}")
 
 
-@app.command()
+@channel.command("list")
 def channels(project: Project, as_json: AsJson = False) -> None:
     """List the channels that receive a project's messages."""
     rows = find_server().call(project_path(project, "channels/"))["results"]
@@ -85,11 +88,11 @@ def channels(project: Project, as_json: AsJson = False) -> None:
         rows,
         as_json,
         lambda channel: f"{channel['id']}  {channel['name']}  {channel['kind']}  {channel['said']}",
-        "No channels yet: troupe channel-add PROJECT NAME",
+        "No channels yet: troupe channel add PROJECT NAME",
     )
 
 
-@app.command()
+@channel.command("add")
 def channel_add(
     project: Project,
     name: Annotated[str, typer.Argument(help="Name of the channel.")],
@@ -104,7 +107,7 @@ def channel_add(
     print_result(channel, as_json, f"{channel['id']}  {channel['name']}")
 
 
-@app.command()
+@channel.command("test")
 def channel_try(project: Project, channel: ChannelId, as_json: AsJson = False) -> None:
     """Send a test message to a channel."""
     result = find_server().call(project_path(project, f"channels/{channel}/try/"), {})
@@ -113,7 +116,7 @@ def channel_try(project: Project, channel: ChannelId, as_json: AsJson = False) -
         sys.exit(1)
 
 
-@app.command()
+@channel.command("remove")
 def channel_remove(project: Project, channel: ChannelId, as_json: AsJson = False) -> None:
     """Remove a channel."""
     removed = find_server().call(project_path(project, f"channels/{channel}/remove/"), {})

@@ -1,4 +1,4 @@
-"""`troupe import-tensorboard`: import event files of TensorBoard."""
+"""`troupe tensorboard import`: import event files of TensorBoard."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,7 @@ from troupe_client.server_api import find_server
 app = typer.Typer()
 
 
-@app.command("import-tensorboard")
+@app.command("import")
 def import_tensorboard(
     folder: Annotated[
         Path, typer.Argument(help="A log folder; each folder below it with event files becomes a run.")
@@ -21,7 +21,7 @@ def import_tensorboard(
     tag: Tags = None,
     as_json: AsJson = False,
 ) -> None:
-    """Import TensorBoard event files. Safe to repeat: only new values are added."""
+    """Import TensorBoard event files; repeat it to add new values."""
     from troupe_client.reporting.tensorboard import import_folder, log_folders
 
     server, imported = find_server(), []

@@ -8,15 +8,26 @@ from rich.text import Text
 
 from training_core.config.files import parse_overrides
 from troupe_client.cli.arguments import AsJson, Overrides, Preset, RunId
-from troupe_client.cli.output import console, errors, plain_table, print_json, print_line, visible
+from troupe_client.cli.output import (
+    console,
+    errors,
+    plain_table,
+    print_json,
+    print_line,
+    print_table,
+    visible,
+)
 from troupe_client.cli.show import number
 from troupe_client.server_api import Server, ServerFailure, find_server
 
 app = typer.Typer()
+experiment_jobs = typer.Typer()
+checkpoint_jobs = typer.Typer()
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait for the job to end.")]
 Checkpoint = Annotated[
     str, typer.Argument(help="Iteration, name, latest, best, or base for the base models.")
 ]
+JobId = Annotated[str, typer.Argument(help="Id of the job, as `troupe job list` shows it.")]
 Opponent = Annotated[str, typer.Argument(help="RUN or RUN:CHECKPOINT.")]
 Episodes = Annotated[int, typer.Option(help="Number of held-out tasks.", min=1)]
 Sampled = Annotated[bool, typer.Option(help="Sample instead of playing greedily.")]
@@ -25,7 +36,7 @@ POLL_SECONDS = 0.5
 FAILED = 1
 
 
-@app.command()
+@experiment_jobs.command("dry-run")
 def dry_run(
     preset: Preset,
     overrides: Overrides = None,
@@ -38,7 +49,7 @@ def dry_run(
     _start("dry_run", body | {"parameters": {"episodes": episodes}}, no_wait, as_json)
 
 
-@app.command()
+@experiment_jobs.command("prepare")
 def prepare(
     preset: Preset, overrides: Overrides = None, no_wait: NoWait = False, as_json: AsJson = False
 ) -> None:
@@ -46,7 +57,7 @@ def prepare(
     _start("prepare", {"preset": preset, "overrides": parse_overrides(overrides or [])}, no_wait, as_json)
 
 
-@app.command()
+@checkpoint_jobs.command("evaluate")
 def evaluate(
     run_id: RunId,
     checkpoint: Checkpoint = "latest",
@@ -63,7 +74,7 @@ def evaluate(
     _start("evaluate", body | {"parameters": parameters}, no_wait, as_json)
 
 
-@app.command()
+@checkpoint_jobs.command("swap")
 def swap(
     run_id: RunId,
     checkpoint: Checkpoint = "latest",
@@ -79,7 +90,7 @@ def swap(
     _start("evaluate", body, no_wait, as_json)
 
 
-@app.command()
+@checkpoint_jobs.command("match")
 def match(
     one: Opponent,
     other: Opponent,
@@ -87,13 +98,13 @@ def match(
     no_wait: NoWait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let two checkpoints play the same tasks in every assignment of roles."""
+    """Match two checkpoints on the same tasks in every assignment of roles."""
     (run, _, checkpoint), (other_run, _, other_checkpoint) = one.partition(":"), other.partition(":")
     body = {"run": run, "checkpoint": checkpoint, "other_run": other_run, "other": other_checkpoint}
     _start("match", body | {"parameters": {"episodes": episodes}}, no_wait, as_json)
 
 
-@app.command()
+@checkpoint_jobs.command("talk")
 def talk(
     run_id: RunId,
     checkpoint: Checkpoint = "latest",
@@ -124,8 +135,8 @@ def talk(
     _show(job)
 
 
-@app.command(name="jobs")
-def jobs_(as_json: AsJson = False) -> None:
+@app.command("list")
+def job_list(as_json: AsJson = False) -> None:
     """List the latest short jobs."""
     rows = find_server().call("/api/v1/jobs/")["results"]
     if as_json:
@@ -137,19 +148,21 @@ def jobs_(as_json: AsJson = False) -> None:
             row["id"], row["kind"], row["state"], row["run"] or "–",
             number(result.get("success")), number(result.get("return")),
         )  # fmt: skip
-    console.print(table)
+    print_table(table)
 
 
-@app.command()
-def job(
-    job_id: Annotated[str, typer.Argument(help="Id of the job.")],
-    cancel: Annotated[bool, typer.Option(help="Cancel the job.")] = False,
-    as_json: AsJson = False,
-) -> None:
+@app.command("show")
+def job_show(job_id: JobId, as_json: AsJson = False) -> None:
     """Show the state and the result of a short job."""
+    current = find_server().call(_path(job_id))
+    print_json(current) if as_json else _show(current)
+
+
+@app.command("cancel")
+def job_cancel(job_id: JobId, as_json: AsJson = False) -> None:
+    """Cancel a short job."""
     server = find_server()
-    if cancel:
-        server.call(_path(job_id, "cancel/"), {})
+    server.call(_path(job_id, "cancel/"), {})
     current = server.call(_path(job_id))
     print_json(current) if as_json else _show(current)
 
@@ -205,7 +218,7 @@ def _show(job: dict[str, Any]) -> None:
 
 def _path(job_id: str, below: str = "") -> str:
     if not (job_id.isascii() and job_id.isalnum()):
-        raise ServerFailure(f"{job_id!r} is not a job id; `troupe jobs` lists them")
+        raise ServerFailure(f"{job_id!r} is not a job id; `troupe job list` lists them")
     return f"/api/v1/jobs/{job_id}/{below}"
 
 

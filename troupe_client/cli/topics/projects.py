@@ -9,16 +9,17 @@ from troupe_client.cli.output import print_rows
 from troupe_client.server_api import ServerFailure, find_server, project_path
 
 app = typer.Typer()
+member = typer.Typer()
 
 
-@app.command()
+@app.command("list")
 def projects(as_json: AsJson = False) -> None:
     """List your projects."""
     rows = find_server().call("/api/v1/projects/")["results"]
     print_rows(rows, as_json, lambda project: f"{project['slug']}  {project['level']}  {project['name']}")
 
 
-@app.command()
+@app.command("create")
 def project_create(
     name: Annotated[str, typer.Argument(help="Name of the project.")], as_json: AsJson = False
 ) -> None:
@@ -27,14 +28,14 @@ def project_create(
     print_rows([created], as_json, lambda project: str(project["slug"]))
 
 
-@app.command()
+@member.command("list")
 def members(project: Project, as_json: AsJson = False) -> None:
     """List the members of a project."""
     rows = find_server().call(project_path(project, "members/"))["results"]
     print_rows(rows, as_json, _member)
 
 
-@app.command()
+@member.command("set")
 def member_set(
     project: Project,
     username: Annotated[str, typer.Argument(help="Username of an existing account.")],
@@ -46,7 +47,7 @@ def member_set(
     print_rows([find_server().call(project_path(project, "members/"), body)], as_json, _member)
 
 
-@app.command()
+@member.command("remove")
 def member_remove(
     project: Project,
     username: Annotated[str, typer.Argument(help="Username of the member.")],
@@ -54,19 +55,19 @@ def member_remove(
 ) -> None:
     """Remove a member from a project."""
     if "/" in username or username in ("", ".", ".."):
-        raise ServerFailure(f"{username!r} is not a username; `troupe members PROJECT` lists them")
+        raise ServerFailure(f"{username!r} is not a username; `troupe member list PROJECT` lists them")
     removed = find_server().call(project_path(project, f"members/{username}/remove/"), {})
     print_rows([removed], as_json, lambda member: f"{member['username']}  removed")
 
 
-@app.command()
+@app.command("tokens")
 def project_tokens(project: Project, as_json: AsJson = False) -> None:
     """List the API tokens with access to a project: of all members for its owners, otherwise your own."""
     rows = find_server().call(project_path(project, "tokens/"))["results"]
     print_rows(rows, as_json, _token, "No tokens.")
 
 
-@app.command()
+@app.command("audit")
 def audit(
     project: Project,
     user: Annotated[str, typer.Option(help="Username of who acted.")] = "",

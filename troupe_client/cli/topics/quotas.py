@@ -1,4 +1,4 @@
-"""`troupe quota`: limits of a project."""
+"""`troupe project quota`: limits of a project."""
 
 from typing import Annotated, Any
 
@@ -11,7 +11,7 @@ from troupe_client.server_api import ServerFailure, find_server, project_path
 app = typer.Typer()
 
 
-@app.command()
+@app.command("quota")
 def quota(
     project: Project,
     limits: Annotated[

@@ -1,8 +1,12 @@
-"""Commands by topic. All of them are at the top level of `troupe`."""
+"""Groups of commands, `troupe NOUN VERB`, and the commands of topics that are at the top level."""
+
+from dataclasses import dataclass
 
 import typer
 
+from troupe_client.cli.sections import EXPERIMENTS, PROJECTS, RESULTS, RUNS, SERVER
 from troupe_client.cli.topics import (
+    artifacts,
     buffers,
     checkpoints,
     cluster,
@@ -10,7 +14,6 @@ from troupe_client.cli.topics import (
     curves,
     data,
     estimates,
-    experiments,
     health,
     imports,
     jobs,
@@ -20,6 +23,7 @@ from troupe_client.cli.topics import (
     reports,
     runs,
     shares,
+    sweeps,
     teams,
     templates,
     timeline,
@@ -28,28 +32,56 @@ from troupe_client.cli.topics import (
     webhooks,
 )
 
-TOPICS: tuple[typer.Typer, ...] = (
-    experiments.app,
-    estimates.app,
-    teams.app,
-    templates.app,
-    jobs.app,
-    models.app,
-    runs.app,
-    views.app,
-    curves.app,
-    transcripts.app,
-    checkpoints.app,
-    health.app,
-    timeline.app,
-    compare.app,
-    reports.app,
-    cluster.app,
-    projects.app,
-    shares.app,
-    quotas.app,
-    webhooks.app,
-    imports.app,
-    buffers.app,
-    data.app,
-)
+
+@dataclass(frozen=True)
+class Group:
+    """A noun with its verbs."""
+
+    about: str
+    section: str
+    topics: tuple[typer.Typer, ...]
+
+
+TOP: tuple[typer.Typer, ...] = (checkpoints.top, compare.top)
+"""Daily commands that topics define of `troupe`."""
+GROUPS: dict[str, Group] = {
+    "bulk": Group("Apply an action to many runs.", RUNS, (runs.bulk,)),
+    "experiment": Group(
+        "Examine an experiment before its launch.",
+        EXPERIMENTS,
+        (estimates.app, teams.app, jobs.experiment_jobs),
+    ),
+    "sweep": Group("Launch many runs of one experiment.", EXPERIMENTS, (sweeps.app,)),
+    "template": Group("Save experiments under a name.", EXPERIMENTS, (templates.app,)),
+    "model": Group("List and add base models.", EXPERIMENTS, (models.app,)),
+    "data": Group("Edit prompt files.", EXPERIMENTS, (data.app,)),
+    "metric": Group("List and export metrics and events of a run.", RESULTS, (curves.app,)),
+    "episode": Group("Search, read and export episodes.", RESULTS, (transcripts.app,)),
+    "checkpoint": Group(
+        "Download, retain, evaluate and match checkpoints.",
+        RESULTS,
+        (checkpoints.app, jobs.checkpoint_jobs),
+    ),
+    "artifact": Group("Store files, data sets, tables and models in versions.", RESULTS, (artifacts.app,)),
+    "finding": Group("List and handle health findings of a run.", RESULTS, (health.findings,)),
+    "timeline": Group("Show where time and devices went.", RESULTS, (timeline.app, curves.costs)),
+    "comparison": Group("Compare curves, configs, tables and probe tasks of runs.", RESULTS, (compare.app,)),
+    "family": Group("List runs that differ only in their seed.", RESULTS, (runs.family,)),
+    "job": Group("List, show and cancel short jobs.", RESULTS, (jobs.app,)),
+    "run-note": Group("Write notes on runs.", RESULTS, (curves.notes,)),
+    "episode-note": Group("Write labels and notes on episodes.", RESULTS, (transcripts.note_app,)),
+    "report": Group("Write reports: Markdown with charts and transcripts of runs.", RESULTS, (reports.app,)),
+    "view": Group("Save filters and columns of the runs table.", RESULTS, (views.app,)),
+    "tensorboard": Group("Import event files of TensorBoard.", RESULTS, (imports.app,)),
+    "project": Group(
+        "List and create projects, show their tokens, limits and audit log.",
+        PROJECTS,
+        (projects.app, quotas.app),
+    ),  # fmt: skip
+    "member": Group("List and change the members of a project.", PROJECTS, (projects.member,)),
+    "share": Group("Create and revoke read-only links.", PROJECTS, (shares.app,)),
+    "channel": Group("Send messages of a project to e-mail or chat.", PROJECTS, (health.channel,)),
+    "webhook": Group("Send events of a project to an address.", PROJECTS, (webhooks.app,)),
+    "cluster": Group("Show nodes and the queue.", SERVER, (cluster.app,)),
+    "buffer": Group("Serve rollouts from other programs.", SERVER, (buffers.app,)),
+}

@@ -9,38 +9,38 @@ from rich.text import Text
 
 from troupe_client.cli.arguments import AsJson, InProject
 from troupe_client.cli.output import (
-    console,
     plain_table,
     print_json,
     print_line,
     print_result,
     print_rows,
+    print_table,
     visible,
 )
 from troupe_client.server_api import find_server
 
 app = typer.Typer()
-report = typer.Typer(help="Reports: Markdown with charts and transcripts of runs.", no_args_is_help=True)
-app.add_typer(report, name="report")
 ReportId = Annotated[int, typer.Argument(help="Number of the report, as `troupe report list` shows it.")]
 MarkdownFile = Annotated[Path, typer.Argument(help="Markdown file; - reads standard input.")]
 
 
-@report.command("list")
+@app.command("list")
 def report_list(as_json: AsJson = False) -> None:
     """List the reports of your projects."""
     rows = find_server().call("/api/v1/reports/")["results"]
     if as_json:
         return print_json(rows)
-    table = plain_table("report", "title", "project", "author", "changed")
+    table = plain_table("report", "title", "project", "author", "changed", wrap=("title",))
     for row in rows:
         title = Text(visible(row["title"]))
         table.add_row(str(row["id"]), title, row["project"], row["author"], row["updated_at"][:16])
-    console.print(table if rows else "No reports yet: troupe report new FILE --title TITLE")
+    print_table(table, ["author", "project", "changed"]) if rows else print_line(
+        "No reports yet: troupe report create FILE --title TITLE"
+    )
 
 
-@report.command("new")
-def report_new(
+@app.command("create")
+def report_create(
     file: MarkdownFile,
     title: Annotated[str, typer.Option(help="Title of the report.")] = "",
     project: InProject = "",
@@ -53,7 +53,7 @@ def report_new(
     print_result(created, as_json, f"{created['id']}  {created['title']}  {page}")
 
 
-@report.command("show")
+@app.command("show")
 def report_show(
     number: ReportId,
     version: Annotated[int, typer.Option(help="An older version; see `troupe report versions`.")] = 0,
@@ -65,8 +65,8 @@ def report_show(
     print_json(shown) if as_json else sys.stdout.write(visible(shown["text"]) + "\n")
 
 
-@report.command("write")
-def report_write(
+@app.command("edit")
+def report_edit(
     number: ReportId,
     file: MarkdownFile,
     title: Annotated[str, typer.Option(help="New title.")] = "",
@@ -75,7 +75,7 @@ def report_write(
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Replace the text of a report by a file. The previous text remains as a version."""
+    """Replace the text of a report by a file; the previous text remains as a version."""
     server = find_server()
     current = server.call(f"/api/v1/reports/{number}/")
     body = {"title": title or current["title"], "text": _read(file), "base": base or current["revision"]}
@@ -83,7 +83,7 @@ def report_write(
     print_result(saved, as_json, f"saved as version {saved['version']}")
 
 
-@report.command("versions")
+@app.command("versions")
 def report_versions(number: ReportId, as_json: AsJson = False) -> None:
     """List the saved versions of a report, newest first."""
     rows = find_server().call(f"/api/v1/reports/{number}/versions/")["results"]
@@ -96,7 +96,7 @@ def _version(row: dict[str, object]) -> str:
     return f"{row['number']}  {time}  {row['author']}  {row['characters']} characters{conflict}"
 
 
-@report.command("restore")
+@app.command("restore")
 def report_restore(
     number: ReportId,
     version: Annotated[int, typer.Argument(help="Number of the version.")],
@@ -107,31 +107,35 @@ def report_restore(
     print_result(restored, as_json, f"version {version} is restored")
 
 
-@report.command("export")
+@app.command("export")
 def report_export(
     number: ReportId,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="File to write; .html or .md selects the format.")
     ],
+    as_json: AsJson = False,
 ) -> None:
     """Write a report to a file: Markdown, or a self-contained HTML page."""
     kind = "html" if output.suffix == ".html" else "md"
     exported = find_server().call(f"/api/v1/reports/{number}/export/", **{"as": kind})
     output.write_text(exported["text"], encoding="utf-8")
-    print_line(f"{output}  {len(exported['text'])} characters")
+    characters = len(exported["text"])
+    written = {"file": str(output), "characters": characters}
+    print_result(written, as_json, f"{output}  {characters} characters")
 
 
-@report.command("share")
+@app.command("share")
 def report_share(
     number: ReportId,
     days: Annotated[int, typer.Option(help="Days until the link expires; 0: valid until revoked.")] = 30,
+    as_json: AsJson = False,
 ) -> None:
-    """Create a read-only link to a report. The link is shown only once."""
+    """Create a read-only link to a report, shown only once."""
     created = find_server().call(f"/api/v1/reports/{number}/share/", {"days": days or None})
-    print_line(created["link"])
+    print_result(created, as_json, created["link"])
 
 
-@report.command("delete")
+@app.command("delete")
 def report_delete(number: ReportId, as_json: AsJson = False) -> None:
     """Delete a report with all its versions."""
     deleted = find_server().send("DELETE", f"/api/v1/reports/{number}/")

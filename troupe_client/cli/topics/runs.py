@@ -3,35 +3,70 @@
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.text import Text
 
 from training_core.errors import TroupeError
 from troupe_client.cli.arguments import AsJson, RunIds
-from troupe_client.cli.output import console, print_json, print_rows
+from troupe_client.cli.output import plain_table, print_json, print_rows, print_table, visible
 from troupe_client.cli.show import reported_keys
 from troupe_client.server_api import find_server
 
-app = typer.Typer()
+family = typer.Typer()
+bulk = typer.Typer()
 FAMILY = {
     "eval_success": "success, greedy",
     "eval_sampled_success": "sampled",
     "eval_return": "return, greedy",
 }
 """Columns of the table of families, if any family has them."""
+Tag = Annotated[str, typer.Argument(help="The tag.")]
 Filter = Annotated[str, typer.Option("--filter", help="E.g. 'state = failed'; see `troupe runs --filter`.")]
 
 
-@app.command()
-def bulk(
-    act: Annotated[
-        str, typer.Argument(help="stop, pause, resume, archive, unarchive, tag, untag or priority.")
-    ],
+ACTS = {
+    "stop": "Stop many runs after their current iteration.",
+    "pause": "Pause many runs and release their devices.",
+    "resume": "Resume many runs from their last checkpoints.",
+    "archive": "Hide many runs from lists.",
+    "unarchive": "Show archived runs in lists again.",
+}
+"""Commands of `troupe bulk` that need no value."""
+
+
+def _add_act(act: str, about: str) -> None:
+    @bulk.command(act, help=about)
+    def command(runs: RunIds = None, filter_text: Filter = "", as_json: AsJson = False) -> None:
+        _apply(act, "", runs, filter_text, as_json)
+
+
+for _name, _about in ACTS.items():
+    _add_act(_name, _about)
+
+
+@bulk.command("tag")
+def bulk_tag(tag: Tag, runs: RunIds = None, filter_text: Filter = "", as_json: AsJson = False) -> None:
+    """Add a tag to many runs."""
+    _apply("tag", tag, runs, filter_text, as_json)
+
+
+@bulk.command("untag")
+def bulk_untag(tag: Tag, runs: RunIds = None, filter_text: Filter = "", as_json: AsJson = False) -> None:
+    """Remove a tag from many runs."""
+    _apply("untag", tag, runs, filter_text, as_json)
+
+
+@bulk.command("priority")
+def bulk_priority(
+    priority: Annotated[int, typer.Argument(help="Priority in the queue; the highest starts first.")],
     runs: RunIds = None,
-    value: Annotated[str, typer.Option(help="The tag, or the priority.")] = "",
     filter_text: Filter = "",
     as_json: AsJson = False,
 ) -> None:
-    """Apply an action to many runs: the listed ones and those that match a filter (at most 500)."""
+    """Set the priority of many runs in the queue."""
+    _apply("priority", str(priority), runs, filter_text, as_json)
+
+
+def _apply(act: str, value: str, runs: list[str] | None, filter_text: str, as_json: bool) -> None:
     server, ids = find_server(), list(runs or [])
     if filter_text:
         matches = server.call("/api/v1/runs/", filter=filter_text, limit=500)["results"]
@@ -44,7 +79,7 @@ def bulk(
         raise typer.Exit(1)
 
 
-@app.command()
+@family.command("list")
 def families(filter_text: Filter = "", as_json: AsJson = False) -> None:
     """Show runs that differ only in their seed as families, with mean and standard deviation."""
     rows = find_server().call("/api/v1/families/", filter=filter_text)["results"]
@@ -52,11 +87,11 @@ def families(filter_text: Filter = "", as_json: AsJson = False) -> None:
         return print_json(rows)
     means = reported_keys(rows, [f"{key}_mean" for key in FAMILY])
     keys = [mean.removesuffix("_mean") for mean in means]
-    table = Table("family", "name", "runs", *(FAMILY[key] for key in keys))
+    table = plain_table("name", "runs", *(FAMILY[key] for key in keys), "family", wrap=("name",))
     for row in rows:
         cells = [_spread(row, key) for key in keys]
-        table.add_row(row["family"], row["name"], str(row["runs"]), *cells)
-    console.print(table)
+        table.add_row(Text(visible(row["name"])), str(row["runs"]), *cells, row["family"])
+    print_table(table, ["family"])
 
 
 def _spread(row: dict[str, float | None], key: str) -> str:

@@ -11,7 +11,7 @@ from troupe_client.server_api import find_server, project_path, run_path
 app = typer.Typer()
 
 
-@app.command()
+@app.command("create")
 def share(
     runs: Annotated[list[str], typer.Argument(help="Id of a run; several ids share their comparison.")],
     title: Annotated[str, typer.Option(help="Title in the list of links.")] = "",
@@ -20,7 +20,7 @@ def share(
     ] = 30,
     as_json: AsJson = False,
 ) -> None:
-    """Create a read-only link to a run or to a comparison of runs. The link is shown only once."""
+    """Create a read-only link to a run or a comparison of runs, shown only once."""
     server = find_server()
     project = server.call(run_path(runs[0]))["project"]
     one = len(runs) == 1
@@ -34,17 +34,17 @@ def share(
     print_rows([created], as_json, lambda link: str(link["link"]))
 
 
-@app.command()
+@app.command("list")
 def shares(project: Project, as_json: AsJson = False) -> None:
     """List a project's read-only links."""
     rows = find_server().call(project_path(project, "shares/"))["results"]
     print_rows(rows, as_json, _link, "No links.")
 
 
-@app.command()
+@app.command("revoke")
 def share_revoke(
     project: Project,
-    link: Annotated[int, typer.Argument(help="Number of the link, as `troupe shares` shows it.")],
+    link: Annotated[int, typer.Argument(help="Number of the link, as `troupe share list` shows it.")],
     as_json: AsJson = False,
 ) -> None:
     """Revoke a read-only link."""

@@ -9,38 +9,41 @@ from rich.text import Text
 from troupe_client.cli.arguments import AsJson, InProject, Overrides
 from troupe_client.cli.lookup import find_named
 from troupe_client.cli.output import (
-    console,
     plain_table,
     print_json,
     print_launched,
     print_line,
     print_result,
+    print_table,
     visible,
 )
 from troupe_client.server_api import Server, ServerFailure, find_server
+from workers.provenance.collecting import launch_provenance
 
 app = typer.Typer()
-template = typer.Typer(help="Experiments saved under a name.", no_args_is_help=True)
-app.add_typer(template, name="template")
 Name = Annotated[
     str, typer.Argument(help="Name or number of the template, as `troupe template list` shows it.")
 ]
 
 
-@template.command("list")
+@app.command("list")
 def template_list(as_json: AsJson = False) -> None:
     """List the templates of your projects."""
     rows = _all(find_server())
     if as_json:
         return print_json(rows)
-    table = plain_table("template", "name", "preset", "changes", "project", "description")
+    table = plain_table(
+        "template", "name", "preset", "changes", "project", "description", wrap=("name", "description")
+    )
     for row in rows:
         name, preset, description = (Text(visible(row[key])) for key in ("name", "preset", "description"))
         table.add_row(str(row["id"]), name, preset, str(len(row["overrides"])), row["project"], description)
-    console.print(table if rows else "No templates yet: troupe template save NAME PRESET key=value")
+    print_table(table, ["project", "description"]) if rows else print_line(
+        "No templates yet: troupe template save NAME PRESET key=value"
+    )
 
 
-@template.command("save")
+@app.command("save")
 def template_save(
     name: Annotated[str, typer.Argument(help="Name of the template.")],
     preset: Annotated[str, typer.Argument(help="Name of a preset, or the id of a run with --run.")],
@@ -63,7 +66,7 @@ def template_save(
     print_result(saved, as_json, f"{saved['id']}  {saved['name']}  {len(saved['overrides'])} changes")
 
 
-@template.command("show")
+@app.command("show")
 def template_show(name: Name, as_json: AsJson = False) -> None:
     """Show the changes of a template."""
     saved = find_named(_all(find_server()), name, "template")
@@ -74,7 +77,7 @@ def template_show(name: Name, as_json: AsJson = False) -> None:
         print_line(f"  {path} = {json.dumps(value)}")
 
 
-@template.command("launch")
+@app.command("launch")
 def template_launch(
     name: Name,
     overrides: Overrides = None,
@@ -88,12 +91,14 @@ def template_launch(
     changes, server = parse_overrides(overrides or []), find_server()
     path = f"/api/v1/templates/{find_named(_all(server), name, 'template')['id']}/launch/"
     body = {"overrides": changes, "name": run_name, "project": project}
-    print_launched(server, server.call(path, body), as_json)
+    print_launched(
+        server, server.call(path, body | {"provenance": launch_provenance("command line")}), as_json
+    )
 
 
-@template.command("delete")
+@app.command("delete")
 def template_delete(name: Name, as_json: AsJson = False) -> None:
-    """Delete a template. Runs launched from it remain."""
+    """Delete a template; runs launched from it remain."""
     server = find_server()
     number = find_named(_all(server), name, "template")["id"]
     deleted = server.send("DELETE", f"/api/v1/templates/{number}/")

@@ -3,17 +3,16 @@
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from troupe_client.cli.arguments import AsJson, RunId
-from troupe_client.cli.output import console, print_json, print_line, visible
+from troupe_client.cli.output import plain_table, print_json, print_line, print_table, visible
 from troupe_client.cli.show import number
 from troupe_client.server_api import find_server, run_path
 
 app = typer.Typer()
 
 
-@app.command()
+@app.command("show")
 def timeline(
     run_id: RunId,
     first: Annotated[int | None, typer.Option(help="First iteration.", min=0)] = None,
@@ -30,15 +29,16 @@ def timeline(
     if as_json:
         return print_json(spans)
     if not spans["lanes"]:
-        return console.print("No spans of work yet.")
+        return print_line("No spans of work yet.")
     seconds = max(spans["end"] - spans["start"], 1e-9)
-    table = Table(
+    print_line(f"iterations {spans['first']} to {spans['last']}, {seconds:.1f} s", "bold")
+    table = plain_table(
         *("worker", "policy", "work", "device in use", "model FLOPs", "waited"),
-        title=f"iterations {spans['first']} to {spans['last']}, {seconds:.1f} s",
+        wrap=("work", "device in use", "model FLOPs"),
     )
     for lane in spans["lanes"]:
         table.add_row(*_lane(lane, seconds))
-    console.print(table)
+    print_table(table, ["model FLOPs", "device in use"])
     for wait in spans["waits"][:8]:
         awaited = wait["awaited"] or "a worker that does not report"
         share = f"{100 * wait['seconds'] / seconds:.0f}%"
@@ -55,7 +55,7 @@ def _lane(lane: dict[str, Any], seconds: float) -> tuple[str, ...]:
     return lane["worker"], lane["policy"], work, visible(used), compute, waited
 
 
-@app.command()
+@app.command("batch")
 def batch(
     run_id: RunId,
     iteration: Annotated[int, typer.Argument(help="Iteration whose update used the batch.", min=0)],
@@ -71,7 +71,8 @@ def batch(
     if as_json:
         return print_json(batch)
     episodes, seconds = batch["episodes"], batch["end"] - batch["start"]
-    table = Table(
+    print_line(f"iteration {iteration}: {len(episodes)} episodes in {seconds:.1f} s", "bold")
+    table = plain_table(
         *(
             "episode",
             "started",
@@ -83,8 +84,7 @@ def batch(
             "return",
             "turns",
         ),
-        *("stale", ""),
-        title=f"iteration {iteration}: {len(episodes)} episodes in {seconds:.1f} s",
+        *("stale", "ended"),
     )
     for episode in episodes[:limit]:
         spent = episode["seconds"]
@@ -98,7 +98,7 @@ def batch(
             "–" if episode["staleness"] is None else str(episode["staleness"]),
             "failed" if episode["failed"] else "cut" if episode["truncated"] else "",
         )
-    console.print(table)
+    print_table(table, ["started", "stale", "queued", "to update", "turns", "length"])
     for phase, rates in batch["compute"].items():
         print_line(f"{phase}: {computed(rates)}")
 

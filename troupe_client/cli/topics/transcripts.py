@@ -8,20 +8,21 @@ from rich.text import Text
 from troupe_client.cli.arguments import AsJson, EvaluationKind, OutputFile, RunId
 from troupe_client.cli.fetching import write_lines
 from troupe_client.cli.output import (
-    console,
     plain_table,
     print_json,
     print_line,
     print_result,
     print_rows,
+    print_table,
     visible,
 )
 from troupe_client.cli.show import number, turns_line
 from troupe_client.server_api import find_server, run_path
 
 app = typer.Typer()
+note_app = typer.Typer()
 EpisodeId = Annotated[
-    int, typer.Argument(help="Number of the episode, as `troupe transcripts` shows it.", min=1)
+    int, typer.Argument(help="Number of the episode, as `troupe episode list` shows it.", min=1)
 ]
 Turn = Annotated[int, typer.Argument(help="Number of the turn, from 1.", min=1)]
 Filters = Annotated[
@@ -37,32 +38,35 @@ Words = Annotated[
 FACTS_ONLY = "Only the facts of this episode are stored, not its turns."
 
 
-@app.command()
+@app.command("list")
 def transcripts(
     run_id: RunId,
     search: Words = "",
     filters: Filters = None,
+    query: Annotated[
+        str, typer.Option("--query", help='Query language, e.g. "planner.reward > 0 and turns >= 3".')
+    ] = "",
     limit: Annotated[int, typer.Option(help="Maximum number of episodes.", min=1, max=500)] = 50,
     as_json: AsJson = False,
 ) -> None:
     """List the matching episodes of a run, newest first."""
-    query = {"q": search, "limit": limit, **_parse_filters(filters)}
-    episodes = find_server().call(run_path(run_id, "episodes/"), **query)["results"]
+    asked = {"q": search, "query": query, "limit": limit, **_parse_filters(filters)}
+    episodes = find_server().call(run_path(run_id, "episodes/"), **asked)["results"]
     if as_json:
         return print_json(episodes)
     if not episodes:
-        return console.print("No episode matches.")
+        return print_line("No episode matches.")
     numeric = ("turns", "tokens", "return")
-    table = plain_table("id", "episode", "play", "task", "outcome", *numeric, right=numeric)
+    table = plain_table("id", "episode", "play", "task", "outcome", *numeric, right=numeric, wrap=("task",))
     for row in episodes:
         table.add_row(
             str(row["id"]), *(Text(visible(str(row[name]))) for name in ("name", "kind", "title", "outcome")),
             str(row["turn_count"]), str(row["tokens"]), number(row["episode_return"]),
         )  # fmt: skip
-    console.print(table)
+    print_table(table, ["tokens", "turns", "play", "episode"])
 
 
-@app.command()
+@app.command("show")
 def transcript(episode: EpisodeId, as_json: AsJson = False) -> None:
     """Read one episode, turn by turn."""
     facts = find_server().call(f"/api/v1/episodes/{episode}/")
@@ -79,10 +83,10 @@ def transcript(episode: EpisodeId, as_json: AsJson = False) -> None:
         if answer:
             print_line(answer["text"])
     if "turns" not in facts:
-        console.print(FACTS_ONLY)
+        print_line(FACTS_ONLY)
 
 
-@app.command()
+@app.command("tree")
 def tree(episode: EpisodeId, as_json: AsJson = False) -> None:
     """Show the rewards of the candidates of every turn; the executed one is in brackets."""
     levels = _read_tree(episode)
@@ -94,7 +98,7 @@ def tree(episode: EpisodeId, as_json: AsJson = False) -> None:
         equal = "  equal rewards: no gradient" if level["zero_variance"] else ""
         print_line(f"#{level['number']} {level['role']}  {'  '.join(marked)}{equal}")
     if not levels:
-        console.print(FACTS_ONLY)
+        print_line(FACTS_ONLY)
 
 
 def _read_tree(episode: int) -> list[dict[str, Any]]:
@@ -107,9 +111,9 @@ def _read_tree(episode: int) -> list[dict[str, Any]]:
     return turns
 
 
-@app.command()
+@app.command("group")
 def group(episode: EpisodeId, turn: Turn, as_json: AsJson = False) -> None:
-    """Show the candidates of one turn: reward, advantage, text; * marks the executed one."""
+    """Show the candidates of one turn: reward, advantage, text × number of equal ones; * marks the executed one."""
     group = find_server().call(f"/api/v1/episodes/{episode}/groups/{turn}/")
     if as_json:
         return print_json(group)
@@ -118,12 +122,17 @@ def group(episode: EpisodeId, turn: Turn, as_json: AsJson = False) -> None:
     for message in group["messages"]:
         print_line(f"{message.get('role', '')}: {message.get('content', '')}", "dim")
     for index, candidate in enumerate(group["candidates"]):
+        first = candidate["equals"]
+        equal = [other for other, answer in enumerate(group["candidates"]) if answer["equals"] == first]
+        if index != (group["executed"] if group["executed"] in equal else equal[0]):
+            continue
         mark = "*" if index == group["executed"] else " "
         figures = f"{number(candidate['reward']):>7} {number(candidate['advantage']):>7}"
-        print_line(f"{mark} {figures}  {candidate['text']}")
+        times = f" × {len(equal)}" if len(equal) > 1 else ""
+        print_line(f"{mark} {figures}  {candidate['text']}{times}")
 
 
-@app.command()
+@app.command("tokens")
 def tokens(
     episode: EpisodeId,
     turn: Turn,
@@ -145,7 +154,7 @@ def tokens(
     for token, *values in zip(answer.get("tokens", []), *(answer[name] for name in columns), strict=False):
         figures = (str(value) if isinstance(value, int) else number(value) for value in values)
         table.add_row(Text(visible(repr(token))), *figures)
-    console.print(table)
+    print_table(table)
 
 
 _PER_TOKEN = {
@@ -167,7 +176,7 @@ def _read_tokens(episode: int, turn: int, candidate: int | None) -> dict[str, An
     return answer
 
 
-@app.command()
+@app.command("export")
 def export_transcripts(
     run_id: RunId, search: Words = "", filters: Filters = None, output: OutputFile = None
 ) -> None:
@@ -178,7 +187,7 @@ def export_transcripts(
         print_line(f"{count} episodes in {output}")
 
 
-@app.command()
+@note_app.command("add")
 def note(
     episode: EpisodeId,
     text: Annotated[str, typer.Argument(help="Text of the note.")] = "",
@@ -194,18 +203,21 @@ def note(
     print_result(created, as_json, _note(created))
 
 
-@app.command()
+@note_app.command("list")
 def notes(episode: EpisodeId, as_json: AsJson = False) -> None:
     """List the labels and notes of an episode."""
     rows = find_server().call(f"/api/v1/episodes/{episode}/notes/")["results"]
-    print_rows(rows, as_json, _note, "No notes yet: troupe note EPISODE TEXT --label LABEL")
+    print_rows(rows, as_json, _note, "No notes yet: troupe episode-note add EPISODE TEXT --label LABEL")
 
 
-@app.command()
+@note_app.command("remove")
 def note_remove(
     episode: EpisodeId,
     number: Annotated[
-        int, typer.Argument(metavar="NOTE", help="Number of the note, as `troupe notes` shows it.", min=1)
+        int,
+        typer.Argument(
+            metavar="NOTE", help="Number of the note, as `troupe episode-note list` shows it.", min=1
+        ),
     ],
     as_json: AsJson = False,
 ) -> None:
@@ -214,7 +226,7 @@ def note_remove(
     print_result(removed, as_json, f"{removed['id']}  removed")
 
 
-@app.command()
+@app.command("probes")
 def probes(
     run_id: RunId,
     kind: EvaluationKind = "eval",
@@ -231,10 +243,10 @@ def probes(
             turns = turns_line(play["said"])
             print_line(f"  {play['id']}  iteration {play['iteration']}  {play['outcome']}  {turns}")
     if not strips:
-        console.print("No evaluation is stored yet.")
+        print_line("No evaluation is stored yet.")
 
 
-@app.command()
+@app.command("diff")
 def diff(
     episode: EpisodeId,
     other: Annotated[int, typer.Argument(help="Number of the later episode.", min=1)],
@@ -261,6 +273,6 @@ def _parse_filters(filters: list[str] | None) -> dict[str, str]:
     for word in filters or []:
         name, is_pair, value = word.partition("=")
         if not is_pair or not name.isidentifier() or name in ("q", "limit", "path", "body"):
-            raise typer.BadParameter(f"{word!r}: give NAME=VALUE, e.g. outcome=failed")
+            raise typer.BadParameter(f"{word!r}: give NAME=VALUE, e.g. outcome=error")
         values[name] = value
     return values

@@ -7,28 +7,30 @@ from rich.text import Text
 
 from troupe_client.cli.arguments import AsJson
 from troupe_client.cli.lookup import find_named
-from troupe_client.cli.output import console, plain_table, print_json, print_result, visible
+from troupe_client.cli.output import plain_table, print_json, print_line, print_result, print_table, visible
 from troupe_client.server_api import Server, find_server
 
 app = typer.Typer()
-Name = Annotated[str, typer.Argument(help="Name or number of the view, as `troupe views` shows it.")]
+Name = Annotated[str, typer.Argument(help="Name or number of the view, as `troupe view list` shows it.")]
 
 
-@app.command()
+@app.command("list")
 def views(as_json: AsJson = False) -> None:
     """List saved views: your own, and those of your projects."""
     rows = _all(find_server())
     if as_json:
         return print_json(rows)
-    table = plain_table("view", "name", "of", "default", "shows")
+    table = plain_table("view", "name", "of", "default", "shows", wrap=("name", "shows"))
     for row in rows:
         query = "  ".join(f"{key}={value}" for key, value in row["query"].items())
         cells = (row["name"], row["project"] or "you", "default" if row["default"] else "", query)
         table.add_row(str(row["id"]), *(Text(visible(cell)) for cell in cells))
-    console.print(table if rows else "No views yet: troupe view-save NAME --filter 'state = failed'")
+    print_table(table) if rows else print_line(
+        "No views yet: troupe view save NAME --filter 'state = failed'"
+    )
 
 
-@app.command("view-save")
+@app.command("save")
 def view_save(
     name: Annotated[str, typer.Argument(help="Name of the view.")],
     filter_text: Annotated[str, typer.Option("--filter", help="E.g. 'eval/success > 0.8'.")] = "",
@@ -47,7 +49,7 @@ def view_save(
     _print(find_server().call("/api/v1/views/", body), as_json)
 
 
-@app.command("view-change")
+@app.command("edit")
 def view_change(
     view: Name,
     name: Annotated[str, typer.Option(help="New name.")] = "",
@@ -62,7 +64,7 @@ def view_change(
     _print(server.send("PATCH", path, {"name": name, "default": default}), as_json)
 
 
-@app.command("view-remove")
+@app.command("delete")
 def view_remove(view: Name, as_json: AsJson = False) -> None:
     """Delete a view."""
     server = find_server()

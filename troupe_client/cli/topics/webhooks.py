@@ -9,17 +9,17 @@ from troupe_client.cli.output import print_rows
 from troupe_client.server_api import find_server, project_path
 
 app = typer.Typer()
-WebhookId = Annotated[int, typer.Argument(help="Number of the webhook, as `troupe webhooks` shows it.")]
+WebhookId = Annotated[int, typer.Argument(help="Number of the webhook, as `troupe webhook list` shows it.")]
 
 
-@app.command()
+@app.command("list")
 def webhooks(project: Project, as_json: AsJson = False) -> None:
     """List the webhooks of a project."""
     rows = find_server().call(project_path(project, "webhooks/"))["results"]
     print_rows(rows, as_json, _webhook, "No webhooks.")
 
 
-@app.command()
+@app.command("add")
 def webhook_add(
     project: Project,
     name: Annotated[str, typer.Argument(help="Name of the webhook.")],
@@ -29,39 +29,54 @@ def webhook_add(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send a project's events to an address. Prints the secret of their signatures, only once."""
+    """Send a project's events to an address, and print the secret of their signatures once."""
     body = {"name": name, "address": address, "events": event or []}
     created = find_server().call(project_path(project, "webhooks/"), body)
     print_rows([created], as_json, lambda webhook: f"{_webhook(webhook)}\nsecret: {webhook['secret']}")
 
 
-@app.command()
-def webhook_act(
-    project: Project,
-    hook: WebhookId,
-    act: Annotated[str, typer.Argument(help="ping, on, off or remove.")],
-    as_json: AsJson = False,
-) -> None:
-    """Ping a webhook, switch it on or off, or remove it."""
-    if act not in ("ping", "on", "off", "remove"):
-        raise typer.BadParameter("use ping, on, off or remove")
-    changed = find_server().call(project_path(project, f"webhooks/{hook}/{act}/"), {})
-    line = _delivery if act == "ping" else lambda webhook: f"{_webhook(webhook)}  {act}"
-    print_rows([changed], as_json, line)
+@app.command("ping")
+def webhook_ping(project: Project, hook: WebhookId, as_json: AsJson = False) -> None:
+    """Send a test event to a webhook."""
+    print_rows([_act(project, hook, "ping")], as_json, _delivery)
 
 
-@app.command()
+@app.command("enable")
+def webhook_enable(project: Project, hook: WebhookId, as_json: AsJson = False) -> None:
+    """Switch a webhook on."""
+    print_rows([_act(project, hook, "on")], as_json, lambda webhook: f"{_webhook(webhook)}  on")
+
+
+@app.command("disable")
+def webhook_disable(project: Project, hook: WebhookId, as_json: AsJson = False) -> None:
+    """Switch a webhook off."""
+    print_rows([_act(project, hook, "off")], as_json, _webhook)
+
+
+@app.command("remove")
+def webhook_remove(project: Project, hook: WebhookId, as_json: AsJson = False) -> None:
+    """Remove a webhook."""
+    print_rows([_act(project, hook, "remove")], as_json, lambda webhook: f"{_webhook(webhook)}  removed")
+
+
+def _act(project: str, hook: int, act: str) -> Any:
+    return find_server().call(project_path(project, f"webhooks/{hook}/{act}/"), {})
+
+
+@app.command("deliveries")
 def deliveries(project: Project, hook: WebhookId, as_json: AsJson = False) -> None:
     """List the deliveries of a webhook and their responses."""
     rows = find_server().call(project_path(project, f"webhooks/{hook}/deliveries/"))["results"]
     print_rows(rows, as_json, _delivery, "No deliveries.")
 
 
-@app.command()
+@app.command("redeliver")
 def redeliver(
     project: Project,
     hook: WebhookId,
-    delivery: Annotated[int, typer.Argument(help="Number of the delivery, as `troupe deliveries` shows it.")],
+    delivery: Annotated[
+        int, typer.Argument(help="Number of the delivery, as `troupe webhook deliveries` shows it.")
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Repeat a delivery of a webhook."""

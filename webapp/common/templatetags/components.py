@@ -6,6 +6,7 @@ from typing import Any
 from django import template
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
+from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 register = template.Library()
@@ -58,6 +59,32 @@ def post_button(
         "fields": more,
         "csrf_token": context.get("csrf_token"),
     }
+
+
+@register.simple_tag(takes_context=True)
+def docs_link(context: template.Context, page: str, anchor: str = "") -> SafeString:
+    """Return a "?" link to a page of the documentation; nothing for visitors with a share link, who cannot read it."""
+    if not page or getattr(context.get("user"), "share", None):
+        return SafeString("")
+    address = reverse("documents:page", args=[page]) + (f"#{anchor}" if anchor else "")
+    label = f"Documentation: {page.replace('-', ' ')}"
+    return format_html('<a class="help" href="{}" title="{}" aria-label="{}">?</a>', address, label, label)
+
+
+@register.simple_tag(takes_context=True)
+def help_button(context: template.Context, kind: str, about: str, names: str | Iterable[str]) -> SafeString:
+    """Return a "?" button that explains metrics or rules in place (webapp/documents/explanations.py)."""
+    if getattr(context.get("user"), "share", None):
+        return SafeString("")
+    address = reverse("documents:explain", args=[kind])
+    query = urlencode({"name": [names] if isinstance(names, str) else list(names)}, doseq=True)
+    return format_html(
+        '<button type="button" class="help" data-help="{}?{}" aria-label="What is {}?" aria-haspopup="dialog"'
+        ' aria-expanded="false">?</button>',
+        address,
+        query,
+        about,
+    )
 
 
 @register.simple_tag(takes_context=True)

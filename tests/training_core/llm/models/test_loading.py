@@ -43,7 +43,7 @@ def test_what_cannot_be_loaded_is_refused_with_what_to_do(folder: Path, damage: 
         (folder / "config.json").unlink()
     else:
         (folder / "config.json").write_text('{"model_type": "unheard_of"}')
-    with pytest.raises(ModelError, match="Give policies.*a folder with config.json"):
+    with pytest.raises(ModelError, match="set policies.*a folder with config.json"):
         load_model(source)
 
 

@@ -52,5 +52,5 @@ def message(delivery: Delivery) -> tuple[str, str]:
     if finding:
         causes = f"Cause: {finding['cause']}\nRemedy: {finding['remedy']}"
         return f"{run['name']}: {finding['rule']}", f"{finding['title']}\n\n{causes}\n\n{finding['page']}"
-    body = "\n\n".join(filter(None, [EVENTS[delivery.event], run["reason"], run["page"]]))
+    body = "\n\n".join(filter(None, [EVENTS[delivery.event], run["reason"], run["remedy"], run["page"]]))
     return f"{run['name']}: {delivery.event}", body

@@ -7,22 +7,23 @@ from rich.text import Text
 
 from troupe_client.cli.arguments import AsJson, InProject, Preset, Tags
 from troupe_client.cli.output import (
-    console,
     plain_table,
     print_json,
     print_line,
     print_result,
     print_rows,
+    print_table,
     visible,
 )
 from troupe_client.cli.show import number, state
 from troupe_client.server_api import find_server
+from workers.provenance.collecting import launch_provenance
 
 app = typer.Typer()
-SweepId = Annotated[int, typer.Argument(help="Number of the sweep, as `troupe sweeps` shows it.", min=1)]
+SweepId = Annotated[int, typer.Argument(help="Number of the sweep, as `troupe sweep list` shows it.", min=1)]
 
 
-@app.command()
+@app.command("launch")
 def sweep(  # noqa: PLR0913 - each is an option of the command
     preset: Preset,
     overrides: Annotated[
@@ -45,7 +46,7 @@ def sweep(  # noqa: PLR0913 - each is an option of the command
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Launch without confirmation.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Launch a run for each combination of values of some fields. Shows number and cost first."""
+    """Launch a run for each combination of values, after showing their number and cost."""
     body = _body(preset, overrides or [], grid or [], listed or [], seeds)
     body |= {key: value for key, value in (("name", name), ("project", project), ("tags", tag)) if value}
     server = find_server()
@@ -58,7 +59,7 @@ def sweep(  # noqa: PLR0913 - each is an option of the command
         return
     if not (yes or as_json):
         typer.confirm("Launch?", abort=True)
-    created = server.call("/api/v1/sweeps/", body)
+    created = server.call("/api/v1/sweeps/", body | {"provenance": launch_provenance("command line")})
     page = server.address(created["links"]["page"])
     print_result(created, as_json, f"sweep {created['id']}  {created['runs']} runs  {page}")
 
@@ -90,7 +91,7 @@ def _show_plan(planned: dict[str, Any]) -> None:
     print_line(f"{cost['runs']} runs, {cost['iterations']:,} iterations, {played}; up to {devices} per run")
 
 
-@app.command()
+@app.command("list")
 def sweeps(
     limit: Annotated[int, typer.Option(help="Maximum number of sweeps.", min=1, max=500)] = 20,
     as_json: AsJson = False,
@@ -99,15 +100,15 @@ def sweeps(
     rows = find_server().call("/api/v1/sweeps/", limit=limit)["results"]
     if as_json:
         return print_json(rows)
-    table = plain_table("sweep", "name", "preset", "runs", "ended", "varies")
+    table = plain_table("sweep", "name", "preset", "runs", "ended", "varies", wrap=("name", "varies"))
     for row in rows:
         counts = (str(row["runs"]), str(row["ended"]))
         varied = Text(visible(", ".join(row["axes"])))
         table.add_row(str(row["id"]), Text(visible(row["name"])), row["preset"], *counts, varied)
-    console.print(table if rows else "No sweeps yet: troupe sweep PRESET --seeds 0,1,2")
+    print_table(table) if rows else print_line("No sweeps yet: troupe sweep launch PRESET --seeds 0,1,2")
 
 
-@app.command()
+@app.command("show")
 def sweep_show(
     sweep_id: SweepId,
     sort: Annotated[
@@ -126,10 +127,10 @@ def sweep_show(
         progress = f"{row['iteration']}/{row['iterations']}"
         table.add_row(row["id"], *values, state(row), progress, number(row["headline"].get(metric)))
     print_line(sweep["name"], "bold")
-    console.print(table)
+    print_table(table, ["iteration", "state"])
 
 
-@app.command()
+@app.command("stop")
 def sweep_stop(sweep_id: SweepId, as_json: AsJson = False) -> None:
     """Stop the runs of a sweep that have not ended."""
     stopped = find_server().call(f"/api/v1/sweeps/{sweep_id}/stop/", {})["results"]

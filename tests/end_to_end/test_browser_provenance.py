@@ -1,0 +1,64 @@
+"""Code and machine of a run on its Config tab; artifacts that it made."""
+
+import time
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.end_to_end.conftest import run_make, tell
+from tests.end_to_end.looks import look_at
+from tests.end_to_end.seed import Story, encoded
+from webapp.accounts.models import User
+from webapp.artifacts.models import Artifact, ArtifactAlias, ArtifactFile, ArtifactUse, ArtifactVersion
+from webapp.runs.models import Run
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+def test_code_and_machine_are_on_the_config_tab(page: Page, ada: User) -> None:
+    run = run_make(ada)
+    tell(run, encoded(Story(run.pk, start=time.time() - 30).opening()))
+    page.goto(f"/runs/{run.pk}/config/")
+    record = page.get_by_role("region", name="Code and machine")
+    expect(record.get_by_text("boats = 3")).to_be_hidden()
+    record.get_by_text("Diff against the commit").click()
+    expect(record.get_by_text("boats = 3")).to_be_visible()
+    expect(record.get_by_role("button", name="Copy")).to_be_visible()
+    look_at(page, "provenance", [("config", f"/runs/{run.pk}/config/#provenance")])
+
+
+def artifact_make(run: Run) -> Artifact:
+    """A data set of two versions that a run made; it used the first, which has an alias."""
+    artifact = Artifact.objects.create(project=run.project, name="grid-tasks", type="dataset")
+    for number in range(2):
+        version = ArtifactVersion.objects.create(
+            artifact=artifact,
+            number=number,
+            digest=f"{number}" * 64,
+            size=5000 + number,
+            run=run,
+            metadata={"rows": 200},
+        )
+        ArtifactFile.objects.create(
+            version=version, path="train/part-0.jsonl", size=version.size, sha256=f"{number}" * 64
+        )
+    first = artifact.versions.get(number=0)
+    ArtifactAlias.objects.create(artifact=artifact, name="stable", version=first)
+    ArtifactUse.objects.create(version=first, run=run, wanted="grid-tasks:stable")
+    return artifact
+
+
+def test_an_alias_is_moved_on_the_page_of_an_artifact(page: Page, ada: User) -> None:
+    artifact = artifact_make(run_make(ada))
+    page.goto("/artifacts/")
+    page.get_by_role("link", name="grid-tasks").click()
+    page.get_by_role("textbox", name="Alias").fill("production")
+    page.get_by_role("combobox", name="Version").select_option("v1")
+    page.get_by_role("button", name="Set alias").click()
+    expect(page.get_by_role("button", name="Remove the alias production")).to_be_visible()
+    pages = [
+        ("list", "/artifacts/"),
+        ("page", f"/artifacts/{artifact.pk}/"),
+        ("run", f"/runs/{artifact.versions.all()[0].run_id}/artifacts/"),
+    ]
+    look_at(page, "artifacts", pages)

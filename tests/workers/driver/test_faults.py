@@ -1,0 +1,163 @@
+"""The commonest faults, caused for real in runs of this process: cause and remedy are stated, and no attempt follows."""
+
+import json
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workers.running import events, small_config
+from training_core.config.files import load_config, parse_config, to_toml
+from training_core.sandbox import run
+from workers.backends.local import LocalBackend
+from workers.driver.attempt import FAILED, run_attempt
+from workers.protocol.records import Attempt, Updated
+
+OWN = "tests.workers.driver.own"
+REWARDS = "tests.training_core.llm.rewards.reward_functions"
+
+
+def failed(config: Any, folder: Path) -> tuple[str, str]:
+    """Cause and remedy of a run that fails; it requests no other attempt, and its log has the traceback."""
+    assert run_attempt(Attempt(config, "r", 1, folder, folder.parent), local=True) == FAILED
+    return stated(folder)
+
+
+def stated(folder: Path) -> tuple[str, str]:
+    last = events(folder, "status")[-1]
+    assert (last["state"], last["facts"]) == ("failed", {})
+    errors = [event["message"] for event in events(folder, "log") if event["level"] == "error"]
+    assert any("Traceback (most recent call last)" in message for message in errors)
+    return last["message"], last["remedy"]
+
+
+def test_a_missing_model_folder(tmp_path: Path) -> None:
+    cause, remedy = failed(small_config(tmp_path / "no-model-here"), tmp_path / "run")
+    assert cause == f"There is no model folder '{tmp_path}/no-model-here' on the machine of the workers."
+    assert remedy.startswith("Set policies.*.model to a folder with config.json")
+
+
+def test_a_model_without_a_chat_template(little_model: Path, tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    shutil.copytree(little_model, base)
+    (base / "chat_template.jinja").unlink(missing_ok=True)
+    settings = json.loads((base / "tokenizer_config.json").read_text())
+    settings.pop("chat_template", None)
+    (base / "tokenizer_config.json").write_text(json.dumps(settings))
+    cause, remedy = failed(small_config(base), tmp_path / "run")
+    assert cause == f"The model '{base}' has no chat template."
+    assert remedy.startswith("Use an instruction-tuned model")
+
+
+def test_an_unreachable_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub.constants
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    cause, remedy = failed(small_config(Path("nobody/no-model")), tmp_path / "run")
+    assert (
+        cause
+        == "The model 'nobody/no-model' is neither a folder nor downloaded, and the hub cannot be reached."
+    )
+    assert remedy.startswith("Connect the machine of the workers to huggingface.co")
+
+
+def test_too_little_host_memory(little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def update(self: LocalBackend, iteration: int) -> Updated:
+        raise AssertionError(bytearray(1 << 62))
+
+    monkeypatch.setattr(LocalBackend, "update", update)
+    cause, remedy = failed(small_config(little_model, evaluation__every=0), tmp_path / "run")
+    assert cause == "The machine is out of memory: MemoryError."
+    assert remedy.startswith("Lower resources.environment_workers")
+
+
+@pytest.mark.parametrize(
+    ("path", "args", "cause", "remedy"),
+    [
+        (f"{OWN}:Nobody", {}, "environment.path: tests.workers.driver.own:Nobody: ", "Correct this field"),
+        (f"{OWN}:Say", {"boats": 4}, "unexpected keyword argument 'boats'", "Correct this field"),
+        ("nobody.worlds:World", {}, "there is no module 'nobody'.", "Install the package on the machine"),
+    ],
+)
+def test_an_environment_that_cannot_be_constructed(
+    little_model: Path, tmp_path: Path, path: str, args: dict[str, Any], cause: str, remedy: str
+) -> None:
+    tree = {
+        "team": {"roles": {"speaker": {"policy": "p"}}},
+        "policies": {"p": {"model": str(little_model)}},
+        "environment": {"type": "custom", "path": path, "args": args},
+    }
+    found = failed(parse_config(tree), tmp_path / "run")
+    assert cause in found[0]
+    assert found[1].startswith(remedy)
+
+
+def test_a_reward_function_that_raises(little_model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "lines.jsonl"
+    file.write_text("\n".join(json.dumps({"prompt": f"goal {n} east", "label": "x"}) for n in range(20)))
+    overrides = {
+        "environment.type": "dataset",
+        "environment.path": str(file),
+        "environment.reward": {"type": "custom", "path": f"{REWARDS}:raises", "retries": 0},
+        "team.roles": {"solver": {"policy": "planner"}},
+        "policies": {"planner": {"model": str(little_model)}},
+        "environment.eval_share": 0.4,
+        "rollout.tasks": 4,
+        "rollout.group_size": 2,
+        "run.failure_patience": 1,
+        "evaluation.every": 0,
+        "resources.environment_workers": 1,
+    }
+    cause, remedy = failed(load_config("plan_path_duo", overrides), tmp_path / "run")
+    assert cause.startswith("All episodes failed in 1 iterations in a row")
+    assert f"reward function {REWARDS}:raises: " in cause
+    assert remedy.startswith("Correct the agent or the environment")
+
+
+def test_an_absent_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, little_model: Path) -> None:
+    for cached in (run.check_sandbox, run._run, run._sandbox):  # earlier tests may have started one
+        cached.cache_clear()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    overrides = {f"policies.{policy}.model": str(little_model) for policy in ("tester", "coder")}
+    cause, remedy = failed(load_config("coding", overrides), tmp_path / "run")
+    assert cause == "No sandbox is available for agents' code."
+    assert remedy.startswith("Install bubblewrap and libseccomp")
+
+
+def test_a_taken_port(little_model: Path, tmp_path: Path) -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        workflow = {"type": "agent", "port": port}
+        cause, remedy = failed(small_config(little_model, workflow=workflow), tmp_path / "run")
+    assert cause == f"workflow.port: cannot listen on port {port}: Address already in use."
+    assert remedy == "Choose another port, or 0 for a free one."
+
+
+@pytest.mark.slow
+def test_a_checkpoint_beyond_the_file_size_limit(little_model: Path, tmp_path: Path) -> None:
+    """Only a child process can have the limit."""
+    size = (little_model / "model.safetensors").stat().st_size // 2
+    file, folder = tmp_path / "config.toml", tmp_path / "run"
+    short = {"rollout__group_size": 2, "reporting__episodes_per_iteration": 0}
+    file.write_text(to_toml(small_config(little_model, evaluation__every=0, run__iterations=1, **short)))
+    options = ["--local", "--folder", str(folder), "--home", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "workers.run", *options, str(file)],
+        preexec_fn=partial(resource.setrlimit, resource.RLIMIT_FSIZE, (size, size)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == FAILED, done.stderr
+    cause, remedy = stated(folder)
+    assert cause.startswith("Cannot write the checkpoint ")
+    assert remedy.startswith("Raise the limit (ulimit -f unlimited)")
+    assert f"failed: {cause} {remedy}" in done.stdout

@@ -1,0 +1,107 @@
+"""What is wrong and what to do, as two sentences: from exceptions of Troupe, of libraries and of the operating system."""
+
+import errno
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from training_core.checkpoint_reading import write_errors_explained
+from training_core.errors import CheckpointError, ConfigError, EngineFailure, ModelError
+from workers.telemetry.faults import LONGEST, Fault, fault_in, fault_of
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "remedy"),
+    [
+        ("no weights; set the folder", "No weights.", "Set the folder."),
+        ("vLLM is not installed: pip install vllm", "vLLM is not installed.", "Pip install vllm."),
+        ("run.seed: use a number", "run.seed: use a number.", ""),
+        ("it waits; request = 3 is stored", "It waits; request = 3 is stored.", ""),
+        ("the port 80 is in use. Choose another, or 0", "The port 80 is in use.", "Choose another, or 0."),
+        ("line one\nline two", "Line one line two.", ""),
+        ("", "", ""),
+    ],
+)
+def test_a_message_is_cut_before_its_remedy(text: str, cause: str, remedy: str) -> None:
+    assert fault_in(text) == Fault(cause, remedy)
+    assert fault_in(cause) == Fault(cause), "a stored sentence does not change"
+
+
+def raised(act: Callable[[], object]) -> Exception:
+    with pytest.raises(Exception) as caught:
+        act()
+    return caught.value
+
+
+def wrapped(inner: Exception, outer: Exception) -> Exception:
+    outer.__cause__ = inner
+    return outer
+
+
+def test_the_innermost_error_of_troupe_counts() -> None:
+    inner = ModelError("the file is damaged; download it again")
+    fault = fault_of(wrapped(wrapped(OSError("bad"), inner), EngineFailure("generation failed")))
+    assert fault == Fault("The file is damaged.", "Download it again.")
+
+
+def test_a_full_disk_states_the_file_and_the_remedy() -> None:
+    def write() -> None:
+        with write_errors_explained("the checkpoint /data/7"):
+            full = os.open("/dev/full", os.O_WRONLY)
+            try:
+                os.write(full, b"x")
+            finally:
+                os.close(full)
+
+    error = raised(write)
+    assert isinstance(error, CheckpointError)
+    fault = fault_of(error)
+    assert fault.cause.startswith("Cannot write the checkpoint /data/7: [Errno 28] No space left on device")
+    assert fault.remedy.startswith("Free space on this disk")
+    bare = fault_of(OSError(errno.ENOSPC, "No space left on device", "/data/spool"))
+    assert bare.cause == "The disk is full: [Errno 28] No space left on device: '/data/spool'."
+
+
+def test_a_taken_port_states_the_remedy() -> None:
+    with socket.socket() as holder, socket.socket() as other:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        fault = fault_of(raised(lambda: other.bind(holder.getsockname())))
+    assert fault.cause.startswith("The port is in use: ")
+    assert fault.remedy == "End the other program, or choose another port."
+
+
+def test_short_memory_states_what_to_lower() -> None:
+    fault = fault_of(raised(lambda: bytearray(1 << 62)))
+    assert fault.cause.startswith("The machine is out of memory: ")
+    assert "resources.environment_workers" in fault.remedy
+
+
+def test_missing_packages_and_devices_are_recognised() -> None:
+    missing = fault_of(raised(lambda: __import__("no_such_package_of_anyone")))
+    assert missing.cause.endswith("No module named 'no_such_package_of_anyone'.")
+    assert missing.remedy.startswith("Install it there")
+    device = fault_of(RuntimeError("Found no NVIDIA driver on your system. Please check that you have one"))
+    assert device.cause == "No CUDA device is visible to the worker: Found no NVIDIA driver on your system."
+    assert "rollout_gpus" in device.remedy
+
+
+def test_an_unknown_error_refers_to_the_traceback() -> None:
+    fault = fault_of(raised(lambda: {}["gone"]))
+    assert fault.cause == "KeyError: 'gone'."
+    assert "traceback in the run's log" in fault.remedy
+
+
+def test_several_wrong_fields_are_counted() -> None:
+    fault = fault_of(ConfigError({"run.seed": "is odd", "run.name": "is long"}))
+    assert fault.cause == "2 fields are wrong, run.seed and 1 other: is odd."
+    assert fault.remedy == "Correct this field, then launch again."
+
+
+def test_sentences_are_bounded_and_plain(tmp_path: Path) -> None:
+    fault = fault_of(ModelError("\x1b[31m" + "x " * 3000 + "; set it " + "y " * 3000))
+    assert len(fault.cause) <= LONGEST and len(fault.remedy) <= LONGEST
+    assert "\x1b" not in str(fault) and "\n" not in str(fault)

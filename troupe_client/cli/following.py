@@ -1,0 +1,64 @@
+"""`troupe logs`: the log of a run, followed until the run ends."""
+
+import json
+import sys
+import time
+from typing import Any
+
+from troupe_client.cli.output import console, errors, print_line, visible
+from troupe_client.cli.show import ENDED, TONES, log_line
+from troupe_client.server_api import Server, ServerAway, run_path
+
+POLL_SECONDS = 1.0
+
+
+def print_log(server: Server, run_id: str, limit: int, *, follow: bool, as_json: bool) -> int:
+    """Print the last `limit` lines, and later ones until the run ends if `follow`.
+
+    Returns the exit status of a followed run: 1 if it failed, otherwise 0. Waits for a server that does not answer.
+    Raises ServerFailure.
+    """
+    last = 0
+    while True:
+        try:
+            run = (
+                server.call(run_path(run_id)) if follow else None
+            )  # before the lines: none is missed at the end
+            lines = server.call(run_path(run_id, "logs/"), after=last or None, limit=limit)["results"]
+        except ServerAway:
+            if not follow:
+                raise
+            time.sleep(POLL_SECONDS)
+            continue
+        except KeyboardInterrupt:
+            return 0
+        for line in lines:
+            _print(line, as_json)
+            last = line["id"]
+        if run is None:
+            return 0
+        if not lines and run["state"] in ENDED:
+            return _ended(run, as_json)
+        try:
+            time.sleep(0.0 if len(lines) == limit else POLL_SECONDS)
+        except KeyboardInterrupt:
+            return 0
+
+
+def _print(line: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+    else:
+        console.print(log_line(line), soft_wrap=True)
+
+
+def _ended(run: dict[str, Any], as_json: bool) -> int:
+    failed = run["state"] == "failed"
+    parts = [f"{run['state']} after iteration {run['iteration']}", run["reason"], run.get("remedy") or ""]
+    text = ": ".join(filter(None, parts))
+    if as_json:
+        errors.print(visible(text), markup=False, highlight=False, soft_wrap=True)
+    else:
+        print_line(text, TONES[run["state"]])
+    return int(failed)

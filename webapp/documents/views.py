@@ -1,0 +1,66 @@
+"""The documentation's pages, their search and images, and the texts of "?" buttons."""
+
+from django.conf import settings
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.html import escape
+from django.utils.safestring import SafeString
+from django.views.decorators.cache import cache_control
+from django.views.decorators.http import require_safe
+
+from webapp.documents.explanations import PAGES, explanations
+from webapp.documents.pages import IMAGES, START, image_path, page_address, page_paths
+from webapp.documents.rendering import ORIGIN, document_get
+from webapp.documents.search import search
+
+MOST_NAMES = 40
+"""Metrics of one "?" button."""
+
+
+@require_safe
+def page(request: HttpRequest, slug: str = START) -> HttpResponse:
+    """Show a page, or with ?q= the passages that contain all its words."""
+    document = document_get(slug)
+    if document is None:
+        raise Http404(f"the documentation has no page {slug!r}")
+    query = request.GET.get("q", "").strip()
+    context = {
+        "place": "docs",
+        "document": document,
+        "html": SafeString(document.html.replace(ORIGIN, escape(_origin(request)))),
+        "pages": [(page_address(key), _title(key), key == slug) for key in page_paths()],
+        "start": START,
+        "query": query,
+        "hits": search(query) if query else [],
+    }
+    return render(request, "documents/search.html" if query else "documents/page.html", context)
+
+
+def _title(slug: str) -> str:
+    document = document_get(slug)
+    return document.title if document else slug
+
+
+def _origin(request: HttpRequest) -> str:
+    """The address by which the browser reaches this server."""
+    return request.build_absolute_uri("/").rstrip("/") or settings.TROUPE_URL
+
+
+@require_safe
+@cache_control(private=True, max_age=3600)
+def image(request: HttpRequest, name: str) -> HttpResponse:
+    """An image of a page."""
+    path = image_path(name)
+    if path is None:
+        raise Http404(f"the documentation has no image {name!r}")
+    return HttpResponse(path.read_bytes(), content_type=IMAGES[path.suffix])
+
+
+@require_safe
+def explain(request: HttpRequest, kind: str) -> HttpResponse:
+    """The text of a "?" button: rows of the documentation's tables for each ?name=."""
+    if kind not in PAGES:
+        raise Http404(f"{kind!r} is not explained; {' and '.join(PAGES)} are")
+    names = request.GET.getlist("name")[:MOST_NAMES]
+    context = {"rows": explanations(kind, names), "names": names, "page": page_address(PAGES[kind])}
+    return render(request, f"documents/_{kind}.html", context)

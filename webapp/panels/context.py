@@ -1,0 +1,43 @@
+"""The data from which the browser draws panels."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from django.urls import reverse
+
+from webapp.metrics.models import Series
+from webapp.panels.definitions import DEFAULT, MOST_METRICS, MOST_PANELS, PanelDefinition
+
+MOST_READ = 60
+"""Maximum number of runs whose metrics are offered."""
+AXES = {
+    "step": "step",
+    "time": "time",
+    "tokens": "tokens",
+    "episodes": "episodes",
+    "env_steps": "environment steps",
+}
+
+
+def board_data(
+    run_ids: Sequence[str], shown: Sequence[str], default: Sequence[PanelDefinition] = DEFAULT
+) -> dict[str, Any]:
+    """Return the data of a board of panels. run_ids: runs whose metrics are offered; shown: those drawn if the address names none."""
+    series = Series.objects.filter(run__in=run_ids[:MOST_READ])
+    keys = list(series.order_by("key").values_list("key", flat=True).distinct())
+    return {
+        "shown": list(shown),
+        "keys": keys,
+        "default": [panel.model_dump(exclude_defaults=True) for panel in default if _has(panel, keys)],
+        "source": reverse("api:compare-curves"),
+        "csv": reverse("compare:csv"),
+        "compare": reverse("compare:page"),
+        "check": reverse("api:expression-check"),
+        "mostPanels": MOST_PANELS,
+        "mostMetrics": MOST_METRICS,
+    }
+
+
+def _has(panel: PanelDefinition, keys: Sequence[str]) -> bool:
+    return any(key in panel.metrics or (panel.pattern and re.search(panel.pattern, key)) for key in keys)

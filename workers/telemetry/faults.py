@@ -1,0 +1,187 @@
+"""Faults for people: one sentence that states what is wrong, and one that states what to do.
+
+`fault_of` converts an exception, `fault_in` the text of one. An error of Troupe states both itself; an error of a library is
+recognised by its class, its number or its words.
+"""
+
+import errno
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from training_core.errors import ConfigError, TroupeError
+from workers.telemetry.reasons import reason
+
+LONGEST = 400
+"""Maximum characters of a sentence."""
+_VERBS = (
+    "add|allow|ask|change|check|choose|close|connect|copy|correct|create|delete|download|enable|end|fix|free|give|increase|"
+    "install|keep|launch|lower|make|move|name|omit|pass|pip|press|provide|raise|reduce|remove|rename|repeat|replace|report|"
+    "request|restore|resume|save|select|send|set|shorten|start|stop|switch|try|update|upgrade|use|wait|write"
+)
+_REMEDY = re.compile(rf"(?:;|\.|:|, so) +(?=(?:{_VERBS})\b(?! ?[=/]))", re.IGNORECASE)
+"""The point in a message after which it states what to do: its next word is a verb in the imperative."""
+_TRACEBACK = "Open the traceback in the run's log; it names the line that raised the error."
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong, and what to do. Both are sentences of at most LONGEST characters; the remedy may be empty."""
+
+    cause: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.cause} {self.remedy}".strip()
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """Recognises an error of a library: by a class's name, or else by the words of its message."""
+
+    names: frozenset[str]
+    words: re.Pattern[str] | None
+    numbers: frozenset[int]
+    cause: Callable[[str], str]
+    remedy: str
+
+    def fits(self, error: BaseException) -> bool:
+        named = self.names.intersection(base.__name__ for base in type(error).__mro__)
+        numbered = isinstance(error, OSError) and error.errno in self.numbers
+        return bool(named or numbered or (self.words and self.words.search(str(error))))
+
+
+def _rule(cause: str, remedy: str, *names: str, words: str = "", numbers: tuple[int, ...] = ()) -> _Rule:
+    """A rule; `cause` ends in "{}" if the error's message belongs to it."""
+    pattern = re.compile(words, re.IGNORECASE) if words else None
+    return _Rule(frozenset(names), pattern, frozenset(numbers), cause.format, remedy)
+
+
+RULES: dict[str, _Rule] = {
+    "device memory": _rule(
+        "The GPU is out of memory: {}",
+        "Lower policies.*.learner.micro_batch_tokens, rollout.group_size or the length of answers, use "
+        'policies.*.learner.precision = "bf16", or give the policy more GPUs.',
+        "OutOfMemoryError",
+        words=r"CUDA out of memory|CUBLAS_STATUS_ALLOC_FAILED",
+    ),
+    "host memory": _rule(
+        "The machine is out of memory: {}",
+        "Lower resources.environment_workers, resources.environments_per_worker or rollout.tasks, use a smaller model, or use a "
+        "machine with more memory.",
+        "MemoryError",
+        words=r"DefaultCPUAllocator: can't allocate memory|cannot allocate memory",
+        numbers=(errno.ENOMEM,),
+    ),
+    "disk": _rule(
+        "The disk is full: {}",
+        "Free space on this disk, for example by deleting old checkpoints, then resume the run.",
+        words=r"no space left on device|\(os error 28\)",
+        numbers=(errno.ENOSPC, errno.EDQUOT),
+    ),
+    "file size": _rule(
+        "A file exceeds the size limit of the process: {}",
+        "Raise the limit (ulimit -f unlimited) for the processes of Troupe, then resume the run.",
+        words=r"\(os error 27\)",
+        numbers=(errno.EFBIG,),
+    ),
+    "port": _rule(
+        "The port is in use: {}",
+        "End the other program, or choose another port.",
+        words=r"address already in use",
+        numbers=(errno.EADDRINUSE,),
+    ),
+    "device": _rule(
+        "No CUDA device is visible to the worker: {}",
+        "Set policies.*.devices.rollout_gpus and update_gpus to 0, or use a machine with an NVIDIA GPU and its driver.",
+        words=r"no CUDA GPUs are available|found no NVIDIA driver|not compiled with CUDA|no CUDA-capable device",
+    ),
+    "hub": _rule(
+        "The model hub cannot be reached: {}",
+        "Connect the machine of the workers to huggingface.co, or set policies.*.model to a local folder.",
+        *("LocalEntryNotFoundError", "OfflineModeIsEnabled"),
+    ),
+    "package": _rule(
+        "A package is missing on the machine of the workers: {}",
+        "Install it there, or add its folder to PYTHONPATH, then launch again.",
+        *("ModuleNotFoundError",),
+    ),
+}
+"""Known errors of libraries and of the operating system; the first rule that fits counts."""
+
+_OF_CLASS = {
+    "ConfigError": "Correct this field, then launch again.",
+    "ModelError": "Check policies.*.model: it needs the files of a whole Hugging Face model.",
+    "CheckpointError": "Resume from another checkpoint.",
+    "LearnerFailure": "Resume from an earlier checkpoint with a lower learning rate.",
+}
+"""Remedies of errors that state none."""
+
+
+def fault_of(error: BaseException) -> Fault:
+    """The fault behind an exception: of the innermost TroupeError among its causes, else of the innermost library error that RULES has."""
+    links = list(_links(error))
+    own = next((link for link in reversed(links) if isinstance(link, TroupeError)), None)
+    of_library = next((fault for link in reversed(links) if (fault := _of_library(link))), None)
+    if own is None:
+        return of_library or Fault(sentence(f"{type(links[-1]).__name__}: {links[-1]}"), _TRACEBACK)
+    fault = fault_in(_message(own))
+    if fault.remedy:
+        return fault
+    usual = next(
+        (_OF_CLASS[base.__name__] for base in type(own).__mro__ if base.__name__ in _OF_CLASS), _TRACEBACK
+    )
+    return Fault(fault.cause, of_library.remedy if of_library else usual)
+
+
+def fault_in(text: str) -> Fault:
+    """A message as a fault: it is cut before the first sentence or clause in the imperative, which is its remedy."""
+    message = " ".join(reason(text).split())
+    cuts = _REMEDY.finditer(message)
+    cut = next((cut for cut in cuts if " " in message[: cut.start()]), None)  # not after a field's name
+    if cut is None:
+        return Fault(sentence(message))
+    return Fault(sentence(message[: cut.start()]), sentence(message[cut.end() :]))
+
+
+def _message(error: TroupeError) -> str:
+    """The error's text; of a config with several wrong fields the first, and the number of the others."""
+    if not isinstance(error, ConfigError) or len(error.fields) < 2:
+        return str(error)
+    path, text = next(iter(error.fields.items()))
+    others = len(error.fields) - 1
+    return f"{len(error.fields)} fields are wrong, {path} and {others} other{'s' * (others > 1)}: {text}"
+
+
+def _links(error: BaseException) -> Iterator[BaseException]:
+    """The error and its causes, outermost first. Ray keeps an actor's error in `cause`."""
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        inner = getattr(link, "cause", None)
+        if isinstance(inner, BaseException):  # the text of the outer one is a traceback
+            link = inner
+            continue
+        yield link
+        link = link.__cause__
+
+
+def _of_library(error: BaseException) -> Fault | None:
+    for rule in RULES.values():
+        if rule.fits(error):
+            first = (str(error).strip() or type(error).__name__).splitlines()[0]
+            return Fault(sentence(rule.cause(first.partition(". ")[0])), rule.remedy)
+    return None
+
+
+def sentence(text: str) -> str:
+    """The text as one bounded sentence: capital letter, full stop. A word that is a name keeps its letters."""
+    words = " ".join(reason(text).split()).rstrip(" ;,:")
+    if not words:
+        return ""
+    if len(words) > LONGEST - 1:
+        return words[: LONGEST - 1].rstrip() + "…"
+    first = words.split()[0].rstrip(",.;:")
+    words = words[0].upper() + words[1:] if first.isalpha() and first.islower() else words
+    return words if words[-1] in ".!?…" else f"{words}."
