@@ -111,6 +111,15 @@ def test_a_sweep_shows_its_points_and_follows_its_runs(page: Page, sweep: Sweep)
     fits(page)
 
 
+def test_descriptions_of_fields_are_lines_of_text(page: Page, ada: User) -> None:
+    """Description and "?" button once had the same class, so that descriptions were drawn as circles."""
+    page.goto("/experiments/new/?preset=plan_path_duo")
+    field = page.locator('[data-field="rollout.group_size"]').first
+    label, text = field.locator("input").bounding_box(), field.locator("p.help").bounding_box()
+    assert label and text and text["width"] >= label["width"]
+    assert text["y"] >= label["y"] + label["height"]
+
+
 def test_the_estimate_follows_the_form(page: Page, ada: User) -> None:
     page.goto("/experiments/new/")
     estimate = page.locator("#estimate")

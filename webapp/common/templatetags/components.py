@@ -68,7 +68,9 @@ def docs_link(context: template.Context, page: str, anchor: str = "") -> SafeStr
         return SafeString("")
     address = reverse("documents:page", args=[page]) + (f"#{anchor}" if anchor else "")
     label = f"Documentation: {page.replace('-', ' ')}"
-    return format_html('<a class="help" href="{}" title="{}" aria-label="{}">?</a>', address, label, label)
+    return format_html(
+        '<a class="help-button" href="{}" title="{}" aria-label="{}">?</a>', address, label, label
+    )
 
 
 @register.simple_tag(takes_context=True)
@@ -79,7 +81,7 @@ def help_button(context: template.Context, kind: str, about: str, names: str | I
     address = reverse("documents:explain", args=[kind])
     query = urlencode({"name": [names] if isinstance(names, str) else list(names)}, doseq=True)
     return format_html(
-        '<button type="button" class="help" data-help="{}?{}" aria-label="What is {}?" aria-haspopup="dialog"'
+        '<button type="button" class="help-button" data-help="{}?{}" aria-label="What is {}?" aria-haspopup="dialog"'
         ' aria-expanded="false">?</button>',
         address,
         query,
