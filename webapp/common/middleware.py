@@ -5,11 +5,26 @@ from typing import Any
 
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.middleware.gzip import GZipMiddleware
 from django.shortcuts import render
 from django.utils.cache import add_never_cache_headers
 from django.utils.deprecation import MiddlewareMixin
 
 from training_core.errors import ConfigError
+
+COMPRESSED = ("text/html", "text/plain", "text/csv", "application/json")
+"""Types of responses that are compressed; weights and other downloads are not."""
+
+
+class CompressedText(GZipMiddleware):
+    """Compresses pages and JSON by gzip. Django adds random bytes, so that lengths do not tell secrets of a page (BREACH)."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:  # type: ignore[override]
+        """Compress whole responses of the types in COMPRESSED."""
+        kind = response.get("Content-Type", "").partition(";")[0]
+        if response.streaming or kind not in COMPRESSED:
+            return response
+        return super().process_response(request, response)  # type: ignore[return-value]  # not streaming
 
 
 class RefusedText(MiddlewareMixin):

@@ -1,11 +1,16 @@
 """What holds for every request and answer."""
 
+import gzip
+import json
+
 import pytest
 from django.conf import settings
-from django.test import Client
+from django.http import HttpResponse
+from django.test import Client, RequestFactory
 
 from webapp.accounts.models import ApiToken, User
 from webapp.accounts.tokens import token_create
+from webapp.common.middleware import CompressedText
 from webapp.common.redirects import local_address
 from webapp.runs.models import Run
 
@@ -88,3 +93,16 @@ def test_the_administration_refuses_a_user_without_a_redirect(ada: Client) -> No
     answer = ada.get("/admin/", follow=True)
     assert (answer.status_code, answer.redirect_chain[1:]) == (403, [])
     assert ada.get("/admin/runs/run/", follow=True).status_code == 403
+
+
+def test_pages_and_json_are_compressed_and_downloads_are_not(ada: Client, run: Run) -> None:
+    page = ada.get("/runs/", headers={"Accept-Encoding": "gzip"})
+    assert page["Content-Encoding"] == "gzip" and b"<!doctype html>" in gzip.decompress(page.content)
+    reply = ada.get(f"/api/v1/runs/{run.pk}/", headers={"Accept-Encoding": "gzip"})
+    assert json.loads(gzip.decompress(reply.content))["id"] == run.pk
+    assert "Content-Encoding" not in ada.get("/runs/")
+    weights = CompressedText(
+        lambda request: HttpResponse(b"0" * 1000, content_type="application/octet-stream")
+    )
+    request = RequestFactory().get("/", headers={"Accept-Encoding": "gzip"})
+    assert "Content-Encoding" not in weights(request)

@@ -4,12 +4,19 @@ from collections.abc import Iterable
 from typing import Any
 
 from django import template
+from django.templatetags.static import static
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 register = template.Library()
+
+
+@register.simple_tag
+def script(module: str) -> SafeString:
+    """Load the bundle of a module of static/js (webapp/common/bundles.py)."""
+    return format_html('<script type="module" src="{}"></script>', static(f"bundles/{module}"))
 
 
 @register.simple_tag

@@ -1,0 +1,100 @@
+"""Bundles of the pages' scripts and style sheets, so that a page needs few requests.
+
+A module that a template names in a `script` tag is an entry. The bundle of an entry contains all modules that the entry imports,
+except those of BASE, which every page loads first. A module is evaluated once per page, also if several bundles contain it.
+"""
+
+import re
+from pathlib import Path
+
+BASE = "app.js"
+"""The entry of every page."""
+SHEETS = {
+    "base.css": ("tokens", "base", "layout", "components"),
+    "run.css": ("charts", "run", "notes"),
+}
+"""Style sheets by bundle, in their order: those of every page, and those of every page of a run."""
+_TAG = re.compile(r"\{% script [\"']([\w/-]+\.js)[\"'] %\}")
+_IMPORT = re.compile(r'^import (?:(?P<names>\{[^}]*\}) from )?"(?P<path>[^"]+)";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (?P<name>\w+))", re.MULTILINE)
+_LEFT = re.compile(r"^(?:import|export)\b.*|.*\bimport\(.*", re.MULTILINE)
+"""Statements that the two patterns above do not cover."""
+_MODULE = """modules["{name}"] ??= (() => {{
+{head}{body}
+return {{ {exports} }};
+}})();
+"""
+
+
+class BundleError(ValueError):
+    """A module cannot be bundled: it uses an unknown form of import or export, or imports itself through others."""
+
+
+class Bundles:
+    """The modules of a folder and the bundles made of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._imports: dict[str, list[tuple[str, str]]] = {}
+        self._texts: dict[str, str] = {}
+        for path in sorted(folder.rglob("*.js")):
+            self._read(path.resolve().relative_to(folder.resolve()).as_posix(), path.read_text())
+
+    def text(self, entry: str) -> str:
+        """Return the bundle of an entry."""
+        common = set() if entry == BASE else set(self._ordered(BASE))
+        modules = [self._module(name) for name in self._ordered(entry) if name not in common]
+        return "".join(["const modules = (globalThis.pageModules ??= {});\n", *modules])
+
+    def _read(self, name: str, text: str) -> None:
+        folder = self._folder / Path(name).parent
+        self._imports[name] = [
+            (
+                (folder / match["path"]).resolve().relative_to(self._folder.resolve()).as_posix(),
+                match["names"] or "",
+            )
+            for match in _IMPORT.finditer(text)
+        ]
+        self._texts[name] = text
+
+    def _ordered(self, entry: str) -> list[str]:
+        """Return the entry and its imports, imported modules first, as browsers evaluate them."""
+        order: dict[str, None] = {}
+
+        def visit(name: str, path: tuple[str, ...]) -> None:
+            if name in path:
+                raise BundleError(f"modules import each other: {' -> '.join((*path, name))}")
+            if name not in order:
+                for imported, _ in self._imports[name]:
+                    visit(imported, (*path, name))
+                order[name] = None
+
+        visit(entry, ())
+        return list(order)
+
+    def _module(self, name: str) -> str:
+        exports = [match["name"] for match in _EXPORT.finditer(self._texts[name])]
+        body = _EXPORT.sub("", _IMPORT.sub("", self._texts[name]))
+        if left := _LEFT.search(body):
+            raise BundleError(f"{name}: a bundle cannot contain this statement: {left[0].strip()}")
+        head = "".join(
+            f'const {names.replace(" as ", ": ")} = modules["{path}"];\n'
+            for path, names in self._imports[name]
+            if names
+        )
+        return _MODULE.format(name=name, head=head, body=body.strip(), exports=", ".join(exports))
+
+
+def entries(templates: Path) -> set[str]:
+    """Return the modules that the templates of a folder name."""
+    return {name for path in templates.rglob("*.html") for name in _TAG.findall(path.read_text())}
+
+
+def bundle_texts(static: Path, templates: Path) -> dict[str, str]:
+    """Return the texts of all bundles by file name."""
+    modules = Bundles(static / "js")
+    scripts = {name: modules.text(name) for name in sorted(entries(templates))}
+    return scripts | {
+        bundle: "".join((static / "css" / f"{name}.css").read_text() for name in names)
+        for bundle, names in SHEETS.items()
+    }
