@@ -34,16 +34,17 @@ function reveal() {
 }
 
 /* While an action redraws the fields, the old ones are read-only; the cursor keeps its position. */
-let focused = "";
+let focused = "", renamed = "";
 document.body.addEventListener("htmx:beforeRequest", (event) => {
   if (event.detail.target?.id !== "fields") return;
   focused = document.activeElement?.id ?? "";
+  renamed = document.activeElement?.closest("[data-rename]")?.querySelector("input").value.trim() ?? "";
   event.detail.target.inert = true;
 });
 document.body.addEventListener("htmx:afterRequest", (event) => {
   if (event.detail.target?.id !== "fields") return;
   event.detail.target.inert = false;
-  if (focused) document.getElementById(focused)?.focus();
+  if (focused) (document.getElementById(focused) ?? document.getElementById(`rename-${renamed}`))?.focus();
   focused = "";
 });
 document.body.addEventListener("htmx:afterSwap", (event) => event.target.id === "preview" && mark());
@@ -53,6 +54,12 @@ form.addEventListener("submit", (event) => {
     button.textContent = "Launching …";
     button.setAttribute("aria-disabled", "true");
   }
+});
+/* Enter in the name of a role or a policy presses the button next to it instead of launching the run. */
+form.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || !event.target.matches("[data-enter]")) return;
+  event.preventDefault();
+  event.target.parentElement.querySelector("button").click();
 });
 addEventListener("hashchange", reveal);
 document.getElementById("preview").addEventListener("click", (event) => event.target.closest("a") && setTimeout(reveal));

@@ -26,3 +26,30 @@ def test_a_team_of_three_and_a_profile(page: Page, ada: User) -> None:
     assert "environment_workers=8" in page.url
     fits(page)
     shoot(page, "team-profile")
+
+
+def test_a_role_is_renamed_by_keyboard(page: Page, ada: User) -> None:
+    page.goto("/experiments/new/?preset=arithmetic")
+    expect(page.locator("#preview")).to_contain_text("Ready to launch")
+    page.locator("#rename-reasoner").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(page.get_by_label("New name of the role reasoner")).to_be_focused()
+    page.keyboard.press("Control+A")
+    page.keyboard.type("tool")
+    page.keyboard.press("Enter")
+    expect(page.locator("#rename-refused-reasoner")).to_have_text("tool already exists")
+    fits(page)
+    shoot(page, "team-rename-refused")
+    field = page.get_by_label("New name of the role reasoner")
+    expect(field).to_be_focused()
+    expect(field).to_have_value("tool")
+    field.fill("critic")
+    page.keyboard.press("Enter")
+    expect(page.locator("#rename-critic")).to_be_focused()
+    expect(page.locator("#team-picture svg")).to_contain_text("critic")
+    expect(page.locator("#preview")).to_contain_text("Ready to launch")
+    assert "team.roles.critic" in page.url.replace("%2E", ".") or "team.roles" in page.url
+    page.locator("#rename-critic").press("Enter")
+    fits(page)
+    shoot(page, "team-rename")

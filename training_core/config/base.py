@@ -48,6 +48,8 @@ class EnvironmentSection(Section):
     """Roles of the environment; a team has exactly these, unless open_roles is true."""
     open_roles: ClassVar[bool] = False
     """Whether a team may have any number of roles with any names; `roles` then names the usual ones."""
+    role_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields that name roles of the team: a name, or a table by name."""
     role_preset: ClassVar[str] = ""
     """A preset with these roles to start from; empty if there is none."""
     task_fields: ClassVar[tuple[str, ...]] = ()
@@ -60,6 +62,11 @@ class EnvironmentSection(Section):
     """Rewards of the team: without effect if algorithm.team_weight is 0."""
     type: str
     """The environment."""
+
+    @classmethod
+    def fixed_roles(cls, section: Mapping[str, Any]) -> tuple[str, ...]:
+        """Names that the environment looks for, with the fields in `section`: such a role cannot have another name."""
+        return () if cls.open_roles else cls.roles
 
     @property
     def answers_at_a_time(self) -> int:

@@ -40,13 +40,18 @@ def team_context(draft: Draft) -> dict[str, Any]:
     """Return the context of the team editor: roles in turn order with their fields, policies, the picture."""
     team = team_read(draft.tree)
     fields, named = draft.fields, file_errors(draft.errors, [*draft.fields, *TABLES])
+    section = environment_section(draft.tree)
+    fixed = section.fixed_roles(draft.tree["environment"]) if section else ()
 
     def of(role: str) -> list[Field]:
         paths = [f"team.roles.{role}.{name}" for name in ("policy", "trained", "prompt")]
         return [fields[path] for path in paths if path in fields]
 
     return {
-        "members": [(member, of(member.role)) for member in team.members],
+        "members": [
+            (member, of(member.role), f"team.roles.{member.role}", member.role in fixed)
+            for member in team.members
+        ],
         "speakers": team.speakers,
         "order": [fields[path] for path in ("team.turn_order", "team.parallel") if path in fields],
         "more": next(_rest(section) for section in draft.sections if section.path == "team"),

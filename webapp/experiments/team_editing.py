@@ -1,4 +1,4 @@
-"""Operations of the team editor: add, remove and move roles and policies. Pure functions from tree to tree."""
+"""Operations of the team editor: add, remove, move and rename roles, add and remove policies. Pure functions from tree to tree."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +32,50 @@ def role_remove(tree: Tree, name: str) -> Tree:
     if not roles:
         raise ConfigError({"team.roles": "a team has at least one role; add another one first"})
     return _with_team(tree, roles, [role_name for role_name in _order(tree) if role_name != name])
+
+
+def role_rename(tree: Tree, name: str, new: str) -> Tree:
+    """Rename a role everywhere in the config: in the team with its settings, in fields of the environment that name roles, and in the
+    metric that marks the best checkpoint. Raises ConfigError, at the role, for an invalid name and for a role that the environment fixes.
+    """
+    if new == name:
+        return tree
+    roles = tree["team"]["roles"]
+    path = f"team.roles.{name}"
+    if name not in roles:
+        raise ConfigError({path: f"there is no role {name}"})
+    section = environment_section(tree)
+    fixed = section.fixed_roles(tree["environment"]) if section else ()
+    if name in fixed:
+        kind = tree["environment"]["type"]
+        raise ConfigError({
+            path: f"the environment {kind} needs a role with the name {name}; choose another environment to rename it"
+        })  # fmt: skip
+    _check_name(path, new, {role: roles[role] for role in roles if role != name})
+    renamed = {new if role == name else role: value for role, value in roles.items()}
+    team = {
+        field: [new if role == name else role for role in tree["team"].get(field) or ()]
+        for field in ("turn_order", "parallel")
+        if field in tree["team"]
+    }
+    changed: dict[str, Any] = {"team.roles": renamed}
+    changed |= {f"team.{field}": value for field, value in team.items()}
+    for field in section.role_fields if section else ():
+        changed[f"environment.{field}"] = _renamed(tree["environment"].get(field), name, new)
+    best = tree["checkpoint"].get("best_of")
+    if isinstance(best, str):
+        prefix, *rest = best.split("/")
+        changed["checkpoint.best_of"] = "/".join([prefix, *_renamed(rest[:1], name, new), *rest[1:]])
+    return apply_overrides(tree, changed)
+
+
+def _renamed(value: Any, name: str, new: str) -> Any:
+    """A role's name, a list of names, or a table by name, with the new name."""
+    if isinstance(value, Mapping):
+        return {new if role == name else role: item for role, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [new if role == name else role for role in value]
+    return new if value == name else value
 
 
 def role_move(tree: Tree, name: str, by: int) -> Tree:
@@ -108,6 +152,10 @@ ACTS: dict[str, Callable[[Tree, str], Tree]] = {
     "reshape": lambda tree, _: team_follow(tree),
 }
 """act -> (tree, name) -> tree. reshape: the type of a part has changed, and the team follows."""
+
+
+RENAMING: dict[str, Callable[[Tree, str, str], Tree]] = {"role-rename": role_rename}
+"""act -> (tree, name, new name) -> tree."""
 
 
 def environment_section(tree: Tree) -> type[EnvironmentSection] | None:

@@ -25,7 +25,7 @@ from webapp.experiments.forms import (
 )
 from webapp.experiments.gallery import gallery, groups
 from webapp.experiments.selectors import draft_query, form_context, preview_context
-from webapp.experiments.team_editing import ACTS, name_follow
+from webapp.experiments.team_editing import ACTS, RENAMING, name_follow
 from webapp.experiments.template_selectors import template_get, templates_visible
 from webapp.runs.config_differences import config_named
 from webapp.runs.selectors import run_get
@@ -151,14 +151,17 @@ def experiment_edit(request: HttpRequest) -> HttpResponse:
     draft, error = posted_draft(request, _reshaped(request) if act == "reshape" else "")
     refused: dict[str, str] = {}
     try:
-        tree = ACTS[act](draft.tree, name or _new_name(request, act))
+        if act in RENAMING:
+            tree = RENAMING[act](draft.tree, name, _entered(request, name))
+        else:
+            tree = ACTS[act](draft.tree, name or _new_name(request, act))
         draft = draft_from_tree(draft.preset, name_follow(tree, draft.base), draft.origin)
     except KeyError:
         error = error or f"unknown act {act!r}"
     except ConfigError as mistake:
         refused = mistake.fields
     context = form_context(draft) | preview_context(draft, _runs_address(request))
-    context |= {"form_error": error, "refused": refused}
+    context |= {"form_error": error, "refused": refused, "renamed": _entered(request, name)}
     answer = render(request, "experiments/_edited.html", context)
     answer["HX-Trigger-After-Settle"] = "edited"
     return _with_address(answer, request, draft)
@@ -167,6 +170,11 @@ def experiment_edit(request: HttpRequest) -> HttpResponse:
 def _reshaped(request: HttpRequest) -> str:
     """Return the part whose type was changed: its posted fields belong to the old type."""
     return (request.headers.get("HX-Trigger-Name") or "").removesuffix(".type")
+
+
+def _entered(request: HttpRequest, name: str) -> str:
+    """Return the new name entered for a role."""
+    return request.POST.get(f"rename_{name}", "").strip()
 
 
 def _new_name(request: HttpRequest, act: str) -> str:

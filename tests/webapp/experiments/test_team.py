@@ -21,7 +21,7 @@ from webapp.accounts.models import Project, User
 from webapp.experiments.commands import launch_command
 from webapp.experiments.forms import draft_from_run, draft_from_tree, draft_make
 from webapp.experiments.team import team_document, team_read, team_words
-from webapp.experiments.team_editing import ACTS, name_follow, team_follow
+from webapp.experiments.team_editing import ACTS, RENAMING, name_follow, team_follow
 from webapp.experiments.team_picture import ordinal, picture, team_svg
 from webapp.runs.models import Run
 
@@ -177,6 +177,57 @@ def test_names_that_cannot_be(name: str, of: str, path: str) -> None:
     assert set(caught.value.fields) == {path}
 
 
+def test_a_role_is_renamed_wherever_the_config_names_it() -> None:
+    start = load_config("arithmetic").model_dump(mode="json")
+    name = start["team"]["turn_order"][-1]
+    start["team"]["parallel"] = [name]
+    start["environment"]["proposer"] = name
+    start["checkpoint"]["best_of"] = f"eval/{name}/reward"
+    renamed = RENAMING["role-rename"](start, name, "critic")
+    assert renamed["team"]["roles"]["critic"] == start["team"]["roles"][name]
+    assert name not in str(renamed["team"]["roles"].keys())
+    order = [*start["team"]["turn_order"][:-1], "critic"]
+    assert (renamed["team"]["turn_order"], renamed["team"]["parallel"]) == (order, ["critic"])
+    assert renamed["environment"]["proposer"] == "critic"
+    assert renamed["checkpoint"]["best_of"] == "eval/critic/reward"
+    assert RENAMING["role-rename"](renamed, "critic", name) == start, "and back"
+    assert RENAMING["role-rename"](start, name, name) == start
+
+
+def test_members_of_a_renamed_role_keep_their_agents() -> None:
+    start = load_config("spread_mappo").model_dump(mode="json")
+    start["environment"] = {"type": "pettingzoo", "members": {"agents": ["a_"], "others": ["b_"]}}
+    renamed = RENAMING["role-rename"](start, "agents", "leader")
+    assert renamed["environment"]["members"] == {"leader": ["a_"], "others": ["b_"]}
+    assert list(renamed["team"]["roles"]) == ["leader"] and "turn_order" not in renamed["team"]
+    start["environment"]["members"] = {}
+    with pytest.raises(ConfigError, match="needs a role with the name agents"):
+        RENAMING["role-rename"](start, "agents", "leader")
+
+
+@pytest.mark.parametrize(
+    ("preset", "name", "new", "error"),
+    [
+        (
+            "plan_path_duo",
+            "planner",
+            "leader",
+            "the environment plan_path needs a role with the name planner",
+        ),
+        ("plan_path_duo", "nobody", "leader", "there is no role nobody"),
+        ("arithmetic", "", "Not A Name", "is not a valid name"),
+        ("arithmetic", "", "", "is not a valid name"),
+        ("arithmetic", "", "tool", "tool already exists"),
+        ("arithmetic", "tool", "calculator", "needs a role with the name tool"),
+    ],
+)
+def test_renaming_is_refused_at_the_role(preset: str, name: str, new: str, error: str) -> None:
+    start = load_config(preset).model_dump(mode="json")
+    role = name or start["team"]["turn_order"][-1]
+    with pytest.raises(ConfigError, match=error):
+        RENAMING["role-rename"](start, role, new)
+
+
 def test_the_last_one_stays() -> None:
     alone = act("role-remove", "executor", load_config("plan_path_duo").model_dump(mode="json"))
     with pytest.raises(ConfigError, match="at least one role"):
@@ -242,6 +293,10 @@ def test_the_form_is_drawn_again_with_the_edited_team(ada: Client) -> None:
 def test_mistakes_of_the_editor_stand_at_its_inputs(ada: Client) -> None:
     answer = ada.post(EDIT, posted(ada) | {"act": "role-add", "role_name": "Not A Name"})
     assert "is not a valid name" in text_of(answer, "#role-name-refused")
+    form = posted(ada) | {"act": "role-rename:planner", "rename_planner": "leader"}
+    assert "plan_path needs a role with the name planner" in text_of(
+        ada.post(EDIT, form), "#rename-refused-planner"
+    )
     answer = ada.post(EDIT, posted(ada) | {"act": "policy-add", "policy_name": "planner"})
     assert "planner already exists" in text_of(answer, "#policy-name-refused")
     assert "unknown act" in ada.post(EDIT, posted(ada) | {"act": "dance"}).content.decode()

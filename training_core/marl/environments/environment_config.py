@@ -1,6 +1,7 @@
 """Config fields that environments of small networks share."""
 
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -17,6 +18,11 @@ class MarlEnvironment(EnvironmentSection):
 
     keeps_episodes: ClassVar[bool] = True
     """Whether unfinished episodes can be stored in checkpoints."""
+
+    @classmethod
+    def fixed_roles(cls, section: Mapping[str, Any]) -> tuple[str, ...]:
+        """With `members`, these name the roles."""
+        return () if cls.open_roles and section.get("members") else cls.roles
 
     @property
     def longest(self) -> int:

@@ -1,6 +1,7 @@
 """The config of arithmetic problems."""
 
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -12,6 +13,7 @@ class Arithmetic(EnvironmentSection):
 
     roles: ClassVar[tuple[str, ...]] = ("tool", "reasoner")
     open_roles: ClassVar[bool] = True
+    role_fields: ClassVar[tuple[str, ...]] = ("proposer",)
     task_fields: ClassVar[tuple[str, ...]] = ("terms", "largest", "operators", "wording")
     play_fields: ClassVar[tuple[str, ...]] = ("max_turns", "proposer")
     local_reward_fields: ClassVar[tuple[str, ...]] = ("format_reward",)
@@ -40,3 +42,8 @@ class Arithmetic(EnvironmentSection):
     """Local reward of the role `tool` for an expression whose value is the correct answer, and of the proposer for a correct proposal."""
     format_reward: float = -0.1
     """Local reward for an answer without a number (in a box, with wording = "words"), or an expression that cannot be evaluated."""
+
+    @classmethod
+    def fixed_roles(cls, section: Mapping[str, Any]) -> tuple[str, ...]:
+        """`tool` gets the calculator."""
+        return ("tool",)

@@ -14,6 +14,7 @@ class PettingZoo(Wrapped):
 
     import_fields: ClassVar[tuple[str, ...]] = ("path",)
     open_roles: ClassVar[bool] = True
+    role_fields: ClassVar[tuple[str, ...]] = ("members",)
     type: Literal["pettingzoo"] = "pettingzoo"
     """A parallel environment of custom code or of a package."""
     path: str = Field(pattern=IMPORT_PATH)

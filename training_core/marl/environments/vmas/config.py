@@ -12,6 +12,7 @@ class Vmas(MarlEnvironment):
     """A scenario of the vectorised simulator VMAS (arXiv 2207.03530)."""
 
     open_roles: ClassVar[bool] = True
+    role_fields: ClassVar[tuple[str, ...]] = ("members",)
     keeps_episodes: ClassVar[bool] = False
     type: Literal["vmas"] = "vmas"
     """Needs the extra `marl`."""
