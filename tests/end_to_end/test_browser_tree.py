@@ -53,6 +53,34 @@ def test_the_tree_is_walked_by_keyboard_and_the_address_follows(page: Page, epis
     expect(page.locator("#group-title")).to_contain_text("#3")
 
 
+def test_tokens_of_the_cards_are_coloured_by_the_chosen_measure(page: Page, episode: Episode) -> None:
+    address = f"/runs/{episode.run_id}/episodes/{episode.pk}/tree/?turn=2&candidate=3"
+    page.goto(address)
+    cards = page.locator(".card")
+    expect(page.locator(".card .tokens:visible")).to_have_count(cards.count())
+    by = page.get_by_label("colour by")
+    expect(by).to_have_value("logprobs")
+    expect(page.locator("[data-group] [data-token-scale]")).to_contain_text("log-probability")
+    expect(cards.first.locator(".words")).to_be_hidden()
+    token = page.locator(".card.chosen .token").first
+    token.hover()
+    readout = page.locator("[data-group] .readout")
+    expect(readout).to_contain_text("candidate3")
+    expect(readout).to_contain_text("logprob")
+    shoot(page, "tree-tokens")
+    by.select_option("advantage")
+    expect(page).to_have_url(re.compile("by=advantage"))
+    expect(token).to_have_attribute("title", re.compile("^advantage "))
+    page.locator(".tree .node[aria-current]").focus()
+    page.keyboard.press("k")
+    expect(page.locator("#group-title")).to_contain_text("#1")
+    expect(page).to_have_url(re.compile(r"turn=1&candidate=\d+&by=advantage$"))
+    expect(page.get_by_label("colour by")).to_have_value("advantage")
+    page.get_by_label("colour by").select_option("text")
+    expect(cards.first.locator(".words")).to_be_visible()
+    expect(page.locator(".card .tokens:visible")).to_have_count(0)
+
+
 def test_scripts_stay_text_in_the_tree(page: Page, ada: User) -> None:
     run = run_make(ada, state="running")
     story = Story(run.pk)

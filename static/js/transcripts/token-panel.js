@@ -1,9 +1,10 @@
 /* The panel next to a transcript: tokens of the current answer, the colouring measure, values of the token under the pointer. */
 
 import { el } from "../dom.js";
-import { count, fixed } from "../format.js";
-import { MEASURES } from "./measures.js";
-import { TokenStrip, spoken, visible } from "./token-strip.js";
+import { count } from "../format.js";
+import { MEASURES, scaleText } from "./measures.js";
+import { readout } from "./readout.js";
+import { TokenStrip } from "./token-strip.js";
 
 const IDS = "token_ids";
 
@@ -48,7 +49,7 @@ export class TokenPanel {
     this.#by.value = by;
     strip.draw(by);
     if (!strip.data.count) this.#part("token-strip").replaceChildren(el("span", { class: "quiet" }, "No tokens were reported for this answer."));
-    this.#scale(by);
+    this.#part("token-scale").textContent = scaleText(by, [strip.data]);
     this.#read(0);
     const prompt = strip.data.prompt_ids;
     this.#part("prompt").hidden = !prompt.length;
@@ -64,26 +65,9 @@ export class TokenPanel {
     if (this.#strip?.data) this.#draw(this.#strip);
   }
 
-  /* The range of the loaded values, and the style of tokens that are not trained on. */
-  #scale(by) {
-    const measure = MEASURES[by], { data } = this.#strip;
-    const values = measure ? (data.tokens ?? []).map((_, index) => measure.of(data, index)).filter(Number.isFinite) : [];
-    const low = values.reduce((one, other) => Math.min(one, other), Infinity), high = values.reduce((one, other) => Math.max(one, other), -Infinity);
-    const unit = measure?.unit ? ` ${measure.unit}` : "";
-    const parts = [];
-    if (values.length && low === high) parts.push(`${measure.label}: ${spoken(measure, low)}${unit}`);
-    else if (values.length && !measure.says) parts.push(`${measure.label}: ${spoken(measure, low)} to ${spoken(measure, high)}${unit}`);
-    if (data.masks?.includes(0)) parts.push("dashed: masked out, not trained on");
-    this.#part("token-scale").textContent = parts.join(" · ");
-  }
-
   #read(index) {
     const { data } = this.#strip;
-    if (!data?.count) return void this.#part("token-readout").replaceChildren();
-    const facts = [["token", visible(data.tokens?.[index] ?? "")], ["place", `${count(index + 1)} of ${count(data.count)}`], ["id", String(data.token_ids?.[index] ?? "–")]];
-    for (const name of this.#strip.known) facts.push([MEASURES[name].head, spoken(MEASURES[name], MEASURES[name].of(data, index))]);
-    if (data.logprobs?.length) facts.push(["probability", fixed(Math.exp(Number(data.logprobs[index])), 3)]);
-    this.#part("token-readout").replaceChildren(...facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", { class: "num" }, value))));
+    this.#part("token-readout").replaceChildren(...(data?.count ? readout(data, index) : []));
   }
 
   #part(name) { return this.#root.querySelector(`[data-${name}]`); }

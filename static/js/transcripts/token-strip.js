@@ -1,9 +1,8 @@
 /* The tokens of one answer as coloured words, loaded from the server in pieces on scrolling. Arrow keys move along. */
 
 import { el } from "../dom.js";
-import { fixed } from "../format.js";
 import { readJson } from "../requests.js";
-import { MEASURES, known } from "./measures.js";
+import { MEASURES, known, spoken, visible } from "./measures.js";
 
 const CHUNK = 250; // tokens in one element, which the browser does not draw while it is not visible
 const ARRAYS = ["tokens", "token_ids", "logprobs", "versions", "ratios", "entropies", "training_logprobs", "mismatch", "masks"];
@@ -121,16 +120,4 @@ export class TokenStrip {
     event.stopPropagation();
     this.#root.querySelector(`[data-token="${Number(event.target.dataset.token) + step}"]`)?.focus();
   }
-}
-
-/* A value of a measure as text. */
-export function spoken(measure, value) {
-  if (measure.says) return measure.says(value);
-  return fixed(value, measure.digits ?? 3);
-}
-
-/* Spaces, line breaks and control characters are shown as symbols, so that every token is visible and none changes the text direction. */
-export function visible(token) {
-  const shown = token.replaceAll("\n", "⏎").replaceAll("\t", "⇥").replace(/[\p{Cc}\p{Cf}]/gu, (character) => `‹${character.codePointAt(0).toString(16).padStart(4, "0")}›`);
-  return shown.replace(/^ | $/g, "·") || "∅";
 }

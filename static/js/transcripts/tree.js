@@ -1,5 +1,7 @@
 /* Keys of the tree: down and up (j, k) change the turn, right and left (l, h) the candidate, Enter opens the transcript. */
 
+import { CardTokens, remember } from "./card-tokens.js";
+
 const STEPS = {
   ArrowDown: [1, 0], j: [1, 0], ArrowUp: [-1, 0], k: [-1, 0],
   ArrowRight: [0, 1], l: [0, 1], ArrowLeft: [0, -1], h: [0, -1],
@@ -26,9 +28,22 @@ document.addEventListener("keydown", (event) => {
   move(...STEPS[event.key]);
 });
 
+let cards = null;
+
+function drawCards() {
+  cards?.close();
+  const group = document.querySelector("[data-group]");
+  cards = group && new CardTokens(group);
+  remember();
+}
+
 function reveal() {
   document.querySelector(".tree .node[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
-document.addEventListener("htmx:afterSettle", reveal);
+document.addEventListener("htmx:afterSettle", () => {
+  reveal();
+  drawCards();
+});
 reveal();
+drawCards();
