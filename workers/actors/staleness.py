@@ -1,7 +1,7 @@
 """The version check of training data: answers older than the policy raise an error, or are left out and counted."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from training_core.errors import StalePolicy
@@ -20,6 +20,8 @@ class Checked:
     """Number of answers checked."""
     lag: int
     """Sum over all answers of the age of the oldest token, in versions."""
+    indices: dict[tuple[str, int], list[int]] = field(default_factory=dict)
+    """Of groups with answers left out: the indices of the others, by (episode, turn position)."""
 
 
 def check_versions(
@@ -30,6 +32,7 @@ def check_versions(
     Raises StalePolicy if stale = "error".
     """
     current: list[Group] = []
+    indices: dict[tuple[str, int], list[int]] = {}
     answers = lag = dropped = 0
     for group in groups:
         lags = [answer_age(answer, version) for answer in group.answers]
@@ -50,7 +53,8 @@ def check_versions(
             current.append(group)
         elif fresh:
             current.append(_only(group, fresh))
-    return Checked(current, dropped, answers, lag)
+            indices[group.episode, group.turn] = fresh
+    return Checked(current, dropped, answers, lag, indices)
 
 
 def check_weights(have: int, want: int, policy: str, worker: str) -> None:

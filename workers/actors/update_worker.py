@@ -2,8 +2,9 @@
 
 import socket
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from zlib import crc32
 
 from training_core.llm.base_models.progress import Progress, silent
@@ -15,10 +16,12 @@ from workers.protocol.records import Span
 from workers.protocol.spec import PolicyUpdate, Ready, TokenFigures, WorkerSpec
 
 if TYPE_CHECKING:
+    from training_core.llm.learning.annotations import GroupAnnotation
     from workers.actors.model_loading import LoadedModel
     from workers.actors.weights import PackedWeights
 
 Address = tuple[str, int]
+Item = TypeVar("Item")
 
 
 class UpdateWorker(Worker):
@@ -55,9 +58,10 @@ class UpdateWorker(Worker):
         groups = self.learner.fill_missing_logprobs(groups, version)
         checked = check_versions(groups, version, policy, config.stale_data, config.oldest_data)
         result = self.learner.update(checked.groups, iteration, version, annotated)
+        positions = {(group.episode, group.turn): group for group in groups}
         annotations = {
-            turn: TokenFigures(group.ratios, group.entropies, group.training_logprobs)
-            for turn, group in result.annotations.items()
+            turn: _figures(annotation, positions[turn], checked.indices.get(turn))
+            for turn, annotation in result.annotations.items()
         }
         span = Span(name, "update", policy, iteration, start, time.time(), result.flops, self._peak)
         return PolicyUpdate(
@@ -109,3 +113,21 @@ class UpdateWorker(Worker):
         check_tokenizer(folder, self._tokenizer)
         self.version = load_policy(folder, self.learner)
         return self.version
+
+
+def _figures(annotation: "GroupAnnotation", group: Group, indices: list[int] | None) -> TokenFigures:
+    """The learner's values in the order of the group's answers; `indices`: those that the learner got, if not all."""
+    count = len(group.answers)
+    places = list(range(count)) if indices is None else indices
+    return TokenFigures(
+        spread(annotation.ratios, places, count),
+        spread(annotation.entropies, places, count),
+        spread(annotation.training_logprobs, places, count),
+        spread(annotation.masks, places, count),
+    )
+
+
+def spread(values: Sequence[list[Item]], indices: Sequence[int], count: int) -> list[list[Item]]:
+    """A list of `count` lists: `values` at `indices`, empty ones elsewhere."""
+    at = dict(zip(indices, values, strict=True))
+    return [at.get(index, []) for index in range(count)]

@@ -52,11 +52,13 @@ class Generated:
 
 @dataclass(frozen=True)
 class TokenFigures:
-    """Values that a learner computed for one group, per answer and token."""
+    """Values that a learner computed for one group, per answer and token; empty lists for answers that it did not get."""
 
     ratios: list[list[float]]
     entropies: list[list[float]]
     training_logprobs: list[list[float]]
+    masks: list[list[int]]
+    """1 for tokens in the loss, else 0."""
 
 
 @dataclass(frozen=True)

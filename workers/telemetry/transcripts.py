@@ -20,6 +20,8 @@ class Annotation(Protocol):
     def entropies(self) -> list[list[float]]: ...
     @property
     def training_logprobs(self) -> list[list[float]]: ...
+    @property
+    def masks(self) -> list[list[int]]: ...
 
 
 def choose_transcripts(seed: int, iteration: int, episodes: int, count: int) -> set[int]:
@@ -70,18 +72,22 @@ def annotation_document(
                 "ratios": group.ratios,
                 "entropies": group.entropies,
                 "training_logprobs": group.training_logprobs,
-            } | _masks(turn)
-        turns.append(document)
+            }
+        turns.append(document | _masks(turn, group))
     return {"episode": episode.id, "turns": turns, "stages": dict(stages)}
 
 
-def _masks(turn: Turn) -> dict[str, Any]:
-    """Masks of the tokens that were trained on; empty if all were."""
-    answers = [candidate.answer for candidate in turn.candidates]
-    if all(answer.loss_mask is None for answer in answers):
-        return {}
-    masks = [answer.loss_mask or [True] * len(answer.token_ids) for answer in answers]
-    return {"masks": [[int(learnt) for learnt in mask] for mask in masks]}
+def _masks(turn: Turn, group: Annotation | None) -> dict[str, Any]:
+    """Masks of the tokens in the loss; empty if all are. Without the learner's values, the turn was not in the update:
+    its role is frozen, or its group was left out (all rewards equal, or by the group filter).
+    """
+    lengths = [len(candidate.answer.token_ids) for candidate in turn.candidates]
+    masks = group.masks if group is not None else []
+    whole = [
+        masks[index] if index < len(masks) and masks[index] else [0] * length
+        for index, length in enumerate(lengths)
+    ]
+    return {} if all(all(mask) for mask in whole) else {"masks": whole}
 
 
 def _turn_document(turn: Turn, spell: Speller) -> dict[str, Any]:

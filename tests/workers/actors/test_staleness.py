@@ -5,6 +5,7 @@ import pytest
 from tests.workers.driver.builders import group
 from training_core.errors import StalePolicy
 from workers.actors.staleness import check_versions, check_weights
+from workers.actors.update_worker import spread
 
 
 def test_fresh_groups_pass_untouched() -> None:
@@ -23,6 +24,9 @@ def test_drop_leaves_out_the_stale_answer_with_its_advantage() -> None:
     checked = check_versions([group([[3], [3, 1], [3]]), group([[2], [2]])], 3, "planner", "drop")
     assert [item.advantages for item in checked.groups] == [[0.0, 2.0]]
     assert (checked.dropped, checked.answers, checked.lag) == (3, 5, 4)
+    (kept,) = checked.groups
+    assert checked.indices == {(kept.episode, kept.turn): [0, 2]}
+    assert spread([[1.0], [2.0]], [0, 2], 3) == [[1.0], [], [2.0]], "values stay with their answers"
 
 
 def test_newer_tokens_are_stale_too() -> None:

@@ -102,22 +102,21 @@ def test_turns_of_one_conversation_are_one_sequence(little_model: Path, tmp_path
     overrides = {"workflow.path": f"{HERE}:Twice", "run.iterations": 1, "evaluation.every": 0}
     assert run_attempt(attempt(tmp_path, little_model, **overrides), local=True) == 0
     kept = events(tmp_path, "episode")
-    masks = {
-        event["episode"]: turn["masks"]
-        for event in events(tmp_path, "episode_annotation")
-        for turn in event["turns"]
-        if "masks" in turn
+    learnt = {
+        event["episode"]: turn for event in events(tmp_path, "episode_annotation") for turn in event["turns"]
     }
-    assert kept and masks
+    assert kept and any("ratios" in turn for turn in learnt.values())
     for event in kept:
         (turn,) = event["turns"]
         answer = turn["candidates"][0]
         mask = [version >= 0 for version in answer["versions"]]
         assert False in mask and mask[0] and mask[-1]
-        said = [text for text, learnt in zip(answer["tokens"], mask, strict=True) if learnt]
+        said = [text for text, sampled in zip(answer["tokens"], mask, strict=True) if sampled]
         assert event["episode_return"] == said.count("east") / 2
-        if event["episode"] in masks:
-            assert masks[event["episode"]] == [[int(learnt) for learnt in mask]]
+        note = learnt[event["episode"]]
+        trained = "ratios" in note
+        assert note["masks"] == [[int(sampled and trained) for sampled in mask]]
+        assert trained or note["advantages"] == [0.0], "only groups with equal rewards are left out"
 
 
 @pytest.mark.slow

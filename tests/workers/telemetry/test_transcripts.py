@@ -1,6 +1,7 @@
 """Episodes as events: the models that validate them on arrival take them as they are."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tests.workers.driver.builders import episode
 from workers.protocol.spec import TokenFigures
@@ -34,12 +35,18 @@ def test_an_annotation_has_all_advantages_and_available_token_values() -> None:
     played = episode()
     for candidate, advantage in zip(played.turns[0].candidates, (-0.7, 0.7), strict=True):
         candidate.advantage = advantage
-    figures = TokenFigures([[1.0, 1.0]] * 2, [[0.5, 0.5]] * 2, [[-0.5, -0.5]] * 2)
+    figures = TokenFigures([[1.0, 1.0]] * 2, [[0.5, 0.5]] * 2, [[-0.5, -0.5]] * 2, [[1, 1]] * 2)
     document = annotation_document(played, {(played.id, 0): figures}, {"consumed": 2.0})
     event = EpisodeAnnotationEvent(**ENVELOPE, type="episode_annotation", **document)
     assert [item.turn for item in event.turns] == [0], "the executor's turn was not trained"
     assert event.turns[0].advantages == [-0.7, 0.7]
     assert event.turns[0].ratios == [[1.0, 1.0], [1.0, 1.0]]
+    assert event.turns[0].masks == [], "all tokens are in the loss"
+    some = replace(figures, ratios=[[], [1.0, 1.0]], masks=[[], [0, 1]])
+    (turn,) = annotation_document(played, {(played.id, 0): some}, {})["turns"]
+    assert turn["masks"] == [[0, 0], [0, 1]], "the first answer was left out of the update"
+    (turn,) = annotation_document(played, {}, {})["turns"]
+    assert turn["masks"] == [[0, 0], [0, 0]] and "ratios" not in turn, "the whole group was left out"
 
 
 def test_the_draw_depends_on_seed_and_iteration_alone() -> None:

@@ -7,6 +7,7 @@ from math import nan
 from torch import Tensor
 
 from training_core.llm.learning.micro_batches import MicroBatch
+from training_core.types import Group
 
 
 @dataclass
@@ -19,6 +20,8 @@ class GroupAnnotation:
     """Entropies in nats at the same pass."""
     training_logprobs: list[list[float]]
     """The learner's logprobs before the update's first step, with the weights that sampled the tokens."""
+    masks: list[list[int]]
+    """1 for tokens in the loss, else 0."""
 
 
 Annotations = dict[tuple[str, int], GroupAnnotation]
@@ -37,8 +40,10 @@ def annotate(
             continue
         annotation = annotations.get((group.episode, group.turn))
         if annotation is None:
-            annotation = annotations[group.episode, group.turn] = _empty(len(group.answers))
-        mask = group.answers[index].loss_mask
+            annotation = annotations[group.episode, group.turn] = _empty(group)
+        answer = group.answers[index]
+        mask = answer.loss_mask
+        annotation.masks[index] = [int(trained) for trained in mask or [True] * len(answer.token_ids)]
         for name, tokens in values.items():
             getattr(annotation, name)[index] = _per_token(tokens[begin:end], mask)
 
@@ -51,7 +56,11 @@ def _per_token(values: list[float], mask: list[bool] | None) -> list[float]:
     return [next(learnt) if trained else nan for trained in mask]
 
 
-def _empty(answers: int) -> GroupAnnotation:
+def _empty(group: Group) -> GroupAnnotation:
+    """No data: no answer is in the loss until a micro-batch contains it."""
     return GroupAnnotation(
-        [[] for _ in range(answers)], [[] for _ in range(answers)], [[] for _ in range(answers)]
+        ratios=[[] for _ in group.answers],
+        entropies=[[] for _ in group.answers],
+        training_logprobs=[[] for _ in group.answers],
+        masks=[[0] * len(answer.token_ids) for answer in group.answers],
     )

@@ -89,6 +89,7 @@ def test_annotations_are_nan_where_nothing_is_learnt() -> None:
     assert [[not isnan(value) for value in ratios] for ratios in found.ratios] == [
         mask or [True] * 5 for mask in MASKS
     ]
+    assert found.masks == [[int(trained) for trained in mask or [True] * 5] for mask in MASKS]
     expected = naive_logprobs(make_model(), PROMPT, ANSWERS[0])
     assert found.training_logprobs[0][4] == pytest.approx(expected[4], abs=1e-5)
     assert result.metrics["tokens"] == 11
