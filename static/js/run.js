@@ -24,7 +24,7 @@ const store = new SeriesStore(run.id);
 const marks = new Marks(page.marks ?? []);
 const ended = () => ENDED.includes(run.summary.state);
 
-const parts = [new Header(run), new Episodes(run.id), new Logs(), new Checkpoints(), marks];
+const parts = [new Header(run), new Episodes(run.id), new Logs(run.id), new Checkpoints(), marks];
 let board = null;
 if (page.charts) {
   const view = new View(page.axes), built = data("panel-board");

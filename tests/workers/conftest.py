@@ -31,7 +31,7 @@ def ray_cluster() -> Iterator[None]:
             num_cpus=4,
             include_dashboard=False,
             object_store_memory=100 * MEGABYTE,
-            log_to_driver=False,
+            log_to_driver=True,  # as a run connects: its log has the lines of its workers
             _temp_dir=folder,
             _node_ip_address="127.0.0.1",
         )

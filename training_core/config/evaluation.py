@@ -50,7 +50,7 @@ class RunRecords(Section):
     system_every: float = Field(5.0, gt=0.0)
     """Seconds between system samples (CPU, memory)."""
     log_level: Literal["debug", "info", "warning"] = "info"
-    """Minimum severity of reported log lines."""
+    """Minimum severity of reported log lines. With `warning`, the output of processes (stdout, stderr) is not reported either."""
     project: str = Field("troupe", pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,119}$")
     """Project of the run in the loggers below. The run's name there is `run.name`, or {algorithm}_{environment}_s{seed} if empty."""
 

@@ -176,12 +176,24 @@ def logs(
     run_id: RunId,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the run ends.")] = False,
     limit: Annotated[int, typer.Option(help="Number of latest lines to start with.", min=1, max=2000)] = 200,
+    source: Annotated[
+        str | None, typer.Option(help="Only lines of this source, such as driver or environment-0.")
+    ] = None,
+    level: Annotated[
+        str | None,
+        typer.Option(help="Only lines of this level and above: debug, output, info, warning, error."),
+    ] = None,
+    search: Annotated[
+        str | None,
+        typer.Option("--search", "-q", help="Only lines with this text in their source or message."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Print a run's log; with --follow, exit with 1 if the run fails."""
     from troupe_client.cli.following import print_log
 
-    raise typer.Exit(print_log(find_server(), run_id, limit, follow=follow, as_json=as_json))
+    chosen = {"source": source, "level": level, "q": search}
+    raise typer.Exit(print_log(find_server(), run_id, limit, follow=follow, as_json=as_json, **chosen))
 
 
 def _act(run_id: str, act: str, as_json: bool, body: dict[str, Any] | None = None) -> None:

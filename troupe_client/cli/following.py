@@ -10,21 +10,26 @@ from troupe_client.cli.show import ENDED, TONES, log_line
 from troupe_client.server_api import Server, ServerAway, run_path
 
 POLL_SECONDS = 1.0
+PAGE = 2000
+"""Lines of one read after the first one."""
 
 
-def print_log(server: Server, run_id: str, limit: int, *, follow: bool, as_json: bool) -> int:
-    """Print the last `limit` lines, and later ones until the run ends if `follow`.
+def print_log(
+    server: Server, run_id: str, limit: int, *, follow: bool, as_json: bool, **chosen: str | None
+) -> int:
+    """Print the last `limit` lines that match `chosen` (source, level, q), and later ones until the run ends if `follow`.
 
     Returns the exit status of a followed run: 1 if it failed, otherwise 0. Waits for a server that does not answer.
     Raises ServerFailure.
     """
-    last = 0
+    last: int | None = None
     while True:
         try:
             run = (
                 server.call(run_path(run_id)) if follow else None
             )  # before the lines: none is missed at the end
-            lines = server.call(run_path(run_id, "logs/"), after=last or None, limit=limit)["results"]
+            most = limit if last is None else PAGE
+            lines = server.call(run_path(run_id, "logs/"), after=last, limit=most, **chosen)["results"]
         except ServerAway:
             if not follow:
                 raise
@@ -35,12 +40,13 @@ def print_log(server: Server, run_id: str, limit: int, *, follow: bool, as_json:
         for line in lines:
             _print(line, as_json)
             last = line["id"]
+        last = last or 0  # without lines so far, the next read begins with the first line
         if run is None:
             return 0
         if not lines and run["state"] in ENDED:
             return _ended(run, as_json)
         try:
-            time.sleep(0.0 if len(lines) == limit else POLL_SECONDS)
+            time.sleep(0.0 if len(lines) == most else POLL_SECONDS)
         except KeyboardInterrupt:
             return 0
 

@@ -4,6 +4,7 @@ from collections import Counter
 
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
+from django.db.models import Max
 from pydantic import ValidationError
 
 from training_core.config.health import RunHealth
@@ -19,7 +20,8 @@ from webapp.health.models import Checked, Finding
 from webapp.health.rules import judge
 from webapp.health.selectors import finding_facts
 from webapp.runs.events import event_send
-from webapp.runs.lifecycle import run_announce
+from webapp.runs.lifecycle import run_announce, run_locked
+from webapp.runs.logs import server_says
 from webapp.runs.models import ENDED_STATES, Run
 
 State, Severity = Finding.State, Finding.Severity
@@ -61,7 +63,8 @@ def _findings_keep(
     """Create, update and resolve findings; returns the new ones. `moved`: metrics have arrived since the last check."""
     findings = {(row.rule, row.key): row for row in run.findings.defer("done")}
     ended = run.state in ENDED_STATES
-    made = []
+    made: list[Finding] = []
+    changed: list[tuple[Level, Finding]] = []
     for rule, measurement in seen:
         old = findings.pop((rule, measurement.key), None)
         before = _level(old)
@@ -79,12 +82,32 @@ def _findings_keep(
         if old is None:
             made.append(finding)
             event_send("finding.opened", run, finding=finding_facts(finding))
+        changed.append((before, finding))
     for gone in findings.values():
         if gone.state == State.OPEN:
             at_once = ended or not gone.evidence.get("series")
+            changed.append((_level(gone), gone))
             _settle(gone, Level.NONE, settings, at_once=at_once, moved=moved)
             gone.save(update_fields=["state", "severity", "calm_looks", "changed_at"])
+    _lines_write(run, changed)
     return made
+
+
+def _lines_write(run: Run, changed: list[tuple[Level, Finding]]) -> None:
+    """Write lines about findings that were opened, raised or closed to the run's log, under the run's lock."""
+    lines = []
+    for before, finding in changed:
+        now = _level(finding)
+        words = f"{finding.severity} finding {finding.rule}: {finding.title}"
+        if now is Level.NONE:
+            lines.append(("info", f"closed: {words}"))
+        elif now > before and finding.state == State.OPEN:
+            lines.append(("error" if now is Level.CRITICAL else "warning", words))
+    locked = run_locked(run.pk) if lines else None
+    if locked is not None:
+        attempt = run.attempts.aggregate(number=Max("number"))["number"]
+        for level, text in lines:
+            server_says(locked, attempt or 0, text, level, source="health")
 
 
 def _level(finding: Finding | None) -> Level:

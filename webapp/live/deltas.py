@@ -9,12 +9,13 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.live.outbox import resync
 from webapp.metrics.arrays import spell
 from webapp.metrics.selectors import points_after
-from webapp.runs.models import LogLine, Run
+from webapp.runs.logs import log_last
+from webapp.runs.models import Run
 from webapp.runs.selectors import run_summary, summary_for_visitors
 from webapp.transcripts.models import Episode, EpisodeAnnotation
 
 MANY_ROWS = 500
-"""Maximum number of episodes, annotations or log lines; beyond it, clients reload."""
+"""Maximum number of episodes or annotations; beyond it, clients reload. Of the log, a delta has the last id: pages read by id."""
 _EPISODE = (
     "id", "name", "attempt", "iteration", "kind", "probe", "task", "title", "outcome", "success", "failed", "error",
     "truncated", "episode_return", "rewards", "versions", "turn_count", "tokens", "started", "ended",
@@ -52,14 +53,14 @@ def delta_read(
 
 
 def _text(run: Run, start: int, end: int, summary: bytes) -> str:
-    head = {"type": "delta", "from": start, "to": end, "run": orjson.Fragment(summary)}
+    head: dict[str, Any] = {"type": "delta", "from": start, "to": end, "run": orjson.Fragment(summary)}
+    head["log"] = log_last(run)
     if start == end:
         nothing: dict[str, Any] = {
             "points": {},
             "episodes": [],
             "annotated": [],
             "checkpoints": [],
-            "logs": [],
         }
         return _dumps(head | nothing).decode()
     points = points_after(run, start, end)
@@ -84,9 +85,6 @@ def _rows(run: Run, start: int, end: int) -> dict[str, list[Any]]:
         ],
         "annotated": list(annotated[:most]),
         "checkpoints": list(Checkpoint.objects.filter(**new).order_by("id").values(*_CHECKPOINT)[:most]),
-        "logs": list(
-            LogLine.objects.filter(**new).order_by("id").values("time", "level", "source", "message")[:most]
-        ),
     }
 
 
@@ -94,7 +92,7 @@ def text_for_visitors(text: str) -> str:
     """Return the text for visitors: without the log, users and other runs."""
     message = orjson.loads(text)
     if "run" in message:
-        message |= {"logs": [], "run": summary_for_visitors(message["run"])}
+        message |= {"log": 0, "run": summary_for_visitors(message["run"])}
     return _dumps(message).decode()
 
 

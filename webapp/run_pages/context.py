@@ -11,18 +11,18 @@ from webapp.checkpoints.selectors import checkpoint_latest, checkpoints_list
 from webapp.experiments.commands import curl_command, launch_command
 from webapp.provenance.pages import provenance_context
 from webapp.run_pages.charts import Panel, axes_of
-from webapp.run_pages.forms import LEVELS
 from webapp.run_pages.marks import KINDS, Mark
 from webapp.runs.config_differences import NAMES, changes, config_named
 from webapp.runs.frame import is_resumable
+from webapp.runs.logs import LineFilter, log_lines
 from webapp.runs.models import LogLine, Run
 from webapp.runs.notes import run_notes_list
 
 EVENTS = 8
 """Maximum number of events on the overview."""
 TAIL = 500
-TRACEBACK = "Traceback (most recent call last)"
 """Initial number of log lines."""
+TRACEBACK = "Traceback (most recent call last)"
 
 
 def checkpoint_context(run: Run) -> dict[str, Any]:
@@ -64,25 +64,19 @@ def events_context(user: User | AnonymousUser, run: Run, marks: Sequence[Mark]) 
     }
 
 
-def log_tail(run: Run, search: str = "", level: str = "") -> list[LogLine]:
-    """Return the last matching lines, oldest first, each with an id for the browser; the last traceback, or else the last
+def log_tail(run: Run, chosen: LineFilter) -> tuple[list[LogLine], bool]:
+    """Return the last matching lines, oldest first, and whether there are earlier ones. The last traceback, or else the last
     error, is also an anchor.
     """
-    lines = run.log_lines.order_by("-id")
-    if level:
-        levels = list(LEVELS)
-        lines = lines.filter(level__in=levels[levels.index(level) :])
-    if search:
-        lines = lines.filter(message__icontains=search) | lines.filter(source__icontains=search)
-    tail = list(reversed(lines[:TAIL]))
+    lines = log_lines(run, limit=TAIL + 1, chosen=chosen)
+    tail = lines[-TAIL:]
     errors = [line for line in tail if line.level == "error"]
     failure = next(
         (line for line in reversed(errors) if TRACEBACK in line.message), errors[-1] if errors else None
     )
     for line in tail:
         line.anchor = "traceback" if line is failure else ""  # type: ignore[attr-defined]
-        line.mark = f"{int(line.time.timestamp() * 1000)} {line.source} {line.message}"  # type: ignore[attr-defined]
-    return tail
+    return tail, len(lines) > TAIL
 
 
 def config_context(run: Run, toml: str, address: str, attempt: str = "") -> dict[str, Any]:

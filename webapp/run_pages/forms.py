@@ -2,13 +2,7 @@
 
 from django import forms
 
-LEVELS = {
-    "debug": "debug and up",
-    "info": "info and up",
-    "warning": "warnings and errors",
-    "error": "errors only",
-}
-"""Levels of log lines from the lowest to the highest, with the label of the filter."""
+from webapp.runs.logs import LEVELS, LineFilter
 
 
 class LogFilters(forms.Form):
@@ -16,8 +10,10 @@ class LogFilters(forms.Form):
 
     q = forms.CharField(required=False, max_length=200)
     level = forms.ChoiceField(required=False, choices=LEVELS.items())
+    source = forms.CharField(required=False, max_length=80)
 
-    def values(self) -> dict[str, object]:
+    def chosen(self) -> LineFilter:
         """Return the valid filters."""
         self.is_valid()
-        return {name: value for name, value in self.cleaned_data.items() if value not in ("", None)}
+        valid = {name: str(value or "") for name, value in self.cleaned_data.items()}
+        return LineFilter(valid.get("source", ""), valid.get("level", ""), valid.get("q", ""))

@@ -28,7 +28,7 @@ from webapp.run_pages.context import (
     log_tail,
     tools_context,
 )
-from webapp.run_pages.forms import LEVELS, LogFilters
+from webapp.run_pages.forms import LogFilters
 from webapp.run_pages.layouts import overview_panels, panel_get
 from webapp.run_pages.marks import marks_shown
 from webapp.run_pages.spending import spending_read
@@ -37,6 +37,7 @@ from webapp.run_table.saved_views import panel_views
 from webapp.runs.config_differences import config_named
 from webapp.runs.facts import facts_of
 from webapp.runs.frame import run_context
+from webapp.runs.logs import LEVELS, LineFilter, log_sources
 from webapp.runs.models import Run
 from webapp.runs.selectors import run_get
 from webapp.runs.states import TransitionRefused
@@ -113,12 +114,16 @@ def chart_page(request: HttpRequest, run_id: str, chart: str) -> HttpResponse:
 def logs_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show the end of the log, with the filters of the URL."""
     run = run_get(request.user, run_id)
-    filters = LogFilters(request.GET).values()
-    lines = log_tail(run, str(filters.get("q", "")), str(filters.get("level", "")))
+    chosen = LogFilters(request.GET).chosen()
+    lines, earlier = log_tail(run, chosen)
+    sources = dict.fromkeys([*log_sources(run), *filter(None, [chosen.source])])
     context = run_context(request.user, run, "logs") | {
-        "filters": filters,
+        "chosen": chosen,
+        "filtered": chosen != LineFilter(),
         "levels": LEVELS.items(),
+        "sources": [(source, source) for source in sources],
         "lines": lines,
+        "earlier": earlier,
     }
     return render(request, "runs/logs.html", context)
 

@@ -20,7 +20,7 @@ SHARED_TABS = ("overview", "curves", "transcripts")
 """Pages of a run available to visitors with a share link; see webapp/shares/kinds.py."""
 
 
-TAB_DOCS = {"overview": "curves", "logs": "troubleshooting", "config": "configuration"}
+TAB_DOCS = {"overview": "curves", "logs": "logs", "config": "configuration"}
 """Pages of the documentation about tabs with another name."""
 
 

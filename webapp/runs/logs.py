@@ -1,19 +1,87 @@
 """The log of a run: lines of its workers, and of the server itself."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from webapp.runs.models import LogLine, Run
 from workers.telemetry.events import LogEvent
 
+LEVELS = {
+    "debug": "debug and up",
+    "output": "output and up",
+    "info": "info and up",
+    "warning": "warnings and errors",
+    "error": "errors only",
+}
+"""Levels of log lines from the lowest to the highest, with the label of the filter. output: what processes write to stdout and stderr."""
+MOST = 2000
+"""Maximum number of lines of one read."""
+MOST_SOURCES = 200
 
-def log_lines(run: Run, after: int = 0, limit: int = 500) -> list[LogLine]:
-    """Return lines with an id above `after`, oldest first; without `after`, the last ones."""
-    lines = LogLine.objects.filter(run=run)
-    if after:
+
+@dataclass(frozen=True)
+class LineFilter:
+    """A choice of log lines; empty values choose all."""
+
+    source: str = ""
+    level: str = ""
+    """This level and those above."""
+    search: str = ""
+    """Text in the source or in the message, in upper or lower case."""
+
+    def of(self, run: Run) -> QuerySet[LogLine]:
+        """Return the run's lines that match, in no order."""
+        lines = LogLine.objects.filter(run=run)
+        if self.source:
+            lines = lines.filter(source=self.source)
+        if self.level:
+            levels = list(LEVELS)
+            lines = lines.filter(level__in=levels[levels.index(self.level) :])
+        if self.search:
+            lines = lines.filter(Q(message__icontains=self.search) | Q(source__icontains=self.search))
+        return lines
+
+
+def log_lines(
+    run: Run,
+    after: int | None = None,
+    before: int | None = None,
+    limit: int = 500,
+    chosen: LineFilter = LineFilter(),
+) -> list[LogLine]:
+    """Return matching lines, oldest first: the first ones with an id above `after`, or else the last ones (with an id below `before`).
+
+    Lines of a run are stored under its row lock, so ids of lines that become visible later are higher: following by `after`
+    loses nothing.
+    """
+    lines = chosen.of(run)
+    if before is not None:
+        lines = lines.filter(pk__lt=before)
+    if after is not None:
         return list(lines.filter(pk__gt=after).order_by("pk")[:limit])
     return list(reversed(lines.order_by("-pk")[:limit]))
+
+
+def log_sources(run: Run) -> list[str]:
+    """Return the sources of a run's lines in alphabetical order, at most MOST_SOURCES. One short read of an index per source."""
+    sources: list[str] = []
+    while len(sources) < MOST_SOURCES:
+        rest = LogLine.objects.filter(run=run)
+        if sources:
+            rest = rest.filter(source__gt=sources[-1])
+        following = rest.order_by("source").values_list("source", flat=True).first()
+        if following is None:
+            break
+        sources.append(following)
+    return sources
+
+
+def log_last(run: Run) -> int:
+    """Return the id of the run's last line; 0 if it has none."""
+    return LogLine.objects.filter(run=run).order_by("-pk").values_list("pk", flat=True).first() or 0
 
 
 def log_lines_store(run: Run, cursor: int, events: list[LogEvent]) -> None:
@@ -32,14 +100,14 @@ def log_lines_store(run: Run, cursor: int, events: list[LogEvent]) -> None:
     )
 
 
-def server_says(run: Run, attempt: int, message: str, level: str = "warning") -> None:
-    """Write a line of the server to the run's log."""
+def server_says(run: Run, attempt: int, message: str, level: str = "warning", source: str = "server") -> None:
+    """Write a line of the server to the run's log. Callers hold the run's row lock."""
     LogLine.objects.create(
         run=run,
         attempt=attempt,
         cursor=run.event_count,
         time=timezone.now(),
         level=level,
-        source="server",
+        source=source,
         message=message,
     )

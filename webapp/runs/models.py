@@ -219,7 +219,7 @@ class LogLine(models.Model):
     message = models.TextField()
 
     class Meta:
-        indexes = [models.Index(fields=["run", "-id"])]
+        indexes = [models.Index(fields=["run", "-id"]), models.Index(fields=["run", "source", "id"])]
 
 
 class Phase(models.Model):

@@ -16,6 +16,7 @@ from training_core.llm.base_models.progress import Progress, silent
 from training_core.llm.base_models.registry import created_folder
 from workers.cluster.answers import LOST_REMEDY, answer, exit_of
 from workers.cluster.session import Session, cluster_machines, connect, open_session
+from workers.cluster.worker_output import Heard, WorkerOutput
 from workers.gateway.announcing import announce
 from workers.protocol.records import (
     Attempt,
@@ -45,8 +46,9 @@ class RayBackend(TrainingBackend):
         stop_checks: StopChecks,
         log_line: Callable[[str], None],
         waiting: Progress = silent,
+        heard: Heard | None = None,
     ) -> None:
-        """`log_line` gets messages about missing devices, `waiting` the progress of a base model."""
+        """`log_line` gets messages about missing devices, `waiting` the progress of a base model, `heard` the workers' output."""
         self._attempt = attempt
         self._stop_checks = stop_checks
         self._log_line = log_line
@@ -59,6 +61,9 @@ class RayBackend(TrainingBackend):
         self._external = isinstance(workflow, RolloutBuffer)
         """Whether the run may wait for external rollouts."""
         connect()
+        self._output = WorkerOutput(f"{attempt.run}-{attempt.number}", heard) if heard else None
+        if self._output:
+            self._output.open()
 
     def start(self, resume_from: Path | None) -> Started:
         """Wait for devices, then start all workers. Raises StoppedBeforeStart, Superseded, WorkerLost."""
@@ -96,6 +101,9 @@ class RayBackend(TrainingBackend):
         if self._session is not None:
             self._session.close()
             self._session = None
+        if self._output is not None:
+            self._output.close()
+            self._output = None
 
     def _call(
         self,

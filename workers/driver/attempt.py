@@ -16,6 +16,7 @@ from training_core.loggers.base import LoggerSetup
 from training_core.loggers.registry import enabled_loggers
 from workers.driver.checkpointing import CheckpointKeeper
 from workers.driver.display import Bar, Lines, Shown
+from workers.driver.output import reported_output
 from workers.driver.registry import LOOPS, loop_of
 from workers.driver.run_events import ReportedLog, RunEvents
 from workers.driver.starting_point import starting_point
@@ -110,7 +111,8 @@ def run_attempt(attempt: Attempt, *, local: bool) -> int:
         with shown as display:
             run_events = RunEvents(attempt.config, reporter, display)
             stop_signal = StopSignal(reporter)
-            status = _guarded(attempt, run_events, stop_signal, local=local)
+            with reported_output(run_events.output):
+                status = _guarded(attempt, run_events, stop_signal, local=local)
             stop_signal.forget()
     if status != SUPERSEDED:
         reporter.close(DELIVERY_SECONDS)
@@ -186,7 +188,13 @@ def _backend(
         return backend
     from workers.cluster.ray_backend import RayBackend
 
-    return RayBackend(attempt, stop_signal.stop_checks, run_events.note, run_events.waiting)
+    return RayBackend(
+        attempt,
+        stop_signal.stop_checks,
+        run_events.note,
+        run_events.waiting,
+        run_events.output.lines,
+    )
 
 
 @contextmanager

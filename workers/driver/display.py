@@ -71,6 +71,10 @@ class Bar:
 class Lines:
     """The lines of the run's log on standard output, for the log of a job."""
 
+    def __init__(self) -> None:
+        self._stream = sys.stdout
+        """The stream itself: what is written to a reported one would be a second line of the run's log."""
+
     def __enter__(self) -> Self:
         return self
 
@@ -78,8 +82,8 @@ class Lines:
         return None
 
     def note(self, text: str) -> None:
-        sys.stdout.write(f"{text}\n")
-        sys.stdout.flush()
+        self._stream.write(f"{text}\n")
+        self._stream.flush()
 
     def loading(self, done: float, text: str) -> None:
         self.note(f"base model, {done:.0%}: {text}")

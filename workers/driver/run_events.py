@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from training_core.config.experiment import ExperimentConfig
 from training_core.importing import resolve
 from workers.driver.lines import checkpoint_line, evaluation_line, iteration_line, model_line
+from workers.driver.slow_phases import SlowPhases
 from workers.kinds import WORKER_KINDS
 from workers.protocol.records import Collected, Phase, Span, Started, System, Updated
 from workers.provenance.attempts import attempt_provenance
@@ -21,6 +22,8 @@ from workers.reporting.reporter import Reporter
 from workers.telemetry import metrics
 from workers.telemetry.faults import Fault
 from workers.telemetry.log_text import log_text
+from workers.telemetry.output import LEVEL as OUTPUT
+from workers.telemetry.output import ProcessOutput
 from workers.telemetry.reasons import plain
 
 log = logging.getLogger(__name__)
@@ -55,9 +58,12 @@ class RunEvents:
         self._display = display
         self._began = time.time()
         self._sampled = 0.0
+        self.output = ProcessOutput(self._output)
+        """Reports what processes write to stdout and stderr."""
         self.progress = metrics.Progress()
         self.latest: dict[str, float] = {}
         """Last value of every metric."""
+        self._slow_phases = SlowPhases()
         self._steps: dict[str, int] = {}
         """Step of that value, by metric."""
         self.loggers: Loggers | None = None
@@ -132,6 +138,7 @@ class RunEvents:
         for document in collected.transcripts:
             self._reporter.episode(document)
         self._spans(collected.spans)
+        self._timed(iteration, "rollout", collected.seconds)
 
     def updated(self, iteration: int, updated: Updated, seconds: float) -> None:
         """Every trained policy was updated."""
@@ -145,6 +152,7 @@ class RunEvents:
         for document in updated.batch:
             self._reporter.batch(document)
         self._spans(updated.spans)
+        self._timed(iteration, "update", seconds)
 
     def completed(self, iteration: int, synced: list[Span], seconds: float) -> None:
         """The iteration is complete; publishing the weights took `seconds`."""
@@ -152,6 +160,7 @@ class RunEvents:
         whole = sum(self.latest[f"time/{part}"] for part in ("rollout", "update")) + seconds
         self._metrics(iteration, {"time/sync": seconds, "time/iteration": whole})
         self._spans(synced)
+        self._timed(iteration, "sync", seconds)
         self._display.iteration(iteration, self.latest)
         if iteration % self._line_every == 0:
             self._log(iteration_line(iteration, self.latest))
@@ -166,6 +175,7 @@ class RunEvents:
         for document in collected.transcripts:
             self._reporter.episode(document)
         self._spans(collected.spans)
+        self._timed(iteration, f"evaluation ({prefix})", collected.seconds)
         if not self._summary_lines:
             self._log(evaluation_line(iteration, values))
 
@@ -189,6 +199,7 @@ class RunEvents:
         """The driver itself spent the time since `start` in `phase`. Returns the seconds."""
         end = time.time()
         self._reporter.phase("driver", phase, iteration, start, end)
+        self._timed(iteration, phase, end - start)
         return end - start
 
     def stopping(self, iteration: int) -> None:
@@ -237,9 +248,19 @@ class RunEvents:
         value = self.latest.get(name, nan)
         return value if self._steps.get(name) == step and isfinite(value) else None
 
+    def _output(self, level: str, source: str, text: str) -> None:
+        if self._config.reporting.log_level != "warning" or level != OUTPUT:
+            self._reporter.log(level, source, text)
+
     def _log(self, text: str, level: str = "info") -> None:
         self._display.note(log_text(level, "driver", text))
         self._reporter.log(level, "driver", text)
+
+    def _timed(self, iteration: int, phase: str, seconds: float) -> None:
+        """Write a line if a phase took much longer than usual."""
+        line = self._slow_phases.line(iteration, phase, seconds)
+        if line:
+            self._log(line, "warning")
 
     def _metrics(self, step: int, values: Mapping[str, float]) -> None:
         self.latest.update(values)

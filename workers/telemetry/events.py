@@ -301,7 +301,8 @@ class LogEvent(Event):
     """A line for the run's log."""
 
     type: Literal["log"]
-    level: Literal["debug", "info", "warning", "error"]
+    level: Literal["debug", "output", "info", "warning", "error"]
+    """output: written by a process to stdout or stderr."""
     source: str = Field(max_length=80)
     message: str = Field(max_length=MAX_TEXT)
 

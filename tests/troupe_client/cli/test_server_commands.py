@@ -123,6 +123,11 @@ def test_logs_print_every_line_once(troupe: Troupe, run: Run) -> None:
     assert followed.status == 1
     assert troupe("logs", run.pk, "--limit", "1").out.splitlines() == ["line 6"]
     assert json.loads(troupe("logs", run.pk, "--limit", "1", "--json").out)["message"] == "line 6"
+    LogLine.objects.filter(message="line 2").update(source="environment-0", level="output")
+    assert troupe("logs", run.pk, "--source", "environment-0").out == "environment-0: line 2\n"
+    assert "line 2" not in troupe("logs", run.pk, "--level", "info").out
+    assert troupe("logs", run.pk, "-q", "LINE 3").out == "line 3\n"
+    assert "use one of debug, output" in troupe("logs", run.pk, "--level", "loud").err
     Run.objects.filter(pk=run.pk).update(state=RunState.FINISHED)
     assert troupe("logs", "-f", run.pk).status == 0
 

@@ -125,7 +125,7 @@ BAD_QUERIES = [
     ("runs/{run}/series/", "keys=a&since=now"), ("runs/{run}/series/", "keys=%00"),
     ("runs/{run}/series/", "keys=a&since=%D9%A3"),
     ("runs/{run}/logs/", "after=x"), ("runs/{run}/logs/", "after=-1"), ("runs/{run}/logs/", "limit=0"),
-    ("runs/{run}/logs/", "limit=x"),
+    ("runs/{run}/logs/", "limit=x"), ("runs/{run}/logs/", "before=x"), ("runs/{run}/logs/", "level=loud"),
 ]  # fmt: skip
 
 

@@ -239,6 +239,15 @@ def test_checkpoints_and_logs(call: Call, run: Run) -> None:
     first = LogLine.objects.order_by("pk")[0]
     after = call(f"runs/{run.pk}/logs/", after=first.pk).json()["results"]
     assert [line["message"] for line in after] == ["line 1", "line 2", "line 3", "line 4"]
+    every = call(f"runs/{run.pk}/logs/", after=0, limit=2).json()["results"]
+    assert [line["message"] for line in every] == ["line 0", "line 1"], "0 is before the first line"
+    before = call(f"runs/{run.pk}/logs/", before=first.pk + 3, limit=2).json()["results"]
+    assert [line["message"] for line in before] == ["line 1", "line 2"]
+    LogLine.objects.filter(message="line 2").update(source="environment-0", level="output")
+    for chosen in ({"source": "environment-0"}, {"q": "NE 2"}):
+        lines = call(f"runs/{run.pk}/logs/", **chosen).json()["results"]
+        assert [line["message"] for line in lines] == ["line 2"]
+    assert len(call(f"runs/{run.pk}/logs/", level="info").json()["results"]) == 4
 
 
 def test_the_cluster_and_who_holds_it(call: Call, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,15 @@ def test_a_finding_opens_resolves_and_opens_again(told: Run) -> None:
     told.refresh_from_db()
     assert (found.state, found.first_step, found.last_step) == ("open", 1, 17)
     assert told.finding_counts == {"critical": 1}
+    lines = [
+        (line.level, line.message.partition(":")[0])
+        for line in told.log_lines.filter(source="health").order_by("pk")
+    ]
+    assert lines == [
+        ("warning", "warning finding kl_blow_up"),
+        ("info", "closed"),
+        ("error", "critical finding kl_blow_up"),
+    ]
 
 
 def test_a_figure_about_its_bound_does_not_flicker(told: Run) -> None:

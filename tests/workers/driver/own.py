@@ -1,6 +1,10 @@
 """A package of a user's own, as the tests name it by import path."""
 
 import copy
+import os
+import signal
+import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -35,6 +39,22 @@ class Say:
 
     def board(self) -> dict[str, Any]:
         return {"kind": "lines", "lines": [{"label": "word", "text": self.word, "state": ""}]}
+
+
+class Talk(Say):
+    """Prints, and with the word "die" kills its process afterwards: nothing can be flushed then."""
+
+    def reset(self, task: int, split: Split) -> None:
+        super().reset(task, split)
+        print(f"\x1b[32mtask {task}\x1b[0m of {split}")
+        sys.stderr.write("token=abc123456789 is a secret\n")
+        try:
+            raise ValueError("printed, not raised")
+        except ValueError:
+            traceback.print_exc()
+        if self.word == "die":
+            print("the last words")
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Play:

@@ -47,6 +47,23 @@ def test_custom_environment_workflow_and_reward_work_together(little_model: Path
     )
 
 
+def test_what_an_environment_prints_is_in_the_log(
+    little_model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tree = own(little_model)
+    tree["environment"]["path"] = f"{OWN}:Talk"
+    tree["run"]["iterations"] = 1
+    assert run_attempt(attempt(tmp_path, tree), local=True) == 0
+    lines = [(line["level"], line["source"], line["message"]) for line in events(tmp_path, "log")]
+    assert ("output", "driver", "task 0 of train") in lines
+    assert ("output", "driver", "token=[redacted] is a secret") in lines
+    error = next(text for level, source, text in lines if level == "error" and source == "driver")
+    assert error.startswith("Traceback") and error.endswith("ValueError: printed, not raised")
+    evaluations = [text for *_, text in lines if text.startswith("evaluation after iteration 1, greedy")]
+    assert len(evaluations) == 1, "the driver's own lines are reported once"
+    assert "\x1b[32mtask 0\x1b[0m of train" in capfd.readouterr().out
+
+
 def test_a_workflow_that_returns_no_episodes_is_reported(little_model: Path, tmp_path: Path) -> None:
     tree = own(little_model, path=f"{OWN}:not_episodes", args={})
     assert run_attempt(attempt(tmp_path, tree), local=True) != 0
