@@ -101,6 +101,9 @@ def test_fits_and_is_accessible(page: Page, episode: Episode, width: int, colour
     page.set_viewport_size({"width": width, "height": 900 if width > 1000 else 844})
     page.goto(f"/runs/{episode.run_id}/episodes/{episode.pk}/tree/?turn=2&candidate=3")
     expect(page.locator("[data-link]")).to_have_text("live")
+    expect(page.locator(".card.chosen .token").first).to_be_visible()
+    if width < 1000:
+        page.locator(".card.chosen").scroll_into_view_if_needed()
     shoot(page, f"tree-{width}-{colours}")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert not violations(page)
