@@ -5,9 +5,9 @@ Every field may be set for every algorithm, so a variant needs no code.
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from training_core.config.base import Section
+from training_core.config.base import Section, cross_field
 
 Level = Literal["group", "batch", "none"]
 
@@ -144,7 +144,7 @@ class PolicyGradient(Section):
     correction_floor: float = Field(0.5, ge=0.0)
     """Lower bound of the correction weight; only correction = "mask" masks tokens below it."""
 
-    @model_validator(mode="after")
+    @cross_field
     def _bounds_are_in_order(self) -> Self:
         if self.correction == "mask" and self.correction_floor >= self.correction_cap:
             raise ValueError("correction_floor: must be below correction_cap")

@@ -1,12 +1,27 @@
 """The base of every config section: frozen, strict about keys, with a description per field."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo, model_validator
 
 Wording = Literal["words", "sentences"]
 """How an environment formats observations and parses answers."""
+
+Checked = TypeVar("Checked", bound="Section")
+FIELDS_ONLY = {"fields_only": True}
+"""Validation context in which sections are built without their cross-field checks (config/all_errors.py)."""
+
+
+def cross_field(check: Callable[[Checked], Checked]) -> Any:
+    """Decorate a method of a section that compares several valid fields. It raises ValueError, "path: text", and returns self."""
+
+    def checked(section: Checked, info: ValidationInfo) -> Checked:
+        return section if info.context == FIELDS_ONLY else check(section)
+
+    checked.__name__, checked.__doc__ = check.__name__, check.__doc__
+    checked.of_section = check  # type: ignore[attr-defined]
+    return model_validator(mode="after")(checked)
 
 
 class Section(BaseModel):

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from training_core.config.base import Section
+from training_core.config.base import Section, cross_field
 from training_core.config.evaluation import Checkpoint, Reporting
 from training_core.config.health import RunHealth
 
@@ -74,7 +74,7 @@ class ExperimentConfig(Section):
         def acting_gpus(self) -> float:
             """GPUs of the largest process that acts."""
 
-    @model_validator(mode="after")
+    @cross_field
     def _roles_have_policies(self) -> Self:
         for name, role in self.team.roles.items():
             if role.policy not in self.policies:
@@ -84,7 +84,7 @@ class ExperimentConfig(Section):
                 )
         return self
 
-    @model_validator(mode="after")
+    @cross_field
     def _the_environment_knows_the_roles(self) -> Self:
         wanted = self.environment.roles
         if not self.environment.open_roles and set(self.team.roles) != set(wanted):
@@ -101,7 +101,7 @@ class ExperimentConfig(Section):
         start = f"Start from the preset {preset}, which has these roles, or give" if preset else "Give"
         return f"{start} the team exactly {tables}, each with a policy"
 
-    @model_validator(mode="after")
+    @cross_field
     def _something_is_trained(self) -> Self:
         if not self.trained_policies:
             raise ValueError("team.roles: no role is trained; set trained = true for at least one")

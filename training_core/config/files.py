@@ -10,6 +10,7 @@ from typing import Any
 import tomlkit
 from pydantic import ValidationError
 
+from training_core.config.all_errors import all_errors
 from training_core.config.base import Section
 from training_core.config.kinds import AnyConfig, config_kind
 from training_core.config.messages import error_messages
@@ -61,12 +62,12 @@ def set_fields(config: AnyConfig) -> dict[str, Any]:
 
 
 def parse_config(tree: Mapping[str, Any]) -> AnyConfig:
-    """Validate a plain tree. Raises ConfigError with one message per dotted field path."""
+    """Validate a plain tree. Raises ConfigError with one message per dotted field path, cross-field errors included."""
     kind = config_kind(tree).config
     try:
         config = kind.model_validate(tree)
     except ValidationError as error:
-        raise ConfigError(error_messages(error, kind)) from error
+        raise ConfigError(all_errors(tree, kind) or error_messages(error, kind)) from error
     _check_fork_edits(config)
     return config
 

@@ -4,7 +4,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from training_core.config.base import Section
+from training_core.config.base import Section, cross_field
 
 
 class Rule(Section):
@@ -15,7 +15,7 @@ class Rule(Section):
     fork_edits: tuple[str, ...] = ()
     """Fields that a fork changes, as `field=value`, e.g. `policies.planner.learner.learning_rate=5e-5`."""
 
-    @model_validator(mode="after")
+    @cross_field
     def _a_fork_changes_something(self) -> Self:
         if self.action == "fork" and not self.fork_edits:
             raise ValueError(

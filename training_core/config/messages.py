@@ -12,6 +12,8 @@ from training_core.config.foreign import NO_FIELD, no_such_field
 
 MESSAGES = {
     "missing": "this field is required",
+    "model_type": "give a table of fields",
+    "model_attributes_type": "give a table of fields",
     "dict_type": "write one `name = value` per line, as in TOML",
     "int_type": "give a whole number",
     "int_parsing": "give a whole number",
@@ -44,11 +46,9 @@ def error_messages(error: ValidationError, model: type[BaseModel]) -> dict[str, 
     messages: dict[str, str] = {}
     for item in error.errors():
         places, text = item["loc"], item["msg"].removeprefix("Value error, ")
-        path = _path(model, places)
+        path = ".".join(places_of(model, places))
         if item["type"] == "value_error":
-            head, sign, rest = text.partition(": ")
-            if sign and " " not in head:
-                path, text = ".".join(filter(None, (path, head))), rest
+            path, text = cross_field_message(path, text)
         if item["type"] == "union_tag_invalid":
             path = f"{path}.type"
         kind = "missing" if item["input"] == "" and item["type"].startswith("string_") else item["type"]
@@ -63,6 +63,12 @@ def error_messages(error: ValidationError, model: type[BaseModel]) -> dict[str, 
     return messages
 
 
+def cross_field_message(path: str, text: str) -> tuple[str, str]:
+    """Path and text of an error of the section at `path`; a text that begins with a relative path is stored under that path."""
+    head, sign, rest = text.partition(": ")
+    return (".".join(filter(None, (path, head))), rest) if sign and " " not in head else (path, text)
+
+
 def section_classes(annotation: Any) -> list[type[BaseModel]]:
     """The sections of a field's type: itself, the members of a union, the values of a mapping."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
@@ -71,9 +77,9 @@ def section_classes(annotation: Any) -> list[type[BaseModel]]:
     return [section for part in parts for section in section_classes(part)]
 
 
-def _path(model: type[BaseModel], places: Sequence[int | str]) -> str:
-    """The dotted path of a field, without the tags of unions (algorithm.at_grpo.clip_low)."""
-    return ".".join(str(name) for name, _ in _walk(model, places))
+def places_of(model: type[BaseModel], places: Sequence[int | str]) -> tuple[str, ...]:
+    """The names of a field and of the sections around it, without the tags of unions (algorithm.at_grpo.clip_low)."""
+    return tuple(str(name) for name, _ in _walk(model, places))
 
 
 def _walk(

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, Union
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from training_core.config.base import Section
+from training_core.config.base import Section, cross_field
 from training_core.config.engines import Engine
 from training_core.llm.generation.torch.config import Torch
 from training_core.llm.learning.deepspeed.config import Deepspeed
@@ -46,7 +46,7 @@ class Devices(Section):
     update_gpus: float = Field(0.0, ge=0.0)
     """GPUs per update worker; 0 runs on the CPU; unused when colocated."""
 
-    @model_validator(mode="after")
+    @cross_field
     def _colocated_has_one_worker(self) -> Self:
         if self.placement == "colocated" and self.rollout_workers > 1:
             raise ValueError('several rollout workers need placement = "apart"')
@@ -90,7 +90,7 @@ class Policy(Section):
     devices: Devices = Devices()
     """Devices of this policy's workers."""
 
-    @model_validator(mode="after")
+    @cross_field
     def _who_generates_has_whole_weights(self) -> Self:
         if (
             isinstance(self.learner, Deepspeed)
@@ -102,7 +102,7 @@ class Policy(Section):
             )
         return self
 
-    @model_validator(mode="after")
+    @cross_field
     def _engines_elsewhere_are_sent_weights(self) -> Self:
         if self.engine.weights != "shared" and self.devices.placement == "colocated":
             raise ValueError(

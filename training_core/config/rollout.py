@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from training_core.config.base import Arguments, Section
+from training_core.config.base import Arguments, Section, cross_field
 from training_core.config.rewards import MathReward, Reward
 from training_core.importing import IMPORT_PATH
 
@@ -78,7 +78,7 @@ class Agent(Section):
     batch_window: float = Field(5.0, ge=0.0, le=10_000.0)
     """Milliseconds that a call waits for further calls, to be answered in one batch with them."""
 
-    @model_validator(mode="after")
+    @cross_field
     def _only_calls_are_discounted(self) -> Self:
         _refuse_discount_of_sequences(self.export_style, self.turn_discount)
         return self
@@ -111,7 +111,7 @@ class RolloutWorkflow(Section):
     turn_discount: float = Field(1.0, ge=0.0, le=1.0)
     """With individual: a call's return is its reward plus this times the return of the role's next call."""
 
-    @model_validator(mode="after")
+    @cross_field
     def _only_calls_are_discounted(self) -> Self:
         _refuse_discount_of_sequences(self.export_style, self.turn_discount)
         return self
@@ -173,7 +173,7 @@ class RolloutBuffer(Section):
     retry_limit: int = Field(-1, ge=-1)
     """Consecutive failed attempts after which the run fails; -1 waits indefinitely."""
 
-    @model_validator(mode="after")
+    @cross_field
     def _files_have_a_generator(self) -> Self:
         if (self.loss_mask == "custom") != bool(self.loss_mask_path):
             raise ValueError(

@@ -2,11 +2,12 @@
 
 from typing import ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from training_core.algorithms.at_grpo.config import AtGrpo
 from training_core.algorithms.ppo.config import ActorCritic
 from training_core.config.algorithms import Algorithm
+from training_core.config.base import cross_field
 from training_core.config.environments import Environment
 from training_core.config.evaluation import Checkpoint, Evaluation, Reporting
 from training_core.config.experiment import AgentKind, ExperimentConfig, Run
@@ -55,7 +56,7 @@ class RunConfig(ExperimentConfig):
     health: Health = Health()
     """Rules that monitor the run, and their actions."""
 
-    @model_validator(mode="after")
+    @cross_field
     def _groups_can_compare(self) -> Self:
         algorithm = self.algorithm
         if self.rollout.group_size > 1:
@@ -71,7 +72,7 @@ class RunConfig(ExperimentConfig):
             )
         return self
 
-    @model_validator(mode="after")
+    @cross_field
     def _critics_have_a_learner(self) -> Self:
         for name in self.trained_policies:
             learner = self.policies[name].learner
@@ -81,7 +82,7 @@ class RunConfig(ExperimentConfig):
                 )
         return self
 
-    @model_validator(mode="after")
+    @cross_field
     def _tasks_can_be_replaced(self) -> Self:
         if self.rollout.over_sampling > 1 and (
             self.rollout.staleness > 0 or isinstance(self.workflow, RolloutBuffer)
@@ -97,7 +98,7 @@ class RunConfig(ExperimentConfig):
             )
         return self
 
-    @model_validator(mode="after")
+    @cross_field
     def _a_role_decides(self) -> Self:
         if not isinstance(self.environment, Arithmetic):
             return self
@@ -113,7 +114,7 @@ class RunConfig(ExperimentConfig):
             )
         return self
 
-    @model_validator(mode="after")
+    @cross_field
     def _tiny_models_read_words(self) -> Self:
         wording = (
             self.environment.wording if isinstance(self.environment, PlanPathGrid | Arithmetic) else "words"
@@ -126,7 +127,7 @@ class RunConfig(ExperimentConfig):
             )
         return self
 
-    @model_validator(mode="after")
+    @cross_field
     def _environments_fit(self) -> Self:
         room = self.resources.environment_workers * self.resources.environments_per_worker
         if room < self.training_slots:
@@ -143,7 +144,7 @@ class RunConfig(ExperimentConfig):
             )
         return self
 
-    @model_validator(mode="after")
+    @cross_field
     def _generation_can_go_on(self) -> Self:
         """To generate while weights change, the engines need a separate copy of them."""
         shared = [
@@ -157,7 +158,7 @@ class RunConfig(ExperimentConfig):
             )
         return self
 
-    @model_validator(mode="after")
+    @cross_field
     def _tasks_are_played_somewhere(self) -> Self:
         outside = self.workflow if isinstance(self.workflow, RolloutBuffer) else None
         if isinstance(self.environment, External):
@@ -176,7 +177,7 @@ class RunConfig(ExperimentConfig):
             )
         return self
 
-    @model_validator(mode="after")
+    @cross_field
     def _minibatches_have_groups(self) -> Self:
         for name in self.used_policies:
             if self.policies[name].learner.minibatches > self.rollout.tasks:
@@ -185,7 +186,7 @@ class RunConfig(ExperimentConfig):
                 )
         return self
 
-    @model_validator(mode="after")
+    @cross_field
     def _epochs_have_an_end(self) -> Self:
         if self.checkpoint.every_epochs and not self.rollout.epoch_tasks:
             raise ValueError(
@@ -194,7 +195,7 @@ class RunConfig(ExperimentConfig):
             )
         return self
 
-    @model_validator(mode="after")
+    @cross_field
     def _probes_are_episodes(self) -> Self:
         if self.evaluation.probes > self.evaluation.episodes:
             raise ValueError(f"evaluation.probes: at most evaluation.episodes = {self.evaluation.episodes}")

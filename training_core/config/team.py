@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from training_core.config.base import Arguments, Section
+from training_core.config.base import Arguments, Section, cross_field
 from training_core.importing import IMPORT_PATH
 
 NAME_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"
@@ -38,7 +38,7 @@ class Speaks(Section):
     every: int = Field(1, ge=1)
     """The role speaks in every n-th turn from the first: 2 skips every other turn."""
 
-    @model_validator(mode="after")
+    @cross_field
     def _last_comes_after_first(self) -> Self:
         if self.last and self.last < self.first:
             raise ValueError(f"last: must not be below first = {self.first}; set 0 for no limit")
@@ -112,7 +112,7 @@ class Team(Section):
             return tree | {"turn_order": tuple(tree["roles"])}
         return tree
 
-    @model_validator(mode="after")
+    @cross_field
     def _turn_order_names_roles(self) -> Self:
         unknown = [name for name in self.turn_order if name not in self.roles]
         if unknown:
@@ -124,7 +124,7 @@ class Team(Section):
             raise ValueError(f"turn_order: omits {', '.join(silent)}; add it, or remove that role")
         return self
 
-    @model_validator(mode="after")
+    @cross_field
     def _parallel_names_roles(self) -> Self:
         unknown = [name for name in self.parallel if name not in self.roles]
         if unknown:
@@ -133,7 +133,7 @@ class Team(Section):
             )
         return self
 
-    @model_validator(mode="after")
+    @cross_field
     def _somebody_speaks_in_every_turn(self) -> Self:
         if not any(role.speaks == Speaks() for role in self.roles.values()):
             raise ValueError(

@@ -2,7 +2,7 @@
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from training_core.algorithms.policy_gradient_config import (
     DropZeroVariance,
@@ -13,6 +13,7 @@ from training_core.algorithms.policy_gradient_config import (
     PolicyGradient,
     StdLevel,
 )
+from training_core.config.base import cross_field
 
 
 class ActorCritic(PolicyGradient):
@@ -31,7 +32,7 @@ class ActorCritic(PolicyGradient):
     value_learning_rate: float = Field(1e-3, gt=0.0)
     """Constant learning rate of the value head's AdamW; the trunk uses the learner's."""
 
-    @model_validator(mode="after")
+    @cross_field
     def _the_critic_sees_what_was_earned(self) -> Self:
         if "group" in (self.mean_level, self.std_level):
             raise ValueError(

@@ -2,7 +2,7 @@
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from training_core.algorithms.policy_gradient_config import (
     DropZeroVariance,
@@ -12,6 +12,7 @@ from training_core.algorithms.policy_gradient_config import (
     PolicyGradient,
     StdLevel,
 )
+from training_core.config.base import cross_field
 
 
 class Rae(PolicyGradient):
@@ -27,7 +28,7 @@ class Rae(PolicyGradient):
     baseline_decay: float = Field(0.95, ge=0.0, lt=1.0)
     """Decay of a role's baseline: each new reward has weight 1 - baseline_decay."""
 
-    @model_validator(mode="after")
+    @cross_field
     def _kl_is_charged_before_normalisation(self) -> Self:
         normalised = self.batch_whitening or {self.mean_level, self.std_level} != {"none"}
         if self.kl_coefficient and self.kl_in == "reward" and normalised:

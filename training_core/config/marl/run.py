@@ -3,9 +3,9 @@
 import math
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator
 
-from training_core.config.base import Section
+from training_core.config.base import Section, cross_field
 from training_core.config.evaluation import Checkpoint, Reporting
 from training_core.config.experiment import AgentKind, ExperimentConfig, Run
 from training_core.config.health import NetworkHealth
@@ -189,7 +189,7 @@ class MarlConfig(ExperimentConfig):
         """The role whose return counts as the run's return: the first trained role."""
         return next(name for name in self.role_order if self.team.roles[name].trained)
 
-    @model_validator(mode="after")
+    @cross_field
     def _every_step_is_seen(self) -> Self:
         """Checks episode lengths known from the config; the trainer checks the environments."""
         steps, longest, fresh = self.rollout.steps, self.environment.longest, self.rollout.fresh
@@ -202,7 +202,7 @@ class MarlConfig(ExperimentConfig):
             )
         return self
 
-    @model_validator(mode="after")
+    @cross_field
     def _chunks_fit(self) -> Self:
         for name in self.used_policies:
             if self.policies[name].network.sequence_length > self.rollout.steps:

@@ -27,7 +27,7 @@ class MarlEnvironment(EnvironmentSection):
     @property
     def longest(self) -> int:
         """Steps of the longest episode; 0 if the config does not determine it."""
-        return int(getattr(self, "max_cycles", 0))
+        return int(vars(self)["max_cycles"]) if "max_cycles" in type(self).model_fields else 0
 
 
 class SuperSuit(Section):

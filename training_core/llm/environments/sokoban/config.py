@@ -2,8 +2,9 @@
 
 from typing import ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from training_core.config.base import cross_field
 from training_core.llm.environments.puzzle_config import PuzzleRewards
 
 
@@ -43,7 +44,7 @@ class Sokoban(PuzzleRewards):
     shaping: float = Field(0.1, ge=0.0)
     """Weight of the potential-based shaping on the remaining moves, and for a plan on the remaining pushes (local reward); 0 disables."""
 
-    @model_validator(mode="after")
+    @cross_field
     def _there_is_room(self) -> Self:
         inside = (self.size - 2) ** 2
         room = round((1 - self.wall_share) * inside) // 4

@@ -2,8 +2,9 @@
 
 from typing import ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from training_core.config.base import cross_field
 from training_core.llm.environments.puzzle_config import PuzzleConfig
 
 MOST_HOLES = {4: 11, 6: 24, 9: 54}
@@ -22,7 +23,7 @@ class Sudoku(PuzzleConfig):
     holes: int = Field(5, ge=1, le=54)
     """Squares to fill in; the solution is unique. At most 11, 24 and 54 for sizes 4, 6 and 9."""
 
-    @model_validator(mode="after")
+    @cross_field
     def _one_solution_is_possible(self) -> Self:
         if self.holes > MOST_HOLES[self.size]:
             raise ValueError(f"holes: at most {MOST_HOLES[self.size]} for size {self.size}")

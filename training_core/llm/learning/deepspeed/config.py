@@ -2,8 +2,9 @@
 
 from typing import ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from training_core.config.base import cross_field
 from training_core.llm.learning.learner_config import Optimisation
 
 
@@ -16,7 +17,7 @@ class Deepspeed(Optimisation):
     zero_stage: int = Field(1, ge=0, le=3)
     """What is partitioned over the processes: 0 nothing, 1 optimizer states, 2 also gradients, 3 also weights."""
 
-    @model_validator(mode="after")
+    @cross_field
     def _copies_are_kept_by_zero(self) -> Self:
         if self.zero_stage == 0 and self.precision != "fp32":
             raise ValueError(

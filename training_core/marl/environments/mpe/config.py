@@ -2,8 +2,9 @@
 
 from typing import ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from training_core.config.base import cross_field
 from training_core.marl.environments.environment_config import Wrapped
 
 
@@ -15,7 +16,7 @@ class Mpe(Wrapped):
     continuous_actions: bool = False
     """Five continuous forces from 0 to 1 instead of one of five moves."""
 
-    @model_validator(mode="after")
+    @cross_field
     def _observations_have_no_bounds(self) -> Self:
         if self.supersuit.normalise_observations:
             raise ValueError(
@@ -31,7 +32,7 @@ class NativeMpe(Mpe):
     backend: Literal["native", "mpe2"] = "native"
     """native: vectorised; mpe2: the package's environments, stepped one by one (needs the extra `marl`)."""
 
-    @model_validator(mode="after")
+    @cross_field
     def _native_ones_are_not_wrapped(self) -> Self:
         for field, remedy in (
             ("strict_agents", "agents never appear or disappear"),

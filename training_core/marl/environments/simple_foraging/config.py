@@ -2,8 +2,9 @@
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from training_core.config.base import cross_field
 from training_core.marl.environments.environment_config import MarlEnvironment
 
 
@@ -27,7 +28,7 @@ class SimpleForaging(MarlEnvironment):
     completion_reward: float = 2.0
     """Reward when the last piece is gathered."""
 
-    @model_validator(mode="after")
+    @cross_field
     def _all_have_a_square(self) -> Self:
         if self.num_agents + self.num_food > self.grid_size**2:
             raise ValueError(

@@ -2,8 +2,9 @@
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from training_core.config.base import cross_field
 from training_core.marl.networks.network_config import Recurrent
 
 
@@ -17,7 +18,7 @@ class Transformer(Recurrent):
     context_length: int = Field(32, ge=1, le=1024)
     """Steps in the attention window, including the current one."""
 
-    @model_validator(mode="after")
+    @cross_field
     def _heads_divide(self) -> Self:
         if self.recurrent_hidden_dim % self.heads:
             raise ValueError(f"heads: must divide recurrent_hidden_dim = {self.recurrent_hidden_dim}")
