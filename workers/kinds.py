@@ -18,6 +18,8 @@ class WorkerKind:
     """(attempt, config, stop checks, progress) -> TrainingBackend in the driver's process."""
     jobs: Mapping[str, str]
     """Short jobs: JobContext -> result as JSON. Each stores its episodes in the job's folder."""
+    checks: str
+    """(config, surroundings) -> the checks before a launch (workers.checks)."""
     summary_lines: str = ""
     """(config, iteration, metrics) -> lines about all evaluations; empty: each evaluation is displayed by itself."""
 
@@ -27,7 +29,9 @@ WORKER_KINDS: dict[AgentKind, WorkerKind] = {
         processes="workers.sizing.placement:policy_processes",
         actors="workers.cluster.session:start_policies",
         local_backend="workers.backends.local:LocalBackend",
+        checks="workers.checks.language_models:steps",
         jobs={
+            "check": "workers.jobs.check:check",
             "dry_run": "workers.jobs.rollouts:dry_run",
             "evaluate": "workers.jobs.rollouts:evaluate",
             "match": "workers.jobs.rollouts:match",
@@ -39,7 +43,9 @@ WORKER_KINDS: dict[AgentKind, WorkerKind] = {
         processes="workers.sizing.placement:trainer_processes",
         actors="workers.cluster.session:start_trainer",
         local_backend="workers.backends.local_networks:LocalNetworksBackend",
+        checks="workers.checks.networks:steps",
         jobs={
+            "check": "workers.jobs.check:check",
             "dry_run": "workers.jobs.networks:dry_run",
             "evaluate": "workers.jobs.networks:evaluate",
             "match": "workers.jobs.networks:match",

@@ -1,12 +1,14 @@
 """Entry point of one attempt at a run. Parses the config before it imports slow modules.
 
     python -m workers.run --preset plan_path_duo --local [key=value ...]
+    python -m workers.run --preset plan_path_duo --check [--json] [key=value ...]
     python -m workers.run CONFIG.toml --folder F --run ID --attempt N [--ingest-url U] [--home H]
                                       [--resume-from P [--fall-back] | --fork-from P]
 
-The first runs everything in this process, without Ray and without the web. The second is the driver of a Ray job:
+The first runs everything in this process, without Ray and without the web; the second checks what the first would need. The
+third is the driver of a Ray job:
 it connects to the cluster that RAY_ADDRESS names and imports no torch. TROUPE_INGEST_TOKEN holds the ingest token.
-Exit status: 0 finished, stopped or paused; 1 failed; 2 the config or the arguments are wrong; 3 superseded.
+Exit status: 0 finished, stopped or paused; 1 failed, or a check failed; 2 the config or the arguments are wrong; 3 superseded.
 """
 
 import argparse
@@ -34,6 +36,8 @@ def main(words: Sequence[str] | None = None) -> int:
     except (ConfigError, OSError) as error:
         _complain(error)
         return USAGE_ERROR
+    if arguments.check:
+        return _check(config, arguments)
     from workers.driver.attempt import run_attempt  # slow import: only after the config is valid
     from workers.protocol.records import Attempt
 
@@ -55,6 +59,19 @@ def main(words: Sequence[str] | None = None) -> int:
     return run_attempt(attempt, local=arguments.local)
 
 
+def _check(config: AnyConfig, arguments: argparse.Namespace) -> int:
+    """Print what a run in this process would check. Returns 1 if a check failed."""
+    from workers.checks.registry import checks_of  # slow import: only after the config is valid
+    from workers.checks.results import failed, printed
+    from workers.checks.shared import Surroundings
+
+    home = arguments.home.expanduser().resolve()
+    os.environ["TROUPE_HOME"] = str(home)
+    checks = checks_of(config, Surroundings(home, local=True))
+    sys.stdout.write(printed(checks, as_json=arguments.json))
+    return int(failed(checks))
+
+
 def _fork_from(option: Path | None, config: AnyConfig, home: Path) -> Path | None:
     """The checkpoint named by the command line, or else by the config, which may name it below TROUPE_HOME."""
     named = config.fork_source
@@ -73,6 +90,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--preset", help="a preset's name in place of a config file")
     parser.add_argument("--local", action="store_true", help="everything in this process, without Ray")
+    parser.add_argument("--check", action="store_true", help="only check what a run in this process needs")
+    parser.add_argument("--json", action="store_true", help="with --check: print JSON")
     parser.add_argument("--folder", type=Path, help="run folder (default: <home>/runs/<run>)")
     parser.add_argument("--run", default="", help="id of the run")
     parser.add_argument("--attempt", type=int, default=1, help="number of this launch of the run, from 1")

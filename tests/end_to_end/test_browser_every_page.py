@@ -21,7 +21,7 @@ from webapp.runs.models import Phase, Run
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True), pytest.mark.timeout(1800)]
 
 ACTS = {
-    "accounts:member-remove", "accounts:token-revoke", "experiments:check", "experiments:edit", "experiments:estimate",
+    "accounts:member-remove", "accounts:token-revoke", "jobs:form-preview", "experiments:edit", "experiments:estimate",
     "experiments:sweep-check", "experiments:sweep-stop", "experiments:template-delete", "experiments:template-save",
     "health:act", "health:fork", "jobs:cancel", "jobs:say", "jobs:start",
     "reports:delete", "reports:preview", "reports:restore", "reports:share", "runs:act", "runs:bulk", "runs:checkpoint-act",

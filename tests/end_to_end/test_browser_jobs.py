@@ -136,12 +136,62 @@ def test_what_cannot_be_is_said_where_it_was_asked_for(page: Page, ada: User) ->
     assert not Job.objects.exists()
 
 
-def test_a_dry_run_from_the_form(page: Page, ada: User) -> None:
+CHECKS = {
+    "GPUs": ("passed", "No GPU is requested.", ""),
+    "environment": ("passed", "The environment plan_path was constructed.", ""),
+    "tokenizer and chat template of little": ("passed", "The first prompt has 214 tokens.", ""),
+}
+BROKEN = {
+    "tokenizer and chat template of little": (
+        "failed",
+        "The model '/models/little' has no chat template.",
+        "Use an instruction-tuned model, or add a chat_template.jinja to its folder.",
+    ),
+    "weights of little": ("unknown", "The weights of org/little are read when the run starts.", ""),
+}
+
+
+def check_end(checks: dict[str, tuple[str, str, str]]) -> None:
+    """End the newest check with these results."""
+    job = Job.objects.filter(kind="check").latest("created_at")
+    jobs_submit()
+    rows = [
+        dict(zip(("name", "state", "text", "remedy"), (name, *row), strict=True))
+        for name, row in checks.items()
+    ]
+    failed = any(row["state"] == "failed" for row in rows)
+    job_folder(job).write("result", {"checks": rows, "failed": failed})
+    jobs_follow()
+
+
+def test_a_check_and_a_dry_run_from_the_form(page: Page, ada: User) -> None:
     run_make(ada, "any")
     page.goto("/experiments/new/?preset=plan_path_duo&run.seed=7")
+    ready, button = page.locator("#ready"), page.get_by_role("button", name="Check", exact=True)
+    expect(ready).to_contain_text("Not checked: models, environment, code and devices.")
+    expect(ready).to_have_class("notice warn")
+    shoot(page, "ready-amber")
+    button.click()
+    expect(ready).to_contain_text("waiting in the queue")
+    check_end(CHECKS | BROKEN)
+    expect(ready).to_have_class("notice bad")
+    expect(page.get_by_role("list", name="Checks")).to_contain_text(
+        "has no chat template. Use an instruction"
+    )
+    shoot(page, "ready-red")
+    check_accessible(page)
+    page.get_by_label("tasks", exact=True).fill("40")
+    expect(ready).to_contain_text("fields have changed since the last check")
+    button.click()
+    expect(ready).to_contain_text("waiting in the queue")
+    check_end(CHECKS)
+    expect(ready).to_have_class("notice good")
+    expect(button).to_be_focused()
+    shoot(page, "ready-green")
+    check_accessible(page)
     page.get_by_role("button", name="Dry run").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Dry run of")
-    assert Job.objects.get().config["run"]["seed"] == 7
+    assert Job.objects.get(kind="dry_run").config["run"]["seed"] == 7
 
 
 def test_a_match_and_an_evaluation_say_what_came_out(page: Page, ada: User) -> None:

@@ -53,6 +53,16 @@ def test_a_checkpoint_is_evaluated_again_and_talked_to(client: httpx.Client, sta
         "rollout.tasks": 6, "rollout.group_size": 4, "evaluation.every": 1, "evaluation.episodes": 8,
         "evaluation.probes": 2, "checkpoint.every": 1, "resources.environments_per_worker": 8, **TINY_GRID,
     }  # fmt: skip
+    checked = made(client, "/api/v1/jobs/", kind="check", preset="plan_path_duo", overrides=small)
+    checks = ended(client, f"/api/v1/jobs/{checked['id']}/")["result"]
+    assert {check["state"] for check in checks["checks"]} == {"passed"} and not checks["failed"], checks
+    gpu = {"policies.planner.devices.rollout_gpus": 1.0}
+    body = {"preset": "plan_path_duo", "overrides": small | gpu}
+    refused = client.post("/api/v1/runs/", json=body)
+    assert refused.status_code == 400 and "has no CUDA device" in refused.text
+    refused_by_check = made(client, "/api/v1/jobs/", kind="check", **body)
+    result = ended(client, f"/api/v1/jobs/{refused_by_check['id']}/")["result"]
+    assert [check["name"] for check in result["checks"] if check["state"] == "failed"] == ["GPUs"]
     dry = made(client, "/api/v1/jobs/", kind="dry_run", preset="plan_path_duo", overrides=small)
     played = ended(client, dry["url"].replace("/jobs/", "/api/v1/jobs/"))
     assert len(played["episodes"]) == 1 and len(played["episodes"][0]["turns"][0]["candidates"]) == 4

@@ -5,15 +5,14 @@ that the rest can be built; a check that reads a removed field says nothing, bec
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from copy import deepcopy
 from typing import Any
 
 from pydantic import ValidationError
 
 from training_core.config.base import FIELDS_ONLY, Section
-from training_core.config.messages import cross_field_message, error_messages, places_of
+from training_core.config.messages import cross_field_message, error_messages, names_of
 
-Place = tuple[str, ...]
+Names = tuple[str, ...]
 """Names of a field and of the sections around it, from the root."""
 MOST_REPAIRS = 50
 """Maximum number of removals of wrong fields; only a tree with more kinds of errors needs more."""
@@ -21,46 +20,46 @@ MOST_REPAIRS = 50
 
 def all_errors(tree: Mapping[str, Any], model: type[Section]) -> dict[str, str]:
     """One message per dotted path, errors of single fields first; empty if the tree is valid."""
-    repaired: dict[str, Any] = deepcopy(dict(tree))
+    repaired = dict(tree)
     messages: dict[str, str] = {}
-    removed: list[Place] = []
+    removed: list[Names] = []
     for _ in range(MOST_REPAIRS):
         before = len(removed)
         try:
             config = model.model_validate(repaired, context=FIELDS_ONLY)
         except ValidationError as error:
             messages = messages or error_messages(error, model)
-            for place in (places_of(model, item["loc"]) for item in error.errors()):
-                if not any(place[: len(gone)] == gone for gone in removed[before:]):
-                    removed.append(_removed(repaired, place))
+            for names in (names_of(model, item["loc"]) for item in error.errors()):
+                if not any(names[: len(gone)] == gone for gone in removed[before:]):
+                    removed.append(_removed(repaired, names))
             if () in removed:
                 return messages  # the root cannot be built
         else:
-            for place in removed:
-                _forget(config, place)
+            for names in removed:
+                _forget(config, names)
             between = _cross_field_errors(config)
             return messages | {path: text for path, text in between.items() if path not in messages}
     return messages
 
 
-def _removed(tree: dict[str, Any], place: Place) -> Place:
-    """Remove the field at a place, or the section around it if the field is missing. Returns what was removed; () for the root."""
+def _removed(tree: dict[str, Any], names: Names) -> Names:
+    """Remove the field at a path, or the section around it if the field is missing. Returns what was removed; () for the root."""
     here: Any = tree
-    for depth, name in enumerate(place):
+    for depth, name in enumerate(names):
         if name not in here:
-            return _removed(tree, place[:depth])
-        if depth + 1 == len(place) or not isinstance(here[name], dict):
+            return _removed(tree, names[:depth])
+        if depth + 1 == len(names) or not isinstance(here[name], dict):
             del here[name]
-            return place[: depth + 1]
-        here = here[name]
+            return names[: depth + 1]
+        here[name] = here = dict(here[name])  # the caller's tree stays as it is
     return ()
 
 
-def _forget(config: Section, place: Place) -> None:
+def _forget(config: Section, names: Names) -> None:
     """Delete a field of the built config, so that a check that reads it raises. Of a table with a removed entry, the whole table."""
     here: Any = config
-    section, field = config, place[0]
-    for name in place:
+    section, field = config, names[0]
+    for name in names:
         if isinstance(here, Section):
             section, field = here, name
             here = vars(here).get(name)
@@ -79,8 +78,8 @@ def _cross_field_errors(config: Section) -> dict[str, str]:
             try:
                 check(section)
             except ValueError as error:
-                place, text = cross_field_message(path, str(error))
-                messages.setdefault(place, text)
+                field, text = cross_field_message(path, str(error))
+                messages.setdefault(field, text)
             except Exception:  # it reads a removed field, or relies on another check that has failed
                 continue
     return messages

@@ -75,6 +75,8 @@ class EnvironmentSection(Section):
     """Rewards of single roles: without effect if algorithm.local_weight is 0."""
     team_reward_fields: ClassVar[tuple[str, ...]] = ()
     """Rewards of the team: without effect if algorithm.team_weight is 0."""
+    sandboxed: ClassVar[bool] = False
+    """Whether agents' code runs in a sandbox."""
     type: str
     """The environment."""
 

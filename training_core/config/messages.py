@@ -46,7 +46,7 @@ def error_messages(error: ValidationError, model: type[BaseModel]) -> dict[str, 
     messages: dict[str, str] = {}
     for item in error.errors():
         places, text = item["loc"], item["msg"].removeprefix("Value error, ")
-        path = ".".join(places_of(model, places))
+        path = ".".join(names_of(model, places))
         if item["type"] == "value_error":
             path, text = cross_field_message(path, text)
         if item["type"] == "union_tag_invalid":
@@ -77,7 +77,7 @@ def section_classes(annotation: Any) -> list[type[BaseModel]]:
     return [section for part in parts for section in section_classes(part)]
 
 
-def places_of(model: type[BaseModel], places: Sequence[int | str]) -> tuple[str, ...]:
+def names_of(model: type[BaseModel], places: Sequence[int | str]) -> tuple[str, ...]:
     """The names of a field and of the sections around it, without the tags of unions (algorithm.at_grpo.clip_low)."""
     return tuple(str(name) for name, _ in _walk(model, places))
 

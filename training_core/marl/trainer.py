@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from training_core.config.marl.run import MarlConfig, unreached_ends
+from training_core.devices import torch_device
 from training_core.errors import CheckpointError, ConfigError
 from training_core.importing import load_object
 from training_core.marl.agent_slots import slots_by_policy
@@ -38,8 +39,8 @@ OLD_HOOK = "make_sight"
 
 
 def device_of(config: MarlConfig) -> torch.device:
-    """The device of the networks; environments are stepped on the CPU."""
-    return torch.device("cuda" if config.resources.gpus and torch.cuda.is_available() else "cpu")
+    """The device of the networks; environments are stepped on the CPU. Raises ConfigError if a GPU is requested and none is visible."""
+    return torch.device(torch_device(config.resources.gpus, "resources.gpus"))
 
 
 def check_rollout_length(config: MarlConfig, spec: Spec) -> None:

@@ -25,6 +25,7 @@ from troupe_client.cli.output import (
 )
 from troupe_client.cli.sections import RUNS, START
 from troupe_client.cli.show import runs_table
+from troupe_client.cli.topics.jobs import check_config
 from troupe_client.cli.topics.views import view_find
 from troupe_client.server_api import ROOT, find_server, home, run_path
 from workers.provenance.collecting import launch_provenance
@@ -75,17 +76,27 @@ def up(context: typer.Context) -> None:
 
 
 @app.command(rich_help_panel=START)
-def run(source: Source, overrides: Overrides = None) -> None:
+def run(
+    source: Source,
+    overrides: Overrides = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Only check models, environment, code and devices of this machine."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --check: print JSON for scripts.")] = False,
+) -> None:
     """Run an experiment on this machine in one process, without a server."""
     from troupe_client.cli.launching import local_command
 
-    command = local_command(source, overrides or [], home())
+    if as_json and not check:
+        raise TroupeError("--json prints the result of a check; add --check")
+    command = local_command(source, overrides or [], home(), check=check, as_json=as_json)
     require_server()
     os.execv(sys.executable, command)
 
 
 @app.command(rich_help_panel=START)
-def launch(
+def launch(  # noqa: PLR0913 - each is an option of the command
     source: Source,
     overrides: Overrides = None,
     name: RunName = "",
@@ -95,11 +106,17 @@ def launch(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only check the config and list settings without effect.")
     ] = False,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Only check models, environment, code and devices on the cluster."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Launch a run on the server."""
     from troupe_client.cli.launching import launch_body, unused
 
+    if check and (watch_it or dry_run or name or tag):
+        raise TroupeError("--check launches no run; omit --watch, --dry-run, --name and --tag")
     body = launch_body(source, overrides or [])
     settings = unused(source, overrides or [])
     for setting in settings:
@@ -111,6 +128,8 @@ def launch(
         else:
             console.print("The config is valid. Nothing was launched.")
         return
+    if check:
+        return check_config(body | ({"project": project} if project else {}), as_json)
     body |= {key: value for key, value in (("name", name), ("project", project), ("tags", tag)) if value}
     server = find_server()
     launched = server.call("/api/v1/runs/", body | {"provenance": launch_provenance("command line", source)})

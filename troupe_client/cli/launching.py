@@ -49,13 +49,16 @@ def unused(source: str, words: list[str]) -> list[Unused]:
     return unused_settings(config_of(source, words))
 
 
-def local_command(source: str, words: list[str], home: Path) -> list[str]:
-    """The command line that runs an experiment in one process. Raises ConfigError before torch is imported."""
+def local_command(
+    source: str, words: list[str], home: Path, *, check: bool = False, as_json: bool = False
+) -> list[str]:
+    """The command line that runs an experiment in one process, or only checks it. Raises ConfigError before torch is imported."""
     changes = parse_overrides(words)
     tree = _read(source) if _is_file(source) else read_preset(source)
     parse_config(apply_overrides(tree, changes))
     named = [source] if _is_file(source) else ["--preset", source]
-    return [sys.executable, "-m", "workers.run", *named, "--local", *words, "--home", str(home)]
+    options = ["--check", *(["--json"] if as_json else [])] if check else ["--local"]
+    return [sys.executable, "-m", "workers.run", *named, *options, *words, "--home", str(home)]
 
 
 def presets(words: str = "") -> dict[str, dict[str, Any]]:

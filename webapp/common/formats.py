@@ -4,6 +4,8 @@ import json
 from math import isfinite, isnan
 from typing import Any
 
+from workers.sizing.size_text import size_text
+
 MINUS = "\N{MINUS SIGN}"
 NONE = "\N{EN DASH}"
 WORDS = {"NaN": "NaN", "Infinity": "\N{INFINITY}", "-Infinity": f"{MINUS}\N{INFINITY}"}
@@ -75,11 +77,4 @@ def duration(seconds: float | None) -> str:
 
 def size(count: int | None) -> str:
     """Format bytes in powers of 1,000: 512 B, 1.4 MB."""
-    if count is None:
-        return NONE
-    value, unit = float(count), "B"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if value < 1000:
-            break
-        value, unit = value / 1000, larger
-    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+    return NONE if count is None else size_text(count)

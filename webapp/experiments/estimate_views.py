@@ -6,10 +6,11 @@ from django.views.decorators.http import require_POST
 
 from training_core.errors import ConfigError
 from webapp.common.tones import SHARED, policy_tones
-from webapp.experiments.estimates import KINDS, LONGEST_PROMPT, PARTS, Appraisal, appraise
+from webapp.experiments.estimates import LONGEST_PROMPT, Appraisal, appraise
 from webapp.experiments.views import posted_draft
 from webapp.runs.permitted import check_runs_visible
 from workers.sizing.estimates import PROMPT_TOKENS, WorkerMemory
+from workers.sizing.memory_fit import KINDS, PARTS
 
 BAR = 100.0
 """Width of a bar in the units of its drawing."""

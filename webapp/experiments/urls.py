@@ -9,7 +9,6 @@ urlpatterns = [
     path("new/", views.experiment_new, name="new"),
     path("estimate/", estimate_views.experiment_estimate, name="estimate"),
     path("edit/", views.experiment_edit, name="edit"),
-    path("check/", views.experiment_check, name="check"),
     path("templates/save/", template_views.template_keep, name="template-save"),
     path("templates/<int:pk>/delete/", template_views.template_forget, name="template-delete"),
     path("sweeps/", sweep_views.sweeps_page, name="sweeps"),

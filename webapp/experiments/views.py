@@ -135,11 +135,9 @@ def form_page(request: HttpRequest, draft: Draft, projects: list[Project], error
     return render(request, "experiments/new.html", context, status=400 if refused else 200)
 
 
-@require_POST
-def experiment_check(request: HttpRequest) -> HttpResponse:
-    """Validate the current form: its errors, and the equivalent commands (a fragment for htmx)."""
-    draft, error = posted_draft(request)
-    context = preview_context(draft, _runs_address(request)) | {"form_error": error}
+def preview_response(request: HttpRequest, draft: Draft, error: str, **more: Any) -> HttpResponse:
+    """Return the errors of a form, and the equivalent commands (a fragment for htmx)."""
+    context = preview_context(draft, _runs_address(request)) | {"form_error": error} | more
     answer = render(request, "experiments/_checked.html", context)
     return _with_address(answer, request, draft)
 

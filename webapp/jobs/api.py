@@ -22,11 +22,11 @@ class JobSerializer(serializers.Serializer[Any]):
 
     kind = serializers.ChoiceField(choices=Job.Kind.choices)
     project = serializers.CharField(
-        required=False, help_text="dry_run, prepare: slug; default: your oldest project"
+        required=False, help_text="check, dry_run, prepare: slug; default: your oldest project"
     )
-    preset = serializers.CharField(required=False, help_text="dry_run, prepare: a preset's name")
+    preset = serializers.CharField(required=False, help_text="check, dry_run, prepare: a preset's name")
     config = serializers.DictField(
-        required=False, help_text="dry_run, prepare: a config tree in place of a preset"
+        required=False, help_text="check, dry_run, prepare: a config tree in place of a preset"
     )
     run = serializers.CharField(required=False, help_text="id of the run with the checkpoint")
     checkpoint = serializers.CharField(
@@ -50,7 +50,7 @@ class SaySerializer(serializers.Serializer[Any]):
 
 
 class Jobs(APIView):
-    """Short jobs: dry runs, evaluations, conversations, matches, preparation of base models."""
+    """Short jobs: checks, dry runs, evaluations, conversations, matches, preparation of base models."""
 
     @extend_schema(operation_id="v1_jobs_list", responses=JSON)
     def get(self, request: Request) -> Response:

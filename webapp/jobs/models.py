@@ -9,9 +9,10 @@ from webapp.runs.models import Run, new_run_id
 
 
 class Job(models.Model):
-    """One dry run, evaluation, conversation, match, or preparation of base models."""
+    """One check, dry run, evaluation, conversation, match, or preparation of base models."""
 
     class Kind(models.TextChoices):
+        CHECK = "check", "check"
         DRY_RUN = "dry_run", "dry run"
         EVALUATE = "evaluate", "evaluation"
         TALK = "talk", "conversation"
@@ -32,7 +33,7 @@ class Job(models.Model):
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="jobs")
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="jobs")
     run = models.ForeignKey(Run, null=True, on_delete=models.CASCADE, related_name="jobs")
-    """The run of the checkpoint; none for a dry run."""
+    """The run of the checkpoint; none for a check or dry run."""
     checkpoint = models.ForeignKey(Checkpoint, null=True, on_delete=models.SET_NULL, related_name="jobs")
     """None: the base models."""
     other = models.ForeignKey(Checkpoint, null=True, on_delete=models.SET_NULL, related_name="+")

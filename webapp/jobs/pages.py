@@ -41,6 +41,7 @@ def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
             for name, label in FIGURES
             if name in job.result
         ],
+        "checks": job.result.get("checks", []),
         "rewards": job.result.get("rewards", {}),
         "models": job.result.get("models", []),
         "seatings": [
@@ -86,6 +87,7 @@ def job_title(job: Job) -> str:
     if job.kind == Job.Kind.MATCH and job.other:
         return f"{who} against {job.other.run.name} at iteration {job.other.iteration}"
     return {
+        Job.Kind.CHECK: f"Check of {who}",
         Job.Kind.DRY_RUN: f"Dry run of {who}",
         Job.Kind.EVALUATE: f"Evaluation of {who}{', roles swapped' if job.parameters.get('swapped') else ''}",
         Job.Kind.TALK: f"Conversation with {who}",

@@ -52,11 +52,16 @@ class Talk(Parameters):
     kind: Play = "eval_sampled"
 
 
+class Check(Parameters):
+    """No parameters: the config is checked where its run would run."""
+
+
 class Prepare(Parameters):
     """No parameters: the config names the models."""
 
 
 PARAMETERS: dict[str, type[Parameters]] = {
+    Job.Kind.CHECK: Check,
     Job.Kind.DRY_RUN: DryRun,
     Job.Kind.EVALUATE: Evaluate,
     Job.Kind.MATCH: Match,

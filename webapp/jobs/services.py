@@ -248,18 +248,30 @@ def _submit(job: Job) -> bool:
         config = parse_permitted_for(job.owner, job.config)
         request = {
             "kind": job.kind,
-            "parameters": job.parameters,
+            "parameters": job.parameters | _devices(job),
             "checkpoint": _place(job.checkpoint),
             "other": _place(job.other),
         }
         folder.open(to_toml(config), request)
-        launch = JobLaunch(job.pk, folder.root, settings.TROUPE_HOME, min(config.acting_gpus, 1.0))
+        gpus = 0.0 if job.kind == Job.Kind.CHECK else min(config.acting_gpus, 1.0)
+        launch = JobLaunch(job.pk, folder.root, settings.TROUPE_HOME, gpus)
         make_launcher(settings.TROUPE_LAUNCHER).submit(launch)
     except (LauncherFailure, OSError, ConfigError) as error:
         with transaction.atomic():
             _end(Job.objects.select_for_update().get(pk=job.pk), Job.State.FAILED, str(error))
         return False
     return True
+
+
+def _devices(job: Job) -> dict[str, Any]:
+    """The devices of the cluster for a check, which requests none itself: it must end where there are none."""
+    if job.kind != Job.Kind.CHECK:
+        return {}
+    capacity = make_launcher(settings.TROUPE_LAUNCHER).capacity()
+    if capacity is None:
+        return {"cluster": None}
+    nodes = [{"main": node.memory, "gpu": node.gpu_memory} for node in capacity.nodes]
+    return {"cluster": {"gpus": capacity.gpus, "nodes": nodes}}
 
 
 def _place(checkpoint: Checkpoint | None) -> str:

@@ -14,9 +14,12 @@ from webapp.jobs.selectors import checkpoint_find
 from webapp.jobs.services import Subject, job_create
 from webapp.runs.selectors import run_get
 
+OF_A_CONFIG = (Job.Kind.CHECK, Job.Kind.DRY_RUN, Job.Kind.PREPARE)
+"""Kinds that need a config and no run."""
+
 
 def config_job_start(user: Person, kind: str, wanted: Mapping[str, Any]) -> Job:
-    """dry_run and prepare: `preset` or `config` with `overrides`, in `project` (a slug; default: the user's oldest)."""
+    """check, dry_run and prepare: `preset` or `config` with `overrides`, in `project` (a slug; default: the user's oldest)."""
     preset, tree = str(wanted.get("preset") or ""), wanted.get("config")
     if tree is None:
         if preset not in preset_names():
@@ -63,7 +66,7 @@ def match_start(user: Person, wanted: Mapping[str, Any]) -> Job:
 
 def job_start(user: Person, kind: str, wanted: Mapping[str, Any]) -> Job:
     """Start a job of any kind. Raises ConfigError, Http404, PermissionDenied, TransitionRefused."""
-    if kind in (Job.Kind.DRY_RUN, Job.Kind.PREPARE):
+    if kind in OF_A_CONFIG:
         return config_job_start(user, kind, wanted)
     if kind == Job.Kind.MATCH:
         return match_start(user, wanted)

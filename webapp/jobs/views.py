@@ -12,11 +12,10 @@ from training_core.config.files import parse_value
 from training_core.errors import ConfigError
 from webapp.common.redirects import back
 from webapp.experiments.forms import draft_from_post
-from webapp.jobs.models import Job
 from webapp.jobs.pages import job_context
 from webapp.jobs.selectors import job_get, jobs_visible
 from webapp.jobs.services import job_cancel, job_follow, job_say
-from webapp.jobs.starting import job_start
+from webapp.jobs.starting import OF_A_CONFIG, job_start
 from webapp.runs.states import TransitionRefused
 
 SHOWN = 200
@@ -88,7 +87,7 @@ def _wanted(request: HttpRequest, kind: str) -> dict[str, Any]:
     if post.getlist("roles"):
         parameters["roles"] = post.getlist("roles")
     wanted: dict[str, Any] = {name: post.get(name, "") for name in SUBJECT} | {"parameters": parameters}
-    of_a_form = kind in (Job.Kind.DRY_RUN, Job.Kind.PREPARE)
+    of_a_form = kind in OF_A_CONFIG
     if of_a_form:
         draft = draft_from_post(post.dict())
         if draft.config is None:

@@ -190,8 +190,8 @@ def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> 
             attempt_end(attempt, state, how)
             run_move(run, state, how, stop_requested="")
         else:
-            printed = printed_failure(tail)
-            attempt_lost(run, attempt, fault_in(printed) if printed else _how(status, attempt), again=True)
+            printed, again = printed_failure(tail)
+            attempt_lost(run, attempt, fault_in(printed) if printed else _how(status, attempt), again=again)
     if run.state == RunState.QUEUED:
         run_submit_now(run.pk)
 

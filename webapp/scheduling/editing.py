@@ -15,6 +15,7 @@ from webapp.runs.config_differences import flatten
 from webapp.runs.families import family_of
 from webapp.runs.models import Run
 from webapp.runs.permitted import check_storable, parse_permitted_for
+from webapp.scheduling.devices import check_gpus
 from webapp.scheduling.forking import check_fits, fork_family
 from webapp.scheduling.services import run_resume
 
@@ -39,6 +40,7 @@ def _resumed(user: Person, run: Run, overrides: Mapping[str, Any], chosen: Check
     origin = chosen or checkpoint_latest(run)
     if origin is not None:
         check_fits(config, origin)
+    check_gpus(config)
     resolved = config.model_dump(mode="json")
     check_storable(resolved)
     edits = _edits(run.config, resolved)

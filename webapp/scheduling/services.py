@@ -30,6 +30,7 @@ from webapp.runs.models import Attempt, Run, RunSource, RunState
 from webapp.runs.permitted import check_storable, parse_permitted_for
 from webapp.runs.queue import look_soon, submit_soon
 from webapp.scheduling.attempts import attempt_end, attempt_lost, origin_apply
+from webapp.scheduling.devices import check_gpus
 from webapp.scheduling.stopping import ENDING, stopping_words
 from workers.telemetry.events import StatusEvent
 from workers.telemetry.faults import LONGEST, Fault, fault_in, sentence
@@ -66,6 +67,7 @@ def run_create(
     config = parse_permitted_for(user, whole)
     if config.run.iterations > MOST_ITERATIONS:
         raise ConfigError({"run.iterations": f"at most {MOST_ITERATIONS}"})
+    check_gpus(config)
     resolved = config.model_dump(mode="json")
     check_storable(resolved)
     launched = provenance_read(provenance or {})

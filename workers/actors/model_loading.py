@@ -9,6 +9,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
+from training_core.devices import torch_device
 from training_core.llm.base_models.progress import Progress, silent
 from training_core.llm.base_models.registry import resolve_model
 from training_core.llm.base_models.tiny import read_facts
@@ -42,10 +43,10 @@ _SHARED: WeakValueDictionary[tuple[str, str, str], PreTrainedModel] = WeakValueD
 
 
 def load(spec: WorkerSpec, born: float, progress: Progress = silent) -> LoadedModel:
-    """Load (or first make) the base model; the span is from `born`, before imports. Raises ModelError."""
+    """Load (or first make) the base model; the span is from `born`, before imports. Raises ModelError, ConfigError."""
     prepare_process(spec.config.resources.threads)
+    device = torch_device(spec.gpus, spec.gpu_field)
     source = resolve_model(spec.section.model, spec.config.environment, spec.home, progress)
-    device = "cuda" if spec.gpus > 0 and torch.cuda.is_available() else "cpu"
     if spec.section.warm_start.steps:
         from training_core.llm.base_models.warm_start import (
             warm_started_model,  # imports environments: seldom needed

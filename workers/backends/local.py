@@ -55,7 +55,8 @@ class TwoModelPolicy(PolicyProxy):
 
     def __init__(self, spec: WorkerSpec, stop_check: StopCheck, progress: Progress) -> None:
         self._stop_check = stop_check
-        self._updater = UpdateWorker(replace(spec, name=f"update-{spec.policy}"), progress)
+        update = replace(spec, name=f"update-{spec.policy}", gpus=spec.section.devices.update_gpus)
+        self._updater = UpdateWorker(update, progress)
         self._rollout = RolloutWorker(replace(spec, name=f"rollout-{spec.policy}-0"))
 
     def start(self, resume_from: Path | None) -> Ready:
@@ -104,8 +105,9 @@ class LocalBackend(RolloutCoordinator):
             progress(done, text)
 
         def policy_of(name: str) -> LocalPolicy | TwoModelPolicy:
-            spec = WorkerSpec(name, name, config, attempt.home)
-            apart = config.policies[name].devices.placement == "apart" and name in config.trained_policies
+            devices = config.policies[name].devices
+            spec = WorkerSpec(name, name, config, attempt.home, devices.rollout_gpus)
+            apart = devices.placement == "apart" and name in config.trained_policies
             return (TwoModelPolicy if apart else LocalPolicy)(spec, self._stop_check, loading)
 
         self._policies = {name: policy_of(name) for name in config.used_policies}

@@ -60,7 +60,7 @@ class RayBackend(TrainingBackend):
         workflow = getattr(attempt.config, "workflow", None)
         self._external = isinstance(workflow, RolloutBuffer)
         """Whether the run may wait for external rollouts."""
-        connect()
+        connect(attempt.config)
         self._output = WorkerOutput(f"{attempt.run}-{attempt.number}", heard) if heard else None
         if self._output:
             self._output.open()

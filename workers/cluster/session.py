@@ -1,6 +1,7 @@
 """Session: the actors of one attempt on Ray. Connects to Ray, waits for devices, starts the actors, and ends them."""
 
 import logging
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,6 +13,7 @@ import ray
 from ray.exceptions import RayError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 
+from training_core.config.kinds import AnyConfig
 from training_core.config.marl.run import MarlConfig
 from training_core.config.run import RunConfig
 from training_core.importing import resolve
@@ -26,6 +28,7 @@ from workers.cluster.spawner import CONTROL, Handle, Spawner, start_actor
 from workers.kinds import WORKER_KINDS
 from workers.protocol.records import Attempt, StopCheck
 from workers.sizing.demand import Demand, demand
+from workers.sizing.gpus import refuse_gpus
 from workers.sizing.placement import Placement, SlotKind, place
 
 MESSAGE_SECONDS = 10.0
@@ -63,10 +66,15 @@ class Session:
             remove_placement_group(self.group)
 
 
-def connect() -> None:
-    """Connect to the cluster that RAY_ADDRESS names (in a job: the job's own), or start a private one."""
+def connect(config: AnyConfig) -> None:
+    """Connect to the cluster that RAY_ADDRESS names (in a job: the job's own), or start a private one of this machine.
+
+    Raises ConfigError if the config requests GPUs of a private one that has none: it gets no other machines.
+    """
     if not ray.is_initialized():
         ray.init(logging_level=logging.WARNING, log_to_driver=True, include_dashboard=False)
+    if not os.environ.get("RAY_ADDRESS") and not ray.cluster_resources().get("GPU"):  # type: ignore[no-untyped-call]
+        refuse_gpus(config, "this machine")
 
 
 def open_session(attempt: Attempt, stop_check: StopCheck, log_line: Callable[[str], None]) -> Session:

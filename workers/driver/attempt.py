@@ -11,6 +11,7 @@ from types import FrameType
 
 from training_core.config.effects.unused import unused_settings
 from training_core.config.files import to_toml
+from training_core.devices import cuda_is_visible
 from training_core.importing import resolve
 from training_core.loggers.base import LoggerSetup
 from training_core.loggers.registry import enabled_loggers
@@ -32,9 +33,10 @@ from workers.protocol.records import (
 )
 from workers.reporting.loggers.feeding import Loggers
 from workers.reporting.reporter import Reporter
+from workers.sizing.gpus import refuse_gpus, requested_gpus
 from workers.storage.run_folder import RunFolder
 from workers.telemetry.faults import fault_of
-from workers.telemetry.reasons import FAILURE
+from workers.telemetry.reasons import FAILURE, LOST
 
 log = logging.getLogger(__name__)
 FAILED, SUPERSEDED = 1, 3
@@ -135,8 +137,9 @@ def _guarded(attempt: Attempt, run_events: RunEvents, stop_signal: StopSignal, *
     except Exception as error:
         log.error("%s", traceback.format_exc())
         fault = fault_of(error)
-        run_events.failed(fault, retry=isinstance(error, WorkerLost))
-        run_events.note(f"{FAILURE}{fault}")
+        retry = isinstance(error, WorkerLost)  # any other error would be raised again
+        run_events.failed(fault, retry=retry)
+        run_events.note(f"{LOST if retry else FAILURE}{fault}")
         return FAILED
     run_events.ended(state, iteration)
     run_events.note(f"{state} after {iteration} iterations; run folder {attempt.folder}")
@@ -181,8 +184,13 @@ def _loggers(attempt: Attempt) -> Loggers:
 def _backend(
     attempt: Attempt, run_events: RunEvents, stop_signal: StopSignal, *, local: bool
 ) -> TrainingBackend:
-    """Workers in this process or on Ray. The imports are slow, so only the needed one is made."""
+    """Workers in this process or on Ray. The imports are slow, so only the needed one is made.
+
+    Raises ConfigError if GPUs are requested and this machine, or a cluster of this machine alone, has none.
+    """
     if local:
+        if requested_gpus(attempt.config) and not cuda_is_visible():
+            refuse_gpus(attempt.config, "this machine")
         make = resolve(WORKER_KINDS[attempt.config.agents].local_backend)
         backend: TrainingBackend = make(attempt, attempt.config, stop_signal.stop_checks, run_events.loading)
         return backend

@@ -11,6 +11,7 @@ from training_core.marl.environments.base import ActionKind, Continuous
 from training_core.marl.learning.learner import PolicyLearner
 from training_core.marl.trainer import check_rollout_length
 from workers.actors.marl_worker import MarlWorker
+from workers.actors.visible_devices import on_visible_devices
 from workers.jobs.assignments import checkpoint_assignments
 from workers.jobs.context import JobContext
 from workers.jobs.figures import MAX_EPISODES, figures, unused_documents
@@ -102,7 +103,7 @@ def _short(config: MarlConfig) -> MarlConfig:
 def _started(context: Networks, config: MarlConfig, checkpoint: Path | None = None) -> MarlWorker:
     """A started worker whose evaluations record up to MAX_EPISODES episodes. Raises CheckpointError, ConfigError, EnvironmentFailure."""
     evaluation = config.evaluation.model_copy(update={"probes": MAX_EPISODES})
-    worker = MarlWorker(config.model_copy(update={"evaluation": evaluation}))
+    worker = MarlWorker(on_visible_devices(config).model_copy(update={"evaluation": evaluation}))
     worker.start(checkpoint)
     return worker
 

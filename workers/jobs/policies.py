@@ -12,6 +12,7 @@ from training_core.types import Group
 from workers.actors.coordinator import RolloutCoordinator
 from workers.actors.policy_worker import PolicyWorker
 from workers.actors.update_worker import Address
+from workers.actors.visible_devices import rollout_gpus
 from workers.jobs.context import JobContext
 from workers.jobs.figures import MAX_EPISODES
 from workers.protocol.records import Collected, EpisodeFacts, Span, System
@@ -81,7 +82,7 @@ def proxies_of(context: JobContext[RunConfig], config: RunConfig) -> dict[str, P
 
     return {
         policy: LoadedPolicy(
-            WorkerSpec(policy, policy, config, context.home, config.policies[policy].devices.rollout_gpus),
+            WorkerSpec(policy, policy, config, context.home, rollout_gpus(config, policy)),
             loading,
         )
         for policy in config.used_policies

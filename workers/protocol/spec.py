@@ -29,6 +29,12 @@ class WorkerSpec:
         """The policy's part of the config."""
         return self.config.policies[self.policy]
 
+    @property
+    def gpu_field(self) -> str:
+        """The config field that requests the worker's GPUs."""
+        kind = "update" if self.name.startswith("update") else "rollout"
+        return f"policies.{self.policy}.devices.{kind}_gpus"
+
 
 @dataclass(frozen=True)
 class Ready:

@@ -4,6 +4,8 @@ import re
 
 FAILURE = "failed: "
 """Prefix of the line in which a driver prints why it failed."""
+LOST = "lost: "
+"""Prefix of this line if another attempt may succeed."""
 LONGEST = 2000
 """Maximum characters of a reason. The full text is in the run's log."""
 _CODES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -29,7 +31,12 @@ def reason(text: str) -> str:
     return message if len(message) <= LONGEST else message[: LONGEST - 1].rstrip() + "…"
 
 
-def printed_failure(log: str) -> str:
-    """The last failure that a driver printed to its job's log, in case it could not report it (full disk); empty if there is none."""
-    lines = [line for line in plain(log).splitlines() if line.startswith(FAILURE)]
-    return lines[-1].removeprefix(FAILURE).strip() if lines else ""
+def printed_failure(log: str) -> tuple[str, bool]:
+    """The last failure that a driver printed to its job's log, in case it could not report it (full disk), and whether another
+    attempt may succeed. Without such a line the text is empty, and another attempt may succeed.
+    """
+    lines = [line for line in plain(log).splitlines() if line.startswith((FAILURE, LOST))]
+    if not lines:
+        return "", True
+    prefix = LOST if lines[-1].startswith(LOST) else FAILURE
+    return lines[-1].removeprefix(prefix).strip(), prefix == LOST

@@ -52,3 +52,46 @@ def test_invalid_jobs_are_refused(troupe: Troupe, connected: str, run: Run) -> N
     assert "there is no role x" in troupe("checkpoint", "talk", run.pk, "base", "--as", "x").err
     assert troupe("checkpoint", "match", f"{run.pk}:1", f"{run.pk}:2", "--no-wait").status != 0
     assert "is not a job id" in troupe("job", "show", "../x").err
+
+
+def test_a_check_prints_a_table_and_launches_nothing(
+    troupe: Troupe, connected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks = [
+        {"name": "environment", "state": "passed", "text": "It was constructed.", "remedy": ""},
+        {"name": "sandbox", "state": "failed", "text": "No sandbox is available.", "remedy": "Install it."},
+        {"name": "weights", "state": "unknown", "text": "They are made later.", "remedy": ""},
+    ]
+
+    def end(results: list[dict[str, str]]) -> None:
+        def sleep(seconds: float) -> None:
+            job = Job.objects.latest("created_at")
+            jobs_submit()
+            failed = any(each["state"] == "failed" for each in results)
+            job_folder(job).write("result", {"checks": results, "failed": failed})
+            jobs_follow()
+
+        monkeypatch.setattr("troupe_client.cli.topics.jobs.time.sleep", sleep)
+
+    end(checks)
+    done = troupe("launch", "plan_path_duo", "run.seed=4", "--check")
+    assert done.status == 1, done.err
+    lines = [" ".join(line.split()) for line in done.out.splitlines()]
+    assert "failed sandbox No sandbox is available. Install it." in lines
+    assert "not known weights They are made later." in lines
+    assert Job.objects.get().config["run"]["seed"] == 4 and not Run.objects.exists()
+    end(checks[:1])
+    done = troupe("launch", "plan_path_duo", "--check", "--json")
+    assert done.status == 0 and json.loads(done.out)["checks"] == checks[:1]
+    assert "omit --watch" in troupe("launch", "plan_path_duo", "--check", "--watch").err
+    assert "add --check" in troupe("run", "plan_path_duo", "--json").err
+
+
+def test_a_launch_states_errors_of_and_between_fields(troupe: Troupe, connected: str) -> None:
+    done = troupe("launch", "plan_path_duo", "run.seed=many", "rollout.group_size=1", "evaluation.probes=300")
+    assert done.status == 1
+    assert [line.partition(":")[0] for line in done.err.splitlines()] == [
+        "run.seed",
+        "rollout.group_size",
+        "evaluation.probes",
+    ]

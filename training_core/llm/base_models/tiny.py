@@ -56,7 +56,7 @@ class TinyRecipe(BaseModel):
 
 def tiny_shape(environment: Environment) -> ModelShape:
     """Sizes of the tiny model before it is created. Raises ModelError if there is none for the environment."""
-    _check_is_supported(environment)
+    check_is_supported(environment)
     recipe = TinyRecipe()
     words = warm_start_of(environment.type).vocabulary(environment)
     return shape_from(
@@ -86,13 +86,14 @@ def ensure_tiny(environment: Environment, home: Path, progress: Progress = silen
 
     Raises ModelError if the environment has no demonstrations, or if the folder cannot be written.
     """
-    _check_is_supported(environment)
+    check_is_supported(environment)
     folder = tiny_folder(environment, home)
     with write_errors_explained(f"the tiny model to {folder}", ModelError):
         return create_once(folder, lambda draft, report: _make(environment, draft, report), progress)
 
 
-def _check_is_supported(environment: Environment) -> None:
+def check_is_supported(environment: Environment) -> None:
+    """Raises ModelError if the environment has no demonstrations."""
     if environment.type not in types_with_warm_start():
         supported = ", ".join(types_with_warm_start())
         raise ModelError(

@@ -20,11 +20,15 @@ class EngineKind:
     """"folder.module:Name" in this package: (config section, model, tokenizer) -> engine. The model may be shared with a
     learner in the same process (torch), or receives weights before they are sent to the engine (the others).
     """
+    check: str = ""
+    """"folder.module:function" in this package: config section -> a sentence about what the engine needs and was found. It raises
+    EngineFailure if that is missing. Empty: the engine needs nothing else.
+    """
 
 
 ENGINES: dict[str, EngineKind] = {
     "torch": EngineKind(Torch, "torch.engine:make_torch_engine"),
-    "vllm": EngineKind(Vllm, "vllm.engine:VllmEngine"),
-    "openai": EngineKind(OpenAi, "openai.engine:OpenAiEngine"),
+    "vllm": EngineKind(Vllm, "vllm.engine:VllmEngine", "vllm.engine:check_vllm"),
+    "openai": EngineKind(OpenAi, "openai.engine:OpenAiEngine", "openai.engine:check_servers"),
 }
 """Engines by type, in the order of the pages."""

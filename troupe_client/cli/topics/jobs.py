@@ -34,6 +34,12 @@ Sampled = Annotated[bool, typer.Option(help="Sample instead of playing greedily.
 ENDED = ("finished", "failed", "cancelled")
 POLL_SECONDS = 0.5
 FAILED = 1
+CHECK_STATES = {
+    "passed": ("passed", "green"),
+    "failed": ("failed", "red"),
+    "unknown": ("not known", "yellow"),
+}
+"""State of a check -> its word and colour."""
 
 
 @experiment_jobs.command("dry-run")
@@ -167,6 +173,19 @@ def job_cancel(job_id: JobId, as_json: AsJson = False) -> None:
     print_json(current) if as_json else _show(current)
 
 
+def check_config(body: dict[str, Any], as_json: bool) -> None:
+    """Check a config where its run would run, and print the checks; exits with 1 if one failed."""
+    server = find_server()
+    job = _wait(server, server.call("/api/v1/jobs/", {"kind": "check"} | body))
+    result = job["result"]
+    if as_json:
+        print_json({name: job[name] for name in ("id", "state", "message")} | result)
+    else:
+        _show(job)
+    if job["state"] != "finished" or result["failed"]:
+        raise typer.Exit(FAILED)
+
+
 def _start(kind: str, body: dict[str, Any], no_wait: bool, as_json: bool) -> None:
     server = find_server()
     job = server.call("/api/v1/jobs/", {"kind": kind} | body)
@@ -192,6 +211,8 @@ def _show(job: dict[str, Any]) -> None:
     result = job["result"]
     for setting in result.get("unused", []):
         print_line(f"  {setting['path']} has no effect here: {setting['why']}", "yellow")
+    if result.get("checks"):
+        _show_checks(result["checks"])
     for assignment in result.get("seatings", []):
         roles = ", ".join(f"{role}: {side}" for role, side in assignment["seats"].items())
         print_line(f"  {roles}  {_outcome(assignment)}")
@@ -214,6 +235,15 @@ def _show(job: dict[str, Any]) -> None:
     for turn in episodes[0]["turns"] if len(episodes) == 1 else []:
         answer = turn["candidates"][turn["executed"]]
         print_line(f"  {turn['role']}: {answer['text']}  ({number(answer['reward'])})")
+
+
+def _show_checks(checks: list[dict[str, str]]) -> None:
+    table = plain_table("state", "check", "result", wrap=("check", "result"))
+    for check in checks:
+        word, colour = CHECK_STATES[check["state"]]
+        result = f"{check['text']} {check['remedy']}".strip()
+        table.add_row(Text(word, colour), Text(visible(check["name"])), Text(visible(result)))
+    print_table(table)
 
 
 def _path(job_id: str, below: str = "") -> str:

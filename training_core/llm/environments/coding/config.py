@@ -11,6 +11,7 @@ class Coding(EnvironmentSection):
     """A tester writes tests for a task and a coder writes the program; both see the test results and try again."""
 
     roles: ClassVar[tuple[str, ...]] = ("tester", "coder")
+    sandboxed: ClassVar[bool] = True
     file_fields: ClassVar[tuple[str, ...]] = ("problems",)
     task_fields: ClassVar[tuple[str, ...]] = ("problems",)
     play_fields: ClassVar[tuple[str, ...]] = (

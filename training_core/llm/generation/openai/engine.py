@@ -38,6 +38,19 @@ _TOKEN = "token_id:"
 """How servers without `token_ids` write a token's id instead of its text."""
 
 
+_CHECK_SECONDS = 10.0
+"""Maximum time for a server's answer in a check."""
+
+
+def check_servers(settings: OpenAi) -> str:
+    """State the number of servers that answer. Raises EngineFailure for the first one that does not."""
+    once = settings.model_copy(update={"attempts": 1, "timeout": min(settings.timeout, _CHECK_SECONDS)})
+    engine = OpenAiEngine(once, None, None)  # type: ignore[arg-type]  # neither is used before it generates
+    asyncio.run(engine.check())
+    count = len(engine.urls)
+    return f"{count} server{'s' * (count > 1)} answered"
+
+
 class OpenAiEngine:
     """An Engine with a remote model. New weights are written into the local `model` before they are sent."""
 
@@ -144,6 +157,12 @@ class OpenAiEngine:
         reason = _REASONS.get(choice.get("finish_reason") or "", "stop")
         return Answer(tokens, logprobs, [self.version] * len(tokens), reason, text)
 
+    async def check(self) -> None:
+        """Have every server list its models. Raises EngineFailure."""
+        async with self._client() as client:
+            for url in self.urls:
+                await self._post(client, f"{url}/v1/models", None)
+
     async def _first_model(self, client: httpx.AsyncClient) -> str:
         response = await self._post(client, f"{self.urls[0]}/v1/models", None)
         self._name = str(response["data"][0]["id"])
@@ -181,7 +200,9 @@ class OpenAiEngine:
                 raise refusal(f"the server at {url} refuses the request: {reason}")
             if response.status_code < 500:
                 break
-        raise EngineFailure(f"the server at {url} does not answer correctly: {reason}")
+        raise EngineFailure(
+            f"the server at {url} does not answer correctly: {reason}; start it, or correct policies.*.engine.urls"
+        )
 
 
 async def _wait_for_all(

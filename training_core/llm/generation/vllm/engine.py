@@ -29,21 +29,32 @@ _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """Adapter ranks that vLLM supports."""
 
 
+def check_vllm(settings: Vllm) -> str:
+    """State the version of vLLM. Raises EngineFailure if it cannot be imported."""
+    return f"vLLM {_import_vllm().__version__} is installed"
+
+
+def _import_vllm() -> Any:
+    """The package. Raises EngineFailure if it is not installed."""
+    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # weights are written from this process
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    try:
+        import vllm
+    except ImportError as error:
+        raise EngineFailure(
+            'vLLM is not installed: pip install "troupe[gpu]", or set policies.*.engine.type = "torch"'
+        ) from error
+    return vllm
+
+
 class VllmEngine:
     """An Engine in vLLM. `model` provides its initial weights and saves adapters."""
 
     def __init__(
         self, settings: Vllm, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, version: int = 0
     ) -> None:
-        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # weights are written from this process
-        os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-        try:
-            import vllm
-        except ImportError as error:
-            raise EngineFailure(
-                'vLLM is not installed: pip install "troupe[gpu]", or set policies.*.engine.type = "torch"'
-            ) from error
-        self._vllm: Any = vllm
+        vllm = _import_vllm()
+        self._vllm = vllm
         self.model = model
         self.tokenizer = tokenizer
         self.version = version

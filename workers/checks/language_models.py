@@ -1,0 +1,178 @@
+"""Checks of runs of language models: algorithm, workflow, environment, reward function, one played step, models."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from training_core.algorithms.registry import make_hooks
+from training_core.config.rollout import Agent, CustomWorkflow, RolloutBuffer, RolloutWorkflow
+from training_core.config.run import RunConfig
+from training_core.errors import EnvironmentFailure
+from training_core.importing import load_object, made
+from training_core.llm.agents.loading import load_agent
+from training_core.llm.environments.external.config import External
+from training_core.llm.environments.host import EnvironmentHost, SlotView
+from training_core.llm.environments.registry import types_with_warm_start, warm_start_of
+from training_core.llm.rewards.registry import reward_source
+from training_core.llm.workflows.context import opening_messages
+from training_core.sandbox.run import check_sandbox
+from training_core.types import Message
+from workers.checks.models import model_steps
+from workers.checks.results import Step, Unchecked
+from workers.checks.shared import Surroundings, shared_steps
+from workers.gateway.opening import open_gateway
+
+PLAIN_ANSWER = "0"
+"""The answer in environments without demonstrations."""
+
+
+def steps(config: RunConfig, around: Surroundings) -> Iterator[Step]:
+    """All checks of a config, cheap ones first."""
+    table = _Table(config)
+    yield from shared_steps(config, around)
+    if config.trained_policies:
+        yield "algorithm", partial(_algorithm, config)
+    yield from _workflow_steps(config)
+    if config.environment.sandboxed:
+        yield "sandbox", _sandbox
+    yield "environment", table.construct
+    if path := _reward_path(config):
+        yield "reward function", partial(_load, *path)
+    yield "one played step", table.play
+    for role, section in config.team.roles.items():
+        if section.agent.path:
+            yield f"agent of {role}", partial(table.agent, role)
+    yield from model_steps(config, around, table.opening)
+
+
+class _Table:
+    """The environment in which the step is played."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self._config = config
+        self._host: EnvironmentHost | None = None
+        self._views: dict[str, SlotView] = {}
+        """First view of each role."""
+
+    def construct(self) -> str:
+        """Import and construct the environment."""
+        self._host = EnvironmentHost(self._config.environment, self._config.run.seed)
+        return f"the environment {self._config.environment.type} was constructed"
+
+    def play(self) -> str:
+        """Play one turn of each role with a scripted answer. Raises EnvironmentFailure, ConfigError."""
+        if isinstance(self._config.environment, External):
+            raise Unchecked("external programs play the tasks")
+        if self._host is None:
+            raise Unchecked("the environment could not be constructed")
+        view = _sound(self._host.reset({0: (0, "train")})[0])
+        answer, acted = _answer(self._config), []
+        for role in self._config.team.order:
+            view = _sound(self._host.observe([0], role)[0])
+            if view.silent or view.done:
+                continue
+            self._views[role] = view
+            tried = self._host.try_answers({0: [answer]}, role)[0]
+            if isinstance(tried, str):
+                raise EnvironmentFailure(_raised(f"act({role!r}, {answer!r})", tried))
+            view = _sound(self._host.commit({0: 0})[0])
+            acted.append(f"{role} {tried[0].local_reward + tried[0].team_reward:g}")
+        return f"rewards: {', '.join(acted)}" if acted else "no role has a turn in the first state"
+
+    def agent(self, role: str) -> str:
+        """Import a role's custom agent, and call it with the role's first view."""
+        section = self._config.team.roles[role]
+        text = _load(section.agent.path, section.agent.args, f"team.roles.{role}.agent.path")
+        if role not in self._views:
+            return text
+        count = len(opening_messages(section, self._views[role]))
+        return f"{section.agent.path} returned {count} message{'s' * (count != 1)}"
+
+    def opening(self, policy: str) -> list[Message] | None:
+        """Messages of a policy's first prompt; None if the step could not be played, or if the role's agent raises."""
+        for role, view in self._views.items():
+            if self._config.team.roles[role].policy == policy:
+                with suppress(Exception):  # stated by the check of the agent
+                    return opening_messages(self._config.team.roles[role], view)
+        return None
+
+
+def _sound(view: SlotView) -> SlotView:
+    """A view without an error. Raises EnvironmentFailure."""
+    if view.error:
+        raise EnvironmentFailure(_raised("the environment", view.error))
+    return view
+
+
+def _raised(what: str, error: str) -> str:
+    return f"{what} raised {error.rstrip('.')}; correct the environment or its reward function"
+
+
+def _answer(config: RunConfig) -> str:
+    """The answer of a demonstration, if the environment has some."""
+    kind = config.environment.type
+    if kind not in types_with_warm_start():
+        return PLAIN_ANSWER
+    return next(warm_start_of(kind).demonstrations(config.environment, config.run.seed))[1]
+
+
+def _algorithm(config: RunConfig) -> str:
+    make_hooks(config.algorithm)
+    return f"the algorithm {config.algorithm.type} was loaded"
+
+
+def _sandbox() -> str:
+    check_sandbox()
+    return "a program ran in it"
+
+
+def _load(path: str, args: dict[str, Any], field: str) -> str:
+    made(path, args, field)
+    return f"{path} was loaded"
+
+
+def _reward_path(config: RunConfig) -> tuple[str, dict[str, Any], str] | None:
+    """Import path, arguments and config field of the reward function, if the environment or the workflow has one."""
+    for name in ("environment", "workflow"):
+        section = getattr(getattr(config, name), "reward", None)
+        if section is not None:
+            return *reward_source(section), f"{name}.reward.path"
+    return None
+
+
+def _workflow_steps(config: RunConfig) -> Iterator[Step]:
+    """Checks of code and ports of the workflow."""
+    workflow = config.workflow
+    if isinstance(workflow, CustomWorkflow):
+        yield "workflow", partial(_load, workflow.path, workflow.args, "workflow.path")
+    if isinstance(workflow, RolloutWorkflow):
+        yield "workflow", partial(_import, workflow.path, "workflow.path")
+    if isinstance(workflow, Agent):
+        if workflow.path:
+            yield "agent", partial(_agent, workflow.path)
+        if workflow.port:
+            yield "port of the gateway", partial(_port, config, workflow.port)
+    if isinstance(workflow, RolloutBuffer):
+        yield "rollout buffer", _buffer
+
+
+def _import(path: str, field: str) -> str:
+    load_object(path, field)
+    return f"{path} was imported"
+
+
+def _agent(path: str) -> str:
+    load_agent(path)
+    return f"{path} was loaded"
+
+
+def _port(config: RunConfig, port: int) -> str:
+    gateway = open_gateway(config, {}, 1)
+    assert gateway is not None
+    gateway.close()
+    return f"port {port} is free on this machine"
+
+
+def _buffer() -> str:
+    raise Unchecked("the service and its generator are reached when the run starts")
