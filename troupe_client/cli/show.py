@@ -121,6 +121,12 @@ def _cell(value: Any, change: Any = None) -> Text:
     return Text("–" if value is None else visible(str(value)))
 
 
+def labelled(run: Mapping[str, Any], key: str) -> str:
+    """The label of a metric of a run: `eval/return (shaped)` if its environment has shaped rewards."""
+    shaped = run.get("return_label", "").removeprefix("return")
+    return key + shaped if key.endswith("/return") else key
+
+
 def run_panel(run: dict[str, Any], series: dict[str, Any], lines: list[dict[str, Any]]) -> RenderableType:
     """One run for `watch`: state, progress, latest metrics with their course, last log lines."""
     name, reason = visible(run["name"]), visible(stated(run))
@@ -133,7 +139,9 @@ def run_panel(run: dict[str, Any], series: dict[str, Any], lines: list[dict[str,
     metrics = plain_table("metric", "step", "value", "course", right=("step", "value"))
     for key, columns in series.items():
         values = columns["values"]
-        metrics.add_row(Text(key), str(columns["steps"][-1]), number(values[-1]), spark(values[-40:]))
+        metrics.add_row(
+            Text(labelled(run, key)), str(columns["steps"][-1]), number(values[-1]), spark(values[-40:])
+        )
     remedy = [Text(visible(f"Remedy: {run['remedy']}"))] if run.get("remedy") else []
     log = [Text.assemble((f"{line['time'][11:19]} ", "dim"), log_line(line), style="dim") for line in lines]
     return Group(head, *remedy, progress, "", metrics, "", *log)

@@ -10,6 +10,7 @@ LANGUAGE_MODELS = AgentPages(
     probes="prompts",
     untrained="base models",
     episodes="transcripts",
+    query="planner.reward > 0 and executor.reward <= 0",
     stored="reporting.episodes_per_iteration sets the number of stored transcripts",
     no_batches="",
     override="environment.size=6",
@@ -21,7 +22,7 @@ LANGUAGE_MODELS = AgentPages(
     tiles=(
         TileSpec("Success, greedy", "", (TileFigure("eval/success", since="base"),)),
         TileSpec("Success, sampled", "", (TileFigure("eval_sampled/success", since="base"),)),
-        TileSpec("Return per episode{shaped}", "", (TileFigure("train/return", since="start"),)),
+        TileSpec("Return per episode", "", (TileFigure("train/return", since="start"),)),
         TileSpec("Reward by role", "", (TileFigure("train/{role}/reward"),)),
         TileSpec("Entropy", "nats per token", (TileFigure("policy/{policy}/entropy"),)),
         TileSpec("KL to base", "nats per token", (TileFigure("policy/{policy}/kl"),)),

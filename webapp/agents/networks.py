@@ -10,6 +10,7 @@ NETWORKS = AgentPages(
     probes="starts",
     untrained="untrained networks",
     episodes="episodes",
+    query="return > 0 and iteration >= 10",
     stored="Steps are stored for evaluations (evaluation.probes), not for training",
     no_batches="small networks learn from steps, not from whole episodes",
     override="run.seed=1",

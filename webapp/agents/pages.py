@@ -24,7 +24,7 @@ class TileSpec:
     """One tile of the overview."""
 
     label: str
-    """{side} becomes " of ROLE" if the return is that of one of several roles, {shaped} " (shaped)" if it has shaped rewards."""
+    """{side} becomes " of ROLE" if the return is that of one of several roles."""
     unit: str
     figures: tuple[TileFigure, ...]
 
@@ -44,6 +44,8 @@ class AgentPages:
     """What plays before the first update."""
     episodes: str
     """What pages call the stored episodes."""
+    query: str
+    """Example of a query of episodes."""
     stored: str
     """Which episodes are stored with their steps."""
     no_batches: str

@@ -1,20 +1,21 @@
 """The label of returns: an environment with rewards besides its goal has a shaped return, which can be high without success."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from training_core.config.environments import ENVIRONMENT_CONFIGS
+from training_core.config.shaping import is_shaped
 
-
-def is_shaped(config: Mapping[str, Any]) -> bool:
-    """Whether the environment of a config rewards more than its goal."""
-    environment = config.get("environment", {})
-    section = ENVIRONMENT_CONFIGS.get(environment.get("type", ""))
-    return section is not None and any(
-        environment.get(field) for field in (*section.local_reward_fields, "shaping")
-    )
+RETURN = re.compile(r"\b(return)\b(?! \(shaped\))", re.IGNORECASE)
 
 
 def return_label(config: Mapping[str, Any]) -> str:
     """Return "return", or "return (shaped)"."""
-    return "return (shaped)" if is_shaped(config) else "return"
+    return shaped_label("return", [config])
+
+
+def shaped_label(label: str, configs: Iterable[Mapping[str, Any]]) -> str:
+    """Return the label of a metric of runs with these configs: "eval/return (shaped)" if one of them has shaped rewards."""
+    return (
+        RETURN.sub(r"\1 (shaped)", label) if RETURN.search(label) and any(map(is_shaped, configs)) else label
+    )

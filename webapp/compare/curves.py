@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training_core.errors import ConfigError
+from webapp.agents.rewards import shaped_label
 from webapp.compare.alignment import (
     RunCurve,
     axis_of,
@@ -50,6 +51,7 @@ def curves_read(runs: Sequence[Run], choice: Choice, key: str) -> dict[str, Any]
     weight = choice.smooth if len(axis) >= FEW else 0.0
     return {
         "key": key,
+        "label": shaped_label(key, [run.config for run in runs]),
         "x": choice.x,
         "axis": axis.tolist(),
         "spans": spans,

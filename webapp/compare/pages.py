@@ -10,6 +10,8 @@ from django.urls import reverse
 
 from training_core.errors import ConfigError
 from webapp.accounts.permissions import Person
+from webapp.agents.registry import with_tokens
+from webapp.agents.rewards import shaped_label
 from webapp.common.tones import run_tone
 from webapp.compare.forms import AXES, BANDS, Choice, choice_read, meant
 from webapp.compare.groups import runs_chosen
@@ -83,12 +85,20 @@ def page_context(user: Person, selection: Compared, tab: str) -> dict[str, Any]:
             for name, label, url in TABS
         ],
         "groupings": groupings([run.config for run in selection.runs], choice.by),
-        "axes": AXES if choice.x in dict(AXES) else [*AXES, (choice.x, choice.x)],
+        "axes": _axes(selection),
         "bands": BANDS,
         "report": {"title": _report_title(selection.runs), "text": _report_text(choice, selection.runs)},
         "known_keys": _keys(selection.runs),
         "latest": [] if selection.runs else runs_list(user)[:LATEST],
     }
+
+
+def _axes(selection: Compared) -> list[tuple[str, str]]:
+    """Return (value, label) of the horizontal axes: without tokens if no run has them, with the selected one."""
+    tokens = with_tokens(run.config for run in selection.runs)
+    axes = [(name, label) for name, label in AXES if tokens or name != "tokens"]
+    chosen = selection.choice.x
+    return axes if chosen in dict(axes) else [*axes, (chosen, chosen)]
 
 
 def _report_title(runs: list[Run]) -> str:
@@ -105,7 +115,7 @@ def _report_text(choice: Choice, runs: list[Run]) -> str:
     parts = ["*Write here which question the comparison answers.*", f"Runs: {links}."]
     for key in choice.keys:
         parts += [
-            f"## {key}",
+            f"## {shaped_label(key, [run.config for run in runs])}",
             *(f"```{name}\n{address}{choice.query(key=key)}\n```" for name in ("chart", "figures")),
         ]
     return "\n\n".join([*parts, "## Conclusion", "*Write the conclusion here.*"]) + "\n"

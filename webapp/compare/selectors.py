@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from webapp.agents.rewards import shaped_label
 from webapp.compare.curves import lines_read
 from webapp.compare.forms import Choice
 from webapp.compare.groups import RunGroup, groups_make
@@ -48,6 +49,7 @@ def runs_compare(runs: Sequence[Run], choice: Choice, key: str) -> dict[str, Any
     paired = groups if len(groups) <= MOST_PAIRED else []
     return {
         "key": key,
+        "label": shaped_label(key, [run.config for run in runs]),
         "by": choice.by,
         "at": choice.at,
         "step": step,

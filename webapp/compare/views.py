@@ -10,6 +10,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
 from training_core.errors import ConfigError
+from webapp.agents.rewards import shaped_label
 from webapp.common.attachments import attachment
 from webapp.common.tones import role_tones
 from webapp.compare.configs import configs_differ, sections_of
@@ -128,6 +129,7 @@ def _panel(selection: Compared, key: str) -> dict[str, Any]:
     """Return a metric's chart and statistics, or the error message."""
     panel: dict[str, Any] = {
         "key": key,
+        "label": shaped_label(key, [run.config for run in selection.runs]),
         "source": f"{reverse('api:compare-curves')}?{selection.choice.query(key=key)}",
         "csv": f"{reverse('compare:csv')}?{selection.choice.query(key=key)}",
         "log": selection.choice.log,

@@ -95,6 +95,7 @@ TEMPLATES = [
                 "django.templatetags.static",
                 "webapp.common.templatetags.components",
                 "webapp.common.templatetags.troupe",
+                "webapp.agents.tags",
             ],
             "context_processors": [
                 "django.template.context_processors.request",

@@ -11,6 +11,7 @@ from django.urls import reverse
 from training_core.config.sweeps import SEED, expand_path
 from webapp.accounts.permissions import Person
 from webapp.accounts.selectors import projects_visible
+from webapp.agents.rewards import shaped_label
 from webapp.experiments.fields import spell
 from webapp.experiments.models import Sweep
 from webapp.experiments.sweep_planning import short_names
@@ -139,6 +140,9 @@ def sweep_context(user: Person, sweep: Sweep, sort: str, metric: str) -> dict[st
     document = sweep_document(user, sweep, sort, metric)
     metric = document["metric"]
     names = short_names(list(sweep.axes))
+    configs = list(
+        sweep.runs.values_list("config", flat=True)[:1]
+    )  # all have the same environment, unless it is an axis
     means = [point["mean"] for point in document["points"] if point["mean"] is not None]
     return document | {
         "place": "sweeps",
@@ -147,9 +151,10 @@ def sweep_context(user: Person, sweep: Sweep, sort: str, metric: str) -> dict[st
         "names": names,
         "seeded": len(sweep.axes.get(SEED, [])) > 1,
         "fields": [path for path in sweep.axes if path != SEED],
-        "metrics": [(key, LABELS.get(key, key)) for key in HEADLINE],
+        "metrics": [(key, shaped_label(LABELS.get(key, key), configs)) for key in HEADLINE],
         "metric_sort": f"-{metric}",
-        "metric_label": LABELS.get(metric, metric),
+        "metric_label": shaped_label(LABELS.get(metric, metric), configs),
+        "return_heading": shaped_label("return", configs),
         "best": max(means) if means else None,
         "sort": sort,
         "done": sum(row["state"] in ENDED_STATES for row in document["results"]),

@@ -5,6 +5,7 @@ from typing import Any
 
 from webapp.accounts.permissions import Person, can_edit
 from webapp.agents.registry import agent_pages
+from webapp.agents.rewards import return_label, shaped_label
 from webapp.common.tones import role_tones
 from webapp.jobs.models import Job
 from webapp.jobs.selectors import job_episodes
@@ -37,15 +38,21 @@ def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
         "can_edit": can_edit(user, job.project),
         "tones": tones,
         "figures": [
-            (label.format(step=agents.step), job.result[name])
+            (shaped_label(label.format(step=agents.step), [job.config]), job.result[name])
             for name, label in FIGURES
             if name in job.result
         ],
         "checks": job.result.get("checks", []),
+        "job_return": return_label(job.config),
         "rewards": job.result.get("rewards", {}),
         "models": job.result.get("models", []),
         "seatings": [
-            {**line, "figures": _match_figures(line, roles if agents.matched_by_role else ())}
+            {
+                **line,
+                "figures": _match_figures(
+                    line, roles if agents.matched_by_role else (), return_label(job.config)
+                ),
+            }
             for line in job.result.get("seatings", [])
         ],
         "swapped": job.result.get("seats", {}) if job.parameters.get("swapped") else {},
@@ -70,13 +77,16 @@ def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
     }
 
 
-def _match_figures(line: Mapping[str, Any], roles: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the results of one assignment: the reward of each role; without roles, success and return of the team."""
+def _match_figures(line: Mapping[str, Any], roles: Sequence[str], returned: str) -> list[dict[str, Any]]:
+    """Return the results of one assignment: the reward of each role; without roles, success and return of the team.
+
+    `returned` is the label of the return.
+    """
     if roles:
         return [{"label": f"{role} earned", "value": line["rewards"].get(role)} for role in roles]
     return [
         {"label": "success", "value": line.get("success"), "interval": line.get("success_interval")},
-        {"label": "return", "value": line.get("return")},
+        {"label": returned, "value": line.get("return")},
     ]
 
 

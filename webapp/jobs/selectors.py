@@ -10,6 +10,7 @@ from django.urls import reverse
 
 from webapp.accounts.permissions import Person
 from webapp.accounts.selectors import projects_visible
+from webapp.agents.rewards import return_label
 from webapp.checkpoints.models import Checkpoint
 from webapp.jobs.models import Job
 from webapp.jobs.services import job_folder, moment
@@ -84,6 +85,7 @@ def job_document(job: Job, *, whole: bool = False) -> dict[str, Any]:
         "checkpoint": _checkpoint(job.checkpoint),
         "other": _checkpoint(job.other),
         "parameters": job.parameters,
+        "return_label": return_label(job.config),
         "result": job.result,
         "created_at": job.created_at,
         "started_at": job.started_at,

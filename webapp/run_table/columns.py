@@ -1,11 +1,12 @@
 """The columns of the runs table: words of the filter language, each a fact, a config field or a metric."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
 from training_core.errors import ConfigError
+from webapp.agents.rewards import shaped_label
 from webapp.metrics.arrays import spell
 from webapp.metrics.headline import HEADLINE
 from webapp.metrics.measures import MEASURES, metric_read
@@ -32,6 +33,8 @@ FACTS: dict[str, tuple[str, str, str]] = {
     "note": ("text", "latest note", ""),
 }
 """Kind, heading and order of each column that is a fact of the run."""
+EXPLAINED = {"progress": "progress", "left": "left", "priority": "priority", "note": "latest-note"}
+"""Facts with a row in docs/columns.md -> its anchor."""
 _HEADINGS = {
     "train/return": "return",
     "eval/return": "return, greedy",
@@ -51,6 +54,13 @@ class Column:
     heading: str
     sort: str = ""
     """The sort key of its heading; empty if it cannot be sorted."""
+
+    @property
+    def explained(self) -> tuple[str, str]:
+        """Return kind and name of its explanation (webapp/documents/explanations.py); empty if its heading is clear."""
+        if self.kind == "metric":
+            return "metric", metric_read(self.word)[0]
+        return ("column", f"runs--{EXPLAINED[self.word]}") if self.word in EXPLAINED else ("", "")
 
     @property
     def more_is_better(self) -> bool:
@@ -73,6 +83,15 @@ class Cell:
     """For a metric: the change from its first value."""
     tone: str = ""
     """good or bad, if larger values are known to be better."""
+
+
+def columns_of_runs(columns: Iterable[Column], runs: Iterable[Run]) -> list[Column]:
+    """Return columns with the headings for these runs: a return with shaped rewards is labelled as such."""
+    configs = [run.config for run in runs]
+    return [
+        replace(column, heading=shaped_label(column.heading, configs)) if column.kind == "metric" else column
+        for column in columns
+    ]
 
 
 def columns_read(text: str, default: Sequence[str] = STANDARD) -> list[Column]:

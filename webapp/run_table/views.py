@@ -14,12 +14,20 @@ from django.views.decorators.http import require_GET, require_POST
 from training_core.errors import ConfigError
 from webapp.accounts.permissions import Person, can_edit
 from webapp.accounts.selectors import projects_editable
+from webapp.agents.registry import with_tokens
 from webapp.common.query_language import FilterError
 from webapp.common.redirects import back
 from webapp.common.tones import run_tone
 from webapp.panels.context import AXES, board_data
 from webapp.panels.forms import BANDS, ChartSettings
-from webapp.run_table.columns import BESIDE_CHARTS, STANDARD, Column, columns_read, rows_cells
+from webapp.run_table.columns import (
+    BESIDE_CHARTS,
+    STANDARD,
+    Column,
+    columns_of_runs,
+    columns_read,
+    rows_cells,
+)
 from webapp.run_table.families import families_list, families_rows
 from webapp.run_table.forms import RunFilters
 from webapp.run_table.saved_views import (
@@ -76,6 +84,10 @@ def runs_page(request: HttpRequest) -> HttpResponse:
         if grouped
         else _page(runs, number, filters)
     )
+    shown = (
+        list(runs.filter(family__in=[row["family"] for row in page])[:PER_PAGE]) if grouped else list(page)
+    )
+    columns = columns_of_runs(columns, shown)
     context = {
         "place": "runs",
         "project_slug": filters.get("project", ""),
@@ -110,7 +122,11 @@ def _charts(user: Person, matching: QuerySet[Run], rows: list[Any], charts: dict
     named = runs_visible(user).filter(pk__in=charts.get("shown", "").split(",")).values_list("pk", flat=True)
     return {
         "board": board_data([*named, *(run.pk for run in runs)], [run.pk for run in runs[:SHOWN]]),
-        "board_axes": AXES,
+        "board_axes": {
+            name: label
+            for name, label in AXES.items()
+            if name != "tokens" or with_tokens(run.config for run in runs)
+        },
         "bands": BANDS,
         "band": charts.get("band", "sd"),
         "by": charts.get("by", "run"),

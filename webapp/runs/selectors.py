@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from webapp.accounts.permissions import Person, Visitor
 from webapp.accounts.selectors import projects_visible
+from webapp.agents.rewards import return_label
 from webapp.runs.models import Attempt, Run, RunState
 
 
@@ -39,6 +40,13 @@ def run_get(user: Person, run_id: str) -> Run:
     return run
 
 
+def parent_shown(user: Person, run: Run) -> Run | None:
+    """Return the parent of a fork if the user may read it; visitors with a share link may not."""
+    if run.parent_id is None or isinstance(user, Visitor):
+        return None
+    return runs_visible(user).filter(pk=run.parent_id).first()
+
+
 def run_summary(run: Run) -> dict[str, Any]:
     """Return a run's summary for the API, live deltas and pages; JSON types only."""
     attempts = getattr(run, "attempts_in_order", None)
@@ -60,6 +68,7 @@ def run_summary(run: Run) -> dict[str, Any]:
         "priority": run.priority,
         "archived": run.archived,
         "family": run.family,
+        "return_label": return_label(run.config),
         "parent": run.parent_id,
         "parent_checkpoint": run.parent_checkpoint,
         "iteration": run.iteration,

@@ -35,7 +35,10 @@ def batch_show(anatomy: Anatomy, sort: str) -> dict[str, Any]:
     return {
         "rows": rows,
         "sums": sums(anatomy),
-        "heads": [{"label": label, "sort": name, **_turned(name, sort)} for name, label in HEADS.items()],
+        "heads": [
+            {"label": label, "sort": name, "term": f"timeline--{name}", **_turned(name, sort)}
+            for name, label in HEADS.items()
+        ],
         "earlier": anatomy.iteration - 1 if anatomy.iteration > anatomy.lowest else None,
         "later": anatomy.iteration + 1 if anatomy.iteration < anatomy.highest else None,
         "most": MOST_ROWS,

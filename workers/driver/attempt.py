@@ -11,6 +11,7 @@ from types import FrameType
 
 from training_core.config.effects.unused import unused_settings
 from training_core.config.files import to_toml
+from training_core.config.shaping import is_shaped
 from training_core.devices import cuda_is_visible
 from training_core.importing import resolve
 from training_core.loggers.base import LoggerSetup
@@ -109,7 +110,11 @@ def run_attempt(attempt: Attempt, *, local: bool) -> int:
         folder.config.write_text(to_toml(attempt.config))
     reporter = Reporter(folder, attempt.run, attempt.number, attempt.ingest_url, attempt.ingest_token)
     with _logging(reporter, attempt.config.reporting.log_level):
-        shown: Shown = Bar(attempt.config.run.iterations) if local and sys.stderr.isatty() else Lines()
+        shown: Shown = (
+            Bar(attempt.config.run.iterations, is_shaped(attempt.config.model_dump(mode="json")))
+            if local and sys.stderr.isatty()
+            else Lines()
+        )
         with shown as display:
             run_events = RunEvents(attempt.config, reporter, display)
             stop_signal = StopSignal(reporter)

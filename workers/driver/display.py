@@ -27,9 +27,13 @@ class Shown(Display, Protocol):
 
 
 class Bar:
-    """A rich progress bar: iteration, success, return, time left. The lines of the run's log scroll above it."""
+    """A rich progress bar: iteration, success, return, time left. The lines of the run's log scroll above it.
 
-    def __init__(self, iterations: int, console: Console | None = None) -> None:
+    `shaped`: the return includes shaped rewards.
+    """
+
+    def __init__(self, iterations: int, shaped: bool = False, console: Console | None = None) -> None:
+        self._shaped = shaped
         self._progress = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(),
@@ -64,7 +68,10 @@ class Bar:
 
     def iteration(self, number: int, values: Mapping[str, float]) -> None:
         self._progress.update(
-            self._task, completed=number, description="training", figures=figures_text("train", values)
+            self._task,
+            completed=number,
+            description="training",
+            figures=figures_text("train", values, self._shaped),
         )
 
 

@@ -5,26 +5,26 @@ from math import isnan
 from typing import Any
 
 
-def iteration_line(number: int, values: Mapping[str, float]) -> str:
+def iteration_line(number: int, values: Mapping[str, float], shaped: bool = False) -> str:
     """One iteration as a line of text."""
     seconds = values.get("time/iteration", 0.0)
-    return f"iteration {number}: {figures_text('train', values)}, {seconds:.2f} s"
+    return f"iteration {number}: {figures_text('train', values, shaped)}, {seconds:.2f} s"
 
 
-def evaluation_line(number: int, values: Mapping[str, float]) -> str:
+def evaluation_line(number: int, values: Mapping[str, float], shaped: bool = False) -> str:
     """One evaluation as a line of text."""
     prefix = next(iter(values)).partition("/")[0] if values else "eval"
     how = "sampled" if prefix == "eval_sampled" else "greedy"
-    return f"evaluation after iteration {number}, {how}: {figures_text(prefix, values)}"
+    return f"evaluation after iteration {number}, {how}: {figures_text(prefix, values, shaped)}"
 
 
-def figures_text(prefix: str, values: Mapping[str, float]) -> str:
+def figures_text(prefix: str, values: Mapping[str, float], shaped: bool = False) -> str:
     success, gain = values.get(f"{prefix}/success"), values.get(f"{prefix}/return")
     if gain is not None and isnan(gain):
         return "no episode was completed"
     parts = [
         f"success {success:.2f}" if success is not None and not isnan(success) else "",
-        f"return {gain:.3f}" if gain is not None else "",
+        f"return{' (shaped)' if shaped else ''} {gain:.3f}" if gain is not None else "",
     ]
     return ", ".join(filter(None, parts)) or "no episode was completed"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from training_core.config.experiment import ExperimentConfig
+from training_core.config.shaping import is_shaped
 from training_core.importing import resolve
 from workers.driver.lines import checkpoint_line, evaluation_line, iteration_line, model_line
 from workers.driver.slow_phases import SlowPhases
@@ -52,6 +53,7 @@ class RunEvents:
 
     def __init__(self, config: ExperimentConfig, reporter: Reporter, display: Display) -> None:
         self._config = config
+        self._shaped = is_shaped(config.model_dump(mode="json"))
         self._summary_lines = WORKER_KINDS[config.agents].summary_lines
         self._line_every = -(-config.run.iterations // MOST_LINES)
         self._reporter = reporter
@@ -163,7 +165,7 @@ class RunEvents:
         self._timed(iteration, "sync", seconds)
         self._display.iteration(iteration, self.latest)
         if iteration % self._line_every == 0:
-            self._log(iteration_line(iteration, self.latest))
+            self._log(iteration_line(iteration, self.latest, self._shaped))
 
     def evaluated(
         self, iteration: int, prefix: str, collected: Collected, cached: Mapping[str, float]
@@ -177,7 +179,7 @@ class RunEvents:
         self._spans(collected.spans)
         self._timed(iteration, f"evaluation ({prefix})", collected.seconds)
         if not self._summary_lines:
-            self._log(evaluation_line(iteration, values))
+            self._log(evaluation_line(iteration, values, self._shaped))
 
     def all_evaluated(self, iteration: int) -> None:
         """All kinds of evaluation were played."""

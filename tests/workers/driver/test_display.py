@@ -13,7 +13,7 @@ VALUES = {"train/success": 0.5, "train/return": 1.25, "time/iteration": 2.0}
 
 def test_the_bar_shows_iteration_success_return_and_time_left() -> None:
     screen = io.StringIO()
-    with Bar(10, Console(file=screen, force_terminal=True, width=120)) as bar:
+    with Bar(10, console=Console(file=screen, force_terminal=True, width=120)) as bar:
         bar.loading(0.5, "warm start: step 150 of 300")
         assert bar._progress.tasks[1].completed == 50
         bar.loading(1.0, "base model ready")
@@ -43,5 +43,8 @@ def test_lines_of_iterations_and_evaluations() -> None:
     assert iteration_line(3, VALUES) == "iteration 3: success 0.50, return 1.250, 2.00 s"
     assert iteration_line(1, nothing) == "iteration 1: no episode was completed, 1.00 s"
     assert iteration_line(2, {"time/iteration": 1.0}) == "iteration 2: no episode was completed, 1.00 s"
+    assert (
+        iteration_line(3, VALUES, shaped=True) == "iteration 3: success 0.50, return (shaped) 1.250, 2.00 s"
+    )
     sampled = evaluation_line(3, {"eval_sampled/success": 0.25})
     assert sampled == "evaluation after iteration 3, sampled: success 0.25"

@@ -46,7 +46,7 @@ def compare(
         steps = " … ".join(map(str, dict.fromkeys([row["first_step"], row["last_step"]])))
         cells = [f"{row['mean']:.3f}", deviation, f"{row['iqm']:.3f}", _interval(row), steps]
         table.add_row(Text(visible(row["name"])), str(row["n"]), *cells)
-    print_line(comparison["key"], "bold")
+    print_line(comparison.get("label", comparison["key"]), "bold")
     print_table(table, ["at step", "sd"])
     names = {row["group"]: row["name"] for row in comparison["groups"]}
     for pair in comparison["pairs"]:

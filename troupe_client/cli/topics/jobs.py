@@ -208,16 +208,18 @@ def _wait(server: Server, job: dict[str, Any]) -> dict[str, Any]:
 def _show(job: dict[str, Any]) -> None:
     """Print the state, the figures, and the turns of a single episode."""
     print_line(f"{job['kind']} {job['id']}: {job['state']} {job['message']}")
-    result = job["result"]
+    result, returned = job["result"], job.get("return_label", "return")
     for setting in result.get("unused", []):
         print_line(f"  {setting['path']} has no effect here: {setting['why']}", "yellow")
     if result.get("checks"):
         _show_checks(result["checks"])
     for assignment in result.get("seatings", []):
         roles = ", ".join(f"{role}: {side}" for role, side in assignment["seats"].items())
-        print_line(f"  {roles}  {_outcome(assignment)}")
+        print_line(f"  {roles}  {_outcome(assignment, returned)}")
     if "return" in result:
-        print_line(f"  {result['episodes']} episode{'s' * (result['episodes'] != 1)}: {_outcome(result)}")
+        print_line(
+            f"  {result['episodes']} episode{'s' * (result['episodes'] != 1)}: {_outcome(result, returned)}"
+        )
     for policy in result.get("policies", []):
         print_line(
             f"  {policy['policy']}: {len(policy['agents'])} agents, {policy['observation']} observed numbers, "
@@ -252,14 +254,14 @@ def _path(job_id: str, below: str = "") -> str:
     return f"/api/v1/jobs/{job_id}/{below}"
 
 
-def _outcome(figures: dict[str, Any]) -> str:
+def _outcome(figures: dict[str, Any], returned: str) -> str:
     """Success, if the environment reports it, and return; otherwise the return, in total and by role."""
     if "success" in figures:
-        return f"success {figures['success']:.3f}{_interval(figures)}, return {figures['return']:.3f}"
+        return f"success {figures['success']:.3f}{_interval(figures)}, {returned} {figures['return']:.3f}"
     spread = f" ± {figures['return_std']:.3f}" if "return_std" in figures else ""
     roles = figures["rewards"] if len(figures["rewards"]) > 1 else {}
     by_role = "".join(f", {role} {reward:.3f}" for role, reward in roles.items())
-    return f"return {figures['return']:.3f}{spread}{by_role}"
+    return f"{returned} {figures['return']:.3f}{spread}{by_role}"
 
 
 def _interval(figures: dict[str, Any]) -> str:

@@ -72,7 +72,7 @@ def transcript(episode: EpisodeId, as_json: AsJson = False) -> None:
     facts = find_server().call(f"/api/v1/episodes/{episode}/")
     if as_json:
         return print_json(facts)
-    episode_return = f"return {number(facts['episode_return'])}"
+    episode_return = f"{facts.get('return_label', 'return')} {number(facts['episode_return'])}"
     print_line(f"{facts['name']}  {facts['title']}  {facts['outcome']}  {episode_return}", "bold")
     for position, turn in enumerate(facts.get("turns", []), 1):
         answer = turn["candidates"][turn["executed"]] if turn["candidates"] else None

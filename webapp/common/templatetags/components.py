@@ -19,16 +19,19 @@ def script(module: str) -> SafeString:
     return format_html('<script type="module" src="{}"></script>', static(f"bundles/{module}"))
 
 
-@register.simple_tag
-def table_head(*columns: str) -> SafeString:
-    """Return the head of a table. A column is "label" or "label|class"; the class "hidden" is for screen readers only."""
+@register.simple_tag(takes_context=True)
+def table_head(context: template.Context, *columns: str) -> SafeString:
+    """Return the head of a table. A column is "label", "label|class" or "label|class|term"; the class "hidden" is for screen
+    readers only, and the term, an anchor of docs/columns.md, gets a "?" button.
+    """
     cells = []
     for column in columns:
-        label, _, style = column.partition("|")
+        label, style, term = (*column.split("|"), "", "")[:3]
+        help_ = help_button(context, "column", label, term, named=False) if term else ""
         if style == "hidden":
             label, style = format_html('<span class="visually-hidden">{}</span>', label), ""
-        cells.append((style, label))
-    row = format_html_join("", '<th scope="col" class="{}">{}</th>', cells)
+        cells.append((style, label, format_html(" {}", help_) if help_ else ""))
+    row = format_html_join("", '<th scope="col" class="{}">{}{}</th>', cells)
     return format_html("<thead><tr>{}</tr></thead>", row)
 
 
@@ -81,18 +84,32 @@ def docs_link(context: template.Context, page: str, anchor: str = "") -> SafeStr
 
 
 @register.simple_tag(takes_context=True)
-def help_button(context: template.Context, kind: str, about: str, names: str | Iterable[str]) -> SafeString:
-    """Return a "?" button that explains metrics or rules in place (webapp/documents/explanations.py)."""
-    if getattr(context.get("user"), "share", None):
+def help_button(
+    context: template.Context,
+    kind: str,
+    about: str,
+    names: str | Iterable[str],
+    label_id: str = "",
+    named: bool = True,
+) -> SafeString:
+    """Return a "?" button that explains metrics, rules, fields or columns in place (webapp/documents/explanations.py).
+
+    A button next to a label (`label_id`) or in a column's head (not `named`) does not repeat its text as its own name.
+    """
+    user = context.get("user")  # none in a file that is exported, which has no script
+    if not names or user is None or getattr(user, "share", None):
         return SafeString("")
+    name = f"What is {about}?" if named and not label_id else "Explain"
+    described = format_html(' aria-describedby="{}"', label_id) if label_id else ""
     address = reverse("documents:explain", args=[kind])
     query = urlencode({"name": [names] if isinstance(names, str) else list(names)}, doseq=True)
     return format_html(
-        '<button type="button" class="help-button" data-help="{}?{}" aria-label="What is {}?" aria-haspopup="dialog"'
+        '<button type="button" class="help-button" data-help="{}?{}" aria-label="{}"{} aria-haspopup="dialog"'
         ' aria-expanded="false">?</button>',
         address,
         query,
-        about,
+        name,
+        described,
     )
 
 

@@ -1,8 +1,10 @@
 """Template tags and filters: formats, sparklines, relative times, the user's projects."""
 
 import json
+import re
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
+from math import isfinite
 from typing import Any
 
 from django import template
@@ -11,6 +13,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from webapp.common import formats
+from webapp.common.templatetags.components import help_button
 
 register = template.Library()
 register.filter("number", formats.number)
@@ -20,6 +23,8 @@ register.filter("reward", formats.reward)
 register.filter("duration", formats.duration)
 register.filter("size", formats.size)
 
+STATED_TIME = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d UTC)")
+"""A time in a sentence."""
 WIDTH, HEIGHT = 100.0, 24.0
 
 
@@ -64,14 +69,50 @@ def pretty(value: Any) -> str:
 
 @register.filter
 def when(moment: datetime | str | None) -> SafeString | str:
-    """Return a relative time as a <time> element that app.js updates."""
+    """Return a relative time as a <time> element that times.js updates."""
     if not moment:
         return formats.NONE
     moment = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
     past = (timezone.now() - moment).total_seconds()
     text = "just now" if past < 5 else " ".join(formats.duration(past).split()[:2]) + " ago"
-    title = f"{moment:%Y-%m-%d %H:%M:%S} UTC"
-    return format_html('<time datetime="{}" title="{}" data-ago>{}</time>', moment.isoformat(), title, text)
+    return _time(moment, "ago", text)
+
+
+@register.filter
+def moment(moment: datetime | None) -> SafeString | str:
+    """Return date and time as a <time> element: in UTC, which times.js replaces with the zone of the browser."""
+    return _time(moment, "moment", f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC") if moment else formats.NONE
+
+
+@register.filter
+def clock(moment: datetime | None) -> SafeString | str:
+    """Return the time of day as a <time> element, as `moment`."""
+    return _time(moment, "clock", f"{moment.astimezone(UTC):%H:%M:%S} UTC") if moment else formats.NONE
+
+
+@register.filter
+def with_times(text: str) -> SafeString:
+    """Escape plain text, and show the times in it ("2026-03-01 12:05 UTC") as `moment`."""
+    pieces = enumerate(STATED_TIME.split(text))
+    return format_html_join(
+        "",
+        "{}",
+        (
+            (
+                moment(datetime.strptime(piece, "%Y-%m-%d %H:%M UTC").replace(tzinfo=UTC))
+                if index % 2
+                else piece,
+            )
+            for index, piece in pieces
+        ),
+    )
+
+
+def _time(moment: datetime, kind: str, text: str) -> SafeString:
+    title = f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return format_html(
+        '<time datetime="{}" title="{}" data-time="{}">{}</time>', moment.isoformat(), title, kind, text
+    )
 
 
 @register.filter
@@ -129,6 +170,15 @@ def outcome_tone(episode: Any) -> str:
     return "bad" if _field(episode, "failed") else "good" if _field(episode, "success") else "soft"
 
 
+@register.filter
+def quarter_tone(episode: Any, bounds: Sequence[float] | None) -> str:
+    """Return the CSS class of an episode's outcome: by quarters of returns if there are any, otherwise by success."""
+    value = _field(episode, "episode_return")
+    if bounds is None or _field(episode, "failed") or not isfinite(value):
+        return outcome_tone(episode)
+    return ("lowest", "soft", "", "highest")[sum(value >= bound for bound in bounds)]
+
+
 def _field(episode: Any, name: str) -> Any:
     return episode.get(name) if isinstance(episode, dict) else getattr(episode, name)
 
@@ -143,10 +193,16 @@ def field_owner(path: str) -> str:
 
 
 @register.simple_tag(takes_context=True)
-def sort_header(context: dict[str, Any], sort: str, label: str, style: str = "") -> SafeString:
-    """Return a column header that sorts the table, first as in `sort`, then reversed; not sortable if `sort` is empty."""
+def sort_header(
+    context: template.Context, sort: str, label: str, style: str = "", kind: str = "", name: str = ""
+) -> SafeString:
+    """Return a column header that sorts the table, first as in `sort`, then reversed; not sortable if `sort` is empty.
+
+    A "?" button explains the `name` of a `kind`, if there is one (webapp/documents/explanations.py).
+    """
+    help_ = format_html(" {}", help_button(context, kind, label, name, named=False)) if kind and name else ""
     if not sort:
-        return format_html('<th scope="col" class="{}">{}</th>', style, label)
+        return format_html('<th scope="col" class="{}">{}{}</th>', style, label, help_)
     query = context["request"].GET.copy()
     now, name = query.get("sort", ""), sort.removeprefix("-")
     other = name if sort.startswith("-") else f"-{name}"
@@ -155,10 +211,11 @@ def sort_header(context: dict[str, Any], sort: str, label: str, style: str = "")
     query["sort"] = other if now == sort else sort
     arrow = {"none": "", "ascending": " ↑", "descending": " ↓"}[state]
     return format_html(
-        '<th scope="col" class="{}" aria-sort="{}"><a href="?{}">{}{}</a></th>',
+        '<th scope="col" class="{}" aria-sort="{}"><a href="?{}">{}{}</a>{}</th>',
         style,
         state,
         query.urlencode(),
         label,
         arrow,
+        help_,
     )
