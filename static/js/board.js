@@ -7,15 +7,23 @@ const BEAT = 700; // milliseconds per board during replay
 const FILM = 10_000; // milliseconds per episode, if that is less
 const QUICKEST = 80;
 
+/* The place of a board: of small networks the step, in which every role acts; otherwise the answer. */
+export function placeOf(position, last, { step, roles }) {
+  if (!step) return `before #${position + 1} of ${last}`;
+  return `before ${step} ${Math.floor(position / roles) + 1} of ${Math.ceil(last / roles)}`;
+}
+
 export class Board {
-  #store; #last; #root = document.querySelector("[data-board]"); #scrub = null; #now = 0; #marks = new Map(); #tones; #onMove; #beat = null;
+  #store; #last; #root = document.querySelector("[data-board]"); #scrub = null; #now = 0; #marks = new Map(); #tones; #step; #roles; #onMove; #beat = null;
 
   /* `onMove` is called with the new position of the slider: answers from 0, then the end. */
-  constructor({ episode, count, piece, boards, tones }, onMove) {
+  constructor({ episode, count, piece, boards, tones, step, roles }, onMove) {
     if (!boards) return;
     this.#store = new BoardStore(episode, count, piece);
     this.#last = count;
     this.#tones = tones;
+    this.#step = step;
+    this.#roles = roles;
     this.#onMove = onMove;
     this.#root.hidden = false;
     this.#scrub = this.#root.querySelector("[data-board-scrub]");
@@ -30,7 +38,7 @@ export class Board {
     this.#scrub.value = position;
     const [past, atEnd] = await this.#store.until(position);
     if (this.#now !== position) return;
-    const note = atEnd ? "at the end" : `before #${position + 1} of ${this.#last}`;
+    const note = atEnd ? "at the end" : placeOf(position, this.#last, { step: this.#step, roles: this.#roles });
     this.#part("note").textContent = note;
     this.#scrub.setAttribute("aria-valuetext", note);
     const { drawing, legend } = drawn(past.at(-1), past, { note, tones: this.#tones });

@@ -1,6 +1,7 @@
 /* The board of a short job's episode, next to its turns. The region is replaced while the job runs, so everything is read
    from the document each time. */
 
+import { placeOf } from "./board.js";
 import { drawn } from "./boards/registry.js";
 import { data } from "./dom.js";
 
@@ -9,7 +10,7 @@ function show(index) {
   const boards = data("job-boards");
   if (!root || !boards) return;
   const last = boards.length - 1, here = Math.max(0, Math.min(last, index));
-  const note = here < last ? `before #${here + 1} of ${last}` : root.dataset.board;
+  const note = here < last ? placeOf(here, last, root.dataset) : root.dataset.board;
   const scrub = root.querySelector("[data-board-scrub]");
   scrub.max = last;
   scrub.value = here;

@@ -50,14 +50,23 @@ def test_tag_from_its_figures_to_the_last_picture(page: Page, ada: User, tmp_pat
     expect(page.get_by_role("link", name="The same starts over training")).to_be_visible()
     expect(page.get_by_role("columnheader", name="return")).to_be_visible()
     expect(page.get_by_role("columnheader", name="tokens")).to_have_count(0)
+    expect(page.get_by_role("columnheader", name="steps")).to_be_visible()
+    expect(page.locator("tbody td[data-label=outcome]").first).to_have_text("25 steps")
+    expect(page.get_by_label("Return", exact=True)).to_be_visible()
     episode = Episode.objects.filter(run=run, kind="eval").latest("pk")
     assert episode.success is None
+    page.goto(f"/runs/{run.pk}/curves/")
+    expect(page.locator("select[data-view=x] option")).to_have_text(
+        ["step", "wall time", "episodes", "environment steps"]
+    )
     where = f"/runs/{run.pk}/episodes/{episode.pk}/"
     page.goto(where)
     expect(page.locator("[data-tokens]")).to_have_count(0)
     film, note = page.locator("[data-board]"), page.locator("[data-board-note]")
     drawing = film.locator("[data-board-drawing]")
-    expect(note).to_have_text("before #1 of 50")
+    expect(note).to_have_text("before step 1 of 25")
+    expect(page.get_by_role("link", name="tree")).to_have_count(0)
+    expect(page.locator(".turn header").first).to_contain_text("3 agents")
     expect(film.locator("[data-board-legend] li")).to_have_text(["adversaries", "good", "obstacle"])
     first = drawing.locator(".entity.agent").first.get_attribute("cx")
     page.locator("[data-board-scrub]").focus()
@@ -67,7 +76,7 @@ def test_tag_from_its_figures_to_the_last_picture(page: Page, ada: User, tmp_pat
     assert drawing.locator(".entity.agent").first.get_attribute("cx") != first
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(where)
-    expect(note).to_have_text("before #1 of 50")
+    expect(note).to_have_text("before step 1 of 25")
     page.get_by_role("button", name="Play").click()
     expect(note).to_have_text("at the end")
     assert film.evaluate("each => each.getBoundingClientRect().top") >= 0, (

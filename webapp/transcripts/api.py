@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from webapp.agents.rewards import return_label
 from webapp.api.pagination import NewestFirst
 from webapp.api.queries import text, truth
 from webapp.api.schema import JSON, parameter
@@ -142,4 +143,5 @@ class EpisodeDetail(APIView):
     def get(self, request: Request, pk: int) -> Response:
         """Return facts, turns, candidates, annotations by updates."""
         episode = episode_get(request.user, pk)
-        return Response(dict(EpisodeSerializer(episode).data) | episode_document(episode))
+        facts = {"return_label": return_label(episode.run.config)}
+        return Response(dict(EpisodeSerializer(episode).data) | facts | episode_document(episode))

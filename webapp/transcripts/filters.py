@@ -10,6 +10,7 @@ from django.db.models.functions import Cast
 
 from webapp.runs.models import Run
 from webapp.transcripts.models import Episode, EpisodeNote
+from webapp.transcripts.quarters import quarter_range, quarters_read
 from webapp.transcripts.words import query, terms
 
 Episodes = QuerySet[Episode]
@@ -53,6 +54,8 @@ def episodes_narrow(episodes: Episodes, run: Run, filters: Given) -> Episodes:
         episodes = episodes.filter(
             Exists(EpisodeNote.objects.filter(episode=OuterRef("pk"), label=filters["label"]))
         )
+    if filters.get("quarter"):
+        episodes = _quarter(episodes, run, int(filters["quarter"]))
     words = str(filters.get("q", ""))
     return episodes.filter(words_fit(run, words)) if terms(words) else episodes
 
@@ -72,6 +75,18 @@ def _is_given(value: Any) -> bool:
 
 def _outcome(episodes: Episodes, filters: Given) -> Episodes:
     return episodes.filter(**OUTCOMES.get(str(filters.get("outcome", "")), {}))
+
+
+def _quarter(episodes: Episodes, run: Run, quarter: int) -> Episodes:
+    bounds = quarters_read(run)
+    if bounds is None:
+        return episodes.none()
+    low, high = quarter_range(quarter, bounds)
+    finite = Q(
+        failed=False, episode_return__gt=-inf, episode_return__lt=inf
+    )  # NaN is above infinity in PostgreSQL
+    above = Q() if low is None else Q(episode_return__gte=low)
+    return episodes.filter(finite & above & (Q() if high is None else Q(episode_return__lt=high)))
 
 
 def _version(episodes: Episodes, filters: Given) -> Episodes:

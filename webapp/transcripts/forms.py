@@ -5,10 +5,11 @@ from typing import Any
 from django import forms
 
 from webapp.common.query_language import LONGEST
+from webapp.transcripts.quarters import QUARTERS
 
 KINDS = [("train", "training"), ("eval", "greedy evaluation"), ("eval_sampled", "sampled evaluation")]
 OUTCOMES = [("success", "solved"), ("unsolved", "not solved"), ("error", "error")]
-FEW = ("query", "q", "kind", "outcome", "iteration_min", "iteration_max")
+FEW = ("query", "q", "kind", "outcome", "quarter", "iteration_min", "iteration_max")
 """Filters that are always visible."""
 
 
@@ -42,6 +43,11 @@ class EpisodeFilters(forms.Form):
         required=False,
         choices=[*OUTCOMES, ("failed", "error")],
         help_text="success, unsolved or error (the environment raised an error)",
+    )
+    quarter = forms.ChoiceField(
+        required=False,
+        choices=QUARTERS,
+        help_text="quarter of the run's stored returns, 4 is the highest; for runs without success",
     )
     iteration = _whole("this iteration")
     iteration_min = _whole("this iteration or later")

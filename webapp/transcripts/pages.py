@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from webapp.agents.registry import agent_pages
 from webapp.common.tones import role_tones
 from webapp.runs.models import Run
 from webapp.transcripts.bodies import PIECE, Piece
 from webapp.transcripts.forms import FEW, KINDS, OUTCOMES
 from webapp.transcripts.models import Episode, EpisodeNote
 from webapp.transcripts.notes import labels_of
+from webapp.transcripts.quarters import QUARTERS, has_success, quarters_read
 
 STRIP = 24
 """Number of episodes of the same task shown side by side."""
@@ -16,6 +18,8 @@ STRIP = 24
 _GAP = 16
 """Maximum characters between two tokens of a response: spaces, and text without a token of its own."""
 TRUTHS = (("truncated", "Cut off"), ("probe", "Probe"))
+NETWORK_TRUTHS = (("failed", "Error"), ("probe", "Probe"))
+"""Filters in place of TRUTHS for runs without success and without responses that could be cut off."""
 
 
 def filters_context(run: Run, filters: Mapping[str, Any], noted: bool = True) -> dict[str, Any]:
@@ -26,12 +30,15 @@ def filters_context(run: Run, filters: Mapping[str, Any], noted: bool = True) ->
     newest: dict[str, Any] = dict(
         Episode.objects.filter(run=run).order_by("-pk").values("rewards", "versions").first() or {}
     )
+    success = has_success(run)
     return {
         "filters": shown,
+        "quarters": quarters_read(run),
+        "quarter_names": [] if success else QUARTERS,
         "more_filters": len(shown.keys() - set(FEW)),
         "kinds": KINDS,
-        "outcomes": OUTCOMES,
-        "truths": TRUTHS,
+        "outcomes": OUTCOMES if success else [],
+        "truths": TRUTHS if success else NETWORK_TRUTHS,
         "labels": _names(labels_of(run), None, shown.get("label")) if noted else [],
         "roles": _names(role_tones(run.config), newest.get("rewards"), shown.get("role")),
         "policies": _names(run.config.get("policies"), newest.get("versions"), shown.get("policy")),
@@ -68,6 +75,7 @@ def _turn(number: int, turn: Mapping[str, Any], tone: int) -> dict[str, Any]:
         "tone": tone,
         "said": executed,
         "stretches": stretches(executed) if executed else [],
+        "agents": len(executed["text"].splitlines()) if executed else 0,
         "version": max(executed["versions"], default=None) if executed else None,
         "shown": [
             _candidate(index, candidate, turn["executed"])
@@ -114,6 +122,8 @@ def transcript_data(episode: Episode, piece: Piece) -> dict[str, Any]:
         "first": piece.first,
         "boards": any(boards),
         "tones": role_tones(episode.run.config),
+        "step": "" if agent_pages(episode.run.config).tokens else agent_pages(episode.run.config).step,
+        "roles": len(episode.run.config["team"]["roles"]),
     }
 
 

@@ -10,11 +10,13 @@ from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.db.models.functions import Cast, NullIf
 
 from training_core.errors import ConfigError
+from webapp.agents.registry import agent_pages
 from webapp.agents.rewards import return_label
 from webapp.metrics.arrays import spell
 from webapp.runs.models import Run
 from webapp.transcripts.completion import roles_of
 from webapp.transcripts.models import Episode
+from webapp.transcripts.quarters import has_success
 from webapp.transcripts.query import ROLE_FIELDS
 
 MOST = 30
@@ -38,6 +40,10 @@ FACTS: dict[str, tuple[str, str]] = {
 }
 """Column and kind of the values of each fact."""
 UNITS = {"duration": "s"}
+EXPLAINED = (
+    "outcome", "return", "success", "turns", "tokens", "staleness", "truncated", "probe", "duration", "reward", "advantage", "version",
+)  # fmt: skip
+"""Facts and figures with a row in docs/columns.md."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,12 @@ class TableColumn:
         return self.word if self.kind == "text" else f"-{self.word}"
 
     @property
+    def explained(self) -> str:
+        """Return the anchor of its row in docs/columns.md; empty if its heading is clear."""
+        word = self.word.rpartition(".")[2]
+        return f"episodes--{word}" if word in EXPLAINED else ""
+
+    @property
     def style(self) -> str:
         """The CSS class: numbers are right-aligned."""
         return "num" if self.kind in ("number", "real") else ""
@@ -65,7 +77,9 @@ class TableColumn:
 def standard_columns(run: Run) -> list[str]:
     """Return the default columns: success before returns."""
     roles = [f"{role}.reward" for role in roles_of(run)]
-    return ["iteration", "kind", "success", "outcome", "return", *roles[:4], "turns", "tokens"]
+    outcome = ["success", "outcome"] if has_success(run) else ["outcome"]
+    tokens = ["tokens"] if agent_pages(run.config).tokens else []
+    return ["iteration", "kind", *outcome, "return", *roles[:4], "turns", *tokens]
 
 
 def table_columns(run: Run, text: str) -> list[TableColumn]:
@@ -82,7 +96,8 @@ def column_read(run: Run, word: str, parameter: str) -> TableColumn:
     """Return one column. Raises ConfigError with `parameter`."""
     if word in FACTS:
         name, kind = FACTS[word]
-        heading = return_label(run.config) if word == "return" else word
+        headings = {"return": return_label(run.config), "turns": f"{agent_pages(run.config).step}s"}
+        heading = headings.get(word, word)
         heading += f" [{UNITS[word]}]" if word in UNITS else ""
         order = F("ended") - F("started") if word == "duration" else F(name)
         return TableColumn(
@@ -160,8 +175,10 @@ def table_lines(episodes: QuerySet[Episode], columns: Sequence[TableColumn]) -> 
 
 def column_options(run: Run) -> Mapping[str, list[str]]:
     """Return the columns to choose from: facts, and figures by role."""
-    return {"": list(FACTS)} | {
-        role: [f"{role}.{figure}" for figure in ROLE_FIELDS] for role in roles_of(run)
+    absent: set[str] = set() if agent_pages(run.config).tokens else {"tokens", "truncated"}
+    facts = absent if has_success(run) else absent | {"success"}
+    return {"": [word for word in FACTS if word not in facts]} | {
+        role: [f"{role}.{figure}" for figure in ROLE_FIELDS if figure not in absent] for role in roles_of(run)
     }
 
 

@@ -25,6 +25,7 @@ from webapp.transcripts.models import Episode
 from webapp.transcripts.notes import USUAL, labels_of, note_add, note_get, note_remove, notes_list
 from webapp.transcripts.pages import filters_context, neighbours, same_task, transcript_data, turns_shown
 from webapp.transcripts.probes import KINDS as EVALUATIONS
+from webapp.transcripts.quarters import quarters_read
 from webapp.transcripts.query import PARAMETER
 from webapp.transcripts.saved_queries import queries_shown
 from webapp.transcripts.selectors import episode_get, turns_read
@@ -42,7 +43,8 @@ def episodes_page(request: HttpRequest, run_id: str) -> HttpResponse:
     except FilterError as error:
         wrong, page = error.fields[PARAMETER], Slice([], None)
     if request.GET.get("part") == "rows":
-        return render(request, "transcripts/_rows.html", {"run": run, "episodes": page.episodes})
+        context = {"run": run, "episodes": page.episodes, "quarters": quarters_read(run)}
+        return render(request, "transcripts/_rows.html", context)
     context = run_context(request.user, run, "transcripts") | {
         **filters_context(run, filters, noted=not isinstance(request.user, Visitor)),
         "counts": counts_read(run, None if wrong else filters),
@@ -88,6 +90,7 @@ def episode_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
         "tones": role_tones(episode.run.config),
         "seconds": episode.ended - episode.started,
         "same_task": same_task(episode),
+        "quarters": quarters_read(episode.run),
         "older": older,
         "newer": newer,
     }

@@ -3,9 +3,10 @@
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET
 
+from webapp.agents.registry import agent_pages
 from webapp.common.formats import reward
 from webapp.common.tones import role_tones
 from webapp.runs.frame import run_context
@@ -25,6 +26,10 @@ def tree_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
     episode = episode_get(request.user, pk)
     if episode.run_id != run_id:
         raise Http404
+    if not agent_pages(episode.run.config).tokens:
+        return redirect(
+            "transcripts:detail", run_id, pk
+        )  # one action per step: there are no candidates to compare
     number, candidate = Chosen(request.GET).values()
     levels, count = tree_read(episode, (number - 1) // LEVELS * LEVELS + 1)
     if number > max(count, 1):

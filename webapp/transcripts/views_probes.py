@@ -9,6 +9,7 @@ from webapp.runs.frame import run_context
 from webapp.runs.selectors import run_get
 from webapp.transcripts.forms import KINDS, Against, Strips
 from webapp.transcripts.probes import difference, plays_of, strips_read
+from webapp.transcripts.quarters import quarters_read
 from webapp.transcripts.selectors import episode_get
 
 
@@ -20,6 +21,7 @@ def probes_page(request: HttpRequest, run_id: str) -> HttpResponse:
     strips, more = strips_read(run, kind, page, task)
     context = run_context(request.user, run, "transcripts") | {
         "strips": strips,
+        "quarters": quarters_read(run),
         "kind": kind,
         "kinds": KINDS[1:],
         "task": task,

@@ -279,6 +279,6 @@ def _candidate(actions: dict[str, str], rewards: dict[str, float], agents: Seque
 def _outcome(result: EpisodeResult, succeeded: bool | None) -> str:
     if result.failure is not None:
         return f"failed in step {result.length}"
-    ended = "cut off" if result.truncated else "ended"
+    ended = "" if result.truncated else "ended after "  # the limit of steps is the normal end
     success = "" if succeeded is None else ", with success" if succeeded else ", without success"
-    return f"{ended} after {result.length} steps{success}"
+    return f"{ended}{result.length} steps{success}"

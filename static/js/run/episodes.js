@@ -17,7 +17,7 @@ export class Episodes {
     const body = table.querySelector("tbody");
     for (const episode of message.episodes.slice(-Number(table.dataset.most))) {
       if (document.getElementById(`episode-${episode.id}`)) continue;
-      body.prepend(row(this.#run, episode));
+      body.prepend(row(this.#run, episode, table.dataset));
     }
     while (body.rows.length > Number(table.dataset.most)) body.lastElementChild.remove();
     if (body.rows.length) show();
@@ -44,18 +44,24 @@ function outcome(episode) {
 
 const KINDS = { train: "training", eval: "greedy", eval_sampled: "sampled" };
 
-function row(runId, episode) {
+/* As quarter_tone of webapp/common/templatetags/troupe.py. */
+function quarter(episode, bounds) {
+  return ["lowest", "soft", "", "highest"][bounds.filter((bound) => episode.episode_return >= bound).length];
+}
+
+function row(runId, episode, { step, return: returned, quarters }) {
   const kind = outcome(episode);
   const text = kind === "failed" ? `error: ${episode.error || episode.outcome}` : episode.outcome;
-  const tone = kind === "failed" ? "bad" : kind === "success" ? "good" : "soft";
+  const bounds = quarters && kind !== "failed" ? quarters.split(" ").map(Number) : null;
+  const tone = bounds ? quarter(episode, bounds) : kind === "failed" ? "bad" : kind === "success" ? "good" : "soft";
   return el("tr", { class: "row fresh", id: `episode-${episode.id}` },
     el("td", { class: "lead" }, el("a", { class: "row-link mono", href: `/runs/${runId}/episodes/${episode.id}/` }, short(episode.name))),
     el("td", { class: "soft nowrap", "data-label": "play" }, (KINDS[episode.kind] ?? episode.kind) + (episode.probe ? ", probe" : "")),
     el("td", { class: "break", "data-label": "task" }, episode.title),
     el("td", { class: `break ${tone}`, "data-label": "outcome" }, text, episode.truncated ? el("span", { class: "badge warn" }, "truncated") : null),
-    el("td", { class: "num", "data-label": "turns" }, count(episode.turn_count)),
+    el("td", { class: "num", "data-label": step }, count(episode.turn_count)),
     el("td", { class: "num tokens", "data-label": "tokens" }, count(episode.tokens)),
-    el("td", { class: "num", "data-label": "return" }, fixed(Number(episode.episode_return), 2)),
+    el("td", { class: `num ${bounds ? tone : ""}`, "data-label": returned }, fixed(Number(episode.episode_return), 2)),
   );
 }
 

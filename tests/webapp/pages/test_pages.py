@@ -199,7 +199,7 @@ def test_transcript_shows_turns_candidates_and_what_was_carried_on(ada: Client, 
     assert html.count("data-candidate=") == 8 * len(turns)
     assert page_data(html)["transcript"] == {
         "episode": episode.pk, "count": len(turns), "piece": 50, "first": 0, "boards": True,
-        "tones": {"planner": 1, "executor": 2},
+        "tones": {"planner": 1, "executor": 2}, "step": "", "roles": 2,
     }  # fmt: skip
     assert "token_ids" not in html and "logprobs" not in html, "tokens are read when they are looked at"
     assert 'id="turn-1"' in html

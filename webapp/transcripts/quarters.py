@@ -1,0 +1,55 @@
+"""Outcomes of episodes without success: the quarter of the run's stored returns in which an episode's return is."""
+
+from collections.abc import Sequence
+
+from django.db import connection
+
+from webapp.agents.registry import agent_pages
+from webapp.runs.models import Run
+
+QUARTERS = [
+    ("4", "highest quarter"),
+    ("3", "third quarter"),
+    ("2", "second quarter"),
+    ("1", "lowest quarter"),
+]
+"""Quarter -> label, the best first."""
+FEWEST = 4
+"""Minimum number of stored episodes for quarters."""
+_BOUNDS = """
+SELECT count(*), percentile_cont(array[0.25, 0.5, 0.75]) WITHIN GROUP (ORDER BY episode_return), bool_or(success IS NOT NULL)
+FROM transcripts_episode WHERE run_id = %s AND NOT failed AND abs(episode_return) < 'infinity'
+"""
+Bounds = tuple[float, float, float]
+
+
+def has_success(run: Run) -> bool:
+    """Whether episodes of the run are solved or not; otherwise only their return rates them."""
+    return agent_pages(run.config).tokens or run.episodes.exclude(success=None).exists()
+
+
+def quarters_read(run: Run) -> Bounds | None:
+    """Return the bounds of the quarters of the returns of the run's stored episodes without errors.
+
+    None for runs with success, and for fewer than FEWEST episodes.
+    """
+    if agent_pages(run.config).tokens:
+        return None
+    with connection.cursor() as database:
+        database.execute(_BOUNDS, [run.pk])
+        count, bounds, success = database.fetchone()
+    if count < FEWEST or success:
+        return None
+    low, middle, high = bounds
+    return low, middle, high
+
+
+def quarter_of(value: float, bounds: Sequence[float]) -> int:
+    """Return the quarter of a return, from 1 (lowest) to 4. A return on a bound belongs to the higher quarter."""
+    return 1 + sum(value >= bound for bound in bounds)
+
+
+def quarter_range(quarter: int, bounds: Bounds) -> tuple[float | None, float | None]:
+    """Return (minimum, exclusive maximum) of a quarter; None without a limit."""
+    edges = [None, *bounds, None]
+    return edges[quarter - 1], edges[quarter]
