@@ -11,7 +11,7 @@ export class ChartBoard {
     this.#store = store;
     this.#options = { ...options, onPoint: (x) => this.#point(x) };
     this.#watcher = new IntersectionObserver((entries) => this.#seen(entries), { rootMargin: "200px" });
-    store.addEventListener("change", (event) => this.#changed(event.detail));
+    for (const source of [store, ...options.leads.map((lead) => lead.store)]) source.addEventListener("change", (event) => this.#changed(event.detail));
     options.view.addEventListener("change", () => this.#viewed());
     for (const type of ["themechange", "markschange"]) document.addEventListener(type, () => this.redraw());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw());
@@ -44,12 +44,13 @@ export class ChartBoard {
 
   #load(charts) {
     const { axisKey } = this.#options.view, keys = charts.flatMap((chart) => chart.keys);
-    this.#store.load(axisKey ? [...new Set([...keys, axisKey])] : keys)
-      .catch((error) => charts.forEach((chart) => chart.fail(`not loaded: ${error.message}`)));
+    const wanted = axisKey ? [...new Set([...keys, axisKey])] : keys;
+    this.#store.load(wanted).catch((error) => charts.forEach((chart) => chart.fail(`not loaded: ${error.message}`)));
+    if (this.#options.view.lead === "shown") for (const { store } of this.#options.leads) store.load(wanted).catch(() => {});
   }
 
   #viewed() {
-    if (this.#options.view.axisKey) this.#load([]);
+    this.#load([...this.#charts.values()].filter((chart) => chart.visible));
     this.redraw();
   }
 

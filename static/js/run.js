@@ -2,6 +2,7 @@
 
 import { data } from "./dom.js";
 import { ChartBoard } from "./charts.js";
+import { leadsOf } from "./charts/leads.js";
 import { View } from "./charts/view.js";
 import { RunFeed } from "./live.js";
 import { SeriesStore } from "./series.js";
@@ -35,10 +36,11 @@ if (page.charts) {
     marks: () => marks.list,
     name: run.id,
     csv: (keys) => `/api/v1/runs/${run.id}/series/export/?${new URLSearchParams({ keys: keys.join(",") })}`,
-    onPick: (step) => step !== undefined && location.assign(`/runs/${run.id}/transcripts/?iteration=${step}`),
+    leads: leadsOf(page.leads ?? []),
+    onPick: (step, origin = run.id) => step !== undefined && location.assign(`/runs/${origin}/transcripts/?iteration=${step}`),
   });
   parts.push(new Curves(board, page.charts, page.whole));
-  tiles(store);
+  tiles(store, page.versus);
 }
 notes(run, () => board?.step ?? null);
 if (page.series) store.put(page.series);

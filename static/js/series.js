@@ -9,11 +9,13 @@ function read(value) {
 }
 
 export class SeriesStore extends EventTarget {
-  #columns = new Map(); #seen = new Map(); #run; #wanted = new Set(); #details = new Map(); #reading = new Set();
+  #columns = new Map(); #seen = new Map(); #run; #part; #wanted = new Set(); #details = new Map(); #reading = new Set();
 
-  constructor(run) {
+  /* `part`: further parameters of every request, such as {last: 80}. */
+  constructor(run, part = {}) {
     super();
     this.#run = run;
+    this.#part = part;
   }
 
   get(key) {
@@ -81,7 +83,7 @@ export class SeriesStore extends EventTarget {
   }
 
   async #read(keys, more = {}) {
-    const query = new URLSearchParams({ keys: keys.join(","), points: 1500, ...more });
+    const query = new URLSearchParams({ keys: keys.join(","), points: 1500, ...this.#part, ...more });
     return (await readJson(`/api/v1/runs/${this.#run}/series/?${query}`)).series;
   }
 

@@ -301,3 +301,35 @@ def test_pages_fit_and_have_no_serious_fault(page: Page, telling: Telling, schem
             assert page.evaluate("document.documentElement.scrollWidth") <= width
         page.get_by_text("Marks", exact=True).click()
         assert violations(page) == []
+
+
+LINES = "(id) => document.querySelector(`#chart-${id} .plot`).data.filter(trace => trace.meta).map(trace => [trace.x.at(-1), trace.name])"
+
+
+def test_a_fork_begins_with_its_parents_curve(page: Page, telling: Telling, ada: User) -> None:
+    parent, story = telling
+    fork = run_make(ada, "Second try")
+    Run.objects.filter(pk=fork.pk).update(parent=parent, parent_iteration=30, iteration=30)
+    tell(fork, encoded(Story(fork.pk, start=story.now + 3).iterations(30, 42)))
+    page.goto(f"/runs/{fork.pk}/")
+    expect(page.locator("[data-figure='train/return'] [data-versus]")).to_contain_text("vs parent at step 42")
+    drawn(page, "return", "plot.data.filter(trace => trace.meta).length === 4")
+    label = f"parent: {parent.name} until iteration 30"
+    lines = page.evaluate(LINES, "return")
+    assert lines[:2] == [[30, f"training ({label})"], [42, "training"]]
+    legend = page.locator("#chart-return [data-lead]")
+    expect(legend).to_have_text(re.compile(re.escape(label)))
+    tell(fork, encoded(Story(fork.pk, seed=1, start=story.now + 9).iterations(42, 46)))
+    expect(page.locator("[data-figure='train/return'] [data-versus]")).to_contain_text(
+        "vs parent's last, step 44"
+    )
+    page.goto(f"/runs/{fork.pk}/curves/?x=tokens&q=train/return")
+    drawn(page, "train-return", "plot.data.filter(trace => trace.meta).length === 2")
+    assert page.evaluate(LINES, "train-return")[0][0] == 30 * 9300
+    page.locator("summary", has_text="View").click()
+    page.get_by_label("Before the fork").select_option("none")
+    drawn(page, "train-return", "plot.data.filter(trace => trace.meta).length === 1")
+    expect(page.locator("#chart-train-return [data-lead]")).to_be_hidden()
+    assert "lead=none" in page.url
+    page.goto(f"/runs/{fork.pk}/curves/?x=time&q=train/return")
+    drawn(page, "train-return", "plot.data.filter(trace => trace.meta).length === 2")

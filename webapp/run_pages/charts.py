@@ -8,6 +8,7 @@ from typing import Any
 from django.utils.text import slugify
 
 from webapp.agents.registry import agent_pages
+from webapp.agents.rewards import shaped_label
 from webapp.common.tones import TONES, policy_tones, role_tones
 
 Tone = int | str
@@ -133,22 +134,29 @@ def unit_of(metric: str, config: Mapping[str, Any]) -> str:
     return units.get(metric) or units.get(DEVICE.sub("gpu_", metric), "")
 
 
-def axes_of(keys: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return the AXES available for a run with these metrics."""
-    there = {"", *keys}
+def axes_of(keys: Iterable[str], config: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return the AXES available for a run with these metrics; without tokens for agents that have none."""
+    there = {"", *keys} - unused_keys(config)
     return {name: axis for name, axis in AXES.items() if axis[1] in there}
+
+
+def unused_keys(config: Mapping[str, Any]) -> set[str]:
+    """Return metrics that are always 0 for the agents of a run and are not shown."""
+    return set() if agent_pages(config).tokens else {"progress/tokens"}
 
 
 def all_sections(keys: Iterable[str], config: Mapping[str, Any]) -> list[ChartSection]:
     """Return every metric of a run; the metrics of all roles, policies or hosts share a chart."""
     tones: dict[str, Tone] = {**policy_tones(config), **role_tones(config)}
     panels: dict[str, dict[str, Panel]] = {}
-    for key in keys:
+    for key in (key for key in keys if key not in unused_keys(config)):
         section, chart, label = _place(key)
         panel = panels.setdefault(section, {}).setdefault(chart, _panel(section, chart, config))
         panel.lines.append(ChartLine(key, label, tones.get(label, (len(panel.lines) + 1) % (TONES + 1))))
     order = [*SECTIONS, *sorted(set(panels) - set(SECTIONS))]
     sections = [_section(name, list(panels[name].values()), list(tones)) for name in order if name in panels]
+    for panel in (panel for section in sections for panel in section.panels):
+        panel.title = shaped_label(panel.title, [config])
     _name_apart([panel for section in sections for panel in section.panels])
     return sections
 

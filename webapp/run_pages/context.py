@@ -1,6 +1,6 @@
 """Context of the run pages, from the selectors."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser
@@ -10,6 +10,7 @@ from webapp.accounts.permissions import is_owner
 from webapp.checkpoints.selectors import checkpoint_latest, checkpoints_list
 from webapp.experiments.commands import curl_command, launch_command
 from webapp.provenance.pages import provenance_context
+from webapp.run_pages.ancestry import Lead
 from webapp.run_pages.charts import Panel, axes_of
 from webapp.run_pages.marks import KINDS, Mark
 from webapp.runs.config_differences import NAMES, changes, config_named
@@ -37,19 +38,26 @@ def checkpoint_context(run: Run) -> dict[str, Any]:
     }
 
 
-def curves_data(keys: Iterable[str], panels: Iterable[Panel], marks: Iterable[Mark]) -> dict[str, Any]:
+def curves_data(
+    config: Mapping[str, Any],
+    keys: Iterable[str],
+    panels: Iterable[Panel],
+    marks: Iterable[Mark],
+    leads: Iterable[Lead] = (),
+) -> dict[str, Any]:
     """Return the data for drawing charts before any series is loaded; `keys` are all of the run's metrics."""
     return {
         "charts": [panel.json() for panel in panels],
-        "axes": {name: key for name, (_, key) in axes_of(keys).items() if key},
+        "axes": {name: key for name, (_, key) in axes_of(keys, config).items() if key},
         "marks": [mark.json() for mark in marks],
+        "leads": [lead.json() for lead in leads],
         "whole": True,
     }
 
 
-def tools_context(keys: Iterable[str]) -> dict[str, Any]:
+def tools_context(keys: Iterable[str], config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of the tools above charts."""
-    return {"axes": {name: label for name, (label, _) in axes_of(keys).items()}, "kinds": KINDS}
+    return {"axes": {name: label for name, (label, _) in axes_of(keys, config).items()}, "kinds": KINDS}
 
 
 def events_context(user: User | AnonymousUser, run: Run, marks: Sequence[Mark]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from webapp.agents.rewards import shaped_label
 from webapp.common.tones import policy_tones, role_tones
 from webapp.run_pages.charts import (
     GREEDY,
@@ -119,7 +120,11 @@ def panel_of(name: str, config: Mapping[str, Any]) -> Panel:
     lines = [line for metric in chart.lines for line in _lines(metric, config)]
     leaf = chart.lines[0][0].rsplit("/", 1)[-1]
     return Panel(
-        name, chart.title, chart.unit or unit_of(leaf, config), lines, (0.0, 1.0) if leaf in SHARES else None
+        name,
+        shaped_label(chart.title, [config]),
+        chart.unit or unit_of(leaf, config),
+        lines,
+        (0.0, 1.0) if leaf in SHARES else None,
     )
 
 

@@ -8,8 +8,10 @@ from training_core.config.files import parse_config
 from training_core.errors import ConfigError
 from webapp.agents.pages import TileFigure
 from webapp.agents.registry import agent_pages
-from webapp.agents.rewards import is_shaped
+from webapp.agents.rewards import shaped_label
 from webapp.common.tones import policy_tones, role_tones
+from webapp.run_pages.ancestry import Versus, versus_parent
+from webapp.runs.models import Run
 
 Columns = Mapping[str, Any]
 
@@ -27,6 +29,8 @@ class Figure:
     """Reference of the change; empty: the change is not shown."""
     change: float | None = None
     up_is_good: bool = False
+    versus: Versus | None = None
+    """The parent's value, for a figure of a fork that larger values improve."""
 
 
 @dataclass(frozen=True)
@@ -44,19 +48,23 @@ class Tile:
 
 
 def overview_tiles(
-    config: Mapping[str, Any], series: Mapping[str, Columns], forked_at: int = 0
+    config: Mapping[str, Any],
+    series: Mapping[str, Columns],
+    forked_at: int = 0,
+    parent: Run | None = None,
 ) -> list[Tile]:
     """Return the last values, with the change since the base model or the start if larger is better.
 
-    The values of a fork begin at the iteration of its checkpoint, `forked_at`.
+    The values of a fork begin at the iteration of its checkpoint, `forked_at`, and are compared with those of its `parent`.
     """
+    versus = versus_parent(parent, series, compared_keys(config)) if parent else {}
     names = {"{role}": role_tones(config), "{policy}": policy_tones(config)}
     side = _side(config)
     return [
         Tile(
-            spec.label.format(side=side, shaped=" (shaped)" if is_shaped(config) else ""),
+            shaped_label(spec.label.format(side=side), [config]),
             spec.unit,
-            [tile for figure in spec.figures for tile in _figures(series, figure, names, forked_at)],
+            [tile for figure in spec.figures for tile in _figures(series, figure, names, forked_at, versus)],
         )
         for spec in agent_pages(config).tiles
     ]
@@ -78,11 +86,17 @@ def tile_keys(config: Mapping[str, Any]) -> list[str]:
     return [figure.key for tile in overview_tiles(config, {}) for figure in tile.figures]
 
 
+def compared_keys(config: Mapping[str, Any]) -> list[str]:
+    """Return the metrics of the tiles that larger values improve: those of a fork are compared with its parent's."""
+    return [figure.metric for tile in agent_pages(config).tiles for figure in tile.figures if figure.since]
+
+
 def _figures(
     series: Mapping[str, Columns],
     spec: TileFigure,
     names: Mapping[str, Mapping[str, int]],
     forked_at: int,
+    versus: Mapping[str, Versus],
 ) -> list[Figure]:
     """Return one figure, or one per role or policy; at most three."""
     for word, tones in names.items():
@@ -93,7 +107,18 @@ def _figures(
     change = finite[-1] - finite[0] if spec.since and len(finite) > 1 else None
     value = _last(series, spec.metric)
     since = f"iteration {forked_at}" if forked_at and spec.since else spec.since
-    return [Figure(spec.metric, value, spec.under, since=since, change=change, up_is_good=bool(spec.since))]
+    parents = versus.get(spec.metric)
+    return [
+        Figure(
+            spec.metric,
+            value,
+            spec.under,
+            since=since,
+            change=change,
+            up_is_good=bool(spec.since),
+            versus=parents,
+        )
+    ]
 
 
 def _last(series: Mapping[str, Columns], key: str) -> float | str | None:

@@ -18,8 +18,9 @@ from webapp.health.selectors import findings_list
 from webapp.metrics.selectors import keys as metric_keys
 from webapp.metrics.selectors import series_read
 from webapp.panels.context import board_data
+from webapp.run_pages.ancestry import leads_of
 from webapp.run_pages.base_models import base_models, before_training
-from webapp.run_pages.charts import all_sections
+from webapp.run_pages.charts import all_sections, axes_of
 from webapp.run_pages.context import (
     checkpoint_context,
     config_context,
@@ -32,7 +33,7 @@ from webapp.run_pages.forms import LogFilters
 from webapp.run_pages.layouts import overview_panels, panel_get
 from webapp.run_pages.marks import marks_shown
 from webapp.run_pages.spending import spending_read
-from webapp.run_pages.tiles import overview_tiles, tile_keys
+from webapp.run_pages.tiles import compared_keys, overview_tiles, tile_keys
 from webapp.run_table.saved_views import panel_views
 from webapp.runs.config_differences import config_named
 from webapp.runs.facts import facts_of
@@ -43,6 +44,7 @@ from webapp.runs.selectors import run_get
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.editing import run_resume_edited
 from webapp.scheduling.managing import run_do
+from webapp.transcripts.quarters import quarters_read
 
 PER_PAGE = 50
 LATEST = 12
@@ -59,16 +61,28 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
     columns = series_read(run, keys, until=run.event_count)
     series = {key: columns.get(key, {"steps": [], "values": [], "times": [], "attempts": []}) for key in keys}
     checkpoint_data, marks = checkpoint_context(run), marks_shown(request.user, run)
-    data = curves_data(every, panels, marks) | {"series": series, "whole": False}
-    context = run_context(request.user, run, "overview", **data) | checkpoint_data | tools_context(every)
+    leads = leads_of(request.user, run)
+    parent = leads[0].run if leads else None
+    data = curves_data(run.config, every, panels, marks, leads) | {
+        "series": series,
+        "whole": False,
+        "versus": {"id": parent.pk, "keys": compared_keys(run.config)} if parent else None,
+    }
+    context = (
+        run_context(request.user, run, "overview", **data)
+        | checkpoint_data
+        | tools_context(every, run.config)
+    )
     context |= {
         "panels": panels,
-        "tiles": overview_tiles(run.config, series, run.parent_iteration),
+        "tiles": overview_tiles(run.config, series, run.parent_iteration, parent),
+        "leads": leads,
         "spent": spending_read(run),
         "base_models": base_models(run.config, facts_of(run)),
         "before": before_training(series),
         "findings": [] if isinstance(request.user, Visitor) else findings_list(run, "open")[:3],
         "episodes": run.episodes.order_by("-id")[:LATEST],
+        "quarters": quarters_read(run),
         "most": LATEST,
         "checkpoints": [row for row in checkpoint_data["checkpoints"] if not row.removed],
         "attempts": list(run.attempts.all()),
@@ -85,13 +99,17 @@ def curves_page(request: HttpRequest, run_id: str) -> HttpResponse:
     keys = [facts.key for facts in metric_keys(run)]
     sections = all_sections(keys, run.config)
     panels = [panel for section in sections for panel in section.panels]
-    context = run_context(
-        request.user, run, "curves", **curves_data(keys, panels, marks_shown(request.user, run))
-    )
-    context |= {"sections": sections, "q": request.GET.get("q", ""), **tools_context(keys)}
+    leads = leads_of(request.user, run)
+    data = curves_data(run.config, keys, panels, marks_shown(request.user, run), leads)
+    context = run_context(request.user, run, "curves", **data) | {"leads": leads}
+    context |= {"sections": sections, "q": request.GET.get("q", ""), **tools_context(keys, run.config)}
     if not isinstance(request.user, Visitor):
         views = panel_views(request.user, run.project)
-        context |= {"board": board_data([run.pk], [run.pk], ()) | {"quiet": True}, "panel_views": views}
+        context |= {
+            "board": board_data([run.pk], [run.pk], ()) | {"quiet": True},
+            "panel_views": views,
+            "board_axes": axes_of(keys, run.config),
+        }
     return render(request, "runs/curves.html", context)
 
 
@@ -103,10 +121,10 @@ def chart_page(request: HttpRequest, run_id: str, chart: str) -> HttpResponse:
     panel = panel_get(chart, keys, run.config)
     if panel is None:
         raise Http404(f"the run {run.pk} has no chart {chart}")
-    context = run_context(
-        request.user, run, "curves", **curves_data(keys, [panel], marks_shown(request.user, run))
-    )
-    context |= {"panel": panel, "alone": True, **tools_context(keys)}
+    leads = leads_of(request.user, run)
+    data = curves_data(run.config, keys, [panel], marks_shown(request.user, run), leads)
+    context = run_context(request.user, run, "curves", **data) | {"leads": leads}
+    context |= {"panel": panel, "alone": True, **tools_context(keys, run.config)}
     return render(request, "runs/chart.html", context)
 
 

@@ -13,7 +13,7 @@ from webapp.agents.registry import agent_pages
 from webapp.agents.rewards import return_label
 from webapp.runs.acts import ACTS
 from webapp.runs.models import INACTIVE_STATES, Run, RunSource, RunState
-from webapp.runs.selectors import summary_shown
+from webapp.runs.selectors import parent_shown, summary_shown
 from webapp.runs.states import RESUMABLE
 
 SHARED_TABS = ("overview", "curves", "transcripts")
@@ -45,6 +45,7 @@ def run_context(user: User | AnonymousUser, run: Run, tab: str, **data: Any) -> 
         "place": "runs",
         "project_slug": run.project.slug,
         "run": run,
+        "parent": parent_shown(user, run),
         "tab": tab,
         "tabs": [tab for tab in _tabs(run) if not isinstance(user, Visitor) or tab.name in SHARED_TABS],
         "acts": ACTS,

@@ -1,11 +1,18 @@
 /* Position of a point on the x axis: its step, its time, or the run's progress then (tokens, episodes, …). */
 
+import { zoneShift } from "../times.js";
+
 /* {x(step, time), nearestStep(x)}: x in units of the axis, NaN if unknown. `progress`: the columns of the axis's metric. */
 export function axisOf(kind, progress) {
   if (kind === "step") return { x: (step) => step };
-  if (kind === "time") return { x: (_, time) => time * 1000 };
+  if (kind === "time") return { x: (_, time) => local(time) };
   const known = progress ? rising(progress) : { steps: [], values: [] };
   return { x: (step) => interpolated(known, step) };
+}
+
+/* Milliseconds for an axis that shows the time of the browser's zone. */
+function local(seconds) {
+  return seconds * 1000 + zoneShift(seconds * 1000);
 }
 
 /* One value per step, the latest attempt's; columns are sorted by (step, attempt). */
@@ -38,9 +45,9 @@ export function insertionIndex(sorted, wanted) {
 /* Position of a mark: on a time axis, events are at their time and other marks at the time of their step. */
 export function markPlace(mark, kind, axis, columns) {
   if (kind === "time") {
-    if (mark.kind !== "note" && mark.kind !== "finding") return mark.time * 1000;
+    if (mark.kind !== "note" && mark.kind !== "finding") return local(mark.time);
     const index = columns && mark.step !== null ? Math.min(insertionIndex(columns.steps, mark.step), columns.steps.length - 1) : -1;
-    return index < 0 ? null : columns.times[index] * 1000;
+    return index < 0 ? null : local(columns.times[index]);
   }
   if (mark.step === null) return null;
   const x = axis.x(mark.step);

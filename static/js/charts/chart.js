@@ -9,6 +9,7 @@ import { interval, took } from "./pace.js";
 import { plotly } from "./plotly.js";
 import { yRange } from "./range.js";
 import { saveMenu } from "./saving.js";
+import { leadTraces, showLeads } from "./leads.js";
 import { tracesOf } from "./traces.js";
 
 const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false, showTips: false };
@@ -16,7 +17,7 @@ const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false, sh
 export class Chart {
   #element; #spec; #store; #options; #visible = false; #drawn = false; #draw; #plot;
 
-  /* options: view, marks(), alive(), onPick(step), onPoint(x or null), csv(keys), name. */
+  /* options: view, leads (of a fork: see leads.js), marks(), alive(), onPick(step, run), onPoint(x or null), csv(keys), name. */
   constructor(element, spec, store, options) {
     this.#element = element;
     this.#spec = spec;
@@ -29,6 +30,10 @@ export class Chart {
 
   get keys() {
     return this.#spec.lines.map((line) => line.key);
+  }
+
+  get visible() {
+    return this.#visible;
   }
 
   see(visible) {
@@ -82,7 +87,9 @@ export class Chart {
     const began = performance.now();
     const { view } = this.#options, axis = axisOf(view.x, this.#store.get(view.axisKey)), window = view.window;
     const columns = this.keys.map((key) => this.#columns(key, axis, window));
-    const traces = this.#spec.lines.flatMap((line, index) => (columns[index]?.steps.length ? tracesOf(line, columns[index], axis, view) : []));
+    const leads = leadTraces(this.#options.leads, this.#spec.lines, columns, view);
+    const traces = this.#spec.lines.flatMap((line, index) => [...leads.of(line), ...(columns[index]?.steps.length ? tracesOf(line, columns[index], axis, view) : [])]);
+    showLeads(this.#element, leads);
     if (!traces.some((trace) => trace.x.length)) {
       if (!this.#drawn) this.fail(this.#options.alive() ? "no points yet" : "no points");
       return;
@@ -125,7 +132,7 @@ export class Chart {
 
   #listen() {
     const { view, onPick, onPoint } = this.#options;
-    this.#plot.on("plotly_click", ({ points }) => onPick(points.find((point) => point.customdata)?.customdata[1]));
+    this.#plot.on("plotly_click", ({ points }) => onPick(...(points.find((point) => point.customdata)?.customdata ?? []).filter((_, index) => index === 1 || index === 3)));
     this.#plot.on("plotly_clickannotation", ({ annotation }) => annotation.name && location.assign(annotation.name));
     this.#plot.on("plotly_hover", ({ xvals }) => onPoint(xvals[0]));
     this.#plot.on("plotly_unhover", () => onPoint(null));

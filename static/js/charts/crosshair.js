@@ -20,12 +20,14 @@ export function crosshairGone(plot) {
   plot.querySelector(".crosshair")?.remove();
 }
 
-/* Values of the main lines nearest to x, by key, as text; and the step there. */
+/* Values of the main lines nearest to x, by key, as text; and the step there. Before a fork, those of its parent. */
 export function valuesAt(plot, x) {
-  const readings = { step: null, values: new Map() };
+  const readings = { step: null, values: new Map() }, distances = new Map();
   for (const trace of plot.data ?? []) {
     if (!trace.meta || !trace.x.length) continue;
-    const index = nearest(trace.x, x), [value, step] = trace.customdata[index];
+    const index = nearest(trace.x, x), [value, step] = trace.customdata[index], distance = Math.abs(trace.x[index] - x);
+    if (distance > distances.get(trace.meta)) continue;
+    distances.set(trace.meta, distance);
     readings.values.set(trace.meta, value);
     readings.step = step;
   }

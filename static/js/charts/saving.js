@@ -12,7 +12,7 @@ export function saveMenu(button, { plot, title, unit, name, csv }) {
   button.setAttribute("aria-expanded", String(!there));
   if (there) return there.remove();
   const choose = (format) => el("button", { class: "button small", type: "button", "data-format": format }, format.toUpperCase());
-  const sheet = el("div", { class: "sheet" }, choose("png"), choose("svg"), el("a", { class: "button small", href: csv, download: true }, "CSV"));
+  const sheet = el("div", { class: "sheet" }, choose("png"), choose("svg"), csv ? el("a", { class: "button small", href: csv, download: true }, "CSV") : null);
   sheet.addEventListener("click", async ({ target }) => {
     const format = target.dataset.format;
     if (format) download(await picture(plot, format, title, unit), `${name}.${format}`);

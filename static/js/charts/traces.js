@@ -22,6 +22,20 @@ export function tracesOf(line, columns, axis, view) {
   return traces;
 }
 
+/* The curve of an ancestor before the fork: like the line that it leads to, but faint. `label` names the ancestor. */
+export function leadTrace(line, columns, axis, view, { id, label }) {
+  const tone = faint(toneColour(line.tone), 0.4), { current } = split(columns);
+  const weight = current.length >= FEW ? view.smooth : 0, buckets = weight > 0 ? columns.buckets ?? asBuckets(columns, current) : asBuckets(columns, current);
+  const x = buckets.steps.map((step, index) => axis.x(step, buckets.times[index]));
+  const data = hoverData(buckets.means, buckets.steps).map((row) => [...row, id]);
+  const step = view.x === "step" ? "" : ", step %{customdata[2]}";
+  return {
+    ...BASE, x, y: weight > 0 ? smooth(buckets, weight) : buckets.means, name: `${line.label} (${label})`, meta: line.key, customdata: data,
+    mode: buckets.steps.length < FEW ? "lines+markers" : "lines", marker: { size: 3, color: tone }, line: { color: tone, width: 1.4 }, hoverinfo: undefined,
+    hovertemplate: `${escapeHtml(line.label)} %{customdata[0]}${step} (${escapeHtml(label)})<extra></extra>`,
+  };
+}
+
 function band(windows, axis, tone) {
   const x = windows.steps.map((step, index) => axis.x(step, windows.times[index]));
   const edge = { ...BASE, x, line: { color: faint(tone, 0), width: 0 } };

@@ -1,9 +1,10 @@
-/* View settings of charts: the address's ?x= smooth= under= range= logx= logy= from= to=, and the controls that set it. */
+/* View settings of charts: the address's ?x= smooth= under= range= lead= logx= logy= from= to=, and the controls that set it. */
 
 import { addressGet, addressSet, keepView } from "../address.js";
+import { zoneShift } from "../times.js";
 
-const DEFAULTS = { x: "step", smooth: "0.7", under: "raw", range: "all", logx: "", logy: "", from: "", to: "" };
-const CHOICES = { under: ["raw", "band", "none"], range: ["all", "most"], logx: ["", "1"], logy: ["", "1"] };
+const DEFAULTS = { x: "step", smooth: "0.7", under: "raw", range: "all", lead: "shown", logx: "", logy: "", from: "", to: "" };
+const CHOICES = { under: ["raw", "band", "none"], range: ["all", "most"], lead: ["shown", "none"], logx: ["", "1"], logy: ["", "1"] };
 const KEPT = "smoothing";
 
 export class View extends EventTarget {
@@ -46,6 +47,11 @@ export class View extends EventTarget {
     return this.#choice("range");
   }
 
+  /* Whether the curves of a fork begin with those of its parent. */
+  get lead() {
+    return this.#choice("lead");
+  }
+
   get logx() {
     return this.#choice("logx") === "1" && this.x !== "time";
   }
@@ -54,15 +60,15 @@ export class View extends EventTarget {
     return this.#choice("logy") === "1";
   }
 
-  /* [from, to] in units of the axis (milliseconds for time), or null if everything is visible. */
+  /* [from, to] in units of the axis, or null if everything is visible. The address has milliseconds of UTC for time. */
   get window() {
     const [from, to] = ["from", "to"].map((name) => addressGet(name, ""));
     if (from === "" || to === "" || !(Number(from) < Number(to))) return null;
-    return [Number(from), Number(to)];
+    return [Number(from), Number(to)].map((value) => (this.x === "time" ? value + zoneShift(value) : value));
   }
 
   zoom(window) {
-    const spoken = (value) => String(this.x === "time" ? Math.round(value) : Number(value.toPrecision(6)));
+    const spoken = (value) => String(this.x === "time" ? Math.round(value - zoneShift(value)) : Number(value.toPrecision(6)));
     this.set(window ? { from: spoken(window[0]), to: spoken(window[1]) } : { from: "", to: "" });
   }
 

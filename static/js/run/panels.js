@@ -1,6 +1,6 @@
 /* Panels that a person has built, above the curves of a run, and the dialog that saves them as a view. */
 
-const SETTINGS = ["panels", "x", "smooth", "logx", "logy"];
+const SETTINGS = ["panels", "x", "smooth", "logx", "logy", "lead"];
 
 export class Panels {
   #board;
