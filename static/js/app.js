@@ -1,7 +1,7 @@
-/* Common to every page: theme, menu, keyboard, copy buttons, live times. */
+/* Common to every page: theme, menu, keyboard, copy buttons, times. */
 
-import { ago } from "./format.js";
 import "./help.js";
+import { startTimes } from "./times.js";
 
 const THEMES = ["system", "light", "dark"];
 
@@ -105,7 +105,5 @@ document.addEventListener("keydown", (event) => {
 });
 
 showTheme();
+startTimes();
 document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
-setInterval(() => {
-  for (const time of document.querySelectorAll("time[data-ago]")) time.textContent = ago(time.dateTime);
-}, 15000);

@@ -28,7 +28,8 @@ function place(button) {
 async function open(button) {
   opener = button;
   button.setAttribute("aria-expanded", "true");
-  box.setAttribute("aria-label", button.getAttribute("aria-label"));
+  const about = document.getElementById(button.getAttribute("aria-describedby")) ?? button.closest("th");
+  box.setAttribute("aria-label", about ? `Explanation: ${about.textContent.replace("?", "").trim()}` : button.getAttribute("aria-label"));
   const answer = await fetch(button.dataset.help).catch(() => null);
   if (opener !== button) return;
   if (answer?.ok && !answer.redirected) box.replaceChildren(...new DOMParser().parseFromString(await answer.text(), "text/html").body.childNodes);

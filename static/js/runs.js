@@ -7,6 +7,7 @@ import { showFindings } from "./findings.js";
 import { count, duration, number, signed } from "./format.js";
 import { RunsFeed } from "./live.js";
 import { readJson } from "./requests.js";
+import { withTimes } from "./times.js";
 import { RowNote } from "./row-note.js";
 import { readAgain } from "./run/regions.js";
 import { ENDED } from "./run/states.js";
@@ -19,7 +20,8 @@ function update(run) {
   state.dataset.state = run.state;
   state.textContent = run.state;
   const why = row.querySelector("[data-why]");
-  why.textContent = why.title = [run.reason, run.remedy].filter(Boolean).join(" ");
+  why.title = [run.reason, run.remedy].filter(Boolean).join(" ");
+  why.replaceChildren(...withTimes(why.title));
   why.classList.toggle("bad", run.state === "failed");
   showFindings(row.querySelector("[data-findings]"), run);
   for (const bar of row.querySelectorAll("progress")) {

@@ -1,6 +1,7 @@
 """Reports in a browser: written, saved by itself, never lost, shared."""
 
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
@@ -74,6 +75,18 @@ def test_a_comparison_becomes_a_report_that_saves_itself(page: Page, runs: list[
     page.get_by_role("button", name="Save and read").click()
     expect(page.locator(".report .js-plotly-plot")).to_be_visible()
     expect(page.locator(".report h2")).to_contain_text("<img src=x")
+    chart = page.locator(".report .compared").first
+    chart.get_by_role("button", name="Save").click()
+    with page.expect_download() as picture:
+        chart.get_by_role("button", name="SVG").click()
+    assert (
+        picture.value.suggested_filename.startswith("report-")
+        and b"<svg" in Path(picture.value.path()).read_bytes()
+    )
+    chart.get_by_role("button", name="Save").click()
+    with page.expect_download() as table:
+        chart.get_by_role("link", name="CSV").click()
+    assert Path(table.value.path()).read_text().startswith("group,step,mean")
 
 
 def test_nothing_is_lost_without_a_server_or_beside_another_writer(

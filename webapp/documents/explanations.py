@@ -1,4 +1,4 @@
-"""Explanations of metrics and health rules for the "?" buttons: rows of tables in the documentation."""
+"""Explanations of metrics, health rules, config fields and columns for the "?" buttons: rows of tables in the documentation."""
 
 import re
 from dataclasses import dataclass
@@ -8,8 +8,10 @@ from django.utils.safestring import SafeString
 from webapp.documents.pages import page_address
 from webapp.documents.rendering import Passage, document_get
 
-PAGES = {"metric": "metrics", "rule": "health"}
+PAGES = {"metric": "metrics", "rule": "health", "field": "configuration", "column": "columns"}
 """What can be explained -> the page whose tables have a row for it."""
+BY_ANCHOR = ("field", "column")
+"""Kinds whose names are anchors of rows (HEADING--NAME): the same field or column is in several tables."""
 
 
 @dataclass(frozen=True)
@@ -21,11 +23,13 @@ class Explanation:
 
 
 def explanation(kind: str, name: str) -> Explanation | None:
-    """Return the row for a metric or rule; None if there is none. `<role>` and the like in a row's name stand for any word."""
+    """Return the row for a name of this kind; None if there is none. `<role>` and the like in a row's name stand for any word."""
     page = document_get(PAGES[kind])
     rows = [] if page is None else [row for row in page.passages if row.cells]
     for row in rows:
-        if any(_pattern(known).fullmatch(name) for known in _names(row)):
+        if kind in BY_ANCHOR and row.anchor == name:
+            return Explanation(row.cells, f"{page_address(PAGES[kind])}#{row.anchor}")
+        if kind not in BY_ANCHOR and any(_pattern(known).fullmatch(name) for known in _names(row)):
             return Explanation(row.cells, f"{page_address(PAGES[kind])}#{row.anchor}")
     return None
 

@@ -10,8 +10,9 @@ import tomlkit
 
 from training_core.config.experiment import ExperimentConfig
 from training_core.config.kinds import config_kind
+from webapp.agents.registry import agent_pages
 from webapp.common.formats import NONE
-from webapp.documents.rendering import anchor_of
+from webapp.documents.rendering import anchor_of, document_get
 
 Schema = Mapping[str, Any]
 LONG_TEXT = 500
@@ -38,6 +39,8 @@ class Field:
     minimum: float | None = None
     maximum: float | None = None
     error: str = ""
+    docs: str = ""
+    """Anchor of its row in the documentation."""
 
     @property
     def id(self) -> str:
@@ -122,7 +125,7 @@ def config_sections(
 ) -> list[FormSection]:
     """Return the whole form: one section per part of the config. `tree` and `preset` are resolved, with all defaults."""
     schema = run_schema(config_kind(tree).config)
-    reader = _Reader(schema["$defs"], preset, tuple(tree.get("policies") or ()))
+    reader = _Reader(schema["$defs"], preset, tuple(tree.get("policies") or ()), not agent_pages(tree).tokens)
     sections = [reader.section(name, part, tree.get(name)) for name, part in schema["properties"].items()]
     filed = file_errors(errors, [field.path for section in sections for field in section.walk()])
     return [_with_errors(section, filed) for section in sections]
@@ -163,6 +166,8 @@ class _Reader:
     definitions: Schema
     preset: Mapping[str, Any]
     policies: tuple[str, ...]
+    networks: bool
+    """Whether the fields are those of small networks, which the documentation describes after those of language models."""
 
     def section(self, path: str, schema: Schema, value: Any) -> FormSection:
         """Return the section at `path`; a table of named parts has a section per name."""
@@ -170,7 +175,7 @@ class _Reader:
         title = path.rsplit(".", 1)[-1].replace("_", " ")
         kind = value.get("type", "") if isinstance(value, Mapping) else ""
         help_text = schema.get("description", shape.get("description", ""))
-        result = FormSection(path, title, help_text, _docs_anchor(path, kind))
+        result = FormSection(path, title, help_text, self._docs_anchor(path, kind))
         types = tuple(schema.get("discriminator", {}).get("mapping", ()))
         for name, part in self._parts(shape, value):
             below = f"{path}.{name}"
@@ -178,8 +183,17 @@ class _Reader:
             if self._is_section(part, inner):
                 result.sections.append(self.section(below, part, inner))
             else:
-                result.fields.append(self._field(below, name, part, inner, types if name == "type" else ()))
+                result.fields.append(
+                    self._field(below, result.docs, part, inner, types if name == "type" else ())
+                )
         return result
+
+    def _docs_anchor(self, path: str, kind: str) -> str:
+        """Return the anchor of a section in the documentation; of two with the same heading, the second one is of networks."""
+        anchor = _docs_anchor(path, kind)
+        document = document_get("configuration") if self.networks else None
+        again = document is not None and any(heading.anchor == f"{anchor}-1" for heading in document.headings)
+        return f"{anchor}-1" if again else anchor
 
     def _parts(self, shape: Schema, value: Any) -> Iterator[tuple[str, Schema]]:
         if "properties" in shape:
@@ -202,12 +216,15 @@ class _Reader:
             return self._shape({"$ref": mapping[member]}, value)
         return schema
 
-    def _field(self, path: str, name: str, schema: Schema, value: Any, types: tuple[str, ...]) -> Field:
+    def _field(self, path: str, docs: str, schema: Schema, value: Any, types: tuple[str, ...]) -> Field:
+        """Return the field at `path` of a section with the anchor `docs`."""
         kind, choices = self._kind(path, schema)
+        name = path.rpartition(".")[2]
         before = value_at(self.preset, path)
         return Field(
             path=path,
             label=name.replace("_", " "),
+            docs=f"{docs}--{anchor_of(name)}",
             help=schema.get("description", ""),
             kind=kind,
             value=value,

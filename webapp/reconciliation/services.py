@@ -137,7 +137,7 @@ def _missing(run: Run, attempt: Attempt) -> Fault:
     left = spelled(max(DEATH_SECONDS - quiet, 0.0))
     heard = attempt.heartbeat_at or attempt.created_at
     if heard < process_start():
-        cause = f"The server was restarted at {process_start():%H:%M} UTC."
+        cause = f"The server was restarted at {process_start():%Y-%m-%d %H:%M} UTC."
     else:
         cause = f"Ray no longer lists this job; last heartbeat {spelled(quiet)} ago."
     if run.stop_requested:

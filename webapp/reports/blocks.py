@@ -21,6 +21,7 @@ from django.urls import reverse
 
 from training_core.errors import ConfigError
 from webapp.accounts.models import Project
+from webapp.agents.rewards import shaped_label
 from webapp.common.tones import role_tones
 from webapp.compare.configs import configs_differ
 from webapp.compare.curves import curves_read
@@ -80,10 +81,12 @@ def _chart(project: Project, facts: Mapping[str, str]) -> Block:
     runs, choice = _compared(project, facts)
     return "reports/_chart.html", {
         "key": choice.keys[0],
+        "label": shaped_label(choice.keys[0], [run.config for run in runs]),
         "curves": curves_read(runs, choice, choice.keys[0]),
         "log": choice.log,
         "live": any(run.state in ACTIVE_STATES for run in runs),
         "address": _address(choice),
+        "csv": f"{reverse('compare:csv')}?{choice.query(runs=','.join(run.pk for run in runs), filter='')}",
     }
 
 

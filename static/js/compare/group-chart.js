@@ -37,6 +37,12 @@ export function onTheme(redraw) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
 }
 
+/* The numbers that the page has for a chart; null if they are read through the API. */
+export function broughtBy(element) {
+  const script = element.querySelector("script[type='application/json']");
+  return script ? JSON.parse(script.textContent) : null;
+}
+
 export class GroupChart {
   #plot; #sets = null;
 
@@ -69,8 +75,7 @@ export class GroupChart {
 
   /* The answers of the API, one for each metric. */
   async read() {
-    const brought = this.element.querySelector("script[type='application/json']");
-    return [brought ? JSON.parse(brought.textContent) : await readJson(this.element.dataset.source)];
+    return [broughtBy(this.element) ?? (await readJson(this.element.dataset.source))];
   }
 
   show(sets) {
@@ -126,8 +131,8 @@ function looksOf(sets) {
     const before = taken.get(group.tone) ?? 0;
     taken.set(group.tone, before + 1);
     if (sets.length === 1) looks.set(group, { tone: group.tone, dash: DASHES[before % DASHES.length], label: group.label });
-    else if (alone) looks.set(group, { tone: (place % TONES) + 1, dash: DASHES[Math.floor(place / TONES)], label: set.key });
-    else looks.set(group, { tone: group.tone, dash: DASHES[place % DASHES.length], label: `${group.label} · ${set.key}` });
+    else if (alone) looks.set(group, { tone: (place % TONES) + 1, dash: DASHES[Math.floor(place / TONES)], label: set.label ?? set.key });
+    else looks.set(group, { tone: group.tone, dash: DASHES[place % DASHES.length], label: `${group.label} · ${set.label ?? set.key}` });
   }));
   return looks;
 }

@@ -1,7 +1,8 @@
 /* Checkpoints: rows of a table. */
 
 import { el } from "../dom.js";
-import { ago, bytes, count, number } from "../format.js";
+import { bytes, count, number } from "../format.js";
+import { timeElement } from "../times.js";
 import { readAgain } from "./regions.js";
 
 export class Checkpoints {
@@ -33,5 +34,5 @@ function drawn(row, metric) {
     el("td", { class: "num", "data-label": metric }, number(row.metrics[metric])),
     el("td", { class: "num", "data-label": "size" }, bytes(row.size)),
     el("td", { class: "num folder", "data-label": "attempt" }, count(row.attempt)),
-    el("td", { class: "num soft plain", "data-label": "written" }, row.removed ? "removed to save space" : row.damaged ? el("span", { class: "badge bad", title: row.damaged }, "damaged") : ago(row.time)));
+    el("td", { class: "num soft plain", "data-label": "written" }, row.removed ? "removed to save space" : row.damaged ? el("span", { class: "badge bad", title: row.damaged }, "damaged") : timeElement(row.time)));
 }

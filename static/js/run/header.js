@@ -1,9 +1,11 @@
 /* Name, state, progress, times and the actions that the state allows. */
 
 import { showFindings } from "../findings.js";
-import { duration, count } from "../format.js";
+import { duration, count, number } from "../format.js";
+import { withTimes } from "../times.js";
 import { ENDED } from "./states.js";
 
+const HOUR = 3600;
 const SHORT_PAUSE = 2;  // seconds without an active attempt that are not worth a second figure
 
 export class Header {
@@ -48,13 +50,23 @@ function showFault(notice, summary) {
   const failed = summary.state === "failed", traceback = notice.querySelector("[data-traceback]");
   notice.hidden = !summary.reason;
   notice.classList.toggle("bad", failed);
-  notice.querySelector("[data-reason]").textContent = summary.reason;
+  notice.querySelector("[data-reason]").replaceChildren(...withTimes(summary.reason));
   notice.querySelector("[data-remedy]").textContent = summary.remedy;
   if (traceback) traceback.hidden = !failed;
 }
 
+/* The times of the head, and the costs below it: all of them from the summary, so that they agree. */
 function times(summary) {
   document.querySelector("[data-times]").textContent = timesText(summary);
+  const ran = secondsRun(summary.attempts, summary.ended_at ? new Date(summary.ended_at) : new Date());
+  if (!ran) return;
+  write("[data-ran]", () => duration(ran));
+  write("[data-hours]", ({ hours }) => number((Number(hours) * ran) / HOUR));
+  if (summary.eta_seconds !== null) write("[data-hours-at-end]", ({ hoursAtEnd }) => number((Number(hoursAtEnd) * (ran + summary.eta_seconds)) / HOUR));
+}
+
+function write(selector, text) {
+  for (const element of document.querySelectorAll(selector)) element.textContent = text(element.dataset);
 }
 
 function timesText(summary) {

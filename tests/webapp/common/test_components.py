@@ -51,3 +51,20 @@ def test_a_link_of_the_navigation_is_marked_on_its_pages(place: str, current: bo
         drawn('{% nav_link "Compare" "compare:page" "compare" %}', place=place), "a[href=/compare/]"
     )
     assert ("aria-current" in link) is current
+
+
+def test_a_question_mark_does_not_repeat_the_label_of_its_field() -> None:
+    html = drawn('{% help_button "field" "seed" "run--seed" label_id="f-run-seed-label" %}', user="ada")
+    (button,) = elements(html, "button.help-button")
+    assert (button["aria-label"], button["aria-describedby"]) == ("Explain", "f-run-seed-label")
+    assert button["data-help"] == "/docs/explain/field/?name=run--seed"
+    assert drawn('{% help_button "field" "seed" "run--seed" %}') == "", "an exported file has no script"
+    head = drawn('{% table_head "N|num|comparison--n" "mean|num" %}', user="ada")
+    assert len(elements(head, "th.num .help-button")) == 1
+
+
+def test_times_in_sentences_are_elements_in_utc() -> None:
+    html = drawn("{{ text|with_times }}", text="<b> restarted at 2026-03-01 12:05 UTC.")
+    (time,) = elements(html, "time[data-time=moment]")
+    assert (time["datetime"], time.text) == ("2026-03-01T12:05:00+00:00", "2026-03-01 12:05 UTC")
+    assert "&lt;b&gt; restarted at" in html

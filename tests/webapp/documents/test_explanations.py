@@ -1,17 +1,22 @@
 """Every metric and every rule has an explanation."""
 
 import json
+import re
 
 import pytest
 from django.test import Client
 
 from tests.architecture.source import ROOT
 from tests.end_to_end.seed import Story
+from training_core.config.files import load_config
 from webapp.agents.registry import AGENT_PAGES
 from webapp.documents.explanations import explanation
+from webapp.experiments.fields import config_sections
 from webapp.health.rules import RULES
 from webapp.run_pages.charts import UNITS
 from webapp.run_pages.layouts import CHARTS
+from webapp.run_table.columns import EXPLAINED
+from webapp.transcripts.table import EXPLAINED as EXPLAINED_EPISODES
 
 
 def golden_metrics() -> set[str]:
@@ -56,6 +61,25 @@ def test_every_rule_has_an_explanation(rule: str) -> None:
     assert explanation("rule", rule), f"docs/health.md has no row for {rule}"
 
 
+@pytest.mark.parametrize("preset", ["plan_path_duo", "multi_turn_math", "spread_mappo"])
+def test_every_field_of_the_form_has_an_explanation(preset: str) -> None:
+    config = load_config(preset)
+    sections = config_sections(config.model_dump(mode="json"), {}, {})
+    fields = [field for section in sections for field in section.walk()]
+    assert len(fields) > 60
+    assert [field.path for field in fields if explanation("field", field.docs) is None] == []
+
+
+def test_every_column_with_a_question_mark_has_an_explanation() -> None:
+    source = "\n".join(path.read_text() for path in (ROOT / "templates").rglob("*.html"))
+    anchors = set(re.findall(r"\b(?:runs|episodes|checkpoints|timeline|comparison)--[a-z0-9-]+", source))
+    anchors |= {f"runs--{name}" for name in EXPLAINED.values()} | {
+        f"episodes--{word}" for word in EXPLAINED_EPISODES
+    }
+    assert len(anchors) > 25
+    assert [name for name in sorted(anchors) if explanation("column", name) is None] == []
+
+
 @pytest.mark.django_db
 def test_the_text_of_a_button_links_to_the_documentation(client: Client, user: object) -> None:
     client.force_login(user)  # type: ignore[arg-type]
@@ -64,4 +88,9 @@ def test_the_text_of_a_button_links_to_the_documentation(client: Client, user: o
     text = client.get("/docs/explain/metric/", {"name": "<b>own"}).content.decode()
     assert "own program" in text and "<b>own" not in text
     assert client.get("/docs/explain/rule/", {"name": "staleness"}).status_code == 200
+    field = client.get("/docs/explain/field/", {"name": "run--seed"}).content.decode()
+    assert "Seed of tasks" in field and 'href="/docs/configuration/#run--seed"' in field
+    assert (
+        "bootstrap" in client.get("/docs/explain/column/", {"name": "comparison--95-of-iqm"}).content.decode()
+    )
     assert client.get("/docs/explain/weather/").status_code == 404

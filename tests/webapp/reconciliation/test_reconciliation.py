@@ -105,7 +105,7 @@ def test_silence_counts_from_this_process_start(
         runs_reconcile_now()
         assert now(running).state == state
         if state == "running":
-            assert now(running).reason == f"The server was restarted at {started:%H:%M} UTC."
+            assert now(running).reason == f"The server was restarted at {started:%Y-%m-%d %H:%M} UTC."
             assert now(running).remedy == "This run resumes automatically in about 10 s."
 
 

@@ -1,0 +1,74 @@
+"""Times are shown in the zone of the browser; lines of text are short enough to read."""
+
+from datetime import UTC, datetime
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tests.end_to_end.conftest import Server, run_make, tell
+from tests.end_to_end.seed import START, Story, encoded
+from webapp.accounts.models import User
+from webapp.reports.services import report_create
+from webapp.runs.models import Run
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+LONGEST_LINES = """() => [...document.querySelectorAll("main p")].filter((each) => each.checkVisibility()
+    && each.textContent.trim().length > 80 && !each.matches(".said, .saw, .saw p, .words, .acts, .pages")).map((each) => {
+  const lines = new Map(), range = document.createRange(), walker = document.createTreeWalker(each, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) for (let place = 0; place < walker.currentNode.length; place += 1) {
+    range.setStart(walker.currentNode, place);
+    range.setEnd(walker.currentNode, place + 1);
+    const { bottom, width } = range.getBoundingClientRect(), line = Math.round(bottom / 8);
+    if (width) lines.set(line, (lines.get(line) ?? 0) + 1);
+  }
+  return [Math.max(...lines.values()), each.textContent.trim().slice(0, 60)];
+}).filter(([most]) => most > 80)"""
+
+
+@pytest.fixture
+def run(ada: User) -> Run:
+    """A run whose first evaluation is at a known time."""
+    made = run_make(ada)
+    story = Story(made.pk)
+    tell(made, encoded(story.opening()))
+    tell(made, encoded(story.iterations(0, 22)))
+    Run.objects.filter(pk=made.pk).update(reason="The server was restarted at 2026-03-01 12:05 UTC.")
+    return made
+
+
+def test_times_are_in_the_zone_of_the_browser(
+    browser: Browser, context: BrowserContext, server: Server, run: Run
+) -> None:
+    tokyo = browser.new_context(base_url=server.url, timezone_id="Asia/Tokyo")
+    tokyo.add_cookies(context.cookies())  # type: ignore[arg-type]
+    page = tokyo.new_page()
+    page.goto(f"/runs/{run.pk}/?x=time")
+    written = page.locator("td[data-label=written] time").first
+    expect(written).to_have_attribute("title", "2025-10-09 17:53:39 UTC+09:00 (Asia/Tokyo)")
+    expect(page.locator("[data-reason] time")).to_have_text("2026-03-01 21:05")
+    page.wait_for_function("document.querySelector('#chart-return .plot').data")
+    first = page.evaluate("document.querySelector('#chart-return .plot').data[0].x[0]")
+    assert START < first / 1000 - 9 * 3600 < START + 10, datetime.fromtimestamp(first / 1000, UTC)
+    tokyo.close()
+    plain = browser.new_context(base_url=server.url, java_script_enabled=False)
+    plain.add_cookies(context.cookies())  # type: ignore[arg-type]
+    page = plain.new_page()
+    page.goto(f"/runs/{run.pk}/")
+    expect(page.locator("[data-reason] time")).to_have_text("2026-03-01 12:05 UTC")
+    expect(page.locator("td[data-label=written] time").first).to_have_attribute(
+        "title", "2025-10-09 08:53:39 UTC"
+    )
+    plain.close()
+
+
+def test_lines_of_text_have_at_most_eighty_characters(page: Page, ada: User, run: Run) -> None:
+    words = "A report explains in several sentences which question the comparison answers and what follows from it. "
+    report = report_create(ada, run.project, "Long", words * 4 + "\n\n* " + words * 3 + "\n\n> " + words * 3)
+    page.set_viewport_size({"width": 1600, "height": 900})
+    for address in (
+        "/docs/", "/docs/troubleshooting/", f"/reports/{report.pk}/", "/experiments/new/", f"/runs/{run.pk}/", f"/runs/{run.pk}/health/",
+        "/runs/?filter=state+%3D+failed", "/jobs/",
+    ):  # fmt: skip
+        page.goto(address)
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate(LONGEST_LINES) == [], address
