@@ -34,7 +34,10 @@ def test_a_job_from_start_to_end(troupe: Troupe, connected: str, run: Run) -> No
         "result", {"success": 0.25, "success_interval": [0.1, 0.6], "return": 1.5, "episodes": 3}
     )
     jobs_follow()
-    assert "3 episodes: success 0.250 (0.100 to 0.600), return 1.500" in troupe("job", "show", job.pk).out
+    assert (
+        "3 episodes: success 0.250 (0.100 to 0.600), return (shaped) 1.500"
+        in troupe("job", "show", job.pk).out
+    )
     assert "0.250" in troupe("job", "list").out
     assert troupe("experiment", "dry-run", "plan_path_duo", "--no-wait").status == 0
     second = Job.objects.exclude(pk=job.pk).get()

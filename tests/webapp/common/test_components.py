@@ -59,8 +59,9 @@ def test_a_question_mark_does_not_repeat_the_label_of_its_field() -> None:
     assert (button["aria-label"], button["aria-describedby"]) == ("Explain", "f-run-seed-label")
     assert button["data-help"] == "/docs/explain/field/?name=run--seed"
     assert drawn('{% help_button "field" "seed" "run--seed" %}') == "", "an exported file has no script"
-    head = drawn('{% table_head "N|num|comparison--n" "mean|num" %}', user="ada")
-    assert len(elements(head, "th.num .help-button")) == 1
+    head = drawn('{% table_head "@comparison" "N|num|n" "mean|num" %}', user="ada")
+    (button,) = elements(head, "th.num .help-button")
+    assert button["data-help"] == "/docs/explain/column/?name=comparison--n"
 
 
 def test_times_in_sentences_are_elements_in_utc() -> None:

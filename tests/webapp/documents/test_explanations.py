@@ -73,6 +73,8 @@ def test_every_field_of_the_form_has_an_explanation(preset: str) -> None:
 def test_every_column_with_a_question_mark_has_an_explanation() -> None:
     source = "\n".join(path.read_text() for path in (ROOT / "templates").rglob("*.html"))
     anchors = set(re.findall(r"\b(?:runs|episodes|checkpoints|timeline|comparison)--[a-z0-9-]+", source))
+    for section, columns in re.findall(r'table_head "@(\w+)"(.*?)%}', source):
+        anchors |= {f"{section}--{term}" for term in re.findall(r'"[^"|]+\|[^"|]*\|([^"|]+)"', columns)}
     anchors |= {f"runs--{name}" for name in EXPLAINED.values()} | {
         f"episodes--{word}" for word in EXPLAINED_EPISODES
     }

@@ -56,7 +56,7 @@ def test_returns_are_sums_of_the_transcripts_rewards(whole: Path) -> None:
     assert episode["success"] is None  # not defined by the environment
     boards = [turn["board"] for turn in episode["turns"]]
     assert episode["final_board"]["kind"] == "plane" and episode["final_board"] not in boards
-    assert len(episode["turns"]) == 25 and episode["outcome"] == "cut off after 25 steps"
+    assert len(episode["turns"]) == 25 and episode["outcome"] == "25 steps"
     assert all(turn["board"]["kind"] == "plane" for turn in episode["turns"])
     assert [line.partition(":")[0] for line in episode["turns"][0]["candidates"][0]["text"].splitlines()] == [
         "agent_0", "agent_1", "agent_2",

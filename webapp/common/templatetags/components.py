@@ -22,12 +22,13 @@ def script(module: str) -> SafeString:
 @register.simple_tag(takes_context=True)
 def table_head(context: template.Context, *columns: str) -> SafeString:
     """Return the head of a table. A column is "label", "label|class" or "label|class|term"; the class "hidden" is for screen
-    readers only, and the term, an anchor of docs/columns.md, gets a "?" button.
+    readers only. A term gets a "?" button: it is a row of the section of docs/columns.md that a first column "@section" names.
     """
+    section = columns[0].removeprefix("@") if columns[0].startswith("@") else ""
     cells = []
-    for column in columns:
+    for column in columns[bool(section) :]:
         label, style, term = (*column.split("|"), "", "")[:3]
-        help_ = help_button(context, "column", label, term, named=False) if term else ""
+        help_ = help_button(context, "column", label, f"{section}--{term}", named=False) if term else ""
         if style == "hidden":
             label, style = format_html('<span class="visually-hidden">{}</span>', label), ""
         cells.append((style, label, format_html(" {}", help_) if help_ else ""))

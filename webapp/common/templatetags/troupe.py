@@ -171,6 +171,12 @@ def outcome_tone(episode: Any) -> str:
 
 
 @register.filter
+def fact_tone(episode: Any) -> str:
+    """Return the CSS class of an episode's outcome in a list of facts, where only an error is bad and only a success is good."""
+    return "" if outcome_tone(episode) == "soft" else outcome_tone(episode)
+
+
+@register.filter
 def quarter_tone(episode: Any, bounds: Sequence[float] | None) -> str:
     """Return the CSS class of an episode's outcome: by quarters of returns if there are any, otherwise by success."""
     value = _field(episode, "episode_return")
