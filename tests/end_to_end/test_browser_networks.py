@@ -52,7 +52,7 @@ def test_tag_from_its_figures_to_the_last_picture(page: Page, ada: User, tmp_pat
     expect(page.get_by_role("columnheader", name="tokens")).to_have_count(0)
     expect(page.get_by_role("columnheader", name="steps")).to_be_visible()
     expect(page.locator("tbody td[data-label=outcome]").first).to_have_text("25 steps")
-    expect(page.get_by_label("Return", exact=True)).to_be_visible()
+    expect(page.get_by_role("combobox", name="Return", exact=True)).to_be_visible()
     episode = Episode.objects.filter(run=run, kind="eval").latest("pk")
     assert episode.success is None
     page.goto(f"/runs/{run.pk}/curves/")

@@ -44,7 +44,7 @@ def test_times_are_in_the_zone_of_the_browser(
     page = tokyo.new_page()
     page.goto(f"/runs/{run.pk}/?x=time")
     written = page.locator("td[data-label=written] time").first
-    expect(written).to_have_attribute("title", "2025-10-09 17:53:39 UTC+09:00 (Asia/Tokyo)")
+    expect(written).to_have_attribute("title", "2025-10-09 17:53:50 UTC+09:00 (Asia/Tokyo)")
     expect(page.locator("[data-reason] time")).to_have_text("2026-03-01 21:05")
     page.wait_for_function("document.querySelector('#chart-return .plot').data")
     first = page.evaluate("document.querySelector('#chart-return .plot').data[0].x[0]")
@@ -56,7 +56,7 @@ def test_times_are_in_the_zone_of_the_browser(
     page.goto(f"/runs/{run.pk}/")
     expect(page.locator("[data-reason] time")).to_have_text("2026-03-01 12:05 UTC")
     expect(page.locator("td[data-label=written] time").first).to_have_attribute(
-        "title", "2025-10-09 08:53:39 UTC"
+        "title", "2025-10-09 08:53:50 UTC"
     )
     plain.close()
 

@@ -31,14 +31,14 @@ def has_success(run: Run) -> bool:
 def quarters_read(run: Run) -> Bounds | None:
     """Return the bounds of the quarters of the returns of the run's stored episodes without errors.
 
-    None for runs with success, and for fewer than FEWEST episodes.
+    None for runs with success, for fewer than FEWEST episodes, and if most returns are equal.
     """
     if agent_pages(run.config).tokens:
         return None
     with connection.cursor() as database:
         database.execute(_BOUNDS, [run.pk])
         count, bounds, success = database.fetchone()
-    if count < FEWEST or success:
+    if count < FEWEST or success or bounds[0] == bounds[-1]:
         return None
     low, middle, high = bounds
     return low, middle, high

@@ -43,6 +43,11 @@ def test_quarters_hold_equal_shares_of_finite_returns(networks: Run) -> None:
     assert tones == ["lowest"] * 2 + ["soft"] * 2 + [""] * 2 + ["highest"] * 2 + ["soft", "bad"]
 
 
+def test_equal_returns_have_no_quarters(networks: Run) -> None:
+    networks.episodes.filter(iteration__lt=8).update(episode_return=3.0)
+    assert quarters_read(networks) is None
+
+
 def test_runs_with_success_have_outcomes_instead(run: Run, networks: Run) -> None:
     assert not has_success(networks)
     networks.episodes.filter(iteration=0).update(success=True)
