@@ -310,7 +310,8 @@ def test_a_fork_begins_with_its_parents_curve(page: Page, telling: Telling, ada:
     parent, story = telling
     fork = run_make(ada, "Second try")
     Run.objects.filter(pk=fork.pk).update(parent=parent, parent_iteration=30, iteration=30)
-    tell(fork, encoded(Story(fork.pk, start=story.now + 3).iterations(30, 42)))
+    more = Story(fork.pk, start=story.now + 3)
+    tell(fork, encoded(more.iterations(30, 42)))
     page.goto(f"/runs/{fork.pk}/")
     expect(page.locator("[data-figure='train/return'] [data-versus]")).to_contain_text("vs parent at step 42")
     drawn(page, "return", "plot.data.filter(trace => trace.meta).length === 4")
@@ -319,7 +320,7 @@ def test_a_fork_begins_with_its_parents_curve(page: Page, telling: Telling, ada:
     assert lines[:2] == [[30, f"training ({label})"], [42, "training"]]
     legend = page.locator("#chart-return [data-lead]")
     expect(legend).to_have_text(label)
-    tell(fork, encoded(Story(fork.pk, seed=1, start=story.now + 9).iterations(42, 46)))
+    tell(fork, encoded(more.iterations(42, 46)))
     expect(page.locator("[data-figure='train/return'] [data-versus]")).to_contain_text(
         "vs parent's last, step 44"
     )
