@@ -327,7 +327,7 @@ def test_a_fork_begins_with_its_parents_curve(page: Page, telling: Telling, ada:
     page.goto(f"/runs/{fork.pk}/curves/?x=tokens&q=train/return")
     drawn(page, "train-return", "plot.data.filter(trace => trace.meta).length === 2")
     assert page.evaluate(LINES, "train-return")[0][0] == 30 * 9300
-    page.locator("summary", has_text="View").click()
+    page.get_by_text("View", exact=True).click()
     page.get_by_label("Before the fork").select_option("none")
     drawn(page, "train-return", "plot.data.filter(trace => trace.meta).length === 1")
     expect(page.locator("#chart-train-return [data-lead]")).to_be_hidden()
