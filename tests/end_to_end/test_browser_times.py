@@ -46,7 +46,7 @@ def test_times_are_in_the_zone_of_the_browser(
     written = page.locator("td[data-label=written] time").first
     expect(written).to_have_attribute("title", "2025-10-09 17:53:50 UTC+09:00 (Asia/Tokyo)")
     expect(page.locator("[data-reason] time")).to_have_text("2026-03-01 21:05")
-    page.wait_for_function("document.querySelector('#chart-return .plot').data")
+    page.wait_for_function("() => document.querySelector('#chart-return .plot').data")
     first = page.evaluate("document.querySelector('#chart-return .plot').data[0].x[0]")
     assert START < first / 1000 - 9 * 3600 < START + 10, datetime.fromtimestamp(first / 1000, UTC)
     tokyo.close()
