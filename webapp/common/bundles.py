@@ -1,10 +1,12 @@
 """Bundles of the pages' scripts and style sheets, so that a page needs few requests.
 
 A module that a template names in a `script` tag is an entry. The bundle of an entry contains all modules that the entry imports,
-except those of BASE, which every page loads first. A module is evaluated once per page, also if several bundles contain it.
+except those of BASE, which every page loads first, and those of another entry that it imports, which its page loads before it. A
+module is evaluated once per page, also if several bundles contain it.
 """
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 BASE = "app.js"
@@ -40,10 +42,12 @@ class Bundles:
         for path in sorted(folder.rglob("*.js")):
             self._read(path.resolve().relative_to(folder.resolve()).as_posix(), path.read_text())
 
-    def text(self, entry: str) -> str:
-        """Return the bundle of an entry."""
-        common = set() if entry == BASE else set(self._ordered(BASE))
-        modules = [self._module(name) for name in self._ordered(entry) if name not in common]
+    def text(self, entry: str, entries: Collection[str] = (BASE,)) -> str:
+        """Return the bundle of one of the entries."""
+        order = self._ordered(entry)
+        others = {BASE, *order}.intersection(entries) - {entry} if entry != BASE else set()
+        loaded = {name for other in others for name in self._ordered(other)}
+        modules = [self._module(name) for name in order if name not in loaded]
         return "".join(["const modules = (globalThis.pageModules ??= {});\n", *modules])
 
     def _read(self, name: str, text: str) -> None:
@@ -93,7 +97,8 @@ def entries(templates: Path) -> set[str]:
 def bundle_texts(static: Path, templates: Path) -> dict[str, str]:
     """Return the texts of all bundles by file name."""
     modules = Bundles(static / "js")
-    scripts = {name: modules.text(name) for name in sorted(entries(templates))}
+    names = sorted(entries(templates))
+    scripts = {name: modules.text(name, names) for name in names}
     return scripts | {
         bundle: "".join((static / "css" / f"{name}.css").read_text() for name in names)
         for bundle, names in SHEETS.items()

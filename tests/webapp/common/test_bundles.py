@@ -41,6 +41,18 @@ def test_modules_of_every_page_are_in_one_bundle_alone(tmp_path: Path) -> None:
     assert 'const { b } = modules["b.js"];' in modules.text("page.js")
 
 
+def test_an_imported_entry_is_loaded_before_and_not_repeated(tmp_path: Path) -> None:
+    modules = folder(
+        tmp_path,
+        app="",
+        b="export const b = 1;\n",
+        run='import { b } from "./b.js";\n\nexport const feed = b;\n',
+        page='import { feed } from "./run.js";\nimport { b } from "./b.js";\n\nfeed(b);\n',
+    )
+    text = modules.text("page.js", ["app.js", "run.js", "page.js"])
+    assert text.count("??= (() =>") == 1 and 'const { feed } = modules["run.js"];' in text
+
+
 def test_modules_that_import_each_other_are_refused(tmp_path: Path) -> None:
     modules = folder(tmp_path, app="", a='import { b } from "./b.js";\n', b='import { a } from "./a.js";\n')
     with pytest.raises(BundleError, match=r"a\.js -> b\.js -> a\.js"):
