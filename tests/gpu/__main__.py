@@ -1,0 +1,55 @@
+"""The GPU program: `python -m tests.gpu [step ...] [--small] [--out FOLDER] [--budget SECONDS] [--again] [--list]`.
+
+Correctness first, then figures, then learning. Every step runs in a process of its own for at most 8 minutes and writes
+one JSON file; a program that was interrupted continues with the first step without a result. See docs/gpu.md.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.gpu.registry import STEPS
+from tests.gpu.results import FAILED, ROOT, broken_bounds, read_result
+from tests.gpu.runner import run_steps
+
+OUT = ROOT / "tests" / "benchmarks" / "results" / "gpu"
+SMALL_OUT = ROOT / "var" / "gpu-small"
+BUDGET = 45 * 60.0
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the steps; the exit status is 1 if one failed or broke a bound."""
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu", description=(__doc__ or "").splitlines()[2])
+    parser.add_argument("steps", nargs="*", metavar="step", help="names of steps; default: all")
+    parser.add_argument("--small", action="store_true", help="tiny shapes on the CPU, which check the code")
+    parser.add_argument("--out", type=Path, help="folder of the results")
+    parser.add_argument("--budget", type=float, default=BUDGET, help="seconds after which no step starts")
+    parser.add_argument("--again", action="store_true", help="repeat finished steps")
+    parser.add_argument("--list", action="store_true", help="list the steps and their bounds")
+    arguments = parser.parse_args(words)
+    unknown = [name for name in arguments.steps if name not in STEPS]
+    if unknown:
+        parser.error(f"there is no step {', '.join(unknown)}; --list lists the steps")
+    if arguments.list:
+        print("\n".join(listed()))
+        return 0
+    names = arguments.steps or list(STEPS)
+    out = arguments.out or (SMALL_OUT if arguments.small else OUT)
+    run_steps(names, out, small=arguments.small, again=arguments.again, budget=arguments.budget)
+    results = [result for name in names if (result := read_result(out, name))]
+    return int(any(result["state"] == FAILED or broken_bounds(result) for result in results))
+
+
+def listed() -> list[str]:
+    """A line for every step, and its bounds."""
+    lines = []
+    for name, step in STEPS.items():
+        needs = f" (needs {', '.join(step.needs)})" if step.needs else ""
+        lines.append(f"{name:<24} {step.seconds:>4} s  {step.about}{needs}")
+        lines += [f"{'':<32} {bound.text}" for bound in step.bounds]
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())

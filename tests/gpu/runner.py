@@ -1,0 +1,146 @@
+"""Runs steps in turn: every step in a process of its own, with a time limit; finished steps are not repeated."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from tests.gpu.registry import STEPS
+from tests.gpu.results import (
+    FAILED,
+    FINISHED,
+    MISSING,
+    ROOT,
+    broken_bounds,
+    other_result,
+    read_result,
+    write_result,
+)
+from tests.gpu.setting import Figures
+
+LIMIT = 480.0
+"""Seconds of wall time after which a step is ended."""
+SHOWN_LINES = 12
+"""Lines of a failed step's output that its result repeats."""
+
+
+def run_steps(
+    names: Sequence[str], out: Path, *, small: bool, again: bool, budget: float, limit: float = LIMIT
+) -> list[str]:
+    """Run the steps whose results are missing; return the names of those that the budget did not allow.
+
+    A step starts only if its estimated time fits into the remaining `budget` (seconds).
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    start = time.monotonic()
+    postponed = []
+    for name in names:
+        if not again and is_finished(out, name, small=small):
+            say(name, "finished earlier; --again repeats it")
+            continue
+        remaining = budget - (time.monotonic() - start)
+        if remaining < (1 if small else STEPS[name].seconds):
+            postponed.append(name)
+            say(name, f"postponed: it needs about {STEPS[name].seconds} s, and {max(remaining, 0):.0f} s remain")
+            continue
+        say(name, STEPS[name].about)
+        result = run_step(name, out, small=small, limit=min(limit, remaining))
+        say(name, summary(result))
+    return postponed
+
+
+def is_finished(out: Path, name: str, *, small: bool) -> bool:
+    """Whether a step's result exists and is of this size."""
+    result = read_result(out, name)
+    return result is not None and result["state"] == FINISHED and result["small"] == small
+
+
+def run_step(name: str, out: Path, *, small: bool, limit: float) -> dict[str, Any]:
+    """Run a step in a new process; return its result, which is also written if the process crashes."""
+    missing = [package for package in STEPS[name].needs if find_spec(package) is None]
+    if missing:
+        reason = f"{', '.join(missing)} is not installed"
+        return _stored(out, name, other_result(name, MISSING, reason, small=small, figures={}))
+    before = read_result(out, name)
+    _discard(out, name)
+    reason = _run_process(name, out, small=small, limit=limit)
+    result = read_result(out, name)
+    if reason is None and result is not None:
+        return result
+    figures = _noted(out, name)
+    failure = other_result(name, FAILED, reason or "it wrote no result", small=small, figures=figures)
+    if before and before["state"] == FINISHED:
+        failure["previous"] = before
+    return _stored(out, name, failure)
+
+
+def _run_process(name: str, out: Path, *, small: bool, limit: float) -> str | None:
+    """Run the step's process; return the reason of its failure, or None."""
+    command = [sys.executable, "-m", "tests.gpu.one_step", name, str(out), *(["--small"] if small else [])]
+    log = out / f"{name}.log"
+    with log.open("w") as output:
+        child = subprocess.Popen(
+            command, cwd=ROOT, env=variables(), stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            status = child.wait(limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            return f"ended at its limit of {limit:.0f} s"
+    if status == 0:
+        return None
+    tail = "\n".join(log.read_text(errors="replace").splitlines()[-SHOWN_LINES:])
+    return f"exit status {status}\n{tail}"
+
+
+def variables() -> dict[str, str]:
+    """A step's environment: no network, and no warnings that repeat in every step."""
+    return os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "PYTORCH_ALLOC_CONF": "expandable_segments:True",
+        "VLLM_NO_USAGE_STATS": "1",
+    }
+
+
+def summary(result: dict[str, Any]) -> str:
+    """One line on a result."""
+    if result["state"] != FINISHED:
+        return f"{result['state']}: {result['reason']}"
+    broken = broken_bounds(result)
+    verdict = f"bounds not observed: {', '.join(broken)}" if broken else "no bound is broken"
+    return f"finished in {result['seconds']:.0f} s; {verdict}"
+
+
+def say(name: str, text: str) -> None:
+    """Print a line of a step."""
+    sys.stdout.write(f"{name:>18} | {text}\n")
+    sys.stdout.flush()
+
+
+def _stored(out: Path, name: str, result: dict[str, Any]) -> dict[str, Any]:
+    write_result(out, name, result)
+    return result
+
+
+def _discard(out: Path, name: str) -> None:
+    for path in (out / f"{name}.json", out / f"{name}.draft.json"):
+        path.unlink(missing_ok=True)
+
+
+def _noted(out: Path, name: str) -> Figures:
+    """The figures that a step noted before it failed."""
+    path = out / f"{name}.draft.json"
+    try:
+        figures: Figures = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return figures
