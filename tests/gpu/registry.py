@@ -66,14 +66,96 @@ STEPS: dict[str, Step] = {
         "Packed updates (FlexAttention, explicit mask) against updates of single rows",
         120,
         bounds=(
-            Bound("largest_logprob_error", "<", 1e-4),
+            Bound("largest_logprob_error", "<", 1e-3),
             Bound("relative_gradient_error", "<", 1e-3),
+            Bound("flex_kernels", ">=", 2, card_only=True),
         ),
     ),
-    "generation_0.5b": Step(
-        "generation:measure_generation",
-        "Generation with 0.5B parameters: tokens per second, share of the memory bandwidth",
+    "bf16": Step(
+        "precision:check_bf16",
+        "bf16 against fp32 with the same weights: logprobs, mismatch and gradient",
+        90,
+        bounds=(
+            Bound("mean_logprob_error", "<", 0.02),
+            Bound("mismatch_mean", "<", 0.02),
+            Bound("mismatch_kl", "<", 1e-3),
+            Bound("gradient_similarity", ">=", 0.99),
+        ),
+    ),
+    "lora": Step(
+        "lora:check_lora",
+        "LoRA: gradients by the chain rule, an unchanged base that two roles share, merged weights",
+        60,
+        bounds=(
+            Bound("relative_gradient_error", "<", 1e-3),
+            Bound("largest_merge_error", "<", 1e-4),
+            Bound("changed_base_weights", "<=", 0),
+        ),
+    ),
+    "publication": Step(
+        "publication:check_publication",
+        "The learner's logprobs against the engine's after each publication of weights (fp32; bf16 for information)",
+        90,
+        bounds=(Bound("largest_logprob_error", "<", 1e-3), Bound("smallest_change", ">=", 1e-3)),
+    ),
+    "algorithms": Step(
+        "algorithms:check_algorithms",
+        "Two updates with every algorithm on the device against the CPU",
+        90,
+        bounds=(Bound("largest_metric_error", "<", 5e-3),),
+    ),
+    "marl": Step(
+        "marl:check_marl",
+        "MAPPO and IPPO with MLP, GRU, LSTM and transformer critics on the device against the CPU; a resumed run",
         120,
-        options={"size": "0.5B"},
+        bounds=(
+            Bound("largest_metric_error", "<", 5e-3),
+            Bound("resumed_metric_error", "<", 5e-3),
+        ),
+    ),
+    **{
+        f"generation_{size.lower()}": Step(
+            "generation:measure_generation",
+            f"Generation with {size} parameters: tokens per second, share of the memory bandwidth",
+            seconds,
+            options={"size": size},
+        )
+        for size, seconds in (("0.5B", 120), ("1.7B", 150), ("4B", 200), ("8B", 240))
+    },
+    **{
+        f"update_{size.lower()}": Step(
+            "update:measure_update",
+            f"Updates of {size} parameters: model FLOPs utilisation",
+            seconds,
+            bounds=(Bound("mfu", ">=", 0.4, card_only=True),) if size == "1.7B" else (),
+            options={"size": size},
+        )
+        for size, seconds in (("0.5B", 90), ("1.7B", 120), ("4B", 150), ("8B", 200))
+    },
+    "shared_base": Step(
+        "shared_base:measure_shared_base",
+        "Memory: two full policies, and four LoRA roles whose base is stored once",
+        90,
+        bounds=(
+            Bound("base_tensors_of_four_roles", "<=", 1),
+            Bound("four_roles_to_one", "<=", 1.1, card_only=True),
+        ),
+    ),
+    "at_grpo_step": Step(
+        "at_grpo_step:measure_step",
+        "A whole AT-GRPO step with 1.7B parameters: rollout, update, publication",
+        240,
+        bounds=(
+            Bound("tokens_per_second", ">=", 3000, card_only=True),
+            Bound("mfu", ">=", 0.4, card_only=True),
+            Bound("share_of_publication", "<=", 0.02, card_only=True),
+        ),
+        options={"size": "1.7B"},
+    ),
+    "marl_speed": Step(
+        "marl:measure_marl",
+        "MAPPO on simple_spread with its worlds on the device",
+        90,
+        bounds=(Bound("steps_per_second", ">=", 1e6, card_only=True),),
     ),
 }

@@ -47,7 +47,10 @@ def run_steps(
         remaining = budget - (time.monotonic() - start)
         if remaining < (1 if small else STEPS[name].seconds):
             postponed.append(name)
-            say(name, f"postponed: it needs about {STEPS[name].seconds} s, and {max(remaining, 0):.0f} s remain")
+            say(
+                name,
+                f"postponed: it needs about {STEPS[name].seconds} s, and {max(remaining, 0):.0f} s remain",
+            )
             continue
         say(name, STEPS[name].about)
         result = run_step(name, out, small=small, limit=min(limit, remaining))
@@ -86,7 +89,12 @@ def _run_process(name: str, out: Path, *, small: bool, limit: float) -> str | No
     log = out / f"{name}.log"
     with log.open("w") as output:
         child = subprocess.Popen(
-            command, cwd=ROOT, env=variables(), stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            cwd=ROOT,
+            env=variables(),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
         try:
             status = child.wait(limit)

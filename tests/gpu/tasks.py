@@ -43,7 +43,9 @@ def make_groups(
     return groups
 
 
-def random_answers(prompts: Sequence[Prompt], length: int, vocabulary: int, seed: int = 1) -> list[list[Answer]]:
+def random_answers(
+    prompts: Sequence[Prompt], length: int, vocabulary: int, seed: int = 1
+) -> list[list[Answer]]:
     """Answers of `length` random tokens with logprobs of a uniform distribution."""
     generator = torch.Generator().manual_seed(seed)
     logprob = -float(torch.tensor(float(vocabulary)).log())

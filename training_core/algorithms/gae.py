@@ -48,7 +48,8 @@ def token_advantages(
     if not len(rewards):
         return rewards
     ends = lengths.cumsum(0)
-    response = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
+    numbers = torch.arange(len(lengths), device=lengths.device)
+    response = numbers.repeat_interleave(lengths, output_size=len(rewards))
     position = torch.arange(len(rewards), device=lengths.device) - (ends - lengths)[response]
     shape = (int(lengths.max()) + 1, len(lengths))  # one row more, so that every position has a next one
 

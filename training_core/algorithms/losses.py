@@ -77,7 +77,7 @@ def costs_to_go(costs: Tensor, lengths: Tensor) -> Tensor:
         return costs
     totals = costs.cumsum(0)
     ends = lengths.cumsum(0)
-    last = torch.repeat_interleave(ends - 1, lengths)
+    last = (ends - 1).repeat_interleave(lengths, output_size=len(costs))
     return totals[last] - totals + costs
 
 

@@ -6,6 +6,7 @@ the environment's own state.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from torch import Tensor
 from training_core.marl.environments.base import View
 from training_core.marl.networks.base import Memory, map_memory
 from training_core.marl.records import EpisodeResult
+from training_core.marl.tensors import tensor_of
 from training_core.marl.vector_runner import VectorRunner, VectorStep
 
 
@@ -121,12 +123,12 @@ def collect(
     rollout.begins[steps] = runner.begins
     for name, actor in runner.actors.items():
         trajectory = rollout.trajectories[name]
-        trajectory.observations[steps] = torch.from_numpy(actor.slots.observations(runner.view))
+        trajectory.observations[steps] = tensor_of(actor.slots.observations(runner.view))
         alive = actor.slots.flags(runner.view.alive, True, runner.environment.count)
         if trajectory.alive is not None and alive is not None:
             trajectory.alive[steps] = torch.from_numpy(alive)
     if rollout.state is not None and runner.view.state is not None:
-        rollout.state[steps] = torch.from_numpy(runner.view.state)
+        rollout.state[steps] = tensor_of(runner.view.state)
     return rollout, episodes
 
 
@@ -151,7 +153,7 @@ def _allocate(step: VectorStep, steps: int) -> Rollout:
             alive=optional(policy_step.alive, 1),
         )
     ends = torch.from_numpy(step.transition.terminated)
-    state = None if step.view.state is None else allocate(torch.from_numpy(step.view.state), 1)
+    state = None if step.view.state is None else allocate(tensor_of(step.view.state), 1)
     return Rollout(trajectories, allocate(ends), allocate(ends), allocate(ends), allocate(ends, 1), state)
 
 
@@ -161,7 +163,7 @@ def _write(rollout: Rollout, t: int, step: VectorStep, begins: Tensor, runner: V
         trajectory.observations[t] = policy_step.observations
         trajectory.outs[t] = policy_step.out
         trajectory.raw[t] = policy_step.raw
-        trajectory.rewards[t] = torch.from_numpy(runner.actors[name].slots.rewards(step.transition.rewards))
+        trajectory.rewards[t] = tensor_of(runner.actors[name].slots.rewards(step.transition.rewards))
         if trajectory.masks is not None and policy_step.mask is not None:
             trajectory.masks[t] = policy_step.mask
         if trajectory.alive is not None and policy_step.alive is not None:
@@ -179,7 +181,7 @@ def _write(rollout: Rollout, t: int, step: VectorStep, begins: Tensor, runner: V
     rollout.failed[t, list(step.transition.failures)] = True
     rollout.begins[t] = begins
     if rollout.state is not None and step.view.state is not None:
-        rollout.state[t] = torch.from_numpy(step.view.state)
+        rollout.state[t] = tensor_of(step.view.state)
     if step.transition.final is not None and rollout.truncated[t].any():
         rollout.final_states.append(_final_states(t, rollout.truncated[t], step.transition.final, runner))
 
@@ -187,11 +189,14 @@ def _write(rollout: Rollout, t: int, step: VectorStep, begins: Tensor, runner: V
 def _final_states(t: int, cut: Tensor, final: View, runner: VectorRunner) -> FinalStates:
     rows = cut.nonzero().squeeze(-1)
     observations = {
-        name: torch.from_numpy(actor.slots.observations(final))[rows] for name, actor in runner.actors.items()
+        name: _select(actor.slots.observations(final), rows) for name, actor in runner.actors.items()
     }
-    return FinalStates(
-        t, rows, observations, None if final.state is None else torch.from_numpy(final.state)[rows]
-    )
+    return FinalStates(t, rows, observations, None if final.state is None else _select(final.state, rows))
+
+
+def _select(part: Any, rows: Tensor) -> Tensor:
+    tensor = tensor_of(part)
+    return tensor[rows.to(tensor.device)]
 
 
 def _to_device(part: Tensor | None, device: torch.device) -> Tensor | None:

@@ -29,6 +29,7 @@ from training_core.marl.learning.learner import PolicyLearner
 from training_core.marl.learning.policy_checkpoint import load_actor, load_policy, save_policy
 from training_core.marl.records import Collection
 from training_core.marl.rollouts import Rollout, collect
+from training_core.marl.tensors import device_of_environment, generator_for
 from training_core.marl.vector_runner import Actor, VectorRunner
 from training_core.seeding import keyed_seed
 
@@ -39,7 +40,10 @@ OLD_HOOK = "make_sight"
 
 
 def device_of(config: MarlConfig) -> torch.device:
-    """The device of the networks; environments are stepped on the CPU. Raises ConfigError if a GPU is requested and none is visible."""
+    """The device of the networks; environments are stepped on the CPU, except those of backend = "torch".
+
+    Raises ConfigError if a GPU is requested and none is visible.
+    """
     return torch.device(torch_device(config.resources.gpus, "resources.gpus"))
 
 
@@ -72,7 +76,7 @@ class MarlTrainer:
         self.config = config
         self._make = make
         self.device = device_of(config)
-        environment = make(config.environment, config.rollout.environments)
+        environment = self._environments(config.rollout.environments)
         self.spec = environment.spec
         check_rollout_length(config, self.spec)
         slots = slots_by_policy(config, self.spec)
@@ -111,7 +115,8 @@ class MarlTrainer:
             self._runner.reset(keyed_seed(self.config.run.seed, COLLECTION, iteration, 0) % 2**31)
             for learner in self.learners.values():
                 learner.set_memory(None)
-        generator = torch.Generator().manual_seed(keyed_seed(self.config.run.seed, COLLECTION, iteration, 1))
+        generator = generator_for(self._runner.environment)
+        generator.manual_seed(keyed_seed(self.config.run.seed, COLLECTION, iteration, 1))
         noise = {
             name: actor.head.noise((settings.steps, settings.environments, actor.slots.count), generator)
             for name, actor in self.actors.items()
@@ -121,6 +126,14 @@ class MarlTrainer:
         self._failure_limit.record(rollout, episodes)
         self._rollout = rollout.to(self.device)
         return Collection(episodes, settings.samples)
+
+    def _environments(self, count: int) -> VectorEnvironment:
+        """Environments of the config; those that step on a device are moved to that of the networks."""
+        environment = self._make(self.config.environment, count)
+        if (device := device_of_environment(environment)) is not None and device != self.device:
+            moves: Any = environment
+            moves.move(self.device)
+        return environment
 
     @property
     def continues_episodes(self) -> bool:
@@ -162,7 +175,7 @@ class MarlTrainer:
         if self._evaluation is None or self._evaluation.environment.count != count:
             if self._evaluation is not None:
                 self._evaluation.environment.close()
-            self._evaluation = VectorRunner(self._make(self.config.environment, count), self.actors)
+            self._evaluation = VectorRunner(self._environments(count), self.actors)
         return evaluate(self._evaluation, self.config.run.seed, greedy, episodes, recorded)
 
     def save(self, folder: Path) -> None:

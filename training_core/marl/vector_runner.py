@@ -23,6 +23,7 @@ from training_core.marl.networks.agents import Networks
 from training_core.marl.networks.base import Memory, memory_arrays, memory_of, reset_memory
 from training_core.marl.networks.heads import Head, masked
 from training_core.marl.records import EpisodeResult
+from training_core.marl.tensors import device_of_environment, host_array, tensor_of
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,9 @@ class VectorRunner:
         """By policy, before the next step; those of environments at an episode's first step are not yet reset."""
         self.begins = torch.ones(environment.count, dtype=torch.bool)
         """(B,): environments at the first step of an episode."""
-        self._returns = {role: np.zeros(environment.count) for role in environment.spec.roles}
+        self._on_device = device_of_environment(environment) is not None
+        self._returns: dict[str, Any] = {role: np.zeros(environment.count) for role in environment.spec.roles}
+        """By role (B,): sums of rewards, where the environment has them."""
         self._lengths = np.zeros(environment.count, np.int64)
 
     def reset(self, seed: int) -> None:
@@ -88,8 +91,7 @@ class VectorRunner:
         self.memories = {name: actor.network.start(self._count) for name, actor in self.actors.items()}
         self.begins = torch.ones(self._count, dtype=torch.bool)
         self._lengths[:] = 0
-        for total in self._returns.values():
-            total[:] = 0.0
+        self._returns = {role: self._no_returns() for role in self._returns}
 
     @torch.no_grad()
     def step(self, noise: Mapping[str, Tensor | None], watched: Sequence[int] = ()) -> VectorStep:
@@ -104,7 +106,8 @@ class VectorRunner:
         }
         actions: dict[str, Actions] = {}
         for name, actor in self.actors.items():
-            actions |= actor.slots.by_role(actor.head.to_environment(policy_steps[name].raw))
+            chosen: Any = actor.head.actions(policy_steps[name].raw)
+            actions |= actor.slots.by_role(chosen if self._on_device else chosen.cpu().numpy())
         transition = self.environment.step(actions, watched)
         for name, actor in self.actors.items():
             policy_steps[name].terminated = self._flags(actor, transition.agent_terminated, False)
@@ -117,7 +120,8 @@ class VectorRunner:
         """The state of unfinished episodes, in addition to the environments."""
         assert self.view is not None, "call reset() first"
         arrays = {"begins": self.begins.numpy(), "lengths": self._lengths}
-        arrays |= with_prefix("seen", self.view.observations) | with_prefix("returns", self._returns)
+        arrays |= with_prefix("seen", _on_host(self.view.observations))
+        arrays |= with_prefix("returns", _on_host(self._returns))
         for name, memory in self.memories.items():
             arrays |= with_prefix(f"memory.{name}", memory_arrays(memory))
         return {name: part.copy() for name, part in arrays.items()}
@@ -125,12 +129,13 @@ class VectorRunner:
     def restore(self, arrays: Mapping[str, NDArray[Any]], view: View) -> bool:
         """Continue from `arrays`, in environments with the view `view`; False if this view differs from the stored one."""
         seen = select_prefix(arrays, "seen")
-        if any(not np.array_equal(seen[role], rows) for role, rows in view.observations.items()):
+        if any(not np.array_equal(seen[role], rows) for role, rows in _on_host(view.observations).items()):
             return False
         self.view, self.begins = view, torch.from_numpy(arrays["begins"].copy())
         self._lengths[:] = arrays["lengths"]
-        for role, total in self._returns.items():
-            total[:] = arrays[f"returns.{role}"]
+        for role in self._returns:
+            total = arrays[f"returns.{role}"].copy()
+            self._returns[role] = tensor_of(total, self._device) if self._on_device else total
         for name, actor in self.actors.items():
             self.memories[name] = memory_of(select_prefix(arrays, f"memory.{name}"), actor.device)
         return True
@@ -139,8 +144,17 @@ class VectorRunner:
     def _count(self) -> int:
         return self.environment.count
 
+    @property
+    def _device(self) -> torch.device | None:
+        return device_of_environment(self.environment)
+
+    def _no_returns(self) -> Any:
+        if self._on_device:
+            return torch.zeros(self._count, dtype=torch.float64, device=self._device)
+        return np.zeros(self._count)
+
     def _act(self, name: str, actor: Actor, view: View, noise: Tensor | None) -> PolicyStep:
-        observations = torch.from_numpy(actor.slots.observations(view)).to(actor.device)
+        observations = tensor_of(actor.slots.observations(view), actor.device)
         mask = actor.slots.masks(view)
         allowed = None if mask is None else torch.from_numpy(mask).to(actor.device)
         if actor.network.has_memory:
@@ -169,11 +183,12 @@ class VectorRunner:
         """Add rewards; return the sums of episodes that ended."""
         self._lengths += 1
         for role, total in self._returns.items():
-            total += transition.rewards[role].sum(axis=1)
+            total += transition.rewards[role].sum(1)
         ended = np.flatnonzero(transition.terminated | transition.truncated)
         finished = []
+        returns = _on_host(self._returns) if len(ended) else {}
         for index in ended.tolist():
-            rewards = {role: float(total[index]) for role, total in self._returns.items()}
+            rewards = {role: float(total[index]) for role, total in returns.items()}
             cut = bool(transition.truncated[index] and not transition.terminated[index])
             failure = transition.failures.get(index)
             success = transition.successes.get(index, Success())
@@ -196,3 +211,7 @@ class VectorRunner:
             for total in self._returns.values():
                 total[ended] = 0.0
         return finished
+
+
+def _on_host(parts: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    return {name: host_array(part) for name, part in parts.items()}

@@ -29,7 +29,11 @@ def check_engine(setting: Setting) -> Figures:
     for family in ("qwen2", "llama"):
         model = make_model(family, size, setting.device, spread=SPREAD)
         prompts = make_prompts(
-            setting.pick(12, 3), setting.pick(6, 3), setting.pick(96, 9), size.vocabulary, prefix=setting.pick(40, 4)
+            setting.pick(12, 3),
+            setting.pick(6, 3),
+            setting.pick(96, 9),
+            size.vocabulary,
+            prefix=setting.pick(40, 4),
         )
         for settings in (
             SamplingSettings(max_tokens=setting.pick(64, 8), greedy=True),
@@ -63,9 +67,7 @@ def _compare_with_model(
             figures["greedy_tokens_that_differ"] += _other_tokens(model, prompt, candidates[0], settings)
 
 
-def _other_tokens(
-    model: torch.nn.Module, prompt: Prompt, answer: Answer, settings: SamplingSettings
-) -> int:
+def _other_tokens(model: torch.nn.Module, prompt: Prompt, answer: Answer, settings: SamplingSettings) -> int:
     """Greedy tokens that differ from those of a plain loop, except ties."""
     expected = naive_greedy(model, prompt.token_ids, settings.max_tokens, 2)
     if answer.token_ids == expected:

@@ -29,6 +29,8 @@ class MadeUp(TorchDispatchMode):
             return func(*args, **kwargs)
         if func is aten._local_scalar_dense.default:
             return _scalar(args[0].dtype)
+        if func is aten.equal.default:
+            return False
         if func is aten.nonzero.default:
             return torch.ones(1, args[0].dim(), dtype=torch.int64, device="meta")
         if func is aten._to_copy.default and kwargs.get("device") == torch.device("cpu"):

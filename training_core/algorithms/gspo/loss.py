@@ -21,6 +21,8 @@ def sequence_clip(tokens: Tokens, bounds: Bounds) -> tuple[Tensor, Tensor]:
 
 def sequence_means(values: Tensor, lengths: Tensor) -> Tensor:
     """Each token's mean (T,) of values (T,) over its own response; lengths (R,)."""
-    owner = torch.repeat_interleave(torch.arange(len(lengths), device=values.device), lengths)
+    owner = torch.arange(len(lengths), device=values.device).repeat_interleave(
+        lengths, output_size=len(values)
+    )
     sums = torch.zeros(len(lengths), dtype=values.dtype, device=values.device).index_add_(0, owner, values)
     return (sums / lengths.clamp(min=1))[owner]

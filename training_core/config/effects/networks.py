@@ -30,7 +30,7 @@ def _is_used(at: Place) -> str:
 
 def _native(at: Place) -> bool:
     environment = at.config.environment
-    return isinstance(environment, NativeMpe) and environment.backend == "native"
+    return isinstance(environment, NativeMpe) and environment.backend != "mpe2"
 
 
 def _observations_differ(at: Place) -> str:

@@ -203,6 +203,15 @@ class MarlConfig(ExperimentConfig):
         return self
 
     @cross_field
+    def _worlds_on_a_device_are_together(self) -> Self:
+        if getattr(self.environment, "backend", "") == "torch" and self.resources.environment_workers:
+            raise ValueError(
+                'environment.backend: worlds of "torch" are stepped in the trainer\'s process. Set '
+                'resources.environment_workers = 0, or environment.backend = "native"'
+            )
+        return self
+
+    @cross_field
     def _chunks_fit(self) -> Self:
         for name in self.used_policies:
             if self.policies[name].network.sequence_length > self.rollout.steps:

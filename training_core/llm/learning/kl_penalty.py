@@ -125,7 +125,7 @@ class _RewardUnits:
 
     def of_tokens(self, piece: MicroBatch) -> Tensor:
         """(T,) the unit of each token."""
-        return self.of_answers(piece).repeat_interleave(piece.lengths)
+        return self.of_answers(piece).repeat_interleave(piece.lengths, output_size=len(piece.advantages))
 
 
 def _turn_units(group: Group) -> list[Compared]:

@@ -99,7 +99,7 @@ class Learner:
         self.model = model
         self.iterations = iterations
         self.reference = _base_of(model) if algorithm.kl_coefficient > 0 else None
-        self.forward = ResponseForward(model)
+        self.forward = ResponseForward(model, policy.learner.packed_attention)
         self.shape = shape_of(model.config)
         self.packed = self.settings.packing and self.forward.packs
         self.processes = processes
@@ -223,7 +223,9 @@ class Learner:
 
     def _micro_batch_options(self) -> MicroBatchOptions:
         pad = int(getattr(self.model.config, "pad_token_id", None) or 0)
-        return MicroBatchOptions(self.settings, self.algorithm, self.packed, pad, self.model.device)
+        return MicroBatchOptions(
+            self.settings, self.algorithm, self.packed, pad, self.model.device, self.forward.multiple
+        )
 
     def _minibatches(self, groups: Sequence[Group], iteration: int) -> Iterator[list[int]]:
         """Group indices of each minibatch, assigned by key, with a conversation's groups together; the same in every epoch."""
@@ -391,7 +393,7 @@ def _record_mismatch(
     old = piece.behaviour_logprobs
     if episodes is not None and not all_episodes:
         selected = torch.tensor([group.episode in episodes for group, _ in piece.answers], device=old.device)
-        mask = selected.repeat_interleave(piece.lengths)
+        mask = selected.repeat_interleave(piece.lengths, output_size=len(old))
         sums.mismatch.add(logprobs[mask], old[mask])
     else:
         sums.mismatch.add(logprobs, old)

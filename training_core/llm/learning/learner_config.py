@@ -37,6 +37,8 @@ class Optimisation(Section):
     """Maximum tokens in one forward pass, including padding; a step accumulates gradients over passes. Raise it on a large GPU."""
     packing: bool = True
     """Pack a group's prompt and all its responses into one row, so that the prompt is computed once."""
+    packed_attention: Literal["auto", "flex", "mask"] = "auto"
+    """Attention of packed rows: flex: FlexAttention on a GPU, which skips unseen places; mask: an explicit mask; auto: flex on a GPU."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Number format of weights and activations; fp16 uses dynamic loss scaling. Curves are reproducible from the seed in fp32 only."""
     activation_checkpointing: bool = False

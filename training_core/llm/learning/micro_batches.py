@@ -68,6 +68,8 @@ class MicroBatchOptions:
     packed: bool
     pad: int
     device: torch.device
+    multiple: int = 1
+    """The width of a packed batch is a multiple of this."""
 
 
 def make_micro_batches(
@@ -114,7 +116,13 @@ def _micro_batch(
         return torch.from_numpy(np.repeat(values.astype(np.float32), counts)).to(options.device)
 
     return MicroBatch(
-        batch=collate(rows, options.pad, packed=options.packed, device=options.device),
+        batch=collate(
+            rows,
+            options.pad,
+            packed=options.packed,
+            device=options.device,
+            multiple=options.multiple if options.packed else 1,
+        ),
         answers=members,
         lengths=torch.from_numpy(counts).to(options.device),
         behaviour_logprobs=torch.from_numpy(behaviour).to(options.device),

@@ -4,6 +4,7 @@ B rows, S padded length, T response tokens in all, U distinct places that predic
 """
 
 import inspect
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,8 +18,10 @@ from transformers import PreTrainedModel
 
 from training_core.llm.learning.packing import Row, single_rows, tree_rows
 from training_core.llm.models.attention import attends_fully
+from training_core.llm.models.packed_attention import ATTENTION, MULTIPLE, tree_block_mask
 from training_core.types import Answer, Group
 
+log = logging.getLogger(__name__)
 _TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.03, torch.float16: 0.005}
 """Tolerance of a trial's logits, relative to the largest of them."""
 _MAX_RELATIVE_ERROR = 0.1
@@ -46,10 +49,12 @@ class RowBatch:
     """(T,) the token itself."""
 
 
-def collate(rows: Sequence[Row], pad: int, *, packed: bool, device: torch.device) -> RowBatch:
-    """Rows as one batch."""
+def collate(
+    rows: Sequence[Row], pad: int, *, packed: bool, device: torch.device, multiple: int = 1
+) -> RowBatch:
+    """Rows as one batch, whose width is a multiple of `multiple`."""
     lengths = np.array([len(row.tokens) for row in rows])
-    width = int(lengths.max())
+    width = -(-int(lengths.max()) // multiple) * multiple
     ids = np.full((len(rows), width), pad, dtype=np.int64)
     positions = np.zeros((len(rows), width), dtype=np.int64)
     ends = np.tile(np.arange(1, width + 1), (len(rows), 1))
@@ -90,10 +95,12 @@ class ResponseForward:
     """Computes a model's response logits. Its capabilities are determined by one trial.
 
     `packs`: rows may hold several responses. `splits`: the output layer may be applied to selected places only.
+    `blocks`: packed rows use FlexAttention; `attention` is learner.packed_attention.
     """
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, attention: str = "auto") -> None:
         self.model = model
+        self._attention = attention
         self._takes_positions = "position_ids" in inspect.signature(model.forward).parameters
 
     def logits(self, model: PreTrainedModel, batch: RowBatch) -> Tensor:
@@ -131,9 +138,15 @@ class ResponseForward:
         logits: Tensor = head(hidden)
         return logits
 
+    @property
+    def multiple(self) -> int:
+        """The width of a packed batch is a multiple of this."""
+        return MULTIPLE if self.blocks else 1
+
     def _inputs(self, batch: RowBatch, dtype: torch.dtype) -> dict[str, Any]:
+        mask: Any
         if batch.packed:
-            mask = tree_mask(batch.ends, dtype)
+            mask = tree_block_mask(batch.ends) if self.blocks else tree_mask(batch.ends, dtype)
         else:
             order = torch.arange(batch.token_ids.shape[1], device=batch.lengths.device)
             mask = (order < batch.lengths.unsqueeze(1)).long()
@@ -164,6 +177,13 @@ class ResponseForward:
         """
         if not self._takes_positions or not attends_fully(self.model):
             return False
+        blocks, self.blocks = self.blocks, False
+        try:
+            return self._packs()
+        finally:
+            self.blocks = blocks
+
+    def _packs(self) -> bool:
         try:
             packed = self._trial_logits(self._collated(packed=True), split=False)
             blind = self._trial_logits(self._collated(packed=True, blind=True), split=False)
@@ -173,6 +193,36 @@ class ResponseForward:
         return _matches(packed, single) and _max_error(packed, single) < _MAX_RELATIVE_ERROR * _max_error(
             blind, single
         )
+
+    @cached_property
+    def blocks(self) -> bool:
+        """Whether packed rows use FlexAttention: on a GPU, or if configured, where a trial gives the logits of single
+        rows, also in a pass with gradients.
+        """
+        chosen = self._attention == "flex" or (self._attention == "auto" and self.model.device.type == "cuda")
+        if not chosen or not self._takes_positions or not attends_fully(self.model):
+            return False
+        if self.model.config._attn_implementation != ATTENTION:
+            return False
+        single = self._trial_logits(self._collated(packed=False), split=False)
+        self.blocks = True  # for the trial's own passes
+        try:
+            batch = self._collated(packed=True)
+            packed = self._trial_logits(batch, split=False)
+            with torch.enable_grad():
+                self._logits(self.model, batch, split=False).float().sum().backward()
+        except Exception as error:  # compilers raise errors of many kinds
+            log.warning("packed rows use an explicit mask, because FlexAttention failed: %s", error)
+            return False
+        finally:
+            del self.blocks
+            self.model.zero_grad(set_to_none=True)
+        if _matches(packed, single):
+            return True
+        log.warning(
+            "packed rows use an explicit mask, because FlexAttention gives other logits for this model"
+        )
+        return False
 
     @torch.no_grad()
     def _trial_logits(self, batch: RowBatch, *, split: bool) -> Tensor:
@@ -193,7 +243,7 @@ class ResponseForward:
         rows = tree_rows([group], [0], 100) if packed else single_rows([group], [0])
         if blind:
             rows[0].ends = [len(rows[0].tokens)] * len(rows[0].tokens)
-        return collate(rows, 0, packed=packed, device=self.model.device)
+        return collate(rows, 0, packed=packed, device=self.model.device, multiple=MULTIPLE if packed else 1)
 
 
 def _matches(one: Tensor, other: Tensor) -> bool:

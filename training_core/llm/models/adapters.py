@@ -2,7 +2,7 @@
 
 y = W x + alpha / rank * B A x; B is initialised to 0, so a new adapter changes nothing. Policies with the same base
 model in one process share its tensors. Saved in PEFT's format: adapter_model.safetensors and adapter_config.json,
-which names the base. PEFT is imported only if an adapter is used.
+which names the base. PEFT itself is not needed.
 """
 
 import copy
@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 
 from training_core.errors import ModelError
 from training_core.llm.models.adapter_config import Lora
+from training_core.llm.models.lora_layer import inject_lora, is_linear
 from training_core.llm.models.shape import ADAPTER_CONFIG, adapter_config
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -36,21 +37,13 @@ def with_shared_tensors(model: PreTrainedModel) -> PreTrainedModel:
 
 def add_adapter(model: PreTrainedModel, adapter: Lora, seed: int) -> None:
     """Add a new adapter to `model` and freeze all other weights. Raises ModelError if no layer has a matching name."""
-    from peft import LoraConfig, inject_adapter_in_model
-
-    settings = LoraConfig(
-        r=adapter.rank,
-        lora_alpha=adapter.alpha,
-        lora_dropout=adapter.dropout,
-        target_modules=list(adapter.target_modules) or "all-linear",
-    )
     device = model.device
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         try:
-            inject_adapter_in_model(settings, model, _NAME)
+            inject_lora(model, adapter, _NAME)
         except ValueError as error:
-            names = {name.rpartition(".")[2] for name, part in model.named_modules() if _is_linear(part)}
+            names = {name.rpartition(".")[2] for name, part in model.named_modules() if is_linear(part)}
             raise ModelError(
                 f"the model has no layers named {', '.join(adapter.target_modules)}; in "
                 f"policies.*.adapter.target_modules use some of {', '.join(sorted(names))}, or none for all of them"
@@ -135,10 +128,6 @@ def _model_name(name: str) -> str:
 
 def _is_adapter(name: str) -> bool:
     return ".lora_" in name
-
-
-def _is_linear(part: torch.nn.Module) -> bool:
-    return isinstance(part, torch.nn.Linear)
 
 
 def _adapted_layers(model: PreTrainedModel) -> dict[str, Any]:

@@ -53,8 +53,12 @@ class Head(Protocol):
         """Log-probability (density) of actions, and the entropy of their distribution: both (...)."""
         ...
 
+    def actions(self, raw: Tensor) -> Tensor:
+        """The environment's actions for raw actions, on their device."""
+        ...
+
     def to_environment(self, raw: Tensor) -> Actions:
-        """The environment's actions for raw actions."""
+        """The same on the host."""
         ...
 
 
@@ -71,7 +75,12 @@ class ChoiceHead:
 
     def noise(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         """Gumbel noise: the largest of logits + noise is a draw from their softmax."""
-        return torch.empty(*shape, self.outputs).exponential_(generator=generator).log_().neg_()
+        return (
+            torch.empty(*shape, self.outputs, device=generator.device)
+            .exponential_(generator=generator)
+            .log_()
+            .neg_()
+        )
 
     def act(self, out: Tensor, noise: Tensor | None) -> Tensor:
         return (out if noise is None else out + noise).argmax(-1)
@@ -81,8 +90,11 @@ class ChoiceHead:
         entropy = -(logs.exp() * logs).sum(-1)
         return logs.gather(-1, raw.unsqueeze(-1)).squeeze(-1), entropy
 
+    def actions(self, raw: Tensor) -> Tensor:
+        return raw
+
     def to_environment(self, raw: Tensor) -> Actions:
-        actions: Actions = raw.cpu().numpy()
+        actions: Actions = self.actions(raw).cpu().numpy()
         return actions
 
 
@@ -106,8 +118,11 @@ class SeveralChoicesHead:
         logs, entropies = zip(*[one.log_prob(own, chosen) for one, own, chosen in parts], strict=True)
         return torch.stack(logs).sum(0), torch.stack(entropies).sum(0)
 
+    def actions(self, raw: Tensor) -> Tensor:
+        return raw
+
     def to_environment(self, raw: Tensor) -> Actions:
-        actions: Actions = raw.cpu().numpy()
+        actions: Actions = self.actions(raw).cpu().numpy()
         return actions
 
 
@@ -134,7 +149,7 @@ class GaussianHead:
         """(N, A); None without padding."""
 
     def noise(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-        return torch.empty(*shape, self.outputs // 2).normal_(generator=generator)
+        return torch.empty(*shape, self.outputs // 2, device=generator.device).normal_(generator=generator)
 
     def act(self, out: Tensor, noise: Tensor | None) -> Tensor:
         mean, log_std = self._parts(out)
@@ -147,11 +162,14 @@ class GaussianHead:
         entropy = log_std + 0.5 * (1 + math.log(2 * math.pi)) + self._expected_log_slope(mean, log_std)
         return self._sum(density - self._log_slope(raw)), self._sum(entropy)
 
-    def to_environment(self, raw: Tensor) -> Actions:
+    def actions(self, raw: Tensor) -> Tensor:
         bounded = self.bounded.to(raw.device)
         within = torch.where(bounded, torch.tanh(raw), raw)
-        actions = self.middle.to(raw.device) + self.half.to(raw.device) * within
-        return actions.cpu().numpy().astype(np.float32)
+        return (self.middle.to(raw.device) + self.half.to(raw.device) * within).float()
+
+    def to_environment(self, raw: Tensor) -> Actions:
+        actions: Actions = self.actions(raw).cpu().numpy()
+        return actions
 
     def _parts(self, out: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = out.chunk(2, dim=-1)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from tests.training_core.llm.learning.test_learner import groups
 from tests.training_core.llm.toys import TOKENIZER, make_model
@@ -236,3 +237,43 @@ def test_a_folder_with_an_adapter_becomes_one_with_the_whole_model(base: Path, t
     names = {item.name for item in tmp_path.iterdir()}
     assert "model.safetensors" in names and not {name for name in names if name.startswith("adapter")}
     torch.testing.assert_close(logits(load_model(tmp_path)), logits(one.model), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("targets", [(), ("q_proj", "down_proj")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_adapter_is_bit_for_bit_that_of_peft(
+    base: Path, targets: tuple[str, ...], dtype: torch.dtype
+) -> None:
+    from peft import LoraConfig, inject_adapter_in_model
+
+    ours, theirs = (load_model(base).to(dtype) for _ in range(2))
+    add_adapter(ours, lora(target_modules=targets), 7)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        settings = LoraConfig(r=4, lora_alpha=8, target_modules=list(targets) or "all-linear")
+        inject_adapter_in_model(settings, theirs, "default")
+    names = dict(theirs.named_parameters())
+    assert [name for name, _ in ours.named_parameters()] == list(names)
+    for index, (name, weight) in enumerate(ours.named_parameters()):
+        assert torch.equal(weight, names[name]) and weight.dtype == names[name].dtype
+        if ".lora_B." in name:
+            with torch.no_grad():
+                for part in (weight, names[name]):
+                    part.fill_(0.01 * (index % 7 - 3))
+    assert torch.equal(logits(ours), logits(theirs.eval()))
+    whole = logits(ours)
+    assert torch.allclose(logits(merged(ours)), whole, atol=1e-4 if dtype == torch.float32 else 0.3)
+
+
+def test_an_adapter_fits_layers_with_transposed_weights() -> None:
+    config = GPT2Config(vocab_size=30, n_embd=16, n_layer=1, n_head=2, n_positions=32)
+    model = GPT2LMHeadModel(config).eval()
+    before = logits(model)
+    add_adapter(model, lora(target_modules=("c_attn",)), 0)
+    assert torch.equal(logits(model), before)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if ".lora_B." in name:
+                weight.fill_(0.1)
+    assert not torch.allclose(logits(model), before, atol=1e-3)
+    assert torch.allclose(logits(merged(model)), logits(model), atol=1e-5)

@@ -28,7 +28,15 @@ def _by_backend(native: Constructor) -> Constructor:
     return make
 
 
-spread = _by_backend(SpreadEnvironment)
+def _spread(section: Any, count: int) -> VectorEnvironment:
+    if section.backend == "torch":
+        from training_core.marl.environments.mpe.torch_spread import TorchSpreadEnvironment  # imports torch
+
+        return TorchSpreadEnvironment(section, count)
+    return _by_backend(SpreadEnvironment)(section, count)
+
+
+spread = _spread
 reference = _by_backend(ReferenceEnvironment)
 push = _by_backend(PushEnvironment)
 adversary = _by_backend(AdversaryEnvironment)

@@ -38,9 +38,10 @@ class NativeMpe(Mpe):
             ("strict_agents", "agents never appear or disappear"),
             ("action_masks", "all actions are always allowed"),
         ):
-            if self.backend == "native" and not getattr(self, field):
+            if self.backend != "mpe2" and not getattr(self, field):
+                where = f"on the {self.backend} {self.type}, where {remedy}"
                 raise ValueError(
-                    f'{field}: has no effect on the native {self.type}, where {remedy}. Remove it, or set environment.backend = "mpe2"'
+                    f'{field}: has no effect {where}. Remove it, or set environment.backend = "mpe2"'
                 )
         return self
 
@@ -50,10 +51,20 @@ class SimpleSpread(NativeMpe):
 
     type: Literal["mpe_simple_spread"] = "mpe_simple_spread"
     """MPE simple_spread."""
+    backend: Literal["native", "mpe2", "torch"] = "native"  # type: ignore[assignment]  # one more than the others
+    """native: vectorised; torch: the same on the networks' device; mpe2: the package's environments (needs the extra `marl`)."""
     num_agents: int = Field(3, ge=1, le=100)
     """Number of agents and of landmarks."""
     local_ratio: float = Field(0.5, ge=0.0, le=1.0)
     """Weight of an agent's own collisions relative to the distance of all landmarks."""
+
+    @model_validator(mode="after")
+    def _worlds_on_a_device_are_not_wrapped(self) -> Self:
+        if self.backend == "torch" and self.supersuit != type(self.supersuit)():
+            raise ValueError(
+                'supersuit: backend = "torch" has no wrappers. Remove them, or set environment.backend = "native"'
+            )
+        return self
 
 
 class SimpleReference(NativeMpe):

@@ -85,8 +85,7 @@ class MpeEnvironment(ABC):
 
     def step(self, actions: Mapping[str, Actions], watched: Sequence[int] = ()) -> Transition:
         """Step all worlds. Raises EnvironmentFailure for invalid actions."""
-        chosen = np.concatenate([actions[role] for role in self.spec.roles], axis=1)
-        self.world.step(self._controls(chosen))
+        self.world.step(self._controls(self._chosen(actions)))
         self._steps += 1
         rewards, view = self.reward(), View(self.observe())
         over = self._steps >= self.spec.max_steps
@@ -156,6 +155,10 @@ class MpeEnvironment(ABC):
         self.said[:] = 0.0
         self.place(2.0 * drawn[:places].reshape(self.world.positions.shape) - 1.0, drawn[places:])
         return View(self.observe())
+
+    def _chosen(self, actions: Mapping[str, Actions]) -> Any:
+        """All agents' actions (B, n, ...)."""
+        return np.concatenate([actions[role] for role in self.spec.roles], axis=1)
 
     def _controls(self, actions: Actions) -> Floats:
         """The agents' forces (n, 2, B); their messages are stored."""

@@ -53,15 +53,16 @@ class World:
         self.distances: Floats = np.zeros((agents, entities - 1, count))
         """(n, E - 1, B): distances of the same."""
         landmarks = list(range(agents, entities))
-        self._seen = np.array(
+        self.seen = np.array(
             [landmarks + [other for other in range(agents) if other != own] for own in range(agents)],
             dtype=np.intp,
         )
+        """(n, E - 1): entities in the order of `relative`."""
         sizes = np.array(bodies.sizes)
         self._first_met = {"nothing": entities - 1, "agents": bodies.landmarks, "everything": 0}[
             bodies.collide
         ]
-        self.reach: Floats = (sizes[:agents, None] + sizes[self._seen])[:, :, None]
+        self.reach: Floats = (sizes[:agents, None] + sizes[self.seen])[:, :, None]
         """(n, E - 1, 1): distances below which an agent touches the entity."""
         self._accelerations = np.array(bodies.accelerations)[:, None, None]
         self._max_speeds = np.array(bodies.max_speeds)[:, None]
@@ -87,10 +88,10 @@ class World:
 
     def update_relative(self) -> None:
         """Update `relative` and `distances` from the positions; needed after positions are changed directly."""
-        agents, seen = self._seen.shape
+        agents, seen = self.seen.shape
         np.take(
             self.positions,
-            self._seen.ravel(),
+            self.seen.ravel(),
             axis=0,
             out=self.relative.reshape(agents * seen, 2, self.count),
             mode="clip",
