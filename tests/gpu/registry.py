@@ -138,7 +138,7 @@ STEPS: dict[str, Step] = {
         90,
         bounds=(
             Bound("base_tensors_of_four_roles", "<=", 1),
-            Bound("four_roles_to_one", "<=", 1.1, card_only=True),
+            Bound("peak_of_four_roles_to_one", "<=", 1.1, card_only=True),
         ),
     ),
     "at_grpo_step": Step(
@@ -158,4 +158,71 @@ STEPS: dict[str, Step] = {
         90,
         bounds=(Bound("steps_per_second", ">=", 1e6, card_only=True),),
     ),
+    "marl_seeds": Step(
+        "seeds:measure_seeds",
+        "MAPPO with 32 seeds at once",
+        60,
+        bounds=(Bound("time_to_one_seed", "<=", 2.0, card_only=True),),
+    ),
+    "trl": Step(
+        "trl:compare_trl",
+        "A step of TRL's GRPOTrainer with 0.5B parameters next to ours",
+        180,
+        needs=("trl", "datasets"),
+    ),
+    "vllm_weights": Step(
+        "vllm_engine:check_weights",
+        "vLLM in this process: new weights in place",
+        240,
+        needs=("vllm",),
+        bounds=(Bound("mean_logprob_error", "<", 0.05),),
+    ),
+    "vllm_sleep": Step(
+        "vllm_engine:check_sleep",
+        "vLLM in this process: sleep and wake, with the memory released",
+        240,
+        needs=("vllm",),
+        bounds=(
+            Bound("answers_after_waking_differ", "<=", 0),
+            Bound("released_bytes", ">=", 1e9, card_only=True),
+        ),
+    ),
+    "vllm_lora": Step(
+        "vllm_engine:check_adapters",
+        "vLLM in this process: an adapter is replaced while the engine runs",
+        240,
+        needs=("vllm",),
+        bounds=(Bound("mean_logprob_error", "<", 0.05),),
+    ),
+    **{
+        f"zero_{stage}": Step(
+            "zero:measure_zero",
+            f"DeepSpeed ZeRO {stage} in one process against the torch learner",
+            180,
+            needs=("deepspeed",),
+            bounds=(Bound("largest_metric_error", "<", 0.05),),
+            options={"stage": stage},
+        )
+        for stage in (2, 3)
+    },
+    "learning_base": Step(
+        "learning:make_base",
+        "Base models of 25 to 100 million parameters for plan_path, by imitation",
+        200,
+        bounds=(
+            Bound("parameters", ">=", 25e6, card_only=True),
+            Bound("parameters", "<=", 100e6, card_only=True),
+        ),
+    ),
+    **{
+        f"learning_{arm}_{seed}": Step(
+            "learning:learn",
+            f"plan_path, arm {arm}, seed {seed}",
+            360,
+            bounds=(Bound("greedy_gain", ">=", 0.0, card_only=True),),
+            options={"arm": arm, "seed": seed},
+        )
+        for seed in (0, 1, 2)
+        for arm in ("per_role", "shared", "episodes", "single")
+    },
 }

@@ -85,13 +85,13 @@ def run_step(name: str, out: Path, *, small: bool, limit: float) -> dict[str, An
 
 def _run_process(name: str, out: Path, *, small: bool, limit: float) -> str | None:
     """Run the step's process; return the reason of its failure, or None."""
-    command = [sys.executable, "-m", "tests.gpu.one_step", name, str(out), *(["--small"] if small else [])]
+    command = step_command(name, out, small=small)
     log = out / f"{name}.log"
     with log.open("w") as output:
         child = subprocess.Popen(
             command,
             cwd=ROOT,
-            env=variables(),
+            env=variables(name),
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -108,15 +108,24 @@ def _run_process(name: str, out: Path, *, small: bool, limit: float) -> str | No
     return f"exit status {status}\n{tail}"
 
 
-def variables() -> dict[str, str]:
-    """A step's environment: no network, and no warnings that repeat in every step."""
-    return os.environ | {
-        "PYTHONPATH": str(ROOT),
-        "HF_HUB_OFFLINE": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-        "PYTORCH_ALLOC_CONF": "expandable_segments:True",
-        "VLLM_NO_USAGE_STATS": "1",
-    }
+def step_command(name: str, out: Path, *, small: bool) -> list[str]:
+    """The command of a step's process."""
+    return [sys.executable, "-m", "tests.gpu.one_step", name, str(out), *(["--small"] if small else [])]
+
+
+def variables(name: str) -> dict[str, str]:
+    """A step's environment: no network, and little fragmentation of the card's memory (vLLM's sleep mode excludes that setting)."""
+    segments = {} if "vllm" in STEPS[name].needs else {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+    return (
+        os.environ
+        | segments
+        | {
+            "PYTHONPATH": str(ROOT),
+            "HF_HUB_OFFLINE": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+            "VLLM_NO_USAGE_STATS": "1",
+        }
+    )
 
 
 def summary(result: dict[str, Any]) -> str:

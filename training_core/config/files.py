@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import tomlkit
 from pydantic import ValidationError
 
 from training_core.config.all_errors import all_errors
@@ -53,6 +52,8 @@ def to_toml(config: AnyConfig, *, only_set: bool = False) -> str:
     tree = (
         set_fields(config) if only_set else _typed(config, config.model_dump(mode="json", exclude_none=True))
     )
+    import tomlkit  # only to write: a machine that trains from a script may lack it
+
     return tomlkit.dumps(tree)
 
 

@@ -68,7 +68,7 @@ def _config(setting: Setting, vocabulary: int) -> RunConfig:
                         "precision": "bf16",
                         "learning_rate": 1e-6,
                         "minibatches": 1,
-                        "micro_batch_tokens": setting.pick(16_384, 256),
+                        "micro_batch_tokens": setting.pick(8_192, 256),
                         "activation_checkpointing": False,
                     },
                 }

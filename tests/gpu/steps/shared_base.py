@@ -17,7 +17,7 @@ from training_core.llm.models.adapter_config import Lora
 from training_core.llm.models.adapters import with_shared_tensors
 
 ROLES = 4
-ADAPTER = Lora(rank=16, alpha=32)
+ADAPTER = Lora(rank=8, alpha=16)
 
 
 def measure_shared_base(setting: Setting) -> Figures:

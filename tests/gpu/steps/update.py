@@ -39,7 +39,7 @@ def _measure(setting: Setting, family: str, size: Size) -> Figures:
         model,
         precision="bf16",
         lora=lora,
-        micro_batch_tokens=setting.pick(16_384, 256),
+        micro_batch_tokens=setting.pick(8_192, 256),
         activation_checkpointing=parameters > 3e9,
     )
     prompts = make_prompts(setting.pick(16, 3), setting.pick(8, 4), setting.pick(512, 12), size.vocabulary)

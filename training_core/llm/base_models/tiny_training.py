@@ -50,10 +50,10 @@ def make_tiny(
     }
 
 
-def evaluate_model(environment: Environment, folder: Path) -> dict[str, Any]:
+def evaluate_model(environment: Environment, folder: Path, device: str = "cpu") -> dict[str, Any]:
     """Evaluate the model in `folder` on the held-out tasks, in all roles; see base_evaluation.evaluate_base."""
     tokenizer = load_tokenizer(folder)
-    engine = TorchEngine(load_model(folder), tokenizer)
+    engine = TorchEngine(load_model(folder, device=device), tokenizer)
 
     @cache
     def ids(observation: str) -> list[int]:

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from training_core.config.rollout import RolloutBuffer
 from training_core.errors import BufferFailure
 
 Record = dict[str, Any]
-_TIMEOUT = httpx.Timeout(120.0, connect=10.0)
+_TIMEOUT, _CONNECT_TIMEOUT = 120.0, 10.0
+"""Seconds."""
 logging.getLogger("httpx").setLevel(logging.WARNING)  # a line per poll would fill the run's log
 
 
@@ -56,6 +55,8 @@ class BufferClient:
         return Fetched(list(groups.values()), list(meta["finished_groups"]), int(meta["delivery"]), meta)
 
     def _call(self, method: str, path: str, content: Mapping[str, Any]) -> dict[str, Any]:
+        import httpx  # only here: a machine that trains from a script may lack it
+
         try:
             answer = httpx.request(
                 method,
@@ -63,7 +64,7 @@ class BufferClient:
                 json=dict(content),
                 headers=self._headers,
                 trust_env=False,
-                timeout=_TIMEOUT,
+                timeout=httpx.Timeout(_TIMEOUT, connect=_CONNECT_TIMEOUT),
             )
             body = answer.json()
         except httpx.InvalidURL as error:

@@ -5,7 +5,7 @@ more than running them; a graph launches all of them together, but reads and wri
 Therefore a step's inputs are padded to one of a few sizes and copied into persistent buffers. Without a GPU the same
 steps run without capture.
 
-The capture itself has not been run on a GPU yet; the code around it is tested on the CPU.
+The capture itself has not been run on a GPU yet (`python -m tests.gpu engine` compares it); the code around it is tested on the CPU.
 """
 
 import logging

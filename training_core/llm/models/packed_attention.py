@@ -9,6 +9,7 @@ the kernel, so that activation checkpointing repeats the same computation. On th
 FlexAttention.
 """
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -40,7 +41,7 @@ def tree_block_mask(ends: Tensor) -> BlockMask:
         *_ordered(some & ~whole),
         *_ordered(whole),
         BLOCK_SIZE=BLOCK,
-        mask_mod=_TreeMask(ends).sees,
+        mask_mod=_sees(ends),
         seq_lengths=(width, width),
     )
 
@@ -56,15 +57,13 @@ def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **
     return attended.transpose(1, 2).contiguous(), None
 
 
-class _TreeMask:
-    """Which places see which."""
+def _sees(ends: Tensor) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+    """The function that decides for every pair of places."""
 
-    def __init__(self, ends: Tensor) -> None:
-        self._ends = ends
+    def sees(row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return (query >= key) & (query < ends[row, key])
 
-    def sees(self, row: Tensor, head: Tensor, place: Tensor, other: Tensor) -> Tensor:
-        """Whether a place sees another one."""
-        return (place >= other) & (place < self._ends[row, other])
+    return sees
 
 
 def _ordered(selected: Tensor) -> tuple[Tensor, Tensor]:

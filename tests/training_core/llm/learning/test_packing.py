@@ -1,5 +1,6 @@
 """Packed rows give the logprobs and gradients of single ones."""
 
+import itertools
 import random
 
 import pytest
@@ -17,9 +18,12 @@ from transformers import (
 from tests.training_core.llm.toys import SMALL, make_group, make_model, naive_logprobs
 from training_core.llm.learning.packing import Row, micro_batches, single_rows, tree_rows
 from training_core.llm.learning.token_logprobs import ResponseForward, collate, tree_mask
+from training_core.llm.models.packed_attention import BLOCK, MULTIPLE, tree_block_mask
 from training_core.llm.prefixes import SHORTEST
 from training_core.types import Answer, Group
 
+UNFUSED = pytest.mark.filterwarnings("ignore:flex_attention called without")
+"""On the CPU, FlexAttention warns that it computes all scores."""
 BEGINNING = [6 + (5 * place) % 23 for place in range(SHORTEST)]
 """Long enough for different prompts to share it."""
 KINDS = ("llama", "qwen2", "gpt_neox")
@@ -244,3 +248,94 @@ def test_prompts_that_begin_alike_share_a_row_of_bounded_length() -> None:
     assert sum(len(row.tokens) for row in tree_rows(groups, range(len(groups)), 4096)) < 0.25 * sum(
         len(row.tokens) for index in range(len(groups)) for row in tree_rows(groups, [index], 4096)
     )
+
+
+@UNFUSED
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("longest", [1000, 30])
+def test_a_mask_by_blocks_gives_the_logprobs_of_an_explicit_mask(kind: str, longest: int) -> None:
+    model = make_model(kind)
+    for seed in range(2):
+        rows = rows_of(toy_groups(model, seed), packed=True, longest=longest)
+        batch = collate(rows, 0, packed=True, device=model.device, multiple=MULTIPLE)
+        assert batch.token_ids.shape[1] % MULTIPLE == 0
+        inputs = {"input_ids": batch.token_ids, "position_ids": batch.positions, "use_cache": False}
+        with torch.no_grad():
+            expected, actual = (
+                model(**inputs, attention_mask=mask).logits.flatten(0, 1)[batch.nodes].log_softmax(-1)
+                for mask in (tree_mask(batch.ends, torch.float32), tree_block_mask(batch.ends))
+            )
+        assert torch.allclose(actual, expected, atol=1e-5, rtol=0)
+
+
+def nested_ends(width: int, seed: int) -> torch.Tensor:
+    """Ends (1, S) of a random tree in preorder: within a node, nodes follow each other."""
+    dice, ends = random.Random(seed), [0] * width
+    open_spans = [(0, width)]
+    while open_spans:
+        first, last = open_spans.pop()
+        while first < last:
+            size = dice.choice([1, last - first, dice.randint(1, last - first)])
+            ends[first] = first + size
+            open_spans.append((first + 1, first + size))
+            first += size
+    return torch.tensor([ends])
+
+
+@pytest.mark.parametrize("width", [1, 127, 128, 300, 640])
+def test_blocks_leave_out_only_what_is_not_seen(width: int) -> None:
+    ends = torch.cat([nested_ends(width, seed) for seed in range(4)])
+    mask = tree_block_mask(ends)
+    seen = tree_mask(ends, torch.float32)[:, 0] == 0
+    padding = -width % BLOCK
+    blocks = (
+        torch.nn.functional.pad(seen, (0, padding, 0, padding))
+        .unflatten(1, (-1, BLOCK))
+        .unflatten(3, (-1, BLOCK))
+    )
+    whole = torch.zeros(blocks.shape[0], blocks.shape[1], blocks.shape[3], dtype=torch.bool)
+    partial = torch.zeros_like(whole)
+    assert mask.full_kv_num_blocks is not None and mask.full_kv_indices is not None
+    for marked, counts, indices in (
+        (whole, mask.full_kv_num_blocks, mask.full_kv_indices),
+        (partial, mask.kv_num_blocks, mask.kv_indices),
+    ):
+        for row, column in itertools.product(range(whole.shape[0]), range(whole.shape[1])):
+            marked[row, column, indices[row, 0, column, : int(counts[row, 0, column])].long()] = True
+    assert not (whole & partial).any()
+    assert not (blocks.any(4).any(2) & ~(whole | partial)).any(), "a block that is seen is left out"
+    assert blocks.all(4).all(2)[whole].all(), "a block that is not seen as a whole has a mask"
+    if width == 640:
+        assert whole.any() and not (whole | partial).tril().all()
+
+
+@pytest.mark.parametrize("attention", ["auto", "mask"])
+def test_packed_rows_have_an_explicit_mask_on_the_cpu(attention: str) -> None:
+    forward = ResponseForward(make_model(), attention)
+    assert not forward.blocks and forward.multiple == 1
+
+
+@UNFUSED
+def test_packed_rows_have_an_explicit_mask_where_flex_attention_has_no_gradients(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = make_model()
+    forward = ResponseForward(model, "flex")
+    assert not forward.blocks and forward.packs
+    assert "explicit mask" in caplog.text
+    assert all(weight.grad is None for weight in model.parameters())
+
+
+@UNFUSED
+def test_a_learner_with_blocks_has_the_logprobs_of_one_without() -> None:
+    model = make_model()
+    groups = toy_groups(model)
+    rows = rows_of(groups, packed=True)
+    forwards = [ResponseForward(model) for _ in range(2)]
+    forwards[1].blocks = True
+    logits = []
+    with torch.no_grad():
+        for forward in forwards:
+            batch = collate(rows, 0, packed=True, device=model.device, multiple=forward.multiple)
+            logits.append(forward.logits(model, batch)[batch.node_indices])
+    assert torch.allclose(*logits, atol=1e-5, rtol=0)

@@ -1,0 +1,140 @@
+"""vLLM in this process: weights in place, sleep and wake, adapters."""
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.gpu.models import SIZES, Size, make_model, make_tokenizer
+from tests.gpu.naive import naive_logprobs
+from tests.gpu.setting import Figures, Setting
+from tests.gpu.tasks import make_prompts
+from tests.gpu.timing import device_name, timed
+from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.vllm.config import Vllm
+from training_core.llm.generation.vllm.engine import VllmEngine
+from training_core.llm.models.adapter_config import Lora
+from training_core.llm.models.adapters import add_adapter, trained_weights
+from training_core.llm.models.loading import load_model
+from training_core.types import Answer, Prompt
+
+SMALL = Size(128, 2, 4, 2, 256, 200)
+CHANGE = 1.02
+
+
+def check_weights(setting: Setting) -> Figures:
+    """New weights written in place: the mean distance of logprobs before and after, the time, and tokens per second."""
+    model, engine, prompts, settings = _engine(setting, None)
+    answers: list[Any] = []
+    seconds = timed(lambda: answers.extend(engine.generate(prompts, settings)), setting.device)
+    figures: Figures = {
+        "card": device_name(setting.device),
+        "tokens_per_second": sum(len(answer.token_ids) for group in answers for answer in group) / seconds,
+        "mean_logprob_error_before": _distance(model, prompts, answers),
+    }
+    setting.note(figures)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(CHANGE)
+    figures["publication_seconds"] = timed(
+        lambda: engine.load_weights(trained_weights(model), 1), setting.device
+    )
+    answers = engine.generate(prompts, settings)
+    figures["versions"] = sorted(
+        {version for group in answers for answer in group for version in answer.versions}
+    )
+    figures["mean_logprob_error"] = max(
+        figures["mean_logprob_error_before"], _distance(model, prompts, answers)
+    )
+    return figures
+
+
+def check_sleep(setting: Setting) -> Figures:
+    """Memory that sleep releases (level 1: weights move to the host), and the same greedy answers after waking."""
+    import vllm
+
+    folder = _folder(setting)
+    llm = vllm.LLM(
+        model=str(folder),
+        dtype="bfloat16",
+        max_model_len=1024 if not setting.small else 64,
+        gpu_memory_utilization=0.5,
+        enable_sleep_mode=not setting.small,
+        enforce_eager=True,
+    )
+    params = vllm.SamplingParams(temperature=0.0, max_tokens=setting.pick(32, 4))
+    prompts = [{"prompt_token_ids": [6, 7, 8, 9]}, {"prompt_token_ids": [10, 11]}]
+
+    def tokens() -> list[list[int]]:
+        return [list(output.outputs[0].token_ids) for output in llm.generate(prompts, params)]
+
+    before = tokens()
+    figures: Figures = {"card": device_name(setting.device), "answers_after_waking_differ": 0}
+    if setting.small:  # builds for the CPU have no sleep mode
+        return figures | {"answers_after_waking_differ": int(tokens() != before)}
+    free = torch.cuda.mem_get_info()[0]
+    figures["sleep_seconds"] = timed(lambda: llm.sleep(level=1), setting.device)
+    figures["released_bytes"] = torch.cuda.mem_get_info()[0] - free
+    setting.note(figures)
+    figures["wake_seconds"] = timed(llm.wake_up, setting.device)
+    llm.reset_prefix_cache()
+    figures["answers_after_waking_differ"] = int(tokens() != before)
+    return figures
+
+
+def check_adapters(setting: Setting) -> Figures:
+    """An adapter that is replaced while the engine runs: the mean distance of logprobs for every version, and the time."""
+    model, engine, prompts, settings = _engine(setting, Lora(rank=8))
+    figures: Figures = {"card": device_name(setting.device), "mean_logprob_error": 0.0, "swap_seconds": []}
+    for version in range(1, 4):
+        with torch.no_grad():
+            for name, weight in model.named_parameters():
+                if ".lora_B." in name:
+                    weight.add_(torch.full_like(weight, 0.003 * version))
+        seconds = timed(
+            lambda number=version: engine.load_weights(trained_weights(model), number), setting.device
+        )  # type: ignore[misc]
+        figures["swap_seconds"].append(seconds)
+        error = _distance(model, prompts, engine.generate(prompts, settings))
+        figures["mean_logprob_error"] = max(figures["mean_logprob_error"], error)
+        setting.note(figures)
+    return figures
+
+
+def _engine(setting: Setting, lora: Lora | None) -> tuple[Any, VllmEngine, list[Prompt], SamplingSettings]:
+    folder = _folder(setting)
+    model = load_model(folder, "bf16", str(setting.device))
+    if lora is not None:
+        add_adapter(model, lora, 0)
+    section = Vllm(
+        max_batch=setting.pick(128, 8), context=setting.pick(1024, 64), eager=setting.small, gpu_memory=0.5
+    )
+    engine = VllmEngine(section, model, make_tokenizer(model.config.vocab_size))
+    prompts = make_prompts(
+        setting.pick(16, 2), setting.pick(8, 2), setting.pick(128, 6), model.config.vocab_size
+    )
+    return model, engine, prompts, SamplingSettings(max_tokens=setting.pick(128, 6))
+
+
+def _folder(setting: Setting) -> Path:
+    """A random model of 0.5B parameters with its tokenizer, written once."""
+    folder = setting.folder / "vllm-model"
+    if not (folder / "tokenizer.json").is_file():
+        size = setting.pick(SIZES["0.5B"], SMALL)
+        model = make_model("qwen2", size, setting.device, torch.bfloat16)
+        model.save_pretrained(folder)
+        make_tokenizer(size.vocabulary).save_pretrained(folder)
+        del model
+        gc.collect()
+    return folder
+
+
+@torch.no_grad()
+def _distance(model: Any, prompts: list[Prompt], answers: list[list[Answer]]) -> float:
+    errors = []
+    for prompt, group in zip(prompts, answers, strict=True):
+        for answer in group:
+            expected = naive_logprobs(model, prompt.token_ids, answer.token_ids)
+            errors.append((torch.tensor(answer.logprobs, device=expected.device) - expected).abs())
+    return float(torch.cat(errors).mean())
