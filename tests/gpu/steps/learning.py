@@ -92,6 +92,7 @@ def _config(setting: Setting, arm: Arm, seed: int) -> RunConfig:
             "rollout.tasks=4",
             "rollout.group_size=2",
             "evaluation.episodes=2",
+            "evaluation.probes=0",
             "environment.max_turns=1",
         ]
     config = load_config(arm.preset, parse_overrides(words))

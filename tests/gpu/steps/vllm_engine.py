@@ -1,6 +1,7 @@
 """vLLM in this process: weights in place, sleep and wake, adapters."""
 
 import gc
+import os
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ def check_weights(setting: Setting) -> Figures:
 
 def check_sleep(setting: Setting) -> Figures:
     """Memory that sleep releases (level 1: weights move to the host), and the same greedy answers after waking."""
+    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     import vllm
 
     folder = _folder(setting)

@@ -224,7 +224,7 @@ class Learner:
     def _micro_batch_options(self) -> MicroBatchOptions:
         pad = int(getattr(self.model.config, "pad_token_id", None) or 0)
         return MicroBatchOptions(
-            self.settings, self.algorithm, self.packed, pad, self.model.device, self.forward.multiple
+            self.settings, self.algorithm, self.packed, pad, self.model.device, self.forward.blocks
         )
 
     def _minibatches(self, groups: Sequence[Group], iteration: int) -> Iterator[list[int]]:

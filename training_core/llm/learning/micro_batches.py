@@ -18,11 +18,12 @@ from training_core.llm.learning.learner_config import Optimisation
 from training_core.llm.learning.packing import Row, micro_batches, rows_work, single_rows, tree_rows
 from training_core.llm.learning.token_logprobs import RowBatch, collate
 from training_core.llm.models.flops import Work
+from training_core.llm.models.packed_attention import MULTIPLE
 from training_core.types import Answer, Group
 
 Floats = NDArray[np.float32]
 LONGEST_ROW = 4096
-"""Maximum tokens of a packed row (one response may exceed it), because its mask grows quadratically."""
+"""Maximum tokens of a packed row with an explicit mask (one response may exceed it), because the mask grows quadratically."""
 
 
 @dataclass
@@ -68,8 +69,14 @@ class MicroBatchOptions:
     packed: bool
     pad: int
     device: torch.device
-    multiple: int = 1
-    """The width of a packed batch is a multiple of this."""
+    blocks: bool = False
+    """Whether packed rows use FlexAttention, whose mask does not grow quadratically."""
+
+    @property
+    def longest(self) -> int:
+        """Maximum tokens of a packed row."""
+        limit = self.settings.micro_batch_tokens
+        return limit if self.blocks else min(limit, LONGEST_ROW)
 
 
 def make_micro_batches(
@@ -90,11 +97,7 @@ def make_micro_batches(
     scale = 1.0 / max(sum(answer.trained_tokens for answer in answers) if per_token else len(answers), 1)
     limit = options.settings.micro_batch_tokens
     for members in by_sampling.values():
-        rows = (
-            tree_rows(groups, members, min(limit, LONGEST_ROW))
-            if options.packed
-            else single_rows(groups, members)
-        )
+        rows = tree_rows(groups, members, options.longest) if options.packed else single_rows(groups, members)
         for batch_rows in micro_batches(rows, limit):
             yield _micro_batch(batch_rows, groups, options, scale)
 
@@ -121,7 +124,7 @@ def _micro_batch(
             options.pad,
             packed=options.packed,
             device=options.device,
-            multiple=options.multiple if options.packed else 1,
+            multiple=MULTIPLE if options.packed and options.blocks else 1,
         ),
         answers=members,
         lengths=torch.from_numpy(counts).to(options.device),

@@ -138,11 +138,6 @@ class ResponseForward:
         logits: Tensor = head(hidden)
         return logits
 
-    @property
-    def multiple(self) -> int:
-        """The width of a packed batch is a multiple of this."""
-        return MULTIPLE if self.blocks else 1
-
     def _inputs(self, batch: RowBatch, dtype: torch.dtype) -> dict[str, Any]:
         mask: Any
         if batch.packed:

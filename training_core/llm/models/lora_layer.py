@@ -55,7 +55,8 @@ class LoraLinear(nn.Module):
         """The layer's output with the adapter's."""
         result: Tensor = self.base_layer(x)
         inputs = self.lora_dropout[self._name](x.to(self._first.weight.dtype))
-        return (result + self._second(self._first(inputs)) * self.scaling[self._name]).to(result.dtype)
+        change: Tensor = self._second(self._first(inputs)) * self.scaling[self._name]
+        return (result + change).to(result.dtype)
 
     def get_base_layer(self) -> nn.Module:
         """The layer without the adapter."""

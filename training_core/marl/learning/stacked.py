@@ -43,7 +43,8 @@ class StackedNetworks:
                 if isinstance(layer, nn.Linear)
                 else layer(hidden)
             )
-        return _linear(hidden, named, "head").unflatten(1, x.shape[1:-1])
+        out: Tensor = _linear(hidden, named, "head").unflatten(1, x.shape[1:-1])
+        return out
 
     def named(self) -> dict[str, Tensor]:
         """Views of the weights by name: (S, ...)."""

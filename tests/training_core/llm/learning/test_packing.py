@@ -16,6 +16,9 @@ from transformers import (
 )
 
 from tests.training_core.llm.toys import SMALL, make_group, make_model, naive_logprobs
+from training_core.algorithms.at_grpo.config import AtGrpo
+from training_core.llm.learning.learner_config import Learner as LearnerSettings
+from training_core.llm.learning.micro_batches import MicroBatchOptions, make_micro_batches
 from training_core.llm.learning.packing import Row, micro_batches, single_rows, tree_rows
 from training_core.llm.learning.token_logprobs import ResponseForward, collate, tree_mask
 from training_core.llm.models.packed_attention import BLOCK, MULTIPLE, tree_block_mask
@@ -285,6 +288,7 @@ def nested_ends(width: int, seed: int) -> torch.Tensor:
 @pytest.mark.parametrize("width", [1, 127, 128, 300, 640])
 def test_blocks_leave_out_only_what_is_not_seen(width: int) -> None:
     ends = torch.cat([nested_ends(width, seed) for seed in range(4)])
+    ends[0, : width // 2] = width  # a long prompt
     mask = tree_block_mask(ends)
     seen = tree_mask(ends, torch.float32)[:, 0] == 0
     padding = -width % BLOCK
@@ -312,7 +316,7 @@ def test_blocks_leave_out_only_what_is_not_seen(width: int) -> None:
 @pytest.mark.parametrize("attention", ["auto", "mask"])
 def test_packed_rows_have_an_explicit_mask_on_the_cpu(attention: str) -> None:
     forward = ResponseForward(make_model(), attention)
-    assert not forward.blocks and forward.multiple == 1
+    assert not forward.blocks
 
 
 @UNFUSED
@@ -336,6 +340,19 @@ def test_a_learner_with_blocks_has_the_logprobs_of_one_without() -> None:
     logits = []
     with torch.no_grad():
         for forward in forwards:
-            batch = collate(rows, 0, packed=True, device=model.device, multiple=forward.multiple)
+            batch = collate(rows, 0, packed=True, device=model.device, multiple=16)
             logits.append(forward.logits(model, batch)[batch.node_indices])
     assert torch.allclose(*logits, atol=1e-5, rtol=0)
+
+
+def test_rows_are_longer_where_their_mask_consists_of_blocks() -> None:
+    answers = [Answer([7, index] * 300, [0.0] * 600, [], "stop", "") for index in range(6, 14)]
+    group = Group("", 0, [6] * 900, answers, [0.0] * 8, [0.0] * 8, 1.0, 0, 1.0)
+    counts = []
+    for blocks in (False, True):
+        settings = LearnerSettings(micro_batch_tokens=8192)
+        options = MicroBatchOptions(settings, AtGrpo(), True, 0, torch.device("cpu"), blocks)
+        pieces = list(make_micro_batches([0], [group], options))
+        assert all(piece.batch.token_ids.shape[1] % (MULTIPLE if blocks else 1) == 0 for piece in pieces)
+        counts.append(sum(len(piece.batch.token_ids) for piece in pieces))
+    assert counts == [2, 1]
