@@ -8,13 +8,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from peft import set_peft_model_state_dict
 from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
 from tests.training_core.llm.toys import TOKENIZER
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.models.adapters import load_trained_weights, read_adapter
 from training_core.types import Answer, NoiseKey, Prompt
 
 
@@ -90,10 +90,7 @@ class CompletionsServer:
 
     def _load_adapter(self, body: dict[str, Any]) -> None:
         self.adapters[body["lora_name"]] = Path(body["lora_path"])
-        result = set_peft_model_state_dict(
-            self.model, load_file(Path(body["lora_path"]) / "adapter_model.safetensors")
-        )
-        assert not result.unexpected_keys
+        load_trained_weights(self.model, read_adapter(Path(body["lora_path"])))
 
     def _unload_adapter(self, body: dict[str, Any]) -> None:
         del self.adapters[body["lora_name"]]
