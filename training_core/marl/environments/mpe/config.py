@@ -58,7 +58,7 @@ class SimpleSpread(NativeMpe):
     local_ratio: float = Field(0.5, ge=0.0, le=1.0)
     """Weight of an agent's own collisions relative to the distance of all landmarks."""
 
-    @model_validator(mode="after")
+    @cross_field
     def _worlds_on_a_device_are_not_wrapped(self) -> Self:
         if self.backend == "torch" and self.supersuit != type(self.supersuit)():
             raise ValueError(
