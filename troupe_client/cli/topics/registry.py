@@ -19,6 +19,7 @@ from troupe_client.cli.topics import (
     jobs,
     models,
     projects,
+    provenance,
     quotas,
     reports,
     runs,
@@ -42,7 +43,7 @@ class Group:
     topics: tuple[typer.Typer, ...]
 
 
-TOP: tuple[typer.Typer, ...] = (checkpoints.top, compare.top)
+TOP: tuple[typer.Typer, ...] = (checkpoints.top, compare.top, provenance.top)
 """Daily commands that topics define of `troupe`."""
 GROUPS: dict[str, Group] = {
     "bulk": Group("Apply an action to many runs.", RUNS, (runs.bulk,)),
