@@ -11,7 +11,8 @@ from webapp.health.levels import Level
 
 pytestmark = pytest.mark.slow
 LONG = (
-    "plan_path_duo", "plan_path_single", "plan_path_ppo", "arithmetic", "sudoku", "coding", "recall_mappo_gru",
+    "plan_path_duo", "plan_path_single", "plan_path_ppo", "arithmetic", "sudoku", "coding", "recall_mappo_gru", "recall_ippo_gru",
+    "plan_path", "plan_path_trio", "sokoban", "blocksworld", "eight_queens", "multi_turn_math",
 )  # fmt: skip
 
 
