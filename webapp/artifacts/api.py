@@ -5,6 +5,7 @@ from typing import Any
 from django.http import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -18,6 +19,7 @@ from webapp.api.schema import JSON, parameter
 from webapp.artifacts.bodies import version_body
 from webapp.artifacts.downloads import file_response
 from webapp.artifacts.models import ArtifactVersion
+from webapp.artifacts.retention import artifacts_prune
 from webapp.artifacts.selectors import (
     artifact_get,
     artifacts_document,
@@ -79,6 +81,31 @@ class ProjectArtifacts(APIView):
         "aliases", "metadata"}. 409 with {"missing": hashes} before all contents are uploaded.
         """
         return _create(request, project_get(request.user, slug), None)
+
+
+class ArtifactPruneSerializer(serializers.Serializer[Any]):
+    """Which versions to delete."""
+
+    artifact = serializers.CharField(default="", allow_blank=True, max_length=80)
+    """Only this artifact."""
+    last = serializers.IntegerField(default=1, min_value=0, max_value=10_000)
+    dry = serializers.BooleanField(default=False)
+
+
+class PruneArtifacts(APIView):
+    """Retention of a project's artifacts."""
+
+    @extend_schema(request=ArtifactPruneSerializer, responses=JSON)
+    def post(self, request: Request, slug: str) -> Response:
+        """Delete the contents of versions that no alias and no run uses, except the newest `last` of each artifact."""
+        project = project_get(request.user, slug)
+        wanted = ArtifactPruneSerializer(data=request.data)
+        wanted.is_valid(raise_exception=True)
+        name, last, dry = (wanted.validated_data[field] for field in ("artifact", "last", "dry"))
+        artifacts = artifacts_visible(request.user).filter(project=project)
+        if name:
+            artifacts = artifacts.filter(pk=version_named(request.user, project, name).artifact_id)
+        return Response(artifacts_prune(request.user, project, artifacts, last=last, dry=dry))
 
 
 class ArtifactContent(APIView):

@@ -6,6 +6,7 @@ from webapp.artifacts import api
 
 urlpatterns = [
     path("projects/<slug:slug>/artifacts/", api.ProjectArtifacts.as_view(), name="artifacts"),
+    path("projects/<slug:slug>/artifacts/prune/", api.PruneArtifacts.as_view(), name="artifacts-prune"),
     path(
         "projects/<slug:slug>/artifact-contents/<str:sha256>/",
         api.ArtifactContent.as_view(),

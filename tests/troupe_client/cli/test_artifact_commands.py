@@ -58,3 +58,16 @@ def test_a_program_logs_and_uses_artifacts(connected: str) -> None:
 def test_artifacts_need_a_server(tmp_path: Path) -> None:
     with client.init(mode="offline", dir=str(tmp_path)) as run, pytest.raises(TroupeError, match="online"):
         run.log_artifact(tmp_path, "x")
+
+
+def test_unused_versions_are_listed_and_deleted(connected: str, troupe: Troupe, tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    for text in ("1", "22", "333"):
+        file.write_text(text)
+        troupe("artifact", "put", "rows", str(file))
+    dry = troupe("artifact", "prune", "--dry-run").out
+    assert "would delete  rows:v1  2 bytes" in dry and "2 versions, 3 bytes to free" in dry
+    assert "deleted rows:v0" in troupe("artifact", "delete", "rows:v0").out
+    assert json.loads(troupe("artifact", "prune", "rows", "--json").out)["freed"] == 2
+    assert "0 versions, 0 bytes freed" in troupe("artifact", "prune").out
+    assert "has no artifact" in troupe("artifact", "prune", "none").err

@@ -132,6 +132,37 @@ def artifact_alias(
     print_result(changed, as_json, text)
 
 
+@app.command("delete")
+def artifact_delete(reference: Reference, project: InProject = "", as_json: AsJson = False) -> None:
+    """Delete the contents of a version that no alias and no run uses; its record remains."""
+    server = find_server()
+    version = artifact_find(server, _project(server, project), reference)
+    path = f"/api/v1/artifacts/{version['artifact']}/versions/{version['version']}/"
+    deleted = server.send("DELETE", path)
+    print_result(deleted, as_json, f"deleted {version['name']}:{version['version']}")
+
+
+@app.command("prune")
+def artifact_prune(
+    name: Annotated[str, typer.Argument(help="Only this artifact; default: all of the project.")] = "",
+    last: Annotated[int, typer.Option(help="Newest versions to keep of each artifact.", min=0)] = 1,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the versions.")] = False,
+    project: InProject = "",
+    as_json: AsJson = False,
+) -> None:
+    """Delete the contents of old versions that no alias and no run uses."""
+    server = find_server()
+    path = project_path(_project(server, project), "artifacts/prune/")
+    result = server.call(path, {"artifact": name, "last": last, "dry": dry_run})
+    if as_json:
+        return print_json(result)
+    for row in result["deleted"]:
+        print_line(f"{'would delete' if dry_run else 'deleted'}  {row['version']}  {row['size']} bytes")
+    print_line(
+        f"{len(result['deleted'])} versions, {result['freed']} bytes {'to free' if dry_run else 'freed'}"
+    )
+
+
 def _project(server: Server, project: str) -> str:
     """The slug of the named project, or of the caller's first."""
     if project:

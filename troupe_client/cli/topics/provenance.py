@@ -61,13 +61,13 @@ def _attempt(records: list[dict[str, Any]], number: int) -> dict[str, Any] | Non
 def _patch(records: list[dict[str, Any]]) -> str:
     """The uncommitted changes of the first record that has any. Raises TroupeError if none are stored, or not all of them."""
     for record in records:
-        changed = [each for each in record["repositories"] if each.get("diff")]
+        changed = [item for item in record["repositories"] if item.get("diff")]
         if not changed:
             continue
-        cut = [each["name"] for each in changed if each.get("diff_cut")]
+        cut = [item["name"] for item in changed if item.get("diff_cut")]
         if cut:
             raise TroupeError(f"the stored diff of {', '.join(cut)} is cut and cannot be applied; see --json")
-        return "".join(each["diff"] for each in changed)
+        return "".join(item["diff"] for item in changed)
     raise TroupeError("no uncommitted changes are recorded")
 
 
