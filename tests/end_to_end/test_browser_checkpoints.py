@@ -83,7 +83,7 @@ def test_the_table_tells_and_keeps_up(page: Page, told: tuple[Run, Story], home:
     expect(rows).to_have_count(3)
     expect(rows.nth(0)).to_contain_text("last")
     expect(rows.nth(1)).to_contain_text("best")
-    expect(rows.nth(1).locator('[data-label="eval/return"]')).to_have_text("1.75")
+    expect(rows.nth(1).locator('[data-label="eval/return (shaped)"]')).to_have_text("1.75")
     expect(page.locator("main")).to_contain_text("3 on disk, 15.9 MB")
     write(run, story, home, 44, 0.9, best=True)
     expect(rows).to_have_count(4)
