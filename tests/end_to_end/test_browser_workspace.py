@@ -68,7 +68,7 @@ def test_eyes_choose_the_runs_on_the_charts(page: Page, runs: list[Run]) -> None
     drawn(page, 2)
     page.get_by_role("link", name="Compare shown").click()
     expect(page).to_have_url(re.compile(rf"/compare/\?runs={runs[2].pk}%2C{runs[3].pk}"))
-    page.wait_for_function("() => document.querySelector('.group-chart .plot').data?.length")
+    page.wait_for_function("() => document.querySelector('.group-chart .plot')?.data?.length")
     compared = "document.querySelector('.group-chart .plot').data.filter(trace => trace.meta).map(trace => trace.line.color)"
     assert page.evaluate(compared) == colours
 
@@ -153,7 +153,7 @@ def test_a_chart_is_built_moved_and_saved_for_every_run(page: Page, runs: list[R
     metrics.fill("train/return - train/success, train/success")
     dialog.get_by_label(re.compile("^Horizontal axis")).fill("progress/tokens")
     dialog.get_by_role("button", name="Show").click()
-    assert drawn(page, 2) == ["train/return - train/success", "train/success"]
+    assert drawn(page, 2) == ["train/return (shaped) - train/success", "train/success"]
     assert page.evaluate(f"{TRACES}[0].x[0]") == 9300
     shown = page.evaluate(f"{TRACES}.map(trace => trace.y[4])")
     story = Story(runs[0].pk, seed=0)
