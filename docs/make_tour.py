@@ -1,23 +1,26 @@
-"""Take the pictures of the README's tour from real runs: `python -m docs.make_tour [HOME]`.
+"""Take the pictures of the README from real runs, 1440 pixels wide, light and dark, into docs/images. Needs /usr/bin/chromium.
 
-Starts a stack of its own, trains the demonstration with two seeds (some minutes on two cores), and takes each page of
-docs/tour.py, 1440 pixels wide, light and dark, into docs/images. Needs /usr/bin/chromium. With a folder HOME, data is kept
-there, and runs that an earlier call has trained are shown again.
+`python -m docs.make_tour [HOME]` starts a stack of its own, trains the demonstration with two seeds (some minutes on two cores),
+and takes each page of the tour (docs/tour.py). With a folder HOME, data is kept there, and runs that an earlier call has trained
+are shown again. `python -m docs.make_tour --day` walks through a first day (tests/end_to_end/first_day.py), about four minutes.
 """
 
 import io
 import re
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright, sync_playwright
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from docs.tour import SHOTS, Shot
+from docs.tour import DAY, SHOTS, Shot
+from tests.end_to_end.first_day import STEPS, Day, code_of
+from tests.end_to_end.hands import Mouse
 from tests.end_to_end.running_stack import RunningStack
 from training_core.errors import TroupeError
 from troupe_client.server_api import Server
@@ -100,18 +103,26 @@ def _words(server: Server, runs: list[str]) -> dict[str, Any]:
 
 
 def _pictures(stack: RunningStack, words: dict[str, Any], progress: Progress) -> None:
-    link = re.search(r"https?://\S+/account/link/\S+", stack.said)
-    if link is None:
-        raise TroupeError("the stack printed no link")
     task = progress.add_task("pictures", total=2 * len(SHOTS))
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        page = _page(browser, link[0])
+        browser = _browser(playwright)
+        page = _page(browser, _login_link(stack))
         for shot, theme in _all():
             progress.update(task, description=f"{shot.name} {theme}")
             _keep(page, shot, theme, stack.url + shot.address.format(**words))
             progress.advance(task)
         browser.close()
+
+
+def _browser(playwright: Playwright) -> Browser:
+    return playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+
+
+def _login_link(stack: RunningStack) -> str:
+    link = re.search(r"https?://\S+/account/link/\S+", stack.said)
+    if link is None:
+        raise TroupeError("the stack printed no link")
+    return link[0]
 
 
 def _all() -> Iterator[tuple[Shot, str]]:
@@ -122,7 +133,9 @@ def _all() -> Iterator[tuple[Shot, str]]:
 
 def _page(browser: Browser, link: str) -> Page:
     """Log in with the link."""
-    page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, reduced_motion="reduce")
+    page = browser.new_context(
+        viewport={"width": WIDTH, "height": HEIGHT}, reduced_motion="reduce"
+    ).new_page()
     page.goto(link)
     return page
 
@@ -135,10 +148,44 @@ def _keep(page: Page, shot: Shot, theme: str, address: str) -> None:
         page.locator(shot.scroll).first.scroll_into_view_if_needed()
     page.wait_for_function(DRAWN, timeout=60_000)
     page.wait_for_timeout(2500)  # what is drawn on a canvas, or settles
+    _save(page, f"{shot.name}-{theme}")
+
+
+def _save(page: Page, name: str) -> None:
     picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     few = picture.quantize(COLOURS, kmeans=2, dither=Image.Dither.NONE)
-    few.save(IMAGES / f"{shot.name}-{theme}.png", optimize=True)
+    few.save(IMAGES / f"{name}.png", optimize=True)
+
+
+def first_day() -> None:
+    """Walk through the first day and take a picture of each step."""
+    stack = RunningStack(TROUPE_DEMO="1", TROUPE_BASE_MODEL="1")
+    stack.environment = code_of(stack.environment, Path(tempfile.mkdtemp()))
+    try:
+        stack.start(within=PATIENCE)
+        with sync_playwright() as playwright:
+            browser = _browser(playwright)
+            page = _page(browser, _login_link(stack))
+            page.set_default_timeout(120_000)
+            day = Day(stack, page, Mouse(page), _keep_step)
+            for step in STEPS:
+                step(day)
+            browser.close()
+    finally:
+        stack.remove()
+
+
+def _keep_step(page: Page, name: str) -> None:
+    if name not in DAY:
+        raise TroupeError(f"docs/tour.py has no caption for the picture {name!r}: add one to DAY")
+    for theme in ("dark", "light"):
+        page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
+        page.wait_for_timeout(1000)  # charts are drawn again in the colours of the theme
+        _save(page, f"day-{name}-{theme}")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else None)
+    if sys.argv[1:] == ["--day"]:
+        first_day()
+    else:
+        main(Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else None)

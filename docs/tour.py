@@ -1,4 +1,4 @@
-"""The pages of the README's tour, in its order; docs/make_tour.py takes the pictures."""
+"""The pictures of the README, in its order: the pages of the tour, and the steps of a first day. docs/make_tour.py takes them."""
 
 from dataclasses import dataclass
 
@@ -64,3 +64,22 @@ SHOTS = (
         ".js-plotly-plot",
     ),
 )  # fmt: skip
+
+DAY = {
+    "install": "`make run` prints each step and a link.",
+    "first-page": "The first page says what Troupe does and what to do next; the demonstration is there.",
+    "demonstration": "The demonstration learns: curves move, transcripts arrive.",
+    "own-change": "*Run again* with another group size: what it costs is stated before the launch.",
+    "wrong-value": "A wrong value, with what to write instead.",
+    "wrong-value-terminal": "The same in the terminal.",
+    "own-environment": "An environment from [custom code](docs/custom.md), trained in one process.",
+    "failed-run": "A failed run states cause and remedy.",
+    "fork": "A fork from a checkpoint.",
+    "compare": "The fork, compared with its parent.",
+    "query": "The question *right plan, wrong walk*, as a query over episodes.",
+    "query-curve": "The share of such episodes over training.",
+    "wrong-walk": "One of them: plan, walk, board and tokens.",
+    "report": "A report of the comparison.",
+    "share": "The report as a guest sees it, by a link.",
+}
+"""Captions by picture, docs/images/day-<name>-light.png and -dark.png; tests/end_to_end/first_day.py has the steps."""

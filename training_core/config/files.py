@@ -3,6 +3,7 @@
 import tomllib
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -110,8 +111,15 @@ def parse_value(text: str) -> Any:
 
 def _preset(name: str) -> dict[str, Any]:
     if name not in _presets():
-        raise ConfigError({"preset": f"no preset {name!r}; presets are {', '.join(_presets())}"})
+        raise ConfigError({"preset": no_preset(name)})
     return _presets()[name]
+
+
+def no_preset(name: str) -> str:
+    """The message for an unknown preset: the preset with the most similar name, and all presets."""
+    near = get_close_matches(name, _presets(), 1)
+    suggestion = f"did you mean {near[0]}? Presets" if near else "presets"
+    return f"no preset {name!r}; {suggestion} are {', '.join(_presets())}"
 
 
 @cache

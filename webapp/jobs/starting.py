@@ -5,7 +5,7 @@ from typing import Any
 
 from django.http import Http404
 
-from training_core.config.files import parse_config, preset_names, read_preset
+from training_core.config.files import no_preset, parse_config, preset_names, read_preset
 from training_core.errors import ConfigError
 from webapp.accounts.permissions import Person
 from webapp.accounts.selectors import project_default, project_get
@@ -23,7 +23,7 @@ def config_job_start(user: Person, kind: str, wanted: Mapping[str, Any]) -> Job:
     preset, tree = str(wanted.get("preset") or ""), wanted.get("config")
     if tree is None:
         if preset not in preset_names():
-            raise ConfigError({"preset": f"no preset {preset!r}; presets are {', '.join(preset_names())}"})
+            raise ConfigError({"preset": no_preset(preset)})
         tree = read_preset(preset)
     slug = str(wanted.get("project") or "")
     project = project_get(user, slug) if slug else project_default(user)

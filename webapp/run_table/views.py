@@ -42,7 +42,7 @@ from webapp.run_table.selectors import runs_list
 from webapp.runs.config_differences import groupings
 from webapp.runs.models import Run, RunState, SavedView
 from webapp.runs.notes import run_notes_latest
-from webapp.runs.selectors import run_summary, runs_by_id, runs_visible, tags_of
+from webapp.runs.selectors import demonstration_only, run_summary, runs_by_id, runs_visible, tags_of
 from webapp.scheduling.managing import runs_do
 from webapp.stack.home import MODEL_IN_WORK
 
@@ -106,6 +106,7 @@ def runs_page(request: HttpRequest) -> HttpResponse:
         "bulk": BULK,
         "states": RunState.choices,
         "tags": tags_of(request.user),
+        "newcomer": demonstration_only(request.user),
         "base_model_in_work": (settings.TROUPE_HOME / MODEL_IN_WORK).exists(),
     }
     context |= _charts(request.user, runs, list(page), charts) if charts.get("charts") else {}

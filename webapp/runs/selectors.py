@@ -22,6 +22,12 @@ def runs_visible(user: Person) -> QuerySet[Run]:
     return _with_facts(Run.objects.filter(mine))
 
 
+def demonstration_only(user: Person) -> bool:
+    """Return whether the user sees no run other than the demonstration; its variations have the same tag."""
+    tags = list(Run.objects.filter(project__in=projects_visible(user)).values_list("tags", flat=True)[:2])
+    return len(tags) == 1 and DEMONSTRATION in tags[0]
+
+
 def runs_by_id(ids: Iterable[str]) -> dict[str, Run]:
     """Return runs by ids selected from `runs_visible`, with the relations of `run_summary`."""
     return _with_facts(Run.objects.all()).in_bulk(list(ids))
@@ -86,6 +92,8 @@ def run_summary(run: Run) -> dict[str, Any]:
     }
 
 
+DEMONSTRATION = "demonstration"
+"""Tag of the run that the first start launches."""
 HIDDEN_FROM_VISITORS = ("project", "owner", "family", "parent", "parent_checkpoint", "links")
 
 

@@ -77,7 +77,9 @@ def test_a_wrong_config_is_told_at_its_field(overrides: dict[str, object], path:
 
 
 def test_an_unknown_preset_names_those_there_are() -> None:
-    with pytest.raises(ConfigError, match="no preset 'plan_pth_duo'; presets are .*plan_path_duo"):
+    with pytest.raises(
+        ConfigError, match=r"no preset 'plan_pth_duo'; did you mean plan_path_duo\? Presets are .*sudoku"
+    ):
         load_config("plan_pth_duo")
 
 

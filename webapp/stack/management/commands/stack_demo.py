@@ -8,9 +8,8 @@ from django.core.management.base import BaseCommand, CommandParser
 from training_core.config.files import read_preset
 from webapp.accounts.services import owner_ensure
 from webapp.runs.models import Run
+from webapp.runs.selectors import DEMONSTRATION
 from webapp.scheduling.services import run_create
-
-TAG = "demonstration"
 
 
 class Command(BaseCommand):
@@ -26,9 +25,12 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Raises ConfigError for an unknown preset."""
         owner, project = owner_ensure()
-        run = Run.objects.filter(owner=owner, tags__contains=[TAG]).order_by("-created_at").first()
+        tagged = Run.objects.filter(owner=owner, tags__contains=[DEMONSTRATION])
+        run = tagged.order_by("created_at").first()  # variations of it have its tag
         new = run is None
         if run is None:
             preset = options["preset"]
-            run = run_create(owner, project, read_preset(preset), preset, {}, "Demonstration", [TAG])
+            run = run_create(
+                owner, project, read_preset(preset), preset, {}, "Demonstration", [DEMONSTRATION]
+            )
         self.stdout.write(json.dumps({"run": run.pk, "new": new}))
