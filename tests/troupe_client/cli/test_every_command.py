@@ -11,7 +11,6 @@ from troupe_client.cli.app import app
 
 WITHOUT_JSON = {
     "up": "serves",
-    "run": "trains in this terminal",
     "watch": "redraws the terminal; `troupe show --json` prints the run",
     "checkpoint talk": "asks for input",
     "buffer serve": "serves",
