@@ -9,14 +9,15 @@ from urllib.parse import urlsplit
 from django.urls import Resolver404, URLPattern, get_resolver, resolve
 from playwright.sync_api import Page
 
-from tests.end_to_end.looks import violations
+from tests.end_to_end.looks import spoken_faults, violations
 
-WIDTHS = (1440, 390)
+WIDTHS = (1440, 720, 390)
+"""A desktop window, the same at a zoom of 200 %, and a telephone."""
 SCHEMES = ("light", "dark")
 NO_PAGES = {
-    "artifacts:file", "compare:csv", "transcripts:table-export", "transcripts:curve-csv", "jobs:fragment", "reports:export",
-    "transcripts:export", "healthz", "readyz", "metrics", "home", "sweeps", "accounts:link", "accounts:login", "shares:open",
-    "documents:image", "documents:explain",
+    "artifacts:file", "artifacts:image", "compare:csv", "transcripts:table-export", "transcripts:curve-csv", "jobs:fragment",
+    "reports:export", "transcripts:export", "healthz", "readyz", "metrics", "home", "sweeps", "accounts:link", "accounts:login",
+    "shares:open", "documents:image", "documents:explain",
 }  # fmt: skip
 """Parts of pages, files, answers for machines; and pages of people who are not logged in, which have tests of their own."""
 
@@ -62,6 +63,8 @@ class Crawl:
                 self._keep(f"{kind}-{scheme}-{width}")
             if self.axe:
                 self.faults += [f"{address} ({scheme}): {fault}" for fault in violations(self.page)]
+        if self.axe:
+            self.faults += [f"{address}: {fault}" for fault in spoken_faults(self.page)]
         self.page.set_viewport_size({"width": WIDTHS[0], "height": 900})
 
     def _keep(self, name: str) -> None:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable
 from itertools import product
+from typing import Any
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
@@ -47,3 +48,38 @@ def look_at(page: Page, prefix: str, pages: Iterable[tuple[str, str]]) -> None:
                 page.wait_for_function("width => document.documentElement.scrollWidth <= width", arg=width)
                 found = violations(page)
                 assert not found, found
+
+
+CONTROLS = {
+    "button", "checkbox", "combobox", "link", "listbox", "menuitem", "radio", "searchbox", "slider", "spinbutton", "switch", "tab",
+    "textbox",
+}  # fmt: skip
+
+
+def spoken_faults(page: Page) -> list[str]:
+    """What a screen reader would miss in Chromium's accessibility tree: names of controls, one main region, one title."""
+    session = page.context.new_cdp_session(page)
+    nodes = session.send("Accessibility.getFullAXTree")["nodes"]
+    session.detach()
+    spoken = [node for node in nodes if not node.get("ignored")]
+
+    def role(node: dict[str, Any]) -> str:
+        return str(node.get("role", {}).get("value", ""))
+
+    faults = [
+        f"a {role(node)} without a name"
+        for node in spoken
+        if role(node) in CONTROLS and not str(node.get("name", {}).get("value", "")).strip()
+    ]
+    levels = [
+        prop["value"]["value"]
+        for node in spoken
+        if role(node) == "heading"
+        for prop in node.get("properties", [])
+        if prop["name"] == "level"
+    ]
+    if levels.count(1) != 1:
+        faults.append(f"{levels.count(1)} titles (headings of level 1)")
+    if sum(role(node) == "main" for node in spoken) != 1:
+        faults.append("not exactly one main region")
+    return faults

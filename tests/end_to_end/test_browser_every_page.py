@@ -28,7 +28,7 @@ ACTS = {
     "runs:checkpoints-prune", "runs:edit", "runs:note", "runs:note-change", "runs:note-remove", "runs:view-act", "runs:view-save",
     "shares:revoke", "transcripts:note", "transcripts:note-remove",
     "transcripts:query-save", "transcripts:query-remove", "notifications:act", "notifications:again", "accounts:logout",
-    "compare:share", "reports:new", "artifacts:alias", "artifacts:version-delete",
+    "compare:share", "reports:new", "artifacts:alias", "artifacts:version-delete", "artifacts:prune",
 }  # fmt: skip
 """What is sent, not visited."""
 
