@@ -19,7 +19,7 @@ SHEETS = {
 _TAG = re.compile(r"\{% script [\"']([\w/-]+\.js)[\"'] %\}")
 _IMPORT = re.compile(r'^import (?:(?P<names>\{[^}]*\}) from )?"(?P<path>[^"]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (?P<name>\w+))", re.MULTILINE)
-_LEFT = re.compile(r"^(?:import|export)\b.*|.*\bimport\(.*", re.MULTILINE)
+_LEFT = re.compile(r"(?:^(?:import|export)\b|\bimport\().*", re.MULTILINE)
 """Statements that the two patterns above do not cover."""
 _MODULE = """modules["{name}"] ??= (() => {{
 {head}{body}
@@ -39,6 +39,8 @@ class Bundles:
         self._folder = folder
         self._imports: dict[str, list[tuple[str, str]]] = {}
         self._texts: dict[str, str] = {}
+        self._modules: dict[str, str] = {}
+        """Modules as a bundle contains them."""
         for path in sorted(folder.rglob("*.js")):
             self._read(path.resolve().relative_to(folder.resolve()).as_posix(), path.read_text())
 
@@ -77,6 +79,11 @@ class Bundles:
         return list(order)
 
     def _module(self, name: str) -> str:
+        if name not in self._modules:
+            self._modules[name] = self._converted(name)
+        return self._modules[name]
+
+    def _converted(self, name: str) -> str:
         exports = [match["name"] for match in _EXPORT.finditer(self._texts[name])]
         body = _EXPORT.sub("", _IMPORT.sub("", self._texts[name]))
         if left := _LEFT.search(body):
