@@ -13,6 +13,12 @@ from tests.architecture.source import ROOT
 MARK = re.compile(r"<!-- not run: (.+?) -->", re.DOTALL)
 PAGES = ("README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")))
 
+SHELLS = ("sh", "bash", "console")
+COMMAND = re.compile(
+    r"^(?:\$ )?(?:export |[A-Z_]+=\S+ )*(?:\.venv/bin/)?(troupe|python3?|make|curl|pip|cat|vllm)\b",
+    re.MULTILINE,
+)
+
 
 @dataclass(frozen=True)
 class Fence:
@@ -41,3 +47,10 @@ def fences(page: str) -> list[Fence]:
         elif not token.hidden:
             reason = ""
     return blocks
+
+
+def kind(fence: Fence) -> str:
+    """What a block holds."""
+    if fence.language in ("toml", "json", "python"):
+        return fence.language
+    return "shell" if fence.language in SHELLS or COMMAND.search(fence.text) else "text"

@@ -1,7 +1,7 @@
 """Every block of the documentation is checked by its kind: a program, a config, JSON, commands, or a picture in text.
 
-Commands of `troupe` are parsed in tests/docs/test_commands.py, calls of docs/api.md run in tests/webapp/api/test_documented_calls.py, the
-first program of docs/client.md in tests/webapp/scheduling/test_client_program.py.
+Commands of `troupe` are parsed in tests/docs/test_commands.py. Every command and program runs in
+tests/end_to_end/test_documents_run.py; answers that docs/api.md shows are compared in tests/webapp/api/test_documented_calls.py.
 """
 
 import json
@@ -12,29 +12,17 @@ from typing import Any
 import pytest
 
 from tests.architecture.source import ROOT
-from tests.docs.fences import PAGES, Fence, fences
+from tests.docs.fences import PAGES, Fence, fences, kind
 from tests.docs.test_commands import problem
 from training_core.config.files import parse_config, preset_names, read_preset, read_toml
 from training_core.errors import ConfigError
 from workers import run
 
 ALL = [fence for page in PAGES for fence in fences(page)]
-SHELLS = ("sh", "bash", "console")
-COMMAND = re.compile(
-    r"^(?:\$ )?(?:export |[A-Z_]+=\S+ )*(?:\.venv/bin/)?(troupe|python3?|make|curl|pip|cat|vllm)\b",
-    re.MULTILINE,
-)
-
-
-def kind(fence: Fence) -> str:
-    """What a block holds."""
-    if fence.language in ("toml", "json", "python"):
-        return fence.language
-    return "shell" if fence.language in SHELLS or COMMAND.search(fence.text) else "text"
 
 
 def of_kind(name: str) -> list[Fence]:
-    return [fence for fence in ALL if kind(fence) == name and not fence.reason]
+    return [fence for fence in ALL if kind(fence) == name]
 
 
 def lines(fence: Fence) -> list[str]:
