@@ -30,7 +30,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     running = RunningStack(TROUPE_WEBHOOK_NETWORKS="127.0.0.0/8", TROUPE_IMPORT_PACKAGES="desk")
     try:
         running.start()
-        yield make_world(running, tmp_path_factory.mktemp("walk") / "checkout")
+        filled = make_world(running, tmp_path_factory.mktemp("walk") / "checkout")
+        yield filled
+        filled.close()
     finally:
         running.remove()
 

@@ -48,6 +48,10 @@ class World:
         headers = {"Authorization": f"Bearer {self.stack.token}"}
         return httpx.Client(base_url=self.stack.url, headers=headers, timeout=60, trust_env=False)
 
+    def close(self) -> None:
+        """Close the connections."""
+        self.client.close()
+
     def call(self, path: str, body: Any = None) -> Any:
         """JSON of `GET /api/v1/<path>`, or of POST with a body."""
         address = f"/api/v1/{path}"
