@@ -190,7 +190,7 @@ def own_environment(day: Day) -> None:
     short = ("run.iterations=2", "rollout.tasks=8", "evaluation.episodes=8", "checkpoint.every=0")
     said = day.terminal.troupe("run", str(config), model, *short)
     assert "finished" in said, said
-    day.terminal.keep(day, "own-environment", "run", "harbour.toml", model, shown=said)
+    day.terminal.keep(day, "own-environment", "run", "harbour.toml", model, *short, shown=said)
     launched = day.terminal.troupe("launch", str(config), model, *short, "--json")
     run = day.terminal.id_of(launched)
     day.await_end(run, "finished")
