@@ -71,7 +71,7 @@ def test_a_dry_run_reports_settings_without_effect(troupe: Troupe) -> None:
 
 def test_an_unknown_preset_is_refused_without_a_server(troupe: Troupe) -> None:
     result = troupe("launch", "plan_path_solo")
-    assert (result.status, "presets are plan_path_duo" in result.err) == (1, True)
+    assert (result.status, "Presets are plan_path_duo" in result.err) == (1, True)
 
 
 def test_names_of_runs_are_printed_without_markup(troupe: Troupe, run: Run) -> None:
