@@ -38,6 +38,7 @@ def write(run: Run, story: Story, home: Path, iteration: int, success: float, be
             (draft / policy / "config.json").write_text("{}")
             (draft / policy / "model.safetensors").write_bytes(b"weights of " + policy.encode())
     metrics = {"eval/success": success, "eval/return": 2 * success, "train/return": success}
+    metrics["eval_sampled/success"] = success
     event = story.event(
         "checkpoint", iteration=iteration, path=path, bytes=5_300_000, metrics=metrics, best=best
     )
@@ -81,6 +82,9 @@ def test_the_table_tells_and_keeps_up(page: Page, told: tuple[Run, Story], home:
     expect(page.locator("[data-link]")).to_have_text("live")
     rows = page.locator("[data-checkpoints] tbody tr")
     expect(rows).to_have_count(3)
+    page.set_viewport_size({"width": 1440, "height": 900})
+    overflow = "element => element.scrollWidth - element.clientWidth"
+    assert page.locator(".scroll-x:has([data-checkpoints])").evaluate(overflow) <= 0, "buttons are cut"
     expect(rows.nth(0)).to_contain_text("last")
     expect(rows.nth(1)).to_contain_text("best")
     expect(rows.nth(1).locator('[data-label="eval/return (shaped)"]')).to_have_text("1.75")
