@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import Max
 from django.utils import timezone
 
-from training_core.config.files import apply_overrides, preset_names
+from training_core.config.files import apply_overrides, no_preset, preset_names
 from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
@@ -62,7 +62,7 @@ def run_create(
             f"you cannot launch in the project {project.slug}; ask an owner for the editor level"
         )
     if preset and preset not in preset_names():
-        raise ConfigError({"preset": f"unknown preset {preset!r}; presets are {', '.join(preset_names())}"})
+        raise ConfigError({"preset": no_preset(preset)})
     whole, used = references_resolve(user, project, apply_overrides(tree, overrides or {}))
     config = parse_permitted_for(user, whole)
     if config.run.iterations > MOST_ITERATIONS:
