@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from celery import Celery
-from celery.signals import setup_logging, task_failure, worker_init, worker_ready
+from celery.signals import beat_init, setup_logging, task_failure, worker_init, worker_ready
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.config.settings")
 
@@ -16,6 +16,15 @@ app.autodiscover_tasks()
 @setup_logging.connect(weak=False)
 def _keep_our_logging(**_: Any) -> None:
     """Connecting to this signal disables Celery's logging setup: Django's settings, which redact, apply."""
+
+
+@worker_init.connect(weak=False)
+@beat_init.connect(weak=False)
+def _wait_for_the_database(**_: Any) -> None:
+    """Connect to the broker only after `up` has migrated the database: tasks may be waiting."""
+    from webapp.stack.prepared import wait_until_prepared
+
+    wait_until_prepared()
 
 
 @worker_init.connect(weak=False)

@@ -17,6 +17,7 @@ from webapp.stack.errors import StackError
 from webapp.stack.home import Home
 from webapp.stack.ports import listen_near
 from webapp.stack.postgres import PostgresServer, clean_environment, database_url, prepare_postgres
+from webapp.stack.prepared import PREPARED
 from webapp.stack.ray_head import RayHead, new_ray_head
 from webapp.stack.redis_server import redis_answers, redis_command, redis_url
 from webapp.stack.supervisor import Service, SetupStep
@@ -27,6 +28,8 @@ from workers.launchers.probe import http_answers
 
 DEMO_PRESET = "plan_path_duo"
 PREPARE, MODEL, DEMO = "prepare", "base-model", "demo"
+CORE = ("web", "worker")
+"""What `up` waits for before it prints the login link. Everything that the first page does not need starts later."""
 RAY_START = "ray-start"
 """File in TROUPE_HOME that names the current start of the bundled Ray."""
 SCRATCH_LIMIT = 40
@@ -78,7 +81,10 @@ class Plan:
                 before=lambda: forget_alive(self.environment["REDIS_URL"]),
             ),
             self._celery(
-                "beat", ["beat", *BEAT, "--schedule", str(self.home.root / "beat.db")], lambda: True
+                "beat",
+                ["beat", *BEAT, "--schedule", str(self.home.root / "beat.db")],
+                lambda: True,
+                after=CORE,
             ),
         ]
 
@@ -86,16 +92,18 @@ class Plan:
         """Migrations, static files, owner, token, login link."""
         return SetupStep(PREPARE, django("stack_prepare"), self.child_environment())
 
+    def mark_prepared(self) -> None:
+        """Let the processes continue that wait for `prepare`."""
+        Path(self.environment[PREPARED]).touch()
+
     def base_model(self) -> SetupStep:
         """Return the step that creates the demonstration's base model, with low priority."""
         command = [sys.executable, "-m", "workers.base_model", DEMO_PRESET, str(self.home.root)]
-        return SetupStep(MODEL, command, self.child_environment(), after=(PREPARE,), niceness=5)
+        return SetupStep(MODEL, command, self.child_environment(), after=CORE, niceness=5)
 
     def demo(self) -> SetupStep:
         """The demonstration run, once per home."""
-        return SetupStep(
-            DEMO, django("stack_demo", DEMO_PRESET), self.child_environment(), after=("web", "worker")
-        )
+        return SetupStep(DEMO, django("stack_demo", DEMO_PRESET), self.child_environment(), after=CORE)
 
     def _web(self) -> Service:
         descriptor = self.listener.fileno()
@@ -104,7 +112,7 @@ class Plan:
             [sys.executable, "-m", "webapp.stack.serve", str(descriptor)],
             self.child_environment(),
             lambda: http_answers(f"http://{self._loopback()}:{self.port}/healthz"),
-            after=(PREPARE,),
+            waits_for=(PREPARE,),
             sockets=(descriptor,),
             folder=env.ROOT,
         )
@@ -115,13 +123,15 @@ class Plan:
         words: list[str],
         answers: Callable[[], bool],
         before: Callable[[], None] | None = None,
+        after: tuple[str, ...] = (),
     ) -> Service:
         return Service(
             name,
             [sys.executable, "-m", "celery", "-A", "webapp.site.celery", *words],
             self.child_environment(),
             answers,
-            after=(PREPARE,),
+            after=after,
+            waits_for=(PREPARE,),
             grace=8.0,
             folder=env.ROOT,
             before=before,
@@ -153,6 +163,8 @@ def make_plan(home: Home) -> Plan:
     plan = Plan(home, make_scratch(), listener, host, "")
     plan.url = env.text("TROUPE_SERVER_URL") or f"http://{plan._loopback()}:{port}"
     plan.environment = {
+        PREPARED: str(plan.scratch / PREPARE),
+        "CELERY_SKIP_CHECKS": "1",  # Django's checks import every view: `manage.py check` is part of the tests
         "DJANGO_SETTINGS_MODULE": "webapp.config.settings",
         "TROUPE_HOME": str(home.root),
         "TROUPE_SERVER_URL": plan.url,

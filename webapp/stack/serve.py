@@ -10,6 +10,7 @@ import sys
 import uvicorn
 
 from webapp.config import environment as env
+from webapp.stack.prepared import wait_until_prepared
 
 PROXIES = "127.0.0.1,::1"
 """Addresses of trusted proxies unless TROUPE_PROXY_ADDRESSES is set."""
@@ -44,6 +45,7 @@ def main(target: str) -> None:
         config.host, config.port = host.strip("[]"), int(port)
         listener = config.bind_socket()
     config.load()
+    wait_until_prepared()
     uvicorn.Server(config).run(sockets=[listener])
 
 

@@ -36,6 +36,8 @@ class Service:
     """Quick probe, called in a thread."""
     after: tuple[str, ...] = ()
     """Services and steps that must have been ready before it starts."""
+    waits_for: tuple[str, ...] = ()
+    """Services and steps that the process, once started, waits for itself: it imports its modules in the meantime."""
     account: Account | None = None
     stop_signal: int = signal.SIGTERM
     grace: float = 5.0
@@ -144,6 +146,7 @@ class Supervisor:
         while True:
             began = time.monotonic()
             self.lives[service.name] = life = await self._start(service)
+            await self._wait(service.waits_for)
             came_up = await self._comes_up(service, life)
             if came_up:
                 failures = 0

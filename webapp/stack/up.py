@@ -20,11 +20,10 @@ from webapp.config import environment as env
 from webapp.stack.console import Terminal
 from webapp.stack.errors import StackError
 from webapp.stack.home import MODEL_IN_WORK, Home, StackFacts
-from webapp.stack.plan import Plan, make_plan, new_stack_id, postgres_service
+from webapp.stack.plan import CORE, Plan, make_plan, new_stack_id, postgres_service
 from webapp.stack.processes import adopt_orphans, end_processes, tagged
 from webapp.stack.supervisor import Supervisor
 
-CORE = ("web", "worker")
 REAP_EVERY = 10.0
 GROUPS = (("demo", "base-model", "prepare", "beat"), ("web", "worker", "ray"), ("redis", "postgres"))
 """The order of shutdown: a server ends after the processes that write to it."""
@@ -136,6 +135,7 @@ async def _start(plan: Plan, supervisor: Supervisor, terminal: Terminal) -> None
 async def _open_doors(plan: Plan, supervisor: Supervisor, terminal: Terminal) -> None:
     """Prepare the database, then print the login link."""
     login = json.loads(await supervisor.run(plan.prepare()))["login"]
+    plan.mark_prepared()
     await supervisor.wait_ready(*CORE)
     terminal.say(f"\nTroupe is up after {terminal.since_start():.1f} s: {plan.url}", style="bold")
     terminal.say(f"Log in once with:  {login}", style="bold cyan", soft_wrap=True)

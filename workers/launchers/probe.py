@@ -9,20 +9,30 @@ The exit status is 0 if a GET is answered with 200, else 1. --token names the en
 import argparse
 import os
 import sys
-
-import httpx
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from urllib.parse import urlsplit
 
 TIMEOUT = 4.0
 """Seconds for an answer; the containers' checks end after 5."""
 
 
 def http_answers(url: str, token: str = "", timeout: float = TIMEOUT) -> bool:
-    """Whether a GET is answered with 200 within `timeout` seconds. Does not use the environment's proxies."""
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    """Whether a GET is answered with 200, each step within `timeout` seconds. Does not use the environment's proxies.
+
+    `up` probes 20 times a second: an httpx client would create a TLS context each time (13 ms).
+    """
+    parts = urlsplit(url)
+    connect = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    connection = connect(parts.hostname or "", parts.port, timeout=timeout)
     try:
-        return httpx.get(url, headers=headers, timeout=timeout, trust_env=False).status_code == 200
-    except httpx.HTTPError:
+        connection.request(
+            "GET", parts.path or "/", headers={"Authorization": f"Bearer {token}"} if token else {}
+        )
+        return connection.getresponse().status == 200
+    except (OSError, HTTPException):
         return False
+    finally:
+        connection.close()
 
 
 def main(arguments: list[str]) -> int:

@@ -3,13 +3,16 @@
 import socket
 import subprocess
 import sys
+import threading
 from os import environ
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.conftest import wait_until
+from webapp.stack.prepared import PREPARED, wait_until_prepared
 from webapp.stack.serve import server_config
 
 HEADERS = [(b"x-forwarded-for", b"203.0.113.9"), (b"x-forwarded-proto", b"https")]
@@ -64,6 +67,33 @@ def test_the_server_listens_on_an_address_of_its_own() -> None:
     finally:
         child.terminate()
         child.wait(60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [["-m", "webapp.stack.serve", "127.0.0.1:0"], ["-m", "celery", "-A", "webapp.site.celery", "worker"]],
+)
+def test_processes_wait_until_the_database_is_prepared(command: list[str], tmp_path: Path) -> None:
+    code = f"import sys, runpy; sys.argv = {command[1:]!r}; runpy.run_module({command[1]!r}, run_name='__main__')"
+    waits = f"import webapp.stack.prepared as p; p.wait_until_prepared = lambda: sys.exit('asked'); {code}"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; {waits}"], capture_output=True, text=True, timeout=90
+    )
+    assert "asked" in done.stderr and "ready" not in done.stdout
+
+
+def test_waiting_ends_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(PREPARED, raising=False)
+    wait_until_prepared()
+    monkeypatch.setenv(PREPARED, str(tmp_path / "prepared"))
+    thread = threading.Thread(target=wait_until_prepared)
+    thread.start()
+    thread.join(0.2)
+    assert thread.is_alive()
+    (tmp_path / "prepared").touch()
+    thread.join(60)
+    assert not thread.is_alive()
 
 
 def healthy(place: str) -> bool:

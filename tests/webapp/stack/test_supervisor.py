@@ -80,6 +80,24 @@ async def test_order(stage: Stage) -> None:
     await stage.supervisor.stop()
 
 
+async def test_a_service_that_waits_itself_is_not_probed_before(stage: Stage) -> None:
+    probes: list[bool] = []
+    prepared = asyncio.Event()
+
+    def answers() -> bool:
+        probes.append(prepared.is_set())
+        return True
+
+    stage.supervisor.keep(stage.service("waiting", FOREVER, answers=answers, waits_for=("first",)))
+    stage.supervisor.keep(stage.service("first", FOREVER, answers=prepared.is_set))
+    await stage.until(lambda: {"first", "waiting"} <= stage.supervisor.lives.keys())
+    assert probes == []
+    prepared.set()
+    await stage.supervisor.wait_ready("waiting")
+    assert all(probes)
+    await stage.supervisor.stop()
+
+
 async def test_what_never_comes_up_is_an_error_with_its_last_words(stage: Stage) -> None:
     code = "import sys\nsys.exit('the disk is made of cheese')"
     task = stage.supervisor.keep(stage.service("a", code, answers=lambda: False))
