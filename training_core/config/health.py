@@ -69,13 +69,13 @@ class ClipFraction(Recent):
     """Share of tokens that are clipped."""
 
 
-class GradientNorm(Rule):
-    """The gradient norm has jumped."""
+class GradientNorm(Recent):
+    """Gradients have become far larger than before."""
 
     times: float = Field(10.0, gt=1.0)
-    """Multiple of the median of the 20 preceding iterations."""
+    """Median of the latest iterations, as a multiple of the median of the 20 before them."""
     least: float = Field(1.0, ge=0.0)
-    """A norm below this is never a jump."""
+    """A norm below this is never too large."""
 
 
 class GroupShare(Recent):

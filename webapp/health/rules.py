@@ -49,8 +49,8 @@ RULES: dict[str, Rule] = {
     ),
     "gradient_norm": Rule(
         series.gradient_norm,
-        "The gradient of one batch was far larger than usual: an outlier in rewards or lengths, or the start of a divergence.",
-        "Look at the transcripts of that step. If it recurs, lower the learning rate or the bound of gradient clipping.",
+        "Gradients of several batches in a row are far larger than usual: the start of a divergence, or outliers in rewards or lengths.",
+        "Look at the transcripts of these steps. Lower the learning rate or the bound of gradient clipping.",
     ),
     "too_easy": Rule(
         series.too_easy,

@@ -64,19 +64,18 @@ def clip_fraction(seen: HealthInputs, rule: config.ClipFraction) -> Iterator[Fou
 
 
 def gradient_norm(seen: HealthInputs, rule: config.GradientNorm) -> Iterator[Found]:
-    """Compares the last five norms with the median of the twenty before them."""
+    """Compares the median of the latest norms with the median of the twenty before them: clipping bounds the step of one batch."""
     for key, policy, curve in seen.each("policy", "grad_norm"):
-        if len(curve) < 10:
+        if len(curve) < rule.window + 5:
             continue
-        usual, latest = float(np.median(curve.values[-25:-5])), curve.tail(5)
-        index = int(np.argmax(latest.values))
-        peak, step = float(latest.values[index]), int(latest.steps[index])
-        if peak >= rule.least:
-            figures: Figures = {"gradient norm": peak, "usual (median)": usual, "times": rule.times}
-            title = (
-                f"Gradient of {policy} jumped to {peak:.3g} at step {step}; the usual value is {usual:.3g}"
+        usual = float(np.median(curve.values[-rule.window - 20 : -rule.window]))
+        now = float(np.median(curve.tail(rule.window).values))
+        if now >= rule.least:
+            figures: Figures = {"gradient norm (median)": now, "usual (median)": usual, "times": rule.times}
+            title = f"Gradients of {policy} have grown to {now:.3g}; the usual norm is {usual:.3g}"
+            yield _found(
+                key, title, curve, rule.window, figures, _ratio(now, rule.times * usual), critical_at=inf
             )
-            yield Found(key, title, step, step, figures, (key,), _ratio(peak, rule.times * usual))
 
 
 def too_easy(seen: HealthInputs, rule: config.TooEasy) -> Iterator[Found]:

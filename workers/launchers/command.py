@@ -13,9 +13,9 @@ SECRETS = ("DATABASE_URL", "REDIS_URL", "TROUPE_SECRET_KEY", "TROUPE_TOKEN", "RA
 
 
 def driver_command(launch: Launch | JobLaunch, python: str) -> list[str]:
-    """`python -m workers.run CONFIG --folder ...`, or `python -m workers.job FOLDER ...`."""
+    """`python -m workers.run CONFIG --folder ...`, or `python -m workers.node.forked_job FOLDER ...`."""
     if isinstance(launch, JobLaunch):
-        return [python, "-m", "workers.job", str(launch.folder), "--home", str(launch.home)]
+        return [python, "-m", "workers.node.forked_job", str(launch.folder), "--home", str(launch.home)]
     options = {
         "--folder": str(launch.folder),
         "--run": launch.run,

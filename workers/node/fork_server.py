@@ -1,8 +1,9 @@
 """A process that has imported what workers need, and forks them: `python -m workers.node.fork_server SOCKET IDLE`.
 
-A worker that imports torch, transformers and Troupe itself needs 7 to 9 s of CPU time before it does anything. A forked worker needs
-none of it, and shares the memory of what was imported. The process imports only: it opens no device and starts no thread, so that forks
-are safe. A worker keeps the program, arguments, environment, folder, process group, niceness and exit that Ray gives it.
+A worker or a short job that imports torch, transformers and Troupe itself needs 4 to 9 s of CPU time before it does anything. A
+forked one needs none of it, and shares the memory of what was imported. The process imports only: it opens no device and starts no
+thread, so that forks are safe. A worker keeps the program, arguments, environment, folder, process group, niceness and exit that
+Ray gives it.
 """
 
 import atexit
@@ -17,6 +18,7 @@ import shutil
 import signal
 import socket
 import sys
+import threading
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -36,6 +38,9 @@ MODULES = (
     "workers.actors.model_loading",
     "workers.actors.update_worker",
     "workers.actors.weights",
+    "workers.jobs.context",
+    "workers.jobs.policies",
+    "workers.jobs.rollouts",
     "training_core.algorithms.hooks",
     "training_core.algorithms.policy_losses",
     "training_core.llm.generation.factory",
@@ -46,7 +51,7 @@ MODULES = (
     "training_core.llm.environments.registry",
     "transformers.models.llama.modeling_llama",
 )
-"""What actors import. Not Ray, which reads the environment when it is imported."""
+"""What actors and short jobs import. Not Ray, which reads the environment when it is imported."""
 READ_AT_IMPORT = re.compile(
     r"HF_|HUGGINGFACE_|TRANSFORMERS_|TORCH|PYTORCH_|NCCL_|LD_|MALLOC_|PYTHON(?!PATH$|UNBUFFERED$)"
 )
@@ -55,6 +60,8 @@ OWN = ("training_core", "workers")
 """Packages of Troupe. A run may bring its own version of them, which a fork would not use."""
 WORKER_PROGRAM = "default_worker.py"
 """Ray's program for Python workers."""
+JOB_PROGRAM = ["-m", "workers.job"]
+"""The program of short jobs."""
 OF_SETUP = ("--language=", "--serialized-runtime-env-context=")
 """Arguments that Ray's own program for workers keeps to itself."""
 STDIN = 0
@@ -81,12 +88,13 @@ def main(path: str, idle: float) -> None:
         gc.freeze()  # collections in workers do not copy the pages of what was imported
         report("ready")
         added = {name: value for name, value in os.environ.items() if name not in environment}
-        request = serve(listener, Imported(environment, own_files()))
-    if request is None:
+        served = serve(listener, Imported(environment, own_files()))
+    if served is None:
         # The node's process may have been killed: it removes nothing then.
         shutil.rmtree(Path(path).parent, ignore_errors=True)
     else:
-        run(request, added)
+        request, connection = served
+        run(request, added, connection)
 
 
 @dataclass(frozen=True)
@@ -129,8 +137,8 @@ def closed(descriptor: int) -> bool:
     return bool(select.select([descriptor], [], [], 0)[0])
 
 
-def serve(listener: socket.socket, imported: Imported) -> dict[str, Any] | None:
-    """Fork a process per request. Returns the request in each forked process, and None in this one once stdin is closed."""
+def serve(listener: socket.socket, imported: Imported) -> tuple[dict[str, Any], int] | None:
+    """Fork a process per request. Returns None once stdin is closed; in a forked process its request and connection's descriptor."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies
     while True:
         select.select([listener.fileno(), STDIN], [], [])
@@ -141,8 +149,7 @@ def serve(listener: socket.socket, imported: Imported) -> dict[str, Any] | None:
             request, streams = receive(connection)
             try:
                 if request is not None and accepted(request, imported) and os.fork() == 0:
-                    become(request, streams, connection)
-                    return request
+                    return request, become(request, streams, connection)
             finally:
                 for stream in streams:
                     os.close(stream)
@@ -172,7 +179,11 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any] | None, list[int]
 def refusal(request: Mapping[str, Any], imported: Imported) -> str:
     """Why a worker cannot be forked from this process; empty where it can."""
     context, program = parsed(request["arguments"])
-    if Path(program).name != WORKER_PROGRAM or context.get("override_worker_entrypoint"):
+    if (
+        request["arguments"][:2] != JOB_PROGRAM
+        and Path(program).name != WORKER_PROGRAM
+        or context.get("override_worker_entrypoint")
+    ):
         return "it runs another program"
     if context.get("command_prefix"):
         return "it is started by a command of its runtime environment"
@@ -221,22 +232,38 @@ def search_path(environment: Mapping[str, str]) -> list[str]:
     return [folder for folder in environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
 
 
-def become(request: Mapping[str, Any], streams: Sequence[int], connection: socket.socket) -> None:
-    """Take the process group, niceness and streams of the worker that was requested. `connection` stays open until this process ends."""
+def become(request: Mapping[str, Any], streams: Sequence[int], connection: socket.socket) -> int:
+    """Take the process group, niceness and streams of the process that was requested.
+
+    Returns the descriptor of `connection`, which stays open until this process ends.
+    """
     try:
         connection.sendall(FORKED)
     except OSError:
         os._exit(0)  # the sender has not waited
-    connection.detach()
+    descriptor = connection.detach()
     os.setpgid(0, 0)
     os.setpriority(os.PRIO_PROCESS, 0, max(request["niceness"], os.getpriority(os.PRIO_PROCESS, 0)))
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    return descriptor
 
 
-def run(request: Mapping[str, Any], added: Mapping[str, str]) -> NoReturn:
-    """Run the worker's program in this process, and end it as an interpreter would. added: variables that the imports have set."""
+def end_with(descriptor: int) -> None:
+    """End this process by SIGTERM once the program that requested it has ended. Ray ends that program when a job is stopped."""
+    ended = select.poll()
+    # Only POLLHUP: the program has closed its direction after the request.
+    ended.register(descriptor, 0)
+    ended.poll()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def run(request: Mapping[str, Any], added: Mapping[str, str], descriptor: int) -> NoReturn:
+    """Run the requested program in this process, and end it as an interpreter would; the status is sent through `descriptor`.
+
+    added: variables that the imports have set.
+    """
     import numpy
 
     numpy.random.seed()  # a fork has the state of every other fork
@@ -247,14 +274,19 @@ def run(request: Mapping[str, Any], added: Mapping[str, str]) -> NoReturn:
     os.chdir(request["folder"])
     arguments: list[str] = request["arguments"]
     sys.argv = [word for word in arguments[arguments.index(program) :] if not word.startswith(OF_SETUP)]
+    job = arguments[:2] == JOB_PROGRAM
     sys.path[:] = [
-        str(Path(program).parent),
+        request["folder"] if job else str(Path(program).parent),
         *search_path(os.environ),
         *(folder for folder in sys.path[1:] if folder not in before),
     ]
     status = 1
     try:
-        runpy.run_path(program, run_name="__main__")
+        if job:
+            threading.Thread(target=end_with, args=(descriptor,), daemon=True).start()
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(program, run_name="__main__")
         status = 0
     except SystemExit as ended:
         status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
@@ -264,6 +296,8 @@ def run(request: Mapping[str, Any], added: Mapping[str, str]) -> NoReturn:
         atexit._run_exitfuncs()  # disconnects from Ray; a full exit would wait for threads that a fork does not have
         sys.stdout.flush()
         sys.stderr.flush()
+        with suppress(OSError):
+            os.write(descriptor, bytes([status & 0xFF]))
         os._exit(status)
 
 

@@ -1,4 +1,4 @@
-"""The program that a Ray node starts for each worker: requests a process from the fork server and ends when that process ends.
+"""The program that a Ray node starts for each worker: requests a process from the fork server and ends as that process ends.
 
 Ray starts it by its path, with the worker's arguments. It imports the standard library only, since it runs once per worker. Where
 the fork server cannot serve a worker (another interpreter, other code, a container), it becomes Ray's own program for workers.
@@ -21,13 +21,18 @@ TIMEOUT = 20.0
 
 def main() -> None:
     """Request a process; become Ray's own program where there is none."""
-    if not requested(os.environ.get(SOCKET, ""), sys.argv[1:]):
+    status = run_forked(os.environ.get(SOCKET, ""), sys.argv[1:])
+    if status is None:
         program = str(ray_program())
         os.execv(sys.executable, [sys.executable, program, *sys.argv[1:]])
+    sys.exit(status)
 
 
-def requested(path: str, arguments: list[str]) -> bool:
-    """Whether a worker was forked, after it has ended. Arguments, environment, folder and the three streams are sent."""
+def run_forked(path: str, arguments: list[str]) -> int | None:
+    """The exit status of a forked process, after it has ended: 1 if a signal ended it. None if no process was forked.
+
+    Arguments, environment, folder and the three streams are sent.
+    """
     request = {
         "arguments": arguments,
         "environment": dict(os.environ),
@@ -42,12 +47,12 @@ def requested(path: str, arguments: list[str]) -> bool:
             connection.sendall(json.dumps(request).encode())
             connection.shutdown(socket.SHUT_WR)
             if connection.recv(1) != FORKED:
-                return False
+                return None
         except OSError:
-            return False
+            return None
         connection.settimeout(None)
-        connection.recv(1)  # returns when the worker has ended
-        return True
+        status = connection.recv(1)  # returns when the process has ended
+        return status[0] if status else 1
 
 
 def ray_program() -> Path:

@@ -49,7 +49,7 @@ ILL = {
     "policy_shift": shown({"policy/a/kl": ramp(0.01, 0.5)}),
     "ratio_tails": shown({"policy/a/ratio_max": [2.0] * 10 + [60.0] * 5}),
     "clip_fraction": shown({"policy/a/clip_fraction": ramp(0.1, 0.5)}),
-    "gradient_norm": shown({"policy/a/grad_norm": [1.0] * 30 + [40.0, 1.0]}),
+    "gradient_norm": shown({"policy/a/grad_norm": [1.0] * 30 + [40.0, 1.0, 30.0, 50.0]}),
     "too_easy": shown({"groups/a/too_easy": ramp(0.1, 1.0)}),
     "too_hard": shown({"groups/a/too_hard": [0.95] * 8}),
     "truncation": shown({"rollout/truncated": ramp(0.0, 0.4)}),
@@ -75,7 +75,7 @@ WELL = {
     "gradient_norm": [
         shown({"policy/a/grad_norm": ramp(1.0, 4.0)}),
         shown({"policy/a/grad_norm": [0.001] * 30 + [0.5]}),
-        shown({"policy/a/grad_norm": [1.0] * 30 + [40.0] + [1.0] * 10}),
+        shown({"policy/a/grad_norm": [1.0] * 30 + [40.0, 1.0]}),
     ],
     "too_easy": [
         shown({"groups/a/too_easy": [0.5] * 40}),

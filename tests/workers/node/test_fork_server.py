@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from workers.node.fork_server import OWN, Imported, changed_at, expanded, own_files, parsed, refusal
-from workers.node.forked_worker import ray_program, requested
+from workers.node.forked_worker import ray_program, run_forked
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = "/somewhere/ray/_private/workers/default_worker.py"
@@ -101,6 +101,6 @@ def test_the_fork_server_ends_with_the_process_that_started_it(tmp_path: Path) -
 
 
 def test_without_a_fork_server_ray_starts_the_worker(tmp_path: Path) -> None:
-    assert not requested(str(tmp_path / "nobody"), arguments())
-    assert not requested("", arguments())
+    assert run_forked(str(tmp_path / "nobody"), arguments()) is None
+    assert run_forked("", arguments()) is None
     assert ray_program().is_file()

@@ -107,7 +107,7 @@ def test_a_setting_says_what_it_needs() -> None:
         ({"evaluation.greedy": False, "evaluation.sampled": False, "evaluation.every": 5, "evaluation.episodes": 9,
           "checkpoint.best_of": "train/return"}, ["every", "episodes"]),
         ({"reporting.wandb_mode": "online", "reporting.project": "x"}, ["project", "wandb_mode"]),
-        ({"health.enabled": False, "health.truncation.above": 0.5}, ["times", "above", "above"]),
+        ({"health.enabled": False, "health.truncation.above": 0.5}, ["above", "above", "above"]),
         ({"algorithm.kl_coefficient": 0.0, "health.kl_blow_up.above": 2.0}, ["above"]),
         ({"team.roles.executor.trained": False, "policies.executor.learner.epochs": 3}, ["epochs", "minibatches"]),
         ({"policies.planner.devices.update_cpus": 1.0}, ["update_cpus"]),
