@@ -16,7 +16,7 @@ COMPOSE ?= docker compose
 export OMP_NUM_THREADS := 1
 export DS_BUILD_OPS := 0
 
-.PHONY: run install dev test check test-soak lint types unit ray browser stack slow format docs docs-site constraints chromium bubblewrap trl benchmarl gpu test-vllm containers plotly clean
+.PHONY: run install dev test check test-soak lint types unit ray browser stack slow format docs docs-site constraints chromium bubblewrap trl benchmarl bench bench-compare gpu test-vllm containers plotly clean
 
 run: .venv/.base
 	@exec $(BIN)/python manage.py up
@@ -101,6 +101,14 @@ var/benchmarl/.done: constraints.txt
 	@grep -E '^(torch|numpy|vmas)==' constraints.txt > var/benchmarl/pins.txt
 	@var/benchmarl/bin/pip install --disable-pip-version-check -q -c var/benchmarl/pins.txt "benchmarl==1.5.2" vmas
 	@touch $@
+
+# The short set of benchmarks, at most 10 minutes on two idle cores: tests/benchmarks/results/*.json. ONLY="name ..." runs a part.
+bench: .venv/.dev
+	@$(BIN)/python -m tests.benchmarks.bench $(ONLY)
+
+bench-compare: .venv/.dev
+	@test -n "$(BASE)" || { echo "Name the commit to compare with: make bench-compare BASE=main ONLY=\"llm_step imports\""; exit 1; }
+	@$(BIN)/python -m tests.benchmarks.compare $(BASE) $(ONLY)
 
 # vLLM's build for the CPU takes about 5 GB: an environment of its own.
 gpu: | .venv/bin/python

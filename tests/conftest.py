@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,6 +56,13 @@ for name in ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "TROUPE_URL", "TROUPE_TOKEN", "TRO
 @pytest.fixture(scope="session")
 def servers() -> Iterator[PostgresServer]:
     """Both servers, up and answering."""
+    with running_servers() as postgres:
+        yield postgres
+
+
+@contextmanager
+def running_servers() -> Iterator[PostgresServer]:
+    """Both servers, up and answering, until the end of the block; benchmarks use them without pytest."""
     SOCKETS.mkdir(mode=0o700)
     postgres = prepare_postgres(HOME, SOCKETS)
     with (BASE / "postgres.log").open("ab") as log:

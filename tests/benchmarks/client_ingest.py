@@ -1,11 +1,11 @@
-"""What reporting costs a trainer, and how soon others can read it; beside an MLflow server where one is given.
+"""The cost of reporting for a trainer, and the delay until others can read it; with --mlflow compared with an MLflow server.
 
-    python -m tests.benchmarks.client_ingest [--mlflow PYTHON]
+    python -m tests.benchmarks.client_ingest [--mlflow PYTHON] [--repeats 5]
 
-2,000 steps of 50 keys, logged step by step through `import troupe` to a whole stack of its own. "Readable" is when
+2,000 steps of 50 keys, logged step by step through `import troupe` to a whole stack of its own. "Readable" ends when
 another process has read the last value of the last step through the REST API. MLflow (its own environment, whose
 python is PYTHON): a server on SQLite, the same values by `log_batch` of 1,000 metrics, its limit; a call returns when
-the values can be read. Prints figures; a clock never fails a run.
+the values can be read.
 """
 
 import argparse
@@ -14,17 +14,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx
 
 import troupe
+from tests.benchmarks.results import REPEATS, Benchmark, Ratio, Side, run_alone
 from tests.end_to_end.running_stack import RunningStack
 from webapp.stack.ports import free_ports
 
-STEPS = 2000
+STEPS, SMALL_STEPS = 2000, 20
 KEYS = 50
 READER = """
 import sys, time, httpx
@@ -44,7 +46,7 @@ from mlflow.entities import Metric
 from mlflow.tracking import MlflowClient
 url, steps, keys = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 client = MlflowClient(url)
-run = client.create_run(client.create_experiment("speed")).info.run_id
+run = client.create_run(client.create_experiment(f"speed {time.time()}")).info.run_id
 metrics = [Metric(f"policy/p/m{key}", step * 0.37 + key, 1_700_000_000_000 + step, step)
            for step in range(steps) for key in range(keys)]
 began = time.perf_counter()
@@ -58,41 +60,70 @@ print(time.perf_counter() - began)
 """
 
 
-def ours(repeats: int) -> float:
-    """Values a second until readable, the best of the repeats; prints every one."""
-    stack = RunningStack(TROUPE_LAUNCHER="local").start()
-    try:
+UNITS = {
+    "log call, median": "µs",
+    "log call, p99": "µs",
+    "to disk": "values/s",
+    "readable through the API": "values/s",
+}
+BATCHES, SINGLY = "MLflow, log_batch of 1,000", "MLflow, step by step"
+
+
+def benchmark(*, small: bool = False, mlflow: Path | None = None) -> Benchmark:
+    """One side logs to Troupe; with `mlflow` another logs to MLflow."""
+    steps = SMALL_STEPS if small else STEPS
+    return Benchmark(
+        about=f"reporting of {KEYS} keys, {steps:,} steps in a row, to a whole stack",
+        units=UNITS | (dict.fromkeys((BATCHES, SINGLY), "values/s") if mlflow else {}),
+        open_sides=lambda: open_sides(steps, mlflow),
+        ratios=(Ratio("readable / MLflow by batches", "readable through the API", BATCHES),),
+        settings={"steps": steps, "keys": KEYS},
+        foreign=frozenset({"MLflow"}),
+    )
+
+
+@contextmanager
+def open_sides(steps: int, mlflow: Path | None) -> Iterator[Mapping[str, Side]]:
+    """A stack, and an MLflow server if one is compared."""
+    with ExitStack() as ends:
+        stack = RunningStack(TROUPE_LAUNCHER="local")
+        ends.callback(stack.remove)
+        stack.start()
         os.environ |= {"TROUPE_URL": stack.url, "TROUPE_TOKEN": stack.token, "TROUPE_HOME": str(stack.home)}
-        return max(one_run(stack) for _ in range(repeats))
-    finally:
-        stack.remove()
+        sides: dict[str, Side] = {"Troupe": partial(one_run, stack, steps)}
+        if mlflow:
+            sides["MLflow"] = partial(
+                one_mlflow_run, mlflow, ends.enter_context(mlflow_server(mlflow)), steps
+            )
+        one_run(stack, SMALL_STEPS)  # warms up
+        yield sides
 
 
-def one_run(stack: RunningStack) -> float:
-    """Log all steps; print the calls' costs, the spool's rate, and when the last value was readable."""
+def one_run(stack: RunningStack, steps: int) -> Mapping[str, float]:
+    """Log all steps: the cost of the calls, and the rate until the last value is readable."""
     run = troupe.init()
-    last = repr((STEPS - 1) * 0.37 + KEYS - 1)
+    last = repr((steps - 1) * 0.37 + KEYS - 1)
     words = [sys.executable, "-c", READER, stack.url, stack.token, run.id, last]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as reader:
         assert reader.stdout and reader.stdout.readline() == "ready\n"
         names = [f"policy/p/m{key}" for key in range(KEYS)]
         costs = []
         first = time.time()
-        for step in range(STEPS):
+        for step in range(steps):
             values = {name: step * 0.37 + key for key, name in enumerate(names)}
             began = time.perf_counter()
             run.log(values, step)
             costs.append(time.perf_counter() - began)
         readable = float(reader.stdout.readline()) - first
     run.finish()
-    count, ranked = STEPS * KEYS, sorted(costs)
-    print(
-        f"log call: median {ranked[STEPS // 2] * 1e6:.1f} µs, p99 {ranked[STEPS * 99 // 100] * 1e6:.1f} µs, "
-        f"longest {ranked[-1] * 1e3:.2f} ms; spool {count / sum(costs):,.0f} values/s; "
-        f"readable {count / readable:,.0f} values/s ({readable:.2f} s after the first call)",
-        flush=True,
+    count, ranked = steps * KEYS, sorted(costs)
+    figures = (
+        ranked[steps // 2] * 1e6,
+        ranked[steps * 99 // 100] * 1e6,
+        count / sum(costs),
+        count / readable,
     )
-    return count / readable
+    return dict(zip(UNITS, figures, strict=True))
 
 
 @contextmanager
@@ -114,7 +145,7 @@ def mlflow_server(python: Path) -> Iterator[str]:
 
 
 def wait_for(address: str, process: "subprocess.Popen[bytes]") -> None:
-    """Until it answers, at most two minutes."""
+    """Wait until it answers, at most two minutes."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -125,25 +156,20 @@ def wait_for(address: str, process: "subprocess.Popen[bytes]") -> None:
     raise SystemExit(f"{address} does not answer")
 
 
-def theirs(python: Path) -> float:
-    """Values a second that an MLflow server takes in batches; prints the step-by-step rate too."""
-    with mlflow_server(python) as url:
-        words = [str(python), "-c", MLFLOW, url, str(STEPS), str(KEYS)]
-        said = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
-    batches, steps = STEPS * KEYS / float(said[-2]), 40 * KEYS / float(said[-1])
-    print(f"MLflow: {batches:,.0f} values/s by log_batch of 1,000; {steps:,.0f} values/s step by step")
-    return batches
+def one_mlflow_run(python: Path, url: str, steps: int) -> Mapping[str, float]:
+    """Values a second that an MLflow server accepts, in batches and step by step."""
+    words = [str(python), "-c", MLFLOW, url, str(steps), str(KEYS)]
+    seconds = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+    return {BATCHES: steps * KEYS / float(seconds[-2]), SINGLY: 40 * KEYS / float(seconds[-1])}
 
 
 def main() -> None:
-    """Both, side by side."""
-    parser = argparse.ArgumentParser()
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--mlflow", type=Path, help="python of an environment with MLflow and its server")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=REPEATS)
     options = parser.parse_args()
-    mine = ours(options.repeats)
-    if options.mlflow:
-        print(f"ratio: {mine / theirs(options.mlflow):.0f}")
+    run_alone(benchmark(mlflow=options.mlflow), "client_ingest", options.repeats)
 
 
 if __name__ == "__main__":

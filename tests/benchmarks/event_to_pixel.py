@@ -1,11 +1,11 @@
 """From the trainer's call to the browser's pixel, with many viewers on the run.
 
-    python -m tests.benchmarks.event_to_pixel [--viewers 200 1000] [--seconds 20]
+    python -m tests.benchmarks.event_to_pixel [--viewers 200 1000] [--seconds 20] [--repeats 1]
 
 A whole stack of its own; a trainer that logs four metrics ten times a second through `import troupe`; viewers on websockets
 in a process of their own; and Chromium on the run's page. The metric that is watched holds the moment of its own emission.
-A point is drawn when the browser has painted the frame after Plotly drew it. Prints percentiles; a clock never fails a run,
-a lost update does.
+A point is drawn when the browser has painted the frame after Plotly drew it. Prints percentiles over the updates of a run. A lost
+update is an error. "CPU" is that of all processes: stack, viewers, browser and trainer.
 """
 
 import argparse
@@ -14,13 +14,16 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import psutil
 from playwright.sync_api import Page, sync_playwright
 
 import troupe
+from tests.benchmarks.results import Benchmark, Side, run_alone
 from tests.end_to_end.running_stack import RunningStack
 from tests.end_to_end.test_browser_stack import login_link
 
@@ -44,8 +47,52 @@ LISTEN = """
 """
 
 
-def measure(stack: RunningStack, page: Page, viewers: int, seconds: float) -> bool:
-    """One run with so many viewers: prints the figures; whether every update came to every viewer."""
+SHORT, SMALL = ((200,), 4.0), ((3,), 0.5)
+"""Numbers of viewers and seconds of the short set, and of a trial."""
+FIGURES = {
+    "call to socket, p50": "ms",
+    "call to socket, p95": "ms",
+    "call to pixel, p50": "ms",
+    "call to pixel, p95": "ms",
+    "CPU of the servers per update": "CPU ms",
+    "CPU per update": "CPU ms",
+}
+
+
+def benchmark(
+    *, small: bool = False, viewers: Sequence[int] = SHORT[0], seconds: float = SHORT[1]
+) -> Benchmark:
+    """Each number of viewers is a side."""
+    if small:
+        viewers, seconds = SMALL
+    missing = "" if os.path.exists(CHROMIUM) else f"there is no {CHROMIUM}; apt-get install chromium"
+    return Benchmark(
+        about=f"delay from the trainer's call to viewers' sockets and to a browser's pixel, {RATE:.0f} updates a second",
+        units={f"{count} viewers, {name}": unit for count in viewers for name, unit in FIGURES.items()},
+        open_sides=lambda: open_sides(viewers, seconds),
+        settings={"viewers": list(viewers), "seconds": seconds, "updates a second": RATE},
+        missing=missing,
+    )
+
+
+@contextmanager
+def open_sides(viewers: Sequence[int], seconds: float) -> Iterator[Mapping[str, Side]]:
+    """A stack and a browser that is logged in."""
+    with ExitStack() as ends:
+        stack = RunningStack(TROUPE_LAUNCHER="local")
+        ends.callback(stack.remove)
+        stack.start()
+        os.environ |= {"TROUPE_URL": stack.url, "TROUPE_TOKEN": stack.token, "TROUPE_HOME": str(stack.home)}
+        playwright = ends.enter_context(sync_playwright())
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        ends.callback(browser.close)
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.goto(login_link(stack))
+        yield {f"{count} viewers": partial(measure, stack, page, count, seconds) for count in viewers}
+
+
+def measure(stack: RunningStack, page: Page, viewers: int, seconds: float) -> Mapping[str, float]:
+    """One run with so many viewers. Raises ValueError if a viewer did not receive each update."""
     run = troupe.init(name=f"{viewers} viewers")
     sent: dict[int, float] = {}
     emit(run, sent, range(3))
@@ -53,16 +100,16 @@ def measure(stack: RunningStack, page: Page, viewers: int, seconds: float) -> bo
     page.goto(f"{stack.url}/runs/{run.id}/")
     page.locator(f".chart:has([data-last='{KEY}']) path.js-line").first.wait_for(timeout=60_000)
     page.evaluate(LISTEN)
-    cookies = "; ".join(f"{each['name']}={each['value']}" for each in page.context.cookies(stack.url))
+    cookies = "; ".join(f"{cookie['name']}={cookie['value']}" for cookie in page.context.cookies(stack.url))
     address = f"{stack.url.replace('http', 'ws', 1)}/ws/runs/{run.id}/"
     words = [sys.executable, "-m", "tests.benchmarks.viewers", str(viewers), address, KEY, str(BEFORE)]
+    counted = range(BEFORE, BEFORE + round(seconds * RATE))
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin and process.stdout
         process.stdin.write(cookies + "\n")
         process.stdin.flush()
         assert process.stdout.readline() == "ready\n"
         emit(run, sent, range(3, BEFORE))
-        counted = range(BEFORE, BEFORE + round(seconds * RATE))
         before = work(stack)
         emit(run, sent, counted)
         after = work(stack)
@@ -70,22 +117,26 @@ def measure(stack: RunningStack, page: Page, viewers: int, seconds: float) -> bo
         time.sleep(2.0)
         process.stdin.write("\n")
         process.stdin.flush()
-        seen: dict[str, Any] = json.loads(process.stdout.read())
+        received: dict[str, Any] = json.loads(process.stdout.read())
     drawn = {int(step): at for step, at in page.evaluate("() => window.drawn").items()}
     run.finish()
-    missing = sum(len(set(counted) - set(steps)) for steps in seen["seen"])
-    figures(f"{viewers} viewers, call to socket", seen["delays"])
-    figures(f"{viewers} viewers, call to pixel", sorted(drawn[step] - sent[step] for step in counted))
-    print(
-        f"{viewers} viewers: {len(counted)} updates each, {missing} not delivered, {seen['resyncs']} resyncs, "
-        f"{seen['closed']} sockets closed; load {os.getloadavg()[0]:.1f}"
-    )
-    costs = {name: (spent - before.get(name, 0.0)) / len(counted) for name, spent in after.items()}
-    said = ", ".join(
-        f"{name} {cost * 1e3:.1f}" for name, cost in sorted(costs.items(), key=lambda item: -item[1])[:6]
-    )
-    print(f"CPU milliseconds an update: {said}", flush=True)
-    return missing == 0 or seen["resyncs"] > 0
+    missing = sum(len(set(counted) - set(steps)) for steps in received["seen"])
+    if missing and not received["resyncs"]:
+        raise ValueError(f"{missing} updates were lost")
+    figures = [
+        *percentiles(received["delays"]),
+        *percentiles(sorted(drawn[step] - sent[step] for step in counted)),
+        sum(after[name] - before.get(name, 0.0) for name in after if name.startswith("webapp."))
+        / len(counted)
+        * 1e3,
+        sum(after[name] - before.get(name, 0.0) for name in after) / len(counted) * 1e3,
+    ]
+    return {f"{viewers} viewers, {name}": value for name, value in zip(FIGURES, figures, strict=True)}
+
+
+def percentiles(delays: list[float]) -> list[float]:
+    """Return p50 and p95 of sorted delays, in ms."""
+    return [delays[min(len(delays) - 1, len(delays) * share // 100)] * 1e3 for share in (50, 95)]
 
 
 def emit(run: Any, sent: dict[int, float], steps: range) -> None:
@@ -98,7 +149,7 @@ def emit(run: Any, sent: dict[int, float], steps: range) -> None:
 
 
 def work(stack: RunningStack) -> dict[str, float]:
-    """CPU seconds of every part so far, by name: what a loaded machine cannot blur."""
+    """CPU seconds of every part so far, by name."""
     spent: dict[str, float] = {}
     for process in [*stack.tree(), *psutil.Process().children(recursive=True), psutil.Process()]:
         with suppress(psutil.Error):
@@ -106,38 +157,17 @@ def work(stack: RunningStack) -> dict[str, float]:
             name = next((word for word in words if word.startswith(("webapp.", "tests."))), process.name())
             times = process.cpu_times()
             spent[f"{name} {process.pid}"] = times.user + times.system
-    together: dict[str, float] = {}
-    for name, seconds in spent.items():
-        together[name.rpartition(" ")[0]] = together.get(name.rpartition(" ")[0], 0.0) + seconds
-    return together
-
-
-def figures(what: str, delays: list[float]) -> None:
-    """Percentiles of sorted delays."""
-    at = [delays[min(len(delays) - 1, len(delays) * share // 100)] * 1e3 for share in (50, 95, 99)]
-    print(
-        f"{what}: p50 {at[0]:.0f} ms, p95 {at[1]:.0f} ms, p99 {at[2]:.0f} ms, longest {delays[-1] * 1e3:.0f} ms"
-    )
+    return spent
 
 
 def main() -> None:
-    """For each number of viewers."""
-    parser = argparse.ArgumentParser()
+    """Print the figures for each number of viewers."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--viewers", type=int, nargs="+", default=[200, 1000])
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--repeats", type=int, default=1)
     options = parser.parse_args()
-    with ExitStack() as ends:
-        stack = RunningStack(TROUPE_LAUNCHER="local").start()
-        ends.callback(stack.remove)
-        os.environ |= {"TROUPE_URL": stack.url, "TROUPE_TOKEN": stack.token, "TROUPE_HOME": str(stack.home)}
-        playwright = ends.enter_context(sync_playwright())
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        ends.callback(browser.close)
-        page = browser.new_page(viewport={"width": 1280, "height": 900})
-        page.goto(login_link(stack))
-        delivered = [measure(stack, page, count, options.seconds) for count in options.viewers]
-    if not all(delivered):
-        raise SystemExit("updates were lost")
+    run_alone(benchmark(viewers=options.viewers, seconds=options.seconds), "event_to_pixel", options.repeats)
 
 
 if __name__ == "__main__":

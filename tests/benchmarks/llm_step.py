@@ -1,11 +1,11 @@
-"""A whole step, sampling and update, against TRL's GRPOTrainer: side by side in one run, one thread each.
+"""A whole step, sampling and update, compared with TRL's GRPOTrainer: in turns in one run, one thread each.
 
     make trl                                   # once: TRL in an environment of its own, var/trl
-    python -m tests.benchmarks.llm_step [--trl var/trl/bin/python] [--repeats 7] [--shape 0]
+    python -m tests.benchmarks.llm_step [--trl var/trl/bin/python] [--repeats 7] [--shape 0] [--setting SETTING]
 
-Same model, same prompts, same number of candidates, same length (the end-of-text token is none that the model can say).
-First every setting of TRL's runs a few steps; the best of them then takes turns with ours. Prints completions per CPU
-second (median of the repeats) and ratios; a clock never fails a test run.
+Same model, same prompts, same number of candidates, same length (the end-of-text token is none that the model can generate).
+Without --setting every setting of TRL's runs a few steps first, and the best of them is compared. The short set takes the setting
+that was best so far.
 """
 
 import argparse
@@ -15,8 +15,8 @@ import random
 import statistics
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from tests.benchmarks.results import ROOT, Benchmark, Ratio, Side, run_alone, timed
 from tests.benchmarks.trl_step import SETTINGS
 from training_core.algorithms.advantages import Normalisation, normalised_advantages
 from training_core.algorithms.grpo.config import Grpo
@@ -51,15 +52,23 @@ class Shape:
 
 
 SHAPES = (Shape(12, 4, 64, 3), Shape(128, 32, 256, 4))
+SMALL = (Shape(6, 2, 16, 1, prompts=4, candidates=2),)
+TRL = ROOT / "var" / "trl" / "bin" / "python"
+BEST = "bf16 weights, one micro-batch"
+"""The setting of TRL's that was fastest at both shapes."""
 KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(256 * 1024**2), "MALLOC_MMAP_THRESHOLD_": str(64 * 1024**2)}
 """What our workers' processes set by themselves (workers/actors/machine.py), for TRL's."""
 TURN = 3
-"""Steps that each side makes before the other comes: alone on its core it would make them all one after another."""
+"""Steps of a side in one turn: alone on its core it would make them all one after another."""
+LARGE = 256
+"""Hidden size from which a turn has one step, which takes seconds."""
+PRECISIONS = ("fp32", "bf16")
 WORDS = tuple(f"w{number}" for number in range(26))
 
 
 def write_model(folder: Path, shape: Shape) -> None:
-    """A random Llama, its tokenizer, and the prompts as text, where both sides read them."""
+    """Write a random Llama, its tokenizer, and the prompts as text, which both sides read."""
+    folder.mkdir(parents=True, exist_ok=True)
     tokenizer = word_tokenizer(WORDS)
     tokenizer.add_special_tokens({"eos_token": "<never>"})  # its id is beyond the model's vocabulary
     torch.manual_seed(0)
@@ -97,18 +106,22 @@ def our_step(folder: Path, shape: Shape, precision: str) -> Callable[[], None]:
         number = next(steps)
         ids = tokenizer(texts)["input_ids"]
         prompts = [
-            Prompt(tokens, shape.candidates, NoiseKey(0, 0, number, place, 0, 0))
-            for place, tokens in enumerate(ids)
+            Prompt(tokens, shape.candidates, NoiseKey(0, 0, number, index, 0, 0))
+            for index, tokens in enumerate(ids)
         ]
-        said = engine.generate(prompts, sampling)
-        assert all(len(answer.token_ids) == shape.answer_tokens for answers in said for answer in answers)
-        rewards = np.array([[float(len(set(answer.text.split()))) for answer in answers] for answers in said])
+        answers_of = engine.generate(prompts, sampling)
+        assert all(
+            len(answer.token_ids) == shape.answer_tokens for answers in answers_of for answer in answers
+        )
+        rewards = np.array(
+            [[float(len(set(answer.text.split()))) for answer in answers] for answers in answers_of]
+        )
         owners = np.arange(shape.prompts).repeat(shape.candidates)
         advantages = normalised_advantages(rewards.flatten(), owners, Normalisation()).reshape(rewards.shape)
         groups = [
-            Group(str(place), 0, prompts[place].token_ids, answers, paid, worth, 1.0, 0, 1.0)
-            for place, (answers, paid, worth) in enumerate(
-                zip(said, rewards.tolist(), advantages.tolist(), strict=True)
+            Group(str(index), 0, prompts[index].token_ids, answers, paid, worth, 1.0, 0, 1.0)
+            for index, (answers, paid, worth) in enumerate(
+                zip(answers_of, rewards.tolist(), advantages.tolist(), strict=True)
             )
         ]
         learner.update(groups, 1, engine.version, set())
@@ -117,96 +130,161 @@ def our_step(folder: Path, shape: Shape, precision: str) -> Callable[[], None]:
 
 
 class Trl:
-    """A trainer in another process, which makes a step when it is told to."""
+    """A trainer in another process, started at its first step, which makes a step when it receives a line."""
 
-    def __init__(self, python: str, folder: Path, shape: Shape, setting: str) -> None:
-        line = [python, "-m", "tests.benchmarks.trl_step", str(folder), json.dumps(asdict(shape)), setting]
-        self._process = subprocess.Popen(
-            line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=os.environ | KEEPS_MEMORY | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
-        )  # fmt: skip
-        self._line("ready")
+    def __init__(self, python: Path, folder: Path, shape: Shape, setting: str) -> None:
+        self._command = [
+            str(python),
+            "-m",
+            "tests.benchmarks.trl_step",
+            str(folder),
+            json.dumps(asdict(shape)),
+            setting,
+        ]
+        self._process: subprocess.Popen[str] | None = None
 
     def step(self) -> tuple[float, float]:
         """CPU and wall seconds of one step."""
+        if self._process is None:
+            self._process = self._start()
+            self._line("ready")
         assert self._process.stdin
         self._process.stdin.write("\n")
         self._process.stdin.flush()
         cpu, wall = json.loads(self._line("["))
         return cpu, wall
 
+    def turn(self, steps: int) -> tuple[float, float]:
+        """Mean CPU and wall seconds of a step over several."""
+        seconds = [self.step() for _ in range(steps)]
+        return statistics.mean(cpu for cpu, _ in seconds), statistics.mean(wall for _, wall in seconds)
+
     def close(self) -> None:
         """End it."""
-        self._process.kill()
-        self._process.wait()
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+
+    def _start(self) -> "subprocess.Popen[str]":
+        own = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+        return subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=os.environ | KEEPS_MEMORY | own,
+        )
 
     def _line(self, start: str) -> str:
-        assert self._process.stdout and self._process.stderr
+        assert self._process and self._process.stdout and self._process.stderr
         for line in self._process.stdout:
             if line.startswith(start):
                 return line
         raise SystemExit(f"TRL ended:\n{self._process.stderr.read()}")
 
 
-def timed(step: Callable[[], None]) -> tuple[float, float]:
-    """CPU and wall seconds of one of our steps."""
-    cpu, wall = time.process_time(), time.perf_counter()
-    step()
-    return time.process_time() - cpu, time.perf_counter() - wall
-
-
-def best_of_trl(python: str, folder: Path, shape: Shape) -> str:
-    """The fastest of TRL's settings, each told with its completions per CPU second."""
-    seen: dict[str, float] = {}
+def best_of_trl(python: Path, folder: Path, shape: Shape) -> str:
+    """The fastest of TRL's settings; prints the completions per CPU second of each."""
+    seconds: dict[str, float] = {}
     for setting in SETTINGS:
         trl = Trl(python, folder, shape, setting)
-        seen[setting] = statistics.median(trl.step()[0] for _ in range(3))
+        seconds[setting] = statistics.median(trl.step()[0] for _ in range(3))
         trl.close()
-        print(f"  TRL, {setting}: {shape.prompts * shape.candidates / seen[setting]:.0f}/s", flush=True)
-    return min(seen, key=lambda setting: seen[setting])
+        print(f"  TRL, {setting}: {shape.prompts * shape.candidates / seconds[setting]:.0f}/s", flush=True)
+    return min(seconds, key=lambda setting: seconds[setting])
 
 
-def compare(python: str, shape: Shape, repeats: int, setting: str | None) -> None:
-    """One shape: print what was seen."""
-    answers = shape.prompts * shape.candidates
-    print(f"\n{shape.prompts} prompts of {shape.prompt_tokens} tokens x {shape.candidates} answers of "
-          f"{shape.answer_tokens}, hidden {shape.hidden} x {shape.layers} layers", flush=True)  # fmt: skip
+def benchmark(
+    *,
+    small: bool = False,
+    shapes: Sequence[Shape] | None = None,
+    python: Path = TRL,
+    setting: str | None = BEST,
+) -> Benchmark:
+    """Steps of each shape with TRL and with both precisions of ours; `setting` None: the best of TRL's."""
+    chosen = tuple(shapes or (SMALL if small else SHAPES))
+    ways = ("TRL", *(f"Troupe {precision}" for precision in PRECISIONS))
+    return Benchmark(
+        about="CPU time of a training step (sampling and update), one thread",
+        units={f"{way}, {title(shape)}": "CPU ms/step" for shape in chosen for way in ways}
+        | {f"{way}, {title(shape)}, by the clock": "ms/step" for shape in chosen for way in ways},
+        open_sides=lambda: open_sides(chosen, python, setting),
+        ratios=tuple(
+            Ratio(f"TRL / {way}, {title(shape)}", f"TRL, {title(shape)}", f"{way}, {title(shape)}")
+            for shape in chosen
+            for way in ways[1:]
+        ),
+        settings={
+            "shapes": {title(shape): asdict(shape) for shape in chosen},
+            "TRL": setting or "best of all",
+        },
+        foreign=frozenset(f"TRL, {title(shape)}" for shape in chosen),
+        missing="" if python.exists() else f"TRL is not installed ({python} does not exist); run make trl",
+    )
+
+
+def title(shape: Shape) -> str:
+    """The name of a shape in figures."""
+    return f"hidden {shape.hidden}"
+
+
+@contextmanager
+def open_sides(shapes: Sequence[Shape], python: Path, setting: str | None) -> Iterator[Mapping[str, Side]]:
+    """Each way at each shape; ours are warm, TRL's are started by their first turn."""
+    prepare_process(1)
+    sides: dict[str, Side] = {}
+    trainers = []
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        write_model(folder, shape)
-        setting = setting or best_of_trl(python, folder, shape)
-        trl = Trl(python, folder, shape, setting)
-        ours = {precision: our_step(folder, shape, precision) for precision in ("fp32", "bf16")}
-        seconds: dict[str, list[tuple[float, float]]] = {way: [] for way in ("TRL", *ours)}
-        for step in ours.values():
-            step()  # warms up
-        for _ in range(repeats):
-            seconds["TRL"].extend(trl.step() for _ in range(TURN))
-            for precision, step in ours.items():
-                seconds[precision].extend(timed(step) for _ in range(TURN))
-        trl.close()
-    base = statistics.median(cpu for cpu, _ in seconds["TRL"])
-    for way, seen in seconds.items():
-        cpu, wall = (statistics.median(values) for values in zip(*seen, strict=True))
-        title = f"TRL ({setting})" if way == "TRL" else f"Troupe ({way})"
-        print(f"  {title}: {answers / cpu:.0f} completions per CPU second ({answers / wall:.0f}/s by the clock), "
-              f"ratio {base / cpu:.2f}")  # fmt: skip
+        for shape in shapes:
+            folder = Path(name) / title(shape)
+            write_model(folder, shape)
+            trl = Trl(python, folder, shape, setting or best_of_trl(python, folder, shape))
+            trainers.append(trl)
+            steps = TURN if shape.hidden < LARGE else 1
+            turns = {"TRL": lambda trl=trl, steps=steps: trl.turn(steps)}
+            for precision in PRECISIONS:
+                step = our_step(folder, shape, precision)
+                step()  # warms up
+                turns[f"Troupe {precision}"] = lambda step=step, steps=steps: timed(step, steps)
+            sides |= {
+                f"{way}, {title(shape)}": side_of(f"{way}, {title(shape)}", turn)
+                for way, turn in turns.items()
+            }
+        try:
+            yield sides
+        finally:
+            for trl in trainers:
+                trl.close()
+
+
+def side_of(name: str, turn: Callable[[], tuple[float, float]]) -> Side:
+    """A side whose figures are the CPU and the wall milliseconds of a turn."""
+
+    def side() -> Mapping[str, float]:
+        cpu, wall = turn()
+        return {name: cpu * 1e3, f"{name}, by the clock": wall * 1e3}
+
+    return side
 
 
 def main() -> None:
     """Every shape, or one."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trl", default="var/trl/bin/python", help="a Python that has TRL")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--trl", type=Path, default=TRL, help="a Python that has TRL")
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--shape", type=int, help="0 or 1; default: both")
+    parser.add_argument("--shape", type=int, choices=range(len(SHAPES)), help="default: both")
     parser.add_argument(
-        "--setting", choices=SETTINGS, help="TRL's; default: all are tried, and the best is taken"
+        "--setting", choices=SETTINGS, help="TRL's; default: all are tried, and the best is compared"
     )
     arguments = parser.parse_args()
-    prepare_process(1)
-    for place, shape in enumerate(SHAPES):
-        if arguments.shape in (None, place):
-            compare(arguments.trl, shape, arguments.repeats, arguments.setting)
+    shapes = SHAPES if arguments.shape is None else [SHAPES[arguments.shape]]
+    run_alone(
+        benchmark(shapes=shapes, python=arguments.trl, setting=arguments.setting),
+        "llm_step",
+        arguments.repeats,
+    )
 
 
 if __name__ == "__main__":

@@ -1,39 +1,54 @@
-"""Environment steps per second of small-network agents, side by side in one run, one thread each.
+"""Environment steps per second of small-network agents, in turns in one run, one thread each.
 
     make benchmarl                                             # once: BenchMARL in an environment of its own, var/benchmarl
-    python -m tests.benchmarks.marl_throughput [environments] [training] [--repeats 3] [--benchmarl var/benchmarl/bin/python]
+    python -m tests.benchmarks.marl_throughput [environments] [training] [--repeats 5] [--benchmarl var/benchmarl/bin/python]
 
 `environments` steps simple_spread with random actions: native, mpe2's parallel environment, VMAS. `training` collects and updates:
-this trainer on native environments, on VMAS and on one environment of mpe2's; BenchMARL on VMAS. Sides take turns; medians over
-the repeats are printed, per wall second and per CPU second: on a machine that others use, the latter says more. A clock never
-fails a test run.
+this trainer on native environments, on VMAS and on one environment of mpe2's; BenchMARL on VMAS. Medians over the repeats are
+printed, per CPU second and per wall second: on a machine with other load, the former is more exact.
 """
 
 import argparse
 import json
 import os
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
 
+from tests.benchmarks.results import REPEATS, ROOT, Benchmark, Ratio, Side, run_alone
 from training_core.config.marl.run import MarlConfig
 from training_core.marl.environments.factory import make_environments
 from training_core.marl.environments.mpe.config import SimpleSpread
 from training_core.marl.trainer import MarlTrainer
 from workers.actors.machine import prepare_process
 
-ROOT = Path(__file__).resolve().parents[2]
 BENCHMARL = ROOT / "var" / "benchmarl" / "bin" / "python"
 AGENTS, CYCLES, MOVES = 3, 25, 5
 WARM_UP = 2
+FIRST, REFERENCE = "mpe2, one parallel environment", "BenchMARL on VMAS, 2 x 256"
+"""Sides that the others are compared with."""
+SHORT = (
+    REFERENCE,
+    "this trainer on VMAS, 2 x 256, fp32",
+    "this trainer on VMAS, 2 x 256, bf16",
+    "this trainer, native, 2 x 256, bf16",
+)
+"""Trainers of the short set."""
+BF16 = {"precision": "bf16"}
+SPREAD = {"type": "mpe_simple_spread", "max_cycles": CYCLES}
+SIMULATOR = {
+    "type": "vmas",
+    "scenario": "simple_spread",
+    "max_cycles": CYCLES,
+    "args": {"n_agents": AGENTS, "obs_agents": True},
+}
 KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(256 * 1024**2), "MALLOC_MMAP_THRESHOLD_": str(64 * 1024**2)}
 """What our workers' processes set by themselves (workers/actors/machine.py), for BenchMARL's."""
 
@@ -49,7 +64,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class Shape:
-    """One iteration of training: as the issue's comparison with BenchMARL has it."""
+    """One iteration of training: the comparison with BenchMARL."""
 
     environments: int = 64
     steps: int = 100
@@ -71,8 +86,8 @@ SINGLE = Shape(environments=1, steps=256, minibatch=85, hidden=128, iterations=4
 """MARLKit's defaults: one environment, 256 steps, minibatches of 256 samples."""
 
 
-def timed(act: Callable[[], int]) -> Pace:
-    """`act` says how many environment steps it made."""
+def paced(act: Callable[[], int]) -> Pace:
+    """`act` returns the number of environment steps that it made."""
     wall, cpu = time.perf_counter(), time.process_time()
     steps = act()
     return Pace(steps, time.perf_counter() - wall, time.process_time() - cpu)
@@ -90,7 +105,7 @@ def native(count: int, steps: int) -> Pace:
             environment.step(actions[step % 100])
         return steps // count * count
 
-    return timed(act)
+    return paced(act)
 
 
 def mpe2(steps: int) -> Pace:
@@ -111,7 +126,7 @@ def mpe2(steps: int) -> Pace:
                 environment.reset()
         return steps
 
-    return timed(act)
+    return paced(act)
 
 
 def vmas(count: int, steps: int) -> Pace:
@@ -132,7 +147,7 @@ def vmas(count: int, steps: int) -> Pace:
                 environment.reset()
         return steps // count * count
 
-    return timed(act)
+    return paced(act)
 
 
 def config(environment: dict[str, Any], shape: Shape, learner: dict[str, Any]) -> MarlConfig:
@@ -165,15 +180,15 @@ def training(environment: dict[str, Any], shape: Shape, learner: dict[str, Any])
         return count * shape.frames
 
     act(1, WARM_UP)
-    pace = timed(lambda: act(1 + WARM_UP, shape.iterations))
+    pace = paced(lambda: act(1 + WARM_UP, shape.iterations))
     trainer.close()
     return pace
 
 
 def benchmarl(python: Path, shape: Shape, settings: dict[str, str]) -> Pace:
     """BenchMARL in a process of its own."""
-    said = json.dumps(vars(shape) | {"max_cycles": CYCLES})
-    command = [str(python), "-W", "ignore", str(ROOT / "tests" / "benchmarks" / "benchmarl_step.py"), said]
+    words = json.dumps(vars(shape) | {"max_cycles": CYCLES})
+    command = [str(python), "-W", "ignore", str(ROOT / "tests" / "benchmarks" / "benchmarl_step.py"), words]
     answer = subprocess.run(
         command,
         check=True,
@@ -187,7 +202,7 @@ def benchmarl(python: Path, shape: Shape, settings: dict[str, str]) -> Pace:
 
 
 def environment_sides() -> dict[str, Callable[[], Pace]]:
-    """What steps, by name; the first is what the others are compared with."""
+    """Environments that step with random actions, by name."""
     return {
         "mpe2, one parallel environment": lambda: mpe2(3_000),
         "native, 64 environments": lambda: native(64, 200_000),
@@ -197,71 +212,87 @@ def environment_sides() -> dict[str, Callable[[], Pace]]:
 
 
 def training_sides(python: Path) -> dict[str, Callable[[], Pace]]:
-    """What learns, by name."""
-    shape, spread = Shape(), {"type": "mpe_simple_spread", "max_cycles": CYCLES}
-    simulator = {
-        "type": "vmas",
-        "scenario": "simple_spread",
-        "max_cycles": CYCLES,
-        "args": {"n_agents": AGENTS, "obs_agents": True},
-    }
-    bf16 = {"precision": "bf16"}
-    sides: dict[str, Callable[[], Pace]] = {}
-    if python.exists():
-        sides["BenchMARL on VMAS, 2 x 256"] = lambda: benchmarl(python, shape, {})
-        sides["BenchMARL on VMAS, 2 x 256, freed memory kept"] = lambda: benchmarl(
-            python, shape, KEEPS_MEMORY
-        )
-    sides |= {
-        "this trainer on VMAS, 2 x 256, fp32": lambda: training(simulator, shape, {}),
-        "this trainer on VMAS, 2 x 256, bf16": lambda: training(simulator, shape, bf16),
+    """Trainers, by name; the first two are BenchMARL's."""
+    shape = Shape()
+    return {
+        REFERENCE: lambda: benchmarl(python, shape, {}),
+        f"{REFERENCE}, freed memory kept": lambda: benchmarl(python, shape, KEEPS_MEMORY),
+        "this trainer on VMAS, 2 x 256, fp32": lambda: training(SIMULATOR, shape, {}),
+        "this trainer on VMAS, 2 x 256, bf16": lambda: training(SIMULATOR, shape, BF16),
         "this trainer on VMAS, 2 x 256, bf16, compiled": lambda: training(
-            simulator, shape, bf16 | {"compile": True}
+            SIMULATOR, shape, BF16 | {"compile": True}
         ),
-        "this trainer, native, 2 x 256, fp32": lambda: training(spread, shape, {}),
-        "this trainer, native, 2 x 256, bf16": lambda: training(spread, shape, bf16),
+        "this trainer, native, 2 x 256, fp32": lambda: training(SPREAD, shape, {}),
+        "this trainer, native, 2 x 256, bf16": lambda: training(SPREAD, shape, BF16),
         "this trainer, one mpe2 environment, 2 x 128, minibatches of 255": lambda: training(
-            spread | {"backend": "mpe2"}, SINGLE, {}
+            SPREAD | {"backend": "mpe2"}, SINGLE, {}
         ),
-        "this trainer, native, 2 x 128, fp32": lambda: training(spread, MARLKIT, {}),
-        "this trainer, native, 2 x 128, bf16": lambda: training(spread, replace(MARLKIT, iterations=8), bf16),
+        "this trainer, native, 2 x 128, fp32": lambda: training(SPREAD, MARLKIT, {}),
+        "this trainer, native, 2 x 128, bf16": lambda: training(SPREAD, replace(MARLKIT, iterations=8), BF16),
     }
-    return sides
 
 
-def report(title: str, sides: dict[str, Callable[[], Pace]], repeats: int) -> Iterable[str]:
-    """Sides in turns; a table in Markdown, every row beside the first."""
-    paces: dict[str, list[Pace]] = {name: [] for name in sides}
-    for _ in range(repeats):
-        for name, side in sides.items():
-            paces[name].append(side())
-    rows = {
-        name: (
-            median(each.steps / each.wall for each in found),
-            median(each.steps / each.cpu for each in found),
-        )
-        for name, found in paces.items()
-    }
-    first = next(iter(rows.values()))
-    yield f"| {title} | steps per second | steps per CPU second | times the first, by CPU |"
-    yield "|---|---:|---:|---:|"
-    for name, (wall, cpu) in rows.items():
-        yield f"| {name} | {wall:,.0f} | {cpu:,.0f} | {cpu / first[1]:.2f} |"
+def environments(*, small: bool = False) -> Benchmark:
+    """Environments compared with mpe2's."""
+    tiny = {FIRST: lambda: mpe2(30), "native, 64 environments": lambda: native(64, 640)}
+    return benchmark(tiny if small else environment_sides(), FIRST)
+
+
+def training_compared(
+    *, small: bool = False, python: Path = BENCHMARL, names: Collection[str] = SHORT
+) -> Benchmark:
+    """Trainers compared with BenchMARL."""
+    tiny = Shape(environments=2, steps=CYCLES, minibatch=CYCLES, hidden=8, iterations=1)
+    sides = training_sides(python)
+    if small:
+        sides[SHORT[1]] = lambda: training(SIMULATOR, tiny, {})
+    chosen = {name: side for name, side in sides.items() if name in (SHORT[:2] if small else names)}
+    lacks = (
+        "" if python.exists() else f"BenchMARL is not installed ({python} does not exist); run make benchmarl"
+    )
+    return replace(benchmark(chosen, REFERENCE), missing=lacks)
+
+
+def benchmark(sides: Mapping[str, Callable[[], Pace]], first: str) -> Benchmark:
+    """Sides compared with the first."""
+    return Benchmark(
+        about="environment steps of simple_spread, three agents, one thread",
+        units=dict.fromkeys(sides, "steps/CPU s") | {f"{name}, by the clock": "steps/s" for name in sides},
+        open_sides=lambda: open_sides(sides),
+        ratios=tuple(Ratio(f"{name} / {first}", name, first) for name in sides if name != first),
+        settings={"agents": AGENTS, "steps of an episode": CYCLES, "training": asdict(Shape())},
+        foreign=frozenset(name for name in sides if not name.startswith(("native", "this trainer"))),
+    )
+
+
+@contextmanager
+def open_sides(sides: Mapping[str, Callable[[], Pace]]) -> Iterator[Mapping[str, Side]]:
+    """Sides whose figures are steps per CPU second and per second; each warms up by itself."""
+    prepare_process(1)
+    yield {name: lambda name=name, side=side: rates(name, side()) for name, side in sides.items()}
+
+
+def rates(name: str, pace: Pace) -> Mapping[str, float]:
+    """The figures of one turn."""
+    return {name: pace.steps / pace.cpu, f"{name}, by the clock": pace.steps / pace.wall}
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Print tables."""
+    """Print the figures of the parts."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("parts", nargs="*", default=["environments", "training"], metavar="part")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("parts", nargs="*", metavar="part", help="environments, training; default: both")
+    parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--benchmarl", type=Path, default=BENCHMARL)
     arguments = parser.parse_args(words)
-    prepare_process(1)
-    parts = {"environments": environment_sides(), "training": training_sides(arguments.benchmarl)}
-    for part in arguments.parts:
-        for line in report(part, parts[part], arguments.repeats):
-            sys.stdout.write(line + "\n")
-        sys.stdout.write("\n")
+    python = arguments.benchmarl
+    parts = {
+        "environments": environments,
+        "training": lambda: training_compared(python=python, names=training_sides(python)),
+    }
+    if unknown := set(arguments.parts) - set(parts):
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; parts are {', '.join(parts)}")
+    for part in arguments.parts or parts:
+        run_alone(parts[part](), part, arguments.repeats)
 
 
 if __name__ == "__main__":

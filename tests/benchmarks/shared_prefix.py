@@ -1,22 +1,23 @@
-"""What shared prefixes save: generation and update with and without them, side by side in one run, on one core.
+"""The saving by shared prefixes: generation and update with and without them, in turns in one run, on one core.
 
     python -m tests.benchmarks.shared_prefix [--model FOLDER] [--repeats 5]
 
-Prints CPU seconds (the least of the repeats) and ratios; a clock never fails a test run. Without a model, a random
-Llama of about 0.23 million parameters speaks, at a temperature that leaves about as much choice as training does.
+Prints CPU milliseconds and ratios. Without a model, a random Llama of about 0.23 million parameters answers, at a temperature
+that leaves about as much choice as training does.
 "Groups" is one policy's share of an iteration of plan_path_duo: 48 tasks x 4 turns x 8 candidates.
 """
 
 import argparse
 import random
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
+from tests.benchmarks.results import REPEATS, Benchmark, Ratio, Side, run_alone, timed
 from training_core.algorithms.at_grpo.config import AtGrpo
 from training_core.config.models import Policy
 from training_core.llm.base_models.word_tokenizer import word_tokenizer
@@ -79,87 +80,110 @@ def prompts_of(workload: Workload, vocabulary: int) -> list[Prompt]:
     texts = [[dice.randrange(6, vocabulary) for _ in range(length)] for length in lengths]
     distinct = max(int(workload.distinct_share * len(texts)), 1)
     return [
-        Prompt(texts[place % distinct], workload.candidates, NoiseKey(0, 0, 1, place, 0, 0))
-        for place in range(workload.groups)
+        Prompt(texts[index % distinct], workload.candidates, NoiseKey(0, 0, 1, index, 0, 0))
+        for index in range(workload.groups)
     ]
 
 
-def side_by_side(ways: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """CPU seconds of each way: the least of the repeats, which take turns."""
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(repeats):
-        for name, way in ways.items():
-            start = time.process_time()
-            way()
-            seconds[name].append(time.process_time() - start)
-    return {name: min(values) for name, values in seconds.items()}
-
-
-def generation(
-    workload: Workload, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, repeats: int
-) -> tuple[dict[str, float], list[Group]]:
-    """Seconds to sample, and what was sampled as groups with made-up advantages. Four calls, one a turn."""
-    prompts = prompts_of(workload, len(tokenizer))
-    settings = SamplingSettings(temperature=0.7, max_tokens=workload.max_tokens)
+def generation_ways(
+    prompts: list[Prompt],
+    settings: SamplingSettings,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+) -> dict[str, Callable[[], object]]:
+    """Sample with and without shared prefixes, in four calls, one for each turn."""
     turns = [prompts[turn::4] for turn in range(4)]
     engines = {
-        "shared": TorchEngine(model, tokenizer),
-        "unshared": TorchEngine(model, tokenizer, share_prefix=False),
+        "generate, shared": TorchEngine(model, tokenizer),
+        "generate, unshared": TorchEngine(model, tokenizer, share_prefix=False),
     }
-    ways = {
+    return {
         name: lambda engine=engine: [engine.generate(turn, settings) for turn in turns]
         for name, engine in engines.items()
     }
-    seconds = side_by_side(ways, repeats)
+
+
+def sampled_groups(
+    prompts: list[Prompt],
+    settings: SamplingSettings,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+) -> list[Group]:
+    """Sampled answers as groups with constructed advantages."""
     groups = []
-    for place, (prompt, answers) in enumerate(
-        zip(prompts, engines["shared"].generate(prompts, settings), strict=True)
-    ):
-        advantages = [(-1.0) ** index for index in range(len(answers))]
-        groups.append(Group(str(place), 0, prompt.token_ids, answers, advantages, advantages, 0.7, 0, 1.0))
-    return seconds, groups
+    answers_of = TorchEngine(model, tokenizer).generate(prompts, settings)
+    for index, (prompt, answers) in enumerate(zip(prompts, answers_of, strict=True)):
+        advantages = [(-1.0) ** number for number in range(len(answers))]
+        groups.append(Group(str(index), 0, prompt.token_ids, answers, advantages, advantages, 0.7, 0, 1.0))
+    return groups
 
 
-def update(groups: list[Group], model: PreTrainedModel, repeats: int) -> dict[str, float]:
-    """Seconds for one update with a KL penalty; a learning rate of next to nothing keeps the data fresh."""
+def update_ways(groups: list[Group], model: PreTrainedModel) -> dict[str, Callable[[], object]]:
+    """Update with a KL penalty, packed and unpacked; a learning rate of next to nothing keeps the data fresh."""
     settings = LearnerSettings(learning_rate=1e-12, schedule="constant")
     ways: dict[str, Callable[[], object]] = {}
-    for name, packing in (("packed", True), ("unpacked", False)):
+    for name, packing in (("update, packed", True), ("update, unpacked", False)):
         policy = Policy(learner=settings.model_copy(update={"packing": packing}))
         learner = Learner(policy, AtGrpo(kl_coefficient=0.03), model, 1)
         assert learner.packed == packing
         ways[name] = lambda learner=learner: learner.update(groups, 1, 0)
-    return side_by_side(ways, repeats)
+    return ways
+
+
+PAIRS = (("generate, unshared", "generate, shared"), ("update, unpacked", "update, packed"))
+"""Ways that are compared: the slower, the faster."""
+
+
+def benchmark(*, small: bool = False, folder: Path | None = None) -> Benchmark:
+    """Each way with each workload, on the model in `folder` or a random one."""
+    workloads = tuple(replace(workload, groups=8) for workload in WORKLOADS[:1]) if small else WORKLOADS
+    return Benchmark(
+        about="CPU time of generation and update with and without shared prefixes, one thread",
+        units={
+            f"{way}, {workload.name}": "CPU ms" for workload in workloads for pair in PAIRS for way in pair
+        },
+        open_sides=lambda: open_sides(workloads, folder),
+        ratios=tuple(
+            Ratio(
+                f"{slow} / {fast.split(', ')[1]}, {workload.name}",
+                f"{slow}, {workload.name}",
+                f"{fast}, {workload.name}",
+            )
+            for workload in workloads
+            for slow, fast in PAIRS
+        ),
+        settings={
+            "workloads": [asdict(workload) for workload in workloads],
+            "model": str(folder or "random"),
+        },
+    )
+
+
+@contextmanager
+def open_sides(workloads: Sequence[Workload], folder: Path | None) -> Iterator[Mapping[str, Side]]:
+    """Each way with each workload, warm."""
+    torch.set_num_threads(1)
+    model, tokenizer = (load_model(folder), load_tokenizer(folder)) if folder else random_model()
+    sides: dict[str, Side] = {}
+    for workload in workloads:
+        prompts = prompts_of(workload, len(tokenizer))
+        settings = SamplingSettings(temperature=0.7, max_tokens=workload.max_tokens)
+        ways = generation_ways(prompts, settings, model, tokenizer)
+        ways |= update_ways(sampled_groups(prompts, settings, model, tokenizer), model)
+        for name, way in ways.items():
+            way()  # warms up
+            figure = f"{name}, {workload.name}"
+            sides[figure] = lambda figure=figure, way=way: {figure: timed(way)[0] * 1e3}
+    yield sides
 
 
 def main() -> None:
-    """Run every workload and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Run every workload and print the figures."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", type=Path, help="a Hugging Face folder; default: a random tiny Llama")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=REPEATS)
     arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    if arguments.model:
-        model, tokenizer = load_model(arguments.model), load_tokenizer(arguments.model)
-    else:
-        model, tokenizer = random_model()
-    print(f"{sum(weight.numel() for weight in model.parameters())} parameters, 1 thread, CPU seconds")
-    for workload in WORKLOADS:
-        seconds, groups = generation(workload, model, tokenizer, arguments.repeats)
-        said = [answer for group in groups for answer in group.answers]
-        distinct = sum(len({tuple(answer.token_ids) for answer in group.answers}) for group in groups)
-        tokens = sum(len(answer.token_ids) for answer in said)
-        learnt = update([replace(group) for group in groups], model, arguments.repeats)
-        print(f"\n{workload.name}: {len(groups)} groups x {workload.candidates}, {tokens} tokens said, "
-              f"{distinct / len(groups):.1f} distinct answers a group")  # fmt: skip
-        for title, (quick, slow) in (
-            ("generate", ("shared", "unshared")),
-            ("update", ("packed", "unpacked")),
-        ):
-            both = seconds if title == "generate" else learnt
-            print(
-                f"  {title:9} {quick} {both[quick]:.3f}  {slow} {both[slow]:.3f}  ratio {both[slow] / both[quick]:.1f}"
-            )
+    run_alone(benchmark(folder=arguments.model), "shared_prefix", arguments.repeats)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,87 @@
+"""Seconds from a launch to the first stored point, and to the end of a run of one iteration, through a whole stack.
+
+    python -m tests.benchmarks.first_point [--repeats 5]
+
+Launches through the REST API: Celery, a Ray job, workers, ingest. The first launch of each preset, which makes the base model, is
+not measured.
+"""
+
+import argparse
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+
+import httpx
+
+from tests.benchmarks.results import REPEATS, Benchmark, Side, run_alone
+from tests.end_to_end.running_stack import RunningStack
+
+PRESETS, SMALL = (
+    {"plan_path_duo": "train/return", "spread_mappo": "train/return"},
+    {"spread_toy": "train/return"},
+)
+"""Preset -> its first metric."""
+OVERRIDES = {"run.iterations": 1, "evaluation.every": 0, "checkpoint.every": 0}
+AT_MOST = 300.0
+"""Seconds after which a run counts as failed."""
+
+
+def benchmark(*, small: bool = False) -> Benchmark:
+    """Each preset is a side."""
+    presets = SMALL if small else PRESETS
+    return Benchmark(
+        about="time from a launch through the REST API, one iteration without evaluation",
+        units={f"{preset}, {what}": "s" for preset in presets for what in ("first point", "finished")},
+        open_sides=lambda: open_sides(presets),
+        settings={"presets": list(presets), "overrides": OVERRIDES},
+    )
+
+
+@contextmanager
+def open_sides(presets: Mapping[str, str]) -> Iterator[Mapping[str, Side]]:
+    """A stack that has run each preset once."""
+    stack = RunningStack()
+    try:
+        stack.start()
+        header = {"Authorization": f"Bearer {stack.token}"}
+        with httpx.Client(base_url=stack.url, headers=header, trust_env=False, timeout=60) as client:
+            sides = {preset: partial(launch, client, preset, key) for preset, key in presets.items()}
+            for side in sides.values():
+                side()
+            yield sides
+    finally:
+        stack.remove()
+
+
+def launch(client: httpx.Client, preset: str, key: str) -> Mapping[str, float]:
+    """Seconds until the first point of a metric can be read, and until the run is finished."""
+    began = time.monotonic()
+    answer = client.post("/api/v1/runs/", json={"preset": preset, "overrides": OVERRIDES})
+    answer.raise_for_status()
+    address = f"/api/v1/runs/{answer.json()['id']}/"
+    first = None
+    while time.monotonic() < began + AT_MOST:
+        if first is None and client.get(f"{address}series/", params={"keys": key}).json()["series"].get(key):
+            first = time.monotonic() - began
+        run = client.get(address).json()
+        if run["state"] in ("failed", "stopped"):
+            raise ValueError(f"the run of {preset} {run['state']}: {run}")
+        if run["state"] == "finished" and first is not None:
+            return {f"{preset}, first point": first, f"{preset}, finished": time.monotonic() - began}
+        time.sleep(0.05)
+    raise ValueError(
+        f"the run of {preset} did not finish within {AT_MOST:.0f} s (load {os.getloadavg()[0]:.1f})"
+    )
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    run_alone(benchmark(), "first_point", parser.parse_args().repeats)
+
+
+if __name__ == "__main__":
+    main()
