@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks import compare as compare_module
-from tests.benchmarks.compare import Settings, compare, verdict
+from tests.benchmarks.compare import INTERRUPTED, Settings, compare, verdict
 from tests.benchmarks.intervals import ratio_interval
 from tests.benchmarks.results import ROOT
 
@@ -21,6 +21,7 @@ REGISTRY = f"SHORT_SET = { {name: f'tests.benchmarks.toy:{function}' for name, f
 TOY = """
 import time
 from contextlib import nullcontext
+from itertools import cycle
 from dataclasses import replace
 from tests.benchmarks.results import Benchmark
 
@@ -28,7 +29,7 @@ from tests.benchmarks.results import Benchmark
 def benchmark(small=False, seconds=0.0):
     from training_core.speed import VALUES
 
-    values = iter(VALUES)
+    values = cycle(VALUES)
 
     def turn():
         time.sleep(seconds)
@@ -103,7 +104,7 @@ def test_a_benchmark_without_its_reference_keeps_its_older_file(repository: Path
     results = repository / "tests" / "benchmarks" / "results"
     results.mkdir()
     (results / "lonely.json").write_text("older\n")
-    command = [sys.executable, "-m", "tests.benchmarks.bench", "lonely", "toy", "--repeats", "3"]
+    command = [sys.executable, "-m", "tests.benchmarks.bench", "lonely", "toy"]
     answer = subprocess.run(
         command, cwd=repository, env={"PYTHONPATH": str(repository)}, capture_output=True, text=True
     )
@@ -156,7 +157,7 @@ def test_an_interruption_removes_the_worktree(repository: Path, number: signal.S
         until(len(worktrees(repository)) == 2 or child.poll() is not None for _ in iter(int, 1))
         assert child.poll() is None, child.stderr and child.stderr.read()
         child.send_signal(number)
-        assert child.wait(60) != 0
+        assert child.wait(60) == INTERRUPTED
     assert len(worktrees(repository)) == 1
 
 

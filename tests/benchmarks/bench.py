@@ -24,9 +24,9 @@ def main(words: Sequence[str] | None = None) -> int:
     unknown = [name for name in arguments.names if name not in SHORT_SET]
     if unknown:
         raise SystemExit(f"no such benchmark: {', '.join(unknown)}; benchmarks are {', '.join(SHORT_SET)}")
-    if arguments.small and arguments.out == RESULTS:
+    if arguments.out == RESULTS and (arguments.small or arguments.repeats < REPEATS):
         raise SystemExit(
-            "--small checks the programs; its figures are not results: give another folder with --out"
+            f"results need at least {REPEATS} repeats and the full settings: give another folder with --out for trials"
         )
     before = load()
     if before > MOST_LOAD:

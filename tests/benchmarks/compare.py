@@ -24,7 +24,10 @@ from tests.benchmarks.intervals import RatioInterval, ratio_interval
 from tests.benchmarks.registry import SHORT_SET
 from tests.benchmarks.results import MOST_LOAD, ROOT, load, number
 
-PROGRAMS = Path("tests", "benchmarks")
+PROGRAMS = ("tests/benchmarks/*.py", "tests/conftest.py")
+"""Files of the working tree that measure both commits."""
+INTERRUPTED = 130
+"""Exit status after Ctrl-C."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,11 @@ def main(words: Sequence[str] | None = None) -> int:
     if unknown:
         parser.error(f"no such benchmark: {', '.join(unknown)}; benchmarks are {', '.join(SHORT_SET)}")
     settings = Settings(arguments.rounds, arguments.repeats, arguments.small)
-    return compare(ROOT, arguments.base, arguments.names or list(SHORT_SET), settings)
+    try:
+        return compare(ROOT, arguments.base, arguments.names or list(SHORT_SET), settings)
+    except KeyboardInterrupt:
+        print("interrupted; the worktree is removed")
+        return INTERRUPTED
 
 
 def compare(root: Path, base: str, names: Sequence[str], settings: Settings) -> int:
@@ -101,9 +108,10 @@ def checked_out(root: Path, commit: str) -> Iterator[Path]:
     worktree = folder / "tree"
     try:
         _git(root, "worktree", "add", "--quiet", "--detach", str(worktree), commit)
-        (worktree / PROGRAMS).mkdir(parents=True, exist_ok=True)
-        for program in (root / PROGRAMS).glob("*.py"):
-            shutil.copy(program, worktree / PROGRAMS)
+        for program in (path for pattern in PROGRAMS for path in root.glob(pattern)):
+            copy = worktree / program.relative_to(root)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(program, copy)
         yield worktree
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -47,7 +47,7 @@ LISTEN = """
 """
 
 
-SHORT, SMALL = ((200,), 4.0), ((3,), 0.5)
+SHORT, SMALL = ((200,), 3.0), ((3,), 0.5)
 """Numbers of viewers and seconds of the short set, and of a trial."""
 FIGURES = {
     "call to socket, p50": "ms",

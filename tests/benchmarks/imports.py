@@ -23,7 +23,7 @@ PROGRAMS = {
     "preset spread_mappo": f"{LOAD}load_config('spread_mappo')",
     "all presets": f"{LOAD}[load_config(name) for name in preset_names()]",
     DRIVER: "import workers.driver.attempt, workers.backends.local",
-    "import of the web application": "import webapp.config.asgi",
+    "import of the web application": "import webapp.site.asgi",
 }
 FOREIGN = ("Python alone", TORCH)
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,7 @@ def machine_facts(root: Path = ROOT) -> dict[str, Any]:
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
+        "torch": metadata.version("torch"),
         "load": {"start": load(), "end": None},
     }
 
