@@ -12,7 +12,7 @@ import pytest
 
 from tests.benchmarks import bench
 from tests.benchmarks.intervals import Spread, paired_ratios, ratio_interval, spread
-from tests.benchmarks.profile_runs import REST, counted
+from tests.benchmarks.profile_runs import REST, START, counted
 from tests.benchmarks.registry import SHORT_SET
 from tests.benchmarks.results import (
     ROOT,
@@ -183,8 +183,11 @@ def test_samples_count_for_the_first_part_that_matches() -> None:
             f"{loop};_step (training_core/llm/learning/learner.py:5);backward (/x/torch/_tensor.py:3) 4",
             f"{loop};_loss (training_core/llm/learning/learner.py:6);matmul (/x/torch/nn/linear.py:2) 3",
             "main (workers/run.py:3);evaluate (workers/driver/synchronous.py:1);x (training_core/llm/generation/a.py:2) 2",
-            "main (workers/run.py:3);pause (workers/x.py:1) 1",
+            "main (workers/run.py:3);pause (workers/x.py:1);sleep (/x/y.py:2) 1",
+            "main (workers/run.py:3);Condition.wait (/usr/lib/threading.py:331) 50",
+            " 6",
         ]
     )
-    assert parts == {"backward": 4, "forward and loss": 3, "evaluation": 2, REST: 1}
-    assert functions == {"pause (workers/x.py:1)": 1}
+    assert parts == {"backward": 4, "forward and loss": 3, "evaluation": 2, REST: 1, START: 6}
+    assert functions[REST] == {"pause (workers/x.py)": 1}
+    assert functions["backward"] == {"_step (training_core/llm/learning/learner.py)": 4}

@@ -114,6 +114,9 @@ def checked_out(root: Path, commit: str) -> Iterator[Path]:
             shutil.copy(program, copy)
         yield worktree
     finally:
+        # forced twice: an interrupted checkout is locked
+        remove = ["git", "-C", str(root), "worktree", "remove", "--force", "--force", str(worktree)]
+        subprocess.run(remove, capture_output=True)
         shutil.rmtree(folder, ignore_errors=True)
         _git(root, "worktree", "prune")
 
