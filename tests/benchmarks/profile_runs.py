@@ -24,7 +24,7 @@ PRESETS = {"plan_path_duo": 20, "spread_mappo": 100}
 """Preset -> iterations; other presets have 20."""
 WAITING = ("threading.py:", "selectors.py:", "_worker (")
 """Texts of innermost frames in which a thread waits although the system calls it busy."""
-OWN = re.compile(r"(\S+) \(((?:training_core|workers)/[\w/]+\.py):\d+\)")
+OWN = re.compile(r"([^\s;]+) \(((?:training_core|workers)/[\w/]+\.py):\d+\)")
 """A frame of Troupe's: function and file."""
 START, REST = "start and end (imports, models)", "rest of Python"
 OUTSIDE = (START, "evaluation")
@@ -48,7 +48,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "training_core/marl/rollouts.py",
         "training_core/marl/vector_runner.py",
     ),
-    "backward": ("torch/_tensor.py", "torch/autograd/"),
+    "backward": ("torch/_tensor.py", "torch/autograd/graph.py", "torch/autograd/__init__.py"),
     "optimiser": ("optimisation.py", "flat_adam.py", "torch/optim/"),
     "scoring (reference, mismatch)": (
         "_reference_logprobs (",
