@@ -79,6 +79,10 @@ ROWS = (
         "first_point",
         "spread_mappo, first point",
     ),
+    Row("dry run of `plan_path_duo`, until it has played", "first_point", "dry run, episode"),
+    Row(
+        "conversation with its policies, until the first prompt", "first_point", "conversation, first prompt"
+    ),
     Row("`troupe.log` of 50 keys, median call", "client_ingest", "log call, median"),
     Row("`troupe.log` of 50 keys, to disk", "client_ingest", "to disk"),
     Row(

@@ -12,15 +12,16 @@ from typing import Any
 
 from training_core.config.run import RunConfig
 from training_core.errors import TroupeError
+from training_core.llm.base_models.registry import resolve_model
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.host import AnswersBySlot, EnvironmentHost, EnvironmentPool, SlotView
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Answer, Prompt
 from workers.jobs.context import JobContext
 from workers.jobs.figures import figures
-from workers.jobs.policies import InferenceOnly, LoadedPolicy, coordinator_of, frozen, proxies_of
+from workers.jobs.policies import InferenceOnly, coordinator_of, frozen, proxies_of
 from workers.protocol.records import EpisodeFacts
-from workers.protocol.spec import Generated, PolicyProxy, Ready
+from workers.protocol.spec import Generated, Ready
 
 ANSWER_SECONDS = 900.0
 """Seconds that the person has for an answer; then the job ends, and frees its devices."""
@@ -108,7 +109,8 @@ def talk(context: JobContext[RunConfig]) -> dict[str, Any]:
     task = int(context.parameters.get("task", 0))
     kind = context.parameters.get("kind", "eval_sampled")
     config = frozen(context.config, context.checkpoint)
-    proxies = _loaded(context, config, person_roles)
+    generating = {role.policy for name, role in config.team.roles.items() if name not in person_roles}
+    proxies = {name: proxy for name, proxy in proxies_of(context, config).items() if name in generating}
     pool: RecordingPool
 
     def write_state(turn: int | None) -> None:
@@ -121,10 +123,10 @@ def talk(context: JobContext[RunConfig]) -> dict[str, Any]:
         context.folder.write("moment", state)
 
     pool = RecordingPool(EnvironmentHost(config.environment, config.run.seed), lambda: write_state(None))
-    ready = {policy: proxy.start(None) for policy, proxy in proxies.items()}
     for role in person_roles:
         policy = config.team.roles[role].policy
-        model = ready[policy].model if policy in ready else str(config.policies[policy].model)
+        name = config.policies[policy].model
+        model = str(resolve_model(name, config.environment, context.home))
         proxies[PERSON] = proxies.get(PERSON) or PersonProxy(context, model, write_state)
     coordinator = coordinator_of(context, _with_person(config, person_roles), proxies, pool)
     context.progress(0.5, "playing")
@@ -132,18 +134,6 @@ def talk(context: JobContext[RunConfig]) -> dict[str, Any]:
     context.folder.keep(collected.transcripts)
     facts: list[EpisodeFacts] = collected.facts
     return figures(facts) | {"roles": person_roles, "outcome": pool.view.outcome}
-
-
-def _loaded(
-    context: JobContext[RunConfig], config: RunConfig, person_roles: list[str]
-) -> dict[str, PolicyProxy]:
-    """The policies that are needed: to generate, or for their tokenizer."""
-    generating = [role.policy for name, role in config.team.roles.items() if name not in person_roles]
-    proxies = proxies_of(context, config)
-    needed = generating or list(config.used_policies)[:1]
-    return {
-        name: proxy for name, proxy in proxies.items() if name in needed and isinstance(proxy, LoadedPolicy)
-    }
 
 
 def _with_person(config: RunConfig, person_roles: list[str]) -> RunConfig:

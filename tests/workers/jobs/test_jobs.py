@@ -187,6 +187,16 @@ def test_a_conversation_ends_without_an_answer(
     assert status == 1 and "Nobody spoke" in (job.read("error") or {})["reason"]
 
 
+def test_a_person_talks_to_base_models_named_in_the_home(
+    tmp_path: Path, little_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(talking, "ANSWER_SECONDS", 0.0)
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "little").symlink_to(little_model)
+    status, job = do(tmp_path / "j", Path("little"), "talk", roles=["planner"])
+    assert status == 1 and "Nobody spoke" in (job.read("error") or {})["reason"]
+
+
 def test_a_checkpoint_of_another_team_is_refused(tmp_path: Path, little_model: Path) -> None:
     with writing(tmp_path, 1, {}) as draft:
         (draft / "judge").mkdir()
