@@ -1,5 +1,6 @@
 /* Common to every page: theme, menu, keyboard, copy buttons, times. */
 
+import { announce, announceRegions } from "./announce.js";
 import "./help.js";
 import { startTimes } from "./times.js";
 
@@ -21,6 +22,7 @@ function nextTheme() {
     document.documentElement.dataset.theme = next;
   }
   showTheme();
+  announce("", `Theme: ${next}`);
   document.dispatchEvent(new Event("themechange"));
 }
 
@@ -34,6 +36,7 @@ async function copy(button) {
     getSelection().selectAllChildren(source);
     button.textContent = "Selected";
   }
+  announce("", button.textContent);
   setTimeout(() => (button.textContent = was), 1500);
 }
 
@@ -106,4 +109,6 @@ document.addEventListener("keydown", (event) => {
 
 showTheme();
 startTimes();
+document.addEventListener("htmx:afterSettle", announceRegions);
+setTimeout(announceRegions, 300); // a region that is filled while the page is being opened is not announced
 document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });

@@ -1,5 +1,6 @@
 /* All charts of a page: mounted and loaded when they become visible, with a common crosshair. */
 
+import { announce } from "./announce.js";
 import { Chart } from "./charts/chart.js";
 import { forgetColours } from "./charts/colours.js";
 
@@ -45,7 +46,10 @@ export class ChartBoard {
   #load(charts) {
     const { axisKey } = this.#options.view, keys = charts.flatMap((chart) => chart.keys);
     const wanted = axisKey ? [...new Set([...keys, axisKey])] : keys;
-    this.#store.load(wanted).catch((error) => charts.forEach((chart) => chart.fail(`not loaded: ${error.message}`)));
+    this.#store.load(wanted).catch((error) => {
+      announce("charts", `Charts are not loaded: ${error.message}`, true);
+      for (const chart of charts) chart.fail(`not loaded: ${error.message}`);
+    });
     if (this.#options.view.lead === "shown") for (const { store } of this.#options.leads) store.load(wanted).catch(() => {});
   }
 

@@ -1,5 +1,7 @@
 /* The form's field search: shows only the fields whose name, path or help has all words, and opens their sections. */
 
+import { write } from "./announce.js";
+
 const bar = document.querySelector("[data-field-search]"), search = bar.querySelector("input"), fields = document.getElementById("fields");
 /* The sections that were open before the search. */
 let opened = null;
@@ -20,7 +22,7 @@ function find() {
     else if (opened) section.open = opened.has(key(section));
   }
   if (!words.length) opened = null;
-  bar.querySelector("output").textContent = words.length ? `${count} found` : "";
+  write(bar.querySelector("output"), words.length ? `${count} found` : "");
 }
 
 const key = (section) => section.dataset.section ?? section.querySelector("summary").textContent;

@@ -3,6 +3,8 @@
 A run's feed sends {"cursor": N} and gets deltas {"from": a, "to": b, …}: one is applied when the cursor is at least a;
 when it is behind, the cursor is sent again. {"type": "resync"} means: too far behind, read again, continue from its cursor. */
 
+import { announce, write } from "./announce.js";
+
 const FIRST_WAIT = 500, LONGEST_WAIT = 15000;
 const LOGGED_OUT = 4401, NOT_FOUND = 4404, BAD_MESSAGE = 4400;
 
@@ -105,9 +107,14 @@ export class RunsFeed extends Socket {
   }
 }
 
+/* The seconds until the next attempt are shown; only the loss and the return of the connection are announced. */
+let lost = false;
 function showLink(state, text) {
   for (const mark of document.querySelectorAll("[data-link]")) {
     mark.dataset.link = state;
-    mark.textContent = text;
+    write(mark, text);
   }
+  if (state === "live" && lost) announce("connection", "Connected again. The page is live.");
+  if (state === "offline") announce("connection", text.startsWith("offline") ? "Connection lost. The page retries by itself." : text, true);
+  lost = state === "offline";
 }

@@ -1,5 +1,6 @@
 /* The preset gallery: words filter the presets and are stored in the address. Enter selects the first one. */
 
+import { write } from "./announce.js";
 import { addressSet } from "./address.js";
 
 const bar = document.querySelector("[data-presets]"), search = bar.querySelector("input");
@@ -22,7 +23,7 @@ function find() {
   if (!words.length) opened = null;
   for (const group of region.querySelectorAll("[data-group]")) group.hidden = !shown(group).length;
   const count = shown(region).length;
-  bar.querySelector("[data-found]").textContent = `${count} found`;
+  write(bar.querySelector("[data-found]"), `${count} found`);
   region.querySelector("[data-none]").hidden = count > 0;
   carry();
 }

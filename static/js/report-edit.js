@@ -1,6 +1,7 @@
 /* The editor of a report. Every text is sent shortly after typing, and stored in this browser until the server has it. A text
    that another person's save has overtaken is stored by the server as a separate version. */
 
+import { announce, write } from "./announce.js";
 import { groupCharts } from "./compare/group-chart.js";
 
 const PAUSE = 1000, AGAIN = 5000;
@@ -18,9 +19,13 @@ function same(one, other) {
   return one.title === other.title && one.text === other.text;
 }
 
+/* Every text is saved, so a save is announced only if it is the first, was requested or follows a failure. */
+let expected = true;
 function say(words, tone = "") {
-  status.textContent = words;
+  write(status, words);
   status.className = `note ${tone}`;
+  if (tone) announce("", words, tone === "bad");
+  if (tone) expected = true;
 }
 
 /* ---- saving ---- */
@@ -78,6 +83,8 @@ function stored(saying, response) {
   if (same(now(), saying)) {
     localStorage.removeItem(draft);
     say(`saved, version ${response.version}`);
+    if (expected) announce("", status.textContent);
+    expected = false;
   } else schedule(PAUSE);
 }
 
@@ -146,6 +153,8 @@ form.addEventListener("submit", async (event) => {
 document.addEventListener("keydown", (event) => {
   if (!(event.ctrlKey || event.metaKey) || event.key !== "s") return;
   event.preventDefault();
+  expected = true;
+  if (same(now(), sent)) announce("", status.textContent);
   save();
 });
 document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && save());

@@ -1,5 +1,6 @@
 /* A run's pages: one feed, and the components of the page. A component has delta(message, unknown metrics), again(fresh page), or both. */
 
+import { reveal } from "./announce.js";
 import { data } from "./dom.js";
 import { ChartBoard } from "./charts.js";
 import { leadsOf } from "./charts/leads.js";
@@ -62,7 +63,7 @@ feed.addEventListener("delta", ({ detail }) => {
   const unknown = store.add(detail.points);
   for (const part of parts) part.delta?.(detail, unknown);
   for (const notice of document.querySelectorAll("[data-annotated]")) {
-    if (detail.annotated.includes(Number(notice.dataset.annotated))) notice.hidden = false;
+    if (detail.annotated.includes(Number(notice.dataset.annotated))) reveal(notice);
   }
 });
 feed.addEventListener("resync", async () => {

@@ -1,5 +1,6 @@
 /* The runs list, with live updates. */
 
+import { announce, reveal, write } from "./announce.js";
 import { ColumnsDialog } from "./columns.js";
 import { atMost, data, svg } from "./dom.js";
 import { Completion } from "./filter.js";
@@ -17,8 +18,9 @@ function update(run) {
   const row = document.querySelector(`tr[data-run="${CSS.escape(run.id)}"]`);
   if (!row) return;
   const state = row.querySelector(".state");
+  if (state.dataset.state !== run.state && ENDED.includes(run.state)) announce(`run ${run.id}`, `${row.querySelector(".row-link").textContent}: ${run.state}`);
   state.dataset.state = run.state;
-  state.textContent = run.state;
+  write(state, run.state);
   const why = row.querySelector("[data-why]");
   why.title = [run.reason, run.remedy].filter(Boolean).join(" ");
   why.replaceChildren(...withTimes(why.title));
@@ -27,7 +29,7 @@ function update(run) {
   for (const bar of row.querySelectorAll("progress")) {
     bar.max = run.iterations;
     bar.value = run.iteration;
-    row.querySelector("[data-iteration]").textContent = `${count(run.iteration)} of ${count(run.iterations)}`;
+    write(row.querySelector("[data-iteration]"), `${count(run.iteration)} of ${count(run.iterations)}`);
   }
   const left = run.eta_seconds === null || ENDED.includes(run.state) ? "" : duration(run.eta_seconds);
   for (const cell of row.querySelectorAll("[data-left]")) cell.textContent = left;
@@ -107,7 +109,7 @@ document.addEventListener("change", ({ target }) => {
   if (target.matches("[data-pick-all]")) for (const box of picks()) box.checked = target.checked;
   if (!target.closest(".pick")) return;
   const chosen = picks().filter((box) => box.checked).length;
-  document.querySelector("[data-chosen]").textContent = chosen ? `${chosen} run${chosen > 1 ? "s" : ""} chosen` : "no run selected";
+  write(document.querySelector("[data-chosen]"), chosen ? `${chosen} run${chosen > 1 ? "s" : ""} selected` : "no run selected");
 });
 
 const feed = new RunsFeed();
@@ -125,7 +127,7 @@ feed.start();
 
 /* Selected rows stay selected. */
 function refresh() {
-  if (picks().some((box) => box.checked)) document.querySelector("[data-new-runs]").hidden = false;
+  if (picks().some((box) => box.checked)) reveal(document.querySelector("[data-new-runs]"));
   else readAgain().then(() => workspace?.show());
 }
 
@@ -133,5 +135,5 @@ function refresh() {
 function fresh() {
   const query = new URLSearchParams(location.search);
   if ([...query.keys()].every((word) => CHART_WORDS.includes(word))) refresh();
-  else document.querySelector("[data-new-runs]").hidden = false;
+  else reveal(document.querySelector("[data-new-runs]"));
 }

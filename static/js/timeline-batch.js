@@ -1,5 +1,6 @@
 /* A batch: one bar per episode on a canvas, and return against length. Both open transcripts. */
 
+import { write } from "./announce.js";
 import { addressSet } from "./address.js";
 import { data, el, svg } from "./dom.js";
 import { count, number } from "./format.js";
@@ -169,7 +170,7 @@ class Bars {
     tip.hidden = !episode;
     if (!episode) return;
     const lines = described(episode);
-    this.#status.textContent = lines.join(", ");
+    write(this.#status, lines.join(", "));
     tip.replaceChildren(...lines.map((text, place) => el(place ? "span" : "strong", {}, text)));
     tip.style.left = `${Math.max(0, Math.min((at ?? 40) + 14, this.#width - tip.offsetWidth - 4))}px`;
     tip.style.top = `${TOP + (index + 1) * this.#row + 6}px`;

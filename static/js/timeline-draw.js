@@ -155,7 +155,7 @@ function lane({ context, lanesLayout, view, colours, x, inner }, row, { spans, u
   if (row.load) load(context, lanesLayout, row, utilisation, x, colours, inner);
 }
 
-/* Load of the lane's device from 0 to 100 %, held until the next sample. */
+/* Load of the lane's device from 0 to 100%, held until the next sample. */
 function load(context, lanesLayout, row, samples, x, colours, inner) {
   const bottom = row.y + row.bar + row.load;
   context.beginPath();

@@ -1,5 +1,6 @@
 /* The timeline on a canvas: wheel and +/− zoom, dragging and arrows pan, hovering shows details, the address stores the window. */
 
+import { announce, write } from "./announce.js";
 import { addressSet } from "./address.js";
 import { atMost, data, el } from "./dom.js";
 import { readJson } from "./requests.js";
@@ -84,7 +85,9 @@ class Timeline {
       this.#shown.carpet = this.#shown.lanes.length > CARPET;
       this.#shown.lanes = carpeted(this.#shown.lanes);
     } catch (error) {
-      if (error.name !== "AbortError") this.#status.textContent = `Not loaded: ${error.message}. Zoom or pan to try again.`;
+      if (error.name === "AbortError") return;
+      write(this.#status, `Not loaded: ${error.message}. Zoom or pan to try again.`);
+      announce("timeline", this.#status.textContent, true);
       return;
     }
     const follows = this.#view.followsEnd;
@@ -111,6 +114,7 @@ class Timeline {
     clearTimeout(this.#settling);
     this.#settling = setTimeout(() => {
       addressSet({ first: "", last: "", from: this.#view.start.toFixed(3), to: this.#view.end.toFixed(3) });
+      announce("", this.#status.textContent);
       readAgain();
       if (!this.#enough()) this.#load();
     }, SETTLED);
@@ -119,7 +123,7 @@ class Timeline {
   #tell() {
     const inside = this.#shown.iterations.filter((iteration) => iteration.end >= this.#view.start && iteration.start <= this.#view.end).map((iteration) => iteration.iteration);
     const which = inside.length ? `, iterations ${Math.min(...inside)} to ${Math.max(...inside)}` : "";
-    this.#status.textContent = `showing ${stretch(this.#view.length)} from ${elapsed(this.#view.start - this.#shown.run_start, this.#view.length / 100)}${which}${this.#shown.cut ? "; too many spans, the later ones are left out" : ""}`;
+    write(this.#status, `showing ${stretch(this.#view.length)} from ${elapsed(this.#view.start - this.#shown.run_start, this.#view.length / 100)}${which}${this.#shown.cut ? "; too many spans, the later ones are left out" : ""}`);
   }
 
   #moment(x) {

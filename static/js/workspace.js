@@ -1,5 +1,6 @@
 /* Charts next to the runs table: which runs are drawn, how they are grouped, and links that keep both. */
 
+import { write } from "./announce.js";
 import { addressGet, addressSet } from "./address.js";
 import { View } from "./charts/view.js";
 import { PanelBoard } from "./panels/board.js";
@@ -32,7 +33,7 @@ export class Workspace {
   show() {
     for (const eye of document.querySelectorAll("[data-eye]")) eye.setAttribute("aria-pressed", String(this.#shown.includes(eye.dataset.eye)));
     const count = this.#shown.length;
-    document.querySelector("[data-shown-count]").textContent = count ? `${count} run${count > 1 ? "s" : ""} shown` : "no run shown";
+    write(document.querySelector("[data-shown-count]"), count ? `${count} run${count > 1 ? "s" : ""} shown` : "no run shown");
   }
 
   /* New points of these runs are there. */

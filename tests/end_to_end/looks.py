@@ -56,12 +56,38 @@ CONTROLS = {
 }  # fmt: skip
 
 
-def spoken_faults(page: Page) -> list[str]:
-    """What a screen reader would miss in Chromium's accessibility tree: names of controls, one main region, one title."""
+def accessibility_tree(page: Page) -> list[dict[str, Any]]:
+    """Nodes of Chromium's accessibility tree that assistive technology reads."""
     session = page.context.new_cdp_session(page)
     nodes = session.send("Accessibility.getFullAXTree")["nodes"]
     session.detach()
-    spoken = [node for node in nodes if not node.get("ignored")]
+    return [node for node in nodes if not node.get("ignored")]
+
+
+def live_regions(page: Page) -> list[tuple[str, str, str, str]]:
+    """Roots of live regions as (role, "polite", "assertive" or "off", accessible name, text)."""
+    nodes = accessibility_tree(page)
+    by_id = {node["nodeId"]: node for node in nodes}
+
+    def text(node: dict[str, Any]) -> str:
+        if node["role"]["value"] == "StaticText":
+            return str(node["name"]["value"])
+        return " ".join(
+            filter(None, (text(by_id[each]) for each in node.get("childIds", ()) if each in by_id))
+        )
+
+    regions = []
+    for node in nodes:
+        live = {prop["name"]: prop["value"].get("value") for prop in node.get("properties", [])}.get("live")
+        role, name = str(node["role"]["value"]), str(node.get("name", {}).get("value", ""))
+        if live is not None or role in ("status", "alert", "log"):
+            regions.append((role, str(live or "off"), name, text(node)))
+    return regions
+
+
+def spoken_faults(page: Page) -> list[str]:
+    """What a screen reader would miss in Chromium's accessibility tree: names of controls, one main region, one title."""
+    spoken = accessibility_tree(page)
 
     def role(node: dict[str, Any]) -> str:
         return str(node.get("role", {}).get("value", ""))

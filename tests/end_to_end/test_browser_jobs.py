@@ -9,6 +9,7 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Locator, Page, expect
 
+from tests.end_to_end.announcements import wait_for
 from tests.end_to_end.conftest import run_make
 from tests.end_to_end.looks import violations
 from tests.end_to_end.seed import Story
@@ -93,6 +94,7 @@ def test_a_conversation_from_the_checkpoint_to_the_end(page: Page, ada: User) ->
     asked |= {"turn": 1}
     job_folder(job).write("moment", {"moves": moves, "asked": asked, "title": "3x3", "board": grid(0, 2)})
     expect(page.get_by_text("it is your turn")).to_be_visible()
+    wait_for(page, "status", "planner (you) it is your turn")
     expect(agent(page)).to_have_attribute("aria-label", re.compile("agent at row 1, column 3.*now"))
     expect(page.locator(".board .trail")).to_have_count(1)
     page.get_by_role("link", name="executor #2").click()
@@ -204,7 +206,7 @@ def test_a_match_and_an_evaluation_say_what_came_out(page: Page, ada: User) -> N
         for iteration in (20, 40)
     ]  # fmt: skip
     page.goto(f"/runs/{run.pk}/checkpoints/")
-    page.get_by_label("Checkpoint b").fill("20")
+    page.get_by_label("Checkpoint B").fill("20")
     page.get_by_role("button", name="Play the match").click()
     expect(page.get_by_role("heading", level=1)).to_have_text(
         "first at iteration 40 against first at iteration 20"
@@ -252,7 +254,7 @@ def test_a_match_and_an_evaluation_say_what_came_out(page: Page, ada: User) -> N
     job_folder(evaluation).write("result", figures | {"rewards": {"planner": 0.5, "executor": 1.0}})
     jobs_follow()
     page.goto(f"/jobs/{evaluation.pk}/")
-    expect(page.locator(".episode-facts")).to_contain_text("0.88 0.77 to 0.94")
+    expect(page.locator(".episode-facts")).to_contain_text("0.88 95%: 0.77 to 0.94")
     shoot(page, "evaluation")
     check_accessible(page)
 

@@ -6,6 +6,7 @@ import time
 import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
+from tests.end_to_end.announcements import announced, listen, wait_for
 from tests.end_to_end.conftest import Server, run_make, tell
 from tests.end_to_end.seed import Story, encoded, hostile
 from webapp.accounts.models import User
@@ -50,14 +51,19 @@ def test_a_dead_server_is_said_and_survived(
 ) -> None:
     run, story = telling
     page = context.new_page()  # a bare one: a browser cannot but complain of a server that is gone
+    listen(page)
     page.goto(f"/runs/{run.pk}/")
     expect(page.locator("[data-link]")).to_have_text("live")
     server.kill()
     expect(page.locator("[data-link]")).to_contain_text("offline, retrying")
+    wait_for(page, "alert", "Connection lost")
     tell(run, encoded(story.iterations(24, 30)))
     server.start()
     expect(page.locator("[data-link]")).to_have_text("live")
     expect(page.locator(".run-progress [data-iteration]")).to_have_text("iteration 30 of 120")
+    wait_for(page, "status", "Connected again")
+    lost = [text for text in announced(page) if "Connection lost" in text]
+    assert len(lost) == 1, "the seconds until the next attempt are not announced"
     page.wait_for_function("document.querySelector('#chart-reward .plot').data?.at(-1).x.at(-1) === 30")
     steps = page.evaluate("document.querySelector('#chart-reward .plot').data.at(-1).x")
     assert steps == list(range(1, 31)), "every point once"

@@ -127,7 +127,7 @@ def test_rows_are_walked_chosen_and_noted_with_the_keyboard(page: Page, ada: Use
     expect(page.get_by_role("link", name="three")).to_be_focused()
     page.keyboard.press("x")
     expect(page.get_by_label("Select three")).to_be_checked()
-    expect(page.locator("[data-chosen]")).to_have_text("1 run chosen")
+    expect(page.locator("[data-chosen]")).to_have_text("1 run selected")
     page.keyboard.press("k")
     expect(page.get_by_role("link", name="one")).to_be_focused()
     page.keyboard.press("n")

@@ -62,6 +62,15 @@ def spread(point: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any]:
     return {single: value for path, value in point.items() for single in expand_path(path, tree)}
 
 
+def column_styles(axes: Mapping[str, Sequence[Any]]) -> dict[str, str]:
+    """Return the CSS class of the column of each path: "num" if all values are numbers, otherwise empty."""
+    numbers = {
+        path: all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+        for path, values in axes.items()
+    }
+    return {path: "num" if right else "" for path, right in numbers.items()}
+
+
 def short_names(paths: Sequence[str]) -> dict[str, str]:
     """Return the shortest unambiguous suffix of each path, for headings and names."""
     names: dict[str, str] = {}

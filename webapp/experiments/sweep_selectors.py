@@ -14,7 +14,7 @@ from webapp.accounts.selectors import projects_visible
 from webapp.agents.rewards import shaped_label
 from webapp.experiments.fields import spell
 from webapp.experiments.models import Sweep
-from webapp.experiments.sweep_planning import short_names
+from webapp.experiments.sweep_planning import column_styles, short_names
 from webapp.metrics.headline import HEADLINE, outcome_key
 from webapp.runs.models import ACTIVE_STATES, ENDED_STATES
 from webapp.runs.selectors import run_summary, runs_visible
@@ -149,6 +149,7 @@ def sweep_context(user: Person, sweep: Sweep, sort: str, metric: str) -> dict[st
         "project_slug": "",
         "sweep": sweep,
         "names": names,
+        "styles": column_styles(sweep.axes),
         "seeded": len(sweep.axes.get(SEED, [])) > 1,
         "fields": [path for path in sweep.axes if path != SEED],
         "metrics": [(key, shaped_label(LABELS.get(key, key), configs)) for key in HEADLINE],

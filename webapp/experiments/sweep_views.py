@@ -16,7 +16,7 @@ from webapp.accounts.selectors import project_editable, projects_editable
 from webapp.experiments.commands import sweep_command
 from webapp.experiments.services import sweep_create, sweep_stop
 from webapp.experiments.sweep_forms import form_values, plan_from_post, posted_values
-from webapp.experiments.sweep_planning import SweepPlan, short_names
+from webapp.experiments.sweep_planning import SweepPlan, column_styles, short_names
 from webapp.experiments.sweep_selectors import sweep_context, sweep_get, sweeps_visible
 from webapp.metrics.headline import HEADLINE
 from webapp.runs.config_differences import flatten, preset_tree
@@ -83,11 +83,12 @@ def _starred(path: str) -> str:
 def _plan_context(plan: SweepPlan | None) -> dict[str, Any]:
     if plan is None:
         return {"plan": None}
-    names = short_names(list(plan.axes))
+    names, styles = short_names(list(plan.axes)), column_styles(plan.axes)
     return {
         "plan": plan,
         "names": names,
-        "shown": plan.points[:SHOWN],
+        "styles": styles,
+        "shown": [[(value, styles[path]) for path, value in point.items()] for point in plan.points[:SHOWN]],
         "more": max(0, len(plan.points) - SHOWN),
         "command": sweep_command(plan.preset, plan.overrides, plan.axes, plan.method),
     }

@@ -126,7 +126,7 @@ def form_page(request: HttpRequest, draft: Draft, projects: list[Project], error
         "templates": templates_visible(request.user),
         "template": request.GET.get("template", ""),
         "kept": {name: request.POST.get(name, "") for name in KEPT},
-        "chosen": request.POST.get("project", ""),
+        "chosen": request.POST.get("project", request.GET.get("project", "")),
         "form_error": error,
         "prompt_tokens": request.POST.get("prompt_tokens", PROMPT_TOKENS),
         "origin": draft.origin,

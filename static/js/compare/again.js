@@ -1,3 +1,5 @@
+import { announceRegions } from "../announce.js";
+
 /* The page as the server renders it now. */
 
 export async function pageAgain() {
@@ -11,6 +13,7 @@ export function putRegions(fresh) {
     const twin = fresh.querySelector(`[data-region="${CSS.escape(old.dataset.region)}"]`);
     if (twin && !old.contains(document.activeElement)) old.replaceWith(document.adoptNode(twin));
   }
+  announceRegions();
 }
 
 /* While a displayed run is active and the page is visible, calls `work` with the fresh page at intervals. */

@@ -194,12 +194,13 @@ function layout(sets, { logx, logy }) {
   const ink = colour("ink-3"), [{ x: kind }] = sets, time = kind === "time";
   const axis = { gridcolor: colour("border"), zeroline: false, linecolor: colour("border"), tickfont: { size: 10, color: ink }, automargin: true };
   const values = sets.flatMap(({ groups }) => groups.flatMap((group) => ["mean", "low", "high", "raw"].flatMap((name) => group[name] ?? []).concat(...(group.lines ?? []))));
+  const steps = sets.flatMap((set) => [set.axis[0], set.axis.at(-1)]), few = !time && !logx && kind in AXES && Math.max(...steps) - Math.min(...steps) < 8;
   const { range } = yRange(values.filter((value) => value !== null), { most: false, log: logy, fixed: null, whole: true });
   return {
     margin: { l: 40, r: 10, t: 8, b: 38 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.body).fontFamily, size: 11, color: ink },
     xaxis: {
-      ...axis, showgrid: false, nticks: 8, type: logx ? "log" : "linear", title: { text: escapeHtml(AXES[kind] ?? kind), font: { size: 11 }, standoff: 8 },
+      ...axis, ...(few && { dtick: 1 /* no fractions of steps */ }), showgrid: false, nticks: 8, type: logx ? "log" : "linear", title: { text: escapeHtml(AXES[kind] ?? kind), font: { size: 11 }, standoff: 8 },
       hoverformat: time ? ".1f" : kind in AXES ? ",.0f" : ".4~g", tickformat: time || logx ? "" : "~s", spikecolor: colour("border-strong"), spikethickness: 1, spikedash: "solid",
     },
     yaxis: { ...axis, nticks: 6, type: logy ? "log" : "linear", ...(range && { range }) },

@@ -1,5 +1,6 @@
 /* The dialog that builds a panel. Errors are shown at their fields. */
 
+import { write } from "../announce.js";
 import { atMost } from "../dom.js";
 import { readJson } from "../requests.js";
 import { matching, whole } from "./definitions.js";
@@ -44,7 +45,7 @@ export class PanelDialog {
       const count = matching(pattern, this.#data.keys).length;
       if (pattern) text = `${count} match${count > this.#data.mostMetrics ? `; one chart has at most ${this.#data.mostMetrics}` : ""}`;
     } catch { /* It is reported on submission. */ }
-    this.#dialog.querySelector("[data-matches]").textContent = text;
+    write(this.#dialog.querySelector("[data-matches]"), text);
     this.#dialog.querySelector("[data-each]").hidden = !pattern;
   }
 

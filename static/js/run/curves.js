@@ -1,5 +1,6 @@
 /* Panels of charts, and the search over them. */
 
+import { announce, reveal } from "../announce.js";
 import { addressGet, addressSet } from "../address.js";
 
 export class Curves {
@@ -68,6 +69,7 @@ function filter(fits) {
     shown += some;
   }
   document.querySelector("[data-no-charts]").hidden = shown > 0;
+  announce("charts", `${shown} chart${shown === 1 ? "" : "s"}`);
 }
 
 /* Metrics that are not on the page yet: offers to show them; an empty page shows them at once. */
@@ -76,5 +78,5 @@ function fresh(specs, unknown) {
   const notice = document.querySelector("[data-new-metrics]");
   if (!notice || !unknown.some((key) => !known.has(key))) return;
   if (!specs.length) location.reload();
-  else notice.hidden = false;
+  else reveal(notice);
 }

@@ -1,11 +1,13 @@
 /* Name, state, progress, times and the actions that the state allows. */
 
+import { follow, write } from "../announce.js";
 import { showFindings } from "../findings.js";
 import { duration, count, number } from "../format.js";
 import { withTimes } from "../times.js";
 import { ENDED } from "./states.js";
 
 const HOUR = 3600;
+let announced = null; // the quarter of the progress
 const SHORT_PAUSE = 2;  // seconds without an active attempt that are not worth a second figure
 
 export class Header {
@@ -30,7 +32,7 @@ function show(summary) {
   const root = document.querySelector("[data-run-head]");
   const state = root.querySelector(".state");
   state.dataset.state = summary.state;
-  state.textContent = summary.state;
+  write(state, summary.state);
   showFindings(root.querySelector("[data-findings]"), summary);
   const actState = summary.state === "stopping" && summary.stop_requested === "pause" ? "pausing" : summary.state;
   for (const form of root.querySelectorAll("[data-when]")) form.hidden = !form.dataset.when.split(" ").includes(actState);
@@ -39,34 +41,46 @@ function show(summary) {
   bar.value = summary.iteration;
   bar.classList.toggle("idle", ENDED.includes(summary.state) && summary.state !== "finished");
   root.querySelector("[data-link]").toggleAttribute("data-idle", ENDED.includes(summary.state));
-  root.querySelector("[data-iteration]").textContent = summary.iterations ? `iteration ${count(summary.iteration)} of ${count(summary.iterations)}` : `step ${count(summary.iteration)}`;
+  const iteration = summary.iterations ? `iteration ${count(summary.iteration)} of ${count(summary.iterations)}` : `step ${count(summary.iteration)}`;
+  write(root.querySelector("[data-iteration]"), iteration);
+  announceRun(summary, iteration);
   showFault(root.querySelector("[data-fault]"), summary);
-  document.title = document.title.replace(/^(\(\d+ %\) )?/, ENDED.includes(summary.state) ? "" : `(${Math.floor(summary.progress * 100)} %) `);
+  document.title = document.title.replace(/^(\(\d+%\) )?/, ENDED.includes(summary.state) ? "" : `(${Math.floor(summary.progress * 100)}%) `);
   times(summary);
 }
 
+/* Announced are the state, with the cause and the remedy of a failure, open findings, and the progress at each quarter. */
+function announceRun(summary, iteration) {
+  const failed = summary.state === "failed", { critical = 0, warning = 0 } = summary.findings;
+  const reason = failed ? [summary.reason, summary.remedy].filter(Boolean).join(" ") : "";
+  follow("state", `Run state: ${summary.state}${reason ? `. ${reason}` : ""}`, failed);
+  follow("findings", critical + warning ? `Open health findings: ${critical} critical, ${warning} warning${warning === 1 ? "" : "s"}` : "No open health findings");
+  const quarter = summary.state === "running" && summary.iterations ? Math.floor((4 * summary.iteration) / summary.iterations) : 0;
+  if (quarter !== announced) follow("progress", quarter ? iteration : "");
+  announced = quarter;
+}
 /* What is wrong or awaited, what to do, and for a failed run the way to the traceback in its log. */
 function showFault(notice, summary) {
   const failed = summary.state === "failed", traceback = notice.querySelector("[data-traceback]");
   notice.hidden = !summary.reason;
   notice.classList.toggle("bad", failed);
   notice.querySelector("[data-reason]").replaceChildren(...withTimes(summary.reason));
-  notice.querySelector("[data-remedy]").textContent = summary.remedy;
+  write(notice.querySelector("[data-remedy]"), summary.remedy);
   if (traceback) traceback.hidden = !failed;
 }
 
 /* The times of the head, and the costs below it: all of them from the summary, so that they agree. */
 function times(summary) {
-  document.querySelector("[data-times]").textContent = timesText(summary);
+  write(document.querySelector("[data-times]"), timesText(summary));
   const ran = secondsRun(summary.attempts, summary.ended_at ? new Date(summary.ended_at) : new Date());
   if (!ran) return;
-  write("[data-ran]", () => duration(ran));
-  write("[data-hours]", ({ hours }) => number((Number(hours) * ran) / HOUR));
-  if (summary.eta_seconds !== null) write("[data-hours-at-end]", ({ hoursAtEnd }) => number((Number(hoursAtEnd) * (ran + summary.eta_seconds)) / HOUR));
+  writeAll("[data-ran]", () => duration(ran));
+  writeAll("[data-hours]", ({ hours }) => number((Number(hours) * ran) / HOUR));
+  if (summary.eta_seconds !== null) writeAll("[data-hours-at-end]", ({ hoursAtEnd }) => number((Number(hoursAtEnd) * (ran + summary.eta_seconds)) / HOUR));
 }
 
-function write(selector, text) {
-  for (const element of document.querySelectorAll(selector)) element.textContent = text(element.dataset);
+function writeAll(selector, text) {
+  for (const element of document.querySelectorAll(selector)) write(element, text(element.dataset));
 }
 
 function timesText(summary) {

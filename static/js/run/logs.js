@@ -1,10 +1,12 @@
 /* The log of a run. Lines are read from the API by id, so each is drawn once and in order. At most MOST lines are in the page: while its
    end is visible the oldest leave it, and are loaded again on request; while the reader looks at earlier lines, none leave. */
 
+import { announce } from "../announce.js";
 import { el } from "../dom.js";
 import { readJson } from "../requests.js";
 
 const MOST = 2000, PAGE = 1000, NEAR_END = 40;
+const CUT = 200; // characters of a line that are announced
 const FAR = 20000; // Ids behind the newest line from which the end is loaded instead of every line up to it.
 
 export class Logs {
@@ -84,6 +86,8 @@ export class Logs {
     this.#unsure ||= lines.length === PAGE;
     this.#cursor = Math.max(this.#cursor, last, lines.length < PAGE ? newest : 0);
     this.#list.append(...lines.map(drawn));
+    const failure = lines.findLast((line) => line.level === "error");
+    if (failure) announce("log", `Error in the log, from ${failure.source}: ${failure.message.slice(0, CUT)}`);
     if (atEnd) {
       this.#shorten("firstElementChild");
       this.#pin();

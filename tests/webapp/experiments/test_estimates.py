@@ -106,7 +106,7 @@ def test_unknown_memory_never_counts_as_fitting(ada: Client, launcher: FakeLaunc
     assert judged(cluster(0.5), **model).level == "never"
     form = posted(ada) | {"policies.planner.model": "nobody/no-model"}
     html = ada.post(ESTIMATE, form).content.decode()
-    assert "<strong>Memory not known</strong>" in html and "Fits the cluster now" not in html
+    assert ">Memory not known</strong>" in html and "Fits the cluster now" not in html
 
 
 def test_the_length_of_prompts_is_an_assumption_that_can_be_changed(
