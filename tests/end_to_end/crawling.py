@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from django.urls import Resolver404, URLPattern, get_resolver, resolve
 from playwright.sync_api import Page
 
+from tests.end_to_end.layouts import layout_faults
 from tests.end_to_end.looks import spoken_faults, violations
 
 WIDTHS = (1440, 720, 390)
@@ -66,6 +67,7 @@ class Crawl:
         if self.axe:
             self.faults += [f"{address}: {fault}" for fault in spoken_faults(self.page)]
         self.page.set_viewport_size({"width": WIDTHS[0], "height": 900})
+        self.faults += [f"{address}: {fault}" for fault in layout_faults(self.page)]
 
     def _keep(self, name: str) -> None:
         """A picture, where TROUPE_SHOTS names a folder for them."""

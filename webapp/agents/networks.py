@@ -14,7 +14,7 @@ NETWORKS = AgentPages(
     stored="Steps are stored for evaluations (evaluation.probes), not for training",
     no_batches="small networks learn from steps, not from whole episodes",
     override="run.seed=1",
-    budget="{:,} environment steps an iteration",
+    budget="{:,} environment steps per iteration",
     tokens=False,
     matched_by_role=True,
     headline="eval/return",

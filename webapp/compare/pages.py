@@ -14,7 +14,7 @@ from webapp.agents.registry import with_tokens
 from webapp.agents.rewards import shaped_label
 from webapp.common.tones import run_tone
 from webapp.compare.forms import AXES, BANDS, Choice, choice_read, meant
-from webapp.compare.groups import runs_chosen
+from webapp.compare.groups import groups_make, runs_chosen
 from webapp.metrics.models import Series
 from webapp.run_table.selectors import runs_list
 from webapp.runs.config_differences import groupings
@@ -124,14 +124,24 @@ def _report_text(choice: Choice, runs: list[Run]) -> str:
 def _chips(selection: Compared) -> list[dict[str, Any]]:
     """Return each run with the URL of the page without it (that URL names all other runs and drops the filter)."""
     ids = [run.pk for run in selection.runs]
+    tones = _tones(selection)
     return [
         {
             "run": run,
-            "tone": run_tone(run.tone),
+            "tone": tones.get(run.pk, run_tone(run.tone)),
             "without": selection.choice.query(runs=",".join(pk for pk in ids if pk != run.pk), filter=""),
         }
         for run in selection.runs
     ]
+
+
+def _tones(selection: Compared) -> dict[str, int | str]:
+    """Return the colour of each run: that of its group, as on the charts; empty if the runs cannot be grouped."""
+    try:
+        groups = groups_make(selection.runs, selection.choice.by)
+    except ConfigError:
+        return {}
+    return {run.pk: group.tone for group in groups for run in group.runs}
 
 
 def _keys(runs: Sequence[Run]) -> list[str]:

@@ -81,7 +81,7 @@ def _count(value: Any, unit: str = "") -> str | None:
 
 
 def _share(value: Any) -> str | None:
-    return f"{100 * value:.0f} %" if isinstance(value, int | float) else None
+    return f"{100 * value:.0f}%" if isinstance(value, int | float) else None
 
 
 def before_training(series: Mapping[str, Columns]) -> dict[str, float | str | None]:

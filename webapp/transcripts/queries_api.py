@@ -58,7 +58,7 @@ class EpisodeCurve(APIView):
     )
     def get(self, request: Request, run_id: str) -> Response:
         """Return {"width", "matching", "of", "counts", "kinds": [{"kind", "points": [{"first", "last", "matching", "of", "share",
-        "low", "high"}]}]}: shares of stored episodes, not of all played, with Wilson intervals (95 %).
+        "low", "high"}]}]}: shares of stored episodes, not of all played, with Wilson intervals (95%).
         """
         run = run_get(request.user, run_id)
         curve = curve_read(run, text(request, "query"), text(request, "base"))

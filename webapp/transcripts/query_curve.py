@@ -25,7 +25,7 @@ def curve_read(run: Run, query: str, base: str = "") -> dict[str, Any]:
     """Return {"query", "base", "width", "matching", "of", "kinds": [{"kind", "label", "points": [...]}]}.
 
     A point is {"first", "last", "matching", "of", "share", "low", "high", "address"}: of the stored episodes of iterations
-    first … last that match `base`, the share that also matches `query`, its Wilson interval (95 %), and the page of the
+    first … last that match `base`, the share that also matches `query`, its Wilson interval (95%), and the page of the
     matching ones. `width` is the number of iterations per point. Raises FilterError for an invalid query or base.
     """
     if not query.strip():

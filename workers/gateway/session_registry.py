@@ -59,7 +59,7 @@ class SessionRegistry:
             for session in sessions:
                 self._open.pop(session.key, None)
         for session in sessions:
-            session.close("nobody closed the episode")
+            session.close("the agent did not close the episode")
 
     def counts(self) -> dict[str, int]:
         """Number of open episodes, and of those that wait for an agent."""

@@ -78,7 +78,9 @@ def match(context: Networks) -> dict[str, Any]:
     assignments = checkpoint_assignments(list(context.config.used_policies))
     lines = []
     for index, assignment in enumerate(assignments):
-        context.progress(0.2 + 0.8 * index / len(assignments), f"seating {index + 1} of {len(assignments)}")
+        context.progress(
+            0.2 + 0.8 * index / len(assignments), f"assignment {index + 1} of {len(assignments)}"
+        )
         worker.trainer.load_actors(
             {policy: checkpoints[side] / policy for policy, side in assignment.items()}
         )

@@ -65,7 +65,7 @@ def match(context: JobContext[RunConfig]) -> dict[str, Any]:
     lines = []
     for index, assignment in enumerate(assignments):
         coordinator = coordinator_of(context, _assigned(config, assignment), proxies)
-        label = f"seating {index + 1} of {len(assignments)}: "
+        label = f"assignment {index + 1} of {len(assignments)}: "
         collected = evaluated(coordinator, kind, range(count), context, label)
         for document in collected.transcripts[: max(1, MAX_EPISODES // len(assignments))]:
             title = ", ".join(f"{role}: {side}" for role, side in assignment.items())

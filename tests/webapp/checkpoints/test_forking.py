@@ -9,6 +9,7 @@ from django.test import Client
 
 from tests.webapp.api.conftest import caller
 from tests.webapp.checkpoints.conftest import Make
+from tests.webapp.elements import elements
 from training_core.errors import ConfigError
 from webapp.accounts.models import AuditEntry, Membership, Project, User
 from webapp.checkpoints.selectors import checkpoint_get, checkpoint_named
@@ -135,6 +136,7 @@ def test_the_form_forks(run: Run, user: User, make: Make) -> None:
     client.force_login(user)
     page = client.get(f"/experiments/new/?fork={origin.pk}")
     assert "at iteration 20" in page.content.decode()
+    assert [field["value"] for field in elements(page, "[name=project]")] == ["lab"], "that of the parent"
     posted = {"preset": run.preset, "project": "lab", "fork": str(origin.pk), "run.iterations": "500"}
     answer = client.post("/experiments/new/", posted)
     fork = Run.objects.get(parent=run)

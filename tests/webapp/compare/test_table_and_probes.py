@@ -9,7 +9,7 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from tests.webapp.compare.test_configs import made
-from tests.webapp.elements import texts_of
+from tests.webapp.elements import elements, texts_of
 from tests.webapp.transcripts.test_episodes import candidate, played, turn
 from training_core.errors import ConfigError
 from webapp.accounts.models import Project, User
@@ -162,3 +162,16 @@ def test_fields_that_hold_lists_are_drawn_and_written(client: Client, user: User
     assert [row["places"] for row in table["rows"]] == [[1.0], [0.0]]
     ticks = [float(height) for height, _ in parallel_drawn(table)["axes"][0]["ticks"]]
     assert ticks == pytest.approx([height_of(place) for place in (0, 0.25, 0.5, 0.75, 1)])
+
+
+@pytest.mark.django_db
+def test_a_run_has_the_colour_of_its_group_on_the_whole_page(runs: list[Run], user: User) -> None:
+    client = Client()
+    client.force_login(user)
+    for by in ("family", "run", "a.type"):
+        page = client.get("/compare/parallel/", {"runs": ",".join(run.pk for run in runs), "by": by})
+        dots = [dot["data-tone"] for dot in elements(page, ".chips .dot")]
+        links = [link["href"] for link in elements(page, ".runs-by-axis .row-link")]
+        rows = [row["data-tone"] for row in elements(page, ".runs-by-axis th[data-tone]")]
+        tones = dict(zip(links, rows, strict=True))
+        assert dots == [tones[f"/runs/{run.pk}/"] for run in runs], by

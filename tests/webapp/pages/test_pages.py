@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from tests.end_to_end.seed import HOSTILE, Story, encoded, hostile
 from tests.webapp.elements import elements, texts_of
+from webapp.accounts.models import Membership, Project, User
 from webapp.checkpoints.models import Checkpoint
 from webapp.ingest.services import batch_store
 from webapp.runs.models import Attempt, Run
@@ -49,6 +50,42 @@ def test_empty_list_shows_the_first_step(ada: Client) -> None:
     html = read(ada, "runs:list")
     assert "troupe launch plan_path_duo" in html and "?preset=plan_path_duo" in html
     assert "base model of the demonstration" not in html
+
+
+def test_an_empty_project_offers_the_next_step(ada: Client, told: Run) -> None:
+    bare = Project.objects.create(slug="bare", name="Bare")
+    Membership.objects.create(
+        project=bare, user=User.objects.get(username="ada"), level=Membership.Level.OWNER
+    )
+    html = read(ada, "runs:list", project="bare")
+    assert "No runs in this project yet" in html and "/experiments/new/?project=bare" in html
+    assert "No run matches" in read(ada, "runs:list", project="bare", q="none")
+    form = ada.get("/experiments/new/?project=bare").content.decode()
+    chosen = [
+        option["value"] for option in elements(form, "select[name=project] option") if "selected" in option
+    ]
+    assert chosen == ["bare"]
+    assert "preset=spread_mappo&amp;project=bare" in form, "another preset keeps the project"
+
+
+def test_an_ended_run_says_what_it_has_not_written(ada: Client, told: Run) -> None:
+    Checkpoint.objects.all().delete()
+    assert "The first checkpoint is written" in read(ada, "runs:detail", told.pk)
+    assert texts_of(read(ada, "runs:detail", told.pk), "[data-region=episodes-live]") == ["live"]
+    Run.objects.filter(pk=told.pk).update(state="failed")
+    html = read(ada, "runs:detail", told.pk)
+    assert "This run wrote no checkpoint." in " ".join(html.split())
+    assert texts_of(html, "[data-region=episodes-live]") == [""]
+    assert "This run wrote no checkpoint." in " ".join(read(ada, "runs:checkpoints", told.pk).split())
+
+
+def test_a_fork_refers_to_its_parent_for_the_base_model(ada: Client, told: Run) -> None:
+    parent = Run.objects.create(
+        project=told.project, owner=told.owner, name="parent", config=told.config, iterations=40
+    )
+    Run.objects.filter(pk=told.pk).update(parent=parent, parent_iteration=20)
+    html = read(ada, "runs:detail", told.pk)
+    assert "Its evaluation is in the" in html and "data-not-evaluated" not in html
 
 
 def test_the_first_page_reports_the_preparation_of_the_demonstration(
@@ -136,7 +173,7 @@ def test_overview_has_figures_curves_and_the_base_model(ada: Client, told: Run) 
         "groups",
     ]
     assert len(data["series"]["train/return"]["steps"]) == 22
-    assert "221,696 parameters" in html and "35 % were noise" in html
+    assert "221,696 parameters" in html and "35% were noise" in html
     first = data["series"]["eval/success"]["values"][0]
     assert f"{first:.2f}" in texts_of(html, "strong")
     assert "since base" in html

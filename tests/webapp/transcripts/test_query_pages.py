@@ -79,7 +79,7 @@ def api(user: User) -> APIClient:
 def test_the_stream_shows_matches_and_says_what_they_are_of(visit: Any) -> None:
     text = text_of_page(visit("", query=WRONG_WALK, iteration_min="10"))
     assert (
-        "12 of 133 kept match. Transcripts are samples: 130 of 9,000 training episodes played (8 an iteration), 3 of"
+        "12 of 133 kept match. Transcripts are samples: 130 of 9,000 training episodes played (8 per iteration), 3 of"
         in text
     )
     assert "10·3" in text and "10·4" not in text

@@ -49,7 +49,7 @@ def model_add(
     """Add a base model to the data folder, so that policies.*.model can name it."""
     from training_core.llm.base_models.user_models import add_model  # imports torch
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
     with Progress(*columns, console=console, transient=True, disable=as_json) as bar:
         task = bar.add_task(source, total=1.0)
         folder = add_model(
