@@ -15,7 +15,7 @@ class DestinationForm(forms.Form):
         max_length=2000,
         label="Address",
         widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
-        help_text="Of a webhook https://host/path, of a channel an Apprise URL such as mailto://user:password@host. "
+        help_text="Webhook: https://host/path. Channel: an Apprise URL such as mailto://user:password@host. "
         "It may contain a secret: it is encrypted, and not shown again.",
     )
     events = forms.MultipleChoiceField(

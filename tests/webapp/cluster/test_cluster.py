@@ -83,7 +83,7 @@ def test_the_page_and_its_body(
     client.force_login(user)
     text = client.get("/cluster/").content.decode()
     assert "&lt;script&gt;alert(1)" in text and "<script>alert" not in text
-    assert "lacks" in text and "2 of 2 free" in text and 'hx-get="/cluster/"' in text
+    assert "missing" in text and "2 of 2 free" in text and 'hx-get="/cluster/"' in text
     body = client.get("/cluster/", headers={"HX-Request": "true"}).content.decode()
     assert "<html" not in body and run.name in body
     launcher.reachable = False
