@@ -1,5 +1,11 @@
 /* Formats of numbers, times and sizes; webapp/common/formats.py is the same on the server. */
 
+/* Metrics that count something, also with a measure (":max"); their means need not be whole numbers. */
+const COUNTS = new RegExp([
+  "^(progress/.+|rollout/(failed|dropped|rejected|waiting|left_out)|(eval|eval_sampled)/failed|rewards/timeouts",
+  "|policy/[^/]+/(tokens|computed_tokens|trained_groups|skipped_steps|overflowed_steps)",
+  "|buffer/(current_size|max_size|total_\\w+|open_groups|ready_groups|groups_\\w+))(:\\w+)?$",
+].join(""));
 const WORDS = { NaN: "NaN", Infinity: "∞", "-Infinity": "−∞" };
 
 export function number(value) {
@@ -17,13 +23,27 @@ function finite(value) {
   return size >= 0.001 ? value.toFixed(4) : value.toExponential(1);
 }
 
+/* The value of the metric `key`: a count without decimals, and NaN as a missing value. */
+export function figure(value, key = "") {
+  if (value === "NaN" || Number.isNaN(value)) return number(null);
+  return Number.isInteger(value) && COUNTS.test(key) ? count(value) : number(value);
+}
+
+export function change(value, key = "") {
+  return (value > 0 ? "+" : "") + figure(value, key);
+}
+
+export function hours(value) {
+  return value > 0 && value < 0.01 ? "< 0.01" : number(value);
+}
+
 /* A fixed number of decimals, for columns of related numbers. */
 export function fixed(value, digits) {
   return Number.isFinite(value) ? value.toFixed(digits).replaceAll("-", "−") : number(value);
 }
 
 export function count(value) {
-  return value === null || value === undefined ? "–" : value.toLocaleString("en-US");
+  return value === null || value === undefined ? "–" : value.toLocaleString("en-US").replaceAll("-", "−");
 }
 
 export function signed(value) {

@@ -5,7 +5,7 @@ import { ColumnsDialog } from "./columns.js";
 import { atMost, data, svg } from "./dom.js";
 import { Completion } from "./filter.js";
 import { showFindings } from "./findings.js";
-import { count, duration, number, signed } from "./format.js";
+import { change as signed, count, duration, figure } from "./format.js";
 import { RunsFeed } from "./live.js";
 import { readJson } from "./requests.js";
 import { withTimes } from "./times.js";
@@ -54,8 +54,8 @@ const metricsAgain = atMost(2000, async () => {
 function showMetrics(run) {
   for (const cell of document.querySelectorAll(`tr[data-run="${CSS.escape(run.id)}"] [data-metric]`)) {
     const change = run.changes[cell.dataset.metric], mark = cell.querySelector("[data-change]");
-    cell.querySelector("[data-value]").textContent = number(run.columns[cell.dataset.metric]);
-    mark.textContent = change === null ? "" : signed(change);
+    cell.querySelector("[data-value]").textContent = figure(run.columns[cell.dataset.metric], cell.dataset.metric);
+    mark.textContent = change === null ? "" : signed(change, cell.dataset.metric);
     if (!cell.hasAttribute("data-better")) continue;
     mark.classList.toggle("good", change > 0);
     mark.classList.toggle("bad", change < 0);

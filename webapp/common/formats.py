@@ -1,6 +1,7 @@
 """Formatting of numbers, times and sizes. static/js/format.js does the same in the browser."""
 
 import json
+import re
 from math import isfinite, isnan
 from typing import Any
 
@@ -8,6 +9,12 @@ from workers.sizing.size_text import size_text
 
 MINUS = "\N{MINUS SIGN}"
 NONE = "\N{EN DASH}"
+COUNTS = re.compile(
+    r"(progress/.+|rollout/(failed|dropped|rejected|waiting|left_out)|(eval|eval_sampled)/failed|rewards/timeouts"
+    r"|policy/[^/]+/(tokens|computed_tokens|trained_groups|skipped_steps|overflowed_steps)"
+    r"|buffer/(current_size|max_size|total_\w+|open_groups|ready_groups|groups_\w+))(:\w+)?"
+)
+"""Metrics that count something, also with a measure (":max"); their means need not be whole numbers."""
 WORDS = {"NaN": "NaN", "Infinity": "\N{INFINITY}", "-Infinity": f"{MINUS}\N{INFINITY}"}
 
 
@@ -37,7 +44,29 @@ def _finite(value: float) -> str:
         return f"{value:.1f}"
     if size >= 0.01 or size == 0:
         return f"{value:.2f}"
-    return f"{value:.4f}" if size >= 0.001 else f"{value:.1e}"
+    return f"{value:.4f}" if size >= 0.001 else f"{value:.1e}".replace("e-0", "e-")
+
+
+def figure(value: Any, key: str = "") -> str:
+    """Format the value of the metric `key` as `number`: a count without decimals, and NaN as a missing value."""
+    if (
+        value == "NaN" or value != value
+    ):  # an average of nothing, as the return of an iteration without a complete episode
+        return NONE
+    if isinstance(value, float) and value.is_integer() and COUNTS.fullmatch(key):
+        return number(int(value))
+    return number(value)
+
+
+def change(value: Any, key: str = "") -> str:
+    """Format the change of the metric `key` as `figure`, with a plus sign for positive values."""
+    text = figure(value, key)
+    return f"+{text}" if isinstance(value, int | float) and value > 0 else text
+
+
+def hours(value: float | None) -> str:
+    """Format hours as `number`; a small amount as "< 0.01"."""
+    return "< 0.01" if value is not None and 0 < value < 0.01 else number(value)
 
 
 def signed(value: float | str | None) -> str:

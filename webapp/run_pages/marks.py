@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from webapp.accounts.permissions import Person, Visitor
 from webapp.checkpoints.models import Checkpoint
-from webapp.common.formats import number
+from webapp.common.formats import figure
 from webapp.health.models import Finding
 from webapp.runs.models import Attempt, Run
 from webapp.runs.notes import run_notes_list
@@ -64,7 +64,7 @@ def marks_shown(user: Person, run: Run) -> list[Mark]:
 def _checkpoints(run: Run) -> Iterator[Mark]:
     link = reverse("runs:checkpoints", args=[run.pk])
     for row in Checkpoint.objects.filter(run=run, removed=False):
-        metrics = ", ".join(f"{key} {number(value)}" for key, value in row.metrics.items())
+        metrics = ", ".join(f"{key} {figure(value, key)}" for key, value in row.metrics.items())
         title = "best checkpoint" if row.best else "checkpoint"
         yield Mark("checkpoint", row.iteration, _seconds(row.time), title, metrics, link, row.pk, row.best)
 

@@ -90,8 +90,8 @@ export class Chart {
     const leads = leadTraces(this.#options.leads, this.#spec.lines, columns, view);
     const traces = this.#spec.lines.flatMap((line, index) => [...leads.of(line), ...(columns[index]?.steps.length ? tracesOf(line, columns[index], axis, view) : [])]);
     showLeads(this.#element, leads);
-    if (!traces.some((trace) => trace.x.length)) {
-      if (!this.#drawn) this.fail(this.#options.alive() ? "no points yet" : "no points");
+    if (!traces.some(({ y }) => y.some(Number.isFinite))) {
+      if (!this.#drawn) this.fail(traces.length ? "no finite value" : this.#options.alive() ? "no points yet" : "no points");
       return;
     }
     const { range, outside } = this.#range(traces, window);

@@ -1,7 +1,7 @@
 /* One crosshair for all charts: a line on each at the pointer's position, and the values there in their legends. */
 
 import { el } from "../dom.js";
-import { number } from "../format.js";
+import { figure } from "../format.js";
 import { insertionIndex } from "./axis.js";
 
 /* Draws or moves the line of a chart; returns false if x is outside the visible range. */
@@ -44,6 +44,6 @@ function nearest(xs, x) {
 export function lastValues(element, store) {
   for (const item of element.querySelectorAll("[data-last]")) {
     const values = store.get(item.dataset.last)?.values ?? [];
-    item.textContent = values.length ? number(values.at(-1)) : "";
+    item.textContent = values.length ? figure(values.at(-1), item.dataset.last) : "";
   }
 }

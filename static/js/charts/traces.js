@@ -3,7 +3,7 @@
 import { faint, toneColour } from "./colours.js";
 import { escapeHtml } from "./marks.js";
 import { asBuckets, smooth, split, windows } from "./smoothing.js";
-import { count, number } from "../format.js";
+import { count, figure } from "../format.js";
 
 const FEW = 24;
 const BASE = { type: "scatter", mode: "lines", cliponaxis: true, showlegend: false, connectgaps: false, hoverinfo: "skip" };
@@ -27,7 +27,7 @@ export function leadTrace(line, columns, axis, view, { id, label }) {
   const tone = faint(toneColour(line.tone), 0.4), { current } = split(columns);
   const weight = current.length >= FEW ? view.smooth : 0, buckets = weight > 0 ? columns.buckets ?? asBuckets(columns, current) : asBuckets(columns, current);
   const x = buckets.steps.map((step, index) => axis.x(step, buckets.times[index]));
-  const data = hoverData(buckets.means, buckets.steps).map((row) => [...row, id]);
+  const data = hoverData(line.key, buckets.means, buckets.steps).map((row) => [...row, id]);
   const step = view.x === "step" ? "" : ", step %{customdata[2]}";
   return {
     ...BASE, x, y: weight > 0 ? smooth(buckets, weight) : buckets.means, name: `${line.label} (${label})`, meta: line.key, customdata: data,
@@ -44,17 +44,17 @@ function band(windows, axis, tone) {
 
 function smoothed(line, buckets, weight, axis, tone, view) {
   const x = buckets.steps.map((step, index) => axis.x(step, buckets.times[index]));
-  return { ...shown(line, tone, view), x, y: smooth(buckets, weight), customdata: hoverData(buckets.means, buckets.steps) };
+  return { ...shown(line, tone, view), x, y: smooth(buckets, weight), customdata: hoverData(line.key, buckets.means, buckets.steps) };
 }
 
 function plain(line, points, indices, columns, tone, view) {
   const steps = indices.map((index) => columns.steps[index]);
-  return { ...shown(line, tone, view), ...points, mode: steps.length < FEW ? "lines+markers" : "lines", customdata: hoverData(points.y, steps) };
+  return { ...shown(line, tone, view), ...points, mode: steps.length < FEW ? "lines+markers" : "lines", customdata: hoverData(line.key, points.y, steps) };
 }
 
 /* The tooltip of a point: its original value and its step. */
-function hoverData(values, steps) {
-  return values.map((value, index) => [number(value), steps[index], count(steps[index])]);
+function hoverData(key, values, steps) {
+  return values.map((value, index) => [figure(value, key), steps[index], count(steps[index])]);
 }
 
 function shown(line, tone, view) {

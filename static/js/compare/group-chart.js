@@ -4,7 +4,7 @@ import { colour, faint, forgetColours, toneColour } from "../charts/colours.js";
 import { escapeHtml } from "../charts/marks.js";
 import { yRange } from "../charts/range.js";
 import { el } from "../dom.js";
-import { number } from "../format.js";
+import { figure } from "../format.js";
 import { readJson } from "../requests.js";
 
 const AXES = { step: "step", time: "minutes since the metric's first point", tokens: "tokens", episodes: "episodes", env_steps: "environment steps" };
@@ -170,13 +170,13 @@ function lines(group, axis, { tone, dash }) {
 }
 
 /* The whole mean for the pointer (`meta` marks the entries in the legend of a saved picture); solid where every run of the group has a value, dotted elsewhere. */
-function mean(group, axis, { tone: name, dash, label }, { spans }) {
+function mean(group, axis, { tone: name, dash, label }, { key, spans }) {
   const tone = toneColour(name), full = (index) => group.counts[index] === group.n;
   const few = axis.length < 24 && !spans;
   const whole = group.mean.map((value, index) => (full(index) ? value : null));
   // A dotted point, and its neighbours, so that it joins the solid line.
   const partly = group.mean.map((value, index) => ([index - 1, index, index + 1].some((near) => near in axis && !full(near)) ? value : null));
-  const deviation = (index) => (group.low?.[index] != null ? ` [${number(group.low[index])}, ${number(group.high[index])}]` : "");
+  const deviation = (index) => (group.low?.[index] != null ? ` [${figure(group.low[index], key)}, ${figure(group.high[index], key)}]` : "");
   const count = (index) => (group.n > 1 ? ` · N ${group.counts[index]}` : "");
   return [
     { ...BASE, x: axis, y: partly, line: { color: tone, width: 1.4, dash: "dot" }, visible: group.n > 1 },
@@ -184,7 +184,7 @@ function mean(group, axis, { tone: name, dash, label }, { spans }) {
     { ...BASE, x: axis, y: whole, connectgaps: group.n === 1, meta: label, name: label, mode: few ? "lines+markers" : "lines", marker: { size: 5, color: tone }, line: { color: tone, width: 2, dash } },
     {
       ...BASE, x: axis, y: group.mean, line: { color: "rgba(0,0,0,0)", width: 1 }, hoverinfo: undefined, name: label,
-      customdata: group.mean.map((value, index) => `${number(value)}${deviation(index)}${count(index)}`),
+      customdata: group.mean.map((value, index) => `${figure(value, key)}${deviation(index)}${count(index)}`),
       hovertemplate: `${escapeHtml(label)} %{customdata}<extra></extra>`, hoverlabel: { font: { color: tone } },
     },
   ];

@@ -1,7 +1,7 @@
 /* Checkpoints: rows of a table. */
 
 import { el } from "../dom.js";
-import { bytes, count, number } from "../format.js";
+import { bytes, count, figure } from "../format.js";
 import { timeElement } from "../times.js";
 import { readAgain } from "./regions.js";
 
@@ -31,7 +31,7 @@ function drawn(row, metric) {
   return el("tr", { class: `row${row.removed ? " gone" : ""}`, "data-path": row.path },
     el("td", { class: "num", "data-label": "iteration" }, row.best ? el("span", { class: "badge good", "data-best": "" }, "best") : null, ` ${count(row.iteration)}`),
     el("td", { class: "mono break lead folder" }, row.path),
-    el("td", { class: "num", "data-label": metric }, number(row.metrics[metric])),
+    el("td", { class: "num", "data-label": metric }, figure(row.metrics[metric], metric)),
     el("td", { class: "num", "data-label": "size" }, bytes(row.size)),
     el("td", { class: "num folder", "data-label": "attempt" }, count(row.attempt)),
     el("td", { class: "num soft plain", "data-label": "written" }, row.removed ? "removed to save space" : row.damaged ? el("span", { class: "badge bad", title: row.damaged }, "damaged") : timeElement(row.time)));

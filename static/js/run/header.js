@@ -2,7 +2,7 @@
 
 import { follow, write } from "../announce.js";
 import { showFindings } from "../findings.js";
-import { duration, count, number } from "../format.js";
+import { count, duration, hours } from "../format.js";
 import { withTimes } from "../times.js";
 import { ENDED } from "./states.js";
 
@@ -75,8 +75,8 @@ function times(summary) {
   const ran = secondsRun(summary.attempts, summary.ended_at ? new Date(summary.ended_at) : new Date());
   if (!ran) return;
   writeAll("[data-ran]", () => duration(ran));
-  writeAll("[data-hours]", ({ hours }) => number((Number(hours) * ran) / HOUR));
-  if (summary.eta_seconds !== null) writeAll("[data-hours-at-end]", ({ hoursAtEnd }) => number((Number(hoursAtEnd) * (ran + summary.eta_seconds)) / HOUR));
+  writeAll("[data-hours]", ({ hours: held }) => hours((Number(held) * ran) / HOUR));
+  if (summary.eta_seconds !== null) writeAll("[data-hours-at-end]", ({ hoursAtEnd }) => hours((Number(hoursAtEnd) * (ran + summary.eta_seconds)) / HOUR));
 }
 
 function writeAll(selector, text) {

@@ -2,7 +2,7 @@
 
 import { insertionIndex } from "../charts/axis.js";
 import { split } from "../charts/smoothing.js";
-import { count, number, signed } from "../format.js";
+import { count, figure as format, signed } from "../format.js";
 import { SeriesStore } from "../series.js";
 
 const MOST_POINTS = 10000;
@@ -21,7 +21,7 @@ export function tiles(store, versus) {
 function show(figure, store, parent) {
   const key = figure.dataset.figure, ends = store.ends(key);
   if (!ends) return;
-  figure.querySelector(".value").textContent = number(ends.last);
+  figure.querySelector(".value").textContent = format(ends.last, key);
   const compared = figure.querySelector("[data-versus]");
   if (compared) against(compared, current(store.get(key)), current(parent?.get(key)));
   const change = figure.querySelector("[data-change]");

@@ -17,6 +17,9 @@ from webapp.common.templatetags.components import help_button
 
 register = template.Library()
 register.filter("number", formats.number)
+register.filter("figure", formats.figure)
+register.filter("change", formats.change)
+register.filter("hours", formats.hours)
 register.filter("signed", formats.signed)
 register.filter("fixed", formats.fixed)
 register.filter("reward", formats.reward)
@@ -38,6 +41,12 @@ def unlocalized(value: float) -> str:
 def get(mapping: dict[str, Any] | None, key: str) -> Any:
     """Return mapping[key], or None."""
     return (mapping or {}).get(key)
+
+
+@register.filter
+def paired(values: Sequence[Any], others: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Return the pairs of two sequences of the same length."""
+    return list(zip(values, others, strict=True))
 
 
 @register.filter
