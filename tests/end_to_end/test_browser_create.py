@@ -14,6 +14,7 @@ from webapp.experiments.models import Sweep
 from webapp.experiments.services import sweep_create
 from webapp.experiments.sweep_planning import plan_make
 from webapp.runs.models import Run, RunState
+from webapp.runs.selectors import DEMONSTRATION
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 RATES = "policies.*.learner.learning_rate"
@@ -274,11 +275,13 @@ def test_every_part_fits_a_phone_when_open_and_arguments_are_written(page: Page,
 
 def test_a_run_is_cloned_with_edits(page: Page, ada: User) -> None:
     first = run_make(ada, "first")
+    Run.objects.filter(pk=first.pk).update(tags=["baseline", DEMONSTRATION])
     page.goto(f"/runs/{first.pk}/")
     page.get_by_role("link", name="Run again").click()
     expect(page.get_by_label("iterations", exact=True)).to_have_value("120")
     page.get_by_label("seed", exact=True).fill("7")
-    expect(page.locator("#preview")).to_contain_text("with 2 changes")
+    expect(page.locator("#preview")).to_contain_text("with 1 change from plan_path_duo")
+    expect(page.get_by_label("tags", exact=True)).to_have_value("baseline")
     page.get_by_role("button", name="Launch").click()
     expect(page).to_have_url(re.compile("/runs/"))
     assert Run.objects.exclude(pk=first.pk).get().config["run"] == {

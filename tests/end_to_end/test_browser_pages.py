@@ -173,7 +173,7 @@ def test_form_checks_while_typing_and_launches(page: Page, ada: User) -> None:
     expect(page.get_by_label("environments per worker")).to_be_focused()
     page.get_by_label("environments per worker").fill("64")
     page.get_by_label("name", exact=True).fill("from the browser")
-    expect(page.locator("#preview")).to_contain_text("Ready to launch, with 3 changes")
+    expect(page.locator("#preview")).to_contain_text("Ready to launch, with 2 changes")
     page.get_by_role("button", name="Launch").click()
     expect(page.locator("h1")).to_have_text("from the browser")
     assert Run.objects.get().config["rollout"]["group_size"] == 6

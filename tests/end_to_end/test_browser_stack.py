@@ -59,7 +59,7 @@ def test_a_person_launches_watches_reads_and_stops(stack: RunningStack, browser:
     page.get_by_role("link", name="Set up plan_path_duo").click()
     page.get_by_label("iterations", exact=True).fill("400")
     page.get_by_label("name", exact=True).fill("from the browser")
-    expect(page.locator("#preview")).to_contain_text("with 2 changes")
+    expect(page.locator("#preview")).to_contain_text("with 1 change")
     page.get_by_role("button", name="Launch").click()
     expect(page.locator("h1")).to_have_text("from the browser")
     state = page.locator(".run-head .state")

@@ -13,6 +13,7 @@ from training_core.config.kinds import config_kind
 from webapp.agents.registry import agent_pages
 from webapp.common.formats import NONE
 from webapp.documents.rendering import anchor_of, document_get
+from webapp.runs.config_differences import LABELS
 
 Schema = Mapping[str, Any]
 LONG_TEXT = 500
@@ -49,8 +50,8 @@ class Field:
 
     @property
     def changed(self) -> bool:
-        """Whether it differs from the preset; an empty text equals a missing value."""
-        return bool(self.value != self.preset) and (self.value, self.preset) != ("", None)
+        """Whether it is a setting that differs from the preset; an empty text equals a missing value."""
+        return self.path not in LABELS and bool(self.value != self.preset) and (self.value, self.preset) != ("", None)
 
     @property
     def shown(self) -> str:

@@ -14,7 +14,7 @@ from webapp.agents.pages import AgentPages
 from webapp.agents.registry import agent_pages
 from webapp.checkpoints.models import Checkpoint
 from webapp.experiments.fields import Field, FormSection, config_sections, value_at
-from webapp.runs.config_differences import departures, flatten, preset_tree
+from webapp.runs.config_differences import departures, flatten, preset_tree, settings_count
 from webapp.runs.permitted import parse_permitted
 from webapp.scheduling.forking import check_fits
 
@@ -69,6 +69,11 @@ class Draft:
     def base_name(self) -> str:
         """The name of the preset, or of a fork's parent."""
         return self.origin.run.name if self.origin else self.preset
+
+    @property
+    def changes(self) -> int:
+        """The number of changed settings: name, description and tags are not counted."""
+        return settings_count(self.overrides)
 
     @property
     def agents(self) -> AgentPages:

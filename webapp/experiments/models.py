@@ -4,6 +4,7 @@ from django.conf import settings
 from django.db import models
 
 from webapp.accounts.models import Project
+from webapp.runs.config_differences import settings_count
 
 
 class Template(models.Model):
@@ -17,6 +18,11 @@ class Template(models.Model):
     overrides = models.JSONField(default=dict)
     """Dotted field path -> value."""
     created_at = models.DateTimeField(auto_now_add=True)
+
+    @property
+    def changes(self) -> int:
+        """The number of changed settings: name, description and tags of a run are not counted."""
+        return settings_count(self.overrides)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["project", "name"], name="one_template_per_name")]

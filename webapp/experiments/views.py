@@ -27,7 +27,7 @@ from webapp.experiments.gallery import gallery, groups
 from webapp.experiments.selectors import draft_query, form_context, preview_context
 from webapp.experiments.team_editing import ACTS, RENAMING, name_follow
 from webapp.experiments.template_selectors import template_get, templates_visible
-from webapp.runs.config_differences import config_named
+from webapp.runs.config_differences import config_again
 from webapp.runs.selectors import run_get
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.forking import run_fork
@@ -73,7 +73,7 @@ def _draft(request: HttpRequest) -> Draft:
         return draft_make(template.preset, template.overrides | query_overrides(request.GET.dict()))
     if "from" in request.GET:
         run = run_get(request.user, request.GET["from"])
-        return draft_edited(draft_from_run(run.preset, config_named(run)), request.GET.dict())
+        return draft_edited(draft_from_run(run.preset, config_again(run)), request.GET.dict())
     return draft_from_query(request.GET.dict())
 
 

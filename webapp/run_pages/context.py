@@ -13,7 +13,7 @@ from webapp.provenance.pages import provenance_context
 from webapp.run_pages.ancestry import Lead
 from webapp.run_pages.charts import Panel, axes_of
 from webapp.run_pages.marks import KINDS, Mark
-from webapp.runs.config_differences import NAMES, changes, config_named
+from webapp.runs.config_differences import LABELS, changes, config_again
 from webapp.runs.frame import is_resumable
 from webapp.runs.logs import LineFilter, log_lines
 from webapp.runs.models import LogLine, Run
@@ -89,13 +89,13 @@ def log_tail(run: Run, chosen: LineFilter) -> tuple[list[LogLine], bool]:
 
 def config_context(run: Run, toml: str, address: str, attempt: str = "") -> dict[str, Any]:
     """Return the config, its differences from the preset, and the command that launches it again."""
-    config = config_named(run)
+    config = config_again(run)
     changed = changes(run.preset, config) if run.preset else []
     overrides = {change.path: change.value for change in changed}
     body = {"preset": run.preset, "overrides": overrides} if run.preset else {"config": config}
     return {
         "toml": toml,
-        "changes": [change for change in changed if change.path not in NAMES],
+        "changes": [change for change in changed if change.path not in LABELS],
         "launch": launch_command(run.preset, overrides) if run.preset else "troupe launch run.toml",
         "curl": curl_command(address, body),
         "record": provenance_context(run, attempt),

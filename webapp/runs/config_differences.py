@@ -8,9 +8,12 @@ from training_core.config.files import load_config, set_fields
 from training_core.config.kinds import AnyConfig
 from training_core.errors import ConfigError
 from webapp.runs.models import Run
+from webapp.runs.selectors import SYSTEM_TAGS
 
 NAMES = ("run.name", "run.tags")
 """Fields that are edited on the run itself after its launch."""
+LABELS = (*NAMES, "run.description")
+"""Fields that describe a run: they are no settings of its training, and do not count as changes."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,13 @@ def config_named(run: Run) -> dict[str, Any]:
     return {**run.config, "run": {**run.config["run"], "name": run.name, "tags": run.tags}}
 
 
+def config_again(run: Run) -> dict[str, Any]:
+    """Return the config of a new run that repeats this one: as `config_named`, without the tags that Troupe itself sets."""
+    config = config_named(run)
+    tags = [tag for tag in run.tags if tag not in SYSTEM_TAGS]
+    return {**config, "run": {**config["run"], "tags": tags}}
+
+
 def preset_tree(preset: str) -> dict[str, Any]:
     """Return a preset with all its defaults, as JSON. Raises ConfigError."""
     return load_config(preset).model_dump(mode="json")
@@ -52,6 +62,11 @@ def changes(preset: str, config: Mapping[str, Any]) -> list[Change]:
         for path, value in flatten(config).items()
         if before.get(path) != value
     ]
+
+
+def settings_count(overrides: Iterable[str]) -> int:
+    """Return how many of these dotted paths are settings."""
+    return sum(path not in LABELS for path in overrides)
 
 
 def departures(base: Mapping[str, Any], config: AnyConfig) -> dict[str, Any]:

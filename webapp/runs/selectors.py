@@ -23,7 +23,7 @@ def runs_visible(user: Person) -> QuerySet[Run]:
 
 
 def demonstration_only(user: Person) -> bool:
-    """Return whether the user sees no run other than the demonstration; its variations have the same tag."""
+    """Return whether the user sees no run other than the demonstration."""
     tags = list(Run.objects.filter(project__in=projects_visible(user)).values_list("tags", flat=True)[:2])
     return len(tags) == 1 and DEMONSTRATION in tags[0]
 
@@ -94,6 +94,8 @@ def run_summary(run: Run) -> dict[str, Any]:
 
 DEMONSTRATION = "demonstration"
 """Tag of the run that the first start launches."""
+SYSTEM_TAGS = frozenset({DEMONSTRATION})
+"""Tags that Troupe itself sets."""
 HIDDEN_FROM_VISITORS = ("project", "owner", "family", "parent", "parent_checkpoint", "links")
 
 

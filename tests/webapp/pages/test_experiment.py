@@ -194,7 +194,18 @@ def test_config_and_run_again_show_the_present_name(ada: Client, run: Run) -> No
     page = ada.get(f"/runs/{run.pk}/config/").content.decode()
     assert "name = &quot;Demonstration&quot;" in page and "tags = [&quot;demonstration&quot;]" in page
     assert "Nothing: this is plan_path_duo unchanged" in page and "run.name=Demonstration" in page
-    assert 'name="run.name" value="Demonstration"' in ada.get(NEW, {"from": run.pk}).content.decode()
+    clone = ada.get(NEW, {"from": run.pk}).content.decode()
+    assert 'name="run.name" value="Demonstration"' in clone and "Ready to launch: plan_path_duo unchanged" in clone
+
+
+@pytest.mark.django_db
+def test_a_clone_inherits_only_tags_that_the_user_set(ada: Client, run: Run) -> None:
+    Run.objects.filter(pk=run.pk).update(tags=["baseline", "demonstration"])
+    clone = ada.get(NEW, {"from": run.pk}).content.decode()
+    assert 'name="run.tags" value="baseline"' in clone
+    page = ada.get(f"/runs/{run.pk}/config/").content.decode()
+    command = "".join(elements(page, "#launch")[0].text.split())
+    assert "run.tags=" in command and "baseline" in command and "demonstration" not in command
 
 
 @pytest.mark.django_db
