@@ -288,6 +288,7 @@ def test_a_run_is_cloned_with_edits(page: Page, ada: User) -> None:
         **first.config["run"],
         "name": "first",
         "seed": 7,
+        "tags": ["baseline"],
     }
 
 

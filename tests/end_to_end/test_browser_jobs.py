@@ -175,7 +175,11 @@ def test_a_check_and_a_dry_run_from_the_form(page: Page, ada: User) -> None:
     shoot(page, "ready-amber")
     button.click()
     expect(ready).to_contain_text("waiting in the queue")
+    page.reload()
+    expect(ready).to_contain_text("waiting in the queue")
     check_end(CHECKS | BROKEN)
+    expect(ready).to_have_class("notice bad")
+    page.reload()
     expect(ready).to_have_class("notice bad")
     expect(page.get_by_role("list", name="Checks")).to_contain_text(
         "has no chat template. Use an instruction"

@@ -40,6 +40,8 @@ FORM = {"via": "form"}
 """Provenance of runs that are launched from the page."""
 FIND = "find"
 """Parameter of the preset search."""
+CHECK = "check"
+"""Parameter of the form's last check: the id of its job."""
 LONGEST_ADDRESS = 4000
 """Maximum length of a URL that all browsers and servers accept."""
 
@@ -125,6 +127,7 @@ def form_page(request: HttpRequest, draft: Draft, projects: list[Project], error
         "projects": projects,
         "templates": templates_visible(request.user),
         "template": request.GET.get("template", ""),
+        "last_check": _last_check(request),
         "kept": {name: request.POST.get(name, "") for name in KEPT},
         "chosen": request.POST.get("project", request.GET.get("project", "")),
         "form_error": error,
@@ -139,7 +142,8 @@ def preview_response(request: HttpRequest, draft: Draft, error: str, **more: Any
     """Return the errors of a form, and the equivalent commands (a fragment for htmx)."""
     context = preview_context(draft, _runs_address(request)) | {"form_error": error} | more
     answer = render(request, "experiments/_checked.html", context)
-    return _with_address(answer, request, draft)
+    check = more.get("check")
+    return _with_address(answer, request, draft, check.job.pk if check else "")
 
 
 @require_POST
@@ -160,9 +164,15 @@ def experiment_edit(request: HttpRequest) -> HttpResponse:
         refused = mistake.fields
     context = form_context(draft) | preview_context(draft, _runs_address(request))
     context |= {"form_error": error, "refused": refused, "renamed": _entered(request, name)}
+    context["last_check"] = _last_check(request)
     answer = render(request, "experiments/_edited.html", context)
     answer["HX-Trigger-After-Settle"] = "edited"
-    return _with_address(answer, request, draft)
+    return _with_address(answer, request, draft, _last_check(request))
+
+
+def _last_check(request: HttpRequest) -> str:
+    """Return the id of the form's last check, from its address or from its hidden input; the preview reads the job."""
+    return (request.GET if request.method == "GET" else request.POST).get(CHECK, "")
 
 
 def _reshaped(request: HttpRequest) -> str:
@@ -184,9 +194,9 @@ def _runs_address(request: HttpRequest) -> str:
     return request.build_absolute_uri("/api/v1/runs/")
 
 
-def _with_address(answer: HttpResponse, request: HttpRequest, draft: Draft) -> HttpResponse:
-    """Put the form's draft into the URL, if it is not too long."""
-    more = {name: request.POST[name] for name in (FIND,) if request.POST.get(name)}
+def _with_address(answer: HttpResponse, request: HttpRequest, draft: Draft, check: str) -> HttpResponse:
+    """Put the form's draft and the id of its last check into the URL, if it is not too long."""
+    more = {name: text for name, text in ((FIND, request.POST.get(FIND)), (CHECK, check)) if text}
     address = f"{reverse('experiments:new')}?{draft_query(draft, **more)}"
     if len(address) <= LONGEST_ADDRESS:
         answer["HX-Replace-Url"] = address

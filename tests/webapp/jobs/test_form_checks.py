@@ -93,6 +93,29 @@ def test_a_second_check_cancels_the_first(client: Client, form: dict[str, str]) 
     assert level == "notice warn" and "Not checked" in text
 
 
+def test_the_address_leads_to_the_last_check_again(client: Client, form: dict[str, str]) -> None:
+    address = client.post(f"{CHECK}?start=1", form)["HX-Replace-Url"]
+    job = Job.objects.get()
+    assert f"check={job.pk}" in address
+    page = client.get(address)
+    (kept,) = elements(page, "#preview input[name=check]")
+    assert kept["value"] == job.pk and "The last check is being read." in panel(page)[1]
+    assert [each["hx-post"] for each in elements(page, "#preview [hx-trigger=load]")] == [CHECK]
+    assert job.pk in client.post(CHECK, form | {"check": job.pk})["HX-Replace-Url"]
+    assert "check=" not in client.post(CHECK, form | {"check": "none"})["HX-Replace-Url"]
+
+
+def test_an_error_or_an_edit_of_the_team_keeps_the_check(client: Client, form: dict[str, str]) -> None:
+    client.post(f"{CHECK}?start=1", form)
+    form |= {"check": Job.objects.get().pk}
+    for page in (
+        client.post(CHECK, form | {"run.seed": "x"}),
+        client.post("/experiments/edit/", form | {"act": "role-add", "role_name": "judge"}),
+        client.post("/experiments/new/", form | {"run.seed": "x"}),
+    ):
+        assert [each["value"] for each in elements(page, "input[name=check]")] == [form["check"]]
+
+
 def test_no_check_starts_for_a_form_with_errors(client: Client, form: dict[str, str]) -> None:
     page = client.post(f"{CHECK}?start=1", form | {"rollout.group_size": "1", "run.seed": "x"})
     assert "2 errors to fix" in page.content.decode() and not Job.objects.exists()
