@@ -51,7 +51,11 @@ class Field:
     @property
     def changed(self) -> bool:
         """Whether it is a setting that differs from the preset; an empty text equals a missing value."""
-        return self.path not in LABELS and bool(self.value != self.preset) and (self.value, self.preset) != ("", None)
+        return (
+            self.path not in LABELS
+            and bool(self.value != self.preset)
+            and (self.value, self.preset) != ("", None)
+        )
 
     @property
     def shown(self) -> str:

@@ -19,14 +19,14 @@ class Template(models.Model):
     """Dotted field path -> value."""
     created_at = models.DateTimeField(auto_now_add=True)
 
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "name"], name="one_template_per_name")]
+        ordering = ["name"]
+
     @property
     def changes(self) -> int:
         """The number of changed settings: name, description and tags of a run are not counted."""
         return settings_count(self.overrides)
-
-    class Meta:
-        constraints = [models.UniqueConstraint(fields=["project", "name"], name="one_template_per_name")]
-        ordering = ["name"]
 
 
 class Sweep(models.Model):

@@ -123,7 +123,11 @@ def _transcript(project: Project, facts: Mapping[str, str]) -> Block:
     first, last = _range(facts.get("turns", ""), len(turns))
     tones = role_tones(episode.run.config)
     shown = [_turn(number, turn, tones) for number, turn in turns if first <= number <= last][:MOST_TURNS]
-    cited = {"episode": episode, "turns": shown, "of": len(turns), "whole": len(shown) == len(turns)}
+    whole = len(shown) == len(turns)
+    address = reverse("transcripts:detail", args=[episode.run_id, episode.pk])
+    if shown and not whole:
+        address += f"#turn-{shown[0]['number']}"
+    cited = {"episode": episode, "turns": shown, "of": len(turns), "whole": whole, "address": address}
     return "reports/_transcript.html", cited
 
 

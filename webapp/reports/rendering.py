@@ -4,7 +4,7 @@ A block is a fenced code block whose language is a name of webapp.reports.blocks
 pictures are removed, because browsers would load them from external addresses.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from webapp.common.markdown import cleaned, markdown_parser
 from webapp.reports.blocks import BLOCKS, block_read
 
 MOST_BLOCKS = 40
+Closed = Callable[[str], bool]
 
 
 @dataclass
@@ -30,12 +31,16 @@ def _markdown() -> MarkdownIt:
     return markdown_parser().disable("image")
 
 
-def report_parts(project: Project, text: str) -> list[ReportPart]:
-    """Return text and blocks in order. The error of a block is shown in its place."""
+def report_parts(project: Project, text: str, closed: Closed = lambda address: False) -> list[ReportPart]:
+    """Return text and blocks in order. The error of a block is shown in its place.
+
+    closed: whether the reader cannot open the page at an address; the text of such a link is shown without the link.
+    """
     markdown, parts = _markdown(), []
     pending: list[Token] = []
     blocks = 0
     for token in _lowered(markdown.parse(text)):
+        token.children = _opened(token.children, closed) if token.children else token.children
         name = (
             token.info.split()[0] if token.type == "fence" and token.level == 0 and token.info.split() else ""
         )
@@ -49,8 +54,22 @@ def report_parts(project: Project, text: str) -> list[ReportPart]:
             parts.append(ReportPart("reports/_wrong.html", {"name": name, "wrong": wrong}))
             continue
         template, facts = block_read(project, name, token.content)
+        if closed(facts.get("address", "")):
+            facts["address"] = ""
         parts.append(ReportPart(template, facts | {"number": blocks}))
     return parts + _text(markdown, pending)
+
+
+def _opened(tokens: Sequence[Token], closed: Closed) -> list[Token]:
+    """Return the tokens of a line without links to closed pages; links are not nested."""
+    kept: list[Token] = []
+    dropped = False
+    for token in tokens:
+        if token.type == "link_open":
+            dropped = closed(str(token.attrs.get("href", "")))
+        if not (dropped and token.type in ("link_open", "link_close")):
+            kept.append(token)
+    return kept
 
 
 def _lowered(tokens: Sequence[Token]) -> Sequence[Token]:

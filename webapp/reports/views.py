@@ -1,6 +1,9 @@
 """Pages of reports: read, write, restore a version, export, share."""
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
@@ -19,6 +22,8 @@ from webapp.reports.models import Report
 from webapp.reports.rendering import report_parts
 from webapp.reports.selectors import report_get, reports_visible, version_get
 from webapp.reports.services import report_create, report_delete, report_save, version_restore
+from webapp.shares.middleware import GRANTS
+from webapp.shares.selectors import address_opens
 from webapp.shares.services import share_make, share_path
 from webapp.transcripts.probes import parts_differ
 
@@ -67,9 +72,25 @@ def _shown(request: HttpRequest, report: Report) -> dict[str, Any]:
         "report": report,
         "version": version,
         "title": version.title if version else report.title,
-        "parts": report_parts(report.project, version.text if version else report.text),
+        "parts": report_parts(report.project, version.text if version else report.text, _closed(request)),
         "can_edit": can_edit(request.user, report.project),
     }
+
+
+def _closed(request: HttpRequest) -> Callable[[str], bool]:
+    """Return whether an address is one of this site that the guest's links do not open; false for members."""
+    digests = request.session.get(GRANTS, []) if isinstance(request.user, Visitor) else []
+
+    @cache
+    def closed(address: str) -> bool:
+        if not digests or not address or address.startswith("#"):
+            return False
+        whole = urlsplit(request.build_absolute_uri(address))
+        return whole.netloc == request.get_host() and not address_opens(
+            digests, whole._replace(scheme="", netloc="").geturl()
+        )
+
+    return closed
 
 
 @never_cache

@@ -2,15 +2,17 @@
 
 from collections.abc import Collection, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.db.models import Q, QuerySet
 from django.http import Http404
+from django.urls import Resolver404, resolve
 from django.utils import timezone
 
 from webapp.accounts.models import Project
 from webapp.accounts.permissions import Person, Visitor
 from webapp.accounts.selectors import project_get
-from webapp.shares.kinds import KINDS
+from webapp.shares.kinds import KINDS, compared_runs
 from webapp.shares.models import ShareLink
 
 
@@ -51,6 +53,19 @@ def visitor_find(digests: Collection[str], view: str, arguments: Mapping[str, An
             continue
         return Visitor(share.project, share.kind, share.target, runs)
     return None
+
+
+def address_opens(digests: Collection[str], address: str) -> bool:
+    """Return whether one of the links opens this address, a path with its query; a comparison, only of shared runs."""
+    path, query = urlsplit(address)[2:4]
+    try:
+        match = resolve(path)
+    except Resolver404:
+        return False
+    visitor = visitor_find(digests, match.view_name, match.kwargs)
+    if visitor is None:
+        return False
+    return match.app_name != "compare" or set(compared_runs(query)) <= set(visitor.runs)
 
 
 def share_document(share: ShareLink) -> dict[str, Any]:

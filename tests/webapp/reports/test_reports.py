@@ -12,12 +12,14 @@ from tests.webapp.compare.test_configs import made
 from tests.webapp.compare.test_curves import told as series_told
 from tests.webapp.elements import elements
 from tests.webapp.transcripts.test_episodes import candidate, played, turn
+from training_core.config.files import load_config
 from webapp.accounts.models import Membership, Project, User
 from webapp.common.markdown import cleaned
 from webapp.reports.models import Report, ReportVersion
 from webapp.reports.rendering import report_parts
 from webapp.reports.services import report_create, report_save, version_restore
 from webapp.runs.models import Run
+from webapp.shares.services import share_make, share_path
 from webapp.transcripts.models import Episode
 from webapp.transcripts.services import episodes_store
 
@@ -279,6 +281,40 @@ def test_a_link_opens_the_report_and_nothing_else(
     ):  # fmt: skip
         assert guest.get(path).status_code in (302, 403, 404), path
     assert guest.get(f"/api/v1/reports/{report.pk}/").status_code in (401, 403)
+
+
+def test_guests_get_links_only_to_what_is_shared_with_them(user: User, project: Project, run: Run) -> None:
+    Run.objects.filter(pk=run.pk).update(config=load_config("plan_path_duo").model_dump(mode="json"))
+    closed = Run.objects.create(project=project, owner=user, name="closed", config=run.config, iterations=1)
+    text = (
+        f"[the shared run](/runs/{run.pk}/), [the closed run](/runs/{closed.pk}/), <http://testserver/runs/{closed.pk}/logs/>, "
+        f"[the both](/compare/?runs={run.pk},{closed.pk}), [the *list*](/runs/), [the top](#top), "
+        f"[elsewhere](https://example.org/runs/)\n\n```transcript\nepisode: {Episode.objects.get().pk}\n```\n"
+        f"```chart\nruns: {run.pk}\n```"
+    )
+    report = report_create(user, project, "Shared", text)
+
+    def seen(*links: tuple[str, str | int]) -> tuple[list[str], str]:
+        """Return the addresses that a guest with these links is offered in the report, and its text."""
+        guest = Client()
+        for kind, target in links:
+            assert guest.get(share_path(share_make(user, project, kind, str(target))[1])).status_code == 302
+        page = guest.get(f"/reports/{report.pk}/")
+        offered = [each["href"] for each in elements(page, "article a[href]")]
+        for address in offered:
+            assert not address.startswith("/") or guest.get(address).status_code == 200, address
+        return offered, page.content.decode()
+
+    always, one = ["#top", "https://example.org/runs/"], [f"/runs/{run.pk}/"]
+    shown, page = seen(("report", report.pk))
+    assert shown == always and "the closed run, " in page and "the <em>list</em>, " in page
+    episode = f"/runs/{run.pk}/episodes/{Episode.objects.get().pk}/"
+    assert seen(("report", report.pk), ("run", run.pk))[0] == [*one, *always, episode]
+    compared = seen(("report", report.pk), ("comparison", f"runs={run.pk}"))[0]
+    assert compared[:2] == always and compared[2].startswith("/compare/?") and len(compared) == 3
+    member = Client()
+    member.force_login(user)
+    assert len(elements(member.get(f"/reports/{report.pk}/"), "article a[href]")) == 9
 
 
 def test_pages_without_scripts(client: Client, user: User, editor: User, report: Report) -> None:

@@ -120,7 +120,16 @@ def test_nothing_is_written_through_a_link(guest: Client, told: Run) -> None:
 
 
 @pytest.mark.slow
-def test_links_of_the_shared_pages_lead_nowhere_closed(guest: Client, told: Run) -> None:
+@pytest.mark.parametrize("forked", [False, True])
+def test_links_of_the_shared_pages_lead_nowhere_closed(
+    guest: Client, told: Run, other: Run, forked: bool
+) -> None:
+    if forked:  # of a run that is not shared, and with a fork that is not
+        Run.objects.filter(pk=told.pk).update(parent=other, parent_iteration=2)
+        Run.objects.create(
+            project=told.project, owner=told.owner, name="child", config=told.config, iterations=9, parent=told,
+            parent_iteration=3,
+        )  # fmt: skip
     seen, todo = set[str](), [f"/runs/{told.pk}/"]
     while todo:
         address = todo.pop()
