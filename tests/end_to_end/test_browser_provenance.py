@@ -56,6 +56,15 @@ def test_an_alias_is_moved_on_the_page_of_an_artifact(page: Page, ada: User) -> 
     page.get_by_role("combobox", name="Version").select_option("v1")
     page.get_by_role("button", name="Set alias").click()
     expect(page.get_by_role("button", name="Remove the alias production")).to_be_visible()
+    questions: list[str] = []
+    page.on("dialog", lambda dialog: (questions.append(dialog.message), dialog.dismiss()))
+    page.get_by_role("button", name="List versions to delete").click()
+    expect(page.locator("main")).to_contain_text("Would delete")
+    assert not questions, "this button has no question"
+    page.get_by_role("button", name="Delete unused versions").click()
+    assert questions == ["Delete the contents of all other versions without an alias and a use by a run?"]
+    page.get_by_role("button", name="Delete v1").click()
+    assert questions[1:] == ["Delete the contents of v1?"] and not artifact.versions.filter(removed=True)
     pages = [
         ("list", "/artifacts/"),
         ("page", f"/artifacts/{artifact.pk}/"),

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.end_to_end.conftest import Server
+from tests.end_to_end.conftest import Server, tell
 from tests.end_to_end.looks import look_at
+from tests.end_to_end.seed import Story, encoded
 from tests.end_to_end.test_browser_compare import address, runs
 from webapp.accounts.models import Project, User
 from webapp.reports.models import Report
@@ -119,15 +120,32 @@ def test_nothing_is_lost_without_a_server_or_beside_another_writer(
     assert (report.title, report.text) == ("Again", "another writer's")
 
 
-def test_a_guest_reads_what_was_shared(page: Page, browser: Browser, server: Server, report: Report) -> None:
+def test_a_guest_reads_what_was_shared(
+    page: Page, browser: Browser, server: Server, report: Report, runs: list[Run]
+) -> None:
+    text = f"{report.text}\n\n[the first run](/runs/{runs[0].pk}/)"
+    report_save(runs[0].owner, report, report.title, text, report.revision)
     page.goto(f"/reports/{report.pk}/")
     page.get_by_role("button", name="Share").click()
     link = page.locator("#new-link").text_content() or ""
     guest = browser.new_page(base_url=server.url)
+    complaints: list[str] = []
+    guest.on("pageerror", lambda error: complaints.append(str(error)))
+    guest.clock.install()
     guest.goto(link)
     expect(guest.get_by_role("heading", name="Group size")).to_be_visible()
     expect(guest.locator(".report .js-plotly-plot")).to_be_visible()
     expect(guest.get_by_role("link", name="Edit")).to_have_count(0)
+    expect(guest.locator(".report")).to_contain_text("the first run")
+    expect(guest.get_by_role("link", name="the first run")).to_have_count(0)
+    values = {"train/return": 0.5, "eval/success": 0.5}
+    event = Story(runs[0].pk).event("metrics", step=91, values=values) | {"producer": "another"}
+    tell(runs[0], encoded(iter([event])))
+    guest.clock.run_for(16_000)  # runs of the report are active: it is read again
+    expect(guest.get_by_label("Figures of eval/success")).to_contain_text("91")
+    drawn = "document.querySelector('.js-plotly-plot').data.some(({ x }) => x.includes(91))"
+    guest.wait_for_function(drawn)
+    assert not complaints, complaints
     guest.close()
 
 

@@ -199,4 +199,11 @@ def test_the_table_in_every_look(page: Page, ada: User, width: int, theme: str) 
                 )
                 == 1
             )
+            over = (
+                "[...document.querySelectorAll('td.metric:has(.spark)')].filter(cell => cell.querySelector('.spark')"
+                ".getBoundingClientRect().right > cell.querySelector('.figure').getBoundingClientRect().left).length"
+            )
+            assert page.locator("td.metric .spark").count() and page.evaluate(over) == 0, (
+                "curves over figures"
+            )
         shoot(page, f"runs-{name}-{width}-{theme}")
