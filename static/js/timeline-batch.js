@@ -184,7 +184,7 @@ class Bars {
 }
 
 function described(episode) {
-  const lines = [episode.name, `return ${number(episode.episode_return)}, ${count(episode.length)} tokens, ${episode.turns} turns`];
+  const lines = [episode.name, `${page.returned} ${number(episode.episode_return)}, ${count(episode.length)} tokens, ${episode.turns} turns`];
   const spent = Object.entries(episode.seconds).filter(([, seconds]) => seconds > 0);
   const words = { queued: "queued", generate: "generating", environment: "environment", update: "waiting for the update" };
   lines.push(...spent.map(([name, seconds]) => `${words[name]} ${stretch(seconds)}`));
@@ -248,15 +248,17 @@ class Scatter {
       text({ x: (left + W) / 2, y: H - 4, "text-anchor": "middle" }, "response tokens"),
       text({ x: left - 5, y: y(high) + 4, "text-anchor": "end" }, number(high)), text({ x: left - 5, y: y(low) + 2, "text-anchor": "end" }, number(low)),
     ];
+    const figure = this.#choice.value ? "reward" : page.returned;  // of a role, or of the episode
     const marks = shown.map(({ episode, length, reward, cut }) => {
+      const words = `${episode.name}: ${figure} ${number(reward)}, ${count(length)} tokens${cut ? ", truncated" : ""}`;
       const point = [x(length), y(reward)];
       const mark = cut
         ? svg("path", { class: "cut", d: `M${point[0] - 4} ${point[1] - 4} l8 8 m0 -8 l-8 8` })
         : svg("circle", { cx: point[0], cy: point[1], r: 4 });
-      mark.append(svg("title", {}, `${episode.name}: return ${number(reward)}, ${count(length)} tokens${cut ? ", truncated" : ""}`));
-      return href(episode) ? svg("a", { href: href(episode), "aria-label": `${episode.name}: return ${number(reward)}, ${count(length)} tokens${cut ? ", truncated" : ""}` }, mark) : mark;
+      mark.append(svg("title", {}, words));
+      return href(episode) ? svg("a", { href: href(episode), "aria-label": words }, mark) : mark;
     });
-    this.#root.replaceChildren(svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "group", "aria-label": "Return against response tokens" }, axes, marks));
+    this.#root.replaceChildren(svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "group", "aria-label": `${figure[0].toUpperCase()}${figure.slice(1)} against response tokens` }, axes, marks));
   }
 }
 

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.end_to_end.conftest import run_make, tell
-from tests.end_to_end.looks import look_at
+from tests.end_to_end.looks import look_at, shoot
 from tests.end_to_end.seed import Story, encoded
 from webapp.accounts.models import User
 from webapp.runs.families import family_of
@@ -77,6 +77,15 @@ def test_what_comes_in_is_drawn(page: Page, runs: list[Run]) -> None:
     tell(runs[0], encoded(iter([event | {"producer": "another"}])))
     page.clock.run_for(16_000)
     expect(figures.get_by_role("cell", name="41", exact=True)).to_be_visible()
+    copy = run_make(runs[0].owner, "fork", state="running")  # its values are those of the first run
+    story = Story(copy.pk)
+    story.draw = Story(runs[0].pk, seed=0).draw
+    tell(copy, encoded(story.opening()))
+    tell(copy, encoded(story.iterations(0, 20, whole=0, evaluate=5)))
+    page.goto(address([runs[0], copy], key="train/return", by="run", smooth="0"))
+    dashed = "document.querySelector('.js-plotly-plot')?.data.filter(({ line }) => line.dash === '5px,5px').map(({ y }) => y.length)"
+    page.wait_for_function(f"{dashed}?.length === 1")
+    shoot(page, "compare-overlap")
 
 
 def test_fields_that_differ(page: Page, runs: list[Run]) -> None:

@@ -201,9 +201,10 @@ def test_the_table_in_every_look(page: Page, ada: User, width: int, theme: str) 
             )
             over = (
                 "[...document.querySelectorAll('td.metric:has(.spark)')].filter(cell => cell.querySelector('.spark')"
-                ".getBoundingClientRect().right > cell.querySelector('.figure').getBoundingClientRect().left).length"
+                ".getBoundingClientRect().right > cell.querySelector('.figure').getBoundingClientRect().left || cell.querySelector("
+                "'.change').getBoundingClientRect().right > cell.getBoundingClientRect().right).length"
             )
             assert page.locator("td.metric .spark").count() and page.evaluate(over) == 0, (
-                "curves over figures"
+                "curves or figures over others"
             )
         shoot(page, f"runs-{name}-{width}-{theme}")

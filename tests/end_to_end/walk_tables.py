@@ -73,10 +73,11 @@ CHEAP_LAUNCH = {
 
 def substitutions(world: World, page: str) -> list[Substitution]:
     """Placeholders of a page with their values; those of the page come first."""
-    return [*_of_page(world, page), *_of_all(world)]
+    return [*of_page(world, page), *of_all(world)]
 
 
-def _of_all(world: World) -> list[Substitution]:
+def of_all(world: World) -> list[Substitution]:
+    """Placeholders of all pages."""
     first, second, _ = world.runs
     models = world.work / "models"
     return [
@@ -127,7 +128,8 @@ def _note(world: World) -> str:
     return str(world.call(f"runs/{world.runs[0]}/notes/")["results"][-1]["id"])
 
 
-def _of_page(world: World, page: str) -> list[Substitution]:
+def of_page(world: World, page: str) -> list[Substitution]:
+    """Placeholders of one page alone."""
     first, second, waiting = world.runs
     marl = world.networks
     real: list[tuple[str, str | Callable[[], str]]] = [

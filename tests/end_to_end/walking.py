@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import Empty, Queue
+from threading import Thread
 
 import httpx
 
@@ -110,10 +112,9 @@ class Reader:
             stderr=subprocess.STDOUT,
             text=True,
         ) as server:
-            assert server.stdout
-            first = server.stdout.readline()
+            first = read_within(server, server.stdout.readline, f"$ {command}")
             server.send_signal(signal.SIGINT)
-            rest = server.stdout.read()
+            rest = read_within(server, server.stdout.read, f"$ {command}, after Ctrl-C")
         good = "http://" in first and server.returncode in (0, INTERRUPTED, -signal.SIGINT)
         return "" if good else f"$ {command}\n{first}{rest}"
 
@@ -143,6 +144,20 @@ class Reader:
             timeout=PATIENCE,
             check=False,
         )
+
+
+def read_within(
+    server: "subprocess.Popen[str]", read: Callable[[], str], what: str, patience: float = PATIENCE
+) -> str:
+    """Return what `read` reads from the output of a process. Kills the process and fails if it does not end in `patience` seconds."""
+    texts: Queue[str] = Queue()
+    Thread(target=lambda: texts.put(read()), daemon=True).start()
+    try:
+        return texts.get(timeout=patience)
+    except Empty:
+        server.kill()
+        message = f"{what}: no output within {patience:g} s; does it serve, and does it flush its address?"
+        raise AssertionError(message) from None
 
 
 def commands(fence: Fence) -> Iterator[tuple[int, str]]:

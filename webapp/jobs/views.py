@@ -10,6 +10,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from training_core.config.files import parse_value
 from training_core.errors import ConfigError
+from webapp.agents.rewards import shaped_label
 from webapp.common.redirects import back
 from webapp.experiments.forms import draft_from_post
 from webapp.jobs.pages import job_context
@@ -25,7 +26,9 @@ SUBJECT = ("run", "checkpoint", "other_run", "other")
 @require_GET
 def jobs_page(request: HttpRequest) -> HttpResponse:
     """List the latest jobs."""
-    return render(request, "jobs/list.html", {"place": "jobs", "jobs": jobs_visible(request.user)[:SHOWN]})
+    jobs = list(jobs_visible(request.user)[:SHOWN])
+    returned = shaped_label("return", [job.config for job in jobs])
+    return render(request, "jobs/list.html", {"place": "jobs", "jobs": jobs, "return_heading": returned})
 
 
 @require_GET

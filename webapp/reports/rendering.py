@@ -62,14 +62,14 @@ def report_parts(project: Project, text: str, closed: Closed = lambda address: F
 
 def _opened(tokens: Sequence[Token], closed: Closed) -> list[Token]:
     """Return the tokens of a line without links to closed pages; links are not nested."""
-    kept: list[Token] = []
+    tokens_left: list[Token] = []
     dropped = False
     for token in tokens:
         if token.type == "link_open":
             dropped = closed(str(token.attrs.get("href", "")))
         if not (dropped and token.type in ("link_open", "link_close")):
-            kept.append(token)
-    return kept
+            tokens_left.append(token)
+    return tokens_left
 
 
 def _lowered(tokens: Sequence[Token]) -> Sequence[Token]:

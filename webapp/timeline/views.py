@@ -47,6 +47,7 @@ def _batch_page(request: HttpRequest, run: Run) -> HttpResponse:
             "transcript": reverse("transcripts:detail", args=[run.pk, 0]),
             "tones": policy_tones(run.config),
             "role": request.GET.get("role", ""),
+            "returned": context["return_heading"],
         }
         context |= {"batch": anatomy, "window": window} | batch_show(anatomy, sort)
     return render(request, "timeline/batch.html", context)

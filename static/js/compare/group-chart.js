@@ -103,6 +103,7 @@ export class GroupChart {
         below.push(...band(group, axis, looks.get(group)), ...lines(group, axis, looks.get(group)));
         means.push(...mean(group, axis, looks.get(group), set));
       }
+      means.push(...overlaps(set.groups, axis, looks));
     }
     Plotly.react(this.#plot, [...below, ...means], layout(sets, this.axes), CONFIG);
   }
@@ -188,6 +189,16 @@ function mean(group, axis, { tone: name, dash, label }, { key, spans }) {
       hovertemplate: `${escapeHtml(label)} %{customdata}<extra></extra>`, hoverlabel: { font: { color: tone } },
     },
   ];
+}
+
+/* Where the means of two groups are equal, as of a fork and its parent, the later one hides the earlier one: the earlier one again, dashed, on top. */
+function overlaps(groups, axis, looks) {
+  return groups.flatMap((group, place) => groups.slice(place + 1).flatMap((above) => {
+    const y = group.mean.map((value, index) => (value !== null && value === above.mean[index] ? value : null));
+    const long = y.some((value, index) => value !== null && (y[index + 1] ?? null) !== null), { tone } = looks.get(group);
+    if (!long || tone === looks.get(above).tone) return [];
+    return [{ ...BASE, x: axis, y, line: { color: toneColour(tone), width: 2, dash: "5px,5px" } }];
+  }));
 }
 
 function layout(sets, { logx, logy }) {

@@ -96,3 +96,46 @@ def test_the_text_of_a_button_links_to_the_documentation(client: Client, user: o
         "bootstrap" in client.get("/docs/explain/column/", {"name": "comparison--95-of-iqm"}).content.decode()
     )
     assert client.get("/docs/explain/weather/").status_code == 404
+
+
+HEAD = re.compile(r"{% table_head (.*?) %}")
+PLAIN = {
+    "run", "state", "owner", "project", "name", "iteration", "iterations", "started", "launched", "created", "changed", "saved", "by",
+    "job", "checkpoint", "model", "licence", "policy", "roles", "worker", "waits", "episode", "task", "group", "sweep", "artifact", "file",
+    "size", "CPU cores", "GPUs", "report", "version", "node", "person", "user", "when", "action", "target", "details", "event", "message",
+    "kind", "address", "last sent", "last used", "expires", "shows", "created by", "your level", "answer", "local", "team", "reward",
+    "advantage",
+}  # fmt: skip
+"""Headings that need no explanation; the rewards of candidates are explained once, on the page of the group."""
+
+
+def heads() -> list[tuple[str, str, str, str]]:
+    """(template, section, label, term) of every column of a table head; columns with a label from the page are left out."""
+    columns = []
+    for template in sorted((ROOT / "templates").rglob("*.html")):
+        for head in HEAD.findall(template.read_text()):
+            words = re.findall(r'"([^"]*)"', head)
+            section = next((word[1:] for word in words if word.startswith("@")), "")
+            for word in words:
+                label, style, term = (*word.split("|"), "", "")[:3]
+                if label and not word.startswith("@") and style != "hidden":
+                    columns.append((template.name, section, label, term))
+    return columns
+
+
+def test_every_column_of_a_table_is_explained_or_plain() -> None:
+    unexplained = [
+        f"{template}: {label}" for template, _, label, term in heads() if not term and label.lower() not in
+        {plain.lower() for plain in PLAIN}
+    ]  # fmt: skip
+    missing = [
+        f"{template}: {section}--{term}"
+        for template, section, _, term in heads()
+        if term and not explanation("column", f"{section}--{term}")
+    ]
+    forgotten = [  # the page has a row, but the head has no "?"
+        f"{template}: {label}"
+        for template, section, label, term in heads()
+        if section and not term and explanation("column", f"{section}--{label.lower().replace(' ', '-')}")
+    ]
+    assert len(heads()) > 100 and not unexplained + missing + forgotten, (unexplained, missing, forgotten)

@@ -195,7 +195,10 @@ def test_config_and_run_again_show_the_present_name(ada: Client, run: Run) -> No
     assert "name = &quot;Demonstration&quot;" in page and "tags = [&quot;demonstration&quot;]" in page
     assert "Nothing: this is plan_path_duo unchanged" in page and "run.name=Demonstration" in page
     clone = ada.get(NEW, {"from": run.pk}).content.decode()
-    assert 'name="run.name" value="Demonstration"' in clone and "Ready to launch: plan_path_duo unchanged" in clone
+    assert (
+        'name="run.name" value="Demonstration"' in clone
+        and "Ready to launch: plan_path_duo unchanged" in clone
+    )
 
 
 @pytest.mark.django_db

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.workers.running import small_config, small_networks
+from tests.workers.wrong_environments import OWN, WRONG_ENVIRONMENTS, tree_with
 from training_core.config.files import load_config, parse_config, preset_names, to_toml
 from training_core.sandbox import run as sandbox
 from workers.checks.registry import checks_of
@@ -19,7 +20,6 @@ from workers.run import main as do_run
 from workers.sizing.memory_fit import NodeMemory
 from workers.storage.job_folder import JobFolder
 
-OWN = "tests.workers.driver.own"
 REWARDS = "tests.training_core.llm.rewards.reward_functions"
 GIB = 2**30
 ROOM = ClusterDevices(0.0, (NodeMemory(64 * GIB, 0),))
@@ -104,24 +104,15 @@ def test_a_model_that_is_made_later_is_not_made(tmp_path: Path) -> None:
     assert not (tmp_path / "models").exists()
 
 
-@pytest.mark.parametrize(
-    ("path", "args", "name", "cause"),
-    [
-        (f"{OWN}:Nobody", {}, "environment", "has no 'Nobody'"),
-        (f"{OWN}:Say", {"boats": 4}, "environment", "unexpected keyword argument 'boats'"),
-        ("nobody.worlds:World", {}, "environment", "there is no module 'nobody'"),
-    ],
-)
+@pytest.mark.parametrize(("path", "args", "cause", "remedy"), WRONG_ENVIRONMENTS)
 def test_an_environment_of_the_user(
-    little_model: Path, tmp_path: Path, path: str, args: dict[str, Any], name: str, cause: str
+    little_model: Path, tmp_path: Path, path: str, args: dict[str, Any], cause: str, remedy: str
 ) -> None:
-    tree = {
-        "team": {"roles": {"speaker": {"policy": "p", "agent": {"path": f"{OWN}:nobody"}}}},
-        "policies": {"p": {"model": str(little_model)}},
-        "environment": {"type": "custom", "path": path, "args": args},
-    }
+    tree = tree_with(path, args, little_model, agent={"path": f"{OWN}:nobody"})
     found = checked(parse_config(tree), tmp_path)
-    assert cause in found[name].text and found[name].state == "failed" and found[name].remedy
+    environment = found["environment"]
+    assert cause in environment.text and environment.state == "failed"
+    assert environment.remedy.startswith(remedy)
     assert found["agent of speaker"].state == "failed"
     assert found["weights of little"].state == "passed"
 

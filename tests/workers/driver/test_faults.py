@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.workers.running import events, small_config
+from tests.workers.wrong_environments import WRONG_ENVIRONMENTS, tree_with
 from training_core.checkpoint_reading import write_errors_explained
 from training_core.config.files import load_config, parse_config, to_toml
 from training_core.devices import cuda_is_visible
@@ -24,7 +25,6 @@ from workers.driver.attempt import FAILED, run_attempt
 from workers.protocol.records import Attempt, Updated
 from workers.protocol.spec import WorkerSpec
 
-OWN = "tests.workers.driver.own"
 REWARDS = "tests.training_core.llm.rewards.reward_functions"
 
 
@@ -141,22 +141,11 @@ def test_a_full_disk(little_model: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert remedy.startswith("Free space on this disk")
 
 
-@pytest.mark.parametrize(
-    ("path", "args", "cause", "remedy"),
-    [
-        (f"{OWN}:Nobody", {}, "environment.path: tests.workers.driver.own:Nobody: ", "Correct this field"),
-        (f"{OWN}:Say", {"boats": 4}, "unexpected keyword argument 'boats'", "Correct this field"),
-        ("nobody.worlds:World", {}, "there is no module 'nobody'.", "Install the package on the machine"),
-    ],
-)
+@pytest.mark.parametrize(("path", "args", "cause", "remedy"), WRONG_ENVIRONMENTS)
 def test_an_environment_that_cannot_be_constructed(
     little_model: Path, tmp_path: Path, path: str, args: dict[str, Any], cause: str, remedy: str
 ) -> None:
-    tree = {
-        "team": {"roles": {"speaker": {"policy": "p"}}},
-        "policies": {"p": {"model": str(little_model)}},
-        "environment": {"type": "custom", "path": path, "args": args},
-    }
+    tree = tree_with(path, args, little_model)
     found = failed(parse_config(tree), tmp_path / "run")
     assert cause in found[0]
     assert found[1].startswith(remedy)
