@@ -84,8 +84,8 @@ def test_the_table_tells_and_keeps_up(page: Page, told: tuple[Run, Story], home:
     expect(rows).to_have_count(3)
     page.set_viewport_size({"width": 1440, "height": 900})
     note = page.get_by_text("during the run the newest")
-    rows = "note => note.getBoundingClientRect().height / parseFloat(getComputedStyle(note).lineHeight)"
-    assert note.evaluate(rows) < 1.5, "a note beside a title wraps only at the end of the panel"
+    lines = "note => note.getBoundingClientRect().height / parseFloat(getComputedStyle(note).lineHeight)"
+    assert note.evaluate(lines) < 1.5, "a note beside a title wraps only at the end of the panel"
     overflow = "element => element.scrollWidth - element.clientWidth"
     assert page.locator(".scroll-x:has([data-checkpoints])").evaluate(overflow) <= 0, "buttons are cut"
     expect(rows.nth(0)).to_contain_text("last")

@@ -84,7 +84,7 @@ def test_what_comes_in_is_drawn(page: Page, runs: list[Run]) -> None:
     tell(copy, encoded(story.iterations(0, 20, whole=0, evaluate=5)))
     page.goto(address([runs[0], copy], key="train/return", by="run", smooth="0"))
     dashed = "document.querySelector('.js-plotly-plot')?.data.filter(({ line }) => line.dash === '5px,5px').map(({ y }) => y.length)"
-    page.wait_for_function(f"{dashed}?.length === 1")
+    page.wait_for_function(f"() => {dashed}?.length === 1")
     shoot(page, "compare-overlap")
 
 

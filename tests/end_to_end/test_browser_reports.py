@@ -143,7 +143,7 @@ def test_a_guest_reads_what_was_shared(
     tell(runs[0], encoded(iter([event])))
     guest.clock.run_for(16_000)  # runs of the report are active: it is read again
     expect(guest.get_by_label("Figures of eval/success")).to_contain_text("91")
-    drawn = "document.querySelector('.js-plotly-plot').data.some(({ x }) => x.includes(91))"
+    drawn = "() => document.querySelector('.js-plotly-plot').data.some(({ x }) => x.includes(91))"
     guest.wait_for_function(drawn)
     assert not complaints, complaints
     guest.close()
