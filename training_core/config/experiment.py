@@ -118,6 +118,11 @@ class ExperimentConfig(Section):
         return {}
 
     @property
+    def separate_seeds(self) -> str:
+        """The property for which runs with several seeds need a process each; empty if they can share one."""
+        return self.agents.value.replace("_", " ")
+
+    @property
     def fork_source(self) -> str:
         """The checkpoint that the config names as the run's start; empty: none."""
         return ""

@@ -106,9 +106,12 @@ class Rollout:
 
 def collect(
     runner: VectorRunner, steps: int, noise: Mapping[str, Tensor], memory_steps: Mapping[str, tuple[int, ...]]
-) -> tuple[Rollout, list[EpisodeResult]]:
-    """Play `steps` steps; noise (T, B, N, A) by policy; memories of actors are stored before the steps in `memory_steps`."""
-    episodes: list[EpisodeResult] = []
+) -> tuple[Rollout, list[tuple[int, EpisodeResult]]]:
+    """Play `steps` steps; noise (T, B, N, A) by policy; memories of actors are stored before the steps in `memory_steps`.
+
+    Returns the steps, and the episodes that ended with their environments.
+    """
+    episodes: list[tuple[int, EpisodeResult]] = []
     rollout: Rollout | None = None
     for t in range(steps):
         memories = {name: runner.memories[name] for name, steps_of in memory_steps.items() if t in steps_of}
@@ -118,7 +121,7 @@ def collect(
         _write(rollout, t, step, begins, runner)
         for name, memory in memories.items():
             rollout.trajectories[name].memories[t] = memory
-        episodes += [episode for _, episode in step.finished]
+        episodes += step.finished
     assert rollout is not None and runner.view is not None
     rollout.begins[steps] = runner.begins
     for name, actor in runner.actors.items():

@@ -5,11 +5,13 @@ All randomness follows from (run.seed, stream, iteration), so a resumed run draw
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from inspect import isclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from training_core.config.marl.run import MarlConfig, unreached_ends
 from training_core.devices import torch_device
@@ -27,7 +29,7 @@ from training_core.marl.evaluation import evaluate
 from training_core.marl.failure_limit import FailureLimit
 from training_core.marl.learning.learner import PolicyLearner
 from training_core.marl.learning.policy_checkpoint import load_actor, load_policy, save_policy
-from training_core.marl.records import Collection
+from training_core.marl.records import Collection, EpisodeResult
 from training_core.marl.rollouts import Rollout, collect
 from training_core.marl.tensors import device_of_environment, generator_for
 from training_core.marl.vector_runner import Actor, VectorRunner
@@ -67,6 +69,16 @@ def learner_class(algorithm: MarlPpo) -> type[PolicyLearner]:
     return learner
 
 
+@dataclass(frozen=True)
+class RolloutPlan:
+    """The random numbers of one rollout."""
+
+    seed: int
+    """Of new episodes."""
+    noise: dict[str, Tensor]
+    """By policy (T, B, N, A)."""
+
+
 class MarlTrainer:
     """Policies, their learners, and their environments."""
 
@@ -76,7 +88,7 @@ class MarlTrainer:
         self.config = config
         self._make = make
         self.device = device_of(config)
-        environment = self._environments(config.rollout.environments)
+        environment = self.make_environments(config.rollout.environments)
         self.spec = environment.spec
         check_rollout_length(config, self.spec)
         slots = slots_by_policy(config, self.spec)
@@ -110,24 +122,33 @@ class MarlTrainer:
 
         Raises EnvironmentFailure if there are only failures; see FailureLimit.
         """
-        settings = self.config.rollout
+        settings, plan = self.config.rollout, self.plan(iteration)
         if not (self.continues_episodes and self._continue_episodes()):
-            self._runner.reset(keyed_seed(self.config.run.seed, COLLECTION, iteration, 0) % 2**31)
+            self._runner.reset(plan.seed)
             for learner in self.learners.values():
                 learner.set_memory(None)
+        memory_steps = {name: learner.memory_steps(settings.steps) for name, learner in self.learners.items()}
+        rollout, ended = collect(self._runner, settings.steps, plan.noise, memory_steps)
+        return self.accept(rollout, [episode for _, episode in ended])
+
+    def plan(self, iteration: int) -> "RolloutPlan":
+        """The random numbers of an iteration's rollout."""
+        settings, seed = self.config.rollout, self.config.run.seed
         generator = generator_for(self._runner.environment)
-        generator.manual_seed(keyed_seed(self.config.run.seed, COLLECTION, iteration, 1))
+        generator.manual_seed(keyed_seed(seed, COLLECTION, iteration, 1))
         noise = {
             name: actor.head.noise((settings.steps, settings.environments, actor.slots.count), generator)
             for name, actor in self.actors.items()
         }
-        memory_steps = {name: learner.memory_steps(settings.steps) for name, learner in self.learners.items()}
-        rollout, episodes = collect(self._runner, settings.steps, noise, memory_steps)
+        return RolloutPlan(keyed_seed(seed, COLLECTION, iteration, 0) % 2**31, noise)
+
+    def accept(self, rollout: Rollout, episodes: list[EpisodeResult]) -> Collection:
+        """Use a rollout with its ended episodes for the next update. Raises EnvironmentFailure as `collect`."""
         self._failure_limit.record(rollout, episodes)
         self._rollout = rollout.to(self.device)
-        return Collection(episodes, settings.samples)
+        return Collection(episodes, self.config.rollout.samples)
 
-    def _environments(self, count: int) -> VectorEnvironment:
+    def make_environments(self, count: int) -> VectorEnvironment:
         """Environments of the config; those that step on a device are moved to that of the networks."""
         environment = self._make(self.config.environment, count)
         if (device := device_of_environment(environment)) is not None and device != self.device:
@@ -175,7 +196,7 @@ class MarlTrainer:
         if self._evaluation is None or self._evaluation.environment.count != count:
             if self._evaluation is not None:
                 self._evaluation.environment.close()
-            self._evaluation = VectorRunner(self._environments(count), self.actors)
+            self._evaluation = VectorRunner(self.make_environments(count), self.actors)
         return evaluate(self._evaluation, self.config.run.seed, greedy, episodes, recorded)
 
     def save(self, folder: Path) -> None:

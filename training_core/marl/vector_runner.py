@@ -87,7 +87,11 @@ class VectorRunner:
 
     def reset(self, seed: int) -> None:
         """Reset all environments."""
-        self.view = self.environment.reset(seed)
+        self.start_from(self.environment.reset(seed))
+
+    def start_from(self, view: View) -> None:
+        """Start with environments that are all at the first step of an episode."""
+        self.view = view
         self.memories = {name: actor.network.start(self._count) for name, actor in self.actors.items()}
         self.begins = torch.ones(self._count, dtype=torch.bool)
         self._lengths[:] = 0
@@ -173,6 +177,8 @@ class VectorRunner:
 
     def _role_successes(self, successes: Mapping[str, bool]) -> dict[str, bool]:
         """By role: whether all its agents with a known success succeeded."""
+        if not successes:
+            return {}
         outcomes = {
             role: [successes[agent] for agent in spec.agents if agent in successes]
             for role, spec in self.environment.spec.roles.items()
@@ -185,13 +191,13 @@ class VectorRunner:
         for role, total in self._returns.items():
             total += transition.rewards[role].sum(1)
         ended = np.flatnonzero(transition.terminated | transition.truncated)
-        finished = []
+        finished, unknown = [], Success()
         returns = _on_host(self._returns) if len(ended) else {}
         for index in ended.tolist():
             rewards = {role: float(total[index]) for role, total in returns.items()}
             cut = bool(transition.truncated[index] and not transition.terminated[index])
             failure = transition.failures.get(index)
-            success = transition.successes.get(index, Success())
+            success = transition.successes.get(index, unknown)
             finished.append(
                 (
                     index,

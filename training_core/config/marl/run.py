@@ -12,6 +12,7 @@ from training_core.config.health import NetworkHealth
 from training_core.config.marl.algorithms import AnyMarlAlgorithm
 from training_core.config.marl.environments import AnyMarlEnvironment
 from training_core.config.marl.policies import MarlPolicy
+from training_core.config.marl.seed_groups import reason_for_separate_runs
 from training_core.config.team import NAME_PATTERN
 from training_core.marl.algorithms.mappo.config import Mappo
 from training_core.marl.environments.mpe.config import SimpleSpread
@@ -146,6 +147,11 @@ class MarlConfig(ExperimentConfig):
     def networks(self) -> dict[str, Any]:
         """Network by used policy."""
         return {name: self.policies[name].network for name in self.used_policies}
+
+    @property
+    def separate_seeds(self) -> str:
+        """The property for which runs with several seeds need a process each; empty if they can share one."""
+        return reason_for_separate_runs(self)
 
     @property
     def fork_source(self) -> str:

@@ -13,8 +13,10 @@ SEED_BITS = 31
 """Environments pass their seeds to various generators, some of which accept no more bits."""
 
 
-def episode_seeds(seed: int, numbers: NDArray[np.int64], episodes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Seeds (k,) of the episodes that these environments (k,) begin; `episodes` (k,) counts from 0."""
+def episode_seeds(
+    seed: int | NDArray[np.int64], numbers: NDArray[np.int64], episodes: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Seeds (k,) of the episodes that these environments (k,) begin; `episodes` (k,) counts from 0. `seed`: one, or (k,)."""
     keys = np.stack([np.full_like(numbers, seed), numbers, episodes], axis=1)
     return (key_states(keys) >> np.uint64(64 - SEED_BITS)).astype(np.int64)
 

@@ -48,7 +48,7 @@ class Chunks:
 
     def minibatches(self, order: Tensor, size: int) -> Iterator["Chunks"]:
         """The chunks in the order of `order` (G,), in parts of about equal size, with at most `size` chunks each."""
-        for piece in order.tensor_split(-(-len(order) // size)):
+        for piece in minibatch_rows(order, size):
             yield self._select(piece)
 
     def _select(self, rows: Tensor) -> "Chunks":
@@ -76,6 +76,11 @@ class Chunks:
             memory(self.actor_memory),
             memory(self.critic_memory),
         )
+
+
+def minibatch_rows(order: Tensor, size: int) -> tuple[Tensor, ...]:
+    """The order (G,) of chunks in parts of about equal size, with at most `size` chunks each."""
+    return order.tensor_split(-(-len(order) // size))
 
 
 def chunk_starts(steps: int, length: int) -> tuple[int, ...]:

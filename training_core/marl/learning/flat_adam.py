@@ -24,11 +24,13 @@ class FlatAdam:
             parameter.data = self.weights.data[begin:end].view_as(parameter)
             parameter.grad = self.gradients[begin:end].view_as(parameter)
             begin = end
-        self.adam = torch.optim.AdamW([self.weights], lr=0.0, eps=1e-5, weight_decay=weight_decay, fused=True)
+        self._weight_decay = weight_decay
+        self._learning_rate = 0.0
+        self._state: dict[str, Tensor] = {}
 
     def set_learning_rate(self, learning_rate: float) -> None:
         """Set the learning rate of the following steps."""
-        self.adam.param_groups[0]["lr"] = learning_rate
+        self._learning_rate = learning_rate
 
     def zero_gradients(self) -> None:
         """Zero the gradients; call before backward."""
@@ -43,13 +45,35 @@ class FlatAdam:
         if self.max_norm:
             self.gradients.mul_((self.max_norm / (norm + 1e-6)).clamp(max=1.0))
         if torch.isfinite(norm):
-            self.adam.step()
+            self._apply()
         return norm
+
+    @torch.no_grad()
+    def _apply(self) -> None:
+        if not self._state:
+            self._state = {name: torch.zeros_like(self.weights) for name in ("exp_avg", "exp_avg_sq")}
+            self._state["step"] = torch.zeros((), dtype=torch.float32, device=self.weights.device)
+        self._state["step"] += 1
+        # The kernel itself: around it the optimiser's `step` takes longer than a small network's arithmetic.
+        torch._fused_adamw_(
+            [self.weights],
+            [self.gradients],
+            [self._state["exp_avg"]],
+            [self._state["exp_avg_sq"]],
+            [],
+            [self._state["step"]],
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=self._learning_rate,
+            weight_decay=self._weight_decay,
+            eps=1e-5,
+            maximize=False,
+        )
 
     def state_dict(self) -> dict[str, Tensor]:
         """Moments and the step count; empty before the first step."""
-        state = self.adam.state.get(self.weights, {})
-        return {name: tensor.detach().clone() for name, tensor in state.items()}
+        return {name: tensor.clone() for name, tensor in self._state.items()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Restore `state_dict`. Raises ValueError if it belongs to another network."""
@@ -58,6 +82,4 @@ class FlatAdam:
                 raise ValueError(
                     f"the optimiser has {self.weights.numel()} weights, the checkpoint {state[name].numel()}"
                 )
-        self.adam.state[self.weights] = {
-            name: tensor.to(self.weights.device, copy=True) for name, tensor in state.items()
-        }
+        self._state = {name: tensor.to(self.weights.device, copy=True) for name, tensor in state.items()}

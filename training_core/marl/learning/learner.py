@@ -6,6 +6,7 @@ Letters: T steps, B environments, N agents, L steps of a chunk, K columns of val
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -24,6 +25,7 @@ from training_core.marl.learning.batch import (
     chunk_starts,
     fresh_steps,
     memories_at_starts,
+    minibatch_rows,
     split_into_chunks,
 )
 from training_core.marl.learning.critics import CriticInputs, RolloutValues, compute_values
@@ -110,6 +112,10 @@ class PolicyLearner:
         self.length = self.actor.chunk_length
         self._critic_memory: Memory | None = None
         self._losses = torch.compile(self.losses) if self.settings.compile else self.losses
+        self.direct_gradients: Callable[[Chunks], Callable[[Tensor], Tensor]] | None = None
+        """Chunks -> rows of a minibatch -> a row of UpdateStatistics without the norms: sets the gradients in place of
+        autograd, where all samples have weight 1 and all choices are allowed.
+        """
 
     def _networks(self, network: Network, device: torch.device) -> tuple[Networks, Networks]:
         """The actor and the critic, with weights that follow from the seed. Raises ConfigError with fields relative to the policy."""
@@ -169,11 +175,15 @@ class PolicyLearner:
         statistics = UpdateStatistics()
         generator = torch.Generator().manual_seed(keyed_seed(self.seed, SHUFFLES, iteration))
         size = max(1, self.settings.minibatch_size // (self.length * self.slots.count))
+        plain = chunks.weights is None and chunks.masks is None
+        direct = self.direct_gradients(chunks) if self.direct_gradients and plain else None
         for _ in range(self.settings.epochs):
             order = torch.randperm(len(chunks), generator=generator).to(chunks.raw.device)
             first = len(statistics.rows)
-            for part in chunks.minibatches(order, size):
-                statistics.rows.append(self._optimise(part))
+            if direct is None:
+                statistics.rows += [self._optimise(part) for part in chunks.minibatches(order, size)]
+            else:
+                statistics.rows += [self._step(direct(rows)) for rows in minibatch_rows(order, size)]
             statistics.epochs += 1
             if self.algorithm.target_kl and float(statistics.means(first)[3]) > self.algorithm.target_kl:
                 break
@@ -317,6 +327,10 @@ class PolicyLearner:
         ):
             loss, row = self._losses(part)
         loss.backward()
+        return self._step(row)
+
+    def _step(self, row: Tensor) -> Tensor:
+        """Apply the gradients; return the row with their norms."""
         return torch.cat([row, torch.stack([self.actor_adam.step(), self.critic_adam.step()])])
 
 

@@ -50,7 +50,9 @@ class MpeEnvironment(ABC):
     ) -> None:
         self.world, self.count = World(bodies, count), count
         self._continuous, self._steps = continuous, 0
-        self._seed, self._episode = 0, 0
+        self._seed: int | NDArray[np.int64] = 0
+        """Of all worlds, or of each (B,)."""
+        self._episode = 0
         self._numbers = np.arange(count, dtype=np.int64)
         actions = self._actions()
         self.spec = Spec(
@@ -81,6 +83,12 @@ class MpeEnvironment(ABC):
         """New episodes; each environment's depend on `seed` and its own number."""
         self._seed, self._episode = seed, 0
         self._numbers = first + np.arange(self.count, dtype=np.int64)
+        return self._begin()
+
+    def reset_seeds(self, seeds: Sequence[int], worlds: int) -> View:
+        """New episodes: for every seed, `worlds` worlds with the episodes of `reset(seed)`."""
+        self._seed, self._episode = np.repeat(np.asarray(seeds, dtype=np.int64), worlds), 0
+        self._numbers = np.tile(np.arange(worlds, dtype=np.int64), len(seeds))
         return self._begin()
 
     def step(self, actions: Mapping[str, Actions], watched: Sequence[int] = ()) -> Transition:

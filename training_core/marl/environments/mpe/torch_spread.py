@@ -4,7 +4,7 @@ Observations and rewards stay on the device; only the start of an episode is dra
 the native environment's.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -94,12 +94,6 @@ class TorchSpreadEnvironment(SpreadEnvironment):
         self.device = device
         self.world = TorchWorld(self.world.bodies, self.count, device)
         self._moves = torch.from_numpy(np.stack([ACROSS, UP])).to(device)
-
-    def reset_seeds(self, seeds: Sequence[int], worlds: int) -> View:
-        """New episodes: for every seed, `worlds` worlds with the episodes of `reset(seed)`."""
-        self._seed, self._episode = np.repeat(np.asarray(seeds, dtype=np.int64), worlds), 0  # type: ignore[assignment]
-        self._numbers = np.tile(np.arange(worlds, dtype=np.int64), len(seeds))
-        return self._begin()
 
     def observe(self) -> dict[str, Reals]:
         """(B, N, D), on the device."""
