@@ -1,11 +1,12 @@
 """Entry point of one attempt at a run. Parses the config before it imports slow modules.
 
-    python -m workers.run --preset plan_path_duo --local [key=value ...]
+    python -m workers.run --preset plan_path_duo --local [--seeds 0..7] [key=value ...]
     python -m workers.run --preset plan_path_duo --check [--json] [key=value ...]
     python -m workers.run CONFIG.toml --folder F --run ID --attempt N [--ingest-url U] [--home H]
                                       [--resume-from P [--fall-back] | --fork-from P]
 
-The first runs everything in this process, without Ray and without the web; the second checks what the first would need. The
+The first runs everything in this process, without Ray and without the web (with --seeds: one run per seed, all in this
+process); the second checks what the first would need. The
 third is the driver of a Ray job:
 it connects to the cluster that RAY_ADDRESS names and imports no torch. TROUPE_INGEST_TOKEN holds the ingest token.
 Exit status: 0 finished, stopped or paused; 1 failed, or a check failed; 2 the config or the arguments are wrong; 3 superseded.
@@ -22,6 +23,7 @@ from training_core.config.files import apply_overrides, parse_config, parse_over
 from training_core.config.foreign import NO_FIELD, no_such_field
 from training_core.config.kinds import AnyConfig
 from training_core.config.permitted import checkpoint_below_home
+from training_core.config.sweeps import SEED, parse_axes
 from training_core.errors import ConfigError
 
 USAGE_ERROR = 2
@@ -33,17 +35,20 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         _refuse(unknown)
         config = _config(arguments)
+        seeds = _seeds(arguments, config)
     except (ConfigError, OSError) as error:
         _complain(error)
         return USAGE_ERROR
     if arguments.check:
         return _check(config, arguments)
-    from workers.driver.attempt import run_attempt  # slow import: only after the config is valid
-    from workers.protocol.records import Attempt
-
     run = arguments.run or f"{config.run.name or 'run'}-{time.strftime('%Y%m%d-%H%M%S')}"
     home = arguments.home.expanduser().resolve()
     os.environ["TROUPE_HOME"] = str(home)  # data files are searched below it
+    if seeds:
+        return _run_seeds(arguments, run, home, seeds)
+    from workers.driver.attempt import run_attempt  # slow import: only after the config is valid
+    from workers.protocol.records import Attempt
+
     attempt = Attempt(
         config=config,
         run=run,
@@ -57,6 +62,57 @@ def main(words: Sequence[str] | None = None) -> int:
         ingest_token=os.environ.pop("TROUPE_INGEST_TOKEN", ""),
     )
     return run_attempt(attempt, local=arguments.local)
+
+
+def _run_seeds(arguments: argparse.Namespace, run: str, home: Path, seeds: Sequence[AnyConfig]) -> int:
+    """Run one attempt per seed, all in this process; each has the run folder <home>/runs/<run>-s<seed>."""
+    from workers.driver.seeds import run_seeds  # slow import: only after the configs are valid
+    from workers.protocol.records import Attempt
+
+    names = [f"{run}-s{config.run.seed}" for config in seeds]
+    folders = [home / "runs" / name for name in names]
+    if existing := next((folder for folder in folders if folder.exists()), None):
+        _complain(ConfigError({"--run": f"{existing} exists; choose another id"}))
+        return USAGE_ERROR
+    return run_seeds(
+        [
+            Attempt(
+                config=config,
+                run=name,
+                number=1,
+                folder=folder,
+                home=home,
+                fork_from=_fork_from(None, config, home),
+            )
+            for config, name, folder in zip(seeds, names, folders, strict=True)
+        ]
+    )
+
+
+def _seeds(arguments: argparse.Namespace, config: AnyConfig) -> list[AnyConfig]:
+    """The config with each of --seeds; empty without the option. Raises ConfigError if they cannot share a process."""
+    if not arguments.seeds:
+        return []
+    unused = ("resume_from", "fork_from", "ingest_url", "folder")
+    wrong = {
+        f"--{name.replace('_', '-')}": "belongs to one run; leave it out with --seeds"
+        for name in unused
+        if getattr(arguments, name)
+    }
+    if not (arguments.local or arguments.check):
+        wrong["--seeds"] = "needs --local: on a server use troupe sweep launch"
+    if wrong:
+        raise ConfigError(wrong)
+    values = parse_axes([f"{SEED}={arguments.seeds}"])[SEED]
+    if len(set(map(repr, values))) < len(values):
+        raise ConfigError({"--seeds": "has the same value twice"})
+    tree = config.model_dump(mode="json")
+    configs = [parse_config(apply_overrides(tree, {SEED: seed})) for seed in values]
+    if reason := config.separate_seeds:
+        raise ConfigError(
+            {"--seeds": f"{reason} are not trained together; run each seed by itself: {SEED}={values[0]}"}
+        )
+    return configs
 
 
 def _check(config: AnyConfig, arguments: argparse.Namespace) -> int:
@@ -91,6 +147,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--preset", help="a preset's name in place of a config file")
     parser.add_argument("--local", action="store_true", help="everything in this process, without Ray")
     parser.add_argument("--check", action="store_true", help="only check what a run in this process needs")
+    parser.add_argument(
+        "--seeds", default="", help="with --local: 0,1,2 or 0..4: a run with each seed, all in this process"
+    )
     parser.add_argument("--json", action="store_true", help="with --check: print JSON")
     parser.add_argument("--folder", type=Path, help="run folder (default: <home>/runs/<run>)")
     parser.add_argument("--run", default="", help="id of the run")

@@ -19,6 +19,18 @@ from workers import run
         (["--preset", "plan_path_duo", "team.roles.planner.policy=judge"], "there is no policy 'judge'"),
         (["run.iterations=2"], "name one config file or one --preset"),
         (["missing.toml"], "No such file"),
+        (
+            ["--preset", "plan_path_duo", "--local", "--seeds", "0..1"],
+            "language models are not trained together",
+        ),
+        (["--preset", "recall_mappo_gru", "--local", "--seeds", "0..1"], "networks other than mlp are not"),
+        (["--preset", "spread_mappo", "--local", "--seeds", "1,1"], "has the same value twice"),
+        (["--preset", "spread_mappo", "--local", "--seeds", "1,x"], "run.seed: "),
+        (
+            ["--preset", "spread_mappo", "--seeds", "0..1"],
+            "needs --local: on a server use troupe sweep launch",
+        ),
+        (["--preset", "spread_mappo", "--local", "--seeds", "0,1", "--folder", "f"], "belongs to one run"),
         (["missing.toml", "--local", "run.iterations=2"], "No such file"),
     ],
 )

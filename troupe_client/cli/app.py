@@ -79,6 +79,9 @@ def up(context: typer.Context) -> None:
 def run(
     source: Source,
     overrides: Overrides = None,
+    seeds: Annotated[
+        str, typer.Option(help="0,1,2 or 0..4: a run with each seed, all in one process (small networks).")
+    ] = "",
     check: Annotated[
         bool,
         typer.Option("--check", help="Only check models, environment, code and devices of this machine."),
@@ -90,7 +93,7 @@ def run(
 
     if as_json and not check:
         raise TroupeError("--json prints the result of a check; add --check")
-    command = local_command(source, overrides or [], home(), check=check, as_json=as_json)
+    command = local_command(source, overrides or [], home(), seeds=seeds, check=check, as_json=as_json)
     require_server()
     os.execv(sys.executable, command)
 

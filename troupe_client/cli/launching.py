@@ -50,7 +50,7 @@ def unused(source: str, words: list[str]) -> list[Unused]:
 
 
 def local_command(
-    source: str, words: list[str], home: Path, *, check: bool = False, as_json: bool = False
+    source: str, words: list[str], home: Path, *, seeds: str = "", check: bool = False, as_json: bool = False
 ) -> list[str]:
     """The command line that runs an experiment in one process, or only checks it. Raises ConfigError before torch is imported."""
     changes = parse_overrides(words)
@@ -58,6 +58,7 @@ def local_command(
     parse_config(apply_overrides(tree, changes))
     named = [source] if _is_file(source) else ["--preset", source]
     options = ["--check", *(["--json"] if as_json else [])] if check else ["--local"]
+    options += ["--seeds", seeds] if seeds else []
     return [sys.executable, "-m", "workers.run", *named, *options, *words, "--home", str(home)]
 
 

@@ -60,10 +60,8 @@ class MarlWorker(TrainingBackend):
 
     def start(self, resume_from: Path | None) -> Started:
         """Make environments and networks. Raises CheckpointError, EnvironmentFailure, ConfigError."""
-        from training_core.marl.trainer import MarlTrainer  # here: the driver stays free of torch
-
         self._sampler = UtilisationSampler(NAME, self._config.resources.threads, on_gpu=False)
-        self._trainer = MarlTrainer(self._config, self._make)
+        self._trainer = self._make_trainer()
         if resume_from is not None:
             self._trainer.load(resume_from)
             self._version = int(read_state(resume_from)["iteration"])
@@ -77,9 +75,7 @@ class MarlWorker(TrainingBackend):
 
     def collect(self, iteration: int) -> Collected:
         """Play one iteration. Only failed training episodes get transcripts, without their steps."""
-        start = time.time()
-        collection = self.trainer.collect(iteration)
-        seconds = time.time() - start
+        collection, start, seconds = self._play(iteration)
         facts = [self._facts(result) for result in collection.episodes]
         figures = {
             "rollout/env_steps_per_second": collection.steps / seconds,
@@ -95,6 +91,16 @@ class MarlWorker(TrainingBackend):
             env_steps=collection.steps,
             failures_limited=True,
         )
+
+    def _make_trainer(self) -> "MarlTrainer":
+        from training_core.marl.trainer import MarlTrainer  # here: the driver stays free of torch
+
+        return MarlTrainer(self._config, self._make)
+
+    def _play(self, iteration: int) -> tuple[Collection, float, float]:
+        """Play one iteration: the episodes, when it began, and the seconds that it took."""
+        start = time.time()
+        return self.trainer.collect(iteration), start, time.time() - start
 
     def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:
         """Small networks do not support it: they collect and update in turn."""

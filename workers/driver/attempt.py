@@ -98,18 +98,27 @@ class StopSignal:
         """Restore the previous SIGTERM handler."""
         signal.signal(signal.SIGTERM, self._former)
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+    def end_now(self) -> None:
+        """Handle a request to stop immediately."""
         self._signalled = True
 
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.end_now()
 
-def run_attempt(attempt: Attempt, *, local: bool) -> int:
-    """Run the attempt and return the exit status. Every outcome is reported, except that of a superseded attempt."""
+
+def reporter_of(attempt: Attempt) -> Reporter:
+    """The attempt's reporter, in its run folder with its config."""
     folder = RunFolder(attempt.folder)
     folder.root.mkdir(parents=True, exist_ok=True)
     if not folder.config.exists():
         folder.config.write_text(to_toml(attempt.config))
-    reporter = Reporter(folder, attempt.run, attempt.number, attempt.ingest_url, attempt.ingest_token)
-    with _logging(reporter, attempt.config.reporting.log_level):
+    return Reporter(folder, attempt.run, attempt.number, attempt.ingest_url, attempt.ingest_token)
+
+
+def run_attempt(attempt: Attempt, *, local: bool) -> int:
+    """Run the attempt and return the exit status. Every outcome is reported, except that of a superseded attempt."""
+    reporter, level = reporter_of(attempt), attempt.config.reporting.log_level
+    with reported_logging(level, ReportedLog(reporter, level)):
         shown: Shown = (
             Bar(attempt.config.run.iterations, is_shaped(attempt.config.model_dump(mode="json")))
             if local and sys.stderr.isatty()
@@ -118,18 +127,21 @@ def run_attempt(attempt: Attempt, *, local: bool) -> int:
         with shown as display:
             run_events = RunEvents(attempt.config, reporter, display)
             stop_signal = StopSignal(reporter)
+            make = partial(_backend, attempt, run_events, stop_signal, local=local)
             with reported_output(run_events.output):
-                status = _guarded(attempt, run_events, stop_signal, local=local)
+                status = guarded_attempt(attempt, run_events, stop_signal, make)
             stop_signal.forget()
     if status != SUPERSEDED:
         reporter.close(DELIVERY_SECONDS)
     return status
 
 
-def _guarded(attempt: Attempt, run_events: RunEvents, stop_signal: StopSignal, *, local: bool) -> int:
-    """Run the attempt. An exception becomes a status event and an exit status."""
+def guarded_attempt(
+    attempt: Attempt, run_events: RunEvents, stop_signal: StopSignal, make: Callable[[], TrainingBackend]
+) -> int:
+    """Run the attempt with the backend of `make`. An exception becomes a status event and an exit status."""
     try:
-        state, iteration = _run(attempt, run_events, stop_signal, local=local)
+        state, iteration = _run(attempt, run_events, stop_signal, make)
     except Superseded:
         log.warning("a newer attempt of this run exists; this attempt ends now")
         return SUPERSEDED
@@ -151,7 +163,9 @@ def _guarded(attempt: Attempt, run_events: RunEvents, stop_signal: StopSignal, *
     return 0
 
 
-def _run(attempt: Attempt, run_events: RunEvents, stop_signal: StopSignal, *, local: bool) -> tuple[str, int]:
+def _run(
+    attempt: Attempt, run_events: RunEvents, stop_signal: StopSignal, make: Callable[[], TrainingBackend]
+) -> tuple[str, int]:
     run_events.starting(attempt.start_from)
     for setting in unused_settings(attempt.config):
         log.warning("%s", setting)
@@ -159,7 +173,7 @@ def _run(attempt: Attempt, run_events: RunEvents, stop_signal: StopSignal, *, lo
     try:
         start_from = starting_point(attempt, run_events)
         keeper = CheckpointKeeper(attempt.config, RunFolder(attempt.folder))
-        backend = _backend(attempt, run_events, stop_signal, local=local)
+        backend = make()
         stop_signal.listen()
         try:
             run = Run(attempt.config, backend, run_events, keeper, stop_signal)
@@ -211,10 +225,10 @@ def _backend(
 
 
 @contextmanager
-def _logging(reporter: Reporter, level: str) -> Iterator[None]:
-    """Send log records to stderr and to the run's log."""
+def reported_logging(level: str, *reported: ReportedLog) -> Iterator[None]:
+    """Send log records to stderr and to the runs' logs."""
     root = logging.getLogger()
-    handlers: list[logging.Handler] = [logging.StreamHandler(), ReportedLog(reporter, level)]
+    handlers: list[logging.Handler] = [logging.StreamHandler(), *reported]
     handlers[0].setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     before = root.level
     root.setLevel(level.upper())

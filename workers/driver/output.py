@@ -1,16 +1,24 @@
 """The output of the driver's process: reported as lines of the run's log, and still written where it was written."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from threading import Lock, current_thread
-from typing import Any
+from typing import Any, Protocol
 
-from workers.telemetry.output import ProcessOutput, Splitter
+from workers.telemetry.output import Splitter
 
 SOURCE = "driver"
 OF_WORKERS = "ray_print_logs"
 """Thread in which Ray prints the workers' output. That output is reported with the worker's name instead."""
+
+
+class Output(Protocol):
+    """Receives the lines of a process; see ProcessOutput."""
+
+    def lines(self, source: str, stream: str, lines: Iterable[str]) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class ReportedStream:
@@ -50,7 +58,7 @@ class ReportedStream:
 
 
 @contextmanager
-def reported_output(output: ProcessOutput) -> Iterator[None]:
+def reported_output(output: Output) -> Iterator[None]:
     """Report what this process writes through sys.stdout and sys.stderr."""
     before = sys.stdout, sys.stderr
     streams = [

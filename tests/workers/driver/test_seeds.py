@@ -1,0 +1,113 @@
+"""Runs of several seeds in one process: each is a run of its own, with the curve of a run by itself."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workers.running import curve, events, small_networks
+from training_core.checkpoints import checkpoints
+from workers import run
+from workers.driver.attempt import run_attempt
+from workers.driver.run_events import RunEvents
+from workers.driver.seeds import run_seeds
+from workers.protocol.records import Attempt
+from workers.reporting.reporter import Reporter
+
+SEEDS = (0, 1, 2)
+
+
+def attempts(home: Path, **more: Any) -> list[Attempt]:
+    return [
+        Attempt(
+            small_networks("spread_mappo", evaluation__episodes=4, run__seed=seed, **more),
+            f"r-s{seed}",
+            1,
+            home / f"r-s{seed}",
+            home,
+        )
+        for seed in SEEDS
+    ]
+
+
+def states(folder: Path, attempt: int = 1) -> list[tuple[str, int]]:
+    return [(event["state"], event["iteration"]) for event in events(folder, "status", attempt)]
+
+
+def test_a_stopped_seed_can_be_resumed_and_the_others_continue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def command(reporter: Reporter) -> str | None:
+        return "stop" if "r-s1" in str(reporter._spool.path) and reporter.iteration == 1 else None
+
+    together = attempts(tmp_path / "together", checkpoint__every=4)
+    with monkeypatch.context() as patched:
+        patched.setattr(Reporter, "command", property(command))
+        assert run_seeds(together) == 0
+    folders = [attempt.folder for attempt in together]
+    assert [states(folder)[-1] for folder in folders] == [("finished", 4), ("stopped", 1), ("finished", 4)]
+    assert [list(checkpoints(folder / "checkpoints")) for folder in folders] == [[4], [1], [4]]
+    resumed = Attempt(
+        together[1].config, "r-s1", 2, folders[1], tmp_path, checkpoints(folders[1] / "checkpoints")[1]
+    )
+    assert run_attempt(resumed, local=True) == 0
+    for own, folder in zip(attempts(tmp_path / "alone", checkpoint__every=4), folders, strict=True):
+        assert run_attempt(own, local=True) == 0
+        expected = curve(own.folder)
+        curves = curve(folder, *((1, 2) if folder == folders[1] else (1,)))
+        assert curves.keys() == expected.keys()
+        for key, value in expected.items():
+            assert curves[key] == pytest.approx(value, rel=2e-3, abs=1e-4), key
+    for folder in folders:
+        written = [event["message"] for event in events(folder, "log")]
+        assert sum("all workers have started" in text for text in written) == 1
+
+
+def test_sigterm_stops_all_seeds_with_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    updated = RunEvents.updated
+
+    def update_and_signal(self: RunEvents, iteration: int, *more: Any) -> None:
+        updated(self, iteration, *more)
+        if iteration == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(RunEvents, "updated", update_and_signal)
+    before = signal.getsignal(signal.SIGTERM)
+    together = attempts(tmp_path, run__iterations=50, checkpoint__every=0)
+    assert run_seeds(together) == 0
+    assert signal.getsignal(signal.SIGTERM) is before
+    for attempt in together:
+        state, iteration = states(attempt.folder)[-1]
+        assert state == "stopped" and 1 <= iteration < 50
+        assert max(checkpoints(attempt.folder / "checkpoints")) == iteration
+
+
+def test_a_seed_that_fails_does_not_end_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    updated = RunEvents.updated
+
+    def fail_once(self: RunEvents, iteration: int, *more: Any) -> None:
+        if self._config.run.seed == 2 and iteration == 2:
+            raise OSError("the disk of this seed is full")
+        updated(self, iteration, *more)
+
+    monkeypatch.setattr(RunEvents, "updated", fail_once)
+    together = attempts(tmp_path)
+    assert run_seeds(together) == 1
+    assert [states(attempt.folder)[-1] for attempt in together] == [
+        ("finished", 4), ("finished", 4), ("failed", 1)
+    ]  # fmt: skip
+
+
+def test_the_command_makes_a_run_folder_for_each_seed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--preset", "spread_mappo", "--local", "--seeds", "4..5", "--run", "s", "--home", str(tmp_path)]
+    words += ["run.iterations=1", "rollout.environments=2", "evaluation.episodes=2"]
+    assert run.main(words) == 0
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {"s-s4", "s-s5"}
+    assert "seed = 5" in (tmp_path / "runs" / "s-s5" / "config.toml").read_text()
+    assert "seed 4  " in capsys.readouterr().out
+    assert run.main(words) == run.USAGE_ERROR
+    assert "choose another id" in capsys.readouterr().err

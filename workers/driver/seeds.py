@@ -1,0 +1,128 @@
+"""Several runs that differ in their seed only, in one process: each with its own folder, events, checkpoints and end."""
+
+import logging
+import signal
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from threading import Thread, current_thread
+from types import FrameType
+from typing import Any
+
+from workers.backends.seeds import SeedBackend, SeedTurns
+from workers.driver.attempt import (
+    DELIVERY_SECONDS,
+    FAILED,
+    SUPERSEDED,
+    StopSignal,
+    guarded_attempt,
+    reported_logging,
+    reporter_of,
+)
+from workers.driver.display import Lines
+from workers.driver.output import reported_output
+from workers.driver.run_events import ReportedLog, RunEvents
+from workers.protocol.records import Attempt, TrainingBackend
+
+
+class SeedLines(Lines):
+    """The lines of one seed's log, marked with its seed."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._seed = seed
+
+    def note(self, text: str) -> None:
+        """Print one line."""
+        super().note(f"seed {self._seed}  {text}")
+
+
+class SeedStopSignal(StopSignal):
+    """Stop requests to one seed's attempt. Signals reach the main thread, which passes them to all seeds."""
+
+    def listen(self) -> None:
+        """Do nothing."""
+
+    def forget(self) -> None:
+        """Do nothing."""
+
+
+class SeedRun:
+    """One seed's attempt and its thread."""
+
+    def __init__(self, attempt: Attempt, index: int, turns: SeedTurns) -> None:
+        self._attempt, self._index, self._turns = attempt, index, turns
+        self._config: Any = attempt.config
+        self._reporter = reporter_of(attempt)
+        self.events = RunEvents(attempt.config, self._reporter, SeedLines(attempt.config.run.seed))
+        self.stop_signal = SeedStopSignal(self._reporter)
+        self.status = FAILED
+        self.thread = Thread(target=self._work, name=attempt.run)
+        self.log = ReportedLog(self._reporter, attempt.config.reporting.log_level)
+        self.log.addFilter(lambda record: record.threadName == attempt.run)
+
+    def close(self) -> None:
+        """Deliver the last events."""
+        if self.status != SUPERSEDED:
+            self._reporter.close(DELIVERY_SECONDS)
+
+    def _work(self) -> None:
+        with self._turns.turn:
+            try:
+                self.status = guarded_attempt(self._attempt, self.events, self.stop_signal, self._backend)
+            finally:
+                self._turns.leave(self._index)
+
+    def _backend(self) -> TrainingBackend:
+        checks = self.stop_signal.stop_checks
+        return SeedBackend(self._attempt, self._config, checks, self._turns, self._index)
+
+
+class OutputByThread:
+    """Lines of the process, reported in the log of the run whose thread wrote them."""
+
+    def __init__(self, runs: Sequence[SeedRun]) -> None:
+        self._outputs = {run.thread: run.events.output for run in runs}
+
+    def lines(self, source: str, stream: str, lines: Iterable[str]) -> None:
+        """Report lines; those of other threads are only printed."""
+        if output := self._outputs.get(current_thread()):
+            output.lines(source, stream, lines)
+
+    def close(self) -> None:
+        """Report the last lines."""
+        for output in self._outputs.values():
+            output.close()
+
+
+def run_seeds(attempts: Sequence[Attempt]) -> int:
+    """Run all attempts and return 1 if one failed. Raises ConfigError if they cannot share a process.
+
+    A seed that stops or fails has its own last checkpoint, and the others continue. SIGTERM and an interrupt at the
+    terminal stop all of them, with a checkpoint of the last completed iteration.
+    """
+    configs: list[Any] = [attempt.config for attempt in attempts]
+    turns = SeedTurns(configs)
+    runs = [SeedRun(attempt, index, turns) for index, attempt in enumerate(attempts)]
+    with ExitStack() as stack:
+        stack.callback(turns.group.close)
+        level = attempts[0].config.reporting.log_level
+        stack.enter_context(reported_logging(level, *[run.log for run in runs]))
+        stack.enter_context(reported_output(OutputByThread(runs)))
+        _stop_all_on_signals(runs, stack)
+        for run in runs:
+            run.thread.start()
+        for run in runs:
+            run.thread.join()
+    for run in runs:
+        run.close()
+    return max(run.status for run in runs)
+
+
+def _stop_all_on_signals(runs: Sequence[SeedRun], stack: ExitStack) -> None:
+    def stop(number: int, frame: FrameType | None) -> None:
+        logging.getLogger(__name__).info("all seeds stop after a request")
+        for run in runs:
+            run.stop_signal.end_now()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        stack.callback(signal.signal, number, signal.signal(number, stop))
