@@ -79,7 +79,7 @@ def _run_seeds(arguments: argparse.Namespace, run: str, home: Path, seeds: Seque
             Attempt(
                 config=config,
                 run=name,
-                number=1,
+                number=arguments.attempt,
                 folder=folder,
                 home=home,
                 fork_from=_fork_from(None, config, home),
@@ -93,7 +93,7 @@ def _seeds(arguments: argparse.Namespace, config: AnyConfig) -> list[AnyConfig]:
     """The config with each of --seeds; empty without the option. Raises ConfigError if they cannot share a process."""
     if not arguments.seeds:
         return []
-    unused = ("resume_from", "fork_from", "ingest_url", "folder")
+    unused = ("resume_from", "fork_from", "ingest_url", "folder", "fall_back")
     wrong = {
         f"--{name.replace('_', '-')}": "belongs to one run; leave it out with --seeds"
         for name in unused

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from training_core.config.marl.run import MarlConfig
 from training_core.marl.records import Collection
+from workers.actors.machine import prepare_process
 from workers.backends.local_networks import LocalNetworksBackend
 from workers.protocol.records import Attempt, StopChecks
 
@@ -21,6 +22,7 @@ class SeedTurns:
 
     def __init__(self, configs: Sequence[MarlConfig]) -> None:
         """Raises ConfigError if the seeds cannot be trained together."""
+        prepare_process(configs[0].resources.threads)
         from training_core.marl.seed_group import SeedGroup  # imports torch
 
         self.group = SeedGroup(configs)
