@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
+from webapp.metrics.chunks import Points
 from webapp.metrics.models import Series
-from webapp.metrics.selectors import Points, points_read
+from webapp.metrics.selectors import points_read
 from webapp.runs.models import Run
 
 HEADER = "metric,attempt,step,time,value\n"

@@ -45,6 +45,11 @@ class Chunk(models.Model):
     """float64 seconds since the epoch."""
     cursors = models.BinaryField(null=True)
     """int64, the cursor of each point, in chunks merged from several."""
+    first_step = models.BigIntegerField(null=True)
+    last_step = models.BigIntegerField(null=True)
+    """The smallest and the largest step; null in chunks of earlier versions that are not merged yet."""
+    outline = models.BinaryField(null=True)
+    """For drawing without the points (webapp.metrics.outlines); null for a few points."""
 
     class Meta:
         indexes = [models.Index(fields=["series", "cursor"])]

@@ -1,19 +1,31 @@
 """Read series."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from django.db.models import Sum
 
-from webapp.metrics.arrays import Floats, Ints, Packed, spell, unpack_floats, unpack_ints
+from webapp.metrics.arrays import Floats, spell
 from webapp.metrics.buckets import buckets_of
+from webapp.metrics.chunks import (
+    Points,
+    chunks_read,
+    no_points,
+    points_gather,
+    points_sort,
+    points_take,
+    points_within,
+)
 from webapp.metrics.downsampling import kept_indices
+from webapp.metrics.long_series import Drawn, Wanted, long_read
 from webapp.metrics.models import Chunk, Series
 from webapp.runs.models import Run
 
 DEFAULT_POINTS = 1500
+LONG = 64
+"""Stored points for each wanted one from which a series is drawn from outlines; half of a leaf (webapp.metrics.outlines)."""
 MANY_POINTS = 5000
 """Maximum number of points in a delta; beyond it, clients reload the series."""
 
@@ -28,28 +40,6 @@ class SeriesFacts:
     last_value: float | str
     """NaN and infinities as strings."""
     last_time: float
-
-
-@dataclass(frozen=True)
-class Points:
-    """Columns of equal length."""
-
-    steps: Ints
-    values: Floats
-    times: Floats
-    attempts: Ints
-
-
-class ChunkRow(NamedTuple):
-    """The columns of a Chunk."""
-
-    attempt: int
-    cursor: int
-    size: int
-    steps: Packed
-    values: Packed
-    times: Packed
-    cursors: Packed | None
 
 
 Columns = dict[str, list[Any]]
@@ -78,15 +68,24 @@ def series_read(
     a cursor with the live feed passes that cursor as `until`, or points of a batch in between would be drawn twice.
     `within`: only steps first to last, inclusive. A key without points is omitted.
     """
-    columns = _gather(_chunks(run, keys, since), since, until)
-    series = {key: _within(_sorted(column), within) for key, column in columns.items()}
-    return {key: _document(column, points) for key, column in series.items() if len(column.steps)}
+    rows = Series.objects.filter(run=run, key__in=list(keys)).values_list("id", "key", "count")
+    long = {pk: key for pk, key, count in rows if count >= LONG * points}
+    short = {pk: key for pk, key, _ in rows if pk not in long}
+    columns = points_gather(chunks_read(short, since), since, until) if short else {}
+    series = {key: points_within(points_sort(column), within) for key, column in columns.items()}
+    documents = {key: _document(column, points) for key, column in series.items() if len(column.steps)}
+    if long:
+        exact, drawn = long_read(long, Wanted(since, until, within, LONG * points))
+        documents |= {key: _document(column, points) for key, column in exact.items() if len(column.steps)}
+        documents |= {key: _drawn_document(some, points) for key, some in drawn.items()}
+    return documents
 
 
 def points_read(run: Run, key: str) -> Points:
     """Return all points of a key, sorted as in series_read."""
-    columns = _gather(_chunks(run, [key], 0), 0, None)
-    return _sorted(columns[key]) if key in columns else _no_points()
+    names = dict(Series.objects.filter(run=run, key=key).values_list("id", "key"))
+    columns = points_gather(chunks_read(names, 0), 0, None) if names else {}
+    return points_sort(columns[key]) if key in columns else no_points()
 
 
 def points_after(run: Run, cursor: int, until: int) -> dict[str, list[list[Any]]] | None:
@@ -97,80 +96,23 @@ def points_after(run: Run, cursor: int, until: int) -> dict[str, list[list[Any]]
     chunks = Chunk.objects.filter(series__run=run, cursor__gt=cursor).exclude(cursors=None, cursor__gt=until)
     if (chunks.aggregate(total=Sum("count"))["total"] or 0) > 20 * MANY_POINTS:
         return None
-    columns = _gather(_chunks(run, None, cursor), cursor, until)
+    names = dict(Series.objects.filter(run=run).values_list("id", "key"))
+    columns = points_gather(chunks_read(names, cursor), cursor, until)
     if sum(len(column.steps) for column in columns.values()) > MANY_POINTS:
         return None
     return {key: _rows(column) for key, column in columns.items()}
-
-
-def _chunks(run: Run, keys: Iterable[str] | None, since: int) -> list[tuple[str, ChunkRow]]:
-    """Return the chunks in order of arrival within an attempt."""
-    wanted = Series.objects.filter(run=run)
-    names = dict((wanted if keys is None else wanted.filter(key__in=list(keys))).values_list("id", "key"))
-    rows = Chunk.objects.filter(series_id__in=names, cursor__gt=since).order_by("id")
-    fields = rows.values_list(
-        "series_id", "attempt", "cursor", "count", "steps", "values", "times", "cursors"
-    )
-    return [(names[row[0]], ChunkRow(*row[1:])) for row in fields]
-
-
-def _gather(chunks: Sequence[tuple[str, ChunkRow]], since: int, until: int | None) -> dict[str, Points]:
-    parts: dict[str, list[Points]] = {}
-    for key, chunk in chunks:
-        piece = _points(chunk, since, until)
-        if len(piece.steps):
-            parts.setdefault(key, []).append(piece)
-    return {key: _joined(pieces) for key, pieces in parts.items()}
-
-
-def _points(chunk: ChunkRow, since: int, until: int | None) -> Points:
-    """Return a chunk's points that arrived in (since, until]."""
-    steps, values, times = unpack_ints(chunk.steps), unpack_floats(chunk.values), unpack_floats(chunk.times)
-    points = Points(steps, values, times, np.full(chunk.size, chunk.attempt))
-    if since == 0 and until is None:
-        return points
-    cursors = unpack_ints(chunk.cursors) if chunk.cursors else np.full(chunk.size, chunk.cursor)
-    wanted = (cursors > since) & (cursors <= (cursors if until is None else until))
-    return _taken(points, np.flatnonzero(wanted))
-
-
-def _joined(pieces: list[Points]) -> Points:
-    return Points(
-        np.concatenate([piece.steps for piece in pieces]),
-        np.concatenate([piece.values for piece in pieces]),
-        np.concatenate([piece.times for piece in pieces]),
-        np.concatenate([piece.attempts for piece in pieces]),
-    )
-
-
-def _taken(points: Points, indices: Ints) -> Points:
-    return Points(
-        points.steps[indices], points.values[indices], points.times[indices], points.attempts[indices]
-    )
-
-
-def _no_points() -> Points:
-    whole, real = np.empty(0, np.int64), np.empty(0, np.float64)
-    return Points(whole, real, real, whole)
-
-
-def _sorted(points: Points) -> Points:
-    """Sort by step, then attempt, then order of arrival (lexsort is stable; its last key is the primary one)."""
-    return _taken(points, np.lexsort((points.attempts, points.steps)))
-
-
-def _within(points: Points, steps: tuple[int, int] | None) -> Points:
-    if steps is None:
-        return points
-    first, end = np.searchsorted(points.steps, steps[0]), np.searchsorted(points.steps, steps[1], "right")
-    return _taken(points, np.arange(first, end))
 
 
 def _document(points: Points, wanted: int) -> dict[str, Any]:
     if len(points.steps) <= wanted:
         return _json(points)
     buckets = buckets_of(points.steps, points.values, points.times, points.attempts)
-    return _json(_taken(points, kept_indices(points.values, wanted))) | {"buckets": buckets.json()}
+    return _json(points_take(points, kept_indices(points.values, wanted))) | {"buckets": buckets.json()}
+
+
+def _drawn_document(drawn: Drawn, wanted: int) -> dict[str, Any]:
+    points = points_take(drawn.points, kept_indices(drawn.points.values, wanted))
+    return _json(points) | {"buckets": drawn.buckets.json()}
 
 
 def _json(points: Points) -> Columns:

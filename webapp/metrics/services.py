@@ -1,6 +1,6 @@
 """Storage of points: one chunk per series and batch, merged later; updates summaries and headlines."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from django.db import connection, transaction
 
-from webapp.metrics.arrays import pack_floats, pack_ints, read, unpack_floats, unpack_ints
+from webapp.metrics.arrays import Floats, Ints, pack_floats, pack_ints, read, unpack_floats, unpack_ints
 from webapp.metrics.headline import headline_update
 from webapp.metrics.models import Chunk, Series
+from webapp.metrics.outlines import SHORTEST, outline_of, outline_pack
 from webapp.runs.lifecycle import run_locked
 from webapp.runs.logs import server_says
 from webapp.runs.models import Run
@@ -47,9 +48,10 @@ ON CONFLICT (run_id, key) DO UPDATE SET
 RETURNING id, key, last_value, first_value
 """
 _INSERT = """
-INSERT INTO metrics_chunk (attempt, cursor, series_id, count, steps, values, times)
-SELECT %s, %s, series, count, steps, vals, times
-FROM unnest(%s::bigint[], %s::int[], %s::bytea[], %s::bytea[], %s::bytea[]) AS new (series, count, steps, vals, times)
+INSERT INTO metrics_chunk (attempt, cursor, series_id, count, first_step, last_step, steps, values, times, outline)
+SELECT %s, %s, series, count, first_step, last_step, steps, vals, times, outline
+FROM unnest(%s::bigint[], %s::int[], %s::bigint[], %s::bigint[], %s::bytea[], %s::bytea[], %s::bytea[], %s::bytea[])
+  AS new (series, count, first_step, last_step, steps, vals, times, outline)
 """
 
 
@@ -161,9 +163,12 @@ def _chunks_insert(series: list[int], attempt: int, cursor: int, columns: list[C
                 cursor,
                 series,
                 [len(column.steps) for column in columns],
+                [min(column.steps) for column in columns],
+                [max(column.steps) for column in columns],
                 [pack_ints(column.steps) for column in columns],
                 [pack_floats(column.values) for column in columns],
                 [pack_floats(column.times) for column in columns],
+                [_outlined(column.steps, column.values, column.times) for column in columns],
             ],
         )
 
@@ -185,13 +190,28 @@ def _merged(chunks: list[Chunk]) -> Chunk:
         unpack_ints(chunk.cursors) if chunk.cursors else np.full(chunk.count, chunk.cursor)
         for chunk in chunks
     ]
+    steps = np.concatenate([unpack_ints(chunk.steps) for chunk in chunks])
+    values = np.concatenate([unpack_floats(chunk.values) for chunk in chunks])
+    times = np.concatenate([unpack_floats(chunk.times) for chunk in chunks])
     return Chunk(
         series_id=chunks[0].series_id,
         attempt=chunks[0].attempt,
         cursor=max(chunk.cursor for chunk in chunks),
-        count=sum(chunk.count for chunk in chunks),
-        steps=pack_ints(np.concatenate([unpack_ints(chunk.steps) for chunk in chunks])),
-        values=pack_floats(np.concatenate([unpack_floats(chunk.values) for chunk in chunks])),
-        times=pack_floats(np.concatenate([unpack_floats(chunk.times) for chunk in chunks])),
+        count=len(steps),
+        first_step=int(steps.min()),
+        last_step=int(steps.max()),
+        steps=pack_ints(steps),
+        values=pack_floats(values),
+        times=pack_floats(times),
         cursors=pack_ints(np.concatenate(cursors)),
+        outline=_outlined(steps, values, times),
     )
+
+
+def _outlined(
+    steps: Sequence[int] | Ints, values: Sequence[float] | Floats, times: Sequence[float] | Floats
+) -> bytes | None:
+    """Return the packed outline; None for a few points."""
+    if len(steps) < SHORTEST:
+        return None
+    return outline_pack(outline_of(np.asarray(steps), np.asarray(values), np.asarray(times)))

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from webapp.accounts.permissions import Person
-from webapp.metrics.selectors import Points, points_read
+from webapp.metrics.chunks import Points
+from webapp.metrics.selectors import points_read
 from webapp.runs.models import Run
 from webapp.runs.selectors import parent_shown
 

@@ -9,7 +9,8 @@ from django.utils import timezone
 
 from training_core.config.files import parse_config
 from training_core.errors import ConfigError
-from webapp.metrics.selectors import Points, points_read
+from webapp.metrics.chunks import Points
+from webapp.metrics.selectors import points_read
 from webapp.runs.models import Attempt, Run, RunSource
 from webapp.runs.selectors import eta_seconds
 from workers.sizing.demand import Demand, demand

@@ -1,0 +1,166 @@
+"""Long series are drawn from outlines, and show what a loop over all points shows."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from webapp.metrics import services
+from webapp.metrics.arrays import pack_floats, pack_ints
+from webapp.metrics.models import Chunk, Series
+from webapp.metrics.outlines import LEAF, SHORTEST, outline_of, outline_pack, outline_unpack
+from webapp.metrics.selectors import LONG, series_read
+from webapp.metrics.services import series_compact
+from webapp.runs.models import Run
+
+POINTS = 40
+LENGTH = 4 * LONG * POINTS
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several chunks of a series of ten thousand points."""
+    monkeypatch.setattr(services, "LARGEST_CHUNK", 2000)
+
+
+def stored(run: Run, attempt: int, steps: Any, values: Any, batch: int = 100) -> Series:
+    """Store points as batches of ingest, and merge them."""
+    series, _ = Series.objects.get_or_create(run=run, key="loss")
+    for first in range(0, len(steps), batch):
+        part = slice(first, first + batch)
+        Chunk.objects.create(
+            series=series, attempt=attempt, cursor=first + batch, count=len(steps[part]), first_step=int(min(steps[part])),
+            last_step=int(max(steps[part])), steps=pack_ints(steps[part]), values=pack_floats(values[part]),
+            times=pack_floats(1e9 + steps[part] * 0.5),
+        )  # fmt: skip
+    series.count += len(steps)
+    series.save()
+    series_compact(series.pk)
+    return series
+
+
+def noise(length: int) -> Any:
+    return np.random.default_rng(0).normal(0, 1, length)
+
+
+def naive(steps: list[int], values: list[float]) -> tuple[list[int], list[tuple[int, float, float, float]]]:
+    """A loop: the retained places of each leaf, and (count, mean, lowest, highest) of its finite values."""
+    retained, leaves = {0, len(values) - 1}, []
+    for first in range(0, len(values), LEAF):
+        places = range(first, min(first + LEAF, len(values)))
+        numbers = [place for place in places if not math.isnan(values[place])]
+        odd = [place for place in places if math.isnan(values[place])]
+        if numbers:
+            retained |= {
+                numbers[0],
+                numbers[-1],
+                min(numbers, key=values.__getitem__),
+                max(numbers, key=values.__getitem__),
+            }
+        retained |= set(odd[:1])
+        finite = [values[place] for place in places if math.isfinite(values[place])]
+        if finite:
+            leaves.append((len(finite), sum(finite) / len(finite), min(finite), max(finite)))
+    return sorted(retained), leaves
+
+
+@pytest.mark.parametrize("length", [1, LEAF - 1, LEAF, LEAF + 1, 1000])
+@pytest.mark.parametrize("odd", [(), (math.nan,), (math.inf, -math.inf), (math.nan, math.inf)])
+def test_an_outline_is_what_a_loop_retains(length: int, odd: tuple[float, ...]) -> None:
+    values = noise(length)
+    for place, value in enumerate(odd * (length // 5)):
+        values[3 * place % length] = value
+    steps = np.arange(length)
+    outline = outline_unpack(outline_pack(outline_of(steps, values, 1e9 + steps)))
+    retained, leaves = naive(steps.tolist(), values.tolist())
+    assert set(retained) <= set(outline.steps.tolist())
+    assert np.array_equal(outline.values, values[outline.steps], equal_nan=True)
+    assert outline.times.tolist() == (1e9 + outline.steps).tolist()
+    assert len(outline.steps) <= 5 * -(-length // LEAF) + 2
+    assert outline.leaves.counts.tolist() == [leaf[0] for leaf in leaves]
+    for column, place in (("means", 1), ("lows", 2), ("highs", 3)):
+        assert getattr(outline.leaves, column) == pytest.approx([leaf[place] for leaf in leaves])
+
+
+def test_points_in_any_order_have_the_outline_of_sorted_ones() -> None:
+    values, order = noise(1000), np.random.default_rng(1).permutation(1000)
+    steps = np.arange(1000)
+    assert outline_pack(outline_of(order, values[order], 1.0 * order)) == outline_pack(outline_of(steps, values, 1.0 * steps))  # fmt: skip
+
+
+def test_a_long_series_is_drawn_without_its_points(run: Run) -> None:
+    steps, values = np.arange(LENGTH), noise(LENGTH)
+    values[[777, 5001]] = 50.0, -50.0
+    values[6000] = math.nan
+    stored(run, 1, steps, values)
+    assert all(chunk.outline for chunk in Chunk.objects.filter(count__gte=SHORTEST))
+    Chunk.objects.exclude(outline=None).update(values=b"", steps=b"", times=b"")  # reading them would fail
+    drawn = series_read(run, ["loss"], POINTS)["loss"]
+    assert drawn["steps"] == sorted(drawn["steps"]) and drawn["steps"][0] == 0
+    assert drawn["steps"][-1] == LENGTH - 1 and len(drawn["steps"]) <= POINTS * 1.3
+    for step, value in zip(drawn["steps"], drawn["values"], strict=True):
+        assert value == ("NaN" if step == 6000 else values[step])
+    assert {777, 5001, 6000} <= set(drawn["steps"])
+
+
+def test_buckets_from_outlines_are_means_of_all_points(run: Run) -> None:
+    steps, values = np.arange(LENGTH), noise(LENGTH)
+    stored(run, 1, steps, values)
+    buckets = series_read(run, ["loss"], POINTS)["loss"]["buckets"]
+    assert sum(buckets["counts"]) == LENGTH and buckets["steps"][-1] == LENGTH - 1
+    first = 0
+    for place, count in enumerate(buckets["counts"]):
+        part = values[first : first + count].tolist()
+        assert buckets["steps"][place] == first + count - 1
+        assert buckets["means"][place] == pytest.approx(sum(part) / count)
+        assert (buckets["lows"][place], buckets["highs"][place]) == (min(part), max(part))
+        first += count
+
+
+def test_repeated_points_are_in_no_bucket(run: Run) -> None:
+    half = LENGTH // 2
+    stored(run, 1, np.arange(LENGTH), np.zeros(LENGTH))
+    stored(run, 2, np.arange(half + 17, LENGTH), np.ones(LENGTH - half - 17))
+    drawn = series_read(run, ["loss"], POINTS)["loss"]
+    assert set(drawn["attempts"]) == {1, 2}
+    counts, means = drawn["buckets"]["counts"], drawn["buckets"]["means"]
+    assert sum(counts) == LENGTH
+    assert sum(count * mean for count, mean in zip(counts, means, strict=True)) == pytest.approx(
+        LENGTH - half - 17
+    )
+
+
+@pytest.mark.parametrize("first, last", [(1990, 2030), (1999, 4000), (5, 5), (9000, 9999)])
+def test_a_part_of_a_long_series_has_all_of_its_points(run: Run, first: int, last: int) -> None:
+    stored(run, 1, np.arange(LENGTH), noise(LENGTH))
+    drawn = series_read(run, ["loss"], LENGTH // LONG + 1, within=(first, last))["loss"]
+    if last - first < LENGTH // LONG:
+        assert drawn["steps"] == list(range(first, last + 1)) and "buckets" not in drawn
+    else:
+        assert drawn["steps"][0] == first and drawn["steps"][-1] == last
+        assert sum(drawn["buckets"]["counts"]) == last - first + 1
+
+
+def test_points_after_the_cursor_are_not_in_the_outline(run: Run) -> None:
+    stored(run, 1, np.arange(LENGTH), noise(LENGTH))
+    drawn = series_read(run, ["loss"], POINTS, until=9_900)["loss"]  # the cursor after 99 batches of 100
+    assert drawn["steps"][-1] == 9_899 and sum(drawn["buckets"]["counts"]) == 9_900
+
+
+def test_twenty_long_series_need_as_many_queries_as_one(run: Run) -> None:
+    stored(run, 1, np.arange(LENGTH), noise(LENGTH))
+    with CaptureQueriesContext(connection) as one:
+        series_read(run, ["loss"], POINTS)
+    for number in range(19):
+        other = Series.objects.create(run=run, key=f"loss/{number}", count=LENGTH)
+        chunks = list(Chunk.objects.filter(series__key="loss"))
+        for chunk in chunks:
+            chunk.pk, chunk.series = None, other
+        Chunk.objects.bulk_create(chunks)
+    keys = list(Series.objects.filter(run=run).values_list("key", flat=True))
+    with CaptureQueriesContext(connection) as many:
+        assert len(series_read(run, keys, POINTS)) == 20
+    assert len(one) == len(many) <= 4
