@@ -53,22 +53,15 @@ for name in ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "TROUPE_URL", "TROUPE_TOKEN", "TRO
     os.environ.pop(name, None)
 
 
-@pytest.fixture(scope="session")
-def servers() -> Iterator[PostgresServer]:
-    """Both servers, up and answering."""
-    with running_servers() as postgres:
-        yield postgres
-
-
 @contextmanager
-def running_servers() -> Iterator[PostgresServer]:
-    """Both servers, up and answering, until the end of the block; benchmarks use them without pytest."""
+def running_servers(**settings: str) -> Iterator[PostgresServer]:
+    """Postgres with these settings, and Redis, up and answering; they end with the block. Benchmarks use it without pytest."""
     SOCKETS.mkdir(mode=0o700)
     postgres = prepare_postgres(HOME, SOCKETS)
     with (BASE / "postgres.log").open("ab") as log:
         children = [
             subprocess.Popen(
-                postgres.command(**FAST),
+                postgres.command(**settings),
                 env=clean_environment(HOME),
                 preexec_fn=dies_with_parent(signal.SIGINT),
                 stderr=log,
@@ -84,6 +77,13 @@ def running_servers() -> Iterator[PostgresServer]:
         children[1].terminate()
         for child in children:
             child.wait(300)
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[PostgresServer]:
+    """Both servers, up and answering."""
+    with running_servers(**FAST) as postgres:
+        yield postgres
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from typing import Any
 import django
 
 from tests.benchmarks.results import Side, timed
-from tests.conftest import BASE, running_servers
+from tests.conftest import BASE, FAST, running_servers
 
 django.setup()  # after tests.conftest, which sets the addresses of the servers
 
@@ -29,7 +29,7 @@ TURN = 3
 def logged_in() -> Iterator[Client]:
     """An empty database with a person, the owner of the project lab, whose client is returned."""
     try:
-        with running_servers():
+        with running_servers(**FAST):
             setup_test_environment()
             connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
             try:

@@ -45,7 +45,7 @@ ON CONFLICT (run_id, key) DO UPDATE SET
            CASE WHEN newer THEN excluded.last_value ELSE old.last_value END,
            CASE WHEN newer THEN excluded.last_time ELSE old.last_time END
     FROM (SELECT (excluded.last_attempt, excluded.last_step) >= (old.last_attempt, old.last_step) AS newer) AS compared)
-RETURNING id, key, last_value, first_value
+RETURNING id, key, last_value, first_value, xmax = 0
 """
 _INSERT = """
 INSERT INTO metrics_chunk (attempt, cursor, series_id, count, first_step, last_step, steps, values, times, outline)
@@ -74,7 +74,7 @@ def points_store(run: Run, attempt: int, cursor: int, events: list[MetricsEvent]
     """Append the points of a batch. The caller holds the run's row lock."""
     columns = _within(run, attempt, _columns(events))
     if columns:
-        stored = _series_update(run.pk, attempt, columns)
+        stored = _series_update(run, attempt, columns)
         _chunks_insert([stored[key][0] for key in columns], attempt, cursor, list(columns.values()))
         headline_update(run, columns, {key: (last, first) for key, (_, last, first) in stored.items()})
 
@@ -113,7 +113,7 @@ def _columns(events: Iterable[MetricsEvent]) -> dict[str, Column]:
 
 def _within(run: Run, attempt: int, columns: dict[str, Column]) -> dict[str, Column]:
     """Return the columns that can be stored: a run has at most MOST_NAMES. Values under further names are counted and logged."""
-    count = Series.objects.filter(run=run).count()
+    count = run.series_count
     if count + len(columns) <= MOST_NAMES:
         return columns
     existing = set(Series.objects.filter(run=run, key__in=list(columns)).values_list("key", flat=True))
@@ -134,9 +134,9 @@ def _within(run: Run, attempt: int, columns: dict[str, Column]) -> dict[str, Col
 
 
 def _series_update(
-    run_id: str, attempt: int, columns: dict[str, Column]
+    run: Run, attempt: int, columns: dict[str, Column]
 ) -> dict[str, tuple[int, float, float | None]]:
-    """Update the summaries of these series; returns id, last value and first value by key."""
+    """Update the summaries of these series and the number of the run's; returns id, last value and first value by key."""
     lasts = [column.last() for column in columns.values()]
     steps, values, times = ([last[column] for last in lasts] for column in range(3))
     counts = [len(column.steps) for column in columns.values()]
@@ -144,8 +144,12 @@ def _series_update(
     firsts, lows, highs = ([bounds[column] for bounds in ranges] for column in range(3))
     with connection.cursor() as cursor:
         arrays: list[list[Any]] = [list(columns), counts, steps, values, times, firsts, lows, highs]
-        cursor.execute(_UPSERT, [run_id, attempt, *arrays])
-        return {key: (pk, last, first) for pk, key, last, first in cursor.fetchall()}
+        cursor.execute(_UPSERT, [run.pk, attempt, *arrays])
+        rows = cursor.fetchall()
+    if fresh := sum(inserted for *_, inserted in rows):
+        run.series_count += fresh
+        run.save(update_fields=["series_count"])
+    return {key: (pk, last, first) for pk, key, last, first, _ in rows}
 
 
 def _range(values: list[float]) -> list[float | None]:

@@ -44,6 +44,7 @@ from webapp.runs.selectors import run_get
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.editing import run_resume_edited
 from webapp.scheduling.managing import run_do
+from webapp.transcripts.models import Episode
 from webapp.transcripts.quarters import quarters_read
 
 PER_PAGE = 50
@@ -81,7 +82,7 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
         "base_models": base_models(run.config, facts_of(run)),
         "before": before_training(series),
         "findings": [] if isinstance(request.user, Visitor) else findings_list(run, "open")[:3],
-        "episodes": run.episodes.order_by("-id")[:LATEST],
+        "episodes": Episode.objects.of_run(run).order_by("-pk").defer("words", "groups")[:LATEST],
         "quarters": quarters_read(run),
         "most": LATEST,
         "checkpoints": [row for row in checkpoint_data["checkpoints"] if not row.removed],

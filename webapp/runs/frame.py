@@ -76,8 +76,14 @@ def _tabs(run: Run) -> list[Tab]:
     findings = sum(run.finding_counts.values())
     return [
         _tab(run, "overview", "runs:detail"),
-        _tab(run, "curves", "runs:curves", run.series.count()),
-        _tab(run, "transcripts", "transcripts:list", run.episodes.count(), agent_pages(run.config).episodes),
+        _tab(run, "curves", "runs:curves", run.series_count),
+        _tab(
+            run,
+            "transcripts",
+            "transcripts:list",
+            sum(run.episode_counts.values()),
+            agent_pages(run.config).episodes,
+        ),
         _tab(run, "timeline", "timeline:page"),
         _tab(run, "health", "health:page", findings),
         _tab(run, "checkpoints", "runs:checkpoints", checkpoints),

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from django.db import connection
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
@@ -22,6 +23,17 @@ MOST = 2000
 MOST_SOURCES = 200
 
 
+_SOURCES = """
+WITH RECURSIVE sources AS (
+  (SELECT source FROM runs_logline WHERE run_id = %s ORDER BY source LIMIT 1)
+  UNION ALL
+  SELECT (SELECT line.source FROM runs_logline line WHERE run_id = %s AND line.source > sources.source ORDER BY line.source LIMIT 1)
+  FROM sources WHERE source IS NOT NULL
+)
+SELECT source FROM sources WHERE source IS NOT NULL LIMIT %s
+"""
+
+
 @dataclass(frozen=True)
 class LineFilter:
     """A choice of log lines; empty values choose all."""
@@ -34,7 +46,7 @@ class LineFilter:
 
     def of(self, run: Run) -> QuerySet[LogLine]:
         """Return the run's lines that match, in no order."""
-        lines = LogLine.objects.filter(run=run)
+        lines = LogLine.objects.of_run(run)
         if self.source:
             lines = lines.filter(source=self.source)
         if self.level:
@@ -67,21 +79,14 @@ def log_lines(
 
 def log_sources(run: Run) -> list[str]:
     """Return the sources of a run's lines in alphabetical order, at most MOST_SOURCES. One short read of an index per source."""
-    sources: list[str] = []
-    while len(sources) < MOST_SOURCES:
-        rest = LogLine.objects.filter(run=run)
-        if sources:
-            rest = rest.filter(source__gt=sources[-1])
-        following = rest.order_by("source").values_list("source", flat=True).first()
-        if following is None:
-            break
-        sources.append(following)
-    return sources
+    with connection.cursor() as database:
+        database.execute(_SOURCES, [run.pk, run.pk, MOST_SOURCES])
+        return [source for (source,) in database.fetchall()]
 
 
 def log_last(run: Run) -> int:
     """Return the id of the run's last line; 0 if it has none."""
-    return LogLine.objects.filter(run=run).order_by("-pk").values_list("pk", flat=True).first() or 0
+    return LogLine.objects.of_run(run).order_by("-pk").values_list("pk", flat=True).first() or 0
 
 
 def log_lines_store(run: Run, cursor: int, events: list[LogEvent]) -> None:

@@ -7,6 +7,7 @@ from django.conf import settings
 from django.db import models
 
 from webapp.accounts.models import Project
+from webapp.common.run_rows import RunRows
 from webapp.common.tones import RUN_TONES
 
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
@@ -107,6 +108,10 @@ class Run(models.Model):
     """Reported by the driver at start: packages, base models."""
     event_count = models.BigIntegerField(default=0)
     """Number of stored events: the cursor of the run's live feed."""
+    series_count = models.IntegerField(default=0)
+    """Number of metrics."""
+    episode_counts = models.JSONField(default=dict)
+    """Number of stored episodes by kind."""
     values_dropped = models.BigIntegerField(default=0)
     """Number of values not stored because the run had too many metrics."""
     events_held = models.BooleanField(default=False)
@@ -209,7 +214,7 @@ class SavedView(models.Model):
 class LogLine(models.Model):
     """A line of the run's log."""
 
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="log_lines")
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="log_lines", db_index=False)
     attempt = models.IntegerField()
     cursor = models.BigIntegerField()
     """Run.event_count at the time of storage."""
@@ -217,6 +222,8 @@ class LogLine(models.Model):
     level = models.CharField(max_length=8)
     source = models.CharField(max_length=80)
     message = models.TextField()
+
+    objects = RunRows["LogLine"].as_manager()
 
     class Meta:
         indexes = [models.Index(fields=["run", "-id"]), models.Index(fields=["run", "source", "id"])]

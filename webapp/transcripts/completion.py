@@ -24,7 +24,7 @@ def query_complete(run: Run, text: str, *, noted: bool = True) -> dict[str, Any]
 
 def roles_of(run: Run) -> list[str]:
     """Return the roles of the config and of the newest episode."""
-    newest = Episode.objects.filter(run=run).order_by("-pk").values_list("rewards", flat=True).first()
+    newest = Episode.objects.of_run(run).order_by("-pk").values_list("rewards", flat=True).first()
     return list(dict.fromkeys([*role_tones(run.config), *(newest or {})]))
 
 
@@ -50,6 +50,6 @@ def _values(run: Run, field: str, noted: bool) -> list[str]:
     if field in _FLAGS or field.endswith(".truncated"):
         return ["true", "false"]
     if field in _COLUMNS:
-        newest = Episode.objects.filter(run=run).order_by("-pk").values_list(field, flat=True)[:RECENT]
+        newest = Episode.objects.of_run(run).order_by("-pk").values_list(field, flat=True)[:RECENT]
         return sorted({value for value in newest if value})
     return []

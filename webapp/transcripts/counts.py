@@ -3,34 +3,46 @@
 from collections.abc import Mapping
 from typing import Any
 
-from django.db.models import Count
-
 from webapp.metrics.models import Series
 from webapp.runs.models import Run
-from webapp.transcripts.models import Episode
+from webapp.transcripts.listing import Slice, is_narrowed
 from webapp.transcripts.selectors import episodes_list
 
 PLAYED = "progress/episodes"
 """Metric of the number of training episodes played."""
+COUNTED = 1000
+"""Maximum number of matching episodes that are counted on a page."""
 
 
-def counts_read(run: Run, filters: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return {"kept", "matching", "train", "played", "evaluation", "per_iteration"}.
+def counts_read(
+    run: Run, filters: Mapping[str, Any] | None = None, page: Slice | None = None
+) -> dict[str, Any]:
+    """Return {"kept", "matching", "more", "train", "played", "evaluation", "per_iteration"}.
 
-    kept: stored episodes; matching: those that match the filters (None without filters); train and evaluation: stored ones by kind;
-    played: training episodes played, None if not reported; per_iteration: training episodes stored for each iteration.
+    kept: stored episodes; matching: those that match the filters, at most COUNTED (None without filters); more: whether others match,
+    or are not examined; train and evaluation: stored ones by kind; played: training episodes played, None if not reported;
+    per_iteration: training episodes stored for each iteration. page: the page of the list with these filters.
     """
-    kinds = dict(Episode.objects.filter(run=run).order_by().values_list("kind").annotate(Count("pk")))
+    kinds = run.episode_counts
     stored = sum(kinds.values())
-    narrowed = filters and set(filters) - {"noted"}
+    matching = _matching(run, filters, page) if filters and is_narrowed(filters) else None
     return {
         "kept": stored,
-        "matching": episodes_list(run, filters).count() if narrowed else None,
+        "matching": matching and min(matching, COUNTED),
+        "more": bool(matching and matching > COUNTED) or bool(page and page.floor),
         "train": kinds.get("train", 0),
         "played": _played(run, kinds.get("train", 0)),
         "evaluation": stored - kinds.get("train", 0),
         "per_iteration": run.config.get("reporting", {}).get("episodes_per_iteration"),
     }
+
+
+def _matching(run: Run, filters: Mapping[str, Any], page: Slice | None) -> int:
+    """Return the number of matching episodes that are examined, at most one more than COUNTED."""
+    episodes = episodes_list(run, {**filters, "hits": page.hits} if page and filters.get("q") else filters)
+    if page and page.floor:
+        episodes = episodes.filter(pk__gte=page.floor)
+    return int(episodes[: COUNTED + 1].count())
 
 
 def _played(run: Run, stored: int) -> int | None:

@@ -4,20 +4,26 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-from django.db.models import BooleanField, Exists, F, FloatField, Func, OuterRef, Q, QuerySet
+from django.db import connection
+from django.db.models import BooleanField, Exists, F, FloatField, Func, OuterRef, Q, QuerySet, Subquery
 from django.db.models.fields.json import KeyTextTransform
-from django.db.models.functions import Cast
+from django.db.models.functions import Cast, Coalesce
 
 from webapp.runs.models import Run
 from webapp.transcripts.models import Episode, EpisodeNote
 from webapp.transcripts.quarters import quarter_range, quarters_read
-from webapp.transcripts.words import query, terms
+from webapp.transcripts.words import query, search_query, terms
 
 Episodes = QuerySet[Episode]
 Given = Mapping[str, Any]
 
-RARE = 2000
-"""Maximum number of matching episodes for which the word index is queried first."""
+RARE = 20_000
+"""Maximum number of matching episodes that are found by the word index alone."""
+PROBED, FREQUENT = 2000, 60
+"""Newest episodes of a run that are searched first, and the number of matches among them from which words are frequent."""
+_HITS = """
+WITH hits AS MATERIALIZED (SELECT id FROM transcripts_episode WHERE words @@ to_tsquery('simple', %s)) SELECT id FROM hits LIMIT %s
+"""
 OUTCOMES = {
     "success": {"success": True},
     "unsolved": {"success": False, "failed": False},
@@ -57,16 +63,38 @@ def episodes_narrow(episodes: Episodes, run: Run, filters: Given) -> Episodes:
     if filters.get("quarter"):
         episodes = _quarter(episodes, run, int(filters["quarter"]))
     words = str(filters.get("q", ""))
-    return episodes.filter(words_fit(run, words)) if terms(words) else episodes
+    if not terms(words):
+        return episodes
+    hits = filters["hits"] if "hits" in filters else words_hits(run, words)
+    return episodes.filter(_condition(run, words, hits))
 
 
 def words_fit(run: Run, asked: str) -> Q:
-    """Return the condition that an episode has the words. Rare words are looked up first: the database overestimates their
-    frequency and would scan all episodes from the newest on; for common words that scan finds a page quickly.
+    """Return the condition that an episode has the words."""
+    return _condition(run, asked, words_hits(run, asked))
+
+
+def _condition(run: Run, asked: str, hits: list[int] | None) -> Q:
+    return Q(words=search_query(query(run.pk, asked))) if hits is None else Q(pk__in=hits)
+
+
+def words_hits(run: Run, asked: str) -> list[int] | None:
+    """Return the ids of the episodes with rare words; None for frequent words.
+
+    Of frequent words, reading episodes from the newest on soon finds a page. Rare ones are found by the word index, because the
+    database overestimates their frequency. A phrase of frequent words counts as frequent: the index has no positions.
     """
-    wanted = query(run.pk, asked)
-    hits = list(Episode.objects.filter(words=wanted).order_by().values_list("pk", flat=True)[: RARE + 1])
-    return Q(pk__in=hits) if len(hits) <= RARE else Q(words=wanted)
+    newest = Episode.objects.of_run(run).order_by("-pk").values("pk")
+    near = Episode.objects.of_run(run).filter(
+        pk__gte=Coalesce(Subquery(newest[PROBED - 1 : PROBED]), 0),
+        words=search_query(query(run.pk, asked, phrases=False)),
+    )
+    if len(near.order_by().values_list("pk")[:FREQUENT]) == FREQUENT:
+        return None
+    with connection.cursor() as database:
+        database.execute(_HITS, [query(run.pk, asked), RARE + 1])
+        hits = [pk for (pk,) in database.fetchall()]
+    return hits if len(hits) <= RARE else None
 
 
 def _is_given(value: Any) -> bool:

@@ -6,11 +6,14 @@ from typing import Any
 
 from webapp.runs.models import Run
 from webapp.transcripts.bodies import unpacked
+from webapp.transcripts.filters import words_hits
 from webapp.transcripts.models import Episode, EpisodeBody
 from webapp.transcripts.selectors import episodes_list
-from webapp.transcripts.words import pattern
+from webapp.transcripts.words import pattern, terms
 
 PER_PAGE = 60
+EXAMINED = 50_000
+"""Maximum number of episodes that a page with filters examines, so that its time does not grow with the run."""
 AROUND = 60
 """Number of characters shown on either side of a match."""
 
@@ -33,21 +36,50 @@ class Slice:
     episodes: list[Episode]
     older: int | None
     """Cursor of the next page, if there is one."""
+    examined: bool = False
+    """Whether the page ends because EXAMINED episodes were examined; older ones are not."""
+    floor: int | None = None
+    """Id of the oldest examined episode, if older ones are not examined."""
+    hits: list[int] | None = None
+    """Ids of the episodes with rare words."""
 
 
 def stream_read(
     run: Run, filters: Mapping[str, Any], before: int | None = None, after: int | None = None
 ) -> Slice:
     """Return at most PER_PAGE episodes older than `before` and newer than `after` (ids), newest first, each with its `hit`."""
-    episodes = episodes_list(run, filters)
-    if before is not None:
-        episodes = episodes.filter(pk__lt=before)
+    asked = str(filters.get("q", ""))
+    hits = words_hits(run, asked) if terms(asked) else None
+    if terms(asked):
+        filters = {**filters, "hits": hits}
+    episodes, floor = episodes_list(run, filters), None
     if after is not None:
         episodes = episodes.filter(pk__gt=after)
+    elif hits is None and is_narrowed(filters):
+        floor = _floor(run, before)
+        episodes = episodes.filter(pk__gte=floor) if floor else episodes
+    if before is not None:
+        episodes = episodes.filter(pk__lt=before)
     rows = list(episodes[: PER_PAGE + 1])
     shown = rows[:PER_PAGE]
-    _hits_find(shown, str(filters.get("q", "")))
-    return Slice(shown, shown[-1].pk if len(rows) > PER_PAGE else None)
+    _hits_find(shown, asked)
+    if len(rows) > PER_PAGE:
+        return Slice(shown, shown[-1].pk, floor=floor, hits=hits)
+    return Slice(shown, floor, floor is not None, floor, hits)
+
+
+def is_narrowed(filters: Mapping[str, Any]) -> bool:
+    """Whether some filter must be checked for each episode; `noted` is none."""
+    return bool(set(filters) - {"noted", "hits"})
+
+
+def _floor(run: Run, before: int | None) -> int | None:
+    """Return the id of the last of the EXAMINED episodes older than `before`; None if there are no older ones."""
+    episodes = Episode.objects.of_run(run).order_by("-pk")
+    if before is not None:
+        episodes = episodes.filter(pk__lt=before)
+    ids = list(episodes.values_list("pk", flat=True)[EXAMINED - 1 : EXAMINED + 1])
+    return ids[0] if len(ids) == 2 else None
 
 
 def _hits_find(episodes: Iterable[Episode], asked: str) -> None:

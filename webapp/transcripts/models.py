@@ -5,13 +5,15 @@ from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 
 from webapp.accounts.models import Project, User
+from webapp.common.run_rows import RunRows
 from webapp.runs.models import Run
 
 
 class Episode(models.Model):
     """Facts of one episode."""
 
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="episodes")
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="episodes", db_index=False)
+    """Without an index of its own: the planner would sort a run's episodes instead of reading an index that is sorted."""
     attempt = models.IntegerField()
     cursor = models.BigIntegerField()
     """Run.event_count at the time of storage."""
@@ -46,6 +48,8 @@ class Episode(models.Model):
     """Publications between the oldest generated token and the update; None if no update is known."""
     words = SearchVectorField(null=True)
     """The full-text search vector (webapp.transcripts.words)."""
+
+    objects = RunRows["Episode"].as_manager()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "name"], name="one_episode_per_name")]

@@ -28,7 +28,7 @@ def filters_context(run: Run, filters: Mapping[str, Any], noted: bool = True) ->
     if (iteration := shown.pop("iteration", None)) is not None:
         shown |= {"iteration_min": iteration, "iteration_max": iteration}
     newest: dict[str, Any] = dict(
-        Episode.objects.filter(run=run).order_by("-pk").values("rewards", "versions").first() or {}
+        Episode.objects.of_run(run).order_by("-pk").values("rewards", "versions").first() or {}
     )
     success = has_success(run)
     return {
@@ -137,7 +137,7 @@ def same_task(episode: Episode) -> list[Episode]:
 
 def neighbours(episode: Episode) -> tuple[Episode | None, Episode | None]:
     """Return the previous and the next episode, in order of arrival."""
-    near = Episode.objects.filter(run=episode.run_id).defer("words", "groups")
+    near = Episode.objects.of_run(episode.run_id).defer("words", "groups")
     return near.filter(pk__lt=episode.pk).order_by("-pk").first(), near.filter(pk__gt=episode.pk).order_by(
         "pk"
     ).first()

@@ -6,6 +6,7 @@ from django.db import connection
 
 from webapp.agents.registry import agent_pages
 from webapp.runs.models import Run
+from webapp.transcripts.models import Episode
 
 QUARTERS = [
     ("4", "highest quarter"),
@@ -16,16 +17,24 @@ QUARTERS = [
 """Quarter -> label, the best first."""
 FEWEST = 4
 """Minimum number of stored episodes for quarters."""
+FEW = 100
+"""Newest episodes that show whether episodes of a run have success."""
+RECENT = 10_000
+"""Number of newest episodes that the quarters are of, so that their time does not grow with the run."""
 _BOUNDS = """
 SELECT count(*), percentile_cont(array[0.25, 0.5, 0.75]) WITHIN GROUP (ORDER BY episode_return), bool_or(success IS NOT NULL)
-FROM transcripts_episode WHERE run_id = %s AND NOT failed AND abs(episode_return) < 'infinity'
+FROM (SELECT episode_return, success, failed FROM transcripts_episode WHERE run_id IN (%s, '') ORDER BY run_id, id DESC LIMIT %s) AS newest
+WHERE NOT failed AND abs(episode_return) < 'infinity'
 """
 Bounds = tuple[float, float, float]
 
 
 def has_success(run: Run) -> bool:
     """Whether episodes of the run are solved or not; otherwise only their return rates them."""
-    return agent_pages(run.config).tokens or run.episodes.exclude(success=None).exists()
+    if agent_pages(run.config).tokens:
+        return True
+    newest = Episode.objects.of_run(run).order_by("-pk").values_list("success", flat=True)
+    return any(success is not None for success in newest[:FEW])
 
 
 def quarters_read(run: Run) -> Bounds | None:
@@ -36,7 +45,7 @@ def quarters_read(run: Run) -> Bounds | None:
     if agent_pages(run.config).tokens:
         return None
     with connection.cursor() as database:
-        database.execute(_BOUNDS, [run.pk])
+        database.execute(_BOUNDS, [run.pk, RECENT])
         count, bounds, success = database.fetchone()
     if count < FEWEST or success or bounds[0] == bounds[-1]:
         return None

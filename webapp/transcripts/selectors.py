@@ -23,7 +23,7 @@ def episodes_list(run: Run, filters: Mapping[str, Any] | None = None) -> QuerySe
     A filter "noted" that is false forbids queries of labels and notes. Raises FilterError for an invalid query.
     """
     filters = filters or {}
-    episodes = Episode.objects.filter(run=run).order_by("-pk").defer("words", "groups", "run__facts")
+    episodes = Episode.objects.of_run(run).order_by("-pk").defer("words", "groups", "run__facts")
     condition = query_condition(run, str(filters.get("query", "")), noted=filters.get("noted", True))
     return episodes_narrow(episodes, run, filters).filter(condition)
 

@@ -29,6 +29,9 @@ def episodes_store(run: Run, cursor: int, events: list[EpisodeEvent]) -> None:
         _row(run, cursor, event, body) for event, body in zip(fresh, bodies, strict=True)
     )
     EpisodeBody.objects.bulk_create(_body(row, body) for row, body in zip(rows, bodies, strict=True))
+    for row in rows:
+        run.episode_counts[row.kind] = run.episode_counts.get(row.kind, 0) + 1
+    run.save(update_fields=["episode_counts"])
     early = EpisodeAnnotation.objects.filter(run=run, episode_name__in=[row.name for row in rows]).order_by(
         "pk"
     )

@@ -20,7 +20,7 @@ from webapp.transcripts.bodies import PIECE
 from webapp.transcripts.counts import counts_read
 from webapp.transcripts.export import export_answer
 from webapp.transcripts.forms import EpisodeFilters, ListPosition, Start
-from webapp.transcripts.listing import PER_PAGE, Slice, stream_read
+from webapp.transcripts.listing import EXAMINED, PER_PAGE, Slice, stream_read
 from webapp.transcripts.models import Episode
 from webapp.transcripts.notes import USUAL, labels_of, note_add, note_get, note_remove, notes_list
 from webapp.transcripts.pages import filters_context, neighbours, same_task, transcript_data, turns_shown
@@ -44,15 +44,19 @@ def episodes_page(request: HttpRequest, run_id: str) -> HttpResponse:
         wrong, page = error.fields[PARAMETER], Slice([], None)
     if request.GET.get("part") == "rows":
         context = {"run": run, "episodes": page.episodes, "quarters": quarters_read(run)}
-        return render(request, "transcripts/_rows.html", context)
+        answer = render(request, "transcripts/_rows.html", context)
+        answer["Troupe-Older"] = str(page.older or "")
+        return answer
     context = run_context(request.user, run, "transcripts") | {
         **filters_context(run, filters, noted=not isinstance(request.user, Visitor)),
-        "counts": counts_read(run, None if wrong else filters),
+        "counts": counts_read(run, None if wrong else filters, page),
         "wrong": wrong,
         "queries": queries_shown(request, run),
         "episodes": page.episodes,
         "older": page.older,
-        "probes": Episode.objects.filter(run=run, kind__in=EVALUATIONS).exists(),
+        "unexamined": page.examined,
+        "examined": EXAMINED,
+        "probes": any(run.episode_counts.get(kind) for kind in EVALUATIONS),
         "paused": before is not None,
         "most": PER_PAGE,
     }

@@ -56,14 +56,20 @@ def terms(asked: str) -> list[tuple[bool, list[str], bool]]:
     return parsed[:MOST_TERMS]
 
 
-def query(run_id: str, asked: str) -> SearchQuery:
-    """Return the search query for a run's episodes with these words."""
+def query(run_id: str, asked: str, *, phrases: bool = True) -> str:
+    """Return the search query for a run's episodes with these words; without `phrases`, consecutive words may be anywhere."""
     parts = [f"'{run_word(run_id)}'"]
     for wanted, pieces, beginning in terms(asked):
         words = [f"'{piece}'" for piece in pieces]
         words[-1] += ":*" if beginning else ""
-        parts.append(("" if wanted else "!") + f"({' <-> '.join(words)})")
-    return SearchQuery(" & ".join(parts), config="simple", search_type="raw")
+        if wanted or phrases or len(words) == 1:
+            parts.append(("" if wanted else "!") + f"({(' <-> ' if phrases else ' & ').join(words)})")
+    return " & ".join(parts)
+
+
+def search_query(text: str) -> SearchQuery:
+    """Return the condition's value for the text of a query."""
+    return SearchQuery(text, config="simple", search_type="raw")
 
 
 def pattern(asked: str) -> re.Pattern[str] | None:

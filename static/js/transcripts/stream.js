@@ -8,6 +8,7 @@ const end = document.querySelector("[data-stream-end]");
 const folded = document.querySelector(".more-filters");
 if (folded && innerWidth < 760) folded.open = false; // results come first on a small screen
 let list = null, busy = false;
+let beyond = ""; // cursor after the rows that were read last; empty at the end of the list
 
 function body() {
   return document.querySelector("[data-episodes] tbody");
@@ -27,6 +28,7 @@ async function rows(query) {
   for (const [name, value] of Object.entries({ ...query, part: "rows" })) address.searchParams.set(name, value);
   const answer = await fetch(address, { headers: { Accept: "text/html" } });
   if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
+  if (query.before) beyond = answer.headers.get("Troupe-Older");
   const holder = new DOMParser().parseFromString(`<table><tbody>${await answer.text()}</tbody></table>`, "text/html");
   return [...holder.querySelectorAll("tr")].map((row) => document.adoptNode(row));
 }
@@ -39,10 +41,11 @@ async function more() {
   busy = true;
   end.setAttribute("aria-busy", "true");
   try {
-    const last = window_().last;
-    const loaded = await rows({ before: last.dataset.id });
+    const before = new URL(link.href).searchParams.get("before");
+    const loaded = await rows({ before });
     window_().append(loaded);
-    if (!loaded.length) link.remove();
+    if (beyond) older(link, beyond, loaded.length);
+    else link.remove();
   } catch {
     observer.disconnect(); // the link still works
   } finally {
@@ -50,6 +53,16 @@ async function more() {
     end.removeAttribute("aria-busy");
   }
   if (near(end)) requestAnimationFrame(more);
+}
+
+/* The link leads to the next page. One that loads no row waits for a click: the server has examined many episodes for it. */
+function older(link, before, count) {
+  const address = new URL(link.href);
+  address.searchParams.set("before", before);
+  link.href = address;
+  if (count) return;
+  link.removeAttribute("data-older");
+  link.textContent = "Search older";
 }
 
 function near(element) {

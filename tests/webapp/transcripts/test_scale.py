@@ -1,0 +1,142 @@
+"""Time of the list of episodes does not grow with the database: plans, bounds, counts."""
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+
+from tests.webapp.elements import texts_of
+from webapp.accounts.models import Project, User
+from webapp.runs.models import LogLine, Run
+from webapp.transcripts import counts, filters, listing
+from webapp.transcripts.filters import words_hits
+from webapp.transcripts.listing import stream_read
+from webapp.transcripts.models import Episode
+from webapp.transcripts.words import run_word
+
+OWN, OTHERS = 3000, 12_000
+EPISODES = """
+INSERT INTO transcripts_episode (run_id, attempt, cursor, name, iteration, kind, probe, task, title, outcome, success, failed, error,
+  truncated, episode_return, rewards, versions, turn_count, tokens, started, ended, environment, roles, groups, words)
+SELECT %(run)s, 1, n, '1-' || n || '-train-0', n, 'train', false, 't', 'title', 'won', true, false, '', false, n, '{}', '{}', 1, 1, 0, 1,
+  '', '{}', '[]', to_tsvector('simple', %(word)s || ' left right' || CASE WHEN n = 7 THEN ' needle' ELSE '' END)
+FROM generate_series(1, %(count)s) n
+"""
+
+
+def filled(run: Run, count: int) -> None:
+    """Store episodes in the order of their numbers."""
+    with connection.cursor() as cursor:
+        cursor.execute(EPISODES, {"run": run.pk, "word": run_word(run.pk), "count": count})
+
+
+@pytest.fixture
+def old_run(run: Run, project: Project, user: User) -> Run:
+    """A fifth of all episodes, all of them older than those of another run."""
+    filled(run, OWN)
+    other = Run.objects.create(project=project, owner=user, name="later", config=run.config, iterations=1)
+    filled(other, OTHERS)
+    run.episode_counts = {"train": OWN}
+    run.save()
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE transcripts_episode")
+    return run
+
+
+def plan_of(rows: Any) -> str:
+    """The plan with the number of rows that each node read."""
+    return str(rows.explain(analyze=True))
+
+
+@pytest.mark.parametrize("order", ["-pk", "pk", "-id", "id"])
+def test_episodes_of_an_old_run_are_read_by_its_index(old_run: Run, order: str) -> None:
+    rows = Episode.objects.of_run(old_run).order_by(order)
+    assert list(rows.values_list("iteration", flat=True)[:2]) == ([OWN, OWN - 1] if "-" in order else [1, 2])
+    plan = plan_of(rows[:60])
+    assert "transcripts_run_id_9a8b88_idx" in plan and "Sort" not in plan and "Removed by Filter" not in plan
+
+
+def test_frequent_words_are_read_from_the_newest_episode_on(old_run: Run) -> None:
+    assert words_hits(old_run, "left") is None
+    rows = stream_read(old_run, {"q": "left"}).episodes
+    assert [row.iteration for row in rows[:2]] == [OWN, OWN - 1]
+    plan = plan_of(
+        Episode.objects.of_run(old_run).filter(filters.words_fit(old_run, "left")).order_by("-pk")[:60]
+    )
+    assert "transcripts_run_id_9a8b88_idx" in plan and "Sort" not in plan and "rows=60" in plan
+
+
+def test_rare_words_are_found_by_the_word_index(old_run: Run) -> None:
+    hits = words_hits(old_run, "needle")
+    assert hits == [old_run.episodes.get(iteration=7).pk]
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN {filters._HITS}", [filters.query(old_run.pk, "needle"), 10])
+        assert "episode_words" in "\n".join(row[0] for row in cursor.fetchall())
+
+
+def test_a_page_examines_a_limited_number_of_episodes(old_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "EXAMINED", 1000)
+    seen, before, pages = [], None, 0
+    while True:
+        page = stream_read(old_run, {"q": '"right left"'}, before)  # in this order it is in none
+        seen += page.episodes
+        pages += 1
+        if page.older is None:
+            break
+        assert page.examined and page.floor == page.older
+        before = page.older
+    assert (seen, pages) == ([], 3)
+
+
+def test_pages_of_a_filter_lose_no_episode(old_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "EXAMINED", 100)
+    wanted = list(range(OWN, 2950, -1)) + list(range(1450, 1400, -1))
+    old_run.episodes.exclude(iteration__in=wanted).update(truncated=True)
+    seen, before = [], None
+    while True:
+        page = stream_read(old_run, {"truncated": False}, before)
+        seen += [row.iteration for row in page.episodes]
+        if page.older is None:
+            break
+        before = page.older
+    assert seen == wanted
+
+
+def test_the_page_states_what_it_did_not_search(
+    old_run: Run, user: User, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "EXAMINED", 1000)
+    client.force_login(user)
+    page = client.get(f"/runs/{old_run.pk}/transcripts/", {"reward_min": "99999"})
+    assert any("Older ones are not searched yet" in text for text in texts_of(page, "p"))
+    rows = client.get(f"/runs/{old_run.pk}/transcripts/", {"reward_min": "99999", "part": "rows"})
+    assert rows["Troupe-Older"] == str(page.context["older"])
+    last = client.get(f"/runs/{old_run.pk}/transcripts/", {"q": "needle"})
+    assert last.context["older"] is None and len(last.context["episodes"]) == 1
+
+
+def test_matches_are_counted_up_to_a_limit(old_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counts, "COUNTED", 100)
+    page = stream_read(old_run, {"q": "left"})
+    many = counts.counts_read(old_run, {"q": "left"}, page)
+    assert (many["kept"], many["matching"], many["more"]) == (OWN, 100, True)
+    few = counts.counts_read(old_run, {"q": "needle"}, stream_read(old_run, {"q": "needle"}))
+    assert (few["matching"], few["more"]) == (1, False)
+
+
+def test_the_log_of_an_old_run_is_read_by_its_index(run: Run, project: Project, user: User) -> None:
+    other = Run.objects.create(project=project, owner=user, name="later", config={}, iterations=1)
+    for owner, count in ((run, 3000), (other, 12_000)):
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO runs_logline (run_id, attempt, cursor, time, level, source, message) "
+                "SELECT %s, 1, n, now(), 'info', 'driver', n FROM generate_series(1, %s) n",
+                [owner.pk, count],
+            )
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE runs_logline")
+    rows = LogLine.objects.of_run(run).order_by("-pk")
+    plan = plan_of(rows[:60])
+    assert rows[0].message == "3000"
+    assert "runs_loglin_run_id" in plan and "Sort" not in plan and "Removed by Filter" not in plan
