@@ -32,9 +32,17 @@ class Visitor(AnonymousUser):
 
 def level_of(user: Person, project: Project) -> str | None:
     """Return owner, editor or viewer; None for users who are not members and for anonymous users."""
+    member = member_id(user, project)
+    if member is None:
+        return None
+    return Membership.objects.filter(user=member, project=project).values_list("level", flat=True).first()
+
+
+def member_id(user: Person, project: Project) -> int | None:
+    """Return the id of a user whose membership counts in the project; None for visitors, and for tokens of other projects."""
     if not isinstance(user, User) or not user.is_active or user.token_project_id not in (None, project.pk):
         return None
-    return Membership.objects.filter(user=user, project=project).values_list("level", flat=True).first()
+    return user.pk
 
 
 def can_view(user: Person, project: Project) -> bool:

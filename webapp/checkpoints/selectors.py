@@ -8,7 +8,7 @@ from django.http import Http404
 from training_core.errors import ConfigError
 from webapp.accounts.permissions import Person
 from webapp.checkpoints.models import Checkpoint
-from webapp.runs.models import Run
+from webapp.runs.models import Attempt, Run
 from webapp.runs.selectors import run_get, runs_visible
 
 RIVALS = 50
@@ -37,6 +37,17 @@ def checkpoint_latest(run: Run, without: Collection[int] = ()) -> Checkpoint | N
         before = Q(iteration__lte=resumed.resumed_iteration)
         there = there.filter(Q(attempt__gte=resumed.number) | before)
     return there.order_by("-iteration", "-pk").first()
+
+
+def checkpoint_to_resume(checkpoints: Iterable[Checkpoint], attempts: Iterable[Attempt]) -> Checkpoint | None:
+    """Return `checkpoint_latest` of checkpoints, newest first, and attempts that are already read."""
+    resumed = max((row for row in attempts if row.resumed_from), key=lambda row: row.number, default=None)
+    for row in checkpoints:
+        follows = resumed is None or row.attempt >= resumed.number
+        before = resumed is not None and row.iteration <= resumed.resumed_iteration
+        if not (row.removed or row.damaged) and (follows or before):
+            return row
+    return None
 
 
 def checkpoint_rivals(user: Person) -> list[Run]:

@@ -1,14 +1,17 @@
 """The presets with their expected results: as documented, and as measured on this server."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from statistics import median
 from typing import Any
 
+from django.db.models import Window
+from django.db.models.functions import RowNumber
+
 from training_core.config.files import load_config, preset_names
 from training_core.config.gallery import expected_of, has_words, searched_text
-from training_core.config.kinds import CONFIG_KINDS, AnyConfig
+from training_core.config.kinds import CONFIG_KINDS
 from webapp.accounts.permissions import Person
 from webapp.metrics.headline import HEADLINE
 from webapp.runs.families import family_of
@@ -24,8 +27,10 @@ def gallery(user: Person) -> list[dict[str, Any]]:
     "seconds", "value"} | None}]; agents as in AgentKind.
     """
     entries = []
-    for name in preset_names():
-        config = load_config(name)
+    configs = {name: load_config(name) for name in preset_names()}
+    families = {name: family_of(config.model_dump(mode="json")) for name, config in configs.items()}
+    ended = _ended(user, set(families.values()))
+    for name, config in configs.items():
         expected = expected_of(name)
         entries.append(
             {
@@ -33,7 +38,7 @@ def gallery(user: Person) -> list[dict[str, Any]]:
                 "agents": config.agents,
                 "description": config.run.description,
                 "expected": asdict(expected) if expected else None,
-                "seen": _seen(user, config),
+                "seen": _seen(ended.get(families[name], [])),
             }
         )
     return entries
@@ -93,15 +98,21 @@ def _task(entry: dict[str, Any]) -> str:
     return str(entry["expected"]["task"]) if entry["expected"] else "Others"
 
 
-def _seen(user: Person, config: AnyConfig) -> dict[str, Any] | None:
-    """Return medians over the user's latest finished runs of exactly this config except the seed: seconds, and greedy success."""
+def _ended(user: Person, families: Collection[str]) -> dict[str, list[tuple[Any, Any, Any]]]:
+    """Return start, end and headline of the user's latest finished runs of each family."""
     ended = runs_visible(user).filter(
-        family=family_of(config.model_dump(mode="json")),
-        state=RunState.FINISHED,
-        started_at__isnull=False,
-        ended_at__isnull=False,
+        family__in=families, state=RunState.FINISHED, started_at__isnull=False, ended_at__isnull=False
     )
-    rows = list(ended.order_by("-ended_at").values_list("started_at", "ended_at", "headline")[:LATEST])
+    rank = Window(RowNumber(), partition_by="family", order_by="-ended_at")
+    rows: dict[str, list[tuple[Any, Any, Any]]] = {}
+    latest = ended.order_by().annotate(rank=rank).filter(rank__lte=LATEST)
+    for family, *row in latest.values_list("family", "started_at", "ended_at", "headline"):
+        rows.setdefault(family, []).append((row[0], row[1], row[2]))
+    return rows
+
+
+def _seen(rows: Sequence[tuple[Any, Any, Any]]) -> dict[str, Any] | None:
+    """Return medians over finished runs of exactly one config except the seed: seconds, and greedy success."""
     if not rows:
         return None
     values = [headline.get(HEADLINE[0]) for _, _, headline in rows]

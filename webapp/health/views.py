@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from training_core.errors import TroupeError
-from webapp.accounts.permissions import can_edit, is_owner
+from webapp.accounts.permissions import can_edit
 from webapp.health import services
 from webapp.health.forking import checkpoint_for, finding_fork, fork_edits
 from webapp.health.selectors import finding_get, findings_list
@@ -37,7 +37,6 @@ def health_page(request: HttpRequest, run_id: str) -> HttpResponse:
         "channels": [
             (row, destination_status(row)) for row in run.project.destinations.filter(kind="channel")
         ],
-        "owner": is_owner(request.user, run.project),
     }
     return render(request, "health/page.html", context)
 

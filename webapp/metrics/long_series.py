@@ -66,8 +66,8 @@ def long_read(names: Mapping[int, str], wanted: Wanted) -> tuple[dict[str, Point
     loose = _loose([head for head in heads if head.pk not in outlined], wanted)
     few = set(names) - {pk for pk, count in _counts(heads, outlined, loose).items() if count >= wanted.enough}
     also = [head for head in heads if head.pk in outlined and head.series in few]
-    for place, points in _loose(also, wanted).items():
-        loose[place] = points_join([points, loose[place]]) if place in loose else points
+    for origin, points in _loose(also, wanted).items():
+        loose[origin] = points_join([points, loose[origin]]) if origin in loose else points
     exact: dict[int, list[Points]] = {}
     for (series, _), points in loose.items():
         if series in few:
@@ -90,7 +90,8 @@ def _loose(heads: Sequence[Head], wanted: Wanted) -> dict[tuple[int, int], Point
         piece = chunk_points(read[head.pk], wanted.since, wanted.until)
         pieces.setdefault((head.series, head.attempt), []).append(piece)
     return {
-        place: points_within(points_sort(points_join(some)), wanted.within) for place, some in pieces.items()
+        origin: points_within(points_sort(points_join(some)), wanted.within)
+        for origin, some in pieces.items()
     }
 
 

@@ -53,6 +53,11 @@ def keys(run: Run) -> list[SeriesFacts]:
     ]
 
 
+def key_names(run: Run) -> list[str]:
+    """Return the names of all metrics of a run, by name."""
+    return list(Series.objects.filter(run=run).order_by("key").values_list("key", flat=True))
+
+
 def series_read(
     run: Run,
     keys: Iterable[str],

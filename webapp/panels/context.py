@@ -18,14 +18,24 @@ AXES = {
     "episodes": "episodes",
     "env_steps": "environment steps",
 }
+MOST_KEYS = 5000
+"""Maximum number of metrics that a board offers."""
 
 
 def board_data(
-    run_ids: Sequence[str], shown: Sequence[str], default: Sequence[PanelDefinition] = DEFAULT
+    run_ids: Sequence[str],
+    shown: Sequence[str],
+    default: Sequence[PanelDefinition] = DEFAULT,
+    keys: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Return the data of a board of panels. run_ids: runs whose metrics are offered; shown: those drawn if the address names none."""
-    series = Series.objects.filter(run__in=run_ids[:MOST_READ])
-    keys = list(series.order_by("key").values_list("key", flat=True).distinct())
+    """Return the data of a board of panels. run_ids: runs whose metrics are offered; shown: those drawn if the address names none.
+
+    keys: the metrics of these runs, if the page has read them. At most MOST_KEYS are offered.
+    """
+    if keys is None:
+        series = Series.objects.filter(run__in=run_ids[:MOST_READ])
+        keys = list(series.order_by("key").values_list("key", flat=True).distinct()[:MOST_KEYS])
+    keys = keys[:MOST_KEYS]
     return {
         "shown": list(shown),
         "keys": keys,

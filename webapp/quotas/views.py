@@ -16,12 +16,13 @@ from webapp.quotas.services import quota_set
 def quotas_page(request: HttpRequest, slug: str) -> HttpResponse:
     """Show usage and limits of the project; owners change the limits."""
     project = project_get(request.user, slug)
-    form = QuotaForm(request.POST or None, instance=quota_of(project))
+    quota = quota_of(project)
+    form = QuotaForm(request.POST or None, instance=quota)
     if request.method == "POST" and form.is_valid():
         quota_set(request.user, project, {name: form.cleaned_data[name] for name in LIMITS})
         messages.success(request, "The quotas are saved.")
         return redirect("quotas:page", slug=slug)
-    quota, used = quota_of(project), usage_read(project)
+    used = usage_read(project)
     context = {
         "project": project,
         "form": form,

@@ -11,12 +11,12 @@ from webapp.checkpoints.forms import PruneForm
 from webapp.checkpoints.lineage import lineage_shown
 from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.retention import checkpoint_do, checkpoints_prune
-from webapp.checkpoints.selectors import checkpoint_figures, checkpoint_latest, checkpoint_rivals
+from webapp.checkpoints.selectors import checkpoint_figures, checkpoint_rivals, checkpoint_to_resume
 from webapp.common.formats import size
 from webapp.jobs.selectors import jobs_visible
 from webapp.run_pages.context import checkpoint_context
 from webapp.runs.frame import is_resumable, run_context
-from webapp.runs.selectors import run_get
+from webapp.runs.selectors import attempts_of, run_get
 
 JOBS = 20
 """Number of listed short jobs of the run."""
@@ -31,7 +31,7 @@ def checkpoints_page(request: HttpRequest, run_id: str) -> HttpResponse:
     tree, wanted = lineage_shown(request.user, run), request.GET.get("checkpoint", "")
     context |= {
         "drawing": lineage_drawing(tree) if tree else None,
-        "last": checkpoint_latest(run),
+        "last": checkpoint_to_resume(context["checkpoints"], attempts_of(run)),
         "forked": set(run.forks.values_list("parent_checkpoint", flat=True)),
         "there": len(there),
         "bytes": sum(row.size for row in there),

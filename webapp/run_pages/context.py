@@ -6,8 +6,7 @@ from typing import Any
 from django.contrib.auth.models import AnonymousUser
 
 from webapp.accounts.models import User
-from webapp.accounts.permissions import is_owner
-from webapp.checkpoints.selectors import checkpoint_latest, checkpoints_list
+from webapp.checkpoints.selectors import checkpoint_to_resume, checkpoints_list
 from webapp.experiments.commands import curl_command, launch_command
 from webapp.provenance.pages import provenance_context
 from webapp.run_pages.ancestry import Lead
@@ -16,8 +15,8 @@ from webapp.run_pages.marks import KINDS, Mark
 from webapp.runs.config_differences import LABELS, changes, config_again
 from webapp.runs.frame import is_resumable
 from webapp.runs.logs import LineFilter, log_lines
-from webapp.runs.models import LogLine, Run
-from webapp.runs.notes import run_notes_list
+from webapp.runs.models import LogLine, Run, RunNote
+from webapp.runs.selectors import attempts_of
 
 EVENTS = 8
 """Maximum number of events on the overview."""
@@ -60,15 +59,16 @@ def tools_context(keys: Iterable[str], config: Mapping[str, Any]) -> dict[str, A
     return {"axes": {name: label for name, (label, _) in axes_of(keys, config).items()}, "kinds": KINDS}
 
 
-def events_context(user: User | AnonymousUser, run: Run, marks: Sequence[Mark]) -> dict[str, Any]:
+def events_context(
+    user: User | AnonymousUser, notes: Sequence[RunNote], marks: Sequence[Mark]
+) -> dict[str, Any]:
     """Return the events, newest first, and the complete notes."""
     happened = sorted((mark for mark in marks if mark.kind != "note"), key=lambda mark: -mark.time)
     return {
         "happened": happened[:EVENTS],
         "happened_before": max(0, len(happened) - EVENTS),
-        "run_notes": run_notes_list(run),
+        "run_notes": notes,
         "person": user,
-        "owner": is_owner(user, run.project),
     }
 
 
@@ -89,7 +89,7 @@ def log_tail(run: Run, chosen: LineFilter) -> tuple[list[LogLine], bool]:
 
 def config_context(run: Run, toml: str, address: str, attempt: str = "") -> dict[str, Any]:
     """Return the config, its differences from the preset, and the command that launches it again."""
-    config = config_again(run)
+    config, checkpoints = config_again(run), checkpoints_list(run)
     changed = changes(run.preset, config) if run.preset else []
     overrides = {change.path: change.value for change in changed}
     body = {"preset": run.preset, "overrides": overrides} if run.preset else {"config": config}
@@ -99,8 +99,8 @@ def config_context(run: Run, toml: str, address: str, attempt: str = "") -> dict
         "launch": launch_command(run.preset, overrides) if run.preset else "troupe launch run.toml",
         "curl": curl_command(address, body),
         "record": provenance_context(run, attempt),
-        "edited": [attempt for attempt in run.attempts.order_by("number") if attempt.changes],
+        "edited": [attempt for attempt in attempts_of(run) if attempt.changes],
         "resumable": is_resumable(run),
-        "kept": [row for row in checkpoints_list(run) if not (row.removed or row.damaged)],
-        "last": checkpoint_latest(run),
+        "kept": [row for row in checkpoints if not (row.removed or row.damaged)],
+        "last": checkpoint_to_resume(checkpoints, attempts_of(run)),
     }

@@ -1,6 +1,6 @@
 """Events of a run that are marked on its curves."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -9,11 +9,12 @@ from django.urls import reverse
 
 from webapp.accounts.permissions import Person, Visitor
 from webapp.checkpoints.models import Checkpoint
+from webapp.checkpoints.selectors import checkpoints_list
 from webapp.common.formats import figure
 from webapp.health.models import Finding
-from webapp.runs.models import Attempt, Run
+from webapp.runs.models import Run, RunNote
 from webapp.runs.notes import run_notes_list
-from webapp.runs.selectors import first_iteration
+from webapp.runs.selectors import attempts_of, first_iteration
 
 KINDS = {
     "checkpoint": "Checkpoints",
@@ -47,23 +48,36 @@ class Mark:
         return asdict(self)
 
 
-def marks_list(run: Run) -> list[Mark]:
-    """Return stored checkpoints, attempts after the first, edits of the config, findings, notes; by step, then time."""
-    marks = [*_checkpoints(run), *_attempts(run), *_findings(run), *_notes(run)]
+def marks_list(
+    run: Run, checkpoints: Sequence[Checkpoint] | None = None, notes: Sequence[RunNote] | None = None
+) -> list[Mark]:
+    """Return stored checkpoints, attempts after the first, edits of the config, findings, notes; by step, then time.
+
+    checkpoints, notes: those of the run, if the page has read them.
+    """
+    stored = checkpoints_list(run) if checkpoints is None else checkpoints
+    written = run_notes_list(run) if notes is None else notes
+    rows = [row for row in stored if not row.removed]
+    marks = [*_checkpoints(run, rows), *_attempts(run), *_findings(run), *_notes(run, written)]
     return sorted(marks, key=lambda mark: (mark.step is None, mark.step or 0, mark.time))
 
 
-def marks_shown(user: Person, run: Run) -> list[Mark]:
+def marks_shown(
+    user: Person,
+    run: Run,
+    checkpoints: Sequence[Checkpoint] | None = None,
+    notes: Sequence[RunNote] | None = None,
+) -> list[Mark]:
     """Return the marks visible to this user: visitors see checkpoints and attempts, without their pages."""
-    marks = marks_list(run)
+    marks = marks_list(run, checkpoints, notes)
     if isinstance(user, Visitor):
         return [replace(mark, link="") for mark in marks if mark.kind in ("checkpoint", "attempt")]
     return marks
 
 
-def _checkpoints(run: Run) -> Iterator[Mark]:
+def _checkpoints(run: Run, rows: Iterable[Checkpoint]) -> Iterator[Mark]:
     link = reverse("runs:checkpoints", args=[run.pk])
-    for row in Checkpoint.objects.filter(run=run, removed=False):
+    for row in rows:
         metrics = ", ".join(f"{key} {figure(value, key)}" for key, value in row.metrics.items())
         title = "best checkpoint" if row.best else "checkpoint"
         yield Mark("checkpoint", row.iteration, _seconds(row.time), title, metrics, link, row.pk, row.best)
@@ -71,7 +85,7 @@ def _checkpoints(run: Run) -> Iterator[Mark]:
 
 def _attempts(run: Run) -> Iterator[Mark]:
     link = reverse("runs:logs", args=[run.pk])
-    for attempt in Attempt.objects.filter(run=run).order_by("number"):
+    for attempt in attempts_of(run):
         step, time = first_iteration(run, attempt), _seconds(attempt.started_at or attempt.created_at)
         if attempt.number > 1:
             origin = f"resumed from {attempt.resumed_from}" if attempt.resumed_from else "from the start"
@@ -90,9 +104,9 @@ def _findings(run: Run) -> Iterator[Mark]:
         yield Mark("finding", row.first_step, time, row.title[:LONGEST], row.state, address, row.pk, critical)
 
 
-def _notes(run: Run) -> Iterator[Mark]:
+def _notes(run: Run, notes: Iterable[RunNote]) -> Iterator[Mark]:
     page = reverse("runs:detail", args=[run.pk])
-    for note in run_notes_list(run):
+    for note in notes:
         author = note.author.username if note.author else "a deleted user"
         time, address = _seconds(note.created_at), f"{page}#note-{note.pk}"
         yield Mark("note", note.step, time, note.text[:LONGEST], author, address, note.pk)

@@ -12,7 +12,7 @@ from training_core.errors import ConfigError
 from webapp.metrics.chunks import Points
 from webapp.metrics.selectors import points_read
 from webapp.runs.models import Attempt, Run, RunSource
-from webapp.runs.selectors import eta_seconds
+from webapp.runs.selectors import attempts_of, eta_seconds
 from workers.sizing.demand import Demand, demand
 
 TOKENS = "progress/tokens"
@@ -50,10 +50,16 @@ class Spent:
 
 def spending_read(run: Run) -> Spent:
     """Compute the cost of a run."""
-    attempts = list(Attempt.objects.filter(run=run).order_by("number"))
+    attempts = attempts_of(run)
     held, before = _held(run), _before(run)
     gpus, cpus = (held.gpus, held.cpus) if held else (None, None)
-    tokens = tokens_by_attempt(points_read(run, TOKENS), before)
+    counted = _counted(run)
+    # The count of a single attempt is that of its last step: a long series is not read for it.
+    tokens = (
+        tokens_by_attempt(points_read(run, TOKENS), before)
+        if len(attempts) > 1
+        else {attempt.number: counted - before for attempt in attempts if counted}
+    )
     seconds = {attempt.number: _seconds(attempt) for attempt in attempts}
     total = sum(seconds.values())
     left = eta_seconds(run, attempts[-1] if attempts else None)
@@ -66,7 +72,7 @@ def spending_read(run: Run) -> Spent:
         gpu_hours=_hours(gpus, total),
         cpu_hours=_hours(cpus, total),
         tokens=sampled,
-        tokens_again=max(0, sampled - (_counted(run) - before)) if sampled else 0,
+        tokens_again=max(0, sampled - (counted - before)) if sampled else 0,
         eta_seconds=left,
         expected_gpu_hours=None if left is None else _hours(gpus, total + left),
         expected_cpu_hours=None if left is None else _hours(cpus, total + left),

@@ -15,8 +15,7 @@ from webapp.accounts.permissions import Visitor, can_edit
 from webapp.checkpoints.lineage import lineage_shown
 from webapp.common.redirects import back
 from webapp.health.selectors import findings_list
-from webapp.metrics.selectors import keys as metric_keys
-from webapp.metrics.selectors import series_read
+from webapp.metrics.selectors import key_names, series_read
 from webapp.panels.context import board_data
 from webapp.run_pages.ancestry import leads_of
 from webapp.run_pages.base_models import base_models, before_training
@@ -34,13 +33,15 @@ from webapp.run_pages.layouts import overview_panels, panel_get
 from webapp.run_pages.marks import marks_shown
 from webapp.run_pages.spending import spending_read
 from webapp.run_pages.tiles import compared_keys, overview_tiles, tile_keys
+from webapp.run_pages.wide_runs import part_of
 from webapp.run_table.saved_views import panel_views
 from webapp.runs.config_differences import config_named
 from webapp.runs.facts import facts_of
 from webapp.runs.frame import run_context
 from webapp.runs.logs import LEVELS, LineFilter, log_sources
 from webapp.runs.models import Run
-from webapp.runs.selectors import run_get
+from webapp.runs.notes import run_notes_list
+from webapp.runs.selectors import attempts_of, run_get
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.editing import run_resume_edited
 from webapp.scheduling.managing import run_do
@@ -56,12 +57,13 @@ LATEST = 12
 def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show figures, curves, latest transcripts, base model, checkpoints."""
     run = run_get(request.user, run_id)
-    every = [facts.key for facts in metric_keys(run)]
+    every = key_names(run)
     panels = overview_panels(run.config, every)
     keys = dict.fromkeys([*(line.key for panel in panels for line in panel.lines), *tile_keys(run.config)])
     columns = series_read(run, keys, until=run.event_count)
     series = {key: columns.get(key, {"steps": [], "values": [], "times": [], "attempts": []}) for key in keys}
-    checkpoint_data, marks = checkpoint_context(run), marks_shown(request.user, run)
+    checkpoint_data, notes = checkpoint_context(run), run_notes_list(run)
+    marks = marks_shown(request.user, run, checkpoint_data["checkpoints"], notes)
     leads = leads_of(request.user, run)
     parent = leads[0].run if leads else None
     data = curves_data(run.config, every, panels, marks, leads) | {
@@ -81,14 +83,16 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
         "spent": spending_read(run),
         "base_models": base_models(run.config, facts_of(run)),
         "before": before_training(series),
-        "findings": [] if isinstance(request.user, Visitor) else findings_list(run, "open")[:3],
+        "findings": []
+        if isinstance(request.user, Visitor) or not run.finding_counts
+        else findings_list(run, "open")[:3],
         "episodes": Episode.objects.of_run(run).order_by("-pk").defer("words", "groups")[:LATEST],
         "quarters": quarters_read(run),
         "most": LATEST,
         "checkpoints": [row for row in checkpoint_data["checkpoints"] if not row.removed],
-        "attempts": list(run.attempts.all()),
+        "attempts": attempts_of(run),
         "lineage": lineage_shown(request.user, run),
-        **events_context(request.user, run, marks),
+        **events_context(request.user, notes, marks),
     }
     return render(request, "runs/detail.html", context)
 
@@ -97,17 +101,19 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
 def curves_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show every metric, by section."""
     run = run_get(request.user, run_id)
-    keys = [facts.key for facts in metric_keys(run)]
-    sections = all_sections(keys, run.config)
+    keys = key_names(run)
+    part = part_of(keys, request.GET.get("section", ""), request.GET.get("q", ""))
+    sections = all_sections(part.keys, run.config)
     panels = [panel for section in sections for panel in section.panels]
     leads = leads_of(request.user, run)
     data = curves_data(run.config, keys, panels, marks_shown(request.user, run), leads)
     context = run_context(request.user, run, "curves", **data) | {"leads": leads}
-    context |= {"sections": sections, "q": request.GET.get("q", ""), **tools_context(keys, run.config)}
+    context |= {"sections": sections, "q": request.GET.get("q", ""), "part": part, "keys_total": len(keys)}
+    context |= tools_context(keys, run.config)
     if not isinstance(request.user, Visitor):
         views = panel_views(request.user, run.project)
         context |= {
-            "board": board_data([run.pk], [run.pk], ()) | {"quiet": True},
+            "board": board_data([run.pk], [run.pk], (), keys) | {"quiet": True},
             "panel_views": views,
             "board_axes": axes_of(keys, run.config),
         }
@@ -118,7 +124,7 @@ def curves_page(request: HttpRequest, run_id: str) -> HttpResponse:
 def chart_page(request: HttpRequest, run_id: str, chart: str) -> HttpResponse:
     """Show one chart on its own page."""
     run = run_get(request.user, run_id)
-    keys = [facts.key for facts in metric_keys(run)]
+    keys = key_names(run)
     panel = panel_get(chart, keys, run.config)
     if panel is None:
         raise Http404(f"the run {run.pk} has no chart {chart}")

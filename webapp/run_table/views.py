@@ -87,7 +87,7 @@ def runs_page(request: HttpRequest) -> HttpResponse:
     shown = (
         list(runs.filter(family__in=[row["family"] for row in page])[:PER_PAGE]) if grouped else list(page)
     )
-    columns = columns_of_runs(columns, shown)
+    columns, editable = columns_of_runs(columns, shown), list(projects_editable(request.user))
     context = {
         "place": "runs",
         "project_slug": filters.get("project", ""),
@@ -97,8 +97,8 @@ def runs_page(request: HttpRequest) -> HttpResponse:
         "columns": columns,
         "views": views_shown(request),
         "everything": EVERYTHING,
-        "projects_editable": projects_editable(request.user),
-        "writable": {project.slug for project in projects_editable(request.user)},
+        "projects_editable": editable,
+        "writable": {project.slug for project in editable},
         "standard": ",".join(default),
         "charts": charts,
         "rows": families_rows(runs, list(page), columns) if grouped else _rows(list(page), columns),
@@ -120,7 +120,8 @@ def _charts(user: Person, matching: QuerySet[Run], rows: list[Any], charts: dict
         runs = list(
             matching.filter(family__in=[row["family"] for row in rows]).order_by("-created_at")[:PER_PAGE]
         )
-    named = runs_visible(user).filter(pk__in=charts.get("shown", "").split(",")).values_list("pk", flat=True)
+    asked = [pk for pk in charts.get("shown", "").split(",") if pk]
+    named = runs_visible(user).filter(pk__in=asked).values_list("pk", flat=True) if asked else []
     return {
         "board": board_data([*named, *(run.pk for run in runs)], [run.pk for run in runs[:SHOWN]]),
         "board_axes": {

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser
+from django.db import connection
 from django.urls import reverse
 
 from webapp.accounts.models import User
-from webapp.accounts.permissions import Visitor, can_edit
+from webapp.accounts.permissions import Level, Person, Visitor, member_id
 from webapp.agents.registry import agent_pages
 from webapp.agents.rewards import return_label
 from webapp.runs.acts import ACTS
@@ -22,6 +23,14 @@ SHARED_TABS = ("overview", "curves", "transcripts")
 
 TAB_DOCS = {"overview": "curves", "logs": "logs", "config": "configuration"}
 """Pages of the documentation about tabs with another name."""
+
+
+_FACTS = """
+SELECT facts->>'resume_note', facts->>'gateway',
+  (SELECT count(*) FROM checkpoints_checkpoint WHERE run_id = runs_run.id AND NOT removed),
+  (SELECT level FROM accounts_membership WHERE project_id = runs_run.project_id AND user_id = %s)
+FROM runs_run WHERE id = %s
+"""
 
 
 @dataclass(frozen=True)
@@ -41,16 +50,24 @@ class Tab:
 
 def run_context(user: User | AnonymousUser, run: Run, tab: str, **data: Any) -> dict[str, Any]:
     """Return the context shared by all run pages; `data` is passed to the browser with the summary and the cursor."""
+    facts = _facts(user, run)
+    level = facts["level"]
     return {
         "place": "runs",
         "project_slug": run.project.slug,
         "run": run,
         "parent": parent_shown(user, run),
         "tab": tab,
-        "tabs": [tab for tab in _tabs(run) if not isinstance(user, Visitor) or tab.name in SHARED_TABS],
+        "facts": facts,
+        "tabs": [
+            tab
+            for tab in _tabs(run, facts["checkpoints"])
+            if not isinstance(user, Visitor) or tab.name in SHARED_TABS
+        ],
         "acts": ACTS,
         "act_state": _act_state(run),
-        "can_edit": can_edit(user, run.project),
+        "can_edit": level in (Level.OWNER, Level.EDITOR),
+        "owner": level == Level.OWNER,
         "ended": run.state in INACTIVE_STATES,
         "algorithm": run.config["algorithm"]["type"].replace("_", "-").upper(),
         "team": _team(run.config),
@@ -71,8 +88,15 @@ def _act_state(run: Run) -> str:
     return "pausing" if run.state == RunState.STOPPING and run.stop_requested == "pause" else run.state
 
 
-def _tabs(run: Run) -> list[Tab]:
-    checkpoints = run.checkpoints.filter(removed=False).count()
+def _facts(user: Person, run: Run) -> dict[str, Any]:
+    """Return the few reported facts on all pages, the number of stored checkpoints, and the user's level, by one query."""
+    names = ("resume_note", "gateway", "checkpoints", "level")
+    with connection.cursor() as database:
+        database.execute(_FACTS, [member_id(user, run.project), run.pk])
+        return dict(zip(names, database.fetchone() or ("", "", 0, None), strict=True))
+
+
+def _tabs(run: Run, checkpoints: int) -> list[Tab]:
     findings = sum(run.finding_counts.values())
     return [
         _tab(run, "overview", "runs:detail"),

@@ -53,10 +53,15 @@ def parent_shown(user: Person, run: Run) -> Run | None:
     return runs_visible(user).filter(pk=run.parent_id).first()
 
 
+def attempts_of(run: Run) -> list[Attempt]:
+    """Return the attempts by number; those that were loaded with the run, if it is from `runs_visible`."""
+    attempts: list[Attempt] | None = getattr(run, "attempts_in_order", None)
+    return list(run.attempts.order_by("number")) if attempts is None else attempts
+
+
 def run_summary(run: Run) -> dict[str, Any]:
     """Return a run's summary for the API, live deltas and pages; JSON types only."""
-    attempts = getattr(run, "attempts_in_order", None)
-    attempts = list(run.attempts.order_by("number")) if attempts is None else attempts
+    attempts = attempts_of(run)
     return {
         "id": run.pk,
         "name": run.name,

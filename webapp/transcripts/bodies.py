@@ -12,13 +12,16 @@ from typing import Any
 
 import orjson
 import zstandard
-from django.db.models import BinaryField
-from django.db.models.functions import Substr
+from django.db.models import BinaryField, Case, F, When
+from django.db.models.functions import Length, Substr
 
 from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
 
 PIECE = 50
 """Number of turns in a frame, and in one piece of a page."""
+SHORT = 1 << 18
+"""Maximum bytes that are read whole, which saves a query."""
+_SHORT = Case(When(length__lte=SHORT, then=F("data")), output_field=BinaryField(null=True))
 
 
 @dataclass(frozen=True)
@@ -74,13 +77,19 @@ def annotations_read(episode: Episode, first: int, end: int) -> list[dict[str, A
         run=episode.run_id, episode_name=episode.name, attempt=episode.attempt
     )
     annotations = []
-    for pk, frames in learnt.order_by("pk").values_list("pk", "frames"):
+    rows = (
+        learnt.order_by("pk")
+        .annotate(length=Length("data"), short=_SHORT)
+        .values_list("pk", "frames", "short")
+    )
+    for pk, frames, short in rows:
         start = sum(size for _, most, size in frames if most < first)
         length = sum(size for least, most, size in frames if most >= first and least < end)
-        note = learnt.filter(pk=pk)
-        if frames:
-            note = note.annotate(piece=Substr("data", start + 1, length, output_field=BinaryField()))
-        data = note.values_list("piece" if frames else "data", flat=True).first()
+        if short is not None:
+            data = bytes(short)[start : start + length] if frames else short
+        else:
+            piece = Substr("data", start + 1, length, output_field=BinaryField()) if frames else F("data")
+            data = learnt.filter(pk=pk).annotate(piece=piece).values_list("piece", flat=True).first()
         if data:
             annotations.append(unpacked(data))
     return annotations
@@ -89,14 +98,16 @@ def annotations_read(episode: Episode, first: int, end: int) -> list[dict[str, A
 def piece_read(episode: Episode, first: int, most: int) -> Piece:
     """Return at most `most` turns from index `first` (from 0), without annotations; none if the body was deleted."""
     body = EpisodeBody.objects.filter(episode=episode)
-    frames = body.values_list("frames", flat=True).first()
-    if frames is None:
+    row = body.annotate(length=Length("data"), short=_SHORT).values_list("frames", "short").first()
+    if row is None:
         return Piece([], 0, 0, None)
+    frames, short = row
     begin, start, length = _span(frames, first, first + most)
-    data = (
-        body.annotate(piece=Substr("data", start + 1, length, output_field=BinaryField())) if frames else body
-    )
-    packed = data.values_list("piece" if frames else "data", flat=True).first()
+    if short is not None:
+        packed = bytes(short)[start : start + length] if frames else short
+    else:
+        piece = Substr("data", start + 1, length, output_field=BinaryField()) if frames else F("data")
+        packed = body.annotate(piece=piece).values_list("piece", flat=True).first()
     document = unpacked(packed) if packed else {}
     turns = document.get("turns", [])
     count = sum(turns_ for turns_, _ in frames) if frames else len(turns)

@@ -24,8 +24,16 @@ def query_complete(run: Run, text: str, *, noted: bool = True) -> dict[str, Any]
 
 def roles_of(run: Run) -> list[str]:
     """Return the roles of the config and of the newest episode."""
-    newest = Episode.objects.of_run(run).order_by("-pk").values_list("rewards", flat=True).first()
-    return list(dict.fromkeys([*role_tones(run.config), *(newest or {})]))
+    return list(dict.fromkeys([*role_tones(run.config), *newest_of(run).get("rewards", {})]))
+
+
+def newest_of(run: Run) -> dict[str, Any]:
+    """Return rewards, versions and success of the run's newest episode; read once for a Run object."""
+    newest: dict[str, Any] | None = run.__dict__.get("_newest_episode")
+    if newest is None:
+        rows = Episode.objects.of_run(run).order_by("-pk").values("pk", "rewards", "versions", "success")
+        newest = run.__dict__["_newest_episode"] = rows.first() or {}
+    return newest
 
 
 def _fields(run: Run) -> Iterator[tuple[str, str]]:

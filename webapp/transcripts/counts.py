@@ -39,6 +39,8 @@ def counts_read(
 
 def _matching(run: Run, filters: Mapping[str, Any], page: Slice | None) -> int:
     """Return the number of matching episodes that are examined, at most one more than COUNTED."""
+    if page and page.hits is not None and not is_narrowed({name: 0 for name in filters if name != "q"}):
+        return min(len(page.hits), COUNTED + 1)
     episodes = episodes_list(run, {**filters, "hits": page.hits} if page and filters.get("q") else filters)
     if page and page.floor:
         episodes = episodes.filter(pk__gte=page.floor)

@@ -84,17 +84,22 @@ def words_hits(run: Run, asked: str) -> list[int] | None:
     Of frequent words, reading episodes from the newest on soon finds a page. Rare ones are found by the word index, because the
     database overestimates their frequency. A phrase of frequent words counts as frequent: the index has no positions.
     """
-    newest = Episode.objects.of_run(run).order_by("-pk").values("pk")
-    near = Episode.objects.of_run(run).filter(
-        pk__gte=Coalesce(Subquery(newest[PROBED - 1 : PROBED]), 0),
-        words=search_query(query(run.pk, asked, phrases=False)),
-    )
-    if len(near.order_by().values_list("pk")[:FREQUENT]) == FREQUENT:
+    if sum(run.episode_counts.values()) > RARE and _is_frequent(run, asked):
         return None
     with connection.cursor() as database:
         database.execute(_HITS, [query(run.pk, asked), RARE + 1])
         hits = [pk for (pk,) in database.fetchall()]
     return hits if len(hits) <= RARE else None
+
+
+def _is_frequent(run: Run, asked: str) -> bool:
+    """Whether many of the newest episodes have the words."""
+    newest = Episode.objects.of_run(run).order_by("-pk").values("pk")
+    near = Episode.objects.of_run(run).filter(
+        pk__gte=Coalesce(Subquery(newest[PROBED - 1 : PROBED]), 0),
+        words=search_query(query(run.pk, asked, phrases=False)),
+    )
+    return len(near.order_by().values_list("pk")[:FREQUENT]) == FREQUENT
 
 
 def _is_given(value: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from webapp.runs.models import Run
 from webapp.transcripts.bodies import unpacked
 from webapp.transcripts.filters import words_hits
-from webapp.transcripts.models import Episode, EpisodeBody
+from webapp.transcripts.models import Episode
 from webapp.transcripts.selectors import episodes_list
 from webapp.transcripts.words import pattern, terms
 
@@ -60,7 +60,7 @@ def stream_read(
         episodes = episodes.filter(pk__gte=floor) if floor else episodes
     if before is not None:
         episodes = episodes.filter(pk__lt=before)
-    rows = list(episodes[: PER_PAGE + 1])
+    rows = list((episodes.select_related("body") if pattern(asked) else episodes)[: PER_PAGE + 1])
     shown = rows[:PER_PAGE]
     _hits_find(shown, asked)
     if len(rows) > PER_PAGE:
@@ -84,12 +84,9 @@ def _floor(run: Run, before: int | None) -> int | None:
 
 def _hits_find(episodes: Iterable[Episode], asked: str) -> None:
     wanted = pattern(asked)
-    bodies = {}
-    if wanted:
-        bodies = dict(EpisodeBody.objects.filter(episode__in=list(episodes)).values_list("pk", "data"))
     for episode in episodes:
-        data = bodies.get(episode.pk)
-        document = unpacked(data) if data else {}
+        body = getattr(episode, "body", None) if wanted else None
+        document = unpacked(body.data) if body else {}
         episode.hit = _hit(document, wanted) if wanted else None  # type: ignore[attr-defined]
 
 

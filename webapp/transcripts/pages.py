@@ -7,6 +7,7 @@ from webapp.agents.registry import agent_pages
 from webapp.common.tones import role_tones
 from webapp.runs.models import Run
 from webapp.transcripts.bodies import PIECE, Piece
+from webapp.transcripts.completion import newest_of
 from webapp.transcripts.forms import FEW, KINDS, OUTCOMES
 from webapp.transcripts.models import Episode, EpisodeNote
 from webapp.transcripts.notes import labels_of
@@ -27,9 +28,7 @@ def filters_context(run: Run, filters: Mapping[str, Any], noted: bool = True) ->
     shown = {name: value for name, value in filters.items() if name != "noted"}
     if (iteration := shown.pop("iteration", None)) is not None:
         shown |= {"iteration_min": iteration, "iteration_max": iteration}
-    newest: dict[str, Any] = dict(
-        Episode.objects.of_run(run).order_by("-pk").values("rewards", "versions").first() or {}
-    )
+    newest = newest_of(run)
     success = has_success(run)
     return {
         "filters": shown,
@@ -138,6 +137,7 @@ def same_task(episode: Episode) -> list[Episode]:
 def neighbours(episode: Episode) -> tuple[Episode | None, Episode | None]:
     """Return the previous and the next episode, in order of arrival."""
     near = Episode.objects.of_run(episode.run_id).defer("words", "groups")
-    return near.filter(pk__lt=episode.pk).order_by("-pk").first(), near.filter(pk__gt=episode.pk).order_by(
-        "pk"
-    ).first()
+    older = near.filter(pk__lt=episode.pk).order_by("-pk")[:1]
+    newer = near.filter(pk__gt=episode.pk).order_by("pk")[:1]
+    both = {row.pk < episode.pk: row for row in older.union(newer, all=True)}
+    return both.get(True), both.get(False)

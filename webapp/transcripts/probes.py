@@ -1,7 +1,7 @@
 """Probes: the episodes of one task at every evaluation, and the differences between two of them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import zip_longest
@@ -60,23 +60,32 @@ def strips_read(run: Run, kind: str = "eval", page: int = 0, task: str = "") -> 
         .order_by("-probe", "task")[page * TASKS : (page + 1) * TASKS + 1]
     )
     strips = [Strip(task["task"], task["title"], task["plays"]) for task in tasks[:TASKS]]
-    for strip in strips:
-        _fill(strip, run, kind)
+    _fill(strips, run, kind)
     return strips, len(tasks) > TASKS
 
 
-def _fill(strip: Strip, run: Run, kind: str) -> None:
-    plays = Episode.objects.filter(run=run, kind=kind, task=strip.task).defer("words", "groups")
-    keys = list(plays.order_by("iteration", "pk").values_list("pk", flat=True))
-    picked = keys
-    if len(keys) > FRAMES:
-        picked = [keys[round(index * (len(keys) - 1) / (FRAMES - 1))] for index in range(FRAMES)]
-    episodes = list(plays.filter(pk__in=picked).order_by("iteration", "pk"))
-    documents = documents_read(episodes)
-    for index, episode in enumerate(episodes):
-        before = episodes[index - 1].pk if index else None
-        lines = said_lines(documents[episode.pk])
-        strip.frames.append(Frame(episode, lines[:LINES], max(0, len(lines) - LINES), before))
+def _fill(strips: Sequence[Strip], run: Run, kind: str) -> None:
+    plays = Episode.objects.filter(run=run, kind=kind, task__in=[strip.task for strip in strips])
+    keys: dict[str, list[int]] = {}
+    for task, pk in plays.order_by("iteration", "pk").values_list("task", "pk"):
+        keys.setdefault(task, []).append(pk)
+    picked = {task: _picked(some) for task, some in keys.items()}
+    wanted = [pk for some in picked.values() for pk in some]
+    episodes = Episode.objects.defer("words", "groups").in_bulk(wanted)
+    documents = documents_read(list(episodes.values()))
+    for strip in strips:
+        before = None
+        for pk in picked.get(strip.task, []):
+            lines = said_lines(documents[pk])
+            strip.frames.append(Frame(episodes[pk], lines[:LINES], max(0, len(lines) - LINES), before))
+            before = pk
+
+
+def _picked(keys: Sequence[int]) -> Sequence[int]:
+    """Return at most FRAMES of the keys at equal distances, the first and the last included."""
+    if len(keys) <= FRAMES:
+        return keys
+    return [keys[round(index * (len(keys) - 1) / (FRAMES - 1))] for index in range(FRAMES)]
 
 
 def said_lines(document: Mapping[str, Any]) -> list[tuple[str, str]]:

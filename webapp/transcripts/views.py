@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from training_core.errors import ConfigError
-from webapp.accounts.permissions import Visitor, can_edit, is_owner
+from webapp.accounts.permissions import Level, Visitor, level_of
 from webapp.agents.registry import agent_pages
 from webapp.common.query_language import FilterError
 from webapp.common.tones import role_tones
@@ -76,11 +76,11 @@ def episode_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
         "episode": episode,
         "turns": turns_shown(episode.run, piece, notes),
         "person": request.user,
-        "owner": is_owner(request.user, episode.run.project),
         "agents": agent_pages(episode.run.config),
     }
     if request.GET.get("part") == "turns":
-        context["can_edit"] = can_edit(request.user, episode.run.project)
+        level = level_of(request.user, episode.run.project)
+        context |= {"can_edit": level in (Level.OWNER, Level.EDITOR), "owner": level == Level.OWNER}
         return render(request, "transcripts/_turns.html", context)
     older, newer = neighbours(episode)
     context |= run_context(

@@ -2,13 +2,13 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import orjson
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.db.models import Max
+from django.db.models import Count, Max, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
@@ -21,8 +21,11 @@ from webapp.common.streaming import stream
 from webapp.runs.frame import run_context
 from webapp.runs.models import Run
 from webapp.runs.selectors import run_get
+from webapp.transcripts.completion import newest_of
 from webapp.transcripts.counts import counts_read
 from webapp.transcripts.forms import EpisodeFilters, TableOrder
+from webapp.transcripts.listing import is_narrowed
+from webapp.transcripts.models import Episode
 from webapp.transcripts.pages import filters_context
 from webapp.transcripts.query_curve import curve_read, curve_rows
 from webapp.transcripts.saved_queries import query_get, query_remove, query_save
@@ -53,8 +56,8 @@ def table_page(request: HttpRequest, run_id: str) -> HttpResponse:
         episodes = table_sort(run, episodes_list(run, filters), order["sort"])
     except ConfigError as error:
         wrong, episodes = wrong | error.fields, episodes_list(run).none()
-    newest = order["upto"] or episodes.aggregate(newest=Max("pk"))["newest"] or 0
-    page = Paginator(episodes.filter(pk__lte=newest), PER_PAGE).get_page(order["page"])
+    newest, count = _extent(run, episodes, filters, order["upto"])
+    page = Counted(episodes.filter(pk__lte=newest), count).get_page(order["page"])
     context = run_context(request.user, run, "transcripts") | {
         **filters_context(run, filters),
         "wrong": wrong,
@@ -69,6 +72,26 @@ def table_page(request: HttpRequest, run_id: str) -> HttpResponse:
         ],
     }
     return render(request, "transcripts/table.html", context)
+
+
+class Counted(Paginator):  # type: ignore[type-arg]  # the stubs are generic, Django is not
+    """Pages of episodes whose number is known."""
+
+    def __init__(self, episodes: QuerySet[Episode], count: int) -> None:
+        super().__init__(episodes, PER_PAGE)
+        self.count = count
+
+
+def _extent(
+    run: Run, episodes: QuerySet[Episode], filters: Mapping[str, Any], upto: int | None
+) -> tuple[int, int]:
+    """Return the id of the newest episode of the table, and their number, which is stored for a run without filters."""
+    if upto:
+        return upto, episodes.filter(pk__lte=upto).count()
+    if not is_narrowed(filters):
+        return newest_of(run).get("pk", 0), sum(run.episode_counts.values())
+    extent = episodes.order_by().aggregate(newest=Max("pk"), count=Count("pk"))
+    return extent["newest"] or 0, extent["count"]
 
 
 @require_GET

@@ -32,8 +32,9 @@ def filled(run: Run, count: int) -> None:
 
 
 @pytest.fixture
-def old_run(run: Run, project: Project, user: User) -> Run:
-    """A fifth of all episodes, all of them older than those of another run."""
+def old_run(run: Run, project: Project, user: User, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A fifth of all episodes, all of them older than those of another run; more than are found by the index of words alone."""
+    monkeypatch.setattr(filters, "RARE", 1000)
     filled(run, OWN)
     other = Run.objects.create(project=project, owner=user, name="later", config=run.config, iterations=1)
     filled(other, OTHERS)
