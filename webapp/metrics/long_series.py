@@ -158,7 +158,8 @@ def _is_exact(head: Head, starts: Mapping[int, Mapping[int, int]], wanted: Wante
 
 
 def _outlines(ids: Sequence[int]) -> dict[int, Packed]:
-    return dict(Chunk.objects.filter(pk__in=ids).values_list("pk", "outline")) if ids else {}
+    rows = Chunk.objects.filter(pk__in=ids).values_list("pk", "outline") if ids else ()
+    return {pk: outline for pk, outline in rows if outline is not None}
 
 
 def _chunks(ids: Sequence[int]) -> dict[int, ChunkRow]:

@@ -29,10 +29,10 @@ def roles_of(run: Run) -> list[str]:
 
 def newest_of(run: Run) -> dict[str, Any]:
     """Return rewards, versions and success of the run's newest episode; read once for a Run object."""
-    newest: dict[str, Any] | None = run.__dict__.get("_newest_episode")
-    if newest is None:
+    if "_newest_episode" not in run.__dict__:
         rows = Episode.objects.of_run(run).order_by("-pk").values("pk", "rewards", "versions", "success")
-        newest = run.__dict__["_newest_episode"] = rows.first() or {}
+        run.__dict__["_newest_episode"] = dict(rows.first() or {})
+    newest: dict[str, Any] = run.__dict__["_newest_episode"]
     return newest
 
 

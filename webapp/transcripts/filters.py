@@ -17,7 +17,7 @@ from webapp.transcripts.words import query, search_query, terms
 Episodes = QuerySet[Episode]
 Given = Mapping[str, Any]
 
-RARE = 20_000
+RARE = 5000
 """Maximum number of matching episodes that are found by the word index alone."""
 PROBED, FREQUENT = 2000, 60
 """Newest episodes of a run that are searched first, and the number of matches among them from which words are frequent."""

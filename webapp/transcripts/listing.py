@@ -12,7 +12,7 @@ from webapp.transcripts.selectors import episodes_list
 from webapp.transcripts.words import pattern, terms
 
 PER_PAGE = 60
-EXAMINED = 50_000
+EXAMINED = 20_000
 """Maximum number of episodes that a page with filters examines, so that its time does not grow with the run."""
 AROUND = 60
 """Number of characters shown on either side of a match."""
