@@ -15,7 +15,7 @@ import time
 from statistics import median
 from typing import Any
 
-from tests.conftest import pytest_unconfigure, serving
+from tests.conftest import pytest_unconfigure, running_servers
 
 ROUNDS = 5
 SHARE = 100
@@ -75,7 +75,7 @@ def table(measured: dict[str, Any], small: dict[str, Any]) -> list[str]:
 
 def _measured(sizes: dict[str, int], only: str, explain: float) -> dict[str, Any]:
     try:
-        with serving(fsync="off", synchronous_commit="off", max_wal_size="8GB", autovacuum="off"):
+        with running_servers(fsync="off", synchronous_commit="off", max_wal_size="8GB", autovacuum="off"):
             return _rows(sizes, only, explain)
     finally:
         pytest_unconfigure()
