@@ -116,9 +116,9 @@ def _on_a_gpu(at: Place) -> str:
     return "" if devices.rollout_gpus else "only on a GPU (devices.rollout_gpus above 0)"
 
 
-def _packs_on_a_gpu(at: Place) -> str:
+def _packed_attention(at: Place) -> str:
     devices = config_of(at).policies[at.named("policies")].devices
-    if devices.rollout_gpus or devices.update_gpus:
+    if devices.rollout_gpus or devices.update_gpus or at.section.packed_attention == "mask":
         return unless("packing", False)(at)
     return "only on a GPU (devices.rollout_gpus or devices.update_gpus above 0)"
 
@@ -191,7 +191,7 @@ LANGUAGE_MODELS: Effects = {
         "type learning_rate schedule warmup_iterations betas weight_decay max_grad_norm epochs minibatches micro_batch_tokens "
         "packing precision activation_checkpointing"
     )
-    | needs("packed_attention", _packs_on_a_gpu)
+    | needs("packed_attention", _packed_attention)
     | needs("final_learning_rate", unless("schedule", "constant")),
     **{section: own_fields(section, Optimisation) for section in LEARNER_CONFIGS.values()},
     Devices: always("placement rollout_workers rollout_cpus rollout_gpus")

@@ -222,9 +222,9 @@ class Learner:
         return pieces
 
     def _micro_batch_options(self) -> MicroBatchOptions:
-        pad = int(getattr(self.model.config, "pad_token_id", None) or 0)
+        forward, pad = self.forward, int(getattr(self.model.config, "pad_token_id", None) or 0)
         return MicroBatchOptions(
-            self.settings, self.algorithm, self.packed, pad, self.model.device, self.forward.blocks
+            self.settings, self.algorithm, self.packed, pad, self.model.device, forward.blocks, forward.linear
         )
 
     def _minibatches(self, groups: Sequence[Group], iteration: int) -> Iterator[list[int]]:

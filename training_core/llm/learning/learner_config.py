@@ -38,7 +38,7 @@ class Optimisation(Section):
     packing: bool = True
     """Pack a group's prompt and all its responses into one row, so that the prompt is computed once."""
     packed_attention: Literal["auto", "flex", "mask"] = "auto"
-    """Attention of packed rows: flex: FlexAttention on a GPU, which skips unseen places; mask: an explicit mask; auto: flex on a GPU."""
+    """Attention of packed rows: flex: FlexAttention on a GPU; mask: an explicit mask; auto: flex on a GPU, blocks of places on the CPU."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Number format of weights and activations; fp16 uses dynamic loss scaling. Curves are reproducible from the seed in fp32 only."""
     activation_checkpointing: bool = False

@@ -70,13 +70,15 @@ class MicroBatchOptions:
     pad: int
     device: torch.device
     blocks: bool = False
-    """Whether packed rows use FlexAttention, whose mask does not grow quadratically."""
+    """Whether packed rows use FlexAttention."""
+    linear: bool = False
+    """Whether the memory of packed rows' attention is linear in their length."""
 
     @property
     def longest(self) -> int:
         """Maximum tokens of a packed row."""
         limit = self.settings.micro_batch_tokens
-        return limit if self.blocks else min(limit, LONGEST_ROW)
+        return limit if self.linear else min(limit, LONGEST_ROW)
 
 
 def make_micro_batches(

@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 from training_core.llm.learning.packing import Row, single_rows, tree_rows
 from training_core.llm.models.attention import attends_fully
 from training_core.llm.models.packed_attention import ATTENTION, MULTIPLE, tree_block_mask
+from training_core.llm.models.tree_attention import tree_mask_by_blocks
 from training_core.types import Answer, Group
 
 log = logging.getLogger(__name__)
@@ -95,7 +96,7 @@ class ResponseForward:
     """Computes a model's response logits. Its capabilities are determined by one trial.
 
     `packs`: rows may hold several responses. `splits`: the output layer may be applied to selected places only.
-    `blocks`: packed rows use FlexAttention; `attention` is learner.packed_attention.
+    `blocks`: packed rows use FlexAttention; `on_cpu`: tree attention; `attention` is learner.packed_attention.
     """
 
     def __init__(self, model: PreTrainedModel, attention: str = "auto") -> None:
@@ -141,12 +142,32 @@ class ResponseForward:
     def _inputs(self, batch: RowBatch, dtype: torch.dtype) -> dict[str, Any]:
         mask: Any
         if batch.packed:
-            mask = tree_block_mask(batch.ends) if self.blocks else tree_mask(batch.ends, dtype)
+            mask = self._packed_mask(batch.ends, dtype)
         else:
             order = torch.arange(batch.token_ids.shape[1], device=batch.lengths.device)
             mask = (order < batch.lengths.unsqueeze(1)).long()
         inputs: dict[str, Any] = {"input_ids": batch.token_ids, "attention_mask": mask, "use_cache": False}
         return inputs | ({"position_ids": batch.positions} if self._takes_positions else {})
+
+    def _packed_mask(self, ends: Tensor, dtype: torch.dtype) -> Any:
+        """The mask of packed rows, in the form of the attention that reads it."""
+        if self.blocks:
+            return tree_block_mask(ends)
+        return tree_mask_by_blocks(ends) if self.on_cpu else tree_mask(ends, dtype)
+
+    @property
+    def linear(self) -> bool:
+        """Whether the memory of packed rows' attention is linear in their length, not quadratic as that of an explicit mask."""
+        return self.blocks or self.on_cpu
+
+    @cached_property
+    def on_cpu(self) -> bool:
+        """Whether packed rows use tree attention: on the CPU, unless an explicit mask is configured."""
+        return (
+            self._attention != "mask"
+            and self.model.device.type == "cpu"
+            and self.model.config._attn_implementation == ATTENTION
+        )
 
     @cached_property
     def splits(self) -> bool:

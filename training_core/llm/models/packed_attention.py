@@ -6,7 +6,7 @@ whole (Dong et al. 2024, "Flex Attention", arXiv 2412.05496).
 
 A model whose attention is torch's scaled dot product accepts such a mask as its attention mask: the mask itself selects
 the kernel, so that activation checkpointing repeats the same computation. On the CPU, torch has no gradients of
-FlexAttention.
+FlexAttention; there, `tree_attention.py` takes its place.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,8 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from torch.nn.functional import pad
 from transformers import AttentionInterface
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from training_core.llm.models.tree_attention import TreeMask, tree_attention
 
 BLOCK = 128
 """Places of a block."""
@@ -47,7 +49,10 @@ def tree_block_mask(ends: Tensor) -> BlockMask:
 
 
 def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **more: Any) -> Any:
-    """Attention (B, S, H, D): FlexAttention if the mask consists of blocks, and torch's otherwise."""
+    """Attention (B, S, H, D): FlexAttention or tree attention if the mask consists of blocks, and torch's otherwise."""
+    if isinstance(mask, TreeMask):
+        scale = more.get("scaling") or query.shape[-1] ** -0.5
+        return tree_attention(query, key, value, mask, scale).transpose(1, 2).contiguous(), None
     if not isinstance(mask, BlockMask):
         return _original_attention(module, query, key, value, mask, **more)
     shared_heads = key.shape[1] < query.shape[1]

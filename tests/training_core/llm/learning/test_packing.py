@@ -314,9 +314,39 @@ def test_blocks_leave_out_only_what_is_not_seen(width: int) -> None:
 
 
 @pytest.mark.parametrize("attention", ["auto", "mask"])
-def test_packed_rows_have_an_explicit_mask_on_the_cpu(attention: str) -> None:
+def test_packed_rows_use_tree_attention_on_the_cpu(attention: str) -> None:
     forward = ResponseForward(make_model(), attention)
     assert not forward.blocks
+    assert forward.on_cpu == forward.linear == (attention == "auto")
+
+
+def test_a_row_above_4096_tokens_has_the_logprobs_of_single_rows() -> None:
+    """With gradients; in one row, and with the micro-batches that a learner makes."""
+    model = make_model("qwen2")
+    dice = random.Random(0)
+    prompt, answers = [dice.randint(6, 28) for _ in range(3000)], []
+    for _ in range(3):
+        answers.append([dice.randint(6, 28) for _ in range(800)])
+    group = make_group(model, prompt, answers, [0.0] * 3)
+    settings, device = LearnerSettings(micro_batch_tokens=8192), torch.device("cpu")
+    results = []
+    for packed in (True, False):
+        options = MicroBatchOptions(settings, AtGrpo(), packed, 0, device, linear=packed)
+        model.zero_grad()
+        logprobs = {}
+        for piece in make_micro_batches([0], [group], options):
+            batch = piece.batch
+            spread = ResponseForward(model).logits(model, batch).log_softmax(-1)
+            chosen = spread[batch.node_indices, batch.targets]
+            chosen.sum().backward()
+            numbers = [index for _, index in piece.answers]
+            logprobs |= dict(zip(numbers, chosen.detach().split(piece.lengths.tolist()), strict=True))
+            assert not packed or batch.token_ids.shape == (1, 3000 + 3 * 799)
+        gradients = [weight.grad.flatten() for weight in model.parameters() if weight.grad is not None]
+        results.append((torch.cat([logprobs[n] for n in range(3)]), torch.cat(gradients)))
+    (packed_logprobs, packed_gradient), (logprobs_alone, gradient) = results
+    assert torch.allclose(packed_logprobs, logprobs_alone, atol=1e-5, rtol=0)
+    assert (packed_gradient - gradient).abs().max() / gradient.abs().max() < 1e-5
 
 
 @UNFUSED
@@ -351,7 +381,7 @@ def test_rows_are_longer_where_their_mask_consists_of_blocks() -> None:
     counts = []
     for blocks in (False, True):
         settings = LearnerSettings(micro_batch_tokens=8192)
-        options = MicroBatchOptions(settings, AtGrpo(), True, 0, torch.device("cpu"), blocks)
+        options = MicroBatchOptions(settings, AtGrpo(), True, 0, torch.device("cpu"), blocks, blocks)
         pieces = list(make_micro_batches([0], [group], options))
         assert all(piece.batch.token_ids.shape[1] % (MULTIPLE if blocks else 1) == 0 for piece in pieces)
         counts.append(sum(len(piece.batch.token_ids) for piece in pieces))
