@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 
 from training_core.errors import ModelError
 from training_core.llm.models.adapters import ADAPTER_WEIGHTS, merge_into
+from training_core.llm.models.linear import use_fast_products
 from training_core.llm.models.shape import ADAPTER_CONFIG, adapter_config
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -54,6 +55,7 @@ def load_model(source: Path | str, precision: str = "fp32", device: str = "cpu")
     module: torch.nn.Module = model  # a type with a typed `to`, which moves the model in place
     module.to(torch.device(device))
     module.eval()
+    use_fast_products(model)
     return model
 
 
