@@ -42,6 +42,7 @@ from training_core.llm.models.adapters import (
     trained_weights,
     without_adapter,
 )
+from training_core.llm.models.evaluation import use_evaluation_mode
 from training_core.llm.models.flops import TRAINING, shape_of
 from training_core.seeding import keyed_seed, keyed_uniform
 from training_core.types import Group
@@ -145,9 +146,7 @@ class Learner:
         self.optimiser.load_state_dict(state.optimiser)
         self._consecutive_skips = state.counters["skipped_in_a_row"]
         self.optimiser.load_counters(state.counters)
-        if (
-            self.critic and state.critic
-        ):  # another algorithm's checkpoint has none: the head keeps its initial state
+        if self.critic and state.critic:  # another algorithm's checkpoint has none: it keeps its first state
             self.critic.load_state_dict(state.critic)
 
     def update(
@@ -162,7 +161,7 @@ class Learner:
         torch.manual_seed(keyed_seed(self.seed, iteration, self.processes.rank))  # for an adapter's dropout
         rate = learning_rate(self.settings, iteration, self.iterations)
         self.optimiser.prepare(rate)
-        self.model.eval()  # dropout off: ratios of fresh data are 1
+        use_evaluation_mode(self.model)  # dropout off: ratios of fresh data are 1
         sums = UpdateSums()
         episodes = set(annotated) if annotated is not None else None
         minibatches = list(self._minibatches(groups, iteration))
@@ -194,7 +193,7 @@ class Learner:
 
     def fill_missing_logprobs(self, groups: Sequence[Group], version: int) -> list[Group]:
         """Give answers without logprobs those of the current policy, at `version`; see missing_logprobs."""
-        self.model.eval()
+        use_evaluation_mode(self.model)
         return fill_missing_logprobs(groups, version, self._score)
 
     def _score(self, groups: Sequence[Group]) -> Iterator[tuple[MicroBatch, Tensor]]:

@@ -8,7 +8,7 @@ from transformers import MambaConfig, MambaForCausalLM, MistralConfig, MistralFo
 
 from tests.training_core.llm.toys import SMALL, TOKENIZER, make_model, naive_logprobs
 from training_core.errors import EngineFailure
-from training_core.llm.generation import sampling
+from training_core.llm.generation import prefix_tree, sampling
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.prefix_tree import supports_prefix_tree
 from training_core.llm.generation.sampling import draw, tempered_log_probs
@@ -99,6 +99,12 @@ def test_it_says_what_a_naive_loop_says(
 @pytest.mark.parametrize("kind", ["qwen2", "gpt_neox"])
 def test_other_architectures_say_what_a_naive_loop_says(kind: str) -> None:
     check_against_naive(make_model(kind), SETTINGS[1])
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt_neox"])
+def test_large_keys_are_attended_to_by_the_fused_kernel(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prefix_tree, "_SMALL_KEYS", 0)
+    check_against_naive(make_model(kind), SETTINGS[0])
 
 
 def test_a_sliding_window_is_kept_with_padding_and_a_shared_cache() -> None:

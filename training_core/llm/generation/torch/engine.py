@@ -30,6 +30,7 @@ from training_core.llm.generation.static_steps import bucket
 from training_core.llm.generation.stop_words import StopWords, decode_texts
 from training_core.llm.generation.torch.config import Torch
 from training_core.llm.models.adapters import load_trained_weights
+from training_core.llm.models.evaluation import evaluation_mode
 from training_core.llm.prefixes import shared_prefixes
 from training_core.types import Answer, Prompt
 
@@ -115,12 +116,8 @@ class TorchEngine:
         check_prompts(self.model, prompts, settings, context_length(self.model))
         if not prompts:
             return []
-        was_training = self.model.training
-        self.model.eval()
-        try:
+        with evaluation_mode(self.model):
             return self._generate(prompts, settings, interrupted)
-        finally:
-            self.model.train(was_training)
 
     def _generate(
         self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None
