@@ -46,8 +46,8 @@ class Row:
     targets: list[int] = field(default_factory=list)
 
 
-_MIN_PASS_TOKENS = 1024
-"""Minimum tokens of a forward pass; smaller ones are mostly overhead."""
+_PASS_TOKENS = 256
+"""Padding that costs no more than a separate pass does, in tokens of a small model."""
 _MAX_ROW_PREFIXES = 8
 """Maximum length of a row of several prompts, in lengths of their common prefix."""
 _MAX_PADDING_SHARE = 0.1
@@ -218,19 +218,19 @@ def micro_batches(rows: Sequence[Row], limit: int) -> list[list[Row]]:
     """Rows sorted by length in batches of at most `limit` tokens, including padding; a longer row forms its own
     batch.
 
-    A batch that is large enough for a separate pass is closed early if the next row would add much padding.
+    A batch is closed early if the next row would add more padding than a separate pass costs.
     """
     batches: list[list[Row]] = []
     filled = 0
     for row in sorted(rows, key=lambda row: len(row.tokens)):
         width = len(row.tokens)
         padded = width * (len(batches[-1]) + 1) if batches else 0
-        much = filled >= _MIN_PASS_TOKENS and padded > (1 + _MAX_PADDING_SHARE) * (filled + width)
+        filled += width
+        much = padded - filled > max(_PASS_TOKENS, _MAX_PADDING_SHARE * filled)
         if not batches or padded > limit or much:
             batches.append([])
-            filled = 0
+            filled = width
         batches[-1].append(row)
-        filled += width
     return batches
 
 

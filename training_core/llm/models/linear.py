@@ -26,7 +26,8 @@ class OneDnnLinear(nn.Linear):
         if not large or not _is_plain(input) or not _is_plain(weight):
             return super().forward(input)
         if torch.is_grad_enabled() and (input.requires_grad or weight.requires_grad):
-            result: Tensor = _Linear.apply(input, weight, bias)
+            apply: Any = _Linear.apply  # torch has no types for it
+            result: Tensor = apply(input, weight, bias)
             return result
         return _product(input, weight, bias)
 

@@ -50,7 +50,8 @@ def tree_mask_by_blocks(ends: Tensor) -> TreeMask:
 
 def tree_attention(query: Tensor, key: Tensor, value: Tensor, mask: TreeMask, scale: float) -> Tensor:
     """Attention output (B, R * H, S, D) of queries (B, R * H, S, D) on keys and values (B, H, S, D)."""
-    attended: Tensor = _TreeAttention.apply(query, key, value, mask.blocks, scale)
+    apply: Any = _TreeAttention.apply  # torch has no types for it
+    attended: Tensor = apply(query, key, value, mask.blocks, scale)
     return attended
 
 

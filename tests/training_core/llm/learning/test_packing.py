@@ -165,6 +165,14 @@ def test_large_micro_batches_are_not_padded_much() -> None:
     assert [len(part) for part in micro_batches(rows, 100_000)] == [100, 100]
 
 
+def test_small_micro_batches_are_padded_less_than_a_pass_costs() -> None:
+    rows = [Row([0] * 10, [], []) for _ in range(20)] + [Row([0] * size, [], []) for size in (22, 24)]
+    assert [len(part) for part in micro_batches(rows, 100_000)] == [
+        21,
+        1,
+    ]  # 21 x 22 - 222 = 240, 22 x 24 - 246 = 282
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_what_can_be_packed_is_tried(kind: str, dtype: torch.dtype) -> None:
