@@ -74,19 +74,22 @@ def _run_seeds(arguments: argparse.Namespace, run: str, home: Path, seeds: Seque
     if existing := next((folder for folder in folders if folder.exists()), None):
         _complain(ConfigError({"--run": f"{existing} exists; choose another id"}))
         return USAGE_ERROR
-    return run_seeds(
-        [
-            Attempt(
-                config=config,
-                run=name,
-                number=arguments.attempt,
-                folder=folder,
-                home=home,
-                fork_from=_fork_from(None, config, home),
-            )
-            for config, name, folder in zip(seeds, names, folders, strict=True)
-        ]
-    )
+    attempts = [
+        Attempt(
+            config=config,
+            run=name,
+            number=arguments.attempt,
+            folder=folder,
+            home=home,
+            fork_from=_fork_from(None, config, home),
+        )
+        for config, name, folder in zip(seeds, names, folders, strict=True)
+    ]
+    try:
+        return run_seeds(attempts)
+    except ConfigError as error:  # of the trainers, which exist before the first run starts
+        _complain(error)
+        return USAGE_ERROR
 
 
 def _seeds(arguments: argparse.Namespace, config: AnyConfig) -> list[AnyConfig]:
@@ -104,10 +107,10 @@ def _seeds(arguments: argparse.Namespace, config: AnyConfig) -> list[AnyConfig]:
     if wrong:
         raise ConfigError(wrong)
     values = parse_axes([f"{SEED}={arguments.seeds}"])[SEED]
-    if len(set(map(repr, values))) < len(values):
-        raise ConfigError({"--seeds": "has the same value twice"})
     tree = config.model_dump(mode="json")
     configs = [parse_config(apply_overrides(tree, {SEED: seed})) for seed in values]
+    if len({config.run.seed for config in configs}) < len(configs):
+        raise ConfigError({"--seeds": "has the same value twice"})
     if reason := config.separate_seeds:
         raise ConfigError(
             {"--seeds": f"{reason} are not trained together; run each seed by itself: {SEED}={values[0]}"}

@@ -35,7 +35,7 @@ def telling(ada: User) -> Telling:
 
 def ill(run: Run, story: Story) -> None:
     """Some iterations with a KL that has blown up and groups that teach nothing."""
-    values = {"policy/planner/kl": 30.0, "groups/planner/too_easy": 0.97, "rollout/truncated": 0.31}
+    values = {"policy/planner/kl": 30.0, "groups/planner/too_easy": 0.995, "rollout/truncated": 0.31}
     values |= {"train/success": 0.5, "eval/success": 0.5}  # solved tasks may be easy
     tell(run, encoded(story.event("metrics", step=step, values=values) for step in range(25, 31)))
 

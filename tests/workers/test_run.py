@@ -25,6 +25,11 @@ from workers import run
         ),
         (["--preset", "recall_mappo_gru", "--local", "--seeds", "0..1"], "networks other than mlp are not"),
         (["--preset", "spread_mappo", "--local", "--seeds", "1,1"], "has the same value twice"),
+        (["--preset", "spread_mappo", "--local", "--seeds", "1,1.0"], "has the same value twice"),
+        (
+            ["--preset", "tag_mappo", "--local", "--seeds", "0,1", "team.roles.good.policy=adversaries"],
+            "team.roles",
+        ),
         (["--preset", "spread_mappo", "--local", "--seeds", "1,x"], "run.seed: "),
         (
             ["--preset", "spread_mappo", "--seeds", "0..1"],

@@ -50,6 +50,11 @@ class Home:
         """Exists while a stack runs."""
         return self.root / "stack.json"
 
+    @property
+    def prepared(self) -> Path:
+        """Exists while a stack runs, once its database is migrated. Not in the scratch folder, whose old files may be removed."""
+        return self.root / "prepared"
+
     def make(self) -> None:
         """Create the folders. A folder created here can be traversed by the database account of root, but not listed.
 
@@ -93,9 +98,9 @@ class Home:
         write_private(self.facts_file, asdict(facts))
 
     def forget_facts(self) -> None:
-        """Delete the facts file on shutdown."""
-        with contextlib.suppress(FileNotFoundError):
-            self.facts_file.unlink()
+        """Delete what states that a stack runs: on shutdown, and before a start."""
+        for file in (self.facts_file, self.prepared):
+            file.unlink(missing_ok=True)
 
     def secret(self, name: str) -> str:
         """Return a secret of this home, created once and stored in a file of mode 0600."""

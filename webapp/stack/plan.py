@@ -94,7 +94,7 @@ class Plan:
 
     def mark_prepared(self) -> None:
         """Let the processes continue that wait for `prepare`."""
-        Path(self.environment[PREPARED]).touch()
+        self.home.prepared.touch()
 
     def base_model(self) -> SetupStep:
         """Return the step that creates the demonstration's base model, with low priority."""
@@ -163,7 +163,7 @@ def make_plan(home: Home) -> Plan:
     plan = Plan(home, make_scratch(), listener, host, "")
     plan.url = env.text("TROUPE_SERVER_URL") or f"http://{plan._loopback()}:{port}"
     plan.environment = {
-        PREPARED: str(plan.scratch / PREPARE),
+        PREPARED: str(home.prepared),
         "CELERY_SKIP_CHECKS": "1",  # Django's checks import every view: `manage.py check` is part of the tests
         "DJANGO_SETTINGS_MODULE": "webapp.config.settings",
         "TROUPE_HOME": str(home.root),

@@ -4,10 +4,14 @@ python -m webapp.stack.serve DESCRIPTOR
 python -m webapp.stack.serve HOST:PORT
 """
 
+import importlib
+import os
 import socket
 import sys
 
+import django
 import uvicorn
+from django.conf import settings
 
 from webapp.config import environment as env
 from webapp.stack.prepared import wait_until_prepared
@@ -35,6 +39,14 @@ def server_config() -> uvicorn.Config:
     )
 
 
+def import_modules() -> None:
+    """Import what the application imports. It is built later: its middleware lists the static files when it is built."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.config.settings")
+    django.setup()
+    for name in (settings.ROOT_URLCONF, "webapp.live.routing", "webapp.site.body_limits", "channels.auth"):
+        importlib.import_module(name)
+
+
 def main(target: str) -> None:
     """Serve until SIGTERM."""
     config = server_config()
@@ -44,8 +56,9 @@ def main(target: str) -> None:
         host, _, port = target.rpartition(":")
         config.host, config.port = host.strip("[]"), int(port)
         listener = config.bind_socket()
-    config.load()
+    import_modules()
     wait_until_prepared()
+    config.load()
     uvicorn.Server(config).run(sockets=[listener])
 
 

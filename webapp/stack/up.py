@@ -77,6 +77,7 @@ def _clean_up_after_killed(home: Home, terminal: Terminal) -> None:
     """End processes left by an `up` that was killed, identified by its id."""
     facts = home.read_facts()
     if facts is None:
+        home.forget_facts()
         return
     count = end_processes(tagged("TROUPE_STACK_ID", facts.id), grace=5.0)
     if count:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Event, Thread
+from threading import Event, Thread, current_thread
 
 from workers.protocol.records import StopCheck, Superseded
 
@@ -28,7 +28,7 @@ def polling(stop_check: StopCheck) -> Iterator[None]:
                 )
                 return
 
-    thread = Thread(target=poll, name="polling", daemon=True)
+    thread = Thread(target=poll, name=f"{current_thread().name}/polling", daemon=True)
     thread.start()
     try:
         yield

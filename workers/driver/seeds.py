@@ -1,6 +1,7 @@
 """Several runs that differ in their seed only, in one process: each with its own folder, events, checkpoints and end."""
 
 import logging
+import os
 import signal
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -58,7 +59,7 @@ class SeedRun:
         self.status = FAILED
         self.thread = Thread(target=self._work, name=attempt.run)
         self.log = ReportedLog(self._reporter, attempt.config.reporting.log_level)
-        self.log.addFilter(lambda record: record.threadName == attempt.run)
+        self.log.addFilter(lambda record: (record.threadName or "").partition("/")[0] == attempt.run)
 
     def close(self) -> None:
         """Deliver the last events."""
@@ -119,8 +120,15 @@ def run_seeds(attempts: Sequence[Attempt]) -> int:
 
 
 def _stop_all_on_signals(runs: Sequence[SeedRun], stack: ExitStack) -> None:
+    requests: list[int] = []
+
     def stop(number: int, frame: FrameType | None) -> None:
-        logging.getLogger(__name__).info("all seeds stop after a request")
+        requests.append(number)
+        if requests.count(signal.SIGINT) > 1:
+            os._exit(128 + signal.SIGINT)
+        logging.getLogger(__name__).info(
+            "all seeds stop after this iteration; press Ctrl-C again to end without a checkpoint"
+        )
         for run in runs:
             run.stop_signal.end_now()
 

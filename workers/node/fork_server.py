@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+import psutil
+
 from workers.node.forked_worker import FORKED
 
 MODULES = (
@@ -251,11 +253,14 @@ def become(request: Mapping[str, Any], streams: Sequence[int], connection: socke
 
 
 def end_with(descriptor: int) -> None:
-    """End this process by SIGTERM once the program that requested it has ended. Ray ends that program when a job is stopped."""
+    """End this process and its children once the program that requested it has ended. Ray ends that program when a job is stopped."""
     ended = select.poll()
     # Only POLLHUP: the program has closed its direction after the request.
     ended.register(descriptor, 0)
     ended.poll()
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            child.kill()
     os.kill(os.getpid(), signal.SIGTERM)
 
 

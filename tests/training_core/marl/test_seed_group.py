@@ -91,15 +91,22 @@ def test_seeds_continue_without_those_that_ended(tmp_path: Path) -> None:
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_gradients_are_those_of_autograd(activation: str, fused: bool, monkeypatch: Any) -> None:
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: fused)
-    more = {"policies.agents.network.activation": activation, "policies.agents.network.identity_dim": 3}
+    more = {
+        "policies.agents.network.activation": activation,
+        "policies.agents.network.identity_dim": 3,
+        "algorithm.clip_value": fused,
+        "algorithm.value_clip": 5.0,
+    }
     trainer = MarlTrainer(made("spread_ippo", 1, **more))
     (learner,) = trainer.learners.values()
     trainer.collect(1)
     assert trainer._rollout is not None
     chunks, _ = learner._prepare(trainer._rollout)
     rows = torch.randperm(len(chunks))[:40]
-    with torch.no_grad():  # so that ratios are clipped
+    with torch.no_grad():  # so that ratios are clipped, and that values are of another size than the old ones
         chunks.log_probs += torch.randn_like(chunks.log_probs) * 0.3
+        chunks.old_values.normal_(std=0.3)
+        chunks.returns.normal_(std=0.3)
     (part,) = chunks.minibatches(rows, 40)
     loss, expected = learner.losses(part)
     loss.backward()  # type: ignore[no-untyped-call]

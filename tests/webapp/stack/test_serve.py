@@ -83,6 +83,27 @@ def test_processes_wait_until_the_database_is_prepared(command: list[str], tmp_p
     assert "asked" in done.stderr and "ready" not in done.stdout
 
 
+@pytest.mark.slow
+def test_static_files_collected_during_the_start_are_served(tmp_path: Path) -> None:
+    """The server imports its modules before `prepare` has collected them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    collect = "call_command('collectstatic', interactive=False, verbosity=0)"
+    code = f"import webapp.stack.serve as s\nfrom django.core.management import call_command\ns.wait_until_prepared = lambda: {collect}"
+    child = subprocess.Popen(
+        [sys.executable, "-c", f"{code}\ns.main({address!r})"],
+        env={**environ, "TROUPE_HOME": str(tmp_path), "TROUPE_STATIC_ROOT": str(tmp_path / "static")},
+    )
+    try:
+        wait_until(lambda: healthy(address), [child])
+        file = next((tmp_path / "static" / "css").glob("*.*.css"))
+        assert httpx.get(f"http://{address}/static/css/{file.name}", trust_env=False).status_code == 200
+    finally:
+        child.terminate()
+        child.wait(60)
+
+
 def test_waiting_ends_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(PREPARED, raising=False)
     wait_until_prepared()

@@ -195,6 +195,14 @@ class ResponseForward:
             return False
         blocks, self.blocks = self.blocks, False
         try:
+            if self._packs():
+                return True
+            if not self.on_cpu:
+                return False
+            self.on_cpu = False
+            log.info(
+                "packed rows use an explicit mask, because tree attention gives other logits for this model"
+            )
             return self._packs()
         finally:
             self.blocks = blocks
@@ -203,7 +211,7 @@ class ResponseForward:
         try:
             packed = self._trial_logits(self._collated(packed=True), split=False)
             blind = self._trial_logits(self._collated(packed=True, blind=True), split=False)
-        except (TypeError, ValueError, RuntimeError):  # it accepts no mask with four dimensions
+        except (AttributeError, TypeError, ValueError, RuntimeError):  # it accepts no such mask
             return False
         single = self._trial_logits(self._collated(packed=False), split=False)
         return _matches(packed, single) and _max_error(packed, single) < _MAX_RELATIVE_ERROR * _max_error(

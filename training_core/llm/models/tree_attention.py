@@ -36,9 +36,23 @@ class QueryBlock:
 
 
 class TreeMask(Tensor):
-    """A mask with four dimensions, which models pass to their attention unchanged; its contents are `blocks`."""
+    """A mask with four dimensions, which models pass to their attention unchanged; its contents are `blocks`.
 
-    blocks: tuple[QueryBlock, ...]
+    A result of another operation than KEEPING has none, and tree_attention refuses it.
+    """
+
+    blocks: tuple[QueryBlock, ...] = ()
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """As any tensor's; copies keep their blocks (DeepSpeed detaches what modules receive)."""
+        result = super().__torch_function__(func, types, args, kwargs or {})
+        if func in KEEPING and isinstance(result, TreeMask):
+            result.blocks = args[0].blocks
+        return result
+
+
+KEEPING = (Tensor.detach, Tensor.to, Tensor.contiguous, Tensor.clone)
 
 
 def tree_mask_by_blocks(ends: Tensor) -> TreeMask:
@@ -49,7 +63,12 @@ def tree_mask_by_blocks(ends: Tensor) -> TreeMask:
 
 
 def tree_attention(query: Tensor, key: Tensor, value: Tensor, mask: TreeMask, scale: float) -> Tensor:
-    """Attention output (B, R * H, S, D) of queries (B, R * H, S, D) on keys and values (B, H, S, D)."""
+    """Attention output (B, R * H, S, D) of queries (B, R * H, S, D) on keys and values (B, H, S, D).
+
+    Raises TypeError if the model has computed another mask from this one.
+    """
+    if not mask.blocks:
+        raise TypeError("the model changes its attention mask, which tree attention does not support")
     apply: Any = _TreeAttention.apply  # torch has no types for it
     attended: Tensor = apply(query, key, value, mask.blocks, scale)
     return attended

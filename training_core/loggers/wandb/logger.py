@@ -22,7 +22,7 @@ class WeightsAndBiases:
             dir=str(setup.folder),
             config=dict(setup.config),
             mode=setup.fields.get("wandb_mode", "offline"),
-            settings=wandb.Settings(silent=True, console="off"),
+            settings=wandb.Settings(silent=True, console="off", reinit="create_new"),
         )
         self._run.define_metric("*", step_metric="iteration")
 

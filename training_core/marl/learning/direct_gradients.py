@@ -168,8 +168,10 @@ class DirectGradients:
         losses = error.square()
         if self._algorithm.clip_value:
             most = self._algorithm.value_clip
-            clipped = (old + (values - old).clamp(-most, most) - returns).square()
-            error = error.masked_fill(clipped > losses, 0.0)
+            change = values - old
+            clipped = (old + change.clamp(-most, most) - returns).square()
+            # Within the bounds both losses are equal, but for rounding: the gradient stays.
+            error = error.masked_fill((clipped > losses) & (change.abs() > most), 0.0)
             losses = torch.maximum(losses, clipped)
         self._critic.backward(error.mul_(2 * self._algorithm.value_coefficient / error.numel()))
         return losses.mean()

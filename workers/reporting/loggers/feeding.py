@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from queue import SimpleQueue
-from threading import Thread
+from threading import Thread, current_thread
 from typing import Any
 
 from training_core.loggers.base import Logger, LoggerSetup
@@ -20,7 +20,7 @@ class Loggers:
         self._names = tuple(names)
         self._setup = setup
         self._open: dict[str, Logger] = {}
-        self._thread = Thread(target=self._work, name="loggers", daemon=True)
+        self._thread = Thread(target=self._work, name=f"{current_thread().name}/loggers", daemon=True)
         if names:
             self._thread.start()
 

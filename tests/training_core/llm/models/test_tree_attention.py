@@ -1,5 +1,7 @@
 """Attention by blocks gives the outputs and gradients of an explicit mask."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -52,3 +54,21 @@ def test_masks_of_a_long_row_grow_linearly() -> None:
         blocks = tree_mask_by_blocks(torch.full((1, width), width)).blocks
         sizes.append(sum(block.hidden.numel() for block in blocks))
     assert sizes[1] == 2 * sizes[0]
+
+
+class PassedOn(torch.autograd.Function):
+    """Returns its argument detached, as the hooks of DeepSpeed's ZeRO stage 3 do."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.detach()
+
+
+def test_copies_of_a_mask_keep_their_blocks_and_others_are_refused() -> None:
+    mask = tree_mask_by_blocks(torch.full((1, 8), 8))
+    passed: Any = PassedOn.apply(mask)  # type: ignore[no-untyped-call]
+    for copy in (mask.detach(), mask.to("cpu"), mask.contiguous(), mask.clone(), passed):
+        assert copy.blocks == mask.blocks
+    query, key, value = (torch.ones(1, 2, 8, 4) for _ in range(3))
+    with pytest.raises(TypeError, match="changes its attention mask"):
+        tree_attention(query, key, value, mask + 1.0, 0.5)  # type: ignore[arg-type]

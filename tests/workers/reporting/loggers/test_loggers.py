@@ -5,6 +5,7 @@ import logging
 import struct
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,24 @@ def test_weights_and_biases_offline(tmp_path: Path) -> None:
     assert seen["eval/return"] == ["0.5", "0.75"]
     assert seen["late"] == ["9"]
     assert "train/returns/bins" in seen
+
+
+def test_two_runs_of_one_process_are_two_runs_of_weights_and_biases(tmp_path: Path) -> None:
+    import wandb
+
+    setups = [
+        replace(opening(tmp_path / name), run=name, fields={"wandb_mode": "offline"})
+        for name in ("one", "two")
+    ]
+    both = [Loggers(["wandb"], setup) for setup in setups]
+    for value, loggers in enumerate(both):
+        loggers.scalars(1, {"value": float(value)})
+    for loggers in both:
+        loggers.close()
+    wandb.teardown()
+    assert [
+        len(list(tmp_path.glob(f"{name}/wandb/offline-run-*/run-{name}.wandb"))) for name in ("one", "two")
+    ] == [1, 1]
 
 
 def test_a_missing_package_is_reported_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
