@@ -76,12 +76,15 @@ RUNS: dict[str, Golden] = {
 
 
 def machine() -> str:
-    """The processor and torch: other ones round differently."""
+    """The processor and torch: other ones round differently, also another model of a processor with the same name."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    model = next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown"
+    facts = dict(
+        reversed(
+            [(name.strip(), value.strip()) for name, _, value in (line.partition(":") for line in lines)]
+        )
     )
-    return f"{model}, {torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__}"
+    name, family, model = (facts.get(key, "unknown") for key in ("model name", "cpu family", "model"))
+    return f"{name}, family {family}, model {model}, {torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__}"
 
 
 def record(name: str, home: Path) -> Recording:
