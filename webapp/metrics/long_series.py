@@ -2,11 +2,14 @@
 
 Points are read where an outline is not exact: a chunk that is partly outside of the wanted steps or cursors, partly repeated by a later
 attempt, or too short for an outline. Their outline is made here, so that all parts of the series have the same density.
+
+A merge of chunks (webapp.metrics.services) can come between two queries of a read. Then the read is repeated. If it fails
+again, all points are read by one query.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from django.db.models import BooleanField, ExpressionWrapper, Q
@@ -18,12 +21,22 @@ from webapp.metrics.chunks import (
     ChunkRow,
     Points,
     chunk_points,
+    chunks_read,
+    points_gather,
     points_join,
     points_sort,
     points_within,
 )
 from webapp.metrics.models import Chunk
 from webapp.metrics.outlines import Outline, buckets_joined, outline_of, outline_unpack
+
+Row = TypeVar("Row")
+TRIES = 2
+"""Number of reads from outlines before all points are read."""
+
+
+class _Merged(Exception):
+    """Chunks were merged since their heads were read."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +72,21 @@ class Head(NamedTuple):
 
 
 def long_read(names: Mapping[int, str], wanted: Wanted) -> tuple[dict[str, Points], dict[str, Drawn]]:
-    """Return these series (id -> key): all points of those with fewer than `wanted.enough`, and what is drawn of the others."""
+    """Return these series (id -> key): all points of those with fewer than `wanted.enough`, and what is drawn of the others.
+
+    All points of all series if chunks are merged during each of TRIES reads.
+    """
+    for _ in range(TRIES):
+        try:
+            return _read(names, wanted)
+        except _Merged:
+            continue
+    columns = points_gather(chunks_read(names, wanted.since), wanted.since, wanted.until)
+    return {key: points_within(points_sort(column), wanted.within) for key, column in columns.items()}, {}
+
+
+def _read(names: Mapping[int, str], wanted: Wanted) -> tuple[dict[str, Points], dict[str, Drawn]]:
+    """Do a read of `long_read`. Raises _Merged."""
     heads = _heads(names, wanted)
     starts = _starts(heads)
     outlined = {head.pk for head in heads if _is_exact(head, starts, wanted)}
@@ -158,15 +185,23 @@ def _is_exact(head: Head, starts: Mapping[int, Mapping[int, int]], wanted: Wante
 
 
 def _outlines(ids: Sequence[int]) -> dict[int, Packed]:
+    """Return the outlines of these chunks. Raises _Merged."""
     rows = Chunk.objects.filter(pk__in=ids).values_list("pk", "outline") if ids else ()
-    return {pk: outline for pk, outline in rows if outline is not None}
+    return _complete(ids, {pk: outline for pk, outline in rows if outline is not None})
 
 
 def _chunks(ids: Sequence[int]) -> dict[int, ChunkRow]:
+    """Return the points of these chunks. Raises _Merged."""
     if not ids:
         return {}
     rows = Chunk.objects.filter(pk__in=ids).values_list("pk", *COLUMNS)
-    return {row[0]: ChunkRow(*row[1:]) for row in rows}
+    return _complete(ids, {row[0]: ChunkRow(*row[1:]) for row in rows})
+
+
+def _complete(ids: Sequence[int], rows: dict[int, Row]) -> dict[int, Row]:
+    if len(rows) < len(ids):
+        raise _Merged
+    return rows
 
 
 def _current(head: Head, outline: Outline, starts: Mapping[int, Mapping[int, int]]) -> Outline:

@@ -1,6 +1,7 @@
 """Long series are drawn from outlines, and show what a loop over all points shows."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from webapp.metrics import services
+from webapp.metrics import long_series, services
 from webapp.metrics.arrays import pack_floats, pack_ints
 from webapp.metrics.models import Chunk, Series
 from webapp.metrics.outlines import LEAF, SHORTEST, outline_of, outline_pack, outline_unpack
@@ -164,3 +165,38 @@ def test_twenty_long_series_need_as_many_queries_as_one(run: Run) -> None:
     with CaptureQueriesContext(connection) as many:
         assert len(series_read(run, keys, POINTS)) == 20
     assert len(one) == len(many) <= 4
+
+
+def renewed(series: int) -> None:
+    """Replace all chunks, as a merge does."""
+    chunks = list(Chunk.objects.filter(series=series).order_by("pk"))
+    Chunk.objects.filter(series=series).delete()
+    for chunk in chunks:
+        chunk.pk = None
+    Chunk.objects.bulk_create(chunks)
+
+
+@pytest.mark.parametrize("reader", ["_heads", "_chunks"])
+@pytest.mark.parametrize("merge, often", [(series_compact, False), (renewed, True)])
+def test_chunks_merged_between_two_reads_are_read_again(
+    run: Run, monkeypatch: pytest.MonkeyPatch, reader: str, merge: Callable[[int], object], often: bool
+) -> None:
+    series = stored(run, 1, np.arange(LENGTH), np.ones(LENGTH))
+    with monkeypatch.context() as patch:
+        patch.setattr(services, "_groups", lambda chunks: [])
+        stored(run, 1, np.arange(LENGTH, LENGTH + 300), np.ones(300))
+    monkeypatch.setattr(services, "LARGEST_CHUNK", 2 * LENGTH)
+    read, merges = getattr(long_series, reader), 0
+
+    def merging(*arguments: Any) -> Any:
+        nonlocal merges
+        rows = read(*arguments)
+        if often or not merges:
+            merge(series.pk)
+        merges += 1
+        return rows
+
+    monkeypatch.setattr(long_series, reader, merging)
+    drawn = series_read(run, ["loss"], POINTS)["loss"]
+    assert merges > 1 and sum(drawn["buckets"]["counts"]) == LENGTH + 300
+    assert (drawn["steps"][0], drawn["steps"][-1]) == (0, LENGTH + 299)
