@@ -88,18 +88,21 @@ def long_read(names: Mapping[int, str], wanted: Wanted) -> tuple[dict[str, Point
 def _read(names: Mapping[int, str], wanted: Wanted) -> tuple[dict[str, Points], dict[str, Drawn]]:
     """Do a read of `long_read`. Raises _Merged."""
     heads = _heads(names, wanted)
-    starts = _starts(heads)
-    outlined = {head.pk for head in heads if _is_exact(head, starts, wanted)}
-    loose = _loose([head for head in heads if head.pk not in outlined], wanted)
-    few = set(names) - {pk for pk, count in _counts(heads, outlined, loose).items() if count >= wanted.enough}
-    also = [head for head in heads if head.pk in outlined and head.series in few]
-    for origin, points in _loose(also, wanted).items():
-        loose[origin] = points_join([points, loose[origin]]) if origin in loose else points
+    whole = {head.pk for head in heads if _is_whole(head, wanted)}
+    loose = _loose([head for head in heads if head.pk not in whole], wanted)
+    starts = _starts([head for head in heads if head.pk in whole], loose)
+    few = set(names) - {pk for pk, count in _counts(heads, whole, loose).items() if count >= wanted.enough}
+    outlined = [
+        head for head in heads if head.pk in whole and head.series not in few and _is_exact(head, starts)
+    ]
+    also = whole - {head.pk for head in outlined}
+    for origin, points in _loose([head for head in heads if head.pk in also], wanted).items():
+        loose[origin] = points_sort(points_join([points, loose[origin]])) if origin in loose else points
     exact: dict[int, list[Points]] = {}
     for (series, _), points in loose.items():
         if series in few:
             exact.setdefault(series, []).append(points)
-    parts = _outlined([head for head in heads if head.pk in outlined and head.series not in few], starts)
+    parts = _outlined(outlined, starts)
     for (series, attempt), points in loose.items():
         if series not in few and len(points.steps):
             parts.setdefault(series, []).append((attempt, _outline(points, attempt, starts[series])))
@@ -123,12 +126,12 @@ def _loose(heads: Sequence[Head], wanted: Wanted) -> dict[tuple[int, int], Point
 
 
 def _counts(
-    heads: Sequence[Head], outlined: set[int], loose: Mapping[tuple[int, int], Points]
+    heads: Sequence[Head], whole: set[int], loose: Mapping[tuple[int, int], Points]
 ) -> dict[int, int]:
     """Return the number of wanted points by series."""
     counts: dict[int, int] = {}
     for head in heads:
-        counts[head.series] = counts.get(head.series, 0) + (head.size if head.pk in outlined else 0)
+        counts[head.series] = counts.get(head.series, 0) + (head.size if head.pk in whole else 0)
     for (series, _), points in loose.items():
         counts[series] += len(points.steps)
     return counts
@@ -156,13 +159,14 @@ def _heads(names: Mapping[int, str], wanted: Wanted) -> list[Head]:
     return [Head(*row) for row in rows.values_list(*fields, outlined)]
 
 
-def _starts(heads: Sequence[Head]) -> dict[int, dict[int, int]]:
-    """Return the first step of each attempt by series; chunks without steps are of earlier versions, and read."""
+def _starts(whole: Sequence[Head], loose: Mapping[tuple[int, int], Points]) -> dict[int, dict[int, int]]:
+    """Return the first wanted step of each attempt by series, of whole chunks and of the points of the others."""
+    firsts = [(head.series, head.attempt, head.first) for head in whole if head.first is not None]
+    firsts += [(*origin, int(points.steps[0])) for origin, points in loose.items() if len(points.steps)]
     starts: dict[int, dict[int, int]] = {}
-    for head in heads:
-        of_series = starts.setdefault(head.series, {})
-        if head.first is not None:
-            of_series[head.attempt] = min(head.first, of_series.get(head.attempt, head.first))
+    for series, attempt, first in firsts:
+        of_series = starts.setdefault(series, {})
+        of_series[attempt] = min(first, of_series.get(attempt, first))
     return starts
 
 
@@ -172,16 +176,19 @@ def _repeated(head: Head, starts: Mapping[int, Mapping[int, int]]) -> int | None
     return min(later, default=None)
 
 
-def _is_exact(head: Head, starts: Mapping[int, Mapping[int, int]], wanted: Wanted) -> bool:
-    """Whether the outline contains what the points would: all of them are wanted, and none or all are repeated."""
+def _is_whole(head: Head, wanted: Wanted) -> bool:
+    """Whether the chunk has an outline and all of its points are wanted."""
     if not head.outlined or head.first is None or head.last is None or wanted.since:
         return False
     if wanted.until is not None and head.cursor > wanted.until:
         return False
-    if wanted.within and not (wanted.within[0] <= head.first and head.last <= wanted.within[1]):
-        return False
+    return not wanted.within or (wanted.within[0] <= head.first and head.last <= wanted.within[1])
+
+
+def _is_exact(head: Head, starts: Mapping[int, Mapping[int, int]]) -> bool:
+    """Whether the outline of a whole chunk contains what the points would: none or all of them are repeated."""
     again = _repeated(head, starts)
-    return again is None or not head.first < again <= head.last
+    return again is None or head.first is None or head.last is None or not head.first < again <= head.last
 
 
 def _outlines(ids: Sequence[int]) -> dict[int, Packed]:

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from webapp.metrics import long_series, services
+from webapp.metrics import long_series, selectors, services
 from webapp.metrics.arrays import pack_floats, pack_ints
 from webapp.metrics.models import Chunk, Series
 from webapp.metrics.outlines import LEAF, SHORTEST, outline_of, outline_pack, outline_unpack
@@ -200,3 +200,36 @@ def test_chunks_merged_between_two_reads_are_read_again(
     drawn = series_read(run, ["loss"], POINTS)["loss"]
     assert merges > 1 and sum(drawn["buckets"]["counts"]) == LENGTH + 300
     assert (drawn["steps"][0], drawn["steps"][-1]) == (0, LENGTH + 299)
+
+
+@pytest.mark.parametrize("old", [slice(None), slice(1)])
+def test_repeated_points_of_earlier_versions_are_in_no_bucket(
+    run: Run, monkeypatch: pytest.MonkeyPatch, old: slice
+) -> None:
+    half = LENGTH // 2 + 17
+    stored(run, 1, np.arange(LENGTH), np.zeros(LENGTH))
+    monkeypatch.setattr(services, "_groups", lambda chunks: [])
+    stored(run, 2, np.arange(half, LENGTH), np.ones(LENGTH - half))
+    chunks = list(Chunk.objects.filter(attempt=2).order_by("pk").values_list("pk", flat=True)[old])
+    Chunk.objects.filter(pk__in=chunks).update(first_step=None, last_step=None, outline=None)
+    assert totals(run) == exact_totals(run, monkeypatch) == (LENGTH, LENGTH - half)
+
+
+def test_an_attempt_after_the_cursor_repeats_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored(run, 1, np.arange(LENGTH), np.ones(LENGTH))
+    stored(run, 2, np.arange(5000, LENGTH), np.zeros(LENGTH - 5000))
+    Chunk.objects.filter(attempt=2).update(cursor=10_400, cursors=None)
+    assert totals(run, until=10_300) == exact_totals(run, monkeypatch, until=10_300) == (LENGTH, LENGTH)
+
+
+def totals(run: Run, **more: Any) -> tuple[int, float]:
+    """Return the number and the sum of the points in the buckets."""
+    buckets = series_read(run, ["loss"], POINTS, **more)["loss"]["buckets"]
+    parts = zip(buckets["counts"], buckets["means"], strict=True)
+    return sum(buckets["counts"]), pytest.approx(sum(count * mean for count, mean in parts))
+
+
+def exact_totals(run: Run, monkeypatch: pytest.MonkeyPatch, **more: Any) -> tuple[int, float]:
+    """Return the totals when all points are read."""
+    monkeypatch.setattr(selectors, "LONG", LENGTH)
+    return totals(run, **more)
