@@ -74,14 +74,15 @@ def _rows(run: Run, start: int, end: int) -> dict[str, list[Any]]:
     """Return rows of every kind in (start, end]; at most MANY_ROWS plus one."""
     new = {"run": run, "cursor__gt": start, "cursor__lte": end}
     most = MANY_ROWS + 1
-    names = EpisodeAnnotation.objects.filter(**new).values_list("episode_name", flat=True)[:most]
+    notes = EpisodeAnnotation.objects.filter(**new).order_by("cursor", "id")
+    names = notes.values_list("episode_name", flat=True)[:most]
     annotated = (
         Episode.objects.filter(run=run, name__in=list(names)).order_by("id").values_list("id", flat=True)
     )
     return {
         "episodes": [
             {**row, "episode_return": spell(row["episode_return"])}
-            for row in Episode.objects.filter(**new).order_by("id").values(*_EPISODE)[:most]
+            for row in Episode.objects.filter(**new).order_by("cursor", "id").values(*_EPISODE)[:most]
         ],
         "annotated": list(annotated[:most]),
         "checkpoints": list(Checkpoint.objects.filter(**new).order_by("id").values(*_CHECKPOINT)[:most]),

@@ -58,6 +58,7 @@ class Episode(models.Model):
             models.Index(fields=["run", "kind", "-id"]),
             models.Index(fields=["run", "task"]),
             models.Index(fields=["run", "iteration", "-id"], name="episodes_of_an_iteration"),
+            models.Index(fields=["run", "cursor"], name="episodes_by_cursor"),
             GinIndex(fields=["words"], name="episode_words"),
         ]
 
@@ -88,7 +89,10 @@ class EpisodeAnnotation(models.Model):
     """[first turn, last turn, bytes] of each piece of `data`, in order; empty for a single piece."""
 
     class Meta:
-        indexes = [models.Index(fields=["run", "episode_name"])]
+        indexes = [
+            models.Index(fields=["run", "episode_name"]),
+            models.Index(fields=["run", "cursor"], name="annotations_by_cursor"),
+        ]
 
 
 class EpisodeNote(models.Model):

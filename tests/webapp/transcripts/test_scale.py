@@ -2,12 +2,15 @@
 
 from typing import Any
 
+import orjson
 import pytest
 from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from tests.webapp.elements import texts_of
 from webapp.accounts.models import Project, User
+from webapp.live.deltas import delta_read
 from webapp.runs.models import LogLine, Run
 from webapp.transcripts import counts, filters, listing
 from webapp.transcripts.filters import words_hits
@@ -141,3 +144,28 @@ def test_the_log_of_an_old_run_is_read_by_its_index(run: Run, project: Project, 
     plan = plan_of(rows[:60])
     assert rows[0].message == "3000"
     assert "runs_loglin_run_id" in plan and "Sort" not in plan and "Removed by Filter" not in plan
+
+
+def test_a_delta_reads_only_rows_between_its_cursors(old_run: Run) -> None:
+    old_run.event_count = OWN
+    old_run.save()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO transcripts_episodeannotation (run_id, episode_name, attempt, cursor, data, frames) "
+            "SELECT run_id, name, attempt, cursor, '', '[]' FROM transcripts_episode"
+        )
+        cursor.execute("ANALYZE transcripts_episodeannotation")
+    with CaptureQueriesContext(connection) as queries:
+        delta = delta_read(old_run.pk, OWN - 20, OWN - 10)
+    assert delta and [row["iteration"] for row in orjson.loads(delta.text)["episodes"]] == list(
+        range(OWN - 19, OWN - 9)
+    )
+    of_cursors = [
+        query["sql"] for query in queries if "transcripts_" in query["sql"] and '"cursor" >' in query["sql"]
+    ]
+    assert len(of_cursors) == 2
+    for sql in of_cursors:
+        with connection.cursor() as cursor:
+            cursor.execute(f"EXPLAIN ANALYZE {sql}")
+            plan = "\n".join(row[0] for row in cursor.fetchall())
+        assert "_by_cursor" in plan and "Removed by Filter" not in plan
