@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
+from django.apps import apps
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
@@ -220,6 +222,23 @@ def test_an_attempt_after_the_cursor_repeats_nothing(run: Run, monkeypatch: pyte
     stored(run, 2, np.arange(5000, LENGTH), np.zeros(LENGTH - 5000))
     Chunk.objects.filter(attempt=2).update(cursor=10_400, cursors=None)
     assert totals(run, until=10_300) == exact_totals(run, monkeypatch, until=10_300) == (LENGTH, LENGTH)
+
+
+def test_the_migration_reads_each_old_chunk_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored(run, 1, np.arange(LENGTH), noise(LENGTH))
+    columns = ("pk", "first_step", "last_step", "outline")
+    chunks = Chunk.objects.filter(count__gte=SHORTEST).order_by("pk")
+    before = [(*row[:3], bytes(row[3])) for row in chunks.values_list(*columns)]
+    chunks.update(first_step=None, last_step=None, outline=None)
+    migration = import_module("webapp.metrics.migrations.0006_outlines_of_old_chunks")
+    monkeypatch.setattr(migration, "AT_ONCE", 2)
+    with CaptureQueriesContext(connection) as queries:
+        migration.fill(apps, None)
+    assert [(*row[:3], bytes(row[3])) for row in chunks.values_list(*columns)] == before
+    reads = [query["sql"] for query in queries if query["sql"].startswith("SELECT")]
+    assert len(before) == 5
+    ends = [0, before[1][0], before[3][0], before[4][0]]
+    assert all(f'"id" > {end}' in sql for end, sql in zip(ends, reads, strict=True))
 
 
 def totals(run: Run, **more: Any) -> tuple[int, float]:

@@ -11,12 +11,14 @@ def fill(apps, schema_editor):
 
     Chunk = apps.get_model("metrics", "Chunk")
     missing = Chunk.objects.filter(first_step=None, count__gte=SHORTEST).order_by("pk")
-    while rows := list(missing[:AT_ONCE]):
+    last = 0
+    while rows := list(missing.filter(pk__gt=last)[:AT_ONCE]):
         for row in rows:
             steps = unpack_ints(row.steps)
             row.first_step, row.last_step = int(steps.min()), int(steps.max())
             row.outline = outline_pack(outline_of(steps, unpack_floats(row.values), unpack_floats(row.times)))
         Chunk.objects.bulk_update(rows, ["first_step", "last_step", "outline"])
+        last = rows[-1].pk
 
 
 class Migration(migrations.Migration):
