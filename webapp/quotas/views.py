@@ -1,5 +1,7 @@
 """The page of a project's quotas."""
 
+from copy import copy
+
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -17,7 +19,7 @@ def quotas_page(request: HttpRequest, slug: str) -> HttpResponse:
     """Show usage and limits of the project; owners change the limits."""
     project = project_get(request.user, slug)
     quota = quota_of(project)
-    form = QuotaForm(request.POST or None, instance=quota)
+    form = QuotaForm(request.POST or None, instance=copy(quota))  # validation writes into its instance
     if request.method == "POST" and form.is_valid():
         quota_set(request.user, project, {name: form.cleaned_data[name] for name in LIMITS})
         messages.success(request, "The quotas are saved.")

@@ -8,6 +8,7 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from django.test import Client
 
+from tests.webapp.elements import elements
 from training_core.config.files import parse_config
 from training_core.errors import ConfigError
 from webapp.accounts.models import AuditEntry, Membership, Project, User
@@ -196,6 +197,15 @@ def test_who_may_set_them(run: Run, user: User, stranger: User) -> None:
         with pytest.raises(ConfigError):
             quota_set(user, run.project, wrong)
     assert Quota.objects.get().runs == 1
+
+
+def test_a_rejected_form_shows_the_quotas_in_force(client: Client, run: Run, user: User) -> None:
+    client.force_login(user)
+    quota_set(user, run.project, {"runs": 2})
+    page = client.post("/account/projects/lab/quotas/", {"runs": "77", "cpus": "8", "gpus": "-2"})
+    assert page.status_code == 400 and {'value="77"', 'value="-2"'} <= set(page.content.decode().split())
+    shown = [cell.text for cell in elements(page, "td[data-label=Quota]")]
+    assert shown == ["2", "no limit", "no limit", "no limit", "no limit"]
 
 
 def test_page_and_api(client: Client, run: Run, user: User, stranger: User) -> None:
