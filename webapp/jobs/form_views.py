@@ -23,4 +23,5 @@ def form_preview(request: HttpRequest) -> HttpResponse:
             check = form_check_read(request.user, draft, last)
     except ConfigError as refused:
         error = str(refused)
+        check = form_check_read(request.user, draft, last)
     return preview_response(request, draft, error, check=check)

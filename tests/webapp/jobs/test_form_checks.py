@@ -116,6 +116,18 @@ def test_an_error_or_an_edit_of_the_team_keeps_the_check(client: Client, form: d
         assert [each["value"] for each in elements(page, "input[name=check]")] == [form["check"]]
 
 
+def test_a_refused_check_keeps_the_last_one(client: Client, form: dict[str, str]) -> None:
+    client.post(f"{CHECK}?start=1", form)
+    job = Job.objects.get()
+    ended(job, PASSED)
+    form |= {"check": job.pk, "policies.planner.model": "artifact:missing:1"}
+    page = client.post(f"{CHECK}?start=1", form)
+    assert "no artifact" in page.content.decode() and Job.objects.count() == 1
+    assert "fields have changed since the last check" in panel(page)[1]
+    assert f"check={job.pk}" in page["HX-Replace-Url"]
+    assert [each["value"] for each in elements(page, "input[name=check]")] == [job.pk]
+
+
 def test_no_check_starts_for_a_form_with_errors(client: Client, form: dict[str, str]) -> None:
     page = client.post(f"{CHECK}?start=1", form | {"rollout.group_size": "1", "run.seed": "x"})
     assert "2 errors to fix" in page.content.decode() and not Job.objects.exists()
