@@ -12,7 +12,9 @@ def fill(apps, schema_editor):
 
     Episode = apps.get_model("transcripts", "Episode")
     missing = Episode.objects.filter(words=None).select_related("run", "body").order_by("pk")
-    while rows := list(missing[:AT_ONCE]):
+    last = 0
+    while rows := list(missing.filter(pk__gt=last)[:AT_ONCE]):
+        last = rows[-1].pk
         for row in rows:
             body = getattr(row, "body", None)
             document = orjson.loads(zstandard.decompress(bytes(body.data))) if body else {}
