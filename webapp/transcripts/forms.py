@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 
 from webapp.common.query_language import LONGEST
-from webapp.transcripts.quarters import QUARTERS
+from webapp.transcripts.quarters import QUARTERS, RECENT
 
 KINDS = [("train", "training"), ("eval", "greedy evaluation"), ("eval_sampled", "sampled evaluation")]
 OUTCOMES = [("success", "solved"), ("unsolved", "not solved"), ("error", "error")]
@@ -47,7 +47,7 @@ class EpisodeFilters(forms.Form):
     quarter = forms.ChoiceField(
         required=False,
         choices=QUARTERS,
-        help_text="quarter of the run's stored returns, 4 is the highest; for runs without success",
+        help_text=f"quarter of the returns of the newest {RECENT:,} stored episodes, 4 is the highest; for runs without success",
     )
     iteration = _whole("this iteration")
     iteration_min = _whole("this iteration or later")

@@ -1,4 +1,4 @@
-"""Outcomes of episodes without success: the quarter of the run's stored returns in which an episode's return is."""
+"""Outcomes of episodes without success: the quarter of the returns of the newest 10,000 stored episodes that a return is in."""
 
 from collections.abc import Sequence
 
@@ -38,7 +38,7 @@ def has_success(run: Run) -> bool:
 
 
 def quarters_read(run: Run) -> Bounds | None:
-    """Return the bounds of the quarters of the returns of the run's stored episodes without errors.
+    """Return the bounds of the quarters of the returns of the run's newest RECENT stored episodes, those with errors omitted.
 
     None for runs with success, for fewer than FEWEST episodes, and if most returns are equal.
     """
