@@ -46,7 +46,7 @@ class LineFilter:
 
     def of(self, run: Run) -> QuerySet[LogLine]:
         """Return the run's lines that match, in no order."""
-        lines = LogLine.objects.of_run(run)
+        lines = LogLine.objects.of_run(run, ascending=bool(self.source))
         if self.source:
             lines = lines.filter(source=self.source)
         if self.level:

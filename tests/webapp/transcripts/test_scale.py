@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from tests.webapp.elements import texts_of
 from webapp.accounts.models import Project, User
 from webapp.live.deltas import delta_read
+from webapp.runs.logs import LineFilter
 from webapp.runs.models import LogLine, Run
 from webapp.transcripts import counts, filters, listing
 from webapp.transcripts.filters import words_hits
@@ -129,17 +130,36 @@ def test_matches_are_counted_up_to_a_limit(old_run: Run, monkeypatch: pytest.Mon
     assert (few["matching"], few["more"]) == (1, False)
 
 
-def test_the_log_of_an_old_run_is_read_by_its_index(run: Run, project: Project, user: User) -> None:
+@pytest.fixture
+def old_log(run: Run, project: Project, user: User) -> Run:
+    """A fifth of all log lines, all of them older than those of another run; the first third is of a worker."""
     other = Run.objects.create(project=project, owner=user, name="later", config={}, iterations=1)
     for owner, count in ((run, 3000), (other, 12_000)):
         with connection.cursor() as cursor:
             cursor.execute(
                 "INSERT INTO runs_logline (run_id, attempt, cursor, time, level, source, message) "
-                "SELECT %s, 1, n, now(), 'info', 'driver', n FROM generate_series(1, %s) n",
+                "SELECT %s, 1, n, now(), 'info', CASE WHEN n <= 1000 THEN 'worker' ELSE 'driver' END, n "
+                "FROM generate_series(1, %s) n",
                 [owner.pk, count],
             )
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE runs_logline")
+    return run
+
+
+@pytest.mark.parametrize("source, last", [("worker", "1000"), ("driver", "3000")])
+@pytest.mark.parametrize("order", ["-pk", "pk"])
+def test_the_lines_of_a_source_are_read_by_its_index(
+    old_log: Run, source: str, last: str, order: str
+) -> None:
+    rows = LineFilter(source=source).of(old_log).order_by(order)
+    assert rows.order_by("-pk")[0].message == last
+    plan = plan_of(rows[:60])
+    assert "Index Cond" in plan and "Sort" not in plan and "Removed by Filter" not in plan
+
+
+def test_the_log_of_an_old_run_is_read_by_its_index(old_log: Run) -> None:
+    run = old_log
     rows = LogLine.objects.of_run(run).order_by("-pk")
     plan = plan_of(rows[:60])
     assert rows[0].message == "3000"
