@@ -12,11 +12,12 @@ from typing import Any
 
 import orjson
 import zstandard
-from django.db.models import BinaryField, Case, F, When
+from django.db.models import BinaryField, Case, F, QuerySet, When
 from django.db.models.functions import Length, Substr
 
 from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
 
+Packed = bytes | memoryview
 PIECE = 50
 """Number of turns in a frame, and in one piece of a page."""
 SHORT = 1 << 18
@@ -85,11 +86,7 @@ def annotations_read(episode: Episode, first: int, end: int) -> list[dict[str, A
     for pk, frames, short in rows:
         start = sum(size for _, most, size in frames if most < first)
         length = sum(size for least, most, size in frames if most >= first and least < end)
-        if short is not None:
-            data = bytes(short)[start : start + length] if frames else short
-        else:
-            piece = Substr("data", start + 1, length, output_field=BinaryField()) if frames else F("data")
-            data = learnt.filter(pk=pk).annotate(piece=piece).values_list("piece", flat=True).first()
+        data = _part(learnt.filter(pk=pk), short, frames, start, length)
         if data:
             annotations.append(unpacked(data))
     return annotations
@@ -103,16 +100,23 @@ def piece_read(episode: Episode, first: int, most: int) -> Piece:
         return Piece([], 0, 0, None)
     frames, short = row
     begin, start, length = _span(frames, first, first + most)
-    if short is not None:
-        packed = bytes(short)[start : start + length] if frames else short
-    else:
-        piece = Substr("data", start + 1, length, output_field=BinaryField()) if frames else F("data")
-        packed = body.annotate(piece=piece).values_list("piece", flat=True).first()
+    packed = _part(body, short, frames, start, length)
     document = unpacked(packed) if packed else {}
     turns = document.get("turns", [])
     count = sum(turns_ for turns_, _ in frames) if frames else len(turns)
     shown = turns[max(0, first - begin) : first - begin + most]
     return Piece(shown, first, count, document.get("final_board"))
+
+
+def _part(
+    rows: QuerySet[Any], short: Packed | None, frames: Sequence[Any], start: int, length: int
+) -> Packed | None:
+    """Return these bytes of a row's data, of `short` if that was read, otherwise by a query; all of them without frames."""
+    if short is not None:
+        return bytes(short)[start : start + length] if frames else short
+    part = Substr("data", start + 1, length, output_field=BinaryField()) if frames else F("data")
+    packed: Packed | None = rows.annotate(part=part).values_list("part", flat=True).first()
+    return packed
 
 
 def _span(frames: Sequence[Sequence[int]], first: int, end: int) -> tuple[int, int, int]:

@@ -6,10 +6,12 @@ from typing import Any
 import orjson
 import pytest
 import zstandard
+from django.db.models import BinaryField, Case, F, When
 from django.http import Http404
 
 from tests.webapp.transcripts.test_episodes import candidate, learnt, played, turn
 from webapp.runs.models import Run
+from webapp.transcripts import bodies
 from webapp.transcripts.bodies import PIECE, body_packed, unpacked
 from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
 from webapp.transcripts.selectors import episode_document, turn_get, turns_read
@@ -20,6 +22,14 @@ def answers(count: int) -> list[dict[str, Any]]:
     return [turn(n, "planner") | {"candidates": [candidate(f"answer {n + 1}")]} for n in range(count)]
 
 
+@pytest.fixture(params=[bodies.SHORT, -1])
+def _most_read_whole(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data are read whole, or their part is read by a second query."""
+    short = Case(When(length__lte=request.param, then=F("data")), output_field=BinaryField(null=True))
+    monkeypatch.setattr(bodies, "_SHORT", short)
+
+
+@pytest.mark.usefixtures("_most_read_whole")
 @pytest.mark.parametrize("count", [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE, 3 * PIECE + 7])
 def test_any_stretch_is_as_in_the_whole(run: Run, count: int) -> None:
     episodes_store(run, 1, [played("a", turns=answers(count), final_board={"kind": "grid", "rows": 2})])
@@ -56,6 +66,7 @@ def test_only_the_pieces_that_are_asked_for_are_read(run: Run, monkeypatch: pyte
     assert len(seen) == 1 and seen[0] * 5 < EpisodeBody.objects.get().size
 
 
+@pytest.mark.usefixtures("_most_read_whole")
 def test_bodies_of_before_are_read_as_well(run: Run) -> None:
     episodes_store(run, 1, [played("a", turns=answers(130))])
     document = episode_document(Episode.objects.get())
@@ -104,6 +115,7 @@ def test_notes_in_any_order_stand_at_their_turns(run: Run) -> None:
     assert len(EpisodeAnnotation.objects.order_by("pk")[0].frames) == 4
 
 
+@pytest.mark.usefixtures("_most_read_whole")
 def test_annotations_of_before_are_read_as_well(run: Run) -> None:
     episodes_store(run, 1, [played("a", turns=answers(60))])
     old = zstandard.compress(orjson.dumps({"turns": [{"turn": 55, "advantages": [2.0]}], "stages": {}}))
