@@ -160,6 +160,13 @@ def test_scripts_stay_text_in_the_stream(page: Page, ada: User) -> None:
     tell(run, encoded(hostile(story.iterations(2, 4))))
     expect(page.locator("tr.fresh .hit").first).to_contain_text("<script>")
     assert page.evaluate("window.hacked") is None
+    page.goto(f"/runs/{run.pk}/transcripts/?reward_min=99999")
+    expect(page.locator("[data-link]")).to_have_text("live")
+    for iteration in (4, 5):  # an empty list asks only for later episodes than the server has examined
+        newest = run.episodes.latest("pk").pk
+        with page.expect_request(re.compile("part=rows")) as asked:
+            tell(run, encoded(story.iterations(iteration, iteration + 1)))
+        assert f"after={newest}&" in asked.value.url
 
 
 @pytest.mark.parametrize("width", [1440, 390])

@@ -47,7 +47,10 @@ class Slice:
 def stream_read(
     run: Run, filters: Mapping[str, Any], before: int | None = None, after: int | None = None
 ) -> Slice:
-    """Return at most PER_PAGE episodes older than `before` and newer than `after` (ids), newest first, each with its `hit`."""
+    """Return at most PER_PAGE episodes older than `before` and newer than `after` (ids), newest first, each with its `hit`.
+
+    Of the episodes newer than `after`, the newest EXAMINED are examined; the page does not state the rest.
+    """
     asked = str(filters.get("q", ""))
     hits = words_hits(run, asked) if terms(asked) else None
     if terms(asked):
@@ -55,14 +58,15 @@ def stream_read(
     episodes, floor = episodes_list(run, filters), None
     if after is not None:
         episodes = episodes.filter(pk__gt=after)
-    elif hits is None and is_narrowed(filters):
-        floor = _floor(run, before)
+    if hits is None and is_narrowed(filters):
+        floor = _floor(run, before, after)
         episodes = episodes.filter(pk__gte=floor) if floor else episodes
     if before is not None:
         episodes = episodes.filter(pk__lt=before)
     rows = list((episodes.select_related("body") if pattern(asked) else episodes)[: PER_PAGE + 1])
     shown = rows[:PER_PAGE]
     _hits_find(shown, asked)
+    floor = floor if after is None else None
     if len(rows) > PER_PAGE:
         return Slice(shown, shown[-1].pk, floor=floor, hits=hits)
     return Slice(shown, floor, floor is not None, floor, hits)
@@ -73,9 +77,11 @@ def is_narrowed(filters: Mapping[str, Any]) -> bool:
     return bool(set(filters) - {"noted", "hits"})
 
 
-def _floor(run: Run, before: int | None) -> int | None:
-    """Return the id of the last of the EXAMINED episodes older than `before`; None if there are no older ones."""
+def _floor(run: Run, before: int | None, after: int | None) -> int | None:
+    """Return the id of the last of EXAMINED episodes between `after` and `before`; None if there are no older ones of them."""
     episodes = Episode.objects.of_run(run).order_by("-pk")
+    if after is not None:
+        episodes = episodes.filter(pk__gt=after)
     if before is not None:
         episodes = episodes.filter(pk__lt=before)
     ids = list(episodes.values_list("pk", flat=True)[EXAMINED - 1 : EXAMINED + 1])

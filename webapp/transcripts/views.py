@@ -17,6 +17,7 @@ from webapp.common.tones import role_tones
 from webapp.runs.frame import run_context
 from webapp.runs.selectors import run_get
 from webapp.transcripts.bodies import PIECE
+from webapp.transcripts.completion import newest_of
 from webapp.transcripts.counts import counts_read
 from webapp.transcripts.export import export_answer
 from webapp.transcripts.forms import EpisodeFilters, ListPosition, Start
@@ -37,12 +38,14 @@ def episodes_page(request: HttpRequest, run_id: str) -> HttpResponse:
     run = run_get(request.user, run_id)
     filters = _filters(request)
     before, after = ListPosition(request.GET).values()
+    whole = request.GET.get("part") != "rows"
+    newest = newest_of(run).get("pk", 0) if whole else 0  # before the rows: a later episode is then new
     wrong = ""
     try:
         page = stream_read(run, filters, before, after)
     except FilterError as error:
         wrong, page = error.fields[PARAMETER], Slice([], None)
-    if request.GET.get("part") == "rows":
+    if not whole:
         context = {"run": run, "episodes": page.episodes, "quarters": quarters_read(run)}
         answer = render(request, "transcripts/_rows.html", context)
         answer["Troupe-Older"] = str(page.older or "")
@@ -53,6 +56,7 @@ def episodes_page(request: HttpRequest, run_id: str) -> HttpResponse:
         "wrong": wrong,
         "queries": queries_shown(request, run),
         "episodes": page.episodes,
+        "newest": newest,
         "older": page.older,
         "unexamined": page.examined,
         "examined": EXAMINED,

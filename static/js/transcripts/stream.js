@@ -8,6 +8,7 @@ const end = document.querySelector("[data-stream-end]");
 const folded = document.querySelector(".more-filters");
 if (folded && innerWidth < 760) folded.open = false; // results come first on a small screen
 let list = null, busy = false;
+let arrived = 0; // id of the newest episode of the deltas
 let beyond = ""; // cursor after the rows that were read last; empty at the end of the list
 
 function body() {
@@ -79,13 +80,19 @@ addEventListener("scroll", () => {
   while (!room.hidden && shown.hasEarlier && room.getBoundingClientRect().bottom > -600) shown.earlier();
 }, { passive: true });
 
-/* New episodes of a filtered stream: only the server can filter them. */
+/* New episodes of a filtered stream: only the server can filter them. An empty list begins after the newest episode that the server has examined. */
 const fresh = atMost(1000, async () => {
-  const after = window_().first?.dataset.id ?? 0;
+  const table = document.querySelector("[data-episodes]"), upto = arrived;
+  const after = window_().first?.dataset.id ?? table.dataset.newest;
   const loaded = [];
+  let failed = false;
   for (let page = null; loaded.length < 600 && (page === null || page.length >= 60); loaded.push(...page)) {
-    page = await rows(loaded.length ? { after, before: loaded.at(-1).dataset.id } : { after }).catch(() => []);
+    page = await rows(loaded.length ? { after, before: loaded.at(-1).dataset.id } : { after }).catch(() => {
+      failed = true;
+      return [];
+    });
   }
+  if (!failed) table.dataset.newest = Math.max(table.dataset.newest, upto);
   if (!loaded.length) return;
   for (const row of loaded) row.classList.add("fresh");
   window_().prepend(loaded.filter((row) => !document.getElementById(row.id)));
@@ -96,5 +103,6 @@ const fresh = atMost(1000, async () => {
 
 feed.addEventListener("delta", ({ detail: { episodes } }) => {
   const table = document.querySelector("[data-episodes]");
+  arrived = Math.max(arrived, ...episodes.map((episode) => episode.id));
   if (episodes.length && table && !table.dataset.paused) fresh();
 });

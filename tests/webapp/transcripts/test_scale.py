@@ -108,6 +108,25 @@ def test_pages_of_a_filter_lose_no_episode(old_run: Run, monkeypatch: pytest.Mon
     assert seen == wanted
 
 
+def test_newer_episodes_are_examined_up_to_the_same_limit(
+    old_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "EXAMINED", 100)
+    old_run.episodes.filter(iteration__in=[1, 2, OWN - 50]).update(truncated=True)
+    everything = stream_read(old_run, {"truncated": True}, after=0)
+    assert [row.iteration for row in everything.episodes] == [OWN - 50]
+    assert (everything.older, everything.examined) == (None, False), "the rest is that of the list"
+    newest = old_run.episodes.get(iteration=OWN).pk
+    assert stream_read(old_run, {"truncated": True}, after=newest).episodes == []
+
+
+def test_an_empty_list_states_the_newest_episode(old_run: Run, user: User, client: Client) -> None:
+    client.force_login(user)
+    page = client.get(f"/runs/{old_run.pk}/transcripts/", {"reward_min": "99999"})
+    newest = old_run.episodes.get(iteration=OWN).pk
+    assert f'data-newest="{newest}"' in page.content.decode()
+
+
 def test_the_page_states_what_it_did_not_search(
     old_run: Run, user: User, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
