@@ -102,13 +102,16 @@ def curves_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show every metric, by section."""
     run = run_get(request.user, run_id)
     keys = key_names(run)
-    part = part_of(keys, request.GET.get("section", ""), request.GET.get("q", ""))
+    asked = request.GET.get("q", "")
+    words = "" if request.GET.get("regex") == "1" else asked  # the browser applies a regular expression
+    part = part_of(keys, request.GET.get("section", ""), words)
     sections = all_sections(part.keys, run.config)
     panels = [panel for section in sections for panel in section.panels]
     leads = leads_of(request.user, run)
     data = curves_data(run.config, keys, panels, marks_shown(request.user, run), leads)
+    data["whole"] = not part.limited
     context = run_context(request.user, run, "curves", **data) | {"leads": leads}
-    context |= {"sections": sections, "q": request.GET.get("q", ""), "part": part, "keys_total": len(keys)}
+    context |= {"sections": sections, "q": asked, "words": words, "part": part, "keys_total": len(keys)}
     context |= tools_context(keys, run.config)
     if not isinstance(request.user, Visitor):
         views = panel_views(request.user, run.project)
