@@ -10,7 +10,7 @@ from tests.end_to_end.conftest import run_make, tell
 from tests.end_to_end.looks import look_at, shoot, violations
 from tests.end_to_end.seed import Story, encoded, hostile
 from webapp.accounts.models import User
-from webapp.runs.models import Run
+from webapp.runs.models import Attempt, Run
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 Telling = tuple[Run, Story]
@@ -50,6 +50,33 @@ def test_the_stream_loads_as_it_is_scrolled_and_stays_small(page: Page, telling:
     keys = [int((each or "0").removeprefix("episode-")) for each in page.evaluate(
         "[...document.querySelectorAll('[data-episodes] tr.row')].map(each => each.id)")]  # fmt: skip
     assert keys == sorted(set(keys), reverse=True), "each once, newest first"
+    page.goto(f"/runs/{run.pk}/transcripts/?iteration_min=16")
+    expect(page.locator("[data-link]")).to_have_text("live")
+    keys = [
+        f"episode-{pk}"
+        for pk in run.episodes.filter(iteration__gte=16).order_by("-pk").values_list("pk", flat=True)
+    ]
+    for count in (121, len(keys)):  # the region is read again in the middle of the list, then at its end
+        scroll_to(page, count)
+        page.evaluate("document.querySelector('[data-region=episodes]').dataset.read = 'before'")
+        Attempt.objects.create(run=run, number=count, state="ended", submission_id=f"{run.pk}-{count}")
+        tell(
+            run, encoded(iter([story.event("log", level="info", source="driver", message="another attempt")]))
+        )
+        expect(page.locator("[data-read]")).to_have_count(0)
+    scroll_to(page, len(keys))
+    shown = page.evaluate("[...document.querySelectorAll('[data-episodes] tr.row')].map((row) => row.id)")
+    assert shown == keys
+    expect(page.locator("[data-beyond]")).to_be_hidden()
+
+
+def scroll_to(page: Page, count: int) -> None:
+    """Scroll down until the list has at least `count` rows."""
+    for _ in range(400):
+        if page.locator("[data-episodes] tbody tr.row").count() >= count:
+            break
+        page.mouse.wheel(0, 5000)
+        page.wait_for_timeout(50)
 
 
 def test_search_and_filters_while_episodes_come_in(page: Page, telling: Telling) -> None:
