@@ -5,7 +5,7 @@ from typing import Any
 
 from webapp.metrics.models import Series
 from webapp.runs.models import Run
-from webapp.transcripts.listing import Slice, is_narrowed
+from webapp.transcripts.listing import Slice, floor_of, is_narrowed
 from webapp.transcripts.selectors import episodes_list
 
 PLAYED = "progress/episodes"
@@ -25,11 +25,11 @@ def counts_read(
     """
     kinds = run.episode_counts
     stored = sum(kinds.values())
-    matching = _matching(run, filters, page) if filters and is_narrowed(filters) else None
+    matching, more = _matching(run, filters, page) if filters and is_narrowed(filters) else (None, False)
     return {
         "kept": stored,
-        "matching": matching and min(matching, COUNTED),
-        "more": bool(matching and matching > COUNTED) or bool(page and page.floor),
+        "matching": matching,
+        "more": more,
         "train": kinds.get("train", 0),
         "played": _played(run, kinds.get("train", 0)),
         "evaluation": stored - kinds.get("train", 0),
@@ -37,14 +37,20 @@ def counts_read(
     }
 
 
-def _matching(run: Run, filters: Mapping[str, Any], page: Slice | None) -> int:
-    """Return the number of matching episodes that are examined, at most one more than COUNTED."""
-    if page and page.hits is not None and not is_narrowed({name: 0 for name in filters if name != "q"}):
-        return min(len(page.hits), COUNTED + 1)
-    episodes = episodes_list(run, {**filters, "hits": page.hits} if page and filters.get("q") else filters)
-    if page and page.floor:
-        episodes = episodes.filter(pk__gte=page.floor)
-    return int(episodes[: COUNTED + 1].count())
+def _matching(run: Run, filters: Mapping[str, Any], page: Slice | None) -> tuple[int, bool]:
+    """Return the number of matching episodes, at most COUNTED, and whether others match or are not examined.
+
+    Without `hits` the newest EXAMINED episodes are examined, whichever page is shown.
+    """
+    hits = page.hits if page else None
+    if hits is not None and not is_narrowed({name: 0 for name in filters if name != "q"}):
+        return min(len(hits), COUNTED), len(hits) > COUNTED
+    episodes = episodes_list(run, {**filters, "hits": hits} if page and filters.get("q") else filters)
+    floor = floor_of(run) if hits is None else None
+    if floor is not None:
+        episodes = episodes.filter(pk__gte=floor)
+    count = int(episodes[: COUNTED + 1].count())
+    return min(count, COUNTED), count > COUNTED or floor is not None
 
 
 def _played(run: Run, stored: int) -> int | None:

@@ -38,8 +38,6 @@ class Slice:
     """Cursor of the next page, if there is one."""
     examined: bool = False
     """Whether the page ends because EXAMINED episodes were examined; older ones are not."""
-    floor: int | None = None
-    """Id of the oldest examined episode, if older ones are not examined."""
     hits: list[int] | None = None
     """Ids of the episodes with rare words."""
 
@@ -59,7 +57,7 @@ def stream_read(
     if after is not None:
         episodes = episodes.filter(pk__gt=after)
     if hits is None and is_narrowed(filters):
-        floor = _floor(run, before, after)
+        floor = floor_of(run, before, after)
         episodes = episodes.filter(pk__gte=floor) if floor else episodes
     if before is not None:
         episodes = episodes.filter(pk__lt=before)
@@ -68,8 +66,8 @@ def stream_read(
     _hits_find(shown, asked)
     floor = floor if after is None else None
     if len(rows) > PER_PAGE:
-        return Slice(shown, shown[-1].pk, floor=floor, hits=hits)
-    return Slice(shown, floor, floor is not None, floor, hits)
+        return Slice(shown, shown[-1].pk, hits=hits)
+    return Slice(shown, floor, floor is not None, hits)
 
 
 def is_narrowed(filters: Mapping[str, Any]) -> bool:
@@ -77,7 +75,7 @@ def is_narrowed(filters: Mapping[str, Any]) -> bool:
     return bool(set(filters) - {"noted", "hits"})
 
 
-def _floor(run: Run, before: int | None, after: int | None) -> int | None:
+def floor_of(run: Run, before: int | None = None, after: int | None = None) -> int | None:
     """Return the id of the last of EXAMINED episodes between `after` and `before`; None if there are no older ones of them."""
     episodes = Episode.objects.of_run(run).order_by("-pk")
     if after is not None:

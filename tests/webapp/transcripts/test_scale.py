@@ -15,7 +15,7 @@ from webapp.runs.logs import LineFilter
 from webapp.runs.models import LogLine, Run
 from webapp.transcripts import counts, filters, listing
 from webapp.transcripts.filters import words_hits
-from webapp.transcripts.listing import stream_read
+from webapp.transcripts.listing import Slice, stream_read
 from webapp.transcripts.models import Episode
 from webapp.transcripts.words import run_word
 
@@ -89,7 +89,7 @@ def test_a_page_examines_a_limited_number_of_episodes(old_run: Run, monkeypatch:
         pages += 1
         if page.older is None:
             break
-        assert page.examined and page.floor == page.older
+        assert page.examined
         before = page.older
     assert (seen, pages) == ([], 3)
 
@@ -147,6 +147,19 @@ def test_matches_are_counted_up_to_a_limit(old_run: Run, monkeypatch: pytest.Mon
     assert (many["kept"], many["matching"], many["more"]) == (OWN, 100, True)
     few = counts.counts_read(old_run, {"q": "needle"}, stream_read(old_run, {"q": "needle"}))
     assert (few["matching"], few["more"]) == (1, False)
+
+
+def test_every_page_states_the_same_number_of_matches(old_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "EXAMINED", 100)
+    asked = {"truncated": False}
+    stated, before = [], None
+    for _ in range(4):
+        page = stream_read(old_run, asked, before)
+        stated.append(counts.counts_read(old_run, asked, page))
+        before = page.older
+    assert [(row["matching"], row["more"]) for row in stated] == [(100, True)] * 4
+    everything = counts.counts_read(old_run, asked | {"iteration_max": 50}, Slice([], None))
+    assert (everything["matching"], everything["more"]) == (0, True), "those of a run that are not examined"
 
 
 @pytest.fixture
