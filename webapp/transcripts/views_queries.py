@@ -86,6 +86,8 @@ def _extent(
     run: Run, episodes: QuerySet[Episode], filters: Mapping[str, Any], upto: int | None
 ) -> tuple[int, int]:
     """Return the id of the newest episode of the table, and their number, which is stored for a run without filters."""
+    if episodes.query.is_empty():
+        return 0, 0
     if upto:
         return upto, episodes.filter(pk__lte=upto).count()
     if not is_narrowed(filters):
