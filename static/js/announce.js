@@ -10,6 +10,7 @@ const root = document.querySelector("[data-announcer]").attachShadow({ mode: "cl
 root.append(region);
 const latest = new Map(); // the last text of each subject
 const marked = new Set(); // subjects of regions that the server renders
+const answered = new WeakSet(); // announced notices that answer an action
 let opened = false;
 let waiting = new Map(), failures = new Map(), emptied = null;
 
@@ -65,6 +66,8 @@ export function announceRegions() {
     const text = words(element), isAnswer = !("announce" in element.dataset);
     const subject = isAnswer ? `notice ${text}` : element.dataset.announce;
     present.add(subject);
+    if (isAnswer && !answered.has(element)) latest.delete(subject); // a second answer with the same text
+    if (isAnswer) answered.add(element);
     if (opened || isAnswer) announce(subject, text, "failure" in element.dataset);
     else latest.set(subject, text);
     marked.add(subject);

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.end_to_end.announcements import announced, listen, wait_for
 from tests.end_to_end.conftest import run_make, tell
 from tests.end_to_end.looks import violations
 from tests.end_to_end.seed import Story, encoded
@@ -119,10 +120,16 @@ def test_zero_counts_start_at_zero_and_ended_runs_are_not_live(page: Page, telli
 
 def test_search_by_words_and_by_regular_expression(page: Page, telling: Telling) -> None:
     run, _ = telling
-    page.goto(f"/runs/{run.pk}/curves/?q=entropy")
+    listen(page)
+    page.goto(f"/runs/{run.pk}/curves/")
+    page.get_by_label("Search charts").fill("entropy")
+    wait_for(page, "status", "1 chart.")
+    page.reload()
     expect(page.locator(".chart:visible")).to_have_count(1)
     page.get_by_label("Search charts").fill("policy/(planner|executor)/(kl|lr)$")
     expect(page.locator("main")).to_contain_text("No chart matches")
+    wait_for(page, "status", "0 charts.")
+    assert "1 chart." not in announced(page), "the page was opened with it"
     page.get_by_role("checkbox", name="Regular expression").check()
     expect(page.locator(".chart:visible h3")).to_have_text(["kl", "lr"])
     page.get_by_label("Search charts").fill("policy/(")

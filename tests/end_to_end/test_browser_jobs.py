@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Locator, Page, expect
 
-from tests.end_to_end.announcements import wait_for
+from tests.end_to_end.announcements import listen, wait_for
 from tests.end_to_end.conftest import run_make
 from tests.end_to_end.looks import violations
 from tests.end_to_end.seed import Story
@@ -73,6 +73,7 @@ def test_a_conversation_from_the_checkpoint_to_the_end(page: Page, ada: User) ->
         run=run, attempt=1, cursor=1, iteration=20, path="checkpoints/iteration-000020", size=1,
         time=timezone.now(),
     )  # fmt: skip
+    listen(page)
     page.goto(f"/runs/{run.pk}/checkpoints/")
     check_accessible(page)
     page.get_by_role("button", name="Start chat", exact=True).click()
@@ -95,6 +96,13 @@ def test_a_conversation_from_the_checkpoint_to_the_end(page: Page, ada: User) ->
     job_folder(job).write("moment", {"moves": moves, "asked": asked, "title": "3x3", "board": grid(0, 2)})
     expect(page.get_by_text("it is your turn")).to_be_visible()
     wait_for(page, "status", "planner (you) it is your turn")
+    for count in (1, 2):  # the same error is announced again
+        page.locator("input[name=turn]").evaluate("(field) => (field.value = 9)")
+        page.get_by_role("button", name="Send").click()
+        page.wait_for_function(
+            "(count) => window.announcements.filter((text) => text.includes('it is not your turn')).length === count",
+            arg=count,
+        )
     expect(agent(page)).to_have_attribute("aria-label", re.compile("agent at row 1, column 3.*now"))
     expect(page.locator(".board .trail")).to_have_count(1)
     page.get_by_role("link", name="executor #2").click()

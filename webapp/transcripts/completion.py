@@ -28,9 +28,9 @@ def roles_of(run: Run) -> list[str]:
 
 
 def newest_of(run: Run) -> dict[str, Any]:
-    """Return rewards, versions and success of the run's newest episode; read once for a Run object."""
+    """Return id, rewards and versions of the run's newest episode; read once for a Run object."""
     if "_newest_episode" not in run.__dict__:
-        rows = Episode.objects.of_run(run).order_by("-pk").values("pk", "rewards", "versions", "success")
+        rows = Episode.objects.of_run(run).order_by("-pk").values("pk", "rewards", "versions")
         run.__dict__["_newest_episode"] = dict(rows.first() or {})
     newest: dict[str, Any] = run.__dict__["_newest_episode"]
     return newest

@@ -1,6 +1,6 @@
 /* Panels of charts, and the search over them. */
 
-import { announce, reveal } from "../announce.js";
+import { follow, reveal } from "../announce.js";
 import { addressGet, addressSet } from "../address.js";
 
 export class Curves {
@@ -34,7 +34,7 @@ function searching(specs) {
   search.value = addressGet("q", search.value);
   search.addEventListener("input", look);
   regex.addEventListener("change", look);
-  if (search.value) look();
+  look();
 }
 
 /* Words: all of them must occur in title, unit or metrics. A regular expression: in one of these. */
@@ -69,7 +69,7 @@ function filter(fits) {
     shown += some;
   }
   document.querySelector("[data-no-charts]").hidden = shown > 0;
-  announce("charts", `${shown} chart${shown === 1 ? "" : "s"}`);
+  follow("charts", `${shown} chart${shown === 1 ? "" : "s"}`);
 }
 
 /* Metrics that are not on the page yet: offers to show them; an empty page shows them at once. */
