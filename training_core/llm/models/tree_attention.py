@@ -46,7 +46,8 @@ class TreeMask(Tensor):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """As any tensor's; copies keep their blocks (DeepSpeed detaches what modules receive)."""
-        result = super().__torch_function__(func, types, args, kwargs or {})
+        usual: Any = super().__torch_function__  # torch has no types for it
+        result = usual(func, types, args, kwargs or {})
         if func in KEEPING and isinstance(result, TreeMask):
             result.blocks = args[0].blocks
         return result
