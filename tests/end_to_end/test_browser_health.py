@@ -87,6 +87,12 @@ def test_badges_come_and_go_without_a_reload(page: Page, telling: Telling) -> No
         expect(opened.locator("[data-link]")).to_have_text("live")
         expect(badge).to_have_text("1 warning")
         opened.evaluate("window.loadedOnce = true")
+        badge.locator("a").evaluate("link => { link.marked = true }")
+    tell(run, encoded(story.iterations(25, 26)))
+    expect(table.locator(f'[data-run="{run.pk}"] [data-iteration]')).to_contain_text("26 of")
+    expect(overview.locator("[data-iteration]").first).to_contain_text("26")
+    for badge in badges:
+        assert badge.locator("a").evaluate("link => link.marked"), "an update leaves an equal link as it is"
     ill(run, story)
     run_check(run.pk)
     for badge in badges:
