@@ -140,7 +140,7 @@ def test_the_same_task_side_by_side(client: Client, api: APIClient, user: User, 
     text = client.get("/compare/probes/", {"runs": ids}).content.decode()
     assert "&lt;b&gt;" in text and "<b>right" not in text
     assert (
-        "prompt of its first turn differs" in text
+        "prompt of the first turn differs" in text
         and f"/runs/{runs[0].pk}/episodes/{Episode.objects.filter(run=runs[0]).latest('pk').pk}/" in text
     )
     assert api.get("/api/v1/compare/probes/", {"runs": ids, "kind": "train"}).status_code == 400
