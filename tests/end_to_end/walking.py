@@ -111,6 +111,9 @@ class Reader:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            preexec_fn=lambda: signal.signal(
+                signal.SIGINT, signal.SIG_DFL
+            ),  # shells ignore it for jobs in the background
         ) as server:
             first = read_within(server, server.stdout.readline, f"$ {command}")
             server.send_signal(signal.SIGINT)
