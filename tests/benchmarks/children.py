@@ -40,12 +40,14 @@ def run_measuring(root: Path, words: Sequence[str], errors: IO[str] | None = Non
 
 @contextmanager
 def terminations_as_interrupts() -> Iterator[None]:
-    """Raise KeyboardInterrupt at SIGTERM and SIGHUP too, so that `finally` blocks run."""
+    """Raise KeyboardInterrupt at SIGTERM and SIGHUP too, so that `finally` blocks run; at SIGINT also where a shell has it ignored."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = {
+        number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
     try:
         yield
     finally:
