@@ -61,6 +61,7 @@ def repository(tmp_path: Path) -> Path:
     (root / "training_core").mkdir()
     (root / "training_core" / "__init__.py").touch()
     (root / "training_core" / "speed.py").write_text("VALUES = [8.0, 10.0, 30.0]\n")
+    (root / ".gitignore").write_text("__pycache__/\n")
     git(root, "init", "-q", "-b", "main")
     git(root, "add", ".")
     git(root, "commit", "-qm", "one")

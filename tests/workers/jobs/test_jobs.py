@@ -184,7 +184,7 @@ def test_a_conversation_ends_without_an_answer(
     monkeypatch.setattr(talking, "ANSWER_SECONDS", 0.0)
     role = next(iter(small_config(little_model).team.roles))
     status, job = do(tmp_path / "j", little_model, "talk", roles=[role])
-    assert status == 1 and "Nobody spoke" in (job.read("error") or {})["reason"]
+    assert status == 1 and "No answer was sent" in (job.read("error") or {})["reason"]
 
 
 def test_a_person_talks_to_base_models_named_in_the_home(
@@ -194,7 +194,7 @@ def test_a_person_talks_to_base_models_named_in_the_home(
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "little").symlink_to(little_model)
     status, job = do(tmp_path / "j", Path("little"), "talk", roles=["planner"])
-    assert status == 1 and "Nobody spoke" in (job.read("error") or {})["reason"]
+    assert status == 1 and "No answer was sent" in (job.read("error") or {})["reason"]
 
 
 def test_a_checkpoint_of_another_team_is_refused(tmp_path: Path, little_model: Path) -> None:

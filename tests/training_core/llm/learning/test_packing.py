@@ -8,8 +8,6 @@ import torch
 from transformers import (
     CohereConfig,
     CohereForCausalLM,
-    FalconConfig,
-    FalconForCausalLM,
     Gemma2Config,
     Gemma2ForCausalLM,
     MistralConfig,
@@ -328,23 +326,6 @@ def test_packed_rows_use_tree_attention_on_the_cpu(attention: str) -> None:
     forward = ResponseForward(make_model(), attention)
     assert not forward.blocks
     assert forward.on_cpu == forward.linear == (attention == "auto")
-
-
-def test_a_model_with_attention_of_its_own_is_packed_with_an_explicit_mask() -> None:
-    config = FalconConfig(
-        vocab_size=40,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        new_decoder_architecture=True,
-        num_kv_heads=2,
-        alibi=False,
-    )
-    torch.manual_seed(0)
-    model = FalconForCausalLM(config).eval()
-    explicit, automatic = (ResponseForward(model, attention) for attention in ("mask", "auto"))
-    assert explicit.packs and automatic.packs
-    assert not automatic.on_cpu and not automatic.linear
 
 
 def test_a_row_above_4096_tokens_has_the_logprobs_of_single_rows() -> None:

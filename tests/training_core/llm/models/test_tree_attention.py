@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
+from transformers import FalconConfig, FalconForCausalLM
 
 from tests.training_core.llm.learning.test_packing import nested_ends
-from training_core.llm.learning.token_logprobs import tree_mask
+from training_core.llm.learning.token_logprobs import ResponseForward, tree_mask
 from training_core.llm.models import tree_attention as module
 from training_core.llm.models.tree_attention import tree_attention, tree_mask_by_blocks
 
@@ -72,3 +73,20 @@ def test_copies_of_a_mask_keep_their_blocks_and_others_are_refused() -> None:
     query, key, value = (torch.ones(1, 2, 8, 4) for _ in range(3))
     with pytest.raises(TypeError, match="changes its attention mask"):
         tree_attention(query, key, value, mask + 1.0, 0.5)  # type: ignore[arg-type]
+
+
+def test_a_model_with_own_attention_is_packed_with_an_explicit_mask() -> None:
+    config = FalconConfig(
+        vocab_size=40,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        new_decoder_architecture=True,
+        num_kv_heads=2,
+        alibi=False,
+    )
+    torch.manual_seed(0)
+    model = FalconForCausalLM(config).eval()
+    explicit, automatic = (ResponseForward(model, attention) for attention in ("mask", "auto"))
+    assert explicit.packs and automatic.packs
+    assert not automatic.on_cpu and not automatic.linear
