@@ -75,6 +75,7 @@ export function announceRegions() {
   for (const subject of marked) if (!present.has(subject)) latest.delete(subject);
   opened = true;
 }
+
 function words(element) {
   return element.textContent.replace(/\s+/g, " ").trim();
 }

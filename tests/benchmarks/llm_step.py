@@ -66,18 +66,17 @@ PRECISIONS = ("fp32", "bf16")
 WORDS = tuple(f"w{number}" for number in range(26))
 
 
-def write_model(folder: Path, shape: Shape) -> None:
-    """Write a random Llama, its tokenizer, and the prompts as text, which both sides read."""
-    folder.mkdir(parents=True, exist_ok=True)
-    tokenizer = word_tokenizer(WORDS)
+def save_llama(folder: Path, words: Sequence[str], hidden: int, layers: int, heads: int) -> None:
+    """Write a random Llama that never ends an answer, and a tokenizer of these words."""
+    tokenizer = word_tokenizer(words)
     tokenizer.add_special_tokens({"eos_token": "<never>"})  # its id is beyond the model's vocabulary
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=len(tokenizer) - 1,
-        hidden_size=shape.hidden,
-        intermediate_size=4 * shape.hidden,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=4,
+        hidden_size=hidden,
+        intermediate_size=4 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
         max_position_embeddings=512,
         bos_token_id=None,
         eos_token_id=None,
@@ -85,6 +84,12 @@ def write_model(folder: Path, shape: Shape) -> None:
     )
     LlamaForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def write_model(folder: Path, shape: Shape) -> None:
+    """Write a random Llama, its tokenizer, and the prompts as text, which both sides read."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_llama(folder, WORDS, shape.hidden, shape.layers, heads=4)
     dice = random.Random(0)
     texts = [" ".join(dice.choices(WORDS, k=shape.prompt_tokens)) for _ in range(shape.prompts)]
     (folder / "prompts.json").write_text(json.dumps(texts))

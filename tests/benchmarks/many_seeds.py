@@ -8,13 +8,12 @@ training. Prints medians of CPU and wall seconds per iteration, and the medians 
 
 import argparse
 import os
-import time
-from collections.abc import Callable
 from functools import partial
 from statistics import median
 
 import torch
 
+from tests.benchmarks.results import timed
 from training_core.config.files import apply_overrides, parse_config, read_preset
 from training_core.config.marl.run import MarlConfig
 from training_core.marl.seed_group import SeedGroup
@@ -37,7 +36,7 @@ def main() -> None:
     for repeat in range(arguments.repeats + 1):
         first = 1 + repeat * arguments.iterations
         span = range(first, first + arguments.iterations)
-        rows.append((*_timed(partial(_one, alone, span)), *_timed(partial(_all, group, span))))
+        rows.append((*timed(partial(_one, alone, span)), *timed(partial(_all, group, span))))
     rows = rows[1:]  # the first warms up
     one_cpu, one_wall, all_cpu, all_wall = (
         median(column) / arguments.iterations for column in zip(*rows, strict=True)
@@ -67,13 +66,6 @@ def _all(group: SeedGroup, span: range) -> None:
         group.collect(dict.fromkeys(range(len(group.trainers)), iteration))
         for trainer in group.trainers:
             trainer.update(iteration)
-
-
-def _timed(work: Callable[[], None]) -> tuple[float, float]:
-    """CPU and wall seconds."""
-    cpu, wall = time.process_time(), time.perf_counter()
-    work()
-    return time.process_time() - cpu, time.perf_counter() - wall
 
 
 if __name__ == "__main__":

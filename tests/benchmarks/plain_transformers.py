@@ -11,17 +11,17 @@ import argparse
 import random
 import statistics
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
+from tests.benchmarks.llm_step import save_llama
+from tests.benchmarks.results import timed
 from training_core.algorithms.grpo.config import Grpo
 from training_core.config.models import Policy
-from training_core.llm.base_models.word_tokenizer import word_tokenizer
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.torch.engine import TorchEngine
 from training_core.llm.learning.learner import Learner
@@ -47,30 +47,10 @@ def main(words: Sequence[str] | None = None) -> None:
     print("| size | part | transformers, tokens/s | Troupe, tokens/s | ratio |\n|---|---|---|---|---|")
     for size in asked.sizes:
         with tempfile.TemporaryDirectory() as folder:
-            write_model(Path(folder), *SIZES[size])
+            save_llama(Path(folder), WORDS, *SIZES[size])
             for part, ways in sides(Path(folder), asked.precision).items():
                 plain, ours = medians(ways, asked.repeats)
                 print(f"| {size} | {part} | {plain:.0f} | {ours:.0f} | {ours / plain:.2f} |", flush=True)
-
-
-def write_model(folder: Path, hidden: int, layers: int, heads: int) -> None:
-    """A random Llama that never ends an answer."""
-    tokenizer = word_tokenizer(WORDS)
-    tokenizer.add_special_tokens({"eos_token": "<never>"})
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer) - 1,
-        hidden_size=hidden,
-        intermediate_size=4 * hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        max_position_embeddings=512,
-        bos_token_id=None,
-        eos_token_id=None,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
 
 
 def medians(ways: Sequence[Callable[[], object]], repeats: int) -> list[float]:
@@ -78,10 +58,9 @@ def medians(ways: Sequence[Callable[[], object]], repeats: int) -> list[float]:
     seconds: list[list[float]] = [[] for _ in ways]
     for repeat in range(repeats + 1):
         for way, times in zip(ways, seconds, strict=True):
-            start = time.process_time()
-            way()
+            cpu, _ = timed(way)
             if repeat:  # the first warms up
-                times.append(time.process_time() - start)
+                times.append(cpu)
     return [PROMPTS * CANDIDATES * ANSWER_TOKENS / statistics.median(times) for times in seconds]
 
 

@@ -1,6 +1,6 @@
 """Training of several seeds of one config in one process on CPU cores: one MarlTrainer per seed.
 
-The seeds' worlds are stepped as one vector of worlds, and gradients are written out (learning/direct_gradients.py).
+The seeds' worlds are stepped as one vector of worlds, and gradients are computed by formulas (learning/direct_gradients.py).
 Networks, optimisers, evaluations and checkpoints are those of each seed's own trainer, and so are its numbers, to fp32
 rounding. For a GPU see many_seeds.py, which also stacks the networks.
 """

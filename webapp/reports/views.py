@@ -85,7 +85,10 @@ def _closed(request: HttpRequest) -> Callable[[str], bool]:
     def closed(address: str) -> bool:
         if not digests or not address or address.startswith("#"):
             return False
-        whole = urlsplit(request.build_absolute_uri(address))
+        try:
+            whole = urlsplit(request.build_absolute_uri(address))
+        except ValueError:  # no address, such as http://[host:port]/: the link leads nowhere
+            return False
         return whole.netloc == request.get_host() and not address_opens(
             digests, whole._replace(scheme="", netloc="").geturl()
         )

@@ -164,7 +164,7 @@ def make_plan(home: Home) -> Plan:
     plan.url = env.text("TROUPE_SERVER_URL") or f"http://{plan._loopback()}:{port}"
     plan.environment = {
         PREPARED: str(home.prepared),
-        "CELERY_SKIP_CHECKS": "1",  # Django's checks import every view: `manage.py check` is part of the tests
+        "CELERY_SKIP_CHECKS": "1",  # system checks import every view; a test runs them
         "DJANGO_SETTINGS_MODULE": "webapp.config.settings",
         "TROUPE_HOME": str(home.root),
         "TROUPE_SERVER_URL": plan.url,

@@ -59,6 +59,7 @@ function announceRun(summary, iteration) {
   if (quarter !== announced) follow("progress", quarter ? iteration : "");
   announced = quarter;
 }
+
 /* What is wrong or awaited, what to do, and for a failed run the way to the traceback in its log. */
 function showFault(notice, summary) {
   const failed = summary.state === "failed", traceback = notice.querySelector("[data-traceback]");

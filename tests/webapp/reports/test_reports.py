@@ -288,7 +288,7 @@ def test_guests_get_links_only_to_what_is_shared_with_them(user: User, project: 
     closed = Run.objects.create(project=project, owner=user, name="closed", config=run.config, iterations=1)
     text = (
         f"[the shared run](/runs/{run.pk}/), [the closed run](/runs/{closed.pk}/), <http://testserver/runs/{closed.pk}/logs/>, "
-        f"[the both](/compare/?runs={run.pk},{closed.pk}), [the *list*](/runs/), [the top](#top), "
+        f"[the both](/compare/?runs={run.pk},{closed.pk}), [the *list*](/runs/), [the top](#top), [no address](http://[host:port]/a), "
         f"[elsewhere](https://example.org/runs/)\n\n```transcript\nepisode: {Episode.objects.get().pk}\n```\n"
         f"```chart\nruns: {run.pk}\n```"
     )

@@ -1,4 +1,4 @@
-"""Gradients of PPO for multi-layer perceptrons with one set of choices, written out instead of recorded by autograd.
+"""Gradients of PPO for multi-layer perceptrons with one set of choices, computed by formulas instead of autograd.
 
 They are those of PolicyLearner.losses to fp32 rounding, in about half its CPU time: a layer and its activation are one
 call of oneDNN, and the losses' gradients are computed with the choices as the first axis.
@@ -178,7 +178,7 @@ class DirectGradients:
 
 
 def reason_against(learner: "PolicyLearner") -> str:
-    """The property of a learner for which gradients are not written out; empty if they are."""
+    """The property of a learner for which there are no formulas; empty if there are."""
     settings = learner.settings
     reasons = {
         "separate weights of agents": not isinstance(learner.actor, SharedNetwork)
