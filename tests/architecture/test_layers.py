@@ -33,7 +33,7 @@ CLIENT_MAY = (
 ORDER: dict[str, tuple[str, ...]] = {
     "training_core": (
         "boards errors seeding served types",
-        "algorithms checkpoint_reading checkpoints devices importing loggers sandbox versions",
+        "algorithms checkpoint_reading checkpoints devices fast_linear importing loggers sandbox versions",
         "config.base llm.environments.base",
         "config.rewards",
         "algorithms.*config llm.*config loggers.*config marl.*config",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from training_core.fast_linear import product
 from training_core.marl.learning.batch import Chunks
 from training_core.marl.learning.ratio_statistics import ratio_statistics
 from training_core.marl.networks.agents import Networks, SharedNetwork
@@ -88,7 +89,7 @@ class _Layer:
     def values(self, x: Tensor, activation: str) -> Tensor:
         """(R, D) -> (R, O)."""
         if self._fused:
-            return _fused(x, self.weight, self.bias, activation)
+            return product(x, self.weight, self.bias, activation)
         out = torch.addmm(self.bias, x, self.weight.t())
         return {"tanh": torch.tanh_, "relu": torch.relu_, "none": torch.Tensor.detach}[activation](out)
 
@@ -99,13 +100,13 @@ class _Layer:
         if not self._fused:
             torch.mm(gradient, values, out=self.weight.grad)
         elif gradient.is_contiguous() or len(gradient) == values.shape[1]:
-            self.weight.grad.copy_(_fused(gradient, values.t()))
+            self.weight.grad.copy_(product(gradient, values.t()))
         else:
-            self.weight.grad.copy_(_fused(values.t().contiguous(), gradient).t())
+            self.weight.grad.copy_(product(values.t().contiguous(), gradient).t())
 
     def to_inputs(self, gradient: Tensor) -> Tensor:
         """(R, O) -> (R, D)."""
-        return _fused(gradient, self.weight.t()) if self._fused else gradient @ self.weight
+        return product(gradient, self.weight.t()) if self._fused else gradient @ self.weight
 
 
 class DirectGradients:
@@ -193,10 +194,3 @@ def reason_against(learner: "PolicyLearner") -> str:
 
 def _is_mlp(network: Networks) -> bool:
     return isinstance(network, SharedNetwork) and type(network.backbone) is MlpBackbone
-
-
-def _fused(x: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none") -> Tensor:
-    """x (R, D), weight (O, D) -> activation(x weight^T + bias) (R, O), by oneDNN."""
-    operation: Any = torch.ops.mkldnn._linear_pointwise
-    out: Tensor = operation(x, weight, bias, activation, [], "")
-    return out

@@ -38,11 +38,7 @@ class StackedNetworks:
             x = torch.cat([x, identity.expand(*x.shape[:-1], -1)], dim=-1)
         hidden = x.flatten(1, -2)
         for path, layer in self._form.backbone.layers.named_children():
-            hidden = (
-                _linear(hidden, named, f"backbone.layers.{path}")
-                if isinstance(layer, nn.Linear)
-                else layer(hidden)
-            )
+            hidden = layer.activate(_linear(hidden, named, f"backbone.layers.{path}"))
         out: Tensor = _linear(hidden, named, "head").unflatten(1, x.shape[1:-1])
         return out
 

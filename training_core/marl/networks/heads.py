@@ -17,6 +17,8 @@ from training_core.marl.environments.base import ActionKind, Actions, Choices, C
 
 MASKED_LOGIT = -1e9
 """Logit of a masked choice: finite, so that an agent without allowed choices causes no NaN."""
+FEW_CHOICES = 16
+"""Number of choices up to which a softmax is faster with the choices as the first axis."""
 LOG_STD = (-5.0, 2.0)
 """Bounds of a Gaussian's log standard deviation."""
 NODES, REACH = 17, 4.0
@@ -86,9 +88,12 @@ class ChoiceHead:
         return (out if noise is None else out + noise).argmax(-1)
 
     def log_prob(self, out: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
-        logs = F.log_softmax(out.float(), dim=-1)
-        entropy = -(logs.exp() * logs).sum(-1)
-        return logs.gather(-1, raw.unsqueeze(-1)).squeeze(-1), entropy
+        logs, axis = out.float(), -1
+        if self.outputs <= FEW_CHOICES:
+            logs, axis = logs.movedim(-1, 0).contiguous(), 0
+        logs = F.log_softmax(logs, dim=axis)
+        entropy = -(logs.exp() * logs).sum(axis)
+        return logs.gather(axis, raw.unsqueeze(axis)).squeeze(axis), entropy
 
     def actions(self, raw: Tensor) -> Tensor:
         return raw

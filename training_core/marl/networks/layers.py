@@ -1,11 +1,13 @@
 """Layers that networks share."""
 
 import math
+from collections import OrderedDict
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from training_core.fast_linear import ActivatedLinear, OneDnnLinear, is_faster
 from training_core.marl.networks.network_config import Network
 
 
@@ -40,20 +42,26 @@ GAINS = {"tanh": 5 / 3, "relu": math.sqrt(2), "gelu": math.sqrt(2)}
 
 def linear(inputs: int, outputs: int, orthogonal: bool, gain: float) -> nn.Linear:
     """A layer, orthogonal with zero bias, or with torch's initialisation."""
-    layer = nn.Linear(inputs, outputs)
+    layer = OneDnnLinear(inputs, outputs) if is_faster() else nn.Linear(inputs, outputs)
     if orthogonal:
-        nn.init.orthogonal_(layer.weight, gain)
-        nn.init.zeros_(layer.bias)
+        _make_orthogonal(layer, gain)
     return layer
 
 
 def layers(config: Network, inputs: int) -> nn.Sequential:
-    """`hidden_layers` layers of `hidden_dim`, each with its activation."""
-    parts: list[nn.Module] = []
+    """`hidden_layers` layers of `hidden_dim` with their activations. Their names are those of a list with separate activations."""
+    parts: dict[str, nn.Module] = {}
+    name = config.activation
     for index in range(config.hidden_layers):
-        width = inputs if index == 0 else config.hidden_dim
-        parts += [
-            linear(width, config.hidden_dim, config.orthogonal, GAINS[config.activation]),
-            ACTIVATIONS[config.activation](),
-        ]
-    return nn.Sequential(*parts)
+        layer = ActivatedLinear(
+            inputs if index == 0 else config.hidden_dim, config.hidden_dim, name, ACTIVATIONS[name]()
+        )
+        if config.orthogonal:
+            _make_orthogonal(layer, GAINS[name])
+        parts[str(2 * index)] = layer
+    return nn.Sequential(OrderedDict(parts))
+
+
+def _make_orthogonal(layer: nn.Linear, gain: float) -> None:
+    nn.init.orthogonal_(layer.weight, gain)
+    nn.init.zeros_(layer.bias)

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from training_core.marl.networks.layers import Tanh
+from training_core.config.marl.policies import NETWORK_CONFIGS
+from training_core.marl.networks.layers import Tanh, layers
 
 
 def test_tanh_is_torchs_with_its_gradient() -> None:
@@ -23,3 +24,8 @@ def test_tanh_of_bf16_is_rounded_once(scale: float) -> None:
     y = Tanh()(x)
     assert y.dtype == torch.bfloat16
     torch.testing.assert_close(y.double(), x.double().tanh(), atol=1e-7, rtol=2**-8)
+
+
+def test_names_of_weights_are_those_of_stored_checkpoints() -> None:
+    config = NETWORK_CONFIGS["mlp"].model_validate({"hidden_dim": 4, "hidden_layers": 2})
+    assert list(layers(config, 3).state_dict()) == ["0.weight", "0.bias", "2.weight", "2.bias"]

@@ -58,7 +58,8 @@ class TransformerBackbone(Backbone):
         self.features = config.recurrent_hidden_dim
         self.remembered = config.context_length - 1
         width = config.hidden_dim if config.hidden_layers else inputs
-        self.before = nn.Sequential(*layers(config, inputs), nn.Linear(width, self.features))
+        self.before = layers(config, inputs)
+        self.before.add_module(str(2 * config.hidden_layers), nn.Linear(width, self.features))
         self.blocks = nn.ModuleList(
             Block(self.features, config.heads, config.context_length) for _ in range(config.recurrent_layers)
         )
