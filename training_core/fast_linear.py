@@ -26,11 +26,9 @@ class OneDnnLinear(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         """As nn.Linear."""
-        weight, bias = self.weight, self.bias
-        large = input.numel() * len(weight) >= _MIN_PRODUCTS
-        if not large or not _is_plain(input) or not _is_plain(weight):
-            return super().forward(input)
-        return _layer(input, weight, bias, "none")
+        if _is_large(input, self.weight):
+            return _layer(input, self.weight, self.bias, "none")
+        return super().forward(input)
 
 
 class ActivatedLinear(OneDnnLinear):
@@ -63,6 +61,13 @@ class ActivatedLinear(OneDnnLinear):
             return _is_plain(input) and _is_plain(self.weight)
         on_host = input.device.type == self.weight.device.type == "cpu"
         return on_host and torch.get_autocast_dtype("cpu") is torch.bfloat16 and _has_bf16()
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """The same for weights (O, I) and bias (O,) that belong to no nn.Linear."""
+    if is_faster() and _is_large(input, weight):
+        return _layer(input, weight, bias, "none")
+    return nn.functional.linear(input, weight, bias)
 
 
 def use_fast_products(model: nn.Module) -> None:
@@ -106,7 +111,7 @@ class _Linear(torch.autograd.Function):
             of_input = product(gradient, weight.t())
         flat = gradient.reshape(-1, gradient.shape[-1])
         if ctx.needs_input_grad[1]:
-            of_weight = _of_weight(input.reshape(-1, input.shape[-1]), flat)
+            of_weight = weight_gradient(input.reshape(-1, input.shape[-1]), flat)
         if ctx.needs_input_grad[2]:
             of_bias = flat.sum(0)
         return of_input, of_weight, of_bias, None
@@ -118,10 +123,12 @@ def product(input: Tensor, weight: Tensor, bias: Tensor | None = None, activatio
     return result
 
 
-def _of_weight(inputs: Tensor, gradient: Tensor) -> Tensor:
+def weight_gradient(inputs: Tensor, gradient: Tensor) -> Tensor:
     """The transposed gradient (R, O) times the inputs (R, I): (O, I)."""
     # Of two equal products, the faster one. In bf16, torch's own uses oneDNN.
-    multiply: Callable[[Tensor, Tensor], Tensor] = torch.mm if inputs.dtype is torch.bfloat16 else _times
+    multiply: Callable[[Tensor, Tensor], Tensor] = (
+        _times if is_faster() and inputs.dtype is torch.float32 else torch.mm
+    )
     if inputs.shape[1] >= gradient.shape[1]:
         return multiply(gradient.t(), inputs)
     return multiply(inputs.t(), gradient).t()
@@ -137,6 +144,10 @@ def _layer(input: Tensor, weight: Tensor, bias: Tensor | None, activation: str) 
         result: Tensor = apply(input, weight, bias, activation)
         return result
     return product(input, weight, bias, activation)
+
+
+def _is_large(input: Tensor, weight: Tensor) -> bool:
+    return input.numel() * len(weight) >= _MIN_PRODUCTS and _is_plain(input) and _is_plain(weight)
 
 
 def _is_plain(tensor: Tensor) -> bool:

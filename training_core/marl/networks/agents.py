@@ -8,6 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from training_core.fast_linear import use_fast_products
 from training_core.marl.networks.base import Memory, map_memory
 from training_core.marl.networks.factory import make_backbone
 from training_core.marl.networks.layers import linear
@@ -109,4 +110,6 @@ Networks = SharedNetwork | SeparateNetworks
 def make_network(config: Network, inputs: int, outputs: int, agents: int, gain: float) -> Networks:
     """A network for `agents` agents; `gain` scales the head's orthogonal initial weights."""
     kind = SharedNetwork if config.share_parameters or agents == 1 else SeparateNetworks
-    return kind(config, inputs, outputs, agents, gain)
+    network = kind(config, inputs, outputs, agents, gain)
+    use_fast_products(network)
+    return network

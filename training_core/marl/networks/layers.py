@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training_core.fast_linear import ActivatedLinear, OneDnnLinear, is_faster
+from training_core.fast_linear import ActivatedLinear
 from training_core.marl.networks.network_config import Network
 
 
@@ -42,7 +42,7 @@ GAINS = {"tanh": 5 / 3, "relu": math.sqrt(2), "gelu": math.sqrt(2)}
 
 def linear(inputs: int, outputs: int, orthogonal: bool, gain: float) -> nn.Linear:
     """A layer, orthogonal with zero bias, or with torch's initialisation."""
-    layer = OneDnnLinear(inputs, outputs) if is_faster() else nn.Linear(inputs, outputs)
+    layer = nn.Linear(inputs, outputs)
     if orthogonal:
         _make_orthogonal(layer, gain)
     return layer

@@ -8,9 +8,13 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from training_core.fast_linear import linear
 from training_core.marl.networks.base import Backbone, Memory, reset_memory
+from training_core.marl.networks.gated_cells import gru
 from training_core.marl.networks.layers import layers
 from training_core.marl.networks.network_config import Recurrent
+
+GRU_WEIGHTS = ("weight_ih", "bias_ih", "weight_hh", "bias_hh")
 
 
 class Recurrence(Backbone):
@@ -32,12 +36,35 @@ class Recurrence(Backbone):
         return (empty,) * self.states
 
     def step(self, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        features, memory = self._run(self.before(x)[None], memory)
+        x = self.before(x)[None]
+        if self._has_formulas(x):
+            features, memory = self._by_formulas(x, memory, torch.zeros_like(x[..., 0], dtype=torch.bool))
+        else:
+            features, memory = self._run(x, memory)
         return features[0], memory
 
     def sequence(self, x: Tensor, memory: Memory, begins: Tensor) -> Tensor:
-        """All steps between two episode starts of any row are one call."""
         x = self.before(x)
+        if self._has_formulas(x):
+            return self._by_formulas(x, memory, begins)[0]
+        return self._by_torch(x, memory, begins)
+
+    def _has_formulas(self, x: Tensor) -> bool:
+        """GRUs on CPU cores: GPUs have kernels for whole sequences, and compiled updates their own."""
+        return self.states == 1 and x.device.type == "cpu" and not torch.compiler.is_compiling()
+
+    def _by_formulas(self, x: Tensor, memory: Memory, begins: Tensor) -> tuple[Tensor, Memory]:
+        """L steps (L, R, D), layer by layer."""
+        after = []
+        for layer, hidden in enumerate(memory[0].unbind(1)):
+            own = {name: getattr(self.cells, f"{name}_l{layer}") for name in GRU_WEIGHTS}
+            inputs = linear(x, own["weight_ih"], own["bias_ih"])
+            x = gru(inputs, own["weight_hh"], own["bias_hh"], hidden, begins)
+            after.append(x[-1])
+        return x, (torch.stack(after, dim=1),)
+
+    def _by_torch(self, x: Tensor, memory: Memory, begins: Tensor) -> Tensor:
+        """All steps between two episode starts of any row are one call."""
         cuts = [t for t in begins.any(1).nonzero().flatten().tolist() if t > 0]
         parts = []
         fresh = self.start(x.shape[1])

@@ -33,16 +33,34 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, seen: Tensor, distance: Tensor, allowed: Tensor) -> Tensor:
         """x (R, L, d) attends to seen (R, W + L, d); distance (L, W + L) is the offset in steps, allowed (R, L, W + L) the mask."""
-        keys, values = self.key_value(self.attention_norm(seen)).chunk(2, -1)
         bias = self.by_distance[:, distance.clamp(0, self.by_distance.shape[1] - 1)]
         mask = bias.masked_fill(~allowed[:, None], float("-inf"))
-        query, keys, values = (
-            self._split(part) for part in (self.query(self.attention_norm(x)), keys, values)
+        query, normed = self._split(self.query(self.attention_norm(x))), self.attention_norm(seen)
+        attended = (
+            self._one_step(query, normed, mask) if x.shape[1] == 1 else self._steps(query, normed, mask)
         )
-        attended = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
         x = x + self.out(attended.transpose(1, 2).flatten(2))
         change: Tensor = self.feed_forward(self.forward_norm(x))
         return x + change
+
+    def _steps(self, query: Tensor, seen: Tensor, mask: Tensor) -> Tensor:
+        """(R, heads, L, d / heads)."""
+        keys, values = (self._split(part) for part in self.key_value(seen).chunk(2, -1))
+        return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
+
+    def _one_step(self, query: Tensor, seen: Tensor, mask: Tensor) -> Tensor:
+        """The same for one step, without the keys and values of all seen steps.
+
+        Both are linear: the query is multiplied with the weights of the keys, and the weights of the values with the mean of
+        what is seen. The keys' bias adds the same number to all seen steps and has no effect.
+        """
+        of_keys, of_values = (part.unflatten(0, (self.heads, -1)) for part in self.key_value.weight.chunk(2))
+        queries = (query.squeeze(2).transpose(0, 1) @ of_keys).transpose(0, 1)
+        scores = queries @ seen.transpose(1, 2) / query.shape[-1] ** 0.5 + mask.squeeze(2)
+        means = (scores.softmax(-1) @ seen).transpose(0, 1)
+        values = means @ of_values.transpose(1, 2)
+        bias = self.key_value.bias.chunk(2)[1].view(self.heads, 1, -1)
+        return (values + bias).transpose(0, 1).unsqueeze(2)
 
     def _split(self, x: Tensor) -> Tensor:
         """(R, steps, d) -> (R, heads, steps, d / heads)."""
