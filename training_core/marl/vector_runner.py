@@ -161,7 +161,7 @@ class VectorRunner:
         observations = tensor_of(actor.slots.observations(view), actor.device)
         mask = actor.slots.masks(view)
         allowed = None if mask is None else torch.from_numpy(mask).to(actor.device)
-        if actor.network.has_memory:
+        if actor.network.has_memory and self.begins.any():
             rows = self.begins.repeat_interleave(actor.slots.count).to(actor.device)
             fresh = actor.network.start(self._count)
             self.memories[name] = reset_memory(self.memories[name], fresh, rows)

@@ -145,7 +145,7 @@ def _step_by_step(
 ) -> tuple[Tensor, list[Tensor], dict[int, Memory], Memory]:
     """Values step by step, with the memory that the critic would have at each step."""
     fresh = critic.start(inputs.shape[1])
-    starts = begins.repeat_interleave(critic.agents, dim=1)
+    starts, any_starts = begins.repeat_interleave(critic.agents, dim=1), begins.any(1).tolist()
     final_inputs = {t: (rows, state) for t, rows, state in finals}
     values, final_values, memories = [], [], {}
     memory, before_last = before, before
@@ -153,7 +153,9 @@ def _step_by_step(
         if t in memory_steps:
             memories[t] = memory
         before_last = memory
-        value, memory = critic.step(inputs[t], reset_memory(memory, fresh, starts[t]))
+        value, memory = critic.step(
+            inputs[t], reset_memory(memory, fresh, starts[t]) if any_starts[t] else memory
+        )
         values.append(value)
         if t in final_inputs:
             rows, final_rows = final_inputs[t]
