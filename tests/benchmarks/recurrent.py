@@ -2,10 +2,10 @@
 
     python -m tests.benchmarks.recurrent [--width 128] [--iterations 3] [--repeats 5] [--precision fp32]
 
-Collection and update of MAPPO on native simple_spread: 64 environments, 100 steps, 4 epochs, minibatches of 1,600 environment steps. The MLP
-has two hidden layers; the others have one, and a memory of the same width instead of the second. They alternate; each
-repeat continues the training. Prints medians of environment steps per CPU second, of their parts, and of the ratios of each repeat.
-Takes about three minutes.
+Collection and update of MAPPO on native simple_spread: 64 environments, 100 steps, 4 epochs, minibatches of 1,600 steps. The MLP
+has two hidden layers; the others have one, and a memory of the same width instead of the second. They alternate; each repeat
+continues the training. Prints medians of environment steps per CPU second, of their parts, and of the ratios of each
+repeat. Takes about three minutes.
 """
 
 import argparse

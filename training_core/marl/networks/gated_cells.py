@@ -82,13 +82,13 @@ class _Gru(torch.autograd.Function):
             gradient = gradients[0][t] if carried is None else carried.add_(gradients[0][t])
             reset, update = gates[t].chunk(2, 1)
             to_reset, to_update, to_new = of_inputs[t].chunk(3, 1)
-            kept = gradient * update
-            _tanh_backward(gradient - kept, new[t], to_new)
+            to_previous = gradient * update
+            _tanh_backward(gradient - to_previous, new[t], to_new)
             _sigmoid_backward((before[t] - new[t]).mul_(gradient), update, to_update)
             _sigmoid_backward(to_new * candidates[t], reset, to_reset)
             of_memory[t, :, : 2 * size] = of_inputs[t, :, : 2 * size]
             torch.mul(to_new, reset, out=of_memory[t, :, 2 * size :])
-            carried = ctx.products.backward(of_memory[t]).add_(kept)
+            carried = ctx.products.backward(of_memory[t]).add_(to_previous)
             if ctx.starts[t]:
                 carried.masked_fill_(begins[t].unsqueeze(1), 0.0)
         return of_inputs, *ctx.products.gradients(before, of_memory), carried, None
