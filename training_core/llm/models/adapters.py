@@ -69,7 +69,10 @@ def load_trained_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) 
     own = trained_weights(model)
     if different := sorted(own.keys() ^ weights.keys()):
         raise RuntimeError(f"weights named {', '.join(different[:3])} are on one side only")
-    model.load_state_dict(dict(weights), strict=False)
+    once = {  # tied weights are copied once
+        (own[name].data_ptr(), tensor.data_ptr(), tensor.shape): name for name, tensor in weights.items()
+    }
+    model.load_state_dict({name: weights[name] for name in once.values()}, strict=False)
 
 
 def without_adapter(model: PreTrainedModel) -> PreTrainedModel:
