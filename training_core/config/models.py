@@ -38,13 +38,35 @@ class Devices(Section):
     rollout_cpus: float = Field(0.5, ge=0.0)
     """CPU cores per rollout worker (for scheduling; see resources.threads for threads)."""
     rollout_gpus: float = Field(0.0, ge=0.0)
-    """GPUs per rollout worker; 0 runs on the CPU."""
+    """GPUs per rollout worker; 0 runs on the CPU. Above 1 only with engine.tensor_parallel of vLLM."""
     update_workers: int = Field(1, ge=1, le=1000)
     """Processes that update this policy together, each on a share of every minibatch; colocated allows one."""
     update_cpus: float = Field(0.5, ge=0.0)
     """CPU cores per update worker; unused when colocated."""
     update_gpus: float = Field(0.0, ge=0.0)
     """GPUs per update worker; 0 runs on the CPU; unused when colocated."""
+    weight_transfer: Literal["object_store", "collective"] = "object_store"
+    """How new weights reach the rollout workers: Ray's object store, or a broadcast from device to device by NCCL (gloo between CPUs)."""
+
+    @cross_field
+    def _collective_connects_equal_devices(self) -> Self:
+        if self.weight_transfer == "object_store":
+            return self
+        if self.placement == "colocated":
+            raise ValueError(
+                'weight_transfer: colocated weights are not transferred; set placement = "apart", or use "object_store"'
+            )
+        if bool(self.rollout_gpus) != bool(self.update_gpus):
+            raise ValueError(
+                'weight_transfer: "collective" connects GPUs or CPUs; set rollout_gpus and update_gpus both above 0 or both '
+                'to 0, or use "object_store"'
+            )
+        if self.rollout_gpus and min(self.rollout_gpus, self.update_gpus) < 1:
+            raise ValueError(
+                "weight_transfer: NCCL needs a GPU for each worker; set rollout_gpus and update_gpus to at least 1, or use "
+                '"object_store"'
+            )
+        return self
 
     @cross_field
     def _colocated_has_one_worker(self) -> Self:
@@ -99,6 +121,29 @@ class Policy(Section):
         ):
             raise ValueError(
                 'learner.zero_stage: 3 partitions the weights; set devices.placement = "apart", or use 0 to 2'
+            )
+        return self
+
+    @cross_field
+    def _engines_use_all_their_gpus(self) -> Self:
+        wanted, used = self.devices.rollout_gpus, self.engine.gpus
+        if max(wanted, used) > 1 and wanted != used:
+            remedy = (
+                f"set engine.tensor_parallel to that number, or rollout_gpus to {used}"
+                if self.engine.type == "vllm"
+                else 'set it to 1, or engine.type = "vllm" and engine.tensor_parallel to that number'
+            )
+            raise ValueError(
+                f"devices.rollout_gpus: the engine of a rollout worker uses {used} GPU{'s' * (used > 1)}, but "
+                f"{wanted:g} are requested; {remedy}"
+            )
+        return self
+
+    @cross_field
+    def _servers_read_weights_from_files(self) -> Self:
+        if self.engine.weights == "remote" and self.devices.weight_transfer == "collective":
+            raise ValueError(
+                f'devices.weight_transfer: {self.engine.type} reads weights from a folder; use "object_store"'
             )
         return self
 

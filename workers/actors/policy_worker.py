@@ -5,10 +5,10 @@ from pathlib import Path
 
 from training_core.llm.base_models.progress import Progress
 from workers.actors.rollout_worker import RolloutWorker
-from workers.actors.update_worker import Address, UpdateWorker
+from workers.actors.update_worker import UpdateWorker
 from workers.actors.worker import ready
 from workers.protocol.records import Span
-from workers.protocol.spec import Ready, WorkerSpec
+from workers.protocol.spec import Address, Ready, WorkerSpec
 
 
 def print_progress(done: float, text: str) -> None:

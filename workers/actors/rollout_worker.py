@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,14 @@ from training_core.llm.serving.gate import Gate
 from training_core.types import Answer, Prompt
 from workers.actors.staleness import check_weights
 from workers.actors.worker import Worker, ready
-from workers.protocol.records import Span
-from workers.protocol.spec import Generated, Ready, WorkerSpec
+from workers.protocol.records import Span, TransferFailure
+from workers.protocol.spec import Address, Generated, Ready, WorkerSpec
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from workers.actors.model_loading import LoadedModel
+    from workers.actors.weight_group import WeightGroup
     from workers.actors.weights import PackedWeights
 
 
@@ -33,6 +36,10 @@ class RolloutWorker(Worker):
         """Whether the weights of a frozen policy are from a checkpoint."""
         self._started = threading.Event()
         """Set when `start` has ended: weights may arrive while it runs."""
+        self._loading = threading.Lock()
+        """Held while a version is compared and loaded: two may arrive at the same time."""
+        self._group: WeightGroup | None = None
+        """Process group through which the update worker broadcasts weights."""
 
     def start(self, resume_from: Path | None) -> Ready:
         """Load the base model. Trained weights come by `load_weights`; a frozen policy's may be in a checkpoint.
@@ -77,10 +84,34 @@ class RolloutWorker(Worker):
 
         self._started.wait()
         start = time.time()
-        with self._gate.closed():
-            if packed.version >= self.engine.version:
-                self.engine.load_weights(unpack(packed), packed.version)
-        return Span(self._spec.name, "sync", self._spec.policy, iteration, start, time.time())
+        self._replace_weights(packed.version, lambda: unpack(packed))
+        return self._sync_span(iteration, start)
+
+    def await_start(self) -> None:
+        """Wait until `start` has ended."""
+        self._started.wait()
+
+    def join_group(self, address: Address, rank: int, size: int) -> None:
+        """Join the process group that the update worker forms at `address`. Raises TransferFailure."""
+        from workers.actors.weight_group import WeightGroup
+
+        if self._group is not None:
+            self._group.close()
+        self._group = WeightGroup.join(address, rank, size, self._loaded.model.device)
+
+    def receive_weights(self, iteration: int) -> Span:
+        """Receive a version through the process group, then load it as `load_weights` does. Answers are generated until all weights
+        have arrived. Raises TransferFailure; the engine's weights are unchanged then.
+        """
+        from training_core.llm.models.adapters import trained_weights
+        from workers.actors.weight_group import layout_of
+
+        start = time.time()
+        if self._group is None:
+            raise TransferFailure("this worker is not in a process group")
+        version, weights = self._group.receive(layout_of(trained_weights(self._loaded.model)))
+        self._replace_weights(version, lambda: weights)
+        return self._sync_span(iteration, start)
 
     def save(self, folder: Path) -> None:
         """Write a frozen policy into a checkpoint, unless it is the base model. Raises CheckpointError."""
@@ -89,6 +120,15 @@ class RolloutWorker(Worker):
         if self._restored:
             part = policy_folder(folder, self._spec.policy)
             save_frozen(part, self._loaded.model, self._loaded.tokenizer, self.engine.version)
+
+    def _replace_weights(self, version: int, weights: "Callable[[], Mapping[str, Tensor]]") -> None:
+        """Load weights between two generations, unless the current ones are newer."""
+        with self._gate.closed(), self._loading:
+            if version >= self.engine.version:
+                self.engine.load_weights(weights(), version)
+
+    def _sync_span(self, iteration: int, start: float) -> Span:
+        return Span(self._spec.name, "sync", self._spec.policy, iteration, start, time.time())
 
     def _open_engine(self, loaded: "LoadedModel") -> None:
         from training_core.llm.generation.factory import make_engine

@@ -1,5 +1,6 @@
 """UpdateWorker: updates one policy, on data of its current version."""
 
+import logging
 import socket
 import time
 from collections.abc import Sequence
@@ -12,15 +13,16 @@ from training_core.seeding import keyed_seed
 from training_core.types import Group
 from workers.actors.staleness import check_versions, check_weights
 from workers.actors.worker import Worker, ready
-from workers.protocol.records import Span
-from workers.protocol.spec import PolicyUpdate, Ready, TokenFigures, WorkerSpec
+from workers.protocol.records import Span, TransferFailure
+from workers.protocol.spec import Address, PolicyUpdate, Ready, TokenFigures, WorkerSpec
 
 if TYPE_CHECKING:
     from training_core.llm.learning.annotations import GroupAnnotation
     from workers.actors.model_loading import LoadedModel
+    from workers.actors.weight_group import WeightGroup
     from workers.actors.weights import PackedWeights
 
-Address = tuple[str, int]
+log = logging.getLogger(__name__)
 Item = TypeVar("Item")
 
 
@@ -31,12 +33,14 @@ class UpdateWorker(Worker):
         super().__init__(spec, progress)
         self.learner: Any = None
         self.version = 0
+        self._store: Any = None
+        """Where the members of the next process group for weights meet."""
+        self._sending: WeightGroup | None = None
+        """Process group through which this worker broadcasts weights."""
 
     def free_address(self) -> Address:
         """An address of this machine with a free port, for the communication between the policy's update workers."""
-        import ray  # here: local runs have such workers too, and no Ray
-
-        host = str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
+        host = _host()
         with socket.socket() as probe:
             probe.bind((host, 0))
             return host, int(probe.getsockname()[1])
@@ -76,6 +80,40 @@ class UpdateWorker(Worker):
         weights = self.learner.weights()
         return pack(weights if self._processes.rank == 0 else {}, version)
 
+    def open_group(self) -> Address:
+        """The address at which this worker and the policy's rollout workers form a process group. Ends an earlier group."""
+        from workers.actors.weight_group import open_store
+
+        if self._sending is not None:
+            self._sending.close()
+            self._sending = None
+        host = _host()
+        self._store = open_store(host)
+        return host, int(self._store.port)
+
+    def form_group(self, size: int) -> None:
+        """Wait at the address until the rollout workers have joined. Raises TransferFailure."""
+        from workers.actors.weight_group import WeightGroup
+
+        self._sending = WeightGroup(self._store, 0, size, self.learner.model.device)
+
+    def send_weights(self, version: int) -> "PackedWeights":
+        """Broadcast the current weights, which become `version`. Returns them too, for rollout workers that could not receive
+        them or that replace others. With several processes the first one broadcasts and returns.
+        """
+        from workers.actors.weights import pack
+
+        self.version = version
+        weights = self.learner.weights()
+        if self._sending is not None:
+            try:
+                self._sending.send(weights, version)
+            except (
+                TransferFailure
+            ) as error:  # the rollout workers do not receive the weights either, and report it
+                log.warning("%s", error)
+        return pack(weights if self._processes.rank == 0 else {}, version)
+
     def save(self, folder: Path) -> None:
         """Write this policy into a checkpoint; with several processes the first one writes. Raises CheckpointError."""
         from training_core.llm.learning.policy_checkpoint import policy_folder, save_policy
@@ -113,6 +151,13 @@ class UpdateWorker(Worker):
         check_tokenizer(folder, self._tokenizer)
         self.version = load_policy(folder, self.learner)
         return self.version
+
+
+def _host() -> str:
+    """The address of this machine in the cluster."""
+    import ray  # here: local runs have such workers too, and no Ray
+
+    return str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
 
 
 def _figures(annotation: "GroupAnnotation", group: Group, indices: list[int] | None) -> TokenFigures:

@@ -2,7 +2,7 @@
 
 import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +14,11 @@ from ray.exceptions import RayActorError
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Group, Prompt
 from workers.cluster.answers import LOST_REMEDY, answer, exit_of
+from workers.cluster.broadcast_group import BroadcastGroup
 from workers.cluster.members import Member, call_all, lost, wait_for
 from workers.cluster.mutex import Mutex
 from workers.cluster.spawner import CONTROL, Spawner
-from workers.protocol.records import Span, System, WorkerLost
+from workers.protocol.records import Span, System, TransferFailure, WorkerLost
 from workers.protocol.spec import Generated, PolicyProxy, PolicyUpdate, Ready
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,8 @@ class RemotePolicy(PolicyProxy):
         """Checkpoint with the weights of a frozen policy."""
         self._weights: Any = None
         """Reference to the last published weights; it keeps them in the object store."""
+        devices = spawner.config.policies[rollouts[0].actor_slot.policy].devices
+        self._broadcast = BroadcastGroup() if updaters and devices.weight_transfer == "collective" else None
         self._mutex = Mutex()
         """Held while a worker is replaced, and while the weights for its replacement change."""
 
@@ -88,26 +91,59 @@ class RemotePolicy(PolicyProxy):
         )
 
     def publish(self, version: int, iteration: int) -> list[Span]:
-        """Send the weights to the rollout workers through the object store, which stores them once."""
+        """Send the weights to the rollout workers, by broadcast if configured, else through the object store. The store has them
+        in both cases, for workers that a broadcast does not reach and for replacements.
+        """
         updaters = self._trained()
         if self._colocated:
             colocated_spans: list[Span] = call_all(updaters, "publish", version, iteration)[0]
             return colocated_spans
+        group = self._broadcast
+        connected = group is not None and group.connect(updaters[0], list(self._rollouts))
         with self._mutex:
+            members = dict(enumerate(self._rollouts))
+            broadcast = connected and group is not None and group.includes(self._rollouts)
             # all update workers gather the weights, the first one returns them
-            self._weights = [member.handle.weights.remote(version) for member in updaters][0]
-            members = list(self._rollouts)
-            pending = [
-                member.handle.load_weights.options(concurrency_group=CONTROL).remote(self._weights, iteration)
-                for member in members
-            ]
+            send = "send_weights" if broadcast else "weights"
+            self._weights = [getattr(member.handle, send).remote(version) for member in updaters][0]
+            pending = self._received(members, iteration) if broadcast else self._loaded(members, iteration)
+        spans, missed = self._delivered(members, pending)
+        if missed and group is not None:
+            group.failed(missed[-1][1])
+            without = {index: members[index] for index, _ in missed}
+            spans.extend(self._delivered(without, self._loaded(without, iteration))[0])
+        return spans
+
+    def _received(self, members: Mapping[int, Member], iteration: int) -> dict[int, Any]:
+        """Have rollout workers receive a broadcast."""
+        return {
+            index: member.handle.receive_weights.options(concurrency_group=CONTROL).remote(iteration)
+            for index, member in members.items()
+        }
+
+    def _loaded(self, members: Mapping[int, Member], iteration: int) -> dict[int, Any]:
+        """Have rollout workers load the last published weights from the object store."""
+        return {
+            index: member.handle.load_weights.options(concurrency_group=CONTROL).remote(
+                self._weights, iteration
+            )
+            for index, member in members.items()
+        }
+
+    def _delivered(
+        self, members: Mapping[int, Member], pending: Mapping[int, Any]
+    ) -> tuple[list[Span], list[tuple[int, str]]]:
+        """Wait for rollout workers to load weights, and replace dead ones. Returns spans, and by index why broadcasts failed."""
         spans: list[Span] = []
-        for index, reference in enumerate(pending):
+        missed: list[tuple[int, str]] = []
+        for index, reference in pending.items():
             try:
                 spans.append(answer(reference))
             except RayActorError as error:
                 self._replace(index, members[index], error)
-        return spans
+            except TransferFailure as error:
+                missed.append((index, str(error)))
+        return spans, missed
 
     def save(self, folder: Path) -> None:
         if self._updaters:

@@ -11,12 +11,11 @@ from training_core.llm.models.adapter_config import WholeModel
 from training_core.types import Group
 from workers.actors.coordinator import RolloutCoordinator
 from workers.actors.policy_worker import PolicyWorker
-from workers.actors.update_worker import Address
 from workers.actors.visible_devices import rollout_gpus
 from workers.jobs.context import JobContext
 from workers.jobs.figures import MAX_EPISODES
 from workers.protocol.records import Collected, EpisodeFacts, Span, System
-from workers.protocol.spec import PolicyProxy, PolicyUpdate, Ready, WorkerSpec
+from workers.protocol.spec import Address, PolicyProxy, PolicyUpdate, Ready, WorkerSpec
 
 CHUNK = 16
 """Episodes between two progress reports."""

@@ -18,6 +18,10 @@ class WorkerLost(TroupeError):
     """A worker that cannot be replaced within the attempt died; a new attempt resumes from the last checkpoint."""
 
 
+class TransferFailure(TroupeError):
+    """Weights could not be broadcast; they are sent through the object store instead, and the next publication connects again."""
+
+
 class Superseded(Exception):
     """A newer attempt of the run exists: this one ends immediately, without a checkpoint."""
 

@@ -10,6 +10,9 @@ from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Answer, Group, Prompt
 from workers.protocol.records import Span, System
 
+Address = tuple[str, int]
+"""Host and port at which processes connect to each other."""
+
 
 @dataclass(frozen=True)
 class WorkerSpec:

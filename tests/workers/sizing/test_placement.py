@@ -55,6 +55,15 @@ def test_separate_placement_has_devices_per_worker_kind() -> None:
     assert len(placement.of("policy", "executor")) == 1
 
 
+def test_a_split_engine_gets_its_gpus_in_one_bundle() -> None:
+    planner = {
+        "engine": {"type": "vllm", "tensor_parallel": 4},
+        "devices": {"placement": "apart", "rollout_workers": 2, "rollout_gpus": 4, "update_gpus": 1},
+    }
+    wanted = demand(load_config("plan_path_duo", {"policies.planner": planner}))
+    assert [bundle["GPU"] for bundle in wanted.bundles if "GPU" in bundle] == [1.0, 4.0, 4.0]
+
+
 def test_frozen_policy_apart_has_no_update_worker() -> None:
     overrides = {"team.roles.planner.trained": False, "policies.planner.devices.placement": "apart"}
     placement = place(load_config("plan_path_duo", overrides))

@@ -195,7 +195,7 @@ LANGUAGE_MODELS: Effects = {
     | needs("final_learning_rate", unless("schedule", "constant")),
     **{section: own_fields(section, Optimisation) for section in LEARNER_CONFIGS.values()},
     Devices: always("placement rollout_workers rollout_cpus rollout_gpus")
-    | needs("update_workers update_cpus update_gpus", _apart),
+    | needs("update_workers update_cpus update_gpus weight_transfer", _apart),
     EngineSection: always("type max_batch"),
     **{section: own_fields(section, EngineSection) for section in ENGINE_CONFIGS.values()},
     Torch: always("type")

@@ -16,3 +16,8 @@ class EngineSection(Section):
     """The engine that generates tokens."""
     max_batch: int = Field(512, ge=1)
     """Maximum number of sequences generated at the same time; further requests wait."""
+
+    @property
+    def gpus(self) -> int:
+        """Maximum number of GPUs that the engine of one rollout worker uses."""
+        return 1

@@ -15,7 +15,14 @@ class Vllm(EngineSection):
     """New weights are written into vLLM's model in place; every version of an adapter has its own name."""
     gpu_memory: float = Field(0.9, gt=0.0, le=1.0)
     """Share of the GPU's memory that vLLM uses for weights and cache; unused on a CPU."""
+    tensor_parallel: int = Field(1, ge=1, le=1024)
+    """GPUs over which vLLM splits the model; above 1, devices.rollout_gpus must be the same number."""
     context: int = Field(0, ge=0)
     """Maximum length of prompt plus answer in tokens; 0 uses the model's maximum, which may need much memory."""
     eager: bool = False
     """Run without CUDA graphs: starts faster, generates more slowly."""
+
+    @property
+    def gpus(self) -> int:
+        """Maximum number of GPUs that the engine of one rollout worker uses."""
+        return self.tensor_parallel

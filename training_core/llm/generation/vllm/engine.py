@@ -47,6 +47,29 @@ def _import_vllm() -> Any:
     return vllm
 
 
+def llm_arguments(settings: Vllm, model: PreTrainedModel) -> dict[str, Any]:
+    """The arguments of vllm.LLM. Raises EngineFailure for an adapter of a rank that vLLM does not support."""
+    ranks = [part.shape[0] for name, part in trained_weights(model).items() if ".lora_A." in name]
+    adapters = {"enable_lora": True, "max_lora_rank": min(_supported_ranks(max(ranks)))} if ranks else {}
+    split = {
+        "tensor_parallel_size": settings.tensor_parallel,
+        "distributed_executor_backend": "mp",  # Ray's would request more devices than the worker has
+    }
+    return {
+        "model": model.name_or_path,
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "max_num_seqs": settings.max_batch,
+        "max_model_len": settings.context or None,
+        "gpu_memory_utilization": settings.gpu_memory,
+        "enforce_eager": settings.eager,
+        "logprobs_mode": "processed_logprobs",
+        "enable_prefix_caching": True,
+        "disable_log_stats": True,
+        **(split if settings.tensor_parallel > 1 else {}),
+        **adapters,
+    }
+
+
 class VllmEngine:
     """An Engine in vLLM. `model` provides its initial weights and saves adapters."""
 
@@ -63,20 +86,8 @@ class VllmEngine:
         self._adapter: Any = None
         """vLLM's name of this version's adapter; None if there is none yet."""
         self._folders = tempfile.TemporaryDirectory(prefix="troupe-adapters-")
-        ranks = [part.shape[0] for name, part in trained_weights(model).items() if ".lora_A." in name]
-        adapters = {"enable_lora": True, "max_lora_rank": min(_supported_ranks(max(ranks)))} if ranks else {}
-        self._llm: Any = vllm.LLM(
-            model=model.name_or_path,
-            dtype=str(model.dtype).removeprefix("torch."),
-            max_num_seqs=settings.max_batch,
-            max_model_len=settings.context or None,
-            gpu_memory_utilization=settings.gpu_memory,
-            enforce_eager=settings.eager,
-            logprobs_mode="processed_logprobs",
-            enable_prefix_caching=True,
-            disable_log_stats=True,
-            **adapters,
-        )
+        self._processes = settings.tensor_parallel
+        self._llm: Any = vllm.LLM(**llm_arguments(settings, model))
 
     def generate(
         self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None = None
@@ -111,6 +122,11 @@ class VllmEngine:
             )
         if has_adapter(self.model):
             self._load_adapter(state, version)
+        elif (
+            self._processes > 1
+        ):  # the weights are pickled for vLLM's processes, each of which loads its part
+            weights = [(name, tensor.cpu()) for name, tensor in state.items()]
+            self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
         else:
             self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(state.items())})
         self._llm.reset_prefix_cache()
