@@ -4,11 +4,13 @@
     python -m workers.run --preset plan_path_duo --check [--json] [key=value ...]
     python -m workers.run CONFIG.toml --folder F --run ID --attempt N [--ingest-url U] [--home H]
                                       [--resume-from P [--fall-back] | --fork-from P]
+    python -m workers.run --member RUN ATTEMPT FOLDER URL [--member ...] [--home H]
 
 The first runs everything in this process, without Ray and without the web (with --seeds: one run per seed, all in this
 process); the second checks what the first would need. The
 third is the driver of a Ray job:
-it connects to the cluster that RAY_ADDRESS names and imports no torch. TROUPE_INGEST_TOKEN holds the ingest token.
+it connects to the cluster that RAY_ADDRESS names and imports no torch. The fourth trains runs that differ in their seed
+only in the process of their common job. TROUPE_INGEST_TOKEN holds the ingest token, or those of the members.
 Exit status: 0 finished, stopped or paused; 1 failed, or a check failed; 2 the config or the arguments are wrong; 3 superseded.
 """
 
@@ -34,6 +36,8 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments, unknown = _parser().parse_known_intermixed_args(words)
     try:
         _refuse(unknown)
+        if arguments.member:
+            return _run_members(arguments)
         config = _config(arguments)
         seeds = _seeds(arguments, config)
     except (ConfigError, OSError) as error:
@@ -90,6 +94,34 @@ def _run_seeds(arguments: argparse.Namespace, run: str, home: Path, seeds: Seque
     except ConfigError as error:  # of the trainers, which exist before the first run starts
         _complain(error)
         return USAGE_ERROR
+
+
+def _run_members(arguments: argparse.Namespace) -> int:
+    """Run the attempts of --member, all in this process. Raises ConfigError, OSError for a config that cannot be read."""
+    home = arguments.home.expanduser().resolve()
+    os.environ["TROUPE_HOME"] = str(home)
+    folders = [Path(folder) for _, _, folder, _ in arguments.member]
+    configs = [parse_config(read_toml((folder / "config.toml").read_text())) for folder in folders]
+    from workers.driver.seeds import run_members  # slow import: only after the configs are valid
+    from workers.protocol.records import Attempt
+
+    tokens = os.environ.pop("TROUPE_INGEST_TOKEN", "").split()
+    facts = zip(arguments.member, configs, folders, tokens or [""] * len(folders), strict=True)
+    return run_members(
+        [
+            Attempt(
+                config=config,
+                run=run,
+                number=int(number),
+                folder=folder,
+                home=home,
+                fork_from=_fork_from(None, config, home),
+                ingest_url=url,
+                ingest_token=token,
+            )
+            for (run, number, _, url), config, folder, token in facts
+        ]
+    )
 
 
 def _seeds(arguments: argparse.Namespace, config: AnyConfig) -> list[AnyConfig]:
@@ -152,6 +184,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--check", action="store_true", help="only check what a run in this process needs")
     parser.add_argument(
         "--seeds", default="", help="with --local: 0,1,2 or 0..4: a run with each seed, all in this process"
+    )
+    parser.add_argument(
+        "--member",
+        nargs=4,
+        action="append",
+        metavar=("RUN", "ATTEMPT", "FOLDER", "URL"),
+        help="a run of a job that trains several; config.toml is in its folder, URL is where its events go",
     )
     parser.add_argument("--json", action="store_true", help="with --check: print JSON")
     parser.add_argument("--folder", type=Path, help="run folder (default: <home>/runs/<run>)")

@@ -38,6 +38,12 @@ def admission_reason(project_id: int, wanted: Demand, held: Sequence[Demand]) ->
     return f"Waiting: {full}" if full else ""
 
 
+def runs_left(project_id: int, held: int) -> int | None:
+    """Return how many runs of this project may start while `held` hold devices; None without a limit."""
+    quota = Quota.objects.filter(project=project_id).first()
+    return None if quota is None or quota.runs is None else max(0, quota.runs - held)
+
+
 def storage_held(project_id: int) -> str:
     """Return a run's reason if events of this project cannot be stored now; empty if there is room."""
     quota = Quota.objects.filter(project=project_id).first()

@@ -29,16 +29,20 @@ def jobs_end(launcher: Launcher) -> None:
         ended_at__gt=now - TOKEN_REST,
         ended_at__lt=now - timedelta(seconds=EXIT_SECONDS),
     )
-    waiting = dict(ended.values_list("pk", "submission_id"))
+    others = Attempt.objects.exclude(shared_job="").exclude(
+        state=Attempt.State.ENDED, ended_at__lt=now - timedelta(seconds=EXIT_SECONDS)
+    )  # a shared job ends with the last of its runs
+    ended = ended.exclude(shared_job__in=others.values("shared_job"))
+    waiting = {attempt.pk: attempt.job_id for attempt in ended}
     _over.intersection_update(waiting)
-    for pk, submission_id in waiting.items():
+    for pk, job in waiting.items():
         if pk in _over:
             continue
-        state = launcher.status(submission_id).state
+        state = launcher.status(job).state
         if state is JobState.UNKNOWN:
             return  # each further query would wait as long as this one
         if state in LIVE:
-            _job_stop(launcher, submission_id)
+            _job_stop(launcher, job)
         else:
             _over.add(pk)
 

@@ -21,14 +21,15 @@ from webapp.runs.models import ACTIVE_STATES, Attempt, LogLine, Run, RunSource, 
 from webapp.runs.states import STATE_AFTER
 from webapp.scheduling.attempts import attempt_end, attempt_lost, starts_again
 from webapp.scheduling.client_runs import client_run_look_after
+from webapp.scheduling.seed_groups import is_shared_now
 from webapp.scheduling.stopping import ENDING, saved_words, spelled, stopping_words
 from webapp.scheduling.submission import run_submit_now
 from workers.launchers.bundled_ray import cluster_has_ended
-from workers.launchers.launcher import JobState, JobStatus, Launcher, LauncherFailure
+from workers.launchers.launcher import STOP_SECONDS, JobState, JobStatus, Launcher, LauncherFailure
 from workers.launchers.registry import make_launcher
 from workers.storage.run_folder import RunFolder
 from workers.telemetry.faults import Fault, fault_in
-from workers.telemetry.reasons import plain, printed_failure
+from workers.telemetry.reasons import plain, printed_failure, seed_output
 
 log = logging.getLogger(__name__)
 DEATH_SECONDS = 90
@@ -41,6 +42,7 @@ SILENCE_SECONDS = 30
 """Age of the last heartbeat at which the owner is notified."""
 START_SECONDS = 120
 """Time between a driver's start and its first report after which the owner is notified."""
+ENDING_MEMBER = "Ending now: its process trains other runs, so this run ends with the current iteration"
 UNDER_WAY = (RunState.STARTING, RunState.RUNNING, RunState.STOPPING)
 OVER = (JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED)
 
@@ -82,7 +84,7 @@ def run_look_after(run_id: str) -> None:
     if attempt is None or run.state not in UNDER_WAY:
         return
     launcher = make_launcher(settings.TROUPE_LAUNCHER)
-    status = launcher.status(attempt.submission_id)
+    status = launcher.status(attempt.job_id)
     if status.state is JobState.UNKNOWN:
         _unreachable(attempt, status)
     elif status.state in OVER or (status.state is JobState.MISSING and _is_dead(attempt)):
@@ -160,13 +162,45 @@ def _stopping(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus)
     if status.state is JobState.MISSING:
         _say(run.pk, _missing(run, attempt))
         return
+    if is_shared_now(attempt):
+        _stopping_member(run, attempt)
+        return
     try:
-        launcher.stop(attempt.submission_id)
+        launcher.stop(attempt.job_id)
     except LauncherFailure as error:
         _say(run.pk, str(error))
         return
     heard = f"The driver has not reported for {spelled(_age(attempt))}: the job is being stopped"
     _say(run.pk, ENDING if run.end_requested_at else heard)
+
+
+def _stopping_member(run: Run, attempt: Attempt) -> None:
+    """End a run whose process trains other runs, which continue: nothing stops the job.
+
+    A run that has not reported at all, or not within STOP_SECONDS of a request to end now, is given up: its part of the
+    process receives the command to exit with its next report.
+    """
+    if run.end_requested_at is None and attempt.heartbeat_at is not None:
+        quiet = f"The driver has not reported for {spelled(_age(attempt))}. Its process trains other runs and is not stopped."
+        _say(run.pk, Fault(quiet, "Press End now to end this run alone."))
+        return
+    left = (
+        STOP_SECONDS - (timezone.now() - run.end_requested_at).total_seconds()
+        if run.end_requested_at
+        else 0.0
+    )
+    if attempt.heartbeat_at is not None and left > 0:
+        _say(run.pk, f"{ENDING_MEMBER}, or is given up in {spelled(left)}")
+        return
+    with transaction.atomic():
+        run = runs_locked().get(pk=run.pk)
+        attempt.refresh_from_db()
+        if attempt.state == Attempt.State.ENDED or not run.stop_requested:
+            return
+        state = STATE_AFTER[run.stop_requested]
+        how = f"Ended alone, while its process trains other runs; the work after the last checkpoint is lost ({saved_words(run)})"
+        attempt_end(attempt, state, how)
+        run_move(run, state, how, stop_requested="")
 
 
 def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> None:
@@ -176,7 +210,9 @@ def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> 
     if held and not run.stop_requested:  # the undelivered events may contain its last status
         _say(run.pk, f"The job has ended. {held}")
         return
-    tail = launcher.logs(attempt.submission_id)
+    tail = launcher.logs(attempt.job_id)
+    if attempt.shared_job:
+        tail = seed_output(tail, int(run.config["run"]["seed"]))
     with transaction.atomic():
         run = runs_locked().get(pk=run.pk)
         attempt.refresh_from_db()
@@ -185,7 +221,7 @@ def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> 
         if tail:
             _keep_tail(run, attempt, tail)
         if run.stop_requested and status.state is not JobState.MISSING:
-            how = f"{_how_ended(run, status).rstrip('.')}; the work after the last checkpoint is lost ({saved_words(run)})"
+            how = f"{_how_ended(run, attempt, status).rstrip('.')}; the work after the last checkpoint is lost ({saved_words(run)})"
             state = STATE_AFTER[run.stop_requested]
             attempt_end(attempt, state, how)
             run_move(run, state, how, stop_requested="")
@@ -196,9 +232,9 @@ def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> 
         run_submit_now(run.pk)
 
 
-def _how_ended(run: Run, status: JobStatus) -> str:
+def _how_ended(run: Run, attempt: Attempt, status: JobStatus) -> str:
     if status.state is not JobState.STOPPED:
-        return _how(status).cause
+        return _how(status, attempt).cause
     return (
         "Ended immediately, as requested"
         if run.end_requested_at
@@ -206,14 +242,18 @@ def _how_ended(run: Run, status: JobStatus) -> str:
     )
 
 
-def _how(status: JobStatus, attempt: Attempt | None = None) -> Fault:
+def _how(status: JobStatus, attempt: Attempt) -> Fault:
+    driver = "The driver"
+    if attempt.shared_job:
+        others = attempt.shared_by - 1
+        driver = f"The process that trained this run with {others} other seed{'' if others == 1 else 's'}"
     if status.state is JobState.MISSING:
-        restarted = attempt is not None and cluster_has_ended(attempt.cluster)
+        restarted = cluster_has_ended(attempt.cluster)
         silent = f"Ray no longer lists the job, and its driver was silent for {DEATH_SECONDS} s."
         return Fault("Ray was restarted and ended the run." if restarted else silent, RESUME)
     message = fault_in(status.message).cause
     return Fault(
-        f"The driver ended without a report (job {status.state}){': ' + message if message else '.'}",
+        f"{driver} ended without a report (job {status.state}){': ' + message if message else '.'}",
         OPEN_LOG,
     )
 

@@ -1,6 +1,7 @@
 """Devices that runs hold and wait for."""
 
 import logging
+from collections import Counter
 from collections.abc import Iterable
 
 from django.db.models import Q, QuerySet
@@ -30,11 +31,28 @@ def runs_waiting() -> QuerySet[Run]:
 
 
 def demands_of(runs: Iterable[Run]) -> Demands:
-    """Return the demand of each run. A run with an unreadable config counts as no demand."""
-    demands = []
-    for run in runs:
+    """Return the demand of each run. A run with an unreadable config counts as no demand.
+
+    The runs of one process together count as one.
+    """
+    listed = list(runs)
+    sharing, demands = sharing_of(listed), []
+    for run in listed:
         try:
-            demands.append((run, demand(parse_config(run.config))))
+            demands.append((run, share(demand(parse_config(run.config)), sharing.get(run.pk, 1))))
         except ConfigError:
             log.warning("run %s: its config cannot be read, so its demand is unknown", run.pk)
     return demands
+
+
+def sharing_of(runs: Iterable[Run]) -> dict[str, int]:
+    """Return the number of runs that have not ended in the process of each run; of those runs only that share one."""
+    live = Attempt.objects.exclude(state=Attempt.State.ENDED).exclude(shared_job="")
+    jobs = dict(live.filter(run__in=[run.pk for run in runs]).values_list("run", "shared_job"))
+    counts = Counter(live.filter(shared_job__in=set(jobs.values())).values_list("shared_job", flat=True))
+    return {run: counts[job] for run, job in jobs.items()}
+
+
+def share(wanted: Demand, runs: int) -> Demand:
+    """Return one run's part of the devices of a process that trains several runs."""
+    return wanted if runs < 2 else Demand(wanted.cpus / runs, wanted.gpus / runs, wanted.bundles)

@@ -26,9 +26,11 @@ def run_locked(run_id: str) -> Run | None:
     return runs_locked().filter(pk=run_id).first()
 
 
-def runs_locked() -> QuerySet[Run]:
-    """Runs under their row locks. Rows that refer to a run can still be inserted."""
-    return Run.objects.select_for_update(no_key=True, of=("self",))
+def runs_locked(*, skip_locked: bool = False) -> QuerySet[Run]:
+    """Runs under their row locks; `skip_locked` leaves out those that another transaction has locked. Rows that refer to a
+    run can still be inserted.
+    """
+    return Run.objects.select_for_update(no_key=True, of=("self",), skip_locked=skip_locked)
 
 
 def run_announce(run: Run) -> None:

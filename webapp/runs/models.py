@@ -160,6 +160,10 @@ class Attempt(models.Model):
     """finished, stopped, paused, failed, lost."""
     reason = models.TextField(blank=True)
     submission_id = models.CharField(max_length=80, unique=True)
+    shared_job = models.CharField(max_length=80, blank=True, db_index=True)
+    """Submission id of the job whose process also trains other runs; empty for a job of its own."""
+    shared_by = models.PositiveSmallIntegerField(default=1)
+    """Number of runs in that job when it was submitted."""
     cluster = models.CharField(max_length=32, blank=True)
     """The start of the bundled Ray it was submitted to; empty for any other cluster."""
     resumed_from = models.CharField(max_length=400, blank=True)
@@ -181,6 +185,11 @@ class Attempt(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "number"], name="one_attempt_per_number")]
         ordering = ["number"]
+
+    @property
+    def job_id(self) -> str:
+        """Submission id of its job."""
+        return self.shared_job or self.submission_id
 
 
 class RunNote(models.Model):

@@ -145,6 +145,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "ended_as": attempt.ended_as,
         "reason": attempt.reason,
         "resumed_from": attempt.resumed_from,
+        "shared_by": attempt.shared_by,
         "created_at": attempt.created_at.isoformat(),
         "started_at": attempt.started_at and attempt.started_at.isoformat(),
         "ended_at": attempt.ended_at and attempt.ended_at.isoformat(),

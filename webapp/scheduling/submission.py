@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from django.urls import reverse
 from django.utils import timezone
 
-from training_core.config.files import to_toml
+from training_core.config.files import parse_config, to_toml
 from training_core.errors import ConfigError
 from webapp.accounts.models import ApiToken
 from webapp.accounts.tokens import token_create
@@ -23,8 +23,16 @@ from webapp.runs.lifecycle import run_locked, run_move, run_reason_set, runs_loc
 from webapp.runs.models import Attempt, Run, RunState
 from webapp.runs.permitted import parse_permitted_for
 from webapp.scheduling.admission import what_it_waits_for
+from webapp.scheduling.seed_groups import members_of, peers_of, shares_give
 from workers.launchers.bundled_ray import present_cluster
-from workers.launchers.launcher import Capacity, JobState, Launch, Launcher, LauncherFailure
+from workers.launchers.launcher import (
+    Capacity,
+    GroupLaunch,
+    JobState,
+    Launch,
+    Launcher,
+    LauncherFailure,
+)
 from workers.launchers.registry import make_launcher
 from workers.sizing.demand import demand
 from workers.storage.run_folder import RunFolder
@@ -38,40 +46,59 @@ SUBMITTING_LIMIT = timedelta(seconds=30)
 
 
 def run_submit_now(run_id: str) -> bool:
-    """Submit a queued run if its devices are free; else record what it waits for. Returns True if a job was submitted."""
+    """Submit a queued run if its devices are free, with the runs that train in its process; else record what it waits for.
+
+    Returns True if a job was submitted.
+    """
     try:
         launcher = make_launcher(settings.TROUPE_LAUNCHER)
         capacity = launcher.capacity()
     except LauncherFailure as error:
         return _waits(run_id, str(error))
-    attempt = _admit(run_id, capacity)
-    return attempt is not None and _submit(attempt, launcher)
+    attempts = _admit(run_id, capacity)
+    return bool(attempts) and _submit(attempts, launcher)
 
 
 @transaction.atomic
-def _admit(run_id: str, capacity: Capacity | None) -> Attempt | None:
-    """Return the attempt to submit, created under the admission lock; None if the run must wait or has changed its state."""
+def _admit(run_id: str, capacity: Capacity | None) -> list[Attempt]:
+    """Return the attempts to submit as one job, created under the admission lock: that of the run, and of the runs that share
+    its process. Empty if the run must wait or has changed its state.
+    """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ADMISSION_LOCK])
     run = run_locked(run_id)
     if run is None or run.state != RunState.QUEUED:
-        return None
+        return []
     attempt = run.attempts.order_by("-number").first()
     if attempt is not None and attempt.state == Attempt.State.SUBMITTING:
-        if attempt.created_at > timezone.now() - SUBMITTING_LIMIT and attempt.reason == "":
-            return None  # another task submits it
-        return attempt
+        return _repeated(attempt)
     try:
-        wanted = demand(parse_permitted_for(run.owner, run.config))
+        config = parse_permitted_for(run.owner, run.config)
     except ConfigError as error:
         fault = fault_of(error)
         cause = f"The config is rejected by this version of Troupe, or by the permissions of the owner: {fault.cause}"
         run_move(run, RunState.FAILED, Fault(cause, fault.remedy))
-        return None
-    reason = what_it_waits_for(run, wanted, capacity)
+        return []
+    reason = what_it_waits_for(run, demand(config), capacity)
     if reason:
         run_reason_set(run, reason)
-        return None
+        return []
+    peers = [] if attempt else peers_of(run, config)
+    attempts = [_attempt_next(member, attempt) for member in (run, *peers)]
+    shares_give(attempts)
+    return attempts
+
+
+def _repeated(attempt: Attempt) -> list[Attempt]:
+    """Return the unconfirmed attempts to submit again; of a group, its first one repeats the submission of all."""
+    if attempt.created_at > timezone.now() - SUBMITTING_LIMIT and attempt.reason == "":
+        return []  # another task submits it
+    members = [one for one in members_of(attempt) if one.state == Attempt.State.SUBMITTING]
+    return members if members[0].pk == attempt.pk else []
+
+
+def _attempt_next(run: Run, attempt: Attempt | None) -> Attempt:
+    """Create the attempt that follows `attempt`."""
     number = attempt.number + 1 if attempt else 1
     chosen = (
         run.checkpoints.filter(path=run.resume_from).first() if run.resume_from else checkpoint_latest(run)
@@ -96,28 +123,47 @@ def _edits_taken(run: Run) -> dict[str, Any]:
     return edits
 
 
-def _submit(attempt: Attempt, launcher: Launcher) -> bool:
+def _submit(attempts: list[Attempt], launcher: Launcher) -> bool:
     """Submit outside any transaction, because the launcher may be slow."""
-    run = attempt.run
-    token, secret = token_create(
-        run.owner, f"run {run.pk}, attempt {attempt.number}", [ApiToken.Scope.INGEST], run_id=run.pk
-    )
+    tokens = [_token_of(attempt) for attempt in attempts]
     try:
-        launcher.submit(_launch(run, attempt, secret))
+        launcher.submit(_job_of(attempts, [secret for _, secret in tokens]))
     except (LauncherFailure, OSError) as error:
         reason = (
             str(error)
             if isinstance(error, LauncherFailure)
             else f"The run folder cannot be written: {error}; free space on the server's disk, or allow the server to write there"
         )
-        if launcher.status(attempt.submission_id).state is JobState.MISSING:
-            token.delete()  # the token was not used
-        Attempt.objects.filter(pk=attempt.pk, state=Attempt.State.SUBMITTING).update(reason=reason)
-        return _waits(run.pk, reason)
-    if _submitted(attempt):
+        if launcher.status(attempts[0].job_id).state is JobState.MISSING:
+            for token, _ in tokens:
+                token.delete()  # the token was not used
+        for attempt in attempts:
+            Attempt.objects.filter(pk=attempt.pk, state=Attempt.State.SUBMITTING).update(reason=reason)
+            _waits(attempt.run_id, reason)
+        return False
+    wanted = [_submitted(attempt) for attempt in attempts]
+    if any(wanted):
         return True
-    _withdraw(attempt, launcher)
+    _withdraw(attempts[0], launcher)
     return False
+
+
+def _token_of(attempt: Attempt) -> tuple[ApiToken, str]:
+    """Create the token with which the driver of an attempt reports."""
+    run = attempt.run
+    name = f"run {run.pk}, attempt {attempt.number}"
+    return token_create(run.owner, name, [ApiToken.Scope.INGEST], run_id=run.pk)
+
+
+def _job_of(attempts: list[Attempt], secrets: list[str]) -> Launch | GroupLaunch:
+    """Return the parameters of the job: of one attempt, or of those that share its process."""
+    launches = tuple(
+        _launch(attempt.run, attempt, secret) for attempt, secret in zip(attempts, secrets, strict=True)
+    )
+    first = attempts[0]
+    if not first.shared_job:
+        return launches[0]
+    return GroupLaunch(launches, first.shared_job, demand(parse_config(first.run.config)).cpus)
 
 
 def _launch(run: Run, attempt: Attempt, secret: str) -> Launch:
@@ -148,7 +194,7 @@ def _fork_origin(run: Run) -> Path | None:
 def _withdraw(attempt: Attempt, launcher: Launcher) -> None:
     """Stop the job of a run that was stopped during its submission; its driver receives the command to exit."""
     try:
-        launcher.stop(attempt.submission_id)
+        launcher.stop(attempt.job_id)
     except LauncherFailure as error:
         log.warning("run %s: the job of its stopped attempt runs until it reports: %s", attempt.run_id, error)
 

@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import traceback
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from threading import Thread, current_thread
@@ -23,6 +24,10 @@ from workers.driver.display import Lines
 from workers.driver.output import reported_output
 from workers.driver.run_events import ReportedLog, RunEvents
 from workers.protocol.records import Attempt, TrainingBackend
+from workers.telemetry.faults import fault_of
+from workers.telemetry.reasons import LOST, seed_mark
+
+log = logging.getLogger(__name__)
 
 
 class SeedLines(Lines):
@@ -34,7 +39,7 @@ class SeedLines(Lines):
 
     def note(self, text: str) -> None:
         """Print one line."""
-        super().note(f"seed {self._seed}  {text}")
+        super().note(f"{seed_mark(self._seed)}{text}")
 
 
 class SeedStopSignal(StopSignal):
@@ -61,17 +66,18 @@ class SeedRun:
         self.log = ReportedLog(self._reporter, attempt.config.reporting.log_level)
         self.log.addFilter(lambda record: (record.threadName or "").partition("/")[0] == attempt.run)
 
-    def close(self) -> None:
-        """Deliver the last events."""
-        if self.status != SUPERSEDED:
-            self._reporter.close(DELIVERY_SECONDS)
-
     def _work(self) -> None:
         with self._turns.turn:
             try:
                 self.status = guarded_attempt(self._attempt, self.events, self.stop_signal, self._backend)
             finally:
                 self._turns.leave(self._index)
+        self._close()
+
+    def _close(self) -> None:
+        """Deliver the last events and end the heartbeats, while other seeds may continue."""
+        self.events.output.close()
+        self._reporter.close(0.0 if self.status == SUPERSEDED else DELIVERY_SECONDS)
 
     def _backend(self) -> TrainingBackend:
         checks = self.stop_signal.stop_checks
@@ -114,9 +120,25 @@ def run_seeds(attempts: Sequence[Attempt]) -> int:
             run.thread.start()
         for run in runs:
             run.thread.join()
-    for run in runs:
-        run.close()
-    return max(run.status for run in runs)
+    return max([run.status for run in runs if run.status != SUPERSEDED], default=SUPERSEDED)
+
+
+def run_members(attempts: Sequence[Attempt]) -> int:
+    """`run_seeds` for the job of a server. Reports a failure before the start to every run: each may succeed in a process of
+    its own.
+    """
+    try:
+        return run_seeds(attempts)
+    except Exception as error:
+        log.error("%s", traceback.format_exc())
+        fault = fault_of(error)
+        for attempt in attempts:
+            reporter = reporter_of(attempt)
+            events = RunEvents(attempt.config, reporter, SeedLines(attempt.config.run.seed))
+            events.failed(fault, retry=True)
+            events.note(f"{LOST}{fault}")
+            reporter.close(DELIVERY_SECONDS)
+        return FAILED
 
 
 def _stop_all_on_signals(runs: Sequence[SeedRun], stack: ExitStack) -> None:
@@ -126,9 +148,7 @@ def _stop_all_on_signals(runs: Sequence[SeedRun], stack: ExitStack) -> None:
         requests.append(number)
         if requests.count(signal.SIGINT) > 1:
             os._exit(128 + signal.SIGINT)
-        logging.getLogger(__name__).info(
-            "all seeds stop after this iteration; press Ctrl-C again to end without a checkpoint"
-        )
+        log.info("all seeds stop after this iteration; press Ctrl-C again to end without a checkpoint")
         for run in runs:
             run.stop_signal.end_now()
 

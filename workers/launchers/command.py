@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from training_core import served
-from workers.launchers.launcher import JobLaunch, Launch
+from workers.launchers.launcher import AnyLaunch, GroupLaunch, JobLaunch
 
 ROOT = Path(__file__).resolve().parents[2]
 """Folder that Troupe's packages are imported from."""
@@ -12,10 +12,16 @@ SECRETS = ("DATABASE_URL", "REDIS_URL", "TROUPE_SECRET_KEY", "TROUPE_TOKEN", "RA
 """Variables of the server that a run must not get."""
 
 
-def driver_command(launch: Launch | JobLaunch, python: str) -> list[str]:
-    """`python -m workers.run CONFIG --folder ...`, or `python -m workers.node.forked_job FOLDER ...`."""
+def driver_command(launch: AnyLaunch, python: str) -> list[str]:
+    """`python -m workers.run CONFIG --folder ...`, `python -m workers.run --member ...`, or
+    `python -m workers.node.forked_job FOLDER ...`.
+    """
     if isinstance(launch, JobLaunch):
         return [python, "-m", "workers.node.forked_job", str(launch.folder), "--home", str(launch.home)]
+    if isinstance(launch, GroupLaunch):
+        facts = [(one.run, str(one.attempt), str(one.folder), one.ingest_url) for one in launch.members]
+        members = [word for words in facts for word in ("--member", *words)]
+        return [python, "-m", "workers.run", *members, "--home", str(launch.home)]
     options = {
         "--folder": str(launch.folder),
         "--run": launch.run,
@@ -30,8 +36,8 @@ def driver_command(launch: Launch | JobLaunch, python: str) -> list[str]:
     return [python, "-m", "workers.run", str(launch.folder / "config.toml"), *words, *flags]
 
 
-def driver_variables(launch: Launch | JobLaunch) -> dict[str, str]:
-    """Environment variables of a driver: number of threads, settings of libraries, its token."""
+def driver_variables(launch: AnyLaunch) -> dict[str, str]:
+    """Environment variables of a driver: number of threads, settings of libraries, its token (of a group: one per member)."""
     variables = {
         "OMP_NUM_THREADS": "1",
         "TOKENIZERS_PARALLELISM": "false",
@@ -39,7 +45,7 @@ def driver_variables(launch: Launch | JobLaunch) -> dict[str, str]:
         "TROUPE_HOME": str(launch.home),
         served.VARIABLE: "1",
     }
-    token = launch.ingest_token if isinstance(launch, Launch) else ""
+    token = "" if isinstance(launch, JobLaunch) else launch.ingest_token
     return variables | ({"TROUPE_INGEST_TOKEN": token} if token else {})
 
 

@@ -2,7 +2,16 @@
 
 from dataclasses import dataclass, field
 
-from workers.launchers.launcher import Capacity, JobLaunch, JobState, JobStatus, Launch, LauncherFailure
+from workers.launchers.launcher import (
+    AnyLaunch,
+    Capacity,
+    GroupLaunch,
+    JobLaunch,
+    JobState,
+    JobStatus,
+    Launch,
+    LauncherFailure,
+)
 
 
 @dataclass
@@ -13,17 +22,21 @@ class FakeLauncher:
     jobs: dict[str, JobStatus] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
     """Launches of runs that created a job, in order."""
+    groups: list[GroupLaunch] = field(default_factory=list)
+    """Launches of several runs that created a job, in order."""
     short: list[JobLaunch] = field(default_factory=list)
     """Launches of short jobs that created a job, in order."""
     stopped: list[str] = field(default_factory=list)
     log: str = ""
     devices: Capacity = field(default_factory=lambda: Capacity(2.0, 0.0, 2.0, 0.0))
 
-    def submit(self, launch: Launch | JobLaunch) -> str:
+    def submit(self, launch: AnyLaunch) -> str:
         self._reach()
         if launch.submission_id not in self.jobs:
             if isinstance(launch, JobLaunch):
                 self.short.append(launch)
+            elif isinstance(launch, GroupLaunch):
+                self.groups.append(launch)
             else:
                 self.launches.append(launch)
             self.jobs[launch.submission_id] = JobStatus(JobState.PENDING)

@@ -69,6 +69,38 @@ class Launch:
 
 
 @dataclass(frozen=True)
+class GroupLaunch:
+    """Parameters of a job whose process trains several runs: the seeds of one config."""
+
+    members: tuple[Launch, ...]
+    """One attempt of each run; at least one."""
+    submission_id: str
+    """Id of the submission: that of the attempt for which the job was first submitted."""
+    cpus: float = 0.0
+    """CPU cores of its single process."""
+
+    @property
+    def home(self) -> Path:
+        """TROUPE_HOME, the same for all members."""
+        return self.members[0].home
+
+    @property
+    def log(self) -> Path:
+        """Path of the process's output under a local launcher."""
+        return self.members[0].log
+
+    @property
+    def ingest_token(self) -> str:
+        """Tokens of the members in their order, separated by spaces."""
+        return " ".join(member.ingest_token for member in self.members)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels on the backend's own pages."""
+        return {"runs": " ".join(member.run for member in self.members)}
+
+
+@dataclass(frozen=True)
 class JobLaunch:
     """Parameters of a short job; its folder holds the request (see workers.storage.job_folder)."""
 
@@ -126,6 +158,9 @@ class Capacity:
     """Empty if unknown."""
 
 
+AnyLaunch = Launch | GroupLaunch | JobLaunch
+
+
 class LauncherFailure(Exception):
     """The backend refused or could not be reached; the message names the remedy."""
 
@@ -133,8 +168,8 @@ class LauncherFailure(Exception):
 class Launcher(Protocol):
     """Execution backend: Ray jobs, local processes, or a fake for tests."""
 
-    def submit(self, launch: Launch | JobLaunch) -> str:
-        """Start the attempt or job unless its submission id exists; return that id. Raises LauncherFailure."""
+    def submit(self, launch: AnyLaunch) -> str:
+        """Start the attempt, the group of attempts or the job unless its submission id exists; return that id. Raises LauncherFailure."""
         ...
 
     def status(self, submission_id: str) -> JobStatus:

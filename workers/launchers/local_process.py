@@ -20,11 +20,11 @@ from pathlib import Path
 from workers.launchers.command import ROOT, SECRETS, driver_command, driver_variables, own_path
 from workers.launchers.launcher import (
     STOP_SECONDS,
+    AnyLaunch,
     Capacity,
     JobLaunch,
     JobState,
     JobStatus,
-    Launch,
     LauncherFailure,
     Node,
 )
@@ -49,7 +49,7 @@ class LocalProcessLauncher:
         self._jobs = home / "jobs"
         self._children: list[subprocess.Popen[bytes]] = []
 
-    def submit(self, launch: Launch | JobLaunch) -> str:
+    def submit(self, launch: AnyLaunch) -> str:
         name = launch.submission_id
         folder = self._jobs / name
         if folder.exists() and self.status(name).state is JobState.MISSING:
@@ -115,7 +115,7 @@ class LocalProcessLauncher:
         node = Node("local", socket.gethostname(), cores, 0.0, cores, 0.0, head=True, memory=memory)
         return Capacity(cores, 0.0, cores, 0.0, (node,))
 
-    def _start(self, launch: Launch | JobLaunch, folder: Path) -> None:
+    def _start(self, launch: AnyLaunch, folder: Path) -> None:
         log = launch.log
         log.parent.mkdir(parents=True, exist_ok=True)
         (folder / "log").write_text(str(log))

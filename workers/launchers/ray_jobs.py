@@ -17,11 +17,12 @@ import httpx
 from workers.launchers.command import driver_command, driver_variables, own_path
 from workers.launchers.launcher import (
     STOP_SECONDS,
+    AnyLaunch,
     Capacity,
+    GroupLaunch,
     JobLaunch,
     JobState,
     JobStatus,
-    Launch,
     LauncherFailure,
     Node,
 )
@@ -62,7 +63,7 @@ class RayJobLauncher:
             verify=parts.scheme == "https",
         )
 
-    def submit(self, launch: Launch | JobLaunch) -> str:
+    def submit(self, launch: AnyLaunch) -> str:
         name = launch.submission_id
         if self._exists(name):
             return name
@@ -117,9 +118,9 @@ class RayJobLauncher:
         """Close the connection."""
         self._client.close()
 
-    def _request(self, launch: Launch | JobLaunch) -> dict[str, Any]:
+    def _request(self, launch: AnyLaunch) -> dict[str, Any]:
         variables = driver_variables(launch)
-        if isinstance(launch, Launch):
+        if not isinstance(launch, JobLaunch):
             variables["RAY_JOB_STOP_WAIT_TIME_S"] = str(STOP_SECONDS)  # read by Ray's supervisor of the job
         environment: dict[str, Any] = {"env_vars": variables}
         if self.remote:
@@ -129,7 +130,8 @@ class RayJobLauncher:
         return {
             "submission_id": launch.submission_id,
             "entrypoint": shlex.join(driver_command(launch, "python" if self.remote else sys.executable)),
-            "entrypoint_num_cpus": 0,  # drivers and short jobs never wait for a core
+            # Drivers and short jobs never wait for a core; a group trains in the process of its job.
+            "entrypoint_num_cpus": launch.cpus if isinstance(launch, GroupLaunch) else 0,
             **({"entrypoint_num_gpus": launch.gpus} if isinstance(launch, JobLaunch) and launch.gpus else {}),
             "runtime_env": environment,
             "metadata": launch.labels,

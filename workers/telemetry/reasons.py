@@ -13,6 +13,7 @@ _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _TRACEBACK = re.compile(
     r"^Traceback \(most recent call last\):$|^\s*ray::|^\s+File \".+\", line \d+", re.MULTILINE
 )
+_SEED = re.compile(r"seed \d+  ")
 _RAISED = re.compile(r"^(?:\w+\.)*[A-Z]\w*: ?", re.MULTILINE)
 
 
@@ -29,6 +30,21 @@ def reason(text: str) -> str:
         if raised:
             message = message[raised[-1].start() :].strip()
     return message if len(message) <= LONGEST else message[: LONGEST - 1].rstrip() + "…"
+
+
+def seed_mark(seed: int) -> str:
+    """The beginning of a seed's lines in the output of a process that trains several."""
+    return f"seed {seed}  "
+
+
+def seed_output(log: str, seed: int) -> str:
+    """The output of a process that trains several seeds, without the lines of the other ones; the own lines are not marked."""
+    own = seed_mark(seed)
+    return "\n".join(
+        line.removeprefix(own)
+        for line in plain(log).splitlines()
+        if line.startswith(own) or not _SEED.match(line)
+    )
 
 
 def printed_failure(log: str) -> tuple[str, bool]:

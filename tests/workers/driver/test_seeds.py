@@ -9,6 +9,7 @@ import pytest
 
 from tests.workers.running import curve, events, small_networks
 from training_core.checkpoints import checkpoints
+from training_core.config.files import to_toml
 from workers import run
 from workers.driver.attempt import run_attempt
 from workers.driver.run_events import RunEvents
@@ -111,3 +112,46 @@ def test_the_command_makes_a_run_folder_for_each_seed(
     assert "seed 4  " in capsys.readouterr().out
     assert run.main(words) == run.USAGE_ERROR
     assert "choose another id" in capsys.readouterr().err
+
+
+def member_words(together: list[Attempt], home: Path) -> list[str]:
+    for attempt in together:
+        attempt.folder.mkdir(parents=True)
+        (attempt.folder / "config.toml").write_text(to_toml(attempt.config))
+    facts = [(attempt.run, "1", str(attempt.folder), "") for attempt in together]
+    words = [word for words in facts for word in ("--member", *words)]
+    return [*words, "--home", str(home), "--local"]
+
+
+def test_members_of_a_job_run_in_their_own_folders(tmp_path: Path) -> None:
+    together = attempts(tmp_path, run__iterations=2)
+    assert run.main(member_words(together, tmp_path)) == 0
+    for attempt in together:
+        assert states(attempt.folder)[-1] == ("finished", 2)
+        assert max(checkpoints(attempt.folder / "checkpoints")) == 2
+
+
+def test_a_failure_before_the_start_reaches_every_member(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(configs: list[Any]) -> None:
+        raise MemoryError("no memory for three seeds")
+
+    monkeypatch.setattr("workers.driver.seeds.SeedTurns", fail)
+    together = attempts(tmp_path)
+    assert run.main(member_words(together, tmp_path)) == 1
+    for attempt in together:
+        (status,) = events(attempt.folder, "status")
+        assert (status["state"], status["facts"]) == ("failed", {"retry": True})
+        assert "no memory for three seeds" in status["message"]
+    assert "seed 2  lost: " in capsys.readouterr().out
+
+
+def test_a_superseded_seed_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def command(reporter: Reporter) -> str | None:
+        return "exit" if "r-s1" in str(reporter._spool.path) and reporter.iteration == 1 else None
+
+    monkeypatch.setattr(Reporter, "command", property(command))
+    together = attempts(tmp_path)
+    assert run_seeds(together) == 0
+    assert [states(attempt.folder)[-1][0] for attempt in together] == ["finished", "running", "finished"]

@@ -1,0 +1,7 @@
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    dependencies = [("experiments", "0001_groundwork")]
+
+    operations = [migrations.AddField("sweep", "shared_process", models.BooleanField(default=True))]
