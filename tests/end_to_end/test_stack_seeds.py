@@ -18,7 +18,7 @@ SMALL = {
     "evaluation.every": 0,
     "checkpoint.every": 5,
 }
-KEYS = "train/return,policy/agents/loss"
+KEYS = "train/return,policy/agents/value_loss"
 ENDED = ("finished", "failed", "stopped")
 
 

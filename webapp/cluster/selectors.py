@@ -11,7 +11,7 @@ from training_core.errors import ConfigError
 from webapp.accounts.permissions import Person
 from webapp.cluster.health import services_read
 from webapp.common.tones import SHARED, policy_tones
-from webapp.runs.demands import HOLDING, runs_holding, runs_waiting
+from webapp.runs.demands import HOLDING, runs_holding, runs_waiting, share, sharing_of
 from webapp.runs.models import Run
 from webapp.runs.selectors import runs_visible
 from webapp.scheduling.admission import left
@@ -53,8 +53,10 @@ def _runs(user: Person, capacity: Capacity | None) -> list[dict[str, Any]]:
     own = set(runs_visible(user).values_list("pk", flat=True).filter(state__in=("queued", *HOLDING)))
     held: list[Demand] = []
     rows = []
-    for run in runs_holding().select_related("project", "owner").order_by("started_at", "created_at"):
-        row, wanted = _row(run, run.pk in own)
+    holding = list(runs_holding().select_related("project", "owner").order_by("started_at", "created_at"))
+    sharing = sharing_of(holding)
+    for run in holding:
+        row, wanted = _row(run, run.pk in own, sharing.get(run.pk, 1))
         held += [wanted] if wanted else []
         rows.append(row | {"holds": True, "place": None, "limits": []})
     for position, run in enumerate(runs_waiting().select_related("project", "owner"), 1):
@@ -65,9 +67,9 @@ def _runs(user: Person, capacity: Capacity | None) -> list[dict[str, Any]]:
     return rows
 
 
-def _row(run: Run, own: bool) -> tuple[dict[str, Any], Demand | None]:
+def _row(run: Run, own: bool, shared_by: int = 1) -> tuple[dict[str, Any], Demand | None]:
     config = _config(run)
-    wanted = demand(config) if config else None
+    wanted = share(demand(config), shared_by) if config else None
     row: dict[str, Any] = {
         "run": run.pk if own else None,
         "name": run.name if own else "",
@@ -79,6 +81,7 @@ def _row(run: Run, own: bool) -> tuple[dict[str, Any], Demand | None]:
         "since": (run.started_at or run.created_at).isoformat(),
         "cpus": wanted and wanted.cpus,
         "gpus": wanted and wanted.gpus,
+        "shared_by": shared_by,
         "pools": _pools(run, config) if config and own else [],
     }
     return row, wanted

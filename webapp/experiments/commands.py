@@ -61,14 +61,20 @@ def _reads_as_itself(value: str) -> bool:
 
 
 def sweep_command(
-    preset: str, overrides: Mapping[str, Any], axes: Mapping[str, Sequence[Any]], method: str
+    preset: str,
+    overrides: Mapping[str, Any],
+    axes: Mapping[str, Sequence[Any]],
+    method: str,
+    *,
+    separate_processes: bool = False,
 ) -> str:
     """`troupe sweep launch PRESET key=value … --grid field=value,value --seeds 0,1,2`."""
     words = [f"{path}={spelled(value)}" for path, value in overrides.items()]
     for path, values in axes.items():
         text = ",".join(spelled(value) for value in values)
         words += ["--seeds", text] if path == SEED else [f"--{method}", f"{path}={text}"]
-    return " \\\n  ".join(["troupe sweep launch " + shlex.quote(preset), *_paired(words)])
+    flags = ["--separate-processes"] if separate_processes else []
+    return " \\\n  ".join(["troupe sweep launch " + shlex.quote(preset), *_paired(words), *flags])
 
 
 def _paired(words: Sequence[str]) -> list[str]:

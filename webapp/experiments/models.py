@@ -42,8 +42,8 @@ class Sweep(models.Model):
     """Varied fields: dotted field path -> list of values."""
     method = models.CharField(max_length=8, default="grid")
     """grid: every combination; list: the n-th values of all axes together. Both are repeated for every seed."""
-    shared_process = models.BooleanField(default=True)
-    """Whether runs that differ in their seed only are trained in one process where their config allows it."""
+    separate_processes = models.BooleanField(default=False)
+    """Whether every run has a process of its own; otherwise runs that differ in their seed only share one if they can."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -45,6 +45,7 @@ def sweep_create(
         overrides=plan.overrides,
         axes=plan.axes,
         method=plan.method,
+        separate_processes=plan.separate_processes,
     )
     tree, names, made = read_preset(plan.preset), short_names(list(plan.axes)), []
     origin = {"via": f"sweep {sweep.pk}"} | dict(provenance or {})

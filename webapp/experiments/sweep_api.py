@@ -15,7 +15,18 @@ from webapp.experiments.sweep_selectors import sweep_document, sweep_get, sweep_
 from webapp.metrics.headline import HEADLINE
 
 MOST = 500
-SWEEP_KEYS = {"preset", "overrides", "axes", "seeds", "method", "name", "project", "tags", "provenance"}
+SWEEP_KEYS = {
+    "preset",
+    "overrides",
+    "axes",
+    "seeds",
+    "method",
+    "separate_processes",
+    "name",
+    "project",
+    "tags",
+    "provenance",
+}
 
 
 class Sweeps(APIView):
@@ -31,8 +42,8 @@ class Sweeps(APIView):
 
     @extend_schema(request=JSON, responses={201: JSON, 400: JSON})
     def post(self, request: Request) -> Response:
-        """Launch {"preset", "overrides", "axes": {field: [values]}, "seeds", "method": "grid"|"list", "name", "project",
-        "tags"}: all of its runs, or none with one message per field path.
+        """Launch {"preset", "overrides", "axes": {field: [values]}, "seeds", "method": "grid"|"list", "separate_processes": false,
+        "name", "project", "tags"}: all of its runs, or none with one message per field path.
         """
         body = body_of(request, SWEEP_KEYS)
         name, tags = body.get("name", ""), body.get("tags", [])

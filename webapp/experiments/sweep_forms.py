@@ -36,7 +36,8 @@ def plan_from_post(post: QueryDict) -> SweepPlan:
         shared, errors = {}, errors | {path or SEED: text for path, text in error.fields.items()}
     if errors:
         return SweepPlan(preset, shared, axes, errors=errors)
-    return plan_make(preset, shared, axes, post.get("method", "grid"))
+    separate = "separate_processes" in post
+    return plan_make(preset, shared, axes, post.get("method", "grid"), separate_processes=separate)
 
 
 def _row(path: str, text: str, axes: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -65,6 +66,7 @@ def form_values(query: Mapping[str, str]) -> dict[str, Any]:
         "rows": [("", "")] * ROWS,
         "seeds": "0, 1, 2" if seed is None else str(seed),
         "method": "grid",
+        "separate_processes": "",
         "name": "",
     }
 
@@ -72,15 +74,20 @@ def form_values(query: Mapping[str, str]) -> dict[str, Any]:
 def posted_values(post: QueryDict) -> dict[str, Any]:
     """Return the posted values, to show them again after an error."""
     rows = list(zip(post.getlist("field"), post.getlist("values"), strict=False))
-    return {name: post.get(name, "") for name in ("preset", "shared", "seeds", "method", "name")} | {
+    names = ("preset", "shared", "seeds", "method", "separate_processes", "name")
+    return {name: post.get(name, "") for name in names} | {
         "rows": rows + [("", "")] * max(0, ROWS - len(rows))
     }
 
 
 def plan_from_body(body: Mapping[str, Any]) -> SweepPlan:
-    """Parse the API body: {"preset", "overrides", "axes": {field: [values]}, "seeds": [...], "method"}. Raises ConfigError."""
+    """Parse the API body: {"preset", "overrides", "axes": {field: [values]}, "seeds": [...], "method", "separate_processes"}.
+
+    Raises ConfigError.
+    """
     preset, overrides = body.get("preset"), body.get("overrides", {})
     axes, seeds = body.get("axes", {}), body.get("seeds", [])
+    separate = body.get("separate_processes", False)
     if not isinstance(preset, str):
         raise ConfigError({"preset": "name a preset"})
     if not isinstance(overrides, dict):
@@ -91,8 +98,14 @@ def plan_from_body(body: Mapping[str, Any]) -> SweepPlan:
         raise ConfigError({"seeds": "give a list of integers"})
     if seeds and SEED in axes:
         raise ConfigError({"seeds": f"give either seeds or an axis {SEED}"})
+    if not isinstance(separate, bool):
+        raise ConfigError({"separate_processes": "give true or false"})
     return plan_make(
-        preset, overrides, {**axes, **({SEED: seeds} if seeds else {})}, str(body.get("method", "grid"))
+        preset,
+        overrides,
+        {**axes, **({SEED: seeds} if seeds else {})},
+        str(body.get("method", "grid")),
+        separate_processes=separate,
     )
 
 
@@ -104,6 +117,8 @@ def plan_document(plan: SweepPlan) -> dict[str, Any]:
         "overrides": plan.overrides,
         "axes": plan.axes,
         "method": plan.method,
+        "separate_processes": plan.separate_processes,
+        "seeds_share_processes": plan.shares,
         "points": plan.points,
         "errors": plan.errors,
         "cost": vars(cost) if cost else None,

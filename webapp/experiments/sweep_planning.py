@@ -1,7 +1,7 @@
 """The plan of a sweep: its runs, each validated by the config's schema, and their cost."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from training_core.config.files import apply_overrides, read_preset
@@ -30,6 +30,8 @@ class SweepPlan:
     axes: dict[str, list[Any]]
     """Varied fields; a path may have `*` parts."""
     method: Method = "grid"
+    separate_processes: bool = False
+    """Whether every run gets a process of its own, even if its seeds can share one."""
     points: list[dict[str, Any]] = field(default_factory=list)
     """Per run: axis -> value."""
     configs: list[AnyConfig] = field(default_factory=list)
@@ -37,24 +39,35 @@ class SweepPlan:
     errors: dict[str, str] = field(default_factory=dict)
     """Errors by field path; the launch is rejected while there are any."""
 
+    @property
+    def shares(self) -> bool:
+        """Whether runs that differ in their seed only will be trained in one process."""
+        several = len(self.axes.get(SEED, ())) > 1
+        return several and not self.separate_processes and any(not one.separate_seeds for one in self.configs)
+
     def settings(self, point: Mapping[str, Any]) -> dict[str, Any]:
         """Return all overrides of one run, with `*` expanded."""
         return self.overrides | spread(point, _whole(self.preset, self.overrides))
 
 
 def plan_make(
-    preset: str, overrides: Mapping[str, Any], axes: Mapping[str, Sequence[Any]], method: str = "grid"
+    preset: str,
+    overrides: Mapping[str, Any],
+    axes: Mapping[str, Sequence[Any]],
+    method: str = "grid",
+    *,
+    separate_processes: bool = False,
 ) -> SweepPlan:
     """Validate every value, then every combination. Errors are in the plan's `errors`, by field path."""
     listed = {path: list(values) for path, values in axes.items()}
-    plan = SweepPlan(preset, dict(overrides), listed, cast(Method, method))
+    plan = SweepPlan(preset, dict(overrides), listed, cast(Method, method), separate_processes)
     try:
         _checked(plan)
         points = list(combinations(listed, plan.method))
         configs = _configs(plan, points)
     except ConfigError as error:
-        return SweepPlan(preset, plan.overrides, listed, plan.method, errors=error.fields)
-    return SweepPlan(preset, plan.overrides, listed, plan.method, points, configs, cost_of(configs))
+        return replace(plan, errors=error.fields)
+    return replace(plan, points=points, configs=configs, cost=cost_of(configs))
 
 
 def spread(point: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any]:

@@ -60,6 +60,7 @@ def sweep_summary(sweep: Sweep) -> dict[str, Any]:
         "overrides": sweep.overrides,
         "axes": sweep.axes,
         "method": sweep.method,
+        "separate_processes": sweep.separate_processes,
         "created_at": sweep.created_at.isoformat(),
         "runs": getattr(sweep, "total", 0),
         "ended": getattr(sweep, "over", 0),
@@ -158,5 +159,8 @@ def sweep_context(user: Person, sweep: Sweep, sort: str, metric: str) -> dict[st
         "return_heading": shaped_label("return", configs),
         "best": max(means) if means else None,
         "sort": sort,
+        "sharing": sum(
+            row["attempts"][-1]["shared_by"] > 1 for row in document["results"] if row["attempts"]
+        ),
         "done": sum(row["state"] in ENDED_STATES for row in document["results"]),
     }

@@ -90,7 +90,9 @@ def _plan_context(plan: SweepPlan | None) -> dict[str, Any]:
         "styles": styles,
         "shown": [[(value, styles[path]) for path, value in point.items()] for point in plan.points[:SHOWN]],
         "more": max(0, len(plan.points) - SHOWN),
-        "command": sweep_command(plan.preset, plan.overrides, plan.axes, plan.method),
+        "command": sweep_command(
+            plan.preset, plan.overrides, plan.axes, plan.method, separate_processes=plan.separate_processes
+        ),
     }
 
 

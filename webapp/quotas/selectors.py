@@ -46,9 +46,10 @@ def bytes_stored(project: Project) -> int:
 
 def usage_read(project: Project) -> dict[str, float]:
     """Return the current usage, by the names of the limits."""
-    held = [wanted for _, wanted in demands_of(runs_holding().filter(project=project))]
+    holding = list(runs_holding().filter(project=project))
+    held = [wanted for _, wanted in demands_of(holding)]
     return {
-        "runs": runs_holding().filter(project=project).count(),
+        "runs": len(holding),
         "cpus": round(sum(need.cpus for need in held), DIGITS),
         "gpus": round(sum(need.gpus for need in held), DIGITS),
         "points": points_stored(project),

@@ -29,7 +29,11 @@ class Spent:
     """Total of all attempts, from start to end."""
     gpus: float | None
     cpus: float | None
-    """Devices held while it runs."""
+    """Devices held while it runs: its part if its process trains several runs."""
+    shared_by: int
+    """Number of runs in the process of its last attempt."""
+    shift: float
+    """Seconds to add to `seconds` for hours of these devices, because earlier attempts held another part of them."""
     gpu_hours: float | None
     cpu_hours: float | None
     tokens: int
@@ -52,7 +56,8 @@ def spending_read(run: Run) -> Spent:
     """Compute the cost of a run."""
     attempts = attempts_of(run)
     held, before = _held(run), _before(run)
-    gpus, cpus = (held.gpus, held.cpus) if held else (None, None)
+    shared_by = attempts[-1].shared_by if attempts else 1
+    gpus, cpus = (held.gpus / shared_by, held.cpus / shared_by) if held else (None, None)
     counted = _counted(run)
     # The count of a single attempt is that of its last step: a long series is not read for it.
     tokens = (
@@ -62,6 +67,7 @@ def spending_read(run: Run) -> Spent:
     )
     seconds = {attempt.number: _seconds(attempt) for attempt in attempts}
     total = sum(seconds.values())
+    counted_seconds = sum(seconds[one.number] * shared_by / one.shared_by for one in attempts)
     left = eta_seconds(run, attempts[-1] if attempts else None)
     sampled = sum(tokens.values())
     return Spent(
@@ -69,13 +75,15 @@ def spending_read(run: Run) -> Spent:
         seconds=total,
         gpus=gpus,
         cpus=cpus,
-        gpu_hours=_hours(gpus, total),
-        cpu_hours=_hours(cpus, total),
+        shared_by=shared_by,
+        shift=counted_seconds - total,
+        gpu_hours=_hours(gpus, counted_seconds),
+        cpu_hours=_hours(cpus, counted_seconds),
         tokens=sampled,
         tokens_again=max(0, sampled - (counted - before)) if sampled else 0,
         eta_seconds=left,
-        expected_gpu_hours=None if left is None else _hours(gpus, total + left),
-        expected_cpu_hours=None if left is None else _hours(cpus, total + left),
+        expected_gpu_hours=None if left is None else _hours(gpus, counted_seconds + left),
+        expected_cpu_hours=None if left is None else _hours(cpus, counted_seconds + left),
         attempts=[
             {"number": number, "seconds": spent, "tokens": tokens.get(number, 0)}
             for number, spent in seconds.items()

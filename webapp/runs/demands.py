@@ -46,10 +46,11 @@ def demands_of(runs: Iterable[Run]) -> Demands:
 
 
 def sharing_of(runs: Iterable[Run]) -> dict[str, int]:
-    """Return the number of runs that have not ended in the process of each run; of those runs only that share one."""
+    """Return the number of runs that have not ended in the process of each run; of those only that share one."""
     live = Attempt.objects.exclude(state=Attempt.State.ENDED).exclude(shared_job="")
-    jobs = dict(live.filter(run__in=[run.pk for run in runs]).values_list("run", "shared_job"))
-    counts = Counter(live.filter(shared_job__in=set(jobs.values())).values_list("shared_job", flat=True))
+    own = live.filter(run__in=[run.pk for run in runs]).values("shared_job")
+    jobs = dict(live.filter(shared_job__in=own).values_list("run", "shared_job"))
+    counts = Counter(jobs.values())
     return {run: counts[job] for run, job in jobs.items()}
 
 

@@ -23,7 +23,7 @@ def peers_of(run: Run, config: AnyConfig) -> list[Run]:
     They need no devices in addition to its own, and have the same owner, project, priority and code. A quota of
     concurrent runs counts every one of them. Runs that another transaction has locked are left out.
     """
-    if run.sweep is None or not run.sweep.shared_process or config.separate_seeds or not _is_new(run):
+    if run.sweep is None or run.sweep.separate_processes or config.separate_seeds or not _is_new(run):
         return []
     alike = runs_locked(skip_locked=True).filter(
         sweep=run.sweep_id,

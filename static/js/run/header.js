@@ -76,8 +76,9 @@ function times(summary) {
   const ran = secondsRun(summary.attempts, summary.ended_at ? new Date(summary.ended_at) : new Date());
   if (!ran) return;
   writeAll("[data-ran]", () => duration(ran));
-  writeAll("[data-hours]", ({ hours: held }) => hours((Number(held) * ran) / HOUR));
-  if (summary.eta_seconds !== null) writeAll("[data-hours-at-end]", ({ hoursAtEnd }) => hours((Number(hoursAtEnd) * (ran + summary.eta_seconds)) / HOUR));
+  const counted = (shift) => ran + Number(shift || 0);
+  writeAll("[data-hours]", ({ hours: held, shift }) => hours((Number(held) * counted(shift)) / HOUR));
+  if (summary.eta_seconds !== null) writeAll("[data-hours-at-end]", ({ hoursAtEnd, shift }) => hours((Number(hoursAtEnd) * (counted(shift) + summary.eta_seconds)) / HOUR));
 }
 
 function writeAll(selector, text) {

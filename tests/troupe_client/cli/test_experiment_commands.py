@@ -57,6 +57,14 @@ def test_launch_list_show_and_stop(troupe: Troupe, connected: str) -> None:
     assert set(sweep.runs.values_list("state", flat=True)) == {"stopped"}
 
 
+def test_seeds_share_a_process_unless_told_otherwise(troupe: Troupe) -> None:
+    words = ("sweep", "launch", "spread_mappo", "run.iterations=3", "--seeds", "0,1")
+    assert "up to 1 CPU cores per process" in troupe(*words, "--plan").out
+    apart = troupe(*words, "--separate-processes", "--yes").out
+    assert "up to 1 CPU cores per run" in apart and "in one process" not in apart
+    assert Sweep.objects.get().separate_processes
+
+
 def test_lists_go_together(troupe: Troupe) -> None:
     words = ("--list", "rollout.group_size=2,4", "--list", "rollout.tasks=16,8", "--yes", "--json")
     made = json.loads(troupe("sweep", "launch", "plan_path_duo", *words).out)

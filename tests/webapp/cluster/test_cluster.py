@@ -8,7 +8,7 @@ from django.test import Client
 
 from webapp.accounts.models import Project, User
 from webapp.cluster.selectors import cluster_read
-from webapp.runs.models import Run
+from webapp.runs.models import Attempt, Run
 from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity, Node
 
@@ -66,6 +66,21 @@ def test_runs_of_others_show_their_devices_and_nothing_else(
     row = cluster_read(user)["runs"][0]
     assert (row["run"], row["name"], row["owner"], row["project"], row["pools"]) == (None, "", None, None, [])
     assert row["cpus"] > 0
+
+
+def test_runs_of_one_process_divide_its_devices(
+    client: Client, user: User, run: Run, launcher: FakeLauncher, another: Another
+) -> None:
+    alone = cluster_read(user)["runs"][0]["cpus"]
+    for number in range(3):
+        member = another(state="running")
+        Attempt.objects.create(run=member, number=1, submission_id=f"j{number}", shared_job="j0", shared_by=3)
+    Attempt.objects.filter(run=member).update(state="ended")
+    Run.objects.filter(pk=member.pk).update(state="finished")
+    rows = cluster_read(user)["runs"]
+    assert [(row["cpus"], row["shared_by"]) for row in rows] == [(alone / 2, 2), (alone / 2, 2), (alone, 1)]
+    client.force_login(user)
+    assert "process shared by 2 runs" in client.get("/cluster/").content.decode()
 
 
 def test_a_worker_that_no_node_can_hold(user: User, run: Run, launcher: FakeLauncher) -> None:

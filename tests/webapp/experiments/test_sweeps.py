@@ -130,6 +130,19 @@ def test_the_form_launches(ada: Client) -> None:
     assert (sweep.name, sweep.runs.count()) == ("rates", 6)
 
 
+def test_seeds_of_small_networks_share_a_process_unless_refused(ada: Client) -> None:
+    small = form(preset="spread_mappo", field=[""], values=[""])
+    plan = ada.post("/experiments/sweeps/check/", small)
+    assert "per process; seeds share a process" in text_of(plan, ".pairs")
+    apart = ada.post("/experiments/sweeps/check/", small | {"separate_processes": "1"})
+    assert "per run; runs that do not fit wait" in text_of(apart, ".pairs")
+    assert text_of(apart, "#command").endswith("--separate-processes")
+    assert "per run;" in text_of(ada.post("/experiments/sweeps/check/", form()), ".pairs"), "language models"
+    for fields in (small, small | {"separate_processes": "1"}):
+        assert ada.post(NEW, fields).status_code == 302
+    assert list(Sweep.objects.order_by("pk").values_list("separate_processes", flat=True)) == [False, True]
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -210,6 +223,7 @@ def test_the_api_plans_launches_and_stops(ada: Client) -> None:
         ({"seeds": "0,1"}, "seeds"),
         ({"nane": "x"}, "nane"),
         ({"tags": "x"}, "tags"),
+        ({"separate_processes": "yes"}, "separate_processes"),
         ({"axes": {"run.seed": [1]}}, "seeds"),
     ]:
         status, answer = post("/api/v1/sweeps/", body | wrong)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from tests.webapp.elements import text_of
 from tests.webapp.metrics.test_series import event, store
 from webapp.accounts.models import User
 from webapp.run_pages.spending import spending_read
@@ -48,6 +49,22 @@ def test_hours_and_tokens_over_two_attempts(run: Run) -> None:
     assert spent.tokens_again == 1000, "of 3,200 the run's own count has 2,200"
     assert [each["tokens"] for each in spent.attempts] == [3000, 200]
     assert spent.eta_seconds is None and spent.expected_cpu_hours is None
+
+
+@pytest.mark.django_db
+def test_seeds_of_one_process_divide_its_hours(run: Run, client: Client) -> None:
+    attempt(run, 1, 0, 3600, shared_job="j", shared_by=3)
+    run.refresh_from_db()
+    together = spending_read(run)
+    assert together.cpus and together.cpu_hours == pytest.approx(together.cpus) and together.shift == 0
+    client.force_login(run.owner)
+    assert "shared by 3 seeds" in text_of(client.get(f"/runs/{run.pk}/"), "[data-region=cost]")
+    attempt(run, 2, 4000, 7600)
+    run = Run.objects.get(pk=run.pk)
+    spent = spending_read(run)
+    assert (spent.cpus, spent.shared_by) == (pytest.approx(3 * together.cpus), 1)
+    assert spent.cpu_hours == pytest.approx(4 * together.cpus), "a third of the first hour, and the second"
+    assert (spent.seconds + spent.shift) * spent.cpus / 3600 == pytest.approx(spent.cpu_hours)
 
 
 @pytest.mark.django_db

@@ -10,7 +10,6 @@ from django.utils import timezone
 from tests.webapp.scheduling.conftest import silent_for
 from webapp.accounts.models import ApiToken, Project, User
 from webapp.accounts.tokens import token_find
-from webapp.experiments.models import Sweep
 from webapp.experiments.services import sweep_create
 from webapp.experiments.sweep_planning import plan_make
 from webapp.ingest.services import IngestAnswer, batch_store
@@ -42,8 +41,8 @@ def made(user: User, project: Project) -> Any:
         seeds: list[int], axes: dict[str, list[Any]] | None = None, preset: str = "spread_mappo", **more: Any
     ) -> list[Run]:
         overrides = SMALL if preset == "spread_mappo" else {"run.iterations": 4}
-        plan = plan_make(preset, overrides, {**(axes or {}), "run.seed": seeds})
-        return list(sweep_create(user, project, plan, **more).runs.order_by("created_at"))
+        plan = plan_make(preset, overrides, {**(axes or {}), "run.seed": seeds}, **more)
+        return list(sweep_create(user, project, plan).runs.order_by("created_at"))
 
     return make
 
@@ -134,8 +133,7 @@ def test_configs_that_need_a_process_each_get_one(
 
 
 def test_a_sweep_can_ask_for_separate_processes(made: Any, launcher: FakeLauncher) -> None:
-    runs = made([0, 1])
-    Sweep.objects.update(shared_process=False)
+    runs = made([0, 1], separate_processes=True)
     for run in runs:
         assert run_submit_now(run.pk)
     assert not launcher.groups and len(launcher.launches) == 2

@@ -14,6 +14,8 @@ from workers import run
 from workers.driver.attempt import run_attempt
 from workers.driver.run_events import RunEvents
 from workers.driver.seeds import run_seeds
+from workers.launchers.command import driver_command
+from workers.launchers.launcher import GroupLaunch, Launch
 from workers.protocol.records import Attempt
 from workers.reporting.reporter import Reporter
 
@@ -118,9 +120,8 @@ def member_words(together: list[Attempt], home: Path) -> list[str]:
     for attempt in together:
         attempt.folder.mkdir(parents=True)
         (attempt.folder / "config.toml").write_text(to_toml(attempt.config))
-    facts = [(attempt.run, "1", str(attempt.folder), "") for attempt in together]
-    words = [word for words in facts for word in ("--member", *words)]
-    return [*words, "--home", str(home), "--local"]
+    members = tuple(Launch(attempt.run, 1, attempt.folder, home) for attempt in together)
+    return [*driver_command(GroupLaunch(members, "job"), "python")[3:], "--local"]
 
 
 def test_members_of_a_job_run_in_their_own_folders(tmp_path: Path) -> None:

@@ -37,6 +37,13 @@ def sweep(  # noqa: PLR0913 - each is an option of the command
         typer.Option("--list", help="field=value,value: the n-th values of all lists form the n-th run."),
     ] = None,
     seeds: Annotated[str, typer.Option(help="0,1,2 or 0..4: every combination with each seed.")] = "",
+    separate_processes: Annotated[
+        bool,
+        typer.Option(
+            "--separate-processes",
+            help="Train every run in a process of its own; otherwise seeds of small networks share one if they can.",
+        ),
+    ] = False,
     name: Annotated[str, typer.Option(help="Name of the sweep, shown in tables.")] = "",
     project: InProject = "",
     tag: Tags = None,
@@ -49,6 +56,7 @@ def sweep(  # noqa: PLR0913 - each is an option of the command
     """Launch a run for each combination of values, after showing their number and cost."""
     body = _body(preset, overrides or [], grid or [], listed or [], seeds)
     body |= {key: value for key, value in (("name", name), ("project", project), ("tags", tag)) if value}
+    body |= {"separate_processes": True} if separate_processes else {}
     server = find_server()
     planned = server.call("/api/v1/sweeps/plan/", body)
     if plan and as_json:
@@ -88,7 +96,14 @@ def _show_plan(planned: dict[str, Any]) -> None:
     played = f"at most {cost['answers']:,} answers and {cost['tokens']:,} tokens"
     if not cost["tokens"]:  # small networks
         played = f"{cost['answers']:,} environment steps"
-    print_line(f"{cost['runs']} runs, {cost['iterations']:,} iterations, {played}; up to {devices} per run")
+    owner = "process" if planned.get("seeds_share_processes") else "run"
+    print_line(
+        f"{cost['runs']} runs, {cost['iterations']:,} iterations, {played}; up to {devices} per {owner}"
+    )
+    if owner == "process":
+        print_line(
+            "Runs that differ in their seed only are trained in one process; --separate-processes: each by itself"
+        )
 
 
 @app.command("list")
