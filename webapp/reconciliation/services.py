@@ -22,7 +22,7 @@ from webapp.runs.states import STATE_AFTER
 from webapp.scheduling.attempts import attempt_end, attempt_lost, starts_again
 from webapp.scheduling.client_runs import client_run_look_after
 from webapp.scheduling.seed_groups import is_shared_now
-from webapp.scheduling.stopping import ENDING, saved_words, spelled, stopping_words
+from webapp.scheduling.stopping import ENDING, ENDING_MEMBER, saved_words, spelled, stopping_words
 from webapp.scheduling.submission import run_submit_now
 from workers.launchers.bundled_ray import cluster_has_ended
 from workers.launchers.launcher import STOP_SECONDS, JobState, JobStatus, Launcher, LauncherFailure
@@ -42,7 +42,6 @@ SILENCE_SECONDS = 30
 """Age of the last heartbeat at which the owner is notified."""
 START_SECONDS = 120
 """Time between a driver's start and its first report after which the owner is notified."""
-ENDING_MEMBER = "Ending now: its process trains other runs, so this run ends with the current iteration"
 UNDER_WAY = (RunState.STARTING, RunState.RUNNING, RunState.STOPPING)
 OVER = (JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED)
 

@@ -31,7 +31,8 @@ from webapp.runs.permitted import check_storable, parse_permitted_for
 from webapp.runs.queue import look_soon, submit_soon
 from webapp.scheduling.attempts import attempt_end, attempt_lost, origin_apply
 from webapp.scheduling.devices import check_gpus
-from webapp.scheduling.stopping import ENDING, stopping_words
+from webapp.scheduling.seed_groups import is_shared_now
+from webapp.scheduling.stopping import ENDING, ENDING_MEMBER, stopping_words
 from workers.telemetry.events import StatusEvent
 from workers.telemetry.faults import LONGEST, Fault, fault_in, sentence
 
@@ -146,7 +147,8 @@ def run_end_now(user: Person, run: Run) -> Run:
     if run.end_requested_at is None:
         run.end_requested_at = timezone.now()
         run.save(update_fields=["end_requested_at"])
-        run_reason_set(run, ENDING)
+        attempt = run.attempts.order_by("-number").first()
+        run_reason_set(run, ENDING_MEMBER if attempt and is_shared_now(attempt) else ENDING)
     transaction.on_commit(partial(look_soon, run.pk))
     return run
 

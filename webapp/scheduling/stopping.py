@@ -8,6 +8,7 @@ from webapp.runs.models import Attempt, Run
 from workers.launchers.launcher import STOP_SECONDS
 
 ENDING = f"Ending now: the driver writes a checkpoint of the last completed iteration, and is killed after {STOP_SECONDS} s at the latest"
+ENDING_MEMBER = "Ending now: its process trains other runs, so this run ends with the current iteration"
 DOING = {"stop": "Stopping", "pause": "Pausing"}
 
 

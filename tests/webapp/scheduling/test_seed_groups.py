@@ -246,8 +246,9 @@ def test_one_member_stops_and_the_others_continue(group: list[Run], launcher: Fa
 def test_ending_one_member_now_leaves_the_process(group: list[Run], launcher: FakeLauncher) -> None:
     run_stop(group[1].owner, group[1])
     run_end_now(group[1].owner, now(group[1]))
-    runs_reconcile_now()
     assert now(group[1]).reason.startswith("Ending now: its process trains other runs")
+    runs_reconcile_now()
+    assert "or is given up in 60 s" in now(group[1]).reason
     Run.objects.filter(pk=group[1].pk).update(end_requested_at=timezone.now() - timedelta(seconds=61))
     runs_reconcile_now()
     assert launcher.stopped == [] and states(group) == ["running", "stopped", "running"]
