@@ -197,7 +197,10 @@ def _stopping_member(run: Run, attempt: Attempt) -> None:
         if attempt.state == Attempt.State.ENDED or not run.stop_requested:
             return
         state = STATE_AFTER[run.stop_requested]
-        how = f"Ended alone, while its process trains other runs; the work after the last checkpoint is lost ({saved_words(run)})"
+        how = f"{state} before it started"
+        if attempt.heartbeat_at is not None:
+            lost = f"the work after the last checkpoint is lost ({saved_words(run)})"
+            how = f"Ended alone, while its process trains other runs; {lost}"
         attempt_end(attempt, state, how)
         run_move(run, state, how, stop_requested="")
 

@@ -27,11 +27,11 @@ from webapp.scheduling.seed_groups import members_of, peers_of, shares_give
 from workers.launchers.bundled_ray import present_cluster
 from workers.launchers.launcher import (
     Capacity,
-    GroupLaunch,
     JobState,
     Launch,
     Launcher,
     LauncherFailure,
+    SeedGroupLaunch,
 )
 from workers.launchers.registry import make_launcher
 from workers.sizing.demand import demand
@@ -90,7 +90,7 @@ def _admit(run_id: str, capacity: Capacity | None) -> list[Attempt]:
 
 
 def _repeated(attempt: Attempt) -> list[Attempt]:
-    """Return the unconfirmed attempts to submit again; of a group, its first one repeats the submission of all."""
+    """Return the unconfirmed attempts to submit again; of a seed group, its first one repeats the submission of all."""
     if attempt.created_at > timezone.now() - SUBMITTING_LIMIT and attempt.reason == "":
         return []  # another task submits it
     members = [one for one in members_of(attempt) if one.state == Attempt.State.SUBMITTING]
@@ -155,7 +155,7 @@ def _token_of(attempt: Attempt) -> tuple[ApiToken, str]:
     return token_create(run.owner, name, [ApiToken.Scope.INGEST], run_id=run.pk)
 
 
-def _job_of(attempts: list[Attempt], secrets: list[str]) -> Launch | GroupLaunch:
+def _job_of(attempts: list[Attempt], secrets: list[str]) -> Launch | SeedGroupLaunch:
     """Return the parameters of the job: of one attempt, or of those that share its process."""
     launches = tuple(
         _launch(attempt.run, attempt, secret) for attempt, secret in zip(attempts, secrets, strict=True)
@@ -163,7 +163,7 @@ def _job_of(attempts: list[Attempt], secrets: list[str]) -> Launch | GroupLaunch
     first = attempts[0]
     if not first.shared_job:
         return launches[0]
-    return GroupLaunch(launches, first.shared_job, demand(parse_config(first.run.config)).cpus)
+    return SeedGroupLaunch(launches, first.shared_job, demand(parse_config(first.run.config)).cpus)
 
 
 def _launch(run: Run, attempt: Attempt, secret: str) -> Launch:

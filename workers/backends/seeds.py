@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from threading import Condition, Lock
+from threading import Condition, Event, Lock
 from typing import TYPE_CHECKING, Any
 
 from training_core.config.marl.run import MarlConfig
@@ -28,6 +28,8 @@ class SeedTurns:
         self.group = SeedGroup(configs)
         self.turn = Lock()
         self._changed = Condition(self.turn)
+        self.over = Event()
+        """Set when all runs have left."""
         self._present = set(range(len(configs)))
         self._waiting: dict[int, int] = {}
         """Iteration by run."""
@@ -48,6 +50,8 @@ class SeedTurns:
     def leave(self, index: int) -> None:
         """End a run, inside `turn`: the others no longer wait for it."""
         self._present.discard(index)
+        if not self._present:
+            self.over.set()
         self._play_if_complete()
 
     def _play_if_complete(self) -> None:

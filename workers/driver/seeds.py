@@ -28,6 +28,8 @@ from workers.telemetry.faults import fault_of
 from workers.telemetry.reasons import LOST, seed_mark
 
 log = logging.getLogger(__name__)
+POLL_SECONDS = 0.5
+"""Seconds between checks whether the server has stored the events of an ended seed."""
 
 
 class SeedLines(Lines):
@@ -75,9 +77,16 @@ class SeedRun:
         self._close()
 
     def _close(self) -> None:
-        """Deliver the last events and end the heartbeats, while other seeds may continue."""
+        """Deliver the last events and end the heartbeats, while other seeds may continue.
+
+        As long as they do, it waits for a server that does not answer: nobody else delivers the final status before the
+        process ends.
+        """
         self.events.output.close()
-        self._reporter.close(0.0 if self.status == SUPERSEDED else DELIVERY_SECONDS)
+        superseded, last = self.status == SUPERSEDED, self._reporter.seq
+        while not (superseded or self._reporter.has_stored(last) or self._turns.over.is_set()):
+            self._turns.over.wait(POLL_SECONDS)
+        self._reporter.close(0.0 if superseded else DELIVERY_SECONDS)
 
     def _backend(self) -> TrainingBackend:
         checks = self.stop_signal.stop_checks

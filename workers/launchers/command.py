@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from training_core import served
-from workers.launchers.launcher import AnyLaunch, GroupLaunch, JobLaunch
+from workers.launchers.launcher import AnyLaunch, JobLaunch, SeedGroupLaunch
 
 ROOT = Path(__file__).resolve().parents[2]
 """Folder that Troupe's packages are imported from."""
@@ -18,7 +18,7 @@ def driver_command(launch: AnyLaunch, python: str) -> list[str]:
     """
     if isinstance(launch, JobLaunch):
         return [python, "-m", "workers.node.forked_job", str(launch.folder), "--home", str(launch.home)]
-    if isinstance(launch, GroupLaunch):
+    if isinstance(launch, SeedGroupLaunch):
         facts = [(one.run, str(one.attempt), str(one.folder), one.ingest_url) for one in launch.members]
         members = [word for words in facts for word in ("--member", *words)]
         return [python, "-m", "workers.run", *members, "--home", str(launch.home)]
@@ -37,7 +37,7 @@ def driver_command(launch: AnyLaunch, python: str) -> list[str]:
 
 
 def driver_variables(launch: AnyLaunch) -> dict[str, str]:
-    """Environment variables of a driver: number of threads, settings of libraries, its token (of a group: one per member)."""
+    """Environment variables of a driver: number of threads, settings of libraries, its token (of a seed group: one per member)."""
     variables = {
         "OMP_NUM_THREADS": "1",
         "TOKENIZERS_PARALLELISM": "false",

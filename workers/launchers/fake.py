@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from workers.launchers.launcher import (
     AnyLaunch,
     Capacity,
-    GroupLaunch,
     JobLaunch,
     JobState,
     JobStatus,
     Launch,
     LauncherFailure,
+    SeedGroupLaunch,
 )
 
 
@@ -22,7 +22,7 @@ class FakeLauncher:
     jobs: dict[str, JobStatus] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
     """Launches of runs that created a job, in order."""
-    groups: list[GroupLaunch] = field(default_factory=list)
+    seed_groups: list[SeedGroupLaunch] = field(default_factory=list)
     """Launches of several runs that created a job, in order."""
     short: list[JobLaunch] = field(default_factory=list)
     """Launches of short jobs that created a job, in order."""
@@ -35,8 +35,8 @@ class FakeLauncher:
         if launch.submission_id not in self.jobs:
             if isinstance(launch, JobLaunch):
                 self.short.append(launch)
-            elif isinstance(launch, GroupLaunch):
-                self.groups.append(launch)
+            elif isinstance(launch, SeedGroupLaunch):
+                self.seed_groups.append(launch)
             else:
                 self.launches.append(launch)
             self.jobs[launch.submission_id] = JobStatus(JobState.PENDING)

@@ -69,7 +69,7 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class GroupLaunch:
+class SeedGroupLaunch:
     """Parameters of a job whose process trains several runs: the seeds of one config."""
 
     members: tuple[Launch, ...]
@@ -158,7 +158,7 @@ class Capacity:
     """Empty if unknown."""
 
 
-AnyLaunch = Launch | GroupLaunch | JobLaunch
+AnyLaunch = Launch | SeedGroupLaunch | JobLaunch
 
 
 class LauncherFailure(Exception):
@@ -169,7 +169,7 @@ class Launcher(Protocol):
     """Execution backend: Ray jobs, local processes, or a fake for tests."""
 
     def submit(self, launch: AnyLaunch) -> str:
-        """Start the attempt, the group of attempts or the job unless its submission id exists; return that id. Raises LauncherFailure."""
+        """Start the attempt, seed group or job unless its submission id exists; return that id. Raises LauncherFailure."""
         ...
 
     def status(self, submission_id: str) -> JobStatus:

@@ -19,12 +19,12 @@ from workers.launchers.launcher import (
     STOP_SECONDS,
     AnyLaunch,
     Capacity,
-    GroupLaunch,
     JobLaunch,
     JobState,
     JobStatus,
     LauncherFailure,
     Node,
+    SeedGroupLaunch,
 )
 from workers.launchers.packages import code_package
 from workers.telemetry.reasons import plain, reason
@@ -130,8 +130,8 @@ class RayJobLauncher:
         return {
             "submission_id": launch.submission_id,
             "entrypoint": shlex.join(driver_command(launch, "python" if self.remote else sys.executable)),
-            # Drivers and short jobs never wait for a core; a group trains in the process of its job.
-            "entrypoint_num_cpus": launch.cpus if isinstance(launch, GroupLaunch) else 0,
+            # Drivers and short jobs never wait for a core; a seed group trains in the process of its job.
+            "entrypoint_num_cpus": launch.cpus if isinstance(launch, SeedGroupLaunch) else 0,
             **({"entrypoint_num_gpus": launch.gpus} if isinstance(launch, JobLaunch) and launch.gpus else {}),
             "runtime_env": environment,
             "metadata": launch.labels,

@@ -80,6 +80,10 @@ class Reporter:
         """Seq of the last event that the server has stored."""
         return self._shipping.acknowledged if self._shipping else 0
 
+    def has_stored(self, seq: int) -> bool:
+        """Whether the server has stored all events up to `seq`; True if there is no server."""
+        return self._shipping is None or self.acknowledged >= seq
+
     @property
     def seq(self) -> int:
         """Seq of the last event on disk."""
@@ -174,7 +178,7 @@ class Reporter:
                 self._wake.set()
                 self._thread.join(timeout + 1.0)
                 self._spool.close()
-        return self._shipping is None or self.acknowledged >= self.seq
+        return self.has_stored(self.seq)
 
     def _append(self, event: dict[str, Any]) -> None:
         event["time"] = time.time()

@@ -86,7 +86,7 @@ def say(run: Run, *words: str, attempt: int = 1, **fields: Any) -> IngestAnswer:
 
 
 def groups(launcher: FakeLauncher) -> list[list[str]]:
-    return [[member.run for member in launch.members] for launch in launcher.groups]
+    return [[member.run for member in launch.members] for launch in launcher.seed_groups]
 
 
 def ids(runs: list[Run]) -> list[str]:
@@ -98,7 +98,7 @@ def test_seeds_of_a_sweep_are_one_job(made: Any, launcher: FakeLauncher) -> None
     assert run_submit_now(runs[1].pk), "whichever is looked at first"
     assert not run_submit_now(runs[0].pk) and not run_submit_now(runs[2].pk)
     assert groups(launcher) == [[runs[1].pk, runs[0].pk, runs[2].pk]] and not launcher.launches
-    (launch,) = launcher.groups
+    (launch,) = launcher.seed_groups
     assert launch.submission_id == f"troupe-{runs[1].pk}-1" and launch.cpus == 1.0
     for member in launch.members:
         token = token_find(member.ingest_token)
@@ -128,7 +128,7 @@ def test_configs_that_need_a_process_each_get_one(
     runs = made([0, 1], axes, preset)
     for run in runs:
         assert run_submit_now(run.pk)
-    assert not launcher.groups and [launch.run for launch in launcher.launches] == ids(runs)
+    assert not launcher.seed_groups and [launch.run for launch in launcher.launches] == ids(runs)
     assert {(one.shared_job, one.shared_by) for one in Attempt.objects.all()} == {("", 1)}
 
 
@@ -136,7 +136,7 @@ def test_a_sweep_can_ask_for_separate_processes(made: Any, launcher: FakeLaunche
     runs = made([0, 1], separate_processes=True)
     for run in runs:
         assert run_submit_now(run.pk)
-    assert not launcher.groups and len(launcher.launches) == 2
+    assert not launcher.seed_groups and len(launcher.launches) == 2
 
 
 @pytest.mark.parametrize(
@@ -205,8 +205,25 @@ def test_a_refused_group_is_submitted_again_as_one(
     run_stop(runs[0].owner, now(runs[0]))
     assert not run_submit_now(runs[2].pk), "the first of them does it"
     assert run_submit_now(runs[1].pk)
-    assert groups(launcher) == [ids(runs[1:])] and launcher.groups[0].submission_id == job(runs)
+    assert groups(launcher) == [ids(runs[1:])] and launcher.seed_groups[0].submission_id == job(runs)
     assert states(runs) == ["stopped", "starting", "starting"]
+
+
+def test_an_interrupted_submission_of_a_group_is_repeated(
+    made: Any, launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = made([0, 1, 2])
+
+    def die(launch: AnyLaunch) -> str:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken, pytest.raises(KeyboardInterrupt):
+        broken.setattr(launcher, "submit", die)
+        run_submit_now(runs[0].pk)
+    assert not any(run_submit_now(run.pk) for run in runs), "another task may do it"
+    Attempt.objects.update(created_at=timezone.now() - timedelta(seconds=31))
+    assert [run_submit_now(run.pk) for run in reversed(runs)] == [False, False, True]
+    assert groups(launcher) == [ids(runs)] and states(runs) == ["starting"] * 3
 
 
 def test_a_member_stopped_during_submission_ends_alone(
@@ -284,6 +301,7 @@ def test_a_member_stopped_before_the_process_starts(made: Any, launcher: FakeLau
     Attempt.objects.update(created_at=timezone.now() - timedelta(seconds=40))
     runs_reconcile_now()
     assert launcher.stopped == [] and states(runs) == ["stopped", "starting"]
+    assert now(runs[0]).reason == "Stopped before it started."
     assert say(runs[0], "running").command == "exit"
 
 

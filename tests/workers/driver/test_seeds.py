@@ -11,11 +11,11 @@ from tests.workers.running import curve, events, small_networks
 from training_core.checkpoints import checkpoints
 from training_core.config.files import to_toml
 from workers import run
-from workers.driver.attempt import run_attempt
+from workers.driver.attempt import reporter_of, run_attempt
 from workers.driver.run_events import RunEvents
 from workers.driver.seeds import run_seeds
 from workers.launchers.command import driver_command
-from workers.launchers.launcher import GroupLaunch, Launch
+from workers.launchers.launcher import Launch, SeedGroupLaunch
 from workers.protocol.records import Attempt
 from workers.reporting.reporter import Reporter
 
@@ -121,7 +121,7 @@ def member_words(together: list[Attempt], home: Path) -> list[str]:
         attempt.folder.mkdir(parents=True)
         (attempt.folder / "config.toml").write_text(to_toml(attempt.config))
     members = tuple(Launch(attempt.run, 1, attempt.folder, home) for attempt in together)
-    return [*driver_command(GroupLaunch(members, "job"), "python")[3:], "--local"]
+    return [*driver_command(SeedGroupLaunch(members, "job"), "python")[3:], "--local"]
 
 
 def test_members_of_a_job_run_in_their_own_folders(tmp_path: Path) -> None:
@@ -156,3 +156,30 @@ def test_a_superseded_seed_leaves_the_others(tmp_path: Path, monkeypatch: pytest
     together = attempts(tmp_path)
     assert run_seeds(together) == 0
     assert [states(attempt.folder)[-1][0] for attempt in together] == ["finished", "running", "finished"]
+
+
+def test_an_ended_seed_waits_for_its_delivery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server does not answer: the final status of a stopped seed is not left on disk while the others train."""
+    reporters: list[Reporter] = []
+    closing: list[bool] = []
+    updated = RunEvents.updated
+
+    def make(attempt: Attempt) -> Reporter:
+        reporters.append(reporter_of(attempt))
+        return reporters[-1]
+
+    def command(reporter: Reporter) -> str | None:
+        return "stop" if "r-s1" in str(reporter._spool.path) and reporter.iteration == 1 else None
+
+    def note(self: RunEvents, iteration: int, *more: Any) -> None:
+        if iteration == 4:
+            closing.append(reporters[1]._closing.is_set())
+        updated(self, iteration, *more)
+
+    monkeypatch.setattr("workers.driver.seeds.reporter_of", make)
+    monkeypatch.setattr(Reporter, "command", property(command))
+    monkeypatch.setattr(Reporter, "has_stored", lambda self, seq: False)
+    monkeypatch.setattr(RunEvents, "updated", note)
+    assert run_seeds(attempts(tmp_path)) == 0
+    assert closing == [False, False]
+    assert all(reporter._closing.is_set() for reporter in reporters)
