@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from webapp.stack.ports import free_ports
-from workers.launchers.launcher import JobState, Launch, LauncherFailure
+from workers.launchers.launcher import STOP_SECONDS, JobState, Launch, LauncherFailure, SeedGroupLaunch
 from workers.launchers.packages import code_package
 from workers.launchers.ray_jobs import RayJobLauncher
 
@@ -176,6 +176,20 @@ def test_nodes_report_their_memory() -> None:
 def test_an_invalid_dashboard_address_is_refused(address: str) -> None:
     with pytest.raises(LauncherFailure, match="8265"):
         RayJobLauncher(address)
+
+
+def test_a_seed_group_holds_its_devices_in_its_job(tmp_path: Path) -> None:
+    members = tuple(Launch(run, 1, tmp_path / run, tmp_path, f"http://s/{run}/", f"t-{run}") for run in "ab")
+    request = RayJobLauncher("http://127.0.0.1:8265")._request(SeedGroupLaunch(members, "troupe-a-1", 1.5))
+    assert (request["submission_id"], request["entrypoint_num_cpus"]) == ("troupe-a-1", 1.5)
+    assert request["metadata"] == {"runs": "a b"}
+    variables = request["runtime_env"]["env_vars"]
+    assert variables["TROUPE_INGEST_TOKEN"] == "t-a t-b"
+    assert variables["RAY_JOB_STOP_WAIT_TIME_S"] == str(STOP_SECONDS), "enough for checkpoints of all of them"
+    expected = (
+        f"--member a 1 {tmp_path}/a http://s/a/ --member b 1 {tmp_path}/b http://s/b/ --home {tmp_path}"
+    )
+    assert request["entrypoint"].endswith(expected)
 
 
 def test_only_this_machine_sees_the_checkout() -> None:
