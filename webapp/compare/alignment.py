@@ -28,6 +28,18 @@ class RunCurve:
 
 
 @dataclass(frozen=True)
+class Sheet:
+    """Lines of runs with the same x, a row for each run: x strictly increasing, y finite."""
+
+    runs: Sequence[str]
+    x: Floats
+    y: Floats
+    """(runs, x)."""
+    left_out: Sequence[int]
+    """Number of points of each run that were not finite."""
+
+
+@dataclass(frozen=True)
 class Band:
     """Bounds at every point of the axis; NaN where undefined."""
 
@@ -39,13 +51,16 @@ def line_of(x: Floats, y: Floats) -> RunCurve:
     """Return points in order of arrival as a line: sorted by x, the last of equal x; values that are not finite are dropped."""
     finite = np.isfinite(x) & np.isfinite(y)
     x, y = x[finite], y[finite]
+    left_out = int((~finite).sum())
+    if (x[1:] > x[:-1]).all():
+        return RunCurve(x, y, left_out)
     order = np.argsort(x, kind="stable")
     x, y = x[order], y[order]
     last = np.append(x[1:] != x[:-1], True)[: len(x)]
-    return RunCurve(x[last], y[last], int((~finite).sum()))
+    return RunCurve(x[last], y[last], left_out)
 
 
-def axis_of(lines: Sequence[RunCurve], most: int = MOST_POINTS) -> tuple[Floats, bool]:
+def axis_of(lines: Sequence[RunCurve | Sheet], most: int = MOST_POINTS) -> tuple[Floats, bool]:
     """Return the union of all x; if there are more than `most`, the midpoints of `most` equal bins (then True)."""
     positions = np.unique(np.concatenate([line.x for line in lines])) if lines else np.empty(0)
     if len(positions) <= most:
@@ -55,24 +70,43 @@ def axis_of(lines: Sequence[RunCurve], most: int = MOST_POINTS) -> tuple[Floats,
 
 
 def on_axis(line: RunCurve, axis: Floats, spans: bool) -> Floats:
-    """Return the line's values at every point of the axis, NaN outside its own range.
+    """Return the line's values at every point of the axis: the row of `sheet_on_axis`."""
+    return sheet_on_axis(Sheet([""], line.x, line.y[None], [line.left_out]), axis, spans)[0]
 
-    Values between two points are interpolated linearly. For an axis of bins, the line is first averaged within each.
+
+def sheet_on_axis(sheet: Sheet, axis: Floats, spans: bool) -> Floats:
+    """Return the values of each row (runs, axis) at every point of the axis, NaN outside the range of its x.
+
+    Values between two points are interpolated linearly. For an axis of bins, the lines are first averaged within each.
     """
-    if spans and len(line.x):
-        line = _means(line, axis)
-    if not len(line.x):
-        return np.full(len(axis), np.nan)
-    return np.interp(axis, line.x, line.y, left=np.nan, right=np.nan)
+    x, y = sheet.x, sheet.y
+    if not len(x):
+        return np.full((len(y), len(axis)), np.nan)
+    if spans:
+        x, y = _means(x, y, axis)
+    return _interpolated(x, y, axis)
 
 
-def _means(line: RunCurve, axis: Floats) -> RunCurve:
+def _means(x: Floats, y: Floats, axis: Floats) -> tuple[Floats, Floats]:
     width = axis[1] - axis[0]
-    places = np.clip(((line.x - axis[0]) / width + 0.5).astype(int), 0, len(axis) - 1)
-    counts = np.bincount(places, minlength=len(axis))
-    sums = np.bincount(places, weights=line.y, minlength=len(axis))
-    some = counts > 0
-    return RunCurve(axis[some], sums[some] / counts[some])
+    places = np.clip(((x - axis[0]) / width + 0.5).astype(int), 0, len(axis) - 1)
+    firsts = np.flatnonzero(np.append(True, places[1:] != places[:-1]))
+    counts = np.diff(np.append(firsts, len(x)))
+    return axis[places[firsts]], np.add.reduceat(y, firsts, axis=1) / counts
+
+
+def _interpolated(x: Floats, y: Floats, axis: Floats) -> Floats:
+    if len(y) == 1:
+        return np.interp(axis, x, y[0], left=np.nan, right=np.nan)[None]
+    if len(x) == len(axis) and (x == axis).all():
+        return y
+    table: Floats = np.full((len(y), len(axis)), np.nan)
+    inside = np.flatnonzero((axis >= x[0]) & (axis < x[-1]))
+    places = np.searchsorted(x, axis[inside], side="right") - 1
+    shares = (axis[inside] - x[places]) / (x[places + 1] - x[places])
+    table[:, inside] = y[:, places] + (y[:, places + 1] - y[:, places]) * shares
+    table[:, axis == x[-1]] = y[:, -1:]
+    return table
 
 
 def smoothed(table: Floats, weight: float) -> Floats:
@@ -118,7 +152,8 @@ def _interval(table: Floats, seed: int) -> Band:
     """Weights (resamples, runs) are the counts of each run in a resample: all means are two matrix products."""
     runs = len(table)
     drawn = np.random.default_rng(seed).integers(0, runs, (RESAMPLES, runs))
-    weights = np.stack([(drawn == run).sum(axis=1) for run in range(runs)], axis=1).astype(float)
+    weights = np.bincount((drawn + np.arange(RESAMPLES)[:, None] * runs).ravel(), minlength=RESAMPLES * runs)
+    weights = weights.reshape(RESAMPLES, runs).astype(float)
     there = np.isfinite(table)
     means = _divided(weights @ np.where(there, table, 0.0), weights @ there.astype(float))
     bounds: Floats = np.full((2, table.shape[1]), np.nan)

@@ -11,8 +11,8 @@ from webapp.api.schema import JSON, parameter
 from webapp.compare.configs import configs_differ
 from webapp.compare.curves import curves_read
 from webapp.compare.forms import Choice, ChoiceForm, choice_demand, meant
-from webapp.compare.groups import runs_chosen
 from webapp.compare.probes import plays_read
+from webapp.compare.selection import MOST_GROUPED, MOST_RUNS, runs_chosen
 from webapp.compare.selectors import runs_compare
 from webapp.compare.table import table_read
 from webapp.runs.models import Run
@@ -25,10 +25,10 @@ FIELDS = {
 }
 
 
-def asked(request: Request) -> tuple[list[Run], Choice]:
-    """Return the requested runs and the options of their comparison. Raises ConfigError, Http404."""
+def asked(request: Request, most: int = MOST_RUNS) -> tuple[list[Run], Choice]:
+    """Return the requested runs and the options of their comparison. Raises ConfigError (also for more than `most` runs), Http404."""
     choice = choice_demand(request.query_params)
-    runs = runs_chosen(runs_visible(request.user), choice.run_ids, choice.filter)
+    runs = runs_chosen(runs_visible(request.user), choice.run_ids, choice.filter, choice.by, most)
     return runs, choice if "key" in request.query_params else meant(choice, runs)
 
 
@@ -36,12 +36,12 @@ class Compare(APIView):
     """Comparison of groups of runs."""
 
     @extend_schema(
-        parameters=[FIELDS[name] for name in ("runs", "filter", "key", "by", "at")],
+        parameters=[FIELDS[name] for name in ("runs", "filter", "key", "by", "at", "top")],
         responses={200: JSON, 400: JSON},
     )
     def get(self, request: Request) -> Response:
         """Return N, mean, sd, interquartile mean with its 95% bootstrap interval per group; probability of improvement per pair."""
-        runs, choice = asked(request)
+        runs, choice = asked(request, MOST_GROUPED)
         return Response(runs_compare(runs, choice, choice.keys[0]))
 
 
@@ -49,12 +49,12 @@ class CompareCurves(APIView):
     """Curves of groups of runs."""
 
     @extend_schema(
-        parameters=[FIELDS[name] for name in ("runs", "filter", "key", "by", "x", "band", "smooth")],
+        parameters=[FIELDS[name] for name in ("runs", "filter", "key", "by", "x", "band", "smooth", "top")],
         responses={200: JSON, 400: JSON},
     )
     def get(self, request: Request) -> Response:
         """Return per group the mean, the band and the number of runs at every point of one axis."""
-        runs, choice = asked(request)
+        runs, choice = asked(request, MOST_GROUPED)
         return Response(curves_read(runs, choice, choice.keys[0]))
 
 

@@ -10,6 +10,7 @@ from django.http import QueryDict
 
 from training_core.errors import ConfigError
 from webapp.agents.registry import agent_pages
+from webapp.compare.selection import configs_of
 from webapp.metrics.expressions import expression_read
 from webapp.runs.models import Run
 
@@ -28,7 +29,7 @@ BANDS = [
     ("runs", "every run's line"),
     ("none", "nothing"),
 ]
-
+TOPS = [("highest", "highest"), ("lowest", "lowest")]
 KINDS = [("eval", "greedy evaluation"), ("eval_sampled", "sampled evaluation")]
 
 
@@ -50,6 +51,7 @@ class Choice:
     smooth: float = 0.0
     log: bool = False
     at: str = "last"
+    top: str = "highest"
     all: bool = False
     axes: str = ""
     brush: str = ""
@@ -108,6 +110,11 @@ class ChoiceForm(forms.Form):
         required=False,
         help_text="the value to compare: last, common (at the last step reached by all), or a step",
     )
+    top = forms.ChoiceField(
+        required=False,
+        choices=TOPS,
+        help_text="of too many groups, those with the highest or the lowest mean of the last values",
+    )
     all = forms.BooleanField(required=False, help_text="also fields that are equal in all runs")
     axes = forms.CharField(
         required=False, max_length=2000, help_text="comma-separated config fields and metrics"
@@ -139,10 +146,10 @@ class ChoiceForm(forms.Form):
 
 def meant(choice: Choice, runs: Sequence[Run]) -> Choice:
     """Return the choice with the runs' own default metric if none was requested and all runs share it."""
-    headlines = {agent_pages(run.config).headline for run in runs}
-    return (
-        replace(choice, key=headlines.pop()) if choice.key == Choice.key and len(headlines) == 1 else choice
-    )
+    if choice.key != Choice.key:
+        return choice
+    headlines = {agent_pages(config).headline for config in configs_of(runs)}
+    return replace(choice, key=headlines.pop()) if len(headlines) == 1 else choice
 
 
 def choice_read(query: QueryDict) -> Choice:

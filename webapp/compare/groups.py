@@ -1,21 +1,25 @@
-"""Selection of runs and their assignment to groups."""
+"""Assignment of runs to groups."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
+from statistics import fmean
 from typing import Any
 
-from django.db.models import QuerySet
-from django.http import Http404
+from django.db import connection
 
 from training_core.errors import ConfigError
 from webapp.common.tones import run_tone
-from webapp.run_table.filters import runs_filter
+from webapp.compare.forms import Choice
+from webapp.compare.selection import config_value, configs_by_run
+from webapp.metrics.expressions import expression_read
 from webapp.runs.config_differences import flatten
 from webapp.runs.families import ASIDE
 from webapp.runs.models import Run
 
-MOST_RUNS = 500
 MOST_GROUPS = 24
+GROUP_BY = "group by everything except the seed or by a config field, or name fewer runs"
+_LASTS = "SELECT run_id, last_value, last_step FROM metrics_series WHERE run_id = ANY(%s) AND key = %s"
 TONES: tuple[int | str, ...] = (1, 2, 3, 4, 5, 6, 0, "accent")
 """Colours of groups by index; a run has its own colour. Further lines of a colour are dashed."""
 ASIDE_PATHS = {f"run.{name}" for name in ASIDE}
@@ -33,27 +37,43 @@ class RunGroup:
     runs: list[Run]
 
 
-def runs_chosen(visible: QuerySet[Run], run_ids: Sequence[str], filter_text: str) -> list[Run]:
-    """Return the named runs, in that order, then those that match the filter, newest first; archived ones only if requested.
+@dataclass(frozen=True)
+class BestGroups:
+    """The runs of the groups that are drawn, and the number of further groups."""
 
-    Raises ConfigError (none, too many, an invalid filter), Http404 for a run that is not visible.
+    runs: list[Run]
+    omitted: int
+
+
+def best_groups(runs: Sequence[Run], choice: Choice, key: str) -> BestGroups:
+    """Return the runs of at most MOST_GROUPS groups: those with the highest (or lowest: `choice.top`) mean of the last values of the
+    metric; of an expression, those of the first runs.
+
+    Runs are in their order. Raises ConfigError for more than MOST_GROUPS runs that are not grouped.
     """
-    wanted = list(dict.fromkeys(run_ids))[: MOST_RUNS + 1]
-    by_id = {
-        run.pk: run for run in visible.filter(pk__in=[run_id for run_id in wanted if "\0" not in run_id])
-    }
-    if missing := [run_id for run_id in wanted if run_id not in by_id]:
-        raise Http404(f"Run '{missing[0]}' not found, or you do not have access.")
-    runs = [by_id[run_id] for run_id in wanted]
-    if filter_text:
-        candidates = visible if "archived" in filter_text else visible.filter(archived=False)
-        fitting = (
-            runs_filter(candidates, filter_text).exclude(pk__in=list(by_id)).order_by("-created_at", "pk")
-        )
-        runs += list(fitting[: MOST_RUNS + 1])
-    if not 0 < len(runs) <= MOST_RUNS:
-        raise ConfigError({"runs": f"choose 1 to {MOST_RUNS} runs, by id or by a filter"})
-    return runs
+    members = _members(runs, choice.by)
+    if len(members) <= MOST_GROUPS:
+        return BestGroups(list(runs), 0)
+    if choice.by == "run":
+        raise ConfigError({"by": f"{len(members)} lines; at most {MOST_GROUPS} are drawn: {GROUP_BY}"})
+    drawn = list(members)[:MOST_GROUPS]
+    if expression_read(key).single:
+        lasts = last_points(runs, key)
+        means = {
+            group: fmean(lasts[run.pk][0] for run in some if run.pk in lasts)
+            for group, some in members.items()
+            if any(run.pk in lasts for run in some)
+        }
+        drawn = sorted(means, key=means.__getitem__, reverse=choice.top != "lowest")[:MOST_GROUPS]
+    kept = {run.pk for group in drawn for run in members[group]}
+    return BestGroups([run for run in runs if run.pk in kept], len(members) - len(drawn))
+
+
+def last_points(runs: Sequence[Run], key: str) -> dict[str, tuple[float, int]]:
+    """Return the last value of a metric, and its step, by run, for the runs with a finite one."""
+    with connection.cursor() as cursor:
+        cursor.execute(_LASTS, [[run.pk for run in runs], key])
+        return {run: (value, step) for run, value, step in cursor.fetchall() if isfinite(value)}
 
 
 def groups_make(runs: Iterable[Run], by: str) -> list[RunGroup]:
@@ -61,13 +81,10 @@ def groups_make(runs: Iterable[Run], by: str) -> list[RunGroup]:
 
     Raises ConfigError for more than MOST_GROUPS.
     """
-    members: dict[str, list[Run]] = {}
-    for run in runs:
-        members.setdefault(_key(run, by), []).append(run)
+    members = _members(runs, by)
     if len(members) > MOST_GROUPS:
-        raise ConfigError(
-            {"by": f"{len(members)} groups; at most {MOST_GROUPS} are compared: name fewer runs"}
-        )
+        remedy = GROUP_BY if by == "run" else "group by a field with fewer values, or name fewer runs"
+        raise ConfigError({"by": f"{len(members)} groups; at most {MOST_GROUPS} are compared: {remedy}"})
     labels = _labels(members, by)
     return [
         RunGroup(
@@ -77,14 +94,19 @@ def groups_make(runs: Iterable[Run], by: str) -> list[RunGroup]:
     ]
 
 
+def _members(runs: Iterable[Run], by: str) -> dict[str, list[Run]]:
+    members: dict[str, list[Run]] = {}
+    for run in runs:
+        members.setdefault(_key(run, by), []).append(run)
+    return members
+
+
 def _key(run: Run, by: str) -> str:
     if by == "run":
         return run.pk
     if by == "family":
         return run.family or run.pk
-    value: Any = run.config
-    for part in by.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
+    value = config_value(run, by)
     return "none" if value is None else str(value)[:200]
 
 
@@ -103,7 +125,8 @@ def _labels(members: Mapping[str, list[Run]], by: str) -> dict[str, str]:
 def _apart(name: str, namesakes: Mapping[str, Run], by: str) -> dict[str, str]:
     if len(namesakes) == 1:
         return dict.fromkeys(namesakes, name)
-    configs = {key: flatten(run.config) for key, run in namesakes.items()}
+    trees = configs_by_run(list(namesakes.values()))
+    configs = {key: flatten(trees[run.pk]) for key, run in namesakes.items()}
     paths = [path for path in differing(list(configs.values())) if by == "run" or path not in ASIDE_PATHS]
     labels = {}
     for key, run in namesakes.items():

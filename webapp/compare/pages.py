@@ -14,7 +14,8 @@ from webapp.agents.registry import with_tokens
 from webapp.agents.rewards import shaped_label
 from webapp.common.tones import run_tone
 from webapp.compare.forms import AXES, BANDS, Choice, choice_read, meant
-from webapp.compare.groups import groups_make, runs_chosen
+from webapp.compare.groups import groups_make
+from webapp.compare.selection import MOST_RUNS, configs_of, runs_chosen
 from webapp.metrics.models import Series
 from webapp.run_table.selectors import runs_list
 from webapp.runs.config_differences import groupings
@@ -28,7 +29,7 @@ TABS = (
     ("probes", "Same tasks", "compare:probes"),
 )
 CONTROLS = {
-    "curves": {"runs", "filter", "key", "by", "x", "band", "smooth", "log", "at"},
+    "curves": {"runs", "filter", "key", "by", "x", "band", "smooth", "log", "at", "top"},
     "config": {"runs", "filter", "by", "all"},
     "parallel": {"runs", "filter", "by", "axes", "key", "brush"},
     "probes": {"runs", "filter", "kind", "at", "task"},
@@ -52,13 +53,13 @@ class Compared:
     wrong: str
 
 
-def compared(request: HttpRequest) -> Compared:
-    """Return the runs and options of the URL. Raises Http404 for runs not visible to the reader."""
+def compared(request: HttpRequest, most: int = MOST_RUNS) -> Compared:
+    """Return at most `most` runs, and the options of the URL. Raises Http404 for runs not visible to the reader."""
     choice = choice_read(request.GET)
     if not (choice.run_ids or choice.filter):
         return Compared(choice, [], "")
     try:
-        runs = runs_chosen(runs_visible(request.user), choice.run_ids, choice.filter)
+        runs = runs_chosen(runs_visible(request.user), choice.run_ids, choice.filter, choice.by, most)
         return Compared(meant(choice, runs), runs, "")
     except ConfigError as error:
         return Compared(choice, [], message_of(error))
@@ -84,7 +85,7 @@ def page_context(user: Person, selection: Compared, tab: str) -> dict[str, Any]:
             {"name": name, "label": label, "url": f"{reverse(url)}?{choice.query()}"}
             for name, label, url in TABS
         ],
-        "groupings": groupings([run.config for run in selection.runs], choice.by),
+        "groupings": groupings(configs_of(selection.runs), choice.by),
         "axes": _axes(selection),
         "bands": BANDS,
         "report": {"title": _report_title(selection.runs), "text": _report_text(choice, selection.runs)},
@@ -95,7 +96,7 @@ def page_context(user: Person, selection: Compared, tab: str) -> dict[str, Any]:
 
 def _axes(selection: Compared) -> list[tuple[str, str]]:
     """Return (value, label) of the horizontal axes: without tokens if no run has them, with the selected one."""
-    tokens = with_tokens(run.config for run in selection.runs)
+    tokens = with_tokens(configs_of(selection.runs))
     axes = [(name, label) for name, label in AXES if tokens or name != "tokens"]
     chosen = selection.choice.x
     return axes if chosen in dict(axes) else [*axes, (chosen, chosen)]
@@ -115,7 +116,7 @@ def _report_text(choice: Choice, runs: list[Run]) -> str:
     parts = ["*Write here which question the comparison answers.*", f"Runs: {links}."]
     for key in choice.keys:
         parts += [
-            f"## {shaped_label(key, [run.config for run in runs])}",
+            f"## {shaped_label(key, configs_of(runs))}",
             *(f"```{name}\n{address}{choice.query(key=key)}\n```" for name in ("chart", "figures")),
         ]
     return "\n\n".join([*parts, "## Conclusion", "*Write the conclusion here.*"]) + "\n"

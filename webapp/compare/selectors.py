@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
-from math import isfinite
 from typing import Any
 
 import numpy as np
 
 from webapp.agents.rewards import shaped_label
-from webapp.compare.curves import lines_read
 from webapp.compare.forms import Choice
-from webapp.compare.groups import RunGroup, groups_make
+from webapp.compare.groups import RunGroup, best_groups, groups_make, last_points
+from webapp.compare.lines import lines_read
+from webapp.compare.selection import MOST_RUNS, configs_of
 from webapp.compare.statistics import (
     Scores,
     bootstrap,
@@ -20,7 +20,6 @@ from webapp.compare.statistics import (
     probability_of_improvement,
 )
 from webapp.metrics.expressions import expression_read
-from webapp.metrics.models import Series
 from webapp.runs.models import Run
 
 MOST_PAIRED = 8
@@ -36,35 +35,39 @@ class Score:
 
 
 def runs_compare(runs: Sequence[Run], choice: Choice, key: str) -> dict[str, Any]:
-    """Return {"key", "by", "at", "step", "groups": [...], "pairs": [...], "without": ids of runs without a finite value}.
+    """Return {"key", "by", "at", "step", "groups": [...], "omitted": number of groups that are not compared, "pairs": [...],
+    "without": ids of runs without a finite value}.
 
     A group has "first_step" and "last_step", the range of the steps of its values. Intervals need two runs: null for one.
-    No pairs for more than MOST_PAIRED groups. Raises ConfigError (too many groups).
+    Of too many groups those of `best_groups` are compared. No pairs for more than MOST_PAIRED groups or MOST_RUNS runs.
+    Raises ConfigError (too many runs that are not grouped).
     """
-    scores, step = _scores(runs, key, choice.at)
-    groups = groups_make([run for run in runs if run.pk in scores], choice.by)
+    best = best_groups(runs, choice, key)
+    scores, step = _scores(best.runs, key, choice.at)
+    groups = groups_make([run for run in best.runs if run.pk in scores], choice.by)
     tables = {
         group.key: np.array([[scores[run.pk].value] for run in group.runs], dtype=float) for group in groups
     }
-    paired = groups if len(groups) <= MOST_PAIRED else []
+    paired = groups if len(groups) <= MOST_PAIRED and len(runs) <= MOST_RUNS else []
     return {
         "key": key,
-        "label": shaped_label(key, [run.config for run in runs]),
+        "label": shaped_label(key, configs_of(runs)),
         "by": choice.by,
         "at": choice.at,
         "step": step,
         "groups": [_group_facts(group, tables[group.key], scores) for group in groups],
+        "omitted": best.omitted,
+        "top": choice.top,
+        "ranked": expression_read(key).single,
         "pairs": [_pair(one.key, other.key, tables) for one, other in combinations(paired, 2)],
-        "without": [run.pk for run in runs if run.pk not in scores],
+        "without": [run.pk for run in best.runs if run.pk not in scores],
     }
 
 
 def _scores(runs: Sequence[Run], key: str, at: str) -> tuple[dict[str, Score], int | None]:
     """Return each run's value, and the requested step (None for the last values)."""
     if at == "last" and expression_read(key).single:
-        series = Series.objects.filter(run__in=[run.pk for run in runs], key=key)
-        rows = series.values_list("run_id", "last_value", "last_step")
-        return {run: Score(value, step) for run, value, step in rows if isfinite(value)}, None
+        return {run: Score(*last) for run, last in last_points(runs, key).items()}, None
     lines = lines_read(runs, key)
     if at == "last":
         return {run: Score(float(line.y[-1]), int(line.x[-1])) for run, line in lines.items()}, None

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 Scores = NDArray[np.float64]
 REPEATS = 2000
 LEVEL = 0.95
+BLOCK = 1 << 17
+"""Numbers that are resampled at once: as many as fit the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,11 @@ def interquartile_mean(scores: Scores) -> Any:
 
     Scores (..., runs, tasks) -> one value for each leading index.
     """
-    ordered = np.sort(scores.reshape(*scores.shape[:-2], -1), axis=-1)
-    cut = int(0.25 * ordered.shape[-1])
-    return ordered[..., cut : ordered.shape[-1] - cut].mean(axis=-1)
+    flat = scores.reshape(*scores.shape[:-2], -1)
+    cut, last = int(0.25 * flat.shape[-1]), flat.shape[-1] - 1
+    # Only the ends must be apart from the middle half; a whole order of many runs takes five times as long.
+    apart = np.partition(flat, (cut, last - cut), axis=-1)
+    return apart[..., cut : last - cut + 1].mean(axis=-1)
 
 
 def probability_of_improvement(ours: Scores, theirs: Scores) -> float:
@@ -57,8 +61,13 @@ def bootstrap(scores: Scores, statistic: Callable[[Scores], Any], seed: int = 0)
     statistic: scores (..., runs, tasks) -> one value for each leading index.
     """
     runs, tasks = scores.shape
-    drawn = np.random.default_rng(seed).integers(0, runs, (REPEATS, runs, tasks))
-    return _estimate(float(statistic(scores)), statistic(np.take_along_axis(scores[None], drawn, axis=1)))
+    random, block = np.random.default_rng(seed), max(1, BLOCK // scores.size)
+    sizes = [min(block, REPEATS - first) for first in range(0, REPEATS, block)]
+    resampled = [
+        statistic(np.take_along_axis(scores[None], random.integers(0, runs, (size, runs, tasks)), axis=1))
+        for size in sizes
+    ]
+    return _estimate(float(statistic(scores)), np.concatenate(resampled))
 
 
 def bootstrap_improvement(ours: Scores, theirs: Scores, seed: int = 0) -> Estimate:

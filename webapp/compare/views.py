@@ -16,11 +16,11 @@ from webapp.common.tones import role_tones
 from webapp.compare.configs import configs_differ, sections_of
 from webapp.compare.curves import curve_rows, curves_read
 from webapp.compare.figures import figures_of
-from webapp.compare.forms import KINDS, choice_read
-from webapp.compare.groups import runs_chosen
+from webapp.compare.forms import KINDS, TOPS, choice_read
 from webapp.compare.pages import Compared, compared, message_of, page_context
 from webapp.compare.parallel import parallel_drawn
 from webapp.compare.probes import plays_read
+from webapp.compare.selection import MOST_GROUPED, configs_of, runs_chosen
 from webapp.compare.selectors import runs_compare
 from webapp.compare.table import table_read
 from webapp.runs.models import ACTIVE_STATES
@@ -33,17 +33,19 @@ from workers.http.csv_cells import cell_text
 @require_GET
 def compare_page(request: HttpRequest) -> HttpResponse:
     """Show curves and statistics of groups of runs, a panel for each metric."""
-    selection = compared(request)
+    selection = compared(request, MOST_GROUPED)
     context = page_context(request.user, selection, "curves")
     context["live"] = any(run.state in ACTIVE_STATES for run in selection.runs)
     context["panels"] = [_panel(selection, key) for key in selection.choice.keys] if selection.runs else []
+    figures = [panel.get("figures", {}) for panel in context["panels"]]
+    context["tops"] = TOPS if any(some.get("omitted") and some["ranked"] for some in figures) else []
     return render(request, "compare/page.html", context)
 
 
 @require_GET
 def curves_csv(request: HttpRequest) -> HttpResponse:
     """Return a chart's data: group, axis value, mean, bounds, number of runs."""
-    selection = compared(request)
+    selection = compared(request, MOST_GROUPED)
     if selection.wrong or not selection.runs:
         raise Http404(selection.wrong or "name runs")
     answer = HttpResponse(content_type="text/csv; charset=utf-8")
@@ -129,7 +131,7 @@ def _panel(selection: Compared, key: str) -> dict[str, Any]:
     """Return a metric's chart and statistics, or the error message."""
     panel: dict[str, Any] = {
         "key": key,
-        "label": shaped_label(key, [run.config for run in selection.runs]),
+        "label": shaped_label(key, configs_of(selection.runs)),
         "source": f"{reverse('api:compare-curves')}?{selection.choice.query(key=key)}",
         "csv": f"{reverse('compare:csv')}?{selection.choice.query(key=key)}",
         "log": selection.choice.log,

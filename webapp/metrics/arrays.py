@@ -34,6 +34,11 @@ def unpack_floats(data: Packed) -> Floats:
     return np.frombuffer(_unpack(data), dtype="<f8")
 
 
+def unpack_floats_joined(parts: Sequence[Packed]) -> Floats:
+    """Return the numbers of several packed arrays in one array."""
+    return np.frombuffer(b"".join(map(_unpack, parts)), dtype="<f8")
+
+
 def spell(value: float) -> float | str:
     """Return a number for JSON: NaN and infinities as strings."""
     if isfinite(value):

@@ -27,7 +27,7 @@ from webapp.compare.configs import configs_differ
 from webapp.compare.curves import curves_read
 from webapp.compare.figures import figures_of
 from webapp.compare.forms import Choice, choice_demand, meant
-from webapp.compare.groups import runs_chosen
+from webapp.compare.selection import MOST_GROUPED, MOST_RUNS, configs_of, runs_chosen
 from webapp.compare.selectors import runs_compare
 from webapp.runs.models import ACTIVE_STATES, Run
 from webapp.transcripts.models import Episode
@@ -68,20 +68,20 @@ def _facts(source: str) -> dict[str, str]:
     return facts
 
 
-def _compared(project: Project, facts: Mapping[str, str]) -> tuple[list[Run], Choice]:
+def _compared(project: Project, facts: Mapping[str, str], most: int = MOST_RUNS) -> tuple[list[Run], Choice]:
     query = QueryDict(mutable=True)
     query.update(dict(facts))
     choice = choice_demand(query)
     mine = Run.objects.filter(project=project).select_related("project", "owner")
-    runs = runs_chosen(mine, choice.run_ids, choice.filter)
+    runs = runs_chosen(mine, choice.run_ids, choice.filter, choice.by, most)
     return runs, meant(choice, runs)
 
 
 def _chart(project: Project, facts: Mapping[str, str]) -> Block:
-    runs, choice = _compared(project, facts)
+    runs, choice = _compared(project, facts, MOST_GROUPED)
     return "reports/_chart.html", {
         "key": choice.keys[0],
-        "label": shaped_label(choice.keys[0], [run.config for run in runs]),
+        "label": shaped_label(choice.keys[0], configs_of(runs)),
         "curves": curves_read(runs, choice, choice.keys[0]),
         "log": choice.log,
         "live": any(run.state in ACTIVE_STATES for run in runs),
@@ -91,7 +91,7 @@ def _chart(project: Project, facts: Mapping[str, str]) -> Block:
 
 
 def _figures(project: Project, facts: Mapping[str, str]) -> Block:
-    runs, choice = _compared(project, facts)
+    runs, choice = _compared(project, facts, MOST_GROUPED)
     figures = figures_of(runs_compare(runs, choice, choice.keys[0]))
     return "reports/_figures.html", {"figures": figures, "address": _address(choice)}
 

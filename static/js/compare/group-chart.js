@@ -111,17 +111,24 @@ export class GroupChart {
   #legend() {
     const looks = looksOf(this.#sets);
     this.element.querySelector("[data-legend]").replaceChildren(...this.#sets.flatMap(({ groups }) => groups).map((group) => (
-      el("li", { title: group.runs.map((run) => `${run.name} ${run.id}`).join("\n") },
+      el("li", { title: members(group) },
         el("span", { class: "swatch", "data-tone": looks.get(group).tone, "data-dash": looks.get(group).dash }), looks.get(group).label, " ",
         group.n > 1 || group.runs[0].id !== group.group ? el("span", { class: "quiet" }, `N ${group.n}`) : null)
     )));
     const mark = (this.element.closest("section") ?? this.element).querySelector("[data-left-out]");
     const leftOut = Math.max(...this.#sets.map((set) => set.left_out)), without = Math.max(...this.#sets.map((set) => set.without.length));
-    const notes = [leftOut && `${leftOut} points not finite`, without && `${without} without it`].filter(Boolean);
+    const omitted = Math.max(...this.#sets.map((set) => set.omitted)), drawn = Math.max(...this.#sets.map(({ groups }) => groups.length));
+    const notes = [omitted && `${drawn} of ${drawn + omitted} groups`, leftOut && `${leftOut} points not finite`, without && `${without} without it`].filter(Boolean);
     if (!mark) return;
     mark.hidden = !notes.length;
     mark.textContent = notes.join(", ");
   }
+}
+
+/* The names of a group's runs; the server lists the first ones of many. */
+function members({ runs, n }) {
+  const names = runs.map((run) => `${run.name} ${run.id}`);
+  return [...names, ...(n > runs.length ? [`and ${n - runs.length} more`] : [])].join("\n");
 }
 
 /* Colour, dash and label of every group. One metric: the group's colour, dashed where it is taken. Several metrics: a dash each, or of a single

@@ -2,7 +2,10 @@
 
 import csv
 import random
+from functools import partial
 from math import isnan, nan
+from operator import attrgetter
+from statistics import mean, stdev
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
@@ -13,8 +16,8 @@ from rest_framework.test import APIClient
 from tests.webapp.elements import text_of
 from webapp.accounts.models import Project, User
 from webapp.compare.alignment import axis_of, band_of, counts_of, line_of, mean_of, on_axis, smoothed
-from webapp.compare.curves import lines_read
-from webapp.metrics.arrays import pack_floats, pack_ints
+from webapp.compare.lines import lines_read
+from webapp.metrics.arrays import pack_floats, pack_ints, unpack_floats, unpack_ints
 from webapp.metrics.models import Chunk, Series
 from webapp.runs.models import Run
 
@@ -230,3 +233,148 @@ def test_mistakes_are_named_and_strangers_see_nothing(
     other = APIClient()
     other.force_authenticate(stranger)
     assert other.get("/api/v1/compare/curves/", {"runs": "longnumber"}).status_code == 404
+
+
+@pytest.fixture
+def many(user: User, project: Project) -> list[Run]:
+    """520 runs of 26 families: one to four points, in one or two chunks, some with a NaN, with another attempt, or without the metric."""
+    draw = random.Random(1)
+    runs = [
+        Run(
+            pk=f"r{number:04}", name=f"run {number}", project=project, owner=user, iterations=9, family=f"f{number % 26:02}",
+            config={"run": {"seed": number // 26}, "algorithm": {"clip_low": number % 26}}, tone=1,
+        )
+        for number in range(520)
+    ]  # fmt: skip
+    Run.objects.bulk_create(runs)
+    rows, chunks = [], []
+    for number, run in enumerate(runs):
+        if number % 26 == 7 or number % 31 == 5:
+            continue
+        steps = list(range(1, 1 + draw.choice((4, 4, 4, 2))))
+        values = [number % 26 + draw.random() for _ in steps]
+        if number % 17 == 3:
+            values[1] = nan
+        parts = (
+            [(1, steps, values)]
+            if number % 5
+            else [(1, steps, values), (1 + number % 2, [2, 9], [0.25, 0.5])]
+        )
+        last = values[-1] if len(parts) == 1 else 0.5
+        rows.append(Series(run=run, key="eval/success", last_step=parts[-1][1][-1], last_value=last))
+        chunks.append((rows[-1], parts))
+    Series.objects.bulk_create(rows)
+    Chunk.objects.bulk_create(
+        Chunk(
+            series=series, attempt=attempt, cursor=place, count=len(steps), steps=pack_ints(steps), values=pack_floats(values),
+            times=pack_floats(steps),
+        )
+        for series, parts in chunks
+        for place, (attempt, steps, values) in enumerate(parts, 1)
+    )  # fmt: skip
+    return runs
+
+
+def config_at(path: str, run: Run) -> str:
+    section, name = path.split(".")
+    return str(run.config[section][name])
+
+
+def naive_points() -> dict[str, dict[int, float]]:
+    """The valid points of every run by step, by loops over the stored points."""
+    parts: dict[str, list[Chunk]] = {}
+    for chunk in Chunk.objects.filter(series__key="eval/success").select_related("series").order_by("pk"):
+        parts.setdefault(chunk.series.run_id, []).append(chunk)
+    points: dict[str, dict[int, float]] = {}
+    for run, chunks in parts.items():
+        own = points.setdefault(run, {})
+        starts = {chunk.attempt: min(unpack_ints(chunk.steps)) for chunk in chunks}
+        for chunk in chunks:
+            later = [first for attempt, first in starts.items() if attempt > chunk.attempt]
+            for step, value in zip(unpack_ints(chunk.steps), unpack_floats(chunk.values), strict=True):
+                if not any(step >= first for first in later) and not isnan(value):
+                    own[int(step)] = float(value)
+    return points
+
+
+def naive_values(lines: list[dict[int, float]], at: float) -> list[float]:
+    """The values of the lines at a step, between two points by their distances; of lines that end before it none."""
+    met = []
+    for points in lines:
+        if points and min(points) <= at <= max(points):
+            before = max(step for step in points if step <= at)
+            after = min(step for step in points if step >= at)
+            share = (at - before) / (after - before) if after > before else 0.0
+            met.append(points[before] * (1 - share) + points[after] * share)
+    return met
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("by", ["family", "algorithm.clip_low", "run.seed"])
+def test_groups_of_many_runs_by_a_naive_loop(api: APIClient, many: list[Run], by: str) -> None:
+    query = {"filter": "name ~ run", "by": by, "band": "sd"}
+    drawn = api.get("/api/v1/compare/curves/", query).json()
+    # Of 26 families, one has no such metric.
+    count, omitted = (20, 0) if by == "run.seed" else (24, 2)
+    assert len(drawn["groups"]) == count and drawn["omitted"] == omitted
+    assert drawn["axis"] == [1, 2, 3, 4, 9] and not drawn["spans"]
+    points, group_of = naive_points(), attrgetter("family") if by == "family" else partial(config_at, by)
+    for group in drawn["groups"]:
+        lines = [points[run.pk] for run in many if group_of(run) == group["group"] and run.pk in points]
+        assert group["n"] == len(lines) and len(group["runs"]) == min(20, len(lines))
+        for place, at in enumerate(drawn["axis"]):
+            values = naive_values(lines, at)
+            assert group["counts"][place] == len(values) and group["mean"][place] == pytest.approx(
+                mean(values)
+            )
+            assert (group["high"][place] is None) == (len(values) < 2)
+            if len(values) > 1:
+                assert group["high"][place] - mean(values) == pytest.approx(stdev(values))
+
+
+@pytest.mark.django_db
+def test_the_drawn_groups_have_the_best_last_values(
+    api: APIClient, client: Client, user: User, many: list[Run]
+) -> None:
+    lasts: dict[str, list[float]] = {}
+    for family, value in Series.objects.values_list("run__family", "last_value"):
+        lasts.setdefault(family, []).append(value)
+    ranked = sorted(lasts, key=lambda family: sum(lasts[family]) / len(lasts[family]))
+    for top, expected in (("highest", ranked[-24:]), ("lowest", ranked[:24])):
+        query = {"filter": "name ~ run", "top": top}
+        drawn, figures = (api.get(f"/api/v1/compare/{part}", query).json() for part in ("curves/", ""))
+        assert (
+            {group["group"] for group in drawn["groups"]}
+            == {group["group"] for group in figures["groups"]}
+            == set(expected)
+        )
+        assert figures["omitted"] == 2 and not figures["pairs"]
+    client.force_login(user)
+    page = text_of(client.get("/compare/", {"filter": "name ~ run", "top": "lowest"}).content.decode())
+    assert (
+        "24 of 26 groups are shown: those with the lowest mean of the last values" in page
+        and "run.seed" in page
+    )
+
+
+@pytest.mark.django_db
+def test_too_many_runs_are_refused_with_the_remedy(api: APIClient, many: list[Run]) -> None:
+    query = {"filter": "name ~ run"}
+    for path, more, field, words in (
+        (
+            "curves/",
+            {"by": "run"},
+            "by",
+            "520 lines; at most 24 are drawn: group by everything except the seed",
+        ),
+        ("curves/", {"band": "runs", "by": "run.seed"}, "band", "at most 60 are drawn: choose another band"),
+        (
+            "config/",
+            {},
+            "runs",
+            "choose 1 to 500 runs, by id or by a filter. Name fewer runs, or use a narrower filter",
+        ),
+    ):
+        answer = api.get(f"/api/v1/compare/{path}", query | more)
+        assert answer.status_code == 400 and words in answer.json()["errors"][field]
+    assert api.get("/api/v1/compare/curves/", query | {"key": "eval/success * 2"}).json()["omitted"] == 2
