@@ -1,4 +1,4 @@
-"""Server time of the runs table with many runs, and of a series with many points.
+"""Server time of the runs table and of charts of groups with many runs, and of series with many points.
 
     python -m tests.benchmarks.dashboard [--repeats 5]
 
@@ -6,6 +6,7 @@ Milliseconds of requests to the real views, on a real PostgreSQL, one process.
 """
 
 import argparse
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -17,8 +18,10 @@ from tests.benchmarks.results import REPEATS, Benchmark, Side, run_alone
 from tests.benchmarks.web import Client, connection, logged_in, request_side
 from training_core.config.files import load_config
 from webapp.accounts.models import Project, User
-from webapp.metrics.arrays import pack_floats, pack_ints
+from webapp.metrics.arrays import Floats, pack_floats, pack_ints
 from webapp.metrics.models import Chunk, Series
+from webapp.metrics.outlines import outline_of, outline_pack
+from webapp.metrics.services import LARGEST_CHUNK
 from webapp.runs.models import Run, RunNote
 
 RUNS, POINTS = 10_000, 1_000_000
@@ -27,7 +30,14 @@ COLUMNS = (
     "progress,run.seed,algorithm.type,eval/success:max,policy/planner/kl,policy/planner/entropy,owner,created"
 )
 KEYS = ("eval/success", "train/return", "policy/planner/kl", "policy/planner/entropy", "time/update")
-SERIES = "a series, 1,500 points drawn"
+SERIES, ALL_SERIES = "a series, 1,500 points drawn", "20 series, 1,500 points drawn of each"
+LINES, LINE_POINTS = 20, 100
+"""Series of the long run; points of a metric of each run."""
+GROUPED = {
+    "a chart of all runs by seed": "run.seed",
+    "a chart of the best families of all runs": "family",
+}
+"""Chart of the groups of all runs: the dotted field, or the digest of the config without the seed."""
 API = {
     "the API's first page": {},
     "the API's, custom columns and order": {"columns": COLUMNS, "sort": "-run.seed"},
@@ -69,7 +79,7 @@ def benchmark(*, small: bool = False) -> Benchmark:
     runs, points = (SMALL_RUNS, SMALL_POINTS) if small else (RUNS, POINTS)
     return Benchmark(
         about=f"server time of a request: {runs:,} runs, a series of {points:,} points",
-        units=dict.fromkeys([*requests(runs), *API, SERIES], "ms"),
+        units=dict.fromkeys([*requests(runs), *API, *GROUPED, SERIES, ALL_SERIES], "ms"),
         open_sides=lambda: open_sides(runs, points),
         settings={"runs": runs, "points": points},
     )
@@ -85,7 +95,8 @@ def open_sides(runs: int, points: int) -> Iterator[Mapping[str, Side]]:
             for name, (query, count) in requests(runs).items()
         }
         sides |= {name: request_side(client, name, "/api/v1/runs/", query) for name, query in API.items()}
-        yield sides | {SERIES: series_side(client, points)}
+        sides |= {name: grouped_side(client, name, by) for name, by in GROUPED.items()}
+        yield sides | series_sides(client, points)
 
 
 def states(count: str, page: bytes) -> bool:
@@ -108,6 +119,7 @@ def fill(count: int) -> None:
         ],
         batch_size=5000,
     )
+    fill_chunks()
     RunNote.objects.bulk_create([RunNote(run=run, text="a note") for run in runs[::10]], batch_size=5000)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
@@ -128,8 +140,37 @@ def _run(user: User, project: Project, tree: dict[str, Any], number: int, count:
     )
 
 
-def series_side(client: Client, points: int) -> Side:
-    """Reads a series of many points as a chart does."""
+def fill_chunks() -> None:
+    """Store LINE_POINTS points of one metric of each run."""
+    steps, draw = np.arange(1, LINE_POINTS + 1), np.random.default_rng(0)
+    packed = {"steps": pack_ints(steps), "times": pack_floats(1e9 + steps)}
+    series = list(Series.objects.filter(key="eval/success"))
+    Chunk.objects.bulk_create(
+        [
+            Chunk(
+                series=row, attempt=1, cursor=1, count=LINE_POINTS, first_step=1, last_step=LINE_POINTS,
+                values=pack_floats(row.last_value + draw.normal(0, 0.1, LINE_POINTS)), **packed,
+            )
+            for row in series
+        ],
+        batch_size=2000,
+    )  # fmt: skip
+
+
+def grouped_side(client: Client, name: str, by: str) -> Side:
+    """Reads a chart of the groups of all runs: mean and standard deviation over the runs of a group."""
+    query = {"filter": "name ~ run", "key": "eval/success", "by": by}
+    return request_side(client, name, "/api/v1/compare/curves/", query, all_runs_drawn)
+
+
+def all_runs_drawn(answer: bytes) -> bool:
+    """Whether a chart has groups with all points."""
+    groups = json.loads(answer)["groups"]
+    return len(groups) > 1 and all(len(group["mean"]) == LINE_POINTS for group in groups)
+
+
+def series_sides(client: Client, points: int) -> dict[str, Side]:
+    """Sides that read one, and all, of a run's series of many points as a chart does; stored as after the merge of their chunks."""
     run = Run.objects.create(
         project=Project.objects.get(),
         owner=User.objects.get(),
@@ -138,27 +179,45 @@ def series_side(client: Client, points: int) -> Side:
         iterations=1,
         event_count=points,
     )
-    values = np.sin(np.arange(points) / 1000)
+    keys = [f"loss/{number}" for number in range(LINES)]
+    for number, key in enumerate(keys):
+        long_series(
+            run, key, np.sin(np.arange(points) / 1000) + np.random.default_rng(number).normal(0, 0.1, points)
+        )
+    address = f"/api/v1/runs/{run.pk}/series/"
+    return {
+        name: request_side(
+            client, name, address, {"keys": ",".join(some), "points": "1500"}, partial(drawn, some)
+        )
+        for name, some in ((SERIES, keys[:1]), (ALL_SERIES, keys))
+    }
+
+
+def drawn(keys: list[str], answer: bytes) -> bool:
+    """Whether an answer has the points of these series."""
+    series = json.loads(answer)["series"]
+    return list(series) == keys and all(500 <= len(series[key]["values"]) <= 1500 for key in keys)
+
+
+def long_series(run: Run, key: str, values: Floats) -> None:
+    """Store a series in chunks of the size that the merge of chunks makes."""
+    count = len(values)
     series = Series.objects.create(
         run=run,
-        key="loss",
-        count=points,
-        last_step=points - 1,
+        key=key,
+        count=count,
+        last_step=count - 1,
         last_value=values[-1],
-        chunk_count=-(-points // (1 << 16)),
+        chunk_count=-(-count // LARGEST_CHUNK),
     )
-    for first in range(0, points, 1 << 16):
-        steps = np.arange(first, min(first + (1 << 16), points))
-        packed = {
-            "steps": pack_ints(steps),
-            "values": pack_floats(values[steps]),
-            "times": pack_floats(1e9 + steps),
-        }
-        Chunk.objects.create(series=series, attempt=1, cursor=first + 1, count=len(steps), **packed)
-    address, query = f"/api/v1/runs/{run.pk}/series/", {"keys": "loss", "points": "1500"}
-    drawn = client.get(address, query).json()["series"]["loss"]["values"]
-    assert 500 <= len(drawn) <= 1500 and abs(max(drawn) - values.max()) < 1e-3
-    return request_side(client, SERIES, address, query)
+    for first in range(0, count, LARGEST_CHUNK):
+        steps = np.arange(first, min(first + LARGEST_CHUNK, count))
+        times = 1e9 + steps * 0.37
+        Chunk.objects.create(
+            series=series, attempt=1, cursor=first + 1, count=len(steps), first_step=steps[0], last_step=steps[-1],
+            steps=pack_ints(steps), values=pack_floats(values[steps]), times=pack_floats(times),
+            outline=outline_pack(outline_of(steps, values[steps], times)),
+        )  # fmt: skip
 
 
 def main() -> None:

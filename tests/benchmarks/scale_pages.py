@@ -109,6 +109,8 @@ def addresses(runs: int) -> list[Address]:
             (f"API curves, {name}", "/api/v1/compare/curves/", query),
             (f"compare, {name}", "/compare/", query),
         ]
+    families = {"filter": "name ~ run", "by": "family", "key": "eval/success"}
+    found.append((f"API curves, {drawn} runs by family", "/api/v1/compare/curves/", families))
     found += [(path.partition("?")[0], path, {}) for path in SITE]
     if point := Checkpoint.objects.filter(run="fixed").first():
         found += [("API lineage", "/api/v1/runs/fixed/lineage/", {"checkpoint": point.path})]
