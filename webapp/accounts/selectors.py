@@ -7,6 +7,8 @@ from django.utils import timezone
 from webapp.accounts.models import ApiToken, Membership, Project, User
 from webapp.accounts.permissions import Person, is_owner
 
+_MEMBERSHIPS = "memberships_read"
+"""Attribute of a request's user."""
 MOST_NAMED = 10
 """Projects that an error message names."""
 
@@ -17,6 +19,31 @@ def projects_visible(user: Person) -> QuerySet[Project]:
         return Project.objects.none()
     projects = Project.objects.filter(memberships__user=user).order_by("name", "pk")
     return projects if user.token_project_id is None else projects.filter(pk=user.token_project_id)
+
+
+def memberships_of(user: Person) -> list[Membership]:
+    """Return the memberships that count for the user of a request, with their projects, by name of the project.
+
+    A request reads them once: the navigation and the buttons of a page need them. Code outside of requests uses `level_of`.
+    """
+    if not isinstance(user, User) or not user.is_active:
+        return []
+    read: list[Membership] | None = getattr(user, _MEMBERSHIPS, None)
+    if read is None:
+        mine = (
+            Membership.objects.filter(user=user)
+            .select_related("project")
+            .order_by("project__name", "project__pk")
+        )
+        read = list(mine if user.token_project_id is None else mine.filter(project=user.token_project_id))
+        setattr(user, _MEMBERSHIPS, read)
+    return read
+
+
+def membership_level(user: Person, project: Project) -> str | None:
+    """Return the level of `memberships_of` in a project; None for users who are not members."""
+    levels = {membership.project_id: membership.level for membership in memberships_of(user)}
+    return levels.get(project.pk)
 
 
 def project_editable(user: Person, slug: str) -> Project | None:

@@ -11,6 +11,8 @@ from rest_framework.utils.urls import remove_query_param, replace_query_param
 
 from webapp.api.queries import number
 
+WRONG_CURSOR = "the cursor is invalid: use the value of `next` or `previous`"
+
 
 class OrderedPages(BasePagination):
     """`limit` rows from `offset` on, and the URLs of the previous and next pages; rows are not counted."""
@@ -52,4 +54,4 @@ class NewestFirst(CursorPagination):
         try:
             return super().paginate_queryset(queryset, request, view)
         except (ValueError, TypeError, ValidationError) as error:
-            raise ParseError("the cursor is invalid: use the value of `next` or `previous`") from error
+            raise ParseError(WRONG_CURSOR) from error

@@ -46,12 +46,12 @@ class Kin:
         }
 
 
-def lineage(user: Person, run: Run) -> Kin:
+def lineage(user: Person, run: Run, forks: bool = True) -> Kin:
     """Return the tree from the run's oldest ancestor to all its descendants; only runs visible to the user.
 
-    Side branches of ancestors are omitted.
+    Side branches of ancestors are omitted. forks: whether it may have descendants.
     """
-    top = _with_forks(user, run)
+    top = _with_forks(user, run) if forks else Kin(run, run.parent_iteration, here=True)
     for _ in range(DEEPEST):
         parent = top.run.parent_id and runs_visible(user).filter(pk=top.run.parent_id).first()
         if not parent:
@@ -60,9 +60,9 @@ def lineage(user: Person, run: Run) -> Kin:
     return top
 
 
-def lineage_shown(user: Person, run: Run) -> Kin | None:
-    """Return the tree for a page; None for a run without relatives."""
-    tree = lineage(user, run)
+def lineage_shown(user: Person, run: Run, forks: bool = True) -> Kin | None:
+    """Return the tree for a page; None for a run without relatives. forks: whether it may have descendants."""
+    tree = lineage(user, run, forks)
     return tree if tree.children or tree.run != run else None
 
 

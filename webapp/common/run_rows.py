@@ -3,8 +3,25 @@
 from typing import Any, Self, TypeVar
 
 from django.db import models
+from django.db.models.sql.datastructures import BaseTable
 
 Row = TypeVar("Row", bound=models.Model)
+
+
+class _Newest(BaseTable):
+    """Some rows of a table under its name in the FROM clause: conditions apply to them alone."""
+
+    def __init__(self, table_name: str, alias: str, rows: "models.QuerySet[Any] | None" = None) -> None:
+        super().__init__(table_name, alias)
+        self.rows = rows
+
+    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, Any]:
+        assert self.rows is not None
+        sql, parameters = self.rows.query.get_compiler(connection=connection).as_sql()
+        return f"({sql}) {compiler.quote_name_unless_alias(self.table_alias)}", parameters
+
+    def relabeled_clone(self, change_map: dict[str, str]) -> "_Newest":
+        return _Newest(self.table_name, change_map.get(self.table_alias, self.table_alias), self.rows)
 
 
 class RunRows(models.QuerySet[Row]):
@@ -25,6 +42,23 @@ class RunRows(models.QuerySet[Row]):
         rows = self.filter(run_id__in=[run if isinstance(run, str) else run.pk, ""])
         rows._of_run, rows._ascending = True, ascending
         return rows
+
+    def newest(self, most: int, before: int | None = None, after: int | None = None) -> Self:
+        """Limit these rows, which are `of_run` without other conditions, to the newest `most` with ids between `after` and `before`.
+
+        Conditions are checked for these rows alone, from the newest on, and only until a limited result is complete: a
+        condition on ids would let the planner read the rows of all later runs, or a whole index of words, first.
+        """
+        rows = self.order_by("-pk").defer(None)
+        if before is not None:
+            rows = rows.filter(pk__lt=before)
+        if after is not None:
+            rows = rows.filter(pk__gt=after)
+        limited = self.model._default_manager.all()
+        name = limited.query.get_initial_alias()
+        limited.query.alias_map[name] = _Newest(self.model._meta.db_table, name, rows[:most])
+        limited._of_run, limited._ascending = True, self._ascending
+        return limited
 
     def order_by(self, *names: Any) -> Self:
         """Sort; by the primary key alone, through the run's index."""

@@ -23,14 +23,14 @@ _ORDER = Case(
 )
 
 
+def findings_read(run: Run) -> list[Finding]:
+    """Return findings, open ones first, the most severe at the top."""
+    return list(run.findings.select_related("dismissed_by").order_by(_ORDER, "-last_step", "rule", "key"))
+
+
 def findings_list(run: Run, state: str = "") -> list[dict[str, Any]]:
-    """Return findings, open ones first, the most severe at the top; as `finding_document`."""
-    rows = (
-        run.findings.select_related("dismissed_by", "run")
-        .defer("run__facts")
-        .order_by(_ORDER, "-last_step", "rule", "key")
-    )
-    return [finding_document(row) for row in (rows.filter(state=state) if state else rows)]
+    """Return the findings of `findings_read`, all or those in a state, as `finding_document`."""
+    return [finding_document(row) for row in findings_read(run) if not state or row.state == state]
 
 
 def finding_get(user: Person, run_id: str, pk: int) -> Finding:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from django.db.models import Sum
@@ -42,6 +42,15 @@ class SeriesFacts:
     last_time: float
 
 
+class SeriesRow(NamedTuple):
+    """The row of a metric that tells how it is read."""
+
+    pk: int
+    key: str
+    count: int
+    last_value: float
+
+
 Columns = dict[str, list[Any]]
 
 
@@ -51,6 +60,12 @@ def keys(run: Run) -> list[SeriesFacts]:
     return [
         SeriesFacts(row.key, row.count, row.last_step, spell(row.last_value), row.last_time) for row in rows
     ]
+
+
+def series_rows(run: Run) -> list[SeriesRow]:
+    """Return the rows of all metrics of a run, by name; `series_read` takes them, so that a page reads them once."""
+    rows = Series.objects.filter(run=run).order_by("key").values_list(*SeriesRow._fields)
+    return [SeriesRow(*row) for row in rows]
 
 
 def key_names(run: Run) -> list[str]:
@@ -65,17 +80,22 @@ def series_read(
     since: int = 0,
     until: int | None = None,
     within: tuple[int, int] | None = None,
+    rows: Iterable[SeriesRow] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Return per key {"steps", "values", "times", "attempts"}, stable-sorted by (step, attempt), with JSON types.
 
     Longer series are reduced to `points` // 4 buckets and also have "buckets": see webapp.metrics.buckets.
     `since` and `until` are cursors (Run.event_count): only points that arrived in (since, until]. A page that continues from
     a cursor with the live feed passes that cursor as `until`, or points of a batch in between would be drawn twice.
-    `within`: only steps first to last, inclusive. A key without points is omitted.
+    `within`: only steps first to last, inclusive. A key without points is omitted. rows: those of the run, if the page has read them.
     """
-    rows = Series.objects.filter(run=run, key__in=list(keys)).values_list("id", "key", "count")
-    long = {pk: key for pk, key, count in rows if count >= LONG * points}
-    short = {pk: key for pk, key, _ in rows if pk not in long}
+    wanted = set(keys)
+    if rows is None:
+        facts = Series.objects.filter(run=run, key__in=list(wanted)).values_list("pk", "key", "count")
+    else:
+        facts = [row[:3] for row in rows if row.key in wanted]
+    long = {pk: key for pk, key, count in facts if count >= LONG * points}
+    short = {pk: key for pk, key, _ in facts if pk not in long}
     columns = points_gather(chunks_read(short, since), since, until) if short else {}
     series = {key: points_within(points_sort(column), within) for key, column in columns.items()}
     documents = {key: _document(column, points) for key, column in series.items() if len(column.steps)}

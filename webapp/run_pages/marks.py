@@ -49,16 +49,20 @@ class Mark:
 
 
 def marks_list(
-    run: Run, checkpoints: Sequence[Checkpoint] | None = None, notes: Sequence[RunNote] | None = None
+    run: Run,
+    checkpoints: Sequence[Checkpoint] | None = None,
+    notes: Sequence[RunNote] | None = None,
+    findings: Sequence[Finding] | None = None,
 ) -> list[Mark]:
     """Return stored checkpoints, attempts after the first, edits of the config, findings, notes; by step, then time.
 
-    checkpoints, notes: those of the run, if the page has read them.
+    checkpoints, notes, findings: those of the run, if the page has read them.
     """
     stored = checkpoints_list(run) if checkpoints is None else checkpoints
     written = run_notes_list(run) if notes is None else notes
+    met = Finding.objects.filter(run=run) if findings is None else findings
     rows = [row for row in stored if not row.removed]
-    marks = [*_checkpoints(run, rows), *_attempts(run), *_findings(run), *_notes(run, written)]
+    marks = [*_checkpoints(run, rows), *_attempts(run), *_findings(run, met), *_notes(run, written)]
     return sorted(marks, key=lambda mark: (mark.step is None, mark.step or 0, mark.time))
 
 
@@ -67,9 +71,10 @@ def marks_shown(
     run: Run,
     checkpoints: Sequence[Checkpoint] | None = None,
     notes: Sequence[RunNote] | None = None,
+    findings: Sequence[Finding] | None = None,
 ) -> list[Mark]:
     """Return the marks visible to this user: visitors see checkpoints and attempts, without their pages."""
-    marks = marks_list(run, checkpoints, notes)
+    marks = marks_list(run, checkpoints, notes, findings)
     if isinstance(user, Visitor):
         return [replace(mark, link="") for mark in marks if mark.kind in ("checkpoint", "attempt")]
     return marks
@@ -96,9 +101,11 @@ def _attempts(run: Run) -> Iterator[Mark]:
             yield Mark("edit", step, time, "config edited", changes, address, attempt.number)
 
 
-def _findings(run: Run) -> Iterator[Mark]:
+def _findings(run: Run, findings: Iterable[Finding]) -> Iterator[Mark]:
     page = reverse("health:page", args=[run.pk])
-    for row in Finding.objects.filter(run=run).exclude(state=Finding.State.DISMISSED):
+    for row in findings:
+        if row.state == Finding.State.DISMISSED:
+            continue
         critical = row.severity == Finding.Severity.CRITICAL
         address, time = f"{page}#finding-{row.pk}", _seconds(row.created_at)
         yield Mark("finding", row.first_step, time, row.title[:LONGEST], row.state, address, row.pk, critical)

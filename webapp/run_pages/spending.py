@@ -1,5 +1,6 @@
 """The cost of a run so far, and its estimated total: time, device hours, tokens."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -10,7 +11,7 @@ from django.utils import timezone
 from training_core.config.files import parse_config
 from training_core.errors import ConfigError
 from webapp.metrics.chunks import Points
-from webapp.metrics.selectors import points_read
+from webapp.metrics.selectors import SeriesRow, points_read
 from webapp.runs.models import Attempt, Run, RunSource
 from webapp.runs.selectors import attempts_of, eta_seconds
 from workers.sizing.demand import Demand, demand
@@ -52,13 +53,13 @@ class Spent:
         return asdict(self)
 
 
-def spending_read(run: Run) -> Spent:
-    """Compute the cost of a run."""
+def spending_read(run: Run, rows: Iterable[SeriesRow] | None = None) -> Spent:
+    """Compute the cost of a run. rows: those of all its metrics, if the page has read them."""
     attempts = attempts_of(run)
     held, before = _held(run), _before(run)
     shared_by = attempts[-1].shared_by if attempts else 1
     gpus, cpus = (held.gpus / shared_by, held.cpus / shared_by) if held else (None, None)
-    counted = _counted(run)
+    counted = _counted(run, rows)
     # The count of a single attempt is that of its last step: a long series is not read for it.
     tokens = (
         tokens_by_attempt(points_read(run, TOKENS), before)
@@ -118,8 +119,10 @@ def _before(run: Run) -> int:
     return int(points.values[indices[-1]]) if len(indices) else 0
 
 
-def _counted(run: Run) -> int:
+def _counted(run: Run, rows: Iterable[SeriesRow] | None) -> int:
     """Return the run's own count: tokens up to its current iteration."""
+    if rows is not None:
+        return next((int(row.last_value) for row in rows if row.key == TOKENS), 0)
     series = run.series.filter(key=TOKENS).first()
     return int(series.last_value) if series else 0
 

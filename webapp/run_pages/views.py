@@ -14,8 +14,8 @@ from training_core.errors import ConfigError, TroupeError
 from webapp.accounts.permissions import Visitor, can_edit
 from webapp.checkpoints.lineage import lineage_shown
 from webapp.common.redirects import back
-from webapp.health.selectors import findings_list
-from webapp.metrics.selectors import key_names, series_read
+from webapp.health.selectors import finding_document, findings_read
+from webapp.metrics.selectors import key_names, series_read, series_rows
 from webapp.panels.context import board_data
 from webapp.run_pages.ancestry import leads_of
 from webapp.run_pages.base_models import base_models, before_training
@@ -37,7 +37,7 @@ from webapp.run_pages.wide_runs import part_of
 from webapp.run_table.saved_views import panel_views
 from webapp.runs.config_differences import config_named
 from webapp.runs.facts import facts_of
-from webapp.runs.frame import run_context
+from webapp.runs.frame import framed_run, run_context
 from webapp.runs.logs import LEVELS, LineFilter, log_sources
 from webapp.runs.models import Run
 from webapp.runs.notes import run_notes_list
@@ -56,14 +56,15 @@ LATEST = 12
 @require_GET
 def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show figures, curves, latest transcripts, base model, checkpoints."""
-    run = run_get(request.user, run_id)
-    every = key_names(run)
+    run = framed_run(request.user, run_id, whole=True)
+    rows = series_rows(run)
+    every = [row.key for row in rows]
     panels = overview_panels(run.config, every)
     keys = dict.fromkeys([*(line.key for panel in panels for line in panel.lines), *tile_keys(run.config)])
-    columns = series_read(run, keys, until=run.event_count)
+    columns = series_read(run, keys, until=run.event_count, rows=rows)
     series = {key: columns.get(key, {"steps": [], "values": [], "times": [], "attempts": []}) for key in keys}
-    checkpoint_data, notes = checkpoint_context(run), run_notes_list(run)
-    marks = marks_shown(request.user, run, checkpoint_data["checkpoints"], notes)
+    checkpoint_data, notes, findings = checkpoint_context(run), run_notes_list(run), findings_read(run)
+    marks = marks_shown(request.user, run, checkpoint_data["checkpoints"], notes, findings)
     leads = leads_of(request.user, run)
     parent = leads[0].run if leads else None
     data = curves_data(run.config, every, panels, marks, leads) | {
@@ -80,18 +81,18 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
         "panels": panels,
         "tiles": overview_tiles(run.config, series, run.parent_iteration, parent),
         "leads": leads,
-        "spent": spending_read(run),
+        "spent": spending_read(run, rows),
         "base_models": base_models(run.config, facts_of(run)),
         "before": before_training(series),
         "findings": []
-        if isinstance(request.user, Visitor) or not run.finding_counts
-        else findings_list(run, "open")[:3],
+        if isinstance(request.user, Visitor)
+        else [finding_document(finding) for finding in findings if finding.state == "open"][:3],
         "episodes": Episode.objects.of_run(run).order_by("-pk").defer("words", "groups")[:LATEST],
         "quarters": quarters_read(run),
         "most": LATEST,
         "checkpoints": [row for row in checkpoint_data["checkpoints"] if not row.removed],
         "attempts": attempts_of(run),
-        "lineage": lineage_shown(request.user, run),
+        "lineage": lineage_shown(request.user, run, forks=context["facts"]["forks"]),
         **events_context(request.user, notes, marks),
     }
     return render(request, "runs/detail.html", context)

@@ -12,6 +12,8 @@ from webapp.runs.logs import server_says
 from webapp.runs.models import Run
 from workers.telemetry.limits import MAX_DATA
 
+LARGEST = MAX_DATA * 2
+"""Maximum number of characters of facts that are read whole: PostgreSQL's text format adds blanks."""
 LARGEST_PART, MOST_PARTS = 16 << 10, 16
 """Maximum size and number of the parts shown of facts that are too large."""
 _SIZED = "SELECT length(facts::text), CASE WHEN length(facts::text) <= %s THEN facts::text END FROM runs_run WHERE id = %s"
@@ -24,9 +26,9 @@ WHERE id = %s AND length(value::text) <= %s ORDER BY length(value::text), key LI
 def facts_of(run: Run) -> dict[str, Any]:
     """Return the run's facts. For facts that are too large, the small parts, and under "cut" a description of the rest."""
     if "facts" in run.__dict__:
-        return dict(run.facts)
+        return dict(run.facts) if isinstance(run.facts, dict) else {}
     with connection.cursor() as database:
-        database.execute(_SIZED, [MAX_DATA * 2, run.pk])  # Postgres' text format adds blanks
+        database.execute(_SIZED, [LARGEST, run.pk])
         size, text = database.fetchone() or (0, None)
         if text is not None:
             facts = orjson.loads(text)

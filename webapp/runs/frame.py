@@ -4,17 +4,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
 from django.contrib.auth.models import AnonymousUser
 from django.db import connection
+from django.db.models import JSONField
+from django.db.models.expressions import RawSQL
 from django.urls import reverse
 
 from webapp.accounts.models import User
-from webapp.accounts.permissions import Level, Person, Visitor, member_id
+from webapp.accounts.permissions import Level, Person, Visitor
+from webapp.accounts.selectors import membership_level
 from webapp.agents.registry import agent_pages
 from webapp.agents.rewards import return_label
 from webapp.runs.acts import ACTS
+from webapp.runs.facts import LARGEST
 from webapp.runs.models import INACTIVE_STATES, Run, RunSource, RunState
-from webapp.runs.selectors import parent_shown, summary_shown
+from webapp.runs.selectors import parent_shown, run_get, summary_shown
 from webapp.runs.states import RESUMABLE
 
 SHARED_TABS = ("overview", "curves", "transcripts")
@@ -25,12 +30,19 @@ TAB_DOCS = {"overview": "curves", "logs": "logs", "config": "configuration"}
 """Pages of the documentation about tabs with another name."""
 
 
-_FACTS = """
-SELECT facts->>'resume_note', facts->>'gateway',
-  (SELECT count(*) FROM checkpoints_checkpoint WHERE run_id = runs_run.id AND NOT removed),
-  (SELECT level FROM accounts_membership WHERE project_id = runs_run.project_id AND user_id = %s)
-FROM runs_run WHERE id = %s
+_FRAME = """
+jsonb_build_object(
+  'resume_note', runs_run.facts->>'resume_note',
+  'gateway', runs_run.facts->>'gateway',
+  'checkpoints', (SELECT count(*) FROM checkpoints_checkpoint WHERE run_id = runs_run.id AND NOT removed),
+  'played', (SELECT last_value::text FROM metrics_series WHERE run_id = runs_run.id AND key = 'progress/episodes'),
+  'forks', EXISTS (SELECT FROM runs_run fork WHERE fork.parent_id = runs_run.id),
+  'facts', CASE WHEN %s AND length(runs_run.facts::text) <= %s THEN runs_run.facts END)
 """
+
+
+_ABSENT = {"resume_note": "", "gateway": "", "checkpoints": 0, "played": None, "forks": False, "facts": None}
+"""The frame of a run that was deleted in between."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +62,8 @@ class Tab:
 
 def run_context(user: User | AnonymousUser, run: Run, tab: str, **data: Any) -> dict[str, Any]:
     """Return the context shared by all run pages; `data` is passed to the browser with the summary and the cursor."""
-    facts = _facts(user, run)
-    level = facts["level"]
+    facts = frame_of(run)
+    level = membership_level(user, run.project)
     return {
         "place": "runs",
         "project_slug": run.project.slug,
@@ -88,12 +100,29 @@ def _act_state(run: Run) -> str:
     return "pausing" if run.state == RunState.STOPPING and run.stop_requested == "pause" else run.state
 
 
-def _facts(user: Person, run: Run) -> dict[str, Any]:
-    """Return the few reported facts on all pages, the number of stored checkpoints, and the user's level, by one query."""
-    names = ("resume_note", "gateway", "checkpoints", "level")
-    with connection.cursor() as database:
-        database.execute(_FACTS, [member_id(user, run.project), run.pk])
-        return dict(zip(names, database.fetchone() or ("", "", 0, None), strict=True))
+def framed_run(user: Person, run_id: str, whole: bool = False) -> Run:
+    """Return one run with what its frame needs, by the query that reads the run; with `whole` also all reported facts (`facts_of`).
+
+    Raises Http404, also for projects that are not visible to the user.
+    """
+    frame = RawSQL(_FRAME, (whole, LARGEST), output_field=JSONField())  # the text is a constant
+    run = run_get(user, run_id, frame=frame)
+    facts = frame_of(run)["facts"]
+    if facts is not None:
+        run.facts = facts
+    return run
+
+
+def frame_of(run: Run) -> dict[str, Any]:
+    """Return the few reported facts on all pages, the number of stored checkpoints, whether there are forks, and the number of
+    training episodes played as text (a metric may be NaN), None if it is not reported. They are read once for a run.
+    """
+    if "frame" not in vars(run):
+        with connection.cursor() as database:
+            database.execute(f"SELECT {_FRAME} FROM runs_run WHERE id = %s", [False, LARGEST, run.pk])
+            (text,) = database.fetchone() or ("{}",)
+        vars(run)["frame"] = orjson.loads(text)
+    return _ABSENT | vars(run)["frame"]
 
 
 def _tabs(run: Run, checkpoints: int) -> list[Tab]:

@@ -38,9 +38,9 @@ def _with_facts(runs: QuerySet[Run]) -> QuerySet[Run]:
     return runs.select_related("project", "owner").prefetch_related(attempts)
 
 
-def run_get(user: Person, run_id: str) -> Run:
-    """Return one run. Raises Http404, also for projects that are not visible to the user."""
-    run = None if "\0" in run_id else runs_visible(user).filter(pk=run_id).first()
+def run_get(user: Person, run_id: str, **also: Any) -> Run:
+    """Return one run, with the values of the expressions `also`. Raises Http404, also for projects that are not visible to the user."""
+    run = None if "\0" in run_id else runs_visible(user).annotate(**also).filter(pk=run_id).first()
     if run is None:
         raise Http404(f"Run '{run_id}' not found, or you do not have access.")
     return run

@@ -1,9 +1,10 @@
 """The spans of a time window, lane by lane, and how long each lane waited."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Max, Min, QuerySet
+from django.db.models import Max, Min, QuerySet, Subquery
 
 from webapp.runs.models import Phase, Run
 from webapp.timeline.compute import Compute, compute_by_phase, compute_document
@@ -18,6 +19,10 @@ MOST_READ = 100_000
 """Maximum number of spans read; later ones are omitted."""
 MOST_SPANS = 8000
 """Approximate maximum number of returned spans: beyond it, spans are merged."""
+
+
+Row = tuple[str, str, LaneSpan]
+"""Worker, policy and span."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +68,23 @@ def timeline_read(
     last = bounds["high"] if last is None else last
     first = last - window + 1 if first is None else first
     first = max(first, last - MOST_WINDOW + 1, bounds["low"])
-    spans = Phase.objects.filter(run=run, iteration__gte=first, iteration__lte=last)
-    return _timeline(run, spans, bounds, (first, last), None)
+    rows = _rows(Phase.objects.filter(run=run, iteration__gte=first, iteration__lte=last))
+    return _timeline(rows, bounds, (first, last), None, utilisation_read(run, *_times(rows)))
+
+
+def timeline_latest(run: Run, window: int) -> Timeline | None:
+    """Return the spans of the latest `window` iterations by one query: without devices, and with the bounds of these spans as
+    those of the run. None if the run has no spans.
+    """
+    spans = Phase.objects.filter(run=run)
+    latest = spans.order_by("-iteration").values("iteration")[:1]
+    rows = _rows(spans.filter(iteration__gt=Subquery(latest) - window))
+    if not rows:
+        return None
+    numbers = [span.iteration for _, _, span in rows]
+    times = {"start": min(span.start for _, _, span in rows), "end": max(span.end for _, _, span in rows)}
+    bounds = {"low": min(numbers), "high": max(numbers), **times}
+    return _timeline(rows, bounds, (bounds["low"], bounds["high"]), None, {})
 
 
 def timeline_between(run: Run, start: float, end: float) -> Timeline | None:
@@ -72,8 +92,8 @@ def timeline_between(run: Run, start: float, end: float) -> Timeline | None:
     bounds = _bounds(run)
     if bounds is None:
         return None
-    spans = Phase.objects.filter(run=run, start__lte=end, end__gte=start)
-    return _timeline(run, spans, bounds, None, (start, end))
+    rows = _rows(Phase.objects.filter(run=run, start__lte=end, end__gte=start))
+    return _timeline(rows, bounds, None, (start, end), utilisation_read(run, start, end))
 
 
 def _bounds(run: Run) -> dict[str, Any] | None:
@@ -83,28 +103,35 @@ def _bounds(run: Run) -> dict[str, Any] | None:
     return bounds if bounds["high"] is not None else None
 
 
+def _rows(phases: QuerySet[Phase]) -> list[Row]:
+    """Return the spans in order of time, at most one more than MOST_READ."""
+    names = ("worker", "policy", "phase", "iteration", "start", "end", "flops", "peak")
+    rows = phases.order_by("start", "pk").values_list(*names)[: MOST_READ + 1]
+    return [(worker, policy, LaneSpan(*facts)) for worker, policy, *facts in rows]
+
+
+def _times(rows: Sequence[Row]) -> tuple[float, float]:
+    """Return the start and the end of the first MOST_READ spans."""
+    spans = [span for _, _, span in rows[:MOST_READ]]
+    start = min((span.start for span in spans), default=0.0)
+    return start, max((span.end for span in spans), default=0.0)
+
+
 def _timeline(
-    run: Run,
-    phases: QuerySet[Phase],
+    rows: Sequence[Row],
     bounds: dict[str, Any],
     iterations: tuple[int, int] | None,
     moments: tuple[float, float] | None,
+    devices: dict[str, Device],
 ) -> Timeline:
     """Return a window by iterations (its times are then those of its spans) or by times (then the reverse)."""
-    names = ("worker", "policy", "phase", "iteration", "start", "end", "flops", "peak")
-    rows = list(phases.order_by("start", "pk").values_list(*names)[: MOST_READ + 1])
-    shown = [(worker, policy, LaneSpan(*facts)) for worker, policy, *facts in rows[:MOST_READ]]
-    spans = [span for _, _, span in shown]
-    start, end = moments or (
-        min((span.start for span in spans), default=0.0),
-        max((span.end for span in spans), default=0.0),
-    )
-    numbers = [span.iteration for span in spans] or [bounds["high"]]
+    shown = rows[:MOST_READ]
+    start, end = moments or _times(rows)
+    numbers = [span.iteration for _, _, span in shown] or [bounds["high"]]
     first, last = iterations or (min(numbers), max(numbers))
     lanes = lanes_make(shown)
     waits, by_iteration = who_waits(lanes, start, end), waits_by_iteration(lanes)
     compute = {lane.label: compute_by_phase(lane.spans) for lane in lanes}
-    devices = utilisation_read(run, start, end)
     joined = lanes_thin(lanes, MOST_SPANS, end - start)
     return Timeline(
         first=first,

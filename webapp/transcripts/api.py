@@ -3,27 +3,30 @@
 from typing import Any
 
 from django import forms
-from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import generics, serializers
 from rest_framework.exceptions import ParseError
+from rest_framework.pagination import Cursor
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from webapp.agents.rewards import return_label
-from webapp.api.pagination import NewestFirst
+from webapp.api.pagination import WRONG_CURSOR, NewestFirst
 from webapp.api.queries import text, truth
 from webapp.api.schema import JSON, parameter
 from webapp.runs.selectors import run_get
 from webapp.transcripts.export import export_answer
+from webapp.transcripts.filters import words_hits
 from webapp.transcripts.forms import EpisodeFilters
+from webapp.transcripts.listing import EXAMINED, floor_of, is_examined
 from webapp.transcripts.models import Episode
 from webapp.transcripts.notes import note_add, note_document, note_get, note_remove, notes_list
 from webapp.transcripts.selectors import episode_document, episode_get, episodes_list
 from webapp.transcripts.serializers import EpisodeSerializer
+from webapp.transcripts.words import terms
 
 
 def _kind(field: forms.Field) -> type:
@@ -118,9 +121,31 @@ class EpisodeNoteRemove(APIView):
 
 
 class EpisodePages(NewestFirst):
-    """Episodes by arrival."""
+    """Episodes by arrival. With filters, a page examines at most EXAMINED episodes; `next` continues with older ones."""
 
     ordering = ("-id",)
+    floor: int | None = None
+    """The last examined episode, if there are older ones."""
+
+    def older_than(self, request: Request) -> int | None:
+        """Return the id from which a page continues; None for the first page. Raises ParseError for an invalid cursor."""
+        cursor = self.decode_cursor(request)
+        if cursor is None or cursor.position is None:
+            return None
+        if not cursor.position.isdecimal():
+            raise ParseError(WRONG_CURSOR)
+        return int(cursor.position)
+
+    def is_backwards(self, request: Request) -> bool:
+        """Whether the page is the previous one of another."""
+        cursor = self.decode_cursor(request)
+        return cursor is not None and cursor.reverse
+
+    def get_next_link(self) -> str | None:
+        """Return the address of the next page."""
+        if self.has_next or self.floor is None:
+            return super().get_next_link()
+        return self.encode_cursor(Cursor(offset=0, reverse=False, position=str(self.floor)))
 
 
 @extend_schema(parameters=FILTERS)
@@ -131,9 +156,21 @@ class RunEpisodes(generics.ListAPIView[Episode]):
     pagination_class = EpisodePages
     queryset = Episode.objects.none()
 
-    def get_queryset(self) -> QuerySet[Episode]:
-        """Return the episodes filtered by webapp.transcripts.forms.EpisodeFilters."""
-        return episodes_list(run_get(self.request.user, self.kwargs["run_id"]), filters_read(self.request))
+    def list(self, request: Request, *args: Any, **options: Any) -> Response:
+        """Return a page of episodes filtered by webapp.transcripts.forms.EpisodeFilters."""
+        run, filters = run_get(request.user, self.kwargs["run_id"]), filters_read(request)
+        asked = str(filters.get("q", ""))
+        if terms(asked):
+            filters["hits"] = words_hits(run, asked)
+        pages: Any = self.paginator
+        if not is_examined(filters) or pages.is_backwards(request):
+            page = self.paginate_queryset(episodes_list(run, filters))
+        else:
+            before = pages.older_than(request)
+            examined = Episode.objects.of_run(run).newest(EXAMINED, before)
+            page = self.paginate_queryset(episodes_list(run, filters, examined))
+            pages.floor = None if pages.has_next else floor_of(run, before)
+        return self.get_paginated_response(self.get_serializer(page, many=True).data)
 
 
 class EpisodeDetail(APIView):

@@ -1,17 +1,15 @@
 """Counts of stored episodes. They are samples: most training episodes are played without being stored."""
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
-from webapp.metrics.models import Series
+from webapp.runs.frame import frame_of
 from webapp.runs.models import Run
+from webapp.transcripts import listing
 from webapp.transcripts.listing import Slice, floor_of, is_narrowed
+from webapp.transcripts.models import Episode
 from webapp.transcripts.selectors import episodes_list
-
-PLAYED = "progress/episodes"
-"""Metric of the number of training episodes played."""
-COUNTED = 1000
-"""Maximum number of matching episodes that are counted on a page."""
 
 
 def counts_read(
@@ -42,17 +40,17 @@ def _matching(run: Run, filters: Mapping[str, Any], page: Slice | None) -> tuple
 
     Without `hits` the newest EXAMINED episodes are examined, whichever page is shown.
     """
-    hits = page.hits if page else None
+    if page and page.matching:
+        return page.matching
+    hits, most = page.hits if page else None, listing.COUNTED
     if hits is not None and not is_narrowed({name: 0 for name in filters if name != "q"}):
-        return min(len(hits), COUNTED), len(hits) > COUNTED
-    episodes = episodes_list(run, {**filters, "hits": hits} if page and filters.get("q") else filters)
-    floor = floor_of(run) if hits is None else None
-    if floor is not None:
-        episodes = episodes.filter(pk__gte=floor)
-    count = int(episodes[: COUNTED + 1].count())
-    return min(count, COUNTED), count > COUNTED or floor is not None
+        return min(len(hits), most), len(hits) > most
+    examined = Episode.objects.of_run(run).newest(listing.EXAMINED) if hits is None else None
+    asked = {**filters, "hits": hits} if page and filters.get("q") else filters
+    count = len(episodes_list(run, asked, examined).values_list("pk")[: most + 1])
+    return min(count, most), count > most or (hits is None and floor_of(run) is not None)
 
 
 def _played(run: Run, stored: int) -> int | None:
-    last = Series.objects.filter(run=run, key=PLAYED).values_list("last_value", flat=True).first()
-    return None if last is None or last < stored else int(last)
+    last = float(frame_of(run)["played"] or "NaN")
+    return int(last) if isfinite(last) and last >= stored else None

@@ -5,9 +5,9 @@ from math import inf
 from typing import Any
 
 from django.db import connection
-from django.db.models import BooleanField, Exists, F, FloatField, Func, OuterRef, Q, QuerySet, Subquery
+from django.db.models import BooleanField, Exists, F, FloatField, Func, OuterRef, Q, QuerySet
 from django.db.models.fields.json import KeyTextTransform
-from django.db.models.functions import Cast, Coalesce
+from django.db.models.functions import Cast
 
 from webapp.runs.models import Run
 from webapp.transcripts.models import Episode, EpisodeNote
@@ -94,12 +94,9 @@ def words_hits(run: Run, asked: str) -> list[int] | None:
 
 def _is_frequent(run: Run, asked: str) -> bool:
     """Whether many of the newest episodes have the words."""
-    newest = Episode.objects.of_run(run).order_by("-pk").values("pk")
-    near = Episode.objects.of_run(run).filter(
-        pk__gte=Coalesce(Subquery(newest[PROBED - 1 : PROBED]), 0),
-        words=search_query(query(run.pk, asked, phrases=False)),
-    )
-    return len(near.order_by().values_list("pk")[:FREQUENT]) == FREQUENT
+    newest = Episode.objects.of_run(run).newest(PROBED)
+    near = newest.filter(words=search_query(query(run.pk, asked, phrases=False)))
+    return len(near.values_list("pk")[:FREQUENT]) == FREQUENT
 
 
 def _is_given(value: Any) -> bool:

@@ -14,6 +14,8 @@ from webapp.transcripts.words import pattern, terms
 PER_PAGE = 60
 EXAMINED = 20_000
 """Maximum number of episodes that a page with filters examines, so that its time does not grow with the run."""
+COUNTED = 1000
+"""Maximum number of matching episodes that are counted on a page."""
 AROUND = 60
 """Number of characters shown on either side of a match."""
 
@@ -40,6 +42,9 @@ class Slice:
     """Whether the page ends because EXAMINED episodes were examined; older ones are not."""
     hits: list[int] | None = None
     """Ids of the episodes with rare words."""
+    matching: tuple[int, bool] | None = None
+    """On the first page of examined episodes: the number of those that match, at most COUNTED, and whether others match or are not
+    examined."""
 
 
 def stream_read(
@@ -53,21 +58,40 @@ def stream_read(
     hits = words_hits(run, asked) if terms(asked) else None
     if terms(asked):
         filters = {**filters, "hits": hits}
-    episodes, floor = episodes_list(run, filters), None
+    if is_examined(filters):
+        return _examined_page(run, filters, before, after)
+    episodes = episodes_list(run, filters)
     if after is not None:
         episodes = episodes.filter(pk__gt=after)
-    if hits is None and is_narrowed(filters):
-        floor = floor_of(run, before, after)
-        episodes = episodes.filter(pk__gte=floor) if floor else episodes
     if before is not None:
         episodes = episodes.filter(pk__lt=before)
     rows = list((episodes.select_related("body") if pattern(asked) else episodes)[: PER_PAGE + 1])
     shown = rows[:PER_PAGE]
     _hits_find(shown, asked)
+    return Slice(shown, shown[-1].pk if len(rows) > PER_PAGE else None, hits=hits)
+
+
+def _examined_page(run: Run, filters: Mapping[str, Any], before: int | None, after: int | None) -> Slice:
+    """Return a page of the matching ones of at most EXAMINED episodes. The first page also counts them: both need the same ids."""
+    first = before is None and after is None
+    most = COUNTED if first else PER_PAGE
+    examined = Episode.objects.of_run(run).newest(EXAMINED, before, after)
+    ids = list(episodes_list(run, filters, examined).values_list("pk", flat=True)[: most + 1])
+    floor = floor_of(run, before, after) if len(ids) <= most else None
+    asked = str(filters.get("q", ""))
+    episodes = episodes_list(run).filter(pk__in=ids[:PER_PAGE])
+    shown = list(episodes.select_related("body") if pattern(asked) else episodes)
+    _hits_find(shown, asked)
+    matching = (min(len(ids), COUNTED), len(ids) > COUNTED or floor is not None) if first else None
+    if len(ids) > PER_PAGE:
+        return Slice(shown, shown[-1].pk, matching=matching)
     floor = floor if after is None else None
-    if len(rows) > PER_PAGE:
-        return Slice(shown, shown[-1].pk, hits=hits)
-    return Slice(shown, floor, floor is not None, hits)
+    return Slice(shown, floor, floor is not None, matching=matching)
+
+
+def is_examined(filters: Mapping[str, Any]) -> bool:
+    """Whether a page examines only EXAMINED episodes: there are filters, and the index of words has not found the episodes."""
+    return filters.get("hits") is None and is_narrowed(filters)
 
 
 def is_narrowed(filters: Mapping[str, Any]) -> bool:
@@ -77,6 +101,8 @@ def is_narrowed(filters: Mapping[str, Any]) -> bool:
 
 def floor_of(run: Run, before: int | None = None, after: int | None = None) -> int | None:
     """Return the id of the last of EXAMINED episodes between `after` and `before`; None if there are no older ones of them."""
+    if sum(run.episode_counts.values()) <= EXAMINED:
+        return None
     episodes = Episode.objects.of_run(run).order_by("-pk")
     if after is not None:
         episodes = episodes.filter(pk__gt=after)

@@ -17,13 +17,17 @@ from webapp.transcripts.query import query_condition
 PER_CANDIDATE = ("ratios", "entropies", "training_logprobs", "masks")
 
 
-def episodes_list(run: Run, filters: Mapping[str, Any] | None = None) -> QuerySet[Episode]:
+def episodes_list(
+    run: Run, filters: Mapping[str, Any] | None = None, among: QuerySet[Episode] | None = None
+) -> QuerySet[Episode]:
     """Return episodes newest first, matching the filters of webapp.transcripts.forms.EpisodeFilters.
 
+    among: the episodes of the run that are examined; None: all.
     A filter "noted" that is false forbids queries of labels and notes. Raises FilterError for an invalid query.
     """
     filters = filters or {}
-    episodes = Episode.objects.of_run(run).order_by("-pk").defer("words", "groups", "run__facts")
+    examined = Episode.objects.of_run(run) if among is None else among
+    episodes = examined.order_by("-pk").defer("words", "groups", "run__facts")
     condition = query_condition(run, str(filters.get("query", "")), noted=filters.get("noted", True))
     return episodes_narrow(episodes, run, filters).filter(condition)
 

@@ -14,7 +14,7 @@ from webapp.accounts.permissions import Level, Visitor, level_of
 from webapp.agents.registry import agent_pages
 from webapp.common.query_language import FilterError
 from webapp.common.tones import role_tones
-from webapp.runs.frame import run_context
+from webapp.runs.frame import framed_run, run_context
 from webapp.runs.selectors import run_get
 from webapp.transcripts.bodies import PIECE
 from webapp.transcripts.completion import newest_of
@@ -35,7 +35,7 @@ from webapp.transcripts.selectors import episode_get, turns_read
 @require_GET
 def episodes_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show the run's episodes, newest first, with the filters of the URL; `part=rows` returns only the rows."""
-    run = run_get(request.user, run_id)
+    run = framed_run(request.user, run_id)
     filters = _filters(request)
     before, after = ListPosition(request.GET).values()
     whole = request.GET.get("part") != "rows"

@@ -7,13 +7,14 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from rest_framework.test import APIClient
 
 from tests.webapp.elements import texts_of
 from webapp.accounts.models import Project, User
 from webapp.live.deltas import delta_read
 from webapp.runs.logs import LineFilter
 from webapp.runs.models import LogLine, Run
-from webapp.transcripts import counts, filters, listing
+from webapp.transcripts import api, counts, filters, listing
 from webapp.transcripts.filters import words_hits
 from webapp.transcripts.listing import Slice, stream_read
 from webapp.transcripts.models import Episode
@@ -141,7 +142,7 @@ def test_the_page_states_what_it_did_not_search(
 
 
 def test_matches_are_counted_up_to_a_limit(old_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counts, "COUNTED", 100)
+    monkeypatch.setattr(listing, "COUNTED", 100)
     page = stream_read(old_run, {"q": "left"})
     many = counts.counts_read(old_run, {"q": "left"}, page)
     assert (many["kept"], many["matching"], many["more"]) == (OWN, 100, True)
@@ -221,3 +222,32 @@ def test_a_delta_reads_only_rows_between_its_cursors(old_run: Run) -> None:
             cursor.execute(f"EXPLAIN ANALYZE {sql}")
             plan = "\n".join(row[0] for row in cursor.fetchall())
         assert "_by_cursor" in plan and "Removed by Filter" not in plan
+
+
+def test_conditions_are_checked_for_the_newest_episodes_alone(old_run: Run) -> None:
+    newest = Episode.objects.of_run(old_run).newest(100)
+    rows = newest.filter(truncated=True).order_by("-pk")
+    old_run.episodes.filter(iteration__in=[5, OWN - 99, OWN - 100, OWN]).update(truncated=True)
+    assert list(rows.values_list("iteration", flat=True)) == [OWN, OWN - 99]
+    assert rows.count() == 2 and rows[:1].count() == 1
+    last = old_run.episodes.get(iteration=OWN).pk
+    assert Episode.objects.of_run(old_run).newest(100, before=last).filter(truncated=True).count() == 2
+    plan = plan_of(newest.filter(task="in none").order_by("-pk")[:60])
+    assert "transcripts_run_id_9a8b88_idx" in plan and "Removed by Filter: 100" in plan and "Sort" not in plan
+
+
+def test_pages_of_the_api_lose_no_episode(old_run: Run, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (listing, api):
+        monkeypatch.setattr(module, "EXAMINED", 100)
+    wanted = list(range(OWN, 2950, -1)) + list(range(1450, 1400, -1))
+    old_run.episodes.exclude(iteration__in=wanted).update(truncated=True)
+    client, seen, pages = APIClient(), [], 0
+    client.force_authenticate(user)
+    address: str | None = f"/api/v1/runs/{old_run.pk}/episodes/?truncated=false&limit=20"
+    while address:
+        page = client.get(address).json()
+        seen += [row["iteration"] for row in page["results"]]
+        address, pages = page["next"], pages + 1
+    assert seen == wanted and pages >= OWN // 100
+    wrong = client.get(f"/api/v1/runs/{old_run.pk}/episodes/?truncated=false&cursor=cD1hYmM=")
+    assert wrong.status_code == 400 and "cursor is invalid" in wrong.json()["detail"]

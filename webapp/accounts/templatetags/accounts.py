@@ -2,15 +2,14 @@
 
 from django import template
 from django.contrib.auth.models import AnonymousUser
-from django.db.models import QuerySet
 
 from webapp.accounts.models import Project, User
-from webapp.accounts.selectors import projects_visible
+from webapp.accounts.selectors import memberships_of
 
 register = template.Library()
 
 
 @register.simple_tag
-def projects_of(user: User | AnonymousUser) -> QuerySet[Project]:
+def projects_of(user: User | AnonymousUser) -> list[Project]:
     """Return the user's projects, by name."""
-    return projects_visible(user)
+    return [membership.project for membership in memberships_of(user)]

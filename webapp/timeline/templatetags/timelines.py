@@ -6,7 +6,7 @@ from django import template
 
 from webapp.runs.models import Run
 from webapp.timeline.drawing import iterations_show, lanes_draw, waits_show
-from webapp.timeline.selectors import timeline_read
+from webapp.timeline.selectors import timeline_latest
 
 register = template.Library()
 ITERATIONS = 2
@@ -18,7 +18,7 @@ LANES = 8
 @register.inclusion_tag("timeline/_overview.html")
 def timeline_overview(run: Run) -> dict[str, Any]:
     """Return the latest iterations' lanes, the longest wait and each iteration's waiting time."""
-    timeline = timeline_read(run, window=ITERATIONS)
+    timeline = timeline_latest(run, ITERATIONS)
     if timeline is None:
         return {"run": run, "lanes": []}
     lanes = lanes_draw(timeline)
