@@ -20,8 +20,8 @@ class _Newest(BaseTable):
         sql, parameters = self.rows.query.get_compiler(connection=connection).as_sql()
         return f"({sql}) {compiler.quote_name_unless_alias(self.table_alias)}", parameters
 
-    def relabeled_clone(self, change_map: dict[str, str]) -> "_Newest":
-        return _Newest(self.table_name, change_map.get(self.table_alias, self.table_alias), self.rows)
+    def relabeled_clone(self, change_map: dict[str | None, str]) -> "_Newest":
+        return _Newest(self.table_name, change_map.get(self.table_alias) or str(self.table_alias), self.rows)
 
 
 class RunRows(models.QuerySet[Row]):
@@ -54,7 +54,7 @@ class RunRows(models.QuerySet[Row]):
             rows = rows.filter(pk__lt=before)
         if after is not None:
             rows = rows.filter(pk__gt=after)
-        limited = self.model._default_manager.all()
+        limited = self.__class__(self.model, using=self.db)
         name = limited.query.get_initial_alias()
         limited.query.alias_map[name] = _Newest(self.model._meta.db_table, name, rows[:most])
         limited._of_run, limited._ascending = True, self._ascending

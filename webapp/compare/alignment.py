@@ -71,7 +71,8 @@ def axis_of(lines: Sequence[RunCurve | Sheet], most: int = MOST_POINTS) -> tuple
 
 def on_axis(line: RunCurve, axis: Floats, spans: bool) -> Floats:
     """Return the line's values at every point of the axis: the row of `sheet_on_axis`."""
-    return sheet_on_axis(Sheet([""], line.x, line.y[None], [line.left_out]), axis, spans)[0]
+    row: Floats = sheet_on_axis(Sheet([""], line.x, line.y[None], [line.left_out]), axis, spans)[0]
+    return row
 
 
 def sheet_on_axis(sheet: Sheet, axis: Floats, spans: bool) -> Floats:
@@ -97,7 +98,7 @@ def _means(x: Floats, y: Floats, axis: Floats) -> tuple[Floats, Floats]:
 
 def _interpolated(x: Floats, y: Floats, axis: Floats) -> Floats:
     if len(y) == 1:
-        return np.interp(axis, x, y[0], left=np.nan, right=np.nan)[None]
+        return np.asarray(np.interp(axis, x, y[0], left=np.nan, right=np.nan)).reshape(1, -1)
     if len(x) == len(axis) and (x == axis).all():
         return y
     table: Floats = np.full((len(y), len(axis)), np.nan)

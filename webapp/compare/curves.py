@@ -100,4 +100,5 @@ def _group(group: RunGroup, table: Floats, choice: Choice, weight: float, listed
 
 
 def _row(values: Floats) -> Rows:
-    return np.where(np.isfinite(values), values.astype(object), None).tolist()
+    finite = np.isfinite(values).tolist()
+    return [value if there else None for value, there in zip(values.tolist(), finite, strict=True)]

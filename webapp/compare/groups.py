@@ -65,8 +65,8 @@ def best_groups(runs: Sequence[Run], choice: Choice, key: str) -> BestGroups:
             if any(run.pk in lasts for run in some)
         }
         drawn = sorted(means, key=means.__getitem__, reverse=choice.top != "lowest")[:MOST_GROUPS]
-    kept = {run.pk for group in drawn for run in members[group]}
-    return BestGroups([run for run in runs if run.pk in kept], len(members) - len(drawn))
+    compared = {run.pk for group in drawn for run in members[group]}
+    return BestGroups([run for run in runs if run.pk in compared], len(members) - len(drawn))
 
 
 def last_points(runs: Sequence[Run], key: str) -> dict[str, tuple[float, int]]:

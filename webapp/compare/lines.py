@@ -213,8 +213,8 @@ def _at_steps(points: _Points, across: _Points) -> Floats:
 def _points_read(runs: Sequence[Run], keys: Sequence[str]) -> dict[str, dict[str, _Points]]:
     """Return points by run and metric."""
     parts: dict[tuple[str, str], list[tuple[_Points, int]]] = {}
-    for run, key, *packed in _rows([run.pk for run in runs], keys, times=True):
-        parts.setdefault((run, key), []).append(_unpacked(*packed))
+    for run, key, attempt, steps, values, times in _rows([run.pk for run in runs], keys, times=True):
+        parts.setdefault((run, key), []).append(_unpacked(attempt, steps, values, times))
     points: dict[str, dict[str, _Points]] = {}
     for (run, key), pieces in parts.items():
         points.setdefault(run, {})[key] = _joined(pieces)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from django.db.models import Sum
@@ -42,8 +42,9 @@ class SeriesFacts:
     last_time: float
 
 
-class SeriesRow(NamedTuple):
-    """The row of a metric that tells how it is read."""
+@dataclass(frozen=True)
+class SeriesRow:
+    """The facts of a metric that decide how its points are read, and its last value."""
 
     pk: int
     key: str
@@ -64,7 +65,7 @@ def keys(run: Run) -> list[SeriesFacts]:
 
 def series_rows(run: Run) -> list[SeriesRow]:
     """Return the rows of all metrics of a run, by name; `series_read` takes them, so that a page reads them once."""
-    rows = Series.objects.filter(run=run).order_by("key").values_list(*SeriesRow._fields)
+    rows = Series.objects.filter(run=run).order_by("key").values_list("pk", "key", "count", "last_value")
     return [SeriesRow(*row) for row in rows]
 
 
@@ -91,9 +92,9 @@ def series_read(
     """
     wanted = set(keys)
     if rows is None:
-        facts = Series.objects.filter(run=run, key__in=list(wanted)).values_list("pk", "key", "count")
+        facts = list(Series.objects.filter(run=run, key__in=wanted).values_list("pk", "key", "count"))
     else:
-        facts = [row[:3] for row in rows if row.key in wanted]
+        facts = [(row.pk, row.key, row.count) for row in rows if row.key in wanted]
     long = {pk: key for pk, key, count in facts if count >= LONG * points}
     short = {pk: key for pk, key, _ in facts if pk not in long}
     columns = points_gather(chunks_read(short, since), since, until) if short else {}

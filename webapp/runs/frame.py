@@ -122,7 +122,8 @@ def frame_of(run: Run) -> dict[str, Any]:
             database.execute(f"SELECT {_FRAME} FROM runs_run WHERE id = %s", [False, LARGEST, run.pk])
             (text,) = database.fetchone() or ("{}",)
         vars(run)["frame"] = orjson.loads(text)
-    return _ABSENT | vars(run)["frame"]
+    read: dict[str, Any] = vars(run)["frame"]
+    return _ABSENT | read
 
 
 def _tabs(run: Run, checkpoints: int) -> list[Tab]:

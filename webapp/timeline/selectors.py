@@ -82,9 +82,10 @@ def timeline_latest(run: Run, window: int) -> Timeline | None:
     if not rows:
         return None
     numbers = [span.iteration for _, _, span in rows]
-    times = {"start": min(span.start for _, _, span in rows), "end": max(span.end for _, _, span in rows)}
-    bounds = {"low": min(numbers), "high": max(numbers), **times}
-    return _timeline(rows, bounds, (bounds["low"], bounds["high"]), None, {})
+    low, high = min(numbers), max(numbers)
+    start, end = _times(rows)
+    bounds = {"low": low, "high": high, "start": start, "end": end}
+    return _timeline(rows, bounds, (low, high), None, {})
 
 
 def timeline_between(run: Run, start: float, end: float) -> Timeline | None:

@@ -132,9 +132,10 @@ class EpisodePages(NewestFirst):
         cursor = self.decode_cursor(request)
         if cursor is None or cursor.position is None:
             return None
-        if not cursor.position.isdecimal():
-            raise ParseError(WRONG_CURSOR)
-        return int(cursor.position)
+        try:
+            return int(cursor.position)
+        except ValueError as error:
+            raise ParseError(WRONG_CURSOR) from error
 
     def is_backwards(self, request: Request) -> bool:
         """Whether the page is the previous one of another."""
@@ -145,7 +146,7 @@ class EpisodePages(NewestFirst):
         """Return the address of the next page."""
         if self.has_next or self.floor is None:
             return super().get_next_link()
-        return self.encode_cursor(Cursor(offset=0, reverse=False, position=str(self.floor)))
+        return self.encode_cursor(Cursor(offset=0, reverse=False, position=self.floor))
 
 
 @extend_schema(parameters=FILTERS)
