@@ -1,7 +1,8 @@
 """The asynchronous loop, measured: `python tests/benchmarks/asynchronous.py [pace | learning] [key=value ...]`.
 
 pace: seconds per iteration with rollout.staleness = 1 over those of the synchronous loop, rollout and update workers
-apart under Ray, the two taking turns so that both meet the same neighbours on the machine. learning: held-out success
+apart under Ray, the two taking turns so that both meet the same neighbours on the machine; and CPU seconds per iteration by kind of
+process, which other load on the machine changes less. learning: held-out success
 of the same run on fresh data, and on data up to 4 versions old with and without the decoupled loss. Prints tables in
 Markdown; nothing here fails.
 """
@@ -11,10 +12,13 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+import psutil
 
 from training_core.config.files import read_preset
 
@@ -22,6 +26,9 @@ ROOT = Path(__file__).resolve().parents[2]
 QUIET = ["evaluation.every=0", "checkpoint.every=0"]
 WARM = 3
 """Iterations at the start that are not counted."""
+POLL_SECONDS = 0.2
+KINDS = ("RolloutWorker", "UpdateWorker", "RolloutCoordinator", "EnvWorker", "driver", "Ray")
+"""Kinds of processes whose CPU time is printed; Ray: its servers and idle workers."""
 LOSSES = {
     "synchronous": [],
     "staleness 4, decoupled": ["rollout.staleness=4", "algorithm.correction=decoupled"],
@@ -48,6 +55,7 @@ def pace(asked: argparse.Namespace) -> list[str]:
     """Seconds per iteration by loop, and their ratio."""
     seconds: dict[int, list[float]] = {0: [], 1: []}
     overlap: list[float] = []
+    cpu: dict[int, list[Counter[str]]] = {0: [], 1: []}
     for turn in range(asked.rounds):
         for staleness in seconds:
             words = [
@@ -56,7 +64,10 @@ def pace(asked: argparse.Namespace) -> list[str]:
                 *apart(asked.preset),
                 *QUIET,
             ]
-            folder = play(asked, f"pace-{staleness}-{turn}", [*words, *asked.overrides], local=False)
+            used: Counter[str] = Counter()
+            name = f"pace-{staleness}-{turn}"
+            folder = play(asked, name, [*words, *asked.overrides], local=False, used=used)
+            cpu[staleness].append(used)
             seconds[staleness].extend(iterations(folder))
             if staleness:
                 overlap.append(shared(folder))
@@ -67,7 +78,17 @@ def pace(asked: argparse.Namespace) -> list[str]:
         f"| synchronous | {fresh:.2f} | 0% |",
         f"| staleness 1 | {ahead:.2f} | {median(overlap):.0%} |",
         f"| ratio | {ahead / fresh:.2f} | |",
+        "",
+        f"| CPU seconds per iteration | {' | '.join(KINDS)} | sum |",
+        f"|---|{'---|' * (len(KINDS) + 1)}",
+        *(cpu_row(name, cpu[staleness]) for name, staleness in (("synchronous", 0), ("staleness 1", 1))),
     ]
+
+
+def cpu_row(name: str, runs: Sequence[Counter[str]]) -> str:
+    """The mean CPU seconds per iteration by kind of process."""
+    means = [sum(used[kind] for used in runs) / len(runs) for kind in KINDS]
+    return f"| {name} | {' | '.join(f'{value:.3f}' for value in means)} | {sum(means):.3f} |"
 
 
 def learning(asked: argparse.Namespace) -> list[str]:
@@ -91,8 +112,17 @@ def learning(asked: argparse.Namespace) -> list[str]:
     return lines
 
 
-def play(asked: argparse.Namespace, name: str, words: Iterable[str], *, local: bool) -> Path:
-    """A run of the preset in a process of its own, with one thread per worker; its folder."""
+def play(
+    asked: argparse.Namespace,
+    name: str,
+    words: Iterable[str],
+    *,
+    local: bool,
+    used: Counter[str] | None = None,
+) -> Path:
+    """A run of the preset in a process of its own, with one thread per worker; its folder. `used` gets the CPU seconds per iteration
+    by kind of process, without the first iterations.
+    """
     folder: Path = asked.home / "runs" / f"{name}-{os.getpid()}"
     command = [
         "-m",
@@ -104,14 +134,50 @@ def play(asked: argparse.Namespace, name: str, words: Iterable[str], *, local: b
         "--folder",
         str(folder),
     ]
-    subprocess.run(
+    with subprocess.Popen(
         [sys.executable, *command, *(["--local"] if local else ["--run", name]), *words],
         cwd=ROOT,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
-        check=True,
         stdout=sys.stderr,
-    )
+    ) as run:
+        if used is not None:
+            used.update(watch(run, folder, asked.iterations))
+    if run.returncode:
+        raise subprocess.CalledProcessError(run.returncode, run.args)
     return folder
+
+
+def watch(run: "subprocess.Popen[bytes]", folder: Path, iterations: int) -> dict[str, float]:
+    """CPU seconds per iteration of a run's processes by kind, without its first iterations and its last one, when workers end."""
+    first: tuple[int, Counter[str]] | None = None
+    last: tuple[int, Counter[str]] = (0, Counter())
+    while run.poll() is None:
+        try:
+            run.wait(POLL_SECONDS)
+        except subprocess.TimeoutExpired:
+            completed = len(list(completions(folder)))
+            if last[0] < completed < iterations:
+                last = completed, cpu_seconds(run.pid)
+                first = first or (last if completed >= WARM else None)
+    if first is None or last[0] == first[0]:
+        return {}
+    return {kind: (last[1][kind] - first[1][kind]) / (last[0] - first[0]) for kind in KINDS}
+
+
+def cpu_seconds(pid: int) -> Counter[str]:
+    """CPU seconds so far by kind of process, of a driver and all processes below it."""
+    seconds: Counter[str] = Counter()
+    driver = psutil.Process(pid)
+    for process in (driver, *driver.children(recursive=True)):
+        try:
+            title, times = " ".join(process.cmdline()[:1]), process.cpu_times()
+        except (psutil.NoSuchProcess, psutil.ZombieProcess):
+            continue
+        kind = next(
+            (kind for kind in KINDS if f"ray::{kind}" in title), "driver" if process.pid == pid else "Ray"
+        )
+        seconds[kind] += times.user + times.system
+    return seconds
 
 
 def apart(preset: str) -> list[str]:
@@ -132,8 +198,13 @@ def policies(preset: str) -> list[str]:
 
 def iterations(folder: Path) -> list[float]:
     """Seconds from the end of one iteration to the end of the next, without the first ones."""
-    ends = [event["time"] for event in events(folder, "metrics") if "time/iteration" in event["values"]]
+    ends = list(completions(folder))
     return [after - before for before, after in zip(ends[WARM:], ends[WARM + 1 :], strict=False)]
+
+
+def completions(folder: Path) -> Iterable[float]:
+    """The times at which iterations ended, so far."""
+    return (event["time"] for event in events(folder, "metrics") if "time/iteration" in event["values"])
 
 
 def shared(folder: Path) -> float:
@@ -163,7 +234,7 @@ def series(folder: Path, name: str) -> list[float]:
 def events(folder: Path, kind: str) -> Iterable[dict[str, Any]]:
     """Events of one type in the order in which they were told."""
     for spool in sorted(folder.glob("attempt-*/spool/*.jsonl")):
-        for line in spool.read_text().splitlines():
+        for line in spool.read_text().split("\n")[:-1]:  # the last one may be incomplete
             event = json.loads(line)
             if event["type"] == kind:
                 yield event
