@@ -126,12 +126,19 @@ def product(input: Tensor, weight: Tensor, bias: Tensor | None = None, activatio
 def weight_gradient(inputs: Tensor, gradient: Tensor) -> Tensor:
     """The transposed gradient (R, O) times the inputs (R, I): (O, I)."""
     # Of two equal products, the faster one. In bf16, torch's own uses oneDNN.
-    multiply: Callable[[Tensor, Tensor], Tensor] = (
-        _times if is_faster() and inputs.dtype is torch.float32 else torch.mm
-    )
+    large = inputs.numel() * gradient.shape[1] >= _MIN_FUSED and _is_plain(inputs)
+    multiply: Callable[[Tensor, Tensor], Tensor] = _times if is_faster() and large else torch.mm
     if inputs.shape[1] >= gradient.shape[1]:
         return multiply(gradient.t(), inputs)
     return multiply(inputs.t(), gradient).t()
+
+
+def sum_with_product(other: Tensor, input: Tensor, weight: Tensor) -> Tensor:
+    """Other (N, O) plus input (N, I) times the transposed weight (O, I), without gradients."""
+    if is_faster() and _is_large(input, weight):
+        result: Tensor = torch.ops.mkldnn._linear_pointwise.binary(input, other, weight, None, "add")
+        return result
+    return torch.addmm(other, input, weight.t())
 
 
 def _times(first: Tensor, second: Tensor) -> Tensor:

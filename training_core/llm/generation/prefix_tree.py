@@ -22,6 +22,8 @@ from training_core.llm.generation.prefix_cache import CachedPrefix, Layers
 from training_core.llm.generation.requests import Ints, PromptGroup
 from training_core.llm.generation.static_steps import DecodingStep, StaticSteps, bucket
 from training_core.llm.models.attention import attends_fully
+from training_core.llm.models.decoder import decoder_of
+from training_core.llm.models.decoder_layer import Layer, Places, rotated
 
 _ATTENTION = "sdpa"
 """The transformers attention implementation that a prefix tree replaces."""
@@ -31,11 +33,13 @@ _MAX_EMPTY_SHARE = 0.25
 """Share of empty rows above which the store is compacted, which copies it."""
 _SMALL_KEYS = 2**11
 """Numbers of a row's and head's keys up to which attention is computed without a fused kernel on the CPU."""
+_FEW_QUERIES = 16
+"""Queries of a row and a head up to which this is so for fp32 keys of any size."""
 _TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.03, torch.float16: 0.005}
 """Tolerance of a trial's logits against the model's, relative to the largest of them."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _ForwardPass:
     """The positions of a forward pass's nodes in the store."""
 
@@ -51,16 +55,30 @@ class _ForwardPass:
     """(G, 1, Q, S) additive; None: the nodes are whole prompts, and each sees those before it."""
     used_rows: Tensor | None = None
     """(G,) the rows of the store that are read; None: the first G."""
+    _targets: Tensor | None = None
+
+    def targets(self, stored: Tensor) -> Tensor:
+        """(N * H,) where the nodes' keys are in a layer's store (G, H, S, D), as indices into G * H * S."""
+        _, heads, columns, _ = stored.shape
+        if self._targets is None:
+            first = (self.rows * (heads * columns) + self.columns).unsqueeze(1)
+            steps = torch.arange(0, heads * columns, columns, device=first.device)
+            self._targets = (first + steps).flatten()
+        return self._targets
 
 
 class PrefixTreeStore:
     """The store, its active nodes, and the model that extends them.
 
-    With `static` it uses steps of a few fixed shapes (static_steps.py), and can be reused after `clear`.
+    With `static` it uses steps of a few fixed shapes (static_steps.py), and can be reused after `clear`. With `by_hand` the
+    model's layers are computed by models/decoder.py, if it supports them.
     """
 
-    def __init__(self, model: PreTrainedModel, rows: int, *, static: bool = False) -> None:
+    def __init__(
+        self, model: PreTrainedModel, rows: int, *, static: bool = False, by_hand: bool = False
+    ) -> None:
         self._model = model
+        self._decoder = decoder_of(model) if by_hand else None
         self._device = model.device
         self._count = rows
         self.steps = StaticSteps(self._run, model.device) if static else None
@@ -85,7 +103,8 @@ class PrefixTreeStore:
         return self._count
 
     def clear(self) -> None:
-        """Remove all trees. No node attends to the remaining contents of the store."""
+        """Remove all trees. No node attends to the remaining contents of the store. The weights may change afterwards."""
+        self._decoder = decoder_of(self._model) if self._decoder is not None else None
         self._filled[:] = 0
         self._rows = self._positions = np.zeros(0, dtype=np.int64)
         self._seen = self._seen[:0]
@@ -113,7 +132,7 @@ class PrefixTreeStore:
         cached_lengths = np.asarray([len(cached.tokens) for _, cached in prompts])
         for row, (_, cached) in zip(rows.tolist(), prompts, strict=True):
             for layer, (keys, values) in enumerate(cached.layers):
-                stored = self._stored(layer, keys, values)
+                stored = self._stored(layer, keys.transpose(0, 1), values.transpose(0, 1))
                 stored[0][row, :, : keys.shape[1]] = keys
                 stored[1][row, :, : keys.shape[1]] = values
         new = lengths - cached_lengths
@@ -178,7 +197,8 @@ class PrefixTreeStore:
         grid[rows, rank] = np.arange(len(rows))
         flat_positions = rows * width + rank
         nodes = self._tensor(grid)
-        mask = self._additive_mask(self._seen[nodes, :top].unsqueeze(1))
+        seen = self._seen.index_select(0, nodes.flatten())[:, :top]
+        mask = self._additive_mask(seen.view(height, 1, width, top))
         if self.steps is not None:
             return self.steps.run(self._padded(tokens, columns, nodes, flat_positions, mask))[: len(rows)]
         self._pass = _ForwardPass(
@@ -239,6 +259,11 @@ class PrefixTreeStore:
         return self._logits(step.tokens, step.positions, 0)
 
     def _logits(self, tokens: Tensor, positions: Tensor, keep: Tensor | int) -> Tensor:
+        if self._decoder is not None:
+            needed = keep if isinstance(keep, Tensor) else None
+            head: Any = self._model.get_output_embeddings()
+            result: Tensor = head(self._decoder.hidden(tokens, positions, self._attend_rotated, needed))
+            return result
         outer = _ACTIVE_STORE.set(self)
         try:
             logits: Tensor = self._model(
@@ -252,38 +277,56 @@ class PrefixTreeStore:
             _ACTIVE_STORE.reset(outer)
         return logits[0]
 
+    def _attend_rotated(
+        self, layer: Layer, places: Places, queries: Tensor, keys: Tensor, values: Tensor
+    ) -> tuple[Tensor, Sequence[Tensor]]:
+        """As in Attend: the attention of this pass's nodes (1, N, heads, D)."""
+        parts = (rotated(queries, places.turns)[0], rotated(keys, places.turns)[0], values[0])
+        return self._attend_nodes(layer.number, *parts, layer.scale), ()
+
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
-        """Store keys and values (1, H, N, D) of this pass; return the attention output of its queries (1, R * H, N,
-        D): (1, N, R * H, D).
-        """
+        """The same for states (1, heads, N, D) of a module: (1, N, R * H, D)."""
+        queries, keys, values = (part[0].transpose(0, 1) for part in (query, key, value))
+        return self._attend_nodes(layer, queries, keys, values, scale).view(1, *queries.shape)
+
+    def _attend_nodes(
+        self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, scale: float | None
+    ) -> Tensor:
+        """Store keys and values (N, H, D) of this pass; return the attention output (N, R * H * D) of its queries (N, R * H, D)."""
         forward_pass = self._pass
-        keys, values = self._stored(layer, key[0], value[0])
-        keys[forward_pass.rows, :, forward_pass.columns] = key[0].transpose(0, 1)
-        values[forward_pass.rows, :, forward_pass.columns] = value[0].transpose(0, 1)
-        heads, repeats = key.shape[1], query.shape[1] // key.shape[1]
-        height, width = forward_pass.grid.shape
-        queries = query[0][:, forward_pass.grid].view(heads, repeats, height, width, -1)
+        stored = self._stored(layer, keys, values)
+        targets = forward_pass.targets(stored[0])
+        for part, new in zip(stored, (keys, values), strict=True):
+            part.view(-1, part.shape[-1]).index_copy_(0, targets, new.flatten(0, 1))
+        (height, width), heads = forward_pass.grid.shape, keys.shape[1]
+        grid = forward_pass.grid.flatten()
         # Query heads with the same key head are laid out as additional queries, so that keys are not copied.
-        queries = queries.permute(2, 0, 1, 3, 4)
+        asking = queries.flatten(1).index_select(0, grid).view(height, width, heads, -1, queries.shape[-1])
+        asking, repeats = asking.permute(0, 2, 3, 1, 4), asking.shape[3]
         if forward_pass.mask is None:
-            keys, values = (part[0][:, forward_pass.grid].transpose(0, 1) for part in (key, value))
+            read = [
+                part.flatten(1).index_select(0, grid).view(height, width, heads, -1)
+                for part in (keys, values)
+            ]
             attended = scaled_dot_product_attention(
-                queries.flatten(1, 2), keys, values, is_causal=True, scale=scale, enable_gqa=repeats > 1
-            )
+                asking.flatten(1, 2), *(part.transpose(1, 2) for part in read),
+                is_causal=True, scale=scale, enable_gqa=repeats > 1,
+            )  # fmt: skip
         else:
-            top = forward_pass.mask.shape[-1]
+            rows = slice(height) if forward_pass.used_rows is None else forward_pass.used_rows
             mask = forward_pass.mask.repeat(1, 1, repeats, 1) if repeats > 1 else forward_pass.mask
-            read_rows = slice(height) if forward_pass.used_rows is None else forward_pass.used_rows
-            keys, values = keys[read_rows, :, :top], values[read_rows, :, :top]
-            attended = _masked_attention(queries.flatten(2, 3), keys, values, mask, scale)
-        by_head = attended.reshape(height, heads * repeats, width, -1)
-        return by_head.transpose(1, 2).flatten(0, 1)[forward_pass.flat_positions].unsqueeze(0)
+            read = [part[rows, :, : mask.shape[-1]] for part in stored]
+            attended = _masked_attention(asking.flatten(2, 3), *read, mask, scale)
+        by_place = (
+            attended.reshape(height, heads * repeats, width, -1).transpose(1, 2).flatten(2).flatten(0, 1)
+        )
+        return by_place.index_select(0, forward_pass.flat_positions)
 
     def _stored(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """A layer's store, created on first use for keys and values of this form (H, ..., D)."""
+        """A layer's store, created on first use for keys and values of this form (..., H, D)."""
         if layer == len(self._layers):
             rows = self._count + (self.steps is not None)  # one more, for padding nodes
-            shape = (rows, key.shape[0], self._columns)
+            shape = (rows, key.shape[-2], self._columns)
             self._layers.append(
                 (key.new_zeros((*shape, key.shape[-1])), value.new_zeros((*shape, value.shape[-1])))
             )
@@ -296,8 +339,10 @@ class PrefixTreeStore:
 def _masked_attention(
     queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: float | None
 ) -> Tensor:
-    """Attention output (G, H, R * Q, D). On a CPU, plain products in fp32 take half the time of the fused kernel for small keys."""
-    if queries.device.type != "cpu" or keys.shape[2] * keys.shape[3] > _SMALL_KEYS:
+    """Attention output (G, H, R * Q, D). On a CPU, plain products take less time than the fused kernel for few keys or queries."""
+    small = keys.shape[2] * keys.shape[3] <= _SMALL_KEYS
+    few = keys.dtype == torch.float32 and queries.shape[2] <= _FEW_QUERIES
+    if queries.device.type != "cpu" or not (small or few):
         return scaled_dot_product_attention(queries, keys, values, mask, scale=scale)
     scaled = queries.float() * (queries.shape[-1] ** -0.5 if scale is None else scale)
     scores = torch.matmul(scaled, keys.float().transpose(2, 3)).add_(mask)
@@ -321,18 +366,20 @@ AttentionInterface.register(_ATTENTION, _attend)
 
 
 @torch.no_grad()
-def supports_prefix_tree(model: PreTrainedModel) -> bool:
-    """Whether a prefix tree with this model gives the model's logits; determined by one trial.
+def supports_prefix_tree(model: PreTrainedModel, *, by_hand: bool = False) -> bool:
+    """Whether a prefix tree with this model gives the model's logits, `by_hand` or by its modules; determined by one trial.
 
     False if a layer is not full attention, or attention differs from scaled dot products.
     """
     config: Any = model.config
     if not attends_fully(model) or config._attn_implementation != _ATTENTION:
         return False
+    if by_hand and decoder_of(model) is None:
+        return False
     table: Any = model.get_input_embeddings()
     size = int(table.weight.shape[0])
     token_ids = [(7 * index + 3) % size for index in range(12)]
-    store = PrefixTreeStore(model, 2)
+    store = PrefixTreeStore(model, 2, by_hand=by_hand)
     try:
         store.prefill([token_ids[:5], token_ids[:3]])
         first_logits = store.decode(np.array([0, 0, 1]), np.array(token_ids[5:8]))

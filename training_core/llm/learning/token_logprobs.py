@@ -18,8 +18,9 @@ from transformers import PreTrainedModel
 
 from training_core.llm.learning.packing import Row, single_rows, tree_rows
 from training_core.llm.models.attention import attends_fully
+from training_core.llm.models.decoder import decoder_of
 from training_core.llm.models.packed_attention import ATTENTION, MULTIPLE, tree_block_mask
-from training_core.llm.models.tree_attention import tree_mask_by_blocks
+from training_core.llm.models.tree_attention import TreeMask, tree_mask_by_blocks
 from training_core.types import Answer, Group
 
 log = logging.getLogger(__name__)
@@ -128,8 +129,11 @@ class ResponseForward:
             return whole.flatten(0, 1).index_select(0, batch.nodes)
         return self._head(model, self._hidden(model, inputs, batch))
 
-    @staticmethod
-    def _hidden(model: PreTrainedModel, inputs: dict[str, Any], batch: RowBatch) -> Tensor:
+    def _hidden(self, model: PreTrainedModel, inputs: dict[str, Any], batch: RowBatch) -> Tensor:
+        mask = inputs["attention_mask"]
+        decoder = decoder_of(model) if isinstance(mask, TreeMask) and self.by_hand else None
+        if decoder is not None:
+            return decoder.trained_hidden(batch.token_ids, batch.positions, mask, batch.nodes)
         whole: Tensor = model.base_model(**inputs).last_hidden_state
         return whole.flatten(0, 1).index_select(0, batch.nodes)
 
@@ -168,6 +172,20 @@ class ResponseForward:
             and self.model.device.type == "cpu"
             and self.model.config._attn_implementation == ATTENTION
         )
+
+    @cached_property
+    def by_hand(self) -> bool:
+        """Whether the layers of packed rows are computed by hand (models/decoder.py)."""
+        if not self.splits or not self.on_cpu or decoder_of(self.model) is None:
+            return False
+        single = self._trial_logits(self._collated(packed=False), split=False)
+        self.by_hand = True  # for the trial's own pass
+        try:
+            return _matches(self._trial_logits(self._collated(packed=True), split=True), single)
+        except (AttributeError, TypeError, ValueError, RuntimeError):  # a layer has other parts
+            return False
+        finally:
+            del self.by_hand
 
     @cached_property
     def splits(self) -> bool:

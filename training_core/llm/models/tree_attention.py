@@ -5,7 +5,7 @@ j, j + 1, ..., ends[j] - 1 (see learning/packing.py). Blocks of keys that no que
 does on a GPU. Probabilities are computed again in the backward pass, so memory is linear in S.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,33 +116,66 @@ class _TreeAttention(torch.autograd.Function):
         key, value = key.contiguous(), value.contiguous()
         ctx.save_for_backward(queries, key, value)
         ctx.blocks, ctx.scale = blocks, scale
-        attended = query.new_empty(rows, width, *queries.shape[1:3], value.shape[-1]).permute(0, 2, 3, 1, 4)
-        for block, some in _pieces(blocks, queries):
-            weights = _weights(_queries(queries[some], block), _seen(key[some], block), block, some)
-            result = torch.bmm(weights, _seen(value[some], block))
-            part = attended[some, :, :, block.first : block.last]
-            part.copy_(result.view(part.shape))
-        return attended.flatten(1, 2)
+        return block_attention(queries, key, value, blocks).permute(0, 2, 3, 1, 4).flatten(1, 2)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         queries, key, value = ctx.saved_tensors
-        rows, heads, repeats, width, _ = queries.shape
-        outputs = gradients[0].reshape(rows, heads, repeats, width, value.shape[-1]).contiguous()
-        of_queries = torch.empty_like(queries)
-        of_keys, of_values = (torch.zeros_like(part, dtype=torch.float32) for part in (key, value))
-        for block, some in _pieces(ctx.blocks, queries):
-            keys, values = _seen(key[some], block), _seen(value[some], block)
-            asking, output = _queries(queries[some], block), _queries(outputs[some], block)
-            weights = _weights(asking, keys, block, some)
-            _add(of_values[some], torch.bmm(weights.transpose(1, 2), output), block)
-            scores = torch.bmm(output, values.transpose(1, 2))
-            scores = torch._softmax_backward_data(scores, weights, -1, weights.dtype)
-            part = of_queries[some, :, :, block.first : block.last]
-            part.copy_(torch.bmm(scores, keys).view(part.shape))
-            _add(of_keys[some], torch.bmm(scores.transpose(1, 2), asking), block)
+        outputs = gradients[0].reshape(*queries.shape[:-1], value.shape[-1]).contiguous()
+        of_queries, of_keys, of_values = attention_gradients(outputs, queries, key, value, ctx.blocks)
         of_query = of_queries.mul_(ctx.scale).flatten(1, 2)
         return of_query, of_keys.to(key.dtype), of_values.to(value.dtype), None, None
+
+
+def block_attention(
+    queries: Tensor,
+    key: Tensor,
+    value: Tensor,
+    blocks: tuple[QueryBlock, ...],
+    saved: list[Tensor] | None = None,
+) -> Tensor:
+    """Attention output (B, S, H, R, D) of scaled queries (B, H, R, S, D) on keys and values (B, H, S, D).
+
+    Adds the attention weights of each piece to `saved`.
+    """
+    rows, width = len(key), key.shape[2]
+    attended = queries.new_empty(rows, width, *queries.shape[1:3], value.shape[-1])
+    by_head = attended.permute(0, 2, 3, 1, 4)
+    for block, some in _pieces(blocks, queries):
+        weights = _weights(_queries(queries[some], block), _seen(key[some], block), block, some)
+        if saved is not None:
+            saved.append(weights)
+        result = torch.bmm(weights, _seen(value[some], block))
+        part = by_head[some, :, :, block.first : block.last]
+        part.copy_(result.view(part.shape))
+    return attended
+
+
+def attention_gradients(
+    outputs: Tensor,
+    queries: Tensor,
+    key: Tensor,
+    value: Tensor,
+    blocks: tuple[QueryBlock, ...],
+    saved: Sequence[Tensor] = (),
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of scaled queries (B, H, R, S, D), and in fp32 of keys and values (B, H, S, D), from those of the output (B, H, R, S, D).
+
+    Attention weights that are not `saved` are computed again.
+    """
+    of_queries = torch.empty_like(queries)
+    of_keys, of_values = (torch.zeros_like(part, dtype=torch.float32) for part in (key, value))
+    for number, (block, some) in enumerate(_pieces(blocks, queries)):
+        keys, values = _seen(key[some], block), _seen(value[some], block)
+        asking, output = _queries(queries[some], block), _queries(outputs[some], block)
+        weights = saved[number] if saved else _weights(asking, keys, block, some)
+        _add(of_values[some], torch.bmm(weights.transpose(1, 2), output), block)
+        scores = torch.bmm(output, values.transpose(1, 2))
+        scores = torch._softmax_backward_data(scores, weights, -1, weights.dtype)
+        part = of_queries[some, :, :, block.first : block.last]
+        part.copy_(torch.bmm(scores, keys).view(part.shape))
+        _add(of_keys[some], torch.bmm(scores.transpose(1, 2), asking), block)
+    return of_queries, of_keys, of_values
 
 
 def _pieces(blocks: tuple[QueryBlock, ...], queries: Tensor) -> Iterator[tuple[QueryBlock, slice]]:
