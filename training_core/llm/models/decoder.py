@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 
 from training_core.fast_linear import OneDnnLinear
 from training_core.llm.models.decoder_gradients import TreeAttend, trained_states
-from training_core.llm.models.decoder_layer import Attend, Layer, Places, Weights, layer_states
+from training_core.llm.models.decoder_layer import Attend, Layer, Places, Weights, layer_states, normalise
 from training_core.llm.models.tree_attention import TreeMask
 
 _LAYERS = {"LlamaDecoderLayer", "MistralDecoderLayer", "Qwen2DecoderLayer", "Qwen3DecoderLayer"}
@@ -63,8 +63,11 @@ class Decoder:
         return states.flatten(0, 1), Places(tokens.shape, turns)
 
     def _end(self, states: Tensor) -> Tensor:
-        normalised: Tensor = self.base.norm(states)
-        return normalised
+        norm = self.base.norm
+        if torch.is_grad_enabled():
+            normalised: Tensor = norm(states)
+            return normalised
+        return normalise(states, norm.weight, norm.variance_epsilon)[0]
 
 
 def decoder_of(model: PreTrainedModel) -> Decoder | None:
@@ -77,7 +80,9 @@ def decoder_of(model: PreTrainedModel) -> Decoder | None:
         return None
     if not all(type(layer).__name__ in _LAYERS and _is_plain(layer) for layer in layers):
         return None
-    if not all(hasattr(base, name) for name in ("embed_tokens", "rotary_emb", "norm")):
+    if not all(hasattr(base, name) for name in ("embed_tokens", "rotary_emb", "norm")) or _has_hooks(
+        base.norm
+    ):
         return None
     return Decoder(base, tuple(_layer(part) for part in layers))
 

@@ -150,11 +150,12 @@ def rotated(states: Tensor, turns: Tensor) -> Tensor:
 
 def inverse_root(states: Tensor, epsilon: float) -> Tensor:
     """The inverse of the root of the mean square of the last dimension, in fp32."""
-    norm = torch.linalg.vector_norm(states, dim=-1, keepdim=True, dtype=torch.float32)
+    norm = torch.linalg.vector_norm(states.float(), dim=-1, keepdim=True)
     return norm.square_().div_(states.shape[-1]).add_(epsilon).rsqrt_()
 
 
 def normalise(states: Tensor, weight: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
     """States divided by the root of their mean square, times a weight; and the inverse of that root."""
-    inverse = inverse_root(states, epsilon)
-    return (states.float() * inverse).to(states.dtype).mul_(weight), inverse
+    wide = states.float()
+    inverse = inverse_root(wide, epsilon)
+    return (wide * inverse).to(states.dtype).mul_(weight), inverse

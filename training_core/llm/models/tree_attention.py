@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 _SMALL_BLOCK, _BLOCK, _LARGE_BLOCK = 32, 64, 128
-_SMALL_WIDTH, _WIDTH = 512, 2048
+_SMALL_WIDTH, _WIDTH = 256, 2048
 """Maximum width of rows with small blocks, and with medium ones."""
 _AT_ONCE = 2**19
 """Attention scores that are computed at once, so that they remain in the processor's cache."""
