@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 
 from training_core.fast_linear import OneDnnLinear
 from training_core.llm.models.decoder_gradients import TreeAttend, trained_states
-from training_core.llm.models.decoder_layer import Attend, Layer, Places, Weights, layer_states, normalise
+from training_core.llm.models.decoder_layer import Attend, Layer, Places, Weights, layer_states
 from training_core.llm.models.tree_attention import TreeMask
 
 _LAYERS = {"LlamaDecoderLayer", "MistralDecoderLayer", "Qwen2DecoderLayer", "Qwen3DecoderLayer"}
@@ -63,11 +63,8 @@ class Decoder:
         return states.flatten(0, 1), Places(tokens.shape, turns)
 
     def _end(self, states: Tensor) -> Tensor:
-        norm = self.base.norm
-        if torch.is_grad_enabled():
-            normalised: Tensor = norm(states)
-            return normalised
-        return normalise(states, norm.weight, norm.variance_epsilon)[0]
+        normalised: Tensor = self.base.norm(states)
+        return normalised
 
 
 def decoder_of(model: PreTrainedModel) -> Decoder | None:
