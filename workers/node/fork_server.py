@@ -22,7 +22,7 @@ import threading
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -55,9 +55,12 @@ MODULES = (
 )
 """What actors and short jobs import. Not Ray, which reads the environment when it is imported."""
 READ_AT_IMPORT = re.compile(
-    r"HF_|HUGGINGFACE_|TRANSFORMERS_|TORCH|PYTORCH_|NCCL_|LD_|MALLOC_|PYTHON(?!PATH$|UNBUFFERED$)"
+    r"HF_|HUGGINGFACE_|TRANSFORMERS_|TORCH|PYTORCH_|NCCL_|LD_|MALLOC_|PYTHON(?!PATH$|UNBUFFERED$|BREAKPOINT$)"
 )
-"""Variables that an interpreter or a library reads once: a worker that has other values of them is not forked."""
+"""Variables that an interpreter or a library reads once: a worker that has other values of them is not forked.
+
+Ray sets PYTHONBREAKPOINT in its workers, and so in short jobs, which are their children. `breakpoint` reads it at each call.
+"""
 OWN = ("training_core", "workers")
 """Packages of Troupe. A run may bring its own version of them, which a fork would not use."""
 WORKER_PROGRAM = "default_worker.py"
@@ -90,7 +93,7 @@ def main(path: str, idle: float) -> None:
         gc.freeze()  # collections in workers do not copy the pages of what was imported
         report("ready")
         added = {name: value for name, value in os.environ.items() if name not in environment}
-        served = serve(listener, Imported(environment, own_files()))
+        served = serve(listener, Imported(environment, own_files(), added))
     if served is None:
         # The node's process may have been killed: it removes nothing then.
         shutil.rmtree(Path(path).parent, ignore_errors=True)
@@ -107,6 +110,12 @@ class Imported:
     """Before them: they set variables themselves."""
     files: Mapping[Path, int]
     """Modules of OWN, and when they were last changed (ns)."""
+    added: Mapping[str, str] = field(default_factory=dict)
+    """Variables that the imports have set. Forked workers have them, and so have the processes that they start."""
+
+    def has(self, name: str, value: str | None) -> bool:
+        """Whether the imports read this value of a variable; None if it was not set."""
+        return value == self.environment.get(name) or (value is not None and value == self.added.get(name))
 
     def changed(self) -> Path | None:
         """A module that has been edited since; None where there is none."""
@@ -193,7 +202,7 @@ def refusal(request: Mapping[str, Any], imported: Imported) -> str:
         return "it runs in another interpreter"
     wanted = expanded(request["environment"], context)
     for name in sorted({*wanted, *imported.environment}):
-        if READ_AT_IMPORT.match(name) and wanted.get(name) != imported.environment.get(name):
+        if READ_AT_IMPORT.match(name) and not imported.has(name, wanted.get(name)):
             return f"{name} has another value"
     folder = next((folder for folder in search_path(wanted) if (Path(folder) / OWN[0]).is_dir()), None)
     if folder is not None and Path(folder).resolve() != Path(__file__).resolve().parents[2]:

@@ -26,9 +26,8 @@ def arguments(program: str = PROGRAM, **context: Any) -> list[str]:
 
 
 def refused(words: list[str], **variables: str) -> str:
-    return refusal(
-        {"arguments": words, "environment": variables}, Imported({"HF_HOME": "/models"}, own_files())
-    )
+    imported = Imported({"HF_HOME": "/models"}, own_files(), {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"})
+    return refusal({"arguments": words, "environment": variables}, imported)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +39,9 @@ def refused(words: list[str], **variables: str) -> str:
         (arguments(env_vars={"PYTHONPATH": str(ROOT)}), {}, ""),
         (arguments(env_vars={"HF_HOME": "/other"}), {}, "HF_HOME has another value"),
         (arguments(), {"TORCH_LOGS": "all"}, "TORCH_LOGS has another value"),
+        (["-m", "workers.job", "/job"], {"PYTHONBREAKPOINT": "ray.util.rpdb.set_trace"}, ""),
+        (["-m", "workers.job", "/job"], {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}, ""),
+        (["-m", "workers.job", "/job"], {"PYTORCH_NVML_BASED_CUDA_CHECK": "0"}, "has another value"),
         (arguments(py_executable="/usr/bin/python3"), {}, "another interpreter"),
         (arguments(command_prefix=["cd", "/tmp", "&&"]), {}, "a command of its runtime environment"),
         (arguments(override_worker_entrypoint="/x/default_worker.py"), {}, "another program"),
@@ -50,6 +52,10 @@ def refused(words: list[str], **variables: str) -> str:
 def test_an_unchanged_worker_is_forked(words: list[str], variables: dict[str, str], reason: str) -> None:
     said = refused(words, **{"HF_HOME": "/models"} | variables)
     assert reason in said and bool(reason) == bool(said)
+
+
+def test_a_variable_that_is_missing_is_another_value() -> None:
+    assert refused(arguments()) == "HF_HOME has another value"
 
 
 def test_a_run_with_custom_packages_is_not_forked(tmp_path: Path) -> None:
