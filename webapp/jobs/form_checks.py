@@ -12,7 +12,7 @@ from webapp.accounts.permissions import Person
 from webapp.artifacts.services import references_resolve
 from webapp.experiments.forms import Draft
 from webapp.jobs.models import Job
-from webapp.jobs.selectors import job_get
+from webapp.jobs.selectors import job_get, poll_delay
 from webapp.jobs.services import job_cancel, job_follow
 from webapp.jobs.starting import job_start
 
@@ -33,6 +33,11 @@ class FormCheck:
         """Results by check, as workers.checks.results.Check; empty until the job has ended."""
         checks: list[Mapping[str, Any]] = self.job.result.get("checks", [])
         return checks
+
+    @property
+    def poll(self) -> int:
+        """Milliseconds until the form asks again for a check that has not ended."""
+        return poll_delay(self.job)
 
     @property
     def level(self) -> str:

@@ -8,7 +8,7 @@ from webapp.agents.registry import agent_pages
 from webapp.agents.rewards import return_label, shaped_label
 from webapp.common.tones import role_tones
 from webapp.jobs.models import Job
-from webapp.jobs.selectors import job_episodes
+from webapp.jobs.selectors import job_episodes, poll_delay
 from webapp.jobs.services import moment
 
 FIGURES = (
@@ -32,6 +32,7 @@ def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
     return {
         "place": "jobs",
         "job": job,
+        "poll": poll_delay(job),
         "agents": agents,
         "policies": job.result.get("policies", []),
         "title": job_title(job),

@@ -1,5 +1,6 @@
 """Queries of short jobs, limited to the user's own projects."""
 
+from datetime import timedelta
 from typing import Any
 
 import orjson
@@ -7,6 +8,7 @@ import zstandard
 from django.db.models import QuerySet
 from django.http import Http404
 from django.urls import reverse
+from django.utils import timezone
 
 from webapp.accounts.permissions import Person
 from webapp.accounts.selectors import projects_visible
@@ -14,6 +16,17 @@ from webapp.agents.rewards import return_label
 from webapp.checkpoints.models import Checkpoint
 from webapp.jobs.models import Job
 from webapp.jobs.services import job_folder, moment
+
+POLL, POLL_SOON = 700, 200
+"""Milliseconds between two requests of a page for a job: at other times, and while an answer is expected soon."""
+SOON = timedelta(seconds=10)
+"""Age of a job that is expected to answer soon: most do after one second."""
+
+
+def poll_delay(job: Job) -> int:
+    """Return the milliseconds after which a page asks again for a job. The policies of a conversation answer soon."""
+    soon = job.kind == Job.Kind.TALK or job.created_at > timezone.now() - SOON
+    return POLL_SOON if soon else POLL
 
 
 def jobs_visible(user: Person) -> QuerySet[Job]:

@@ -258,6 +258,20 @@ def test_pages_of_hostile_episodes(
     assert job.pk in client.get("/jobs/").content.decode()
 
 
+def test_a_page_asks_often_while_an_answer_is_expected(
+    user: User, project: Project, run: Run, launcher: FakeLauncher, client: Client
+) -> None:
+    client.force_login(user)
+    delays = []
+    for kind, age in (("evaluate", 0), ("evaluate", 60), ("talk", 60)):
+        job = job_create(
+            user, project, kind, Subject(run.config, run), {"roles": ["planner"]} if kind == "talk" else {}
+        )
+        Job.objects.filter(pk=job.pk).update(created_at=timezone.now() - timedelta(seconds=age))
+        delays.append(elements(client.get(f"/jobs/{job.pk}/fragment/"), "#job")[0]["hx-trigger"])
+    assert delays == [f"load delay:{wait}ms" for wait in (200, 700, 200)]
+
+
 def test_the_dry_run_button_sends_the_form_as_it_stands(user: User, project: Project, client: Client) -> None:
     client.force_login(user)
     said = client.post("/jobs/start/dry_run/", {"preset": "plan_path_duo", "project": "lab", "run.seed": "7"})
