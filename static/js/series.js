@@ -3,6 +3,8 @@
 import { readJson } from "./requests.js";
 
 const MOST = 6000, MOST_DETAILS = 200;
+/* Points of a whole series, as on the overview, and of a part. */
+const POINTS = 600, DETAIL_POINTS = 1500;
 
 function read(value) {
   return typeof value === "number" ? value : Number(value);
@@ -83,7 +85,7 @@ export class SeriesStore extends EventTarget {
   }
 
   async #read(keys, more = {}) {
-    const query = new URLSearchParams({ keys: keys.join(","), points: 1500, ...this.#part, ...more });
+    const query = new URLSearchParams({ keys: keys.join(","), points: POINTS, ...this.#part, ...more });
     return (await readJson(`/api/v1/runs/${this.#run}/series/?${query}`)).series;
   }
 
@@ -93,7 +95,7 @@ export class SeriesStore extends EventTarget {
     if (this.#details.has(name)) return this.#details.get(name);
     if (this.#details.size >= MOST_DETAILS) this.#details.clear();
     this.#details.set(name, null);
-    this.#read([key], { first, last }).then((series) => {
+    this.#read([key], { first, last, points: DETAIL_POINTS }).then((series) => {
       this.#details.set(name, numbers(series[key]));
       this.#tell([key]);
     }, () => this.#details.delete(name));
@@ -140,8 +142,9 @@ function append(buckets, step, time, value) {
   for (const [name, figure] of Object.entries({ steps: step, times: time, means: value, lows: value, highs: value, counts: 1 })) buckets[name].push(figure);
 }
 
+/* Times of long series are rounded to milliseconds, those of new points are not. */
 function mark(step, time, attempt) {
-  return `${step} ${time} ${attempt}`;
+  return `${step} ${Math.round(time * 1000)} ${attempt}`;
 }
 
 function after(step, attempt, otherStep, otherAttempt) {

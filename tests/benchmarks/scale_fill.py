@@ -191,18 +191,23 @@ def _long(points: int) -> None:
             run=run, key=f"train/series_{number}", count=points, last_attempt=1, last_step=points, last_value=values[-1],
             chunk_count=points // LARGEST_CHUNK + 1,
         )  # fmt: skip
-        with (
-            connection.cursor() as cursor,
-            cursor.copy(
-                "COPY metrics_chunk (series_id, attempt, cursor, count, first_step, last_step, steps, values, times, outline) FROM STDIN"
-            ) as copy,
-        ):
-            for first in range(0, points, LARGEST_CHUNK):
-                steps = np.arange(first, min(first + LARGEST_CHUNK, points))
-                times = 1e9 + steps * 0.37
-                outline = outline_pack(outline_of(steps, values[steps], times))
-                columns = (pack_ints(steps), pack_floats(values[steps]), pack_floats(times), outline)
-                copy.write_row([series.pk, 1, first + 1, len(steps), int(steps[0]), int(steps[-1]), *columns])
+        copy_points(series, values)
+
+
+def copy_points(series: Series, values: np.ndarray[Any, np.dtype[np.float64]]) -> None:
+    """Store the points of a series at the steps from 0 on, in chunks as compaction leaves them."""
+    points = len(values)
+    columns = "series_id, attempt, cursor, count, first_step, last_step, steps, values, times, outline"
+    with (
+        connection.cursor() as cursor,
+        cursor.copy(f"COPY metrics_chunk ({columns}) FROM STDIN") as copy,
+    ):
+        for first in range(0, points, LARGEST_CHUNK):
+            steps = np.arange(first, min(first + LARGEST_CHUNK, points))
+            times = 1e9 + steps * 0.37
+            outline = outline_pack(outline_of(steps, values[steps], times))
+            arrays = (pack_ints(steps), pack_floats(values[steps]), pack_floats(times), outline)
+            copy.write_row([series.pk, 1, first + 1, len(steps), int(steps[0]), int(steps[-1]), *arrays])
 
 
 def _templates() -> None:

@@ -51,6 +51,26 @@ def read(value: float | str) -> float:
     return WORDS[value] if isinstance(value, str) else value
 
 
+def for_charts(values: Floats) -> Floats:
+    """Return the values rounded as a chart can show them: a number with all its digits takes three times the bytes.
+
+    Six significant digits are retained, and at least a 100,000th of the range of the values, so that a small change of a large
+    value remains, and a small value among large ones on a logarithmic axis too.
+    """
+    finite = values[np.isfinite(values)]
+    extent = np.ptp(finite) if len(finite) else 0.0
+    with np.errstate(all="ignore"):
+        shown = np.minimum(np.abs(values), extent) if extent > 0 else np.abs(values)
+        scale = 10.0 ** np.maximum(5 - np.floor(np.log10(shown)), 0)
+        rounded = np.rint(values * scale) / scale
+    return np.where(np.isfinite(rounded), rounded, values)
+
+
+def milliseconds(times: Floats) -> Floats:
+    """Return times in seconds rounded to milliseconds."""
+    return np.round(times, 3)
+
+
 class _Zstd(local):
     """One of each per thread: their construction costs more than a small array, and threads must not share them.
 

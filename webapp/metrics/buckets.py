@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webapp.metrics.arrays import Floats, Ints
+from webapp.metrics.arrays import Floats, Ints, for_charts, milliseconds
 
 BUCKETS = 300
 
@@ -27,8 +27,10 @@ class Buckets:
     counts: Ints
 
     def json(self) -> dict[str, list[Any]]:
-        """Return the buckets with JSON types only."""
-        return {name: column.tolist() for name, column in vars(self).items()}
+        """Return the buckets with JSON types only, rounded for charts."""
+        numbers = {name: for_charts(getattr(self, name)) for name in ("means", "lows", "highs")}
+        columns = vars(self) | numbers | {"times": milliseconds(self.times)}
+        return {name: column.tolist() for name, column in columns.items()}
 
 
 def superseded(steps: Ints, attempts: Ints) -> NDArray[np.bool_]:

@@ -1,13 +1,13 @@
 """Read series."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from django.db.models import Sum
 
-from webapp.metrics.arrays import Floats, spell
+from webapp.metrics.arrays import Floats, for_charts, milliseconds, spell
 from webapp.metrics.buckets import buckets_of
 from webapp.metrics.chunks import (
     Points,
@@ -24,6 +24,8 @@ from webapp.metrics.models import Chunk, Series
 from webapp.runs.models import Run
 
 DEFAULT_POINTS = 1500
+CHART_POINTS = 600
+"""Points of a series on a page of charts, which are 300 to 700 pixels wide. A chart that is zoomed in reads more."""
 LONG = 64
 """Stored points for each wanted one from which a series is drawn from outlines; half of a leaf (webapp.metrics.outlines)."""
 MANY_POINTS = 5000
@@ -85,7 +87,8 @@ def series_read(
 ) -> dict[str, dict[str, Any]]:
     """Return per key {"steps", "values", "times", "attempts"}, stable-sorted by (step, attempt), with JSON types.
 
-    Longer series are reduced to `points` // 4 buckets and also have "buckets": see webapp.metrics.buckets.
+    Longer series are reduced to `points` // 4 buckets, rounded (webapp.metrics.arrays.for_charts; times to milliseconds), and also
+    have "buckets": see webapp.metrics.buckets.
     `since` and `until` are cursors (Run.event_count): only points that arrived in (since, until]. A page that continues from
     a cursor with the live feed passes that cursor as `until`, or points of a batch in between would be drawn twice.
     `within`: only steps first to last, inclusive. A key without points is omitted. rows: those of the run, if the page has read them.
@@ -133,12 +136,16 @@ def _document(points: Points, wanted: int) -> dict[str, Any]:
     if len(points.steps) <= wanted:
         return _json(points)
     buckets = buckets_of(points.steps, points.values, points.times, points.attempts)
-    return _json(points_take(points, kept_indices(points.values, wanted))) | {"buckets": buckets.json()}
+    return _reduced(points, wanted) | {"buckets": buckets.json()}
 
 
 def _drawn_document(drawn: Drawn, wanted: int) -> dict[str, Any]:
-    points = points_take(drawn.points, kept_indices(drawn.points.values, wanted))
-    return _json(points) | {"buckets": drawn.buckets.json()}
+    return _reduced(drawn.points, wanted) | {"buckets": drawn.buckets.json()}
+
+
+def _reduced(points: Points, wanted: int) -> Columns:
+    some = points_take(points, kept_indices(points.values, wanted))
+    return _json(replace(some, values=for_charts(some.values), times=milliseconds(some.times)))
 
 
 def _json(points: Points) -> Columns:

@@ -15,7 +15,7 @@ from webapp.accounts.permissions import Visitor, can_edit
 from webapp.checkpoints.lineage import lineage_shown
 from webapp.common.redirects import back
 from webapp.health.selectors import finding_document, findings_read
-from webapp.metrics.selectors import key_names, series_read, series_rows
+from webapp.metrics.selectors import CHART_POINTS, SeriesRow, key_names, series_read, series_rows
 from webapp.panels.context import board_data
 from webapp.run_pages.ancestry import leads_of
 from webapp.run_pages.base_models import base_models, before_training
@@ -49,6 +49,8 @@ from webapp.transcripts.models import Episode
 from webapp.transcripts.quarters import quarters_read
 
 PER_PAGE = 50
+TILE_POINTS = 8
+"""Points of a series that only a tile shows: the first and the last, and its extremes."""
 LATEST = 12
 """Number of transcripts on the overview."""
 
@@ -60,9 +62,8 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
     rows = series_rows(run)
     every = [row.key for row in rows]
     panels = overview_panels(run.config, every)
-    keys = dict.fromkeys([*(line.key for panel in panels for line in panel.lines), *tile_keys(run.config)])
-    columns = series_read(run, keys, until=run.event_count, rows=rows)
-    series = {key: columns.get(key, {"steps": [], "values": [], "times": [], "attempts": []}) for key in keys}
+    drawn = [line.key for panel in panels for line in panel.lines]
+    series = _series(run, rows, drawn, [key for key in tile_keys(run.config) if key not in drawn])
     checkpoint_data, notes, findings = checkpoint_context(run), run_notes_list(run), findings_read(run)
     marks = marks_shown(request.user, run, checkpoint_data["checkpoints"], notes, findings)
     leads = leads_of(request.user, run)
@@ -96,6 +97,18 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
         **events_context(request.user, notes, marks),
     }
     return render(request, "runs/detail.html", context)
+
+
+def _series(run: Run, rows: list[SeriesRow], drawn: list[str], tiles: list[str]) -> dict[str, dict[str, Any]]:
+    """Return the series of the charts, and the ends of the others; those that a fork is compared by are drawn."""
+    compared = compared_keys(run.config)
+    drawn = [*drawn, *(key for key in tiles if key in compared)]
+    columns = series_read(
+        run, [key for key in tiles if key not in drawn], TILE_POINTS, until=run.event_count, rows=rows
+    )
+    columns |= series_read(run, drawn, CHART_POINTS, until=run.event_count, rows=rows)
+    empty: dict[str, Any] = {"steps": [], "values": [], "times": [], "attempts": []}
+    return {key: columns.get(key, empty) for key in dict.fromkeys([*drawn, *tiles])}
 
 
 @require_GET

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from django.apps import apps
 
+from webapp.metrics.arrays import for_charts
 from webapp.metrics.downsampling import kept_indices
 from webapp.metrics.models import Chunk, Series
 from webapp.metrics.selectors import keys, points_after, series_read
@@ -26,6 +27,22 @@ def event(step: int, values: dict[str, Any], time: float = 1.0, attempt: int = 1
 def store(run: Run, *events: MetricsEvent) -> None:
     run.event_count += len(events)
     points_store(run, events[0].attempt, run.event_count, list(events))
+
+
+@pytest.mark.parametrize(
+    ("values", "rounded"),
+    [
+        ([0.1257302210933933, 2.0], [0.12573, 2.0]),
+        ([1e-9 / 3, 0.5], [3.33333e-10, 0.5]),
+        ([9_300_000_000.123456, 9_300_000_001.5], [9_300_000_000.12346, 9_300_000_001.5]),
+        ([9_300_000_000.75, 0.0], [9_300_000_001.0, 0.0]),
+        ([1 / 3, 1 / 3], [0.333333, 0.333333]),
+        ([math.nan, math.inf, -1 / 3, 5e-324], [math.nan, math.inf, -0.333333, 5e-324]),
+        ([], []),
+    ],
+)
+def test_numbers_are_rounded_for_charts(values: list[float], rounded: list[float]) -> None:
+    np.testing.assert_array_equal(for_charts(np.array(values)), np.array(rounded))
 
 
 @pytest.mark.django_db
