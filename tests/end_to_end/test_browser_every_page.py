@@ -33,10 +33,9 @@ ACTS = {
 """What is sent, not visited."""
 
 
-@pytest.fixture
-def run(ada: User) -> Run:
+def full_run(user: User) -> Run:
     """A run with something of everything."""
-    made = run_make(ada)
+    made = run_make(user)
     story = Story(made.pk, start=time.time() - 30)
     tell(made, encoded(story.opening()))
     tell(made, encoded(story.iterations(0, 24)))
@@ -56,17 +55,23 @@ def run(ada: User) -> Run:
     return made
 
 
-@pytest.fixture(autouse=True)
-def things(ada: User, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def other_things(user: User, run: Run) -> None:
     """What else has pages of its own."""
     lab = Project.objects.get(slug="lab")
-    Job.objects.create(kind="dry_run", project=lab, owner=ada, config=run.config)
-    sweep_create(ada, lab, plan_make("plan_path_duo", {}, {"run.seed": [0, 1]}), "seeds")
+    Job.objects.create(kind="dry_run", project=lab, owner=user, config=run.config)
+    sweep_create(user, lab, plan_make("plan_path_duo", {}, {"run.seed": [0, 1]}), "seeds")
     report_create(
-        ada, lab, "What was seen", f"It **rises**.\n\n```chart\nruns: {run.pk}\nkey: train/return\n```\n"
+        user, lab, "What was seen", f"It **rises**.\n\n```chart\nruns: {run.pk}\nkey: train/return\n```\n"
     )
     artifact_make(run)
-    destination_make(ada, lab, "webhook", "chat", "http://127.0.0.1:9")
+    destination_make(user, lab, "webhook", "chat", "http://127.0.0.1:9")
+
+
+@pytest.fixture
+def run(ada: User) -> Run:
+    made = full_run(ada)
+    other_things(ada, made)
+    return made
 
 
 def test_every_page_is_reached_and_has_no_serious_fault(page: Page, run: Run) -> None:

@@ -68,6 +68,7 @@ def run(ada: User) -> Run:
         ("/runs/", OTHERS),
         ("/runs/{run}/transcripts/", OTHERS),
         ("/runs/{run}/episodes/{episode}/", OTHERS),
+        ("/runs/{run}/episodes/{group}/tree/", OTHERS),
         ("/runs/{run}/timeline/", OTHERS),
         ("/runs/{run}/logs/", OTHERS),
         ("/runs/{run}/config/", OTHERS),
@@ -78,9 +79,10 @@ def run(ada: User) -> Run:
 )
 def test_a_page_needs_few_requests_and_bytes(page: Page, run: Run, address: str, limit: int) -> None:
     episode = Episode.objects.filter(run=run).order_by("pk")[0].pk
+    group = Episode.objects.filter(run=run, kind="train", failed=False).latest("pk").pk
     traffic = Traffic()
     traffic.watch(page)
-    page.goto(address.format(run=run.pk, episode=episode), wait_until="networkidle")
+    page.goto(address.format(run=run.pk, episode=episode, group=group), wait_until="networkidle")
     print(len(traffic.sizes), sum(traffic.sizes.values()), *traffic.report(), sep="\n")
     assert len(traffic.sizes) <= MOST_REQUESTS, traffic.report()
     assert sum(traffic.sizes.values()) <= limit, traffic.report()

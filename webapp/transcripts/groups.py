@@ -55,7 +55,11 @@ def group_read(episode: Episode, number: int) -> dict[str, Any]:
     In addition to the fields of `tree_read`: {"messages", "prompt_tokens", "mean", "std" (unbiased), and for each
     candidate "text", "local_reward", "team_reward", "logprob" (sum over its tokens, nats), "stop_reason", "versions"}.
     """
-    turn = turn_get(episode, number)
+    return group_of(turn_get(episode, number), number)
+
+
+def group_of(turn: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Return the group of a turn, with the fields of `group_read`."""
     level = _level(number, turn)
     mean, std = spread([candidate["reward"] for candidate in turn["candidates"]])
     candidates = [

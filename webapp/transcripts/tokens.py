@@ -39,6 +39,13 @@ def tokens_read(
     index = turn["executed"] if candidate is None else candidate
     if not 0 <= index < len(turn["candidates"]):
         raise Http404(f"turn {number} of episode {episode.pk} has {len(turn['candidates'])} candidates")
+    return tokens_of(turn, number, index, first, most)
+
+
+def tokens_of(
+    turn: Mapping[str, Any], number: int, index: int, first: int = 0, most: int = MOST
+) -> dict[str, Any]:
+    """Return tokens of a candidate of a turn, with the fields of `tokens_read`."""
     answer = turn["candidates"][index]
     recorded = {name: values for name, values in _arrays(answer).items() if values}
     return {

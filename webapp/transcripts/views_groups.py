@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import orjson
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET
@@ -11,13 +12,17 @@ from webapp.common.formats import reward
 from webapp.common.tones import role_tones
 from webapp.runs.frame import run_context
 from webapp.transcripts.forms import Chosen
-from webapp.transcripts.groups import LEVELS, folded, group_read, lean, spread, tree_read
+from webapp.transcripts.groups import LEVELS, folded, group_of, lean, spread, tree_read
 from webapp.transcripts.models import Episode
 from webapp.transcripts.pages import neighbours
-from webapp.transcripts.selectors import episode_get
+from webapp.transcripts.selectors import episode_get, turn_get
+from webapp.transcripts.tokens import tokens_of
 
 PITCH = 26
 """Pixels between adjacent candidates of the tree; the same as in static/css/tree.css."""
+
+FIRST_TOKENS, FEWEST_TOKENS = 640, 20
+"""Tokens that the page of a group contains, shared by its candidates, and of each of many; the browser requests the others."""
 
 
 @require_GET
@@ -103,9 +108,13 @@ def _executed_place(level: dict[str, Any]) -> int | None:
 
 
 def _group(episode: Episode, number: int, tones: dict[str, int]) -> dict[str, Any]:
-    group = group_read(episode, number)
+    turn = turn_get(episode, number)
+    group = group_of(turn, number)
     entries = folded(group["candidates"], group["executed"])
     for entry in entries:
+        most = max(FEWEST_TOKENS, FIRST_TOKENS // len(entries))
+        tokens = tokens_of(turn, number, entry["index"], most=most) | {"prompt_ids": []}  # the same for all
+        entry["first_tokens"] = orjson.dumps(tokens).decode()
         entry["direction"], entry["heat"] = lean(entry, group["mean"])
         entry["executed"] = entry["index"] == group["executed"]
     return group | {

@@ -1,4 +1,4 @@
-/* The tokens of a group's candidates, each in its card, coloured by one measure. A card's tokens are loaded when it comes near the window. */
+/* The tokens of a group's candidates, each in its card, coloured by one measure. The page contains the first ones. */
 
 import { el } from "../dom.js";
 import { MEASURES, known, scaleText } from "./measures.js";
@@ -27,17 +27,13 @@ export class CardTokens {
     for (const strip of this.#strips.values()) strip.close();
   }
 
-  async #load(card) {
+  #load(card) {
     this.#observer.unobserve(card);
     const box = card.querySelector("[data-card-tokens]");
     const strip = new TokenStrip(box, box.dataset.cardTokens, (_, index) => this.#read(card, strip, index));
     this.#strips.set(card, strip);
-    try {
-      await strip.load();
-    } catch {
-      return; // the card shows its text
-    }
-    if (!strip.data.count) return;
+    strip.take(JSON.parse(box.dataset.firstTokens));
+    if (!strip.data.count) return; // the card shows its text
     this.#loaded.add(card);
     this.#options();
     for (const other of this.#loaded) this.#draw(other);

@@ -28,7 +28,7 @@ export class TokenStrip {
 
   /* Reads the first tokens. Throws an Error with the reason if it cannot. */
   async load() {
-    this.#take(await this.#read(0));
+    this.take(await this.#read(0));
   }
 
   /* Colours by a measure ("" for none, "token_ids" to show ids instead of text). */
@@ -51,7 +51,8 @@ export class TokenStrip {
     });
   }
 
-  #take(piece) {
+  /* Adds tokens that were read; the first ones before all others. */
+  take(piece) {
     if (!this.data) this.data = piece;
     else for (const name of ARRAYS) this.data[name]?.push(...(piece[name] ?? []));
     this.data.newest = this.data.versions?.reduce((one, other) => Math.max(one, other), 0);
@@ -68,7 +69,7 @@ export class TokenStrip {
     this.#observer.disconnect();
     const first = this.#length;
     try {
-      this.#take(await this.#read(first));
+      this.take(await this.#read(first));
     } catch {
       return; // closed, or the server is unreachable: loaded tokens stay readable
     }

@@ -1,5 +1,6 @@
 """Groups side by side and the tree of turns, through selectors, page and API."""
 
+import json
 import math
 from typing import Any
 
@@ -54,6 +55,20 @@ def test_a_group_by_hand(episode: Episode) -> None:
     for number in (0, 4):
         with pytest.raises(Http404):
             group_read(episode, number)
+
+
+def test_the_page_contains_the_first_tokens_of_each_candidate(
+    run: Run, user: User, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = candidate("answer", tokens=[f"t{place}" for place in range(50)], token_ids=list(range(50)))
+    group_turn = turn(0, "planner") | {"candidates": [long, candidate("other")], "executed": 0}
+    episodes_store(run, 1, [played("1-3-train-0", turns=[group_turn])])
+    monkeypatch.setattr("webapp.transcripts.views_groups.FIRST_TOKENS", 60)
+    client.force_login(user)
+    page = client.get(f"/runs/{run.pk}/episodes/{Episode.objects.get().pk}/tree/")
+    first, other = [json.loads(box["data-first-tokens"]) for box in elements(page, "[data-card-tokens]")]
+    assert first["count"] == 50 and first["tokens"] == [f"t{place}" for place in range(30)]
+    assert other["candidate"] == 1 and other["tokens"] == candidate("other")["tokens"]
 
 
 @pytest.mark.parametrize(
