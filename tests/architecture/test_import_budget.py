@@ -17,10 +17,11 @@ REPORT = "import json, sys; print(json.dumps(sorted(sys.modules)))"
 WEB = "import webapp.site.asgi; from django.urls import get_resolver; get_resolver().url_patterns"
 WORKER = "from webapp.site.celery import app; app.loader.import_default_modules()"
 FORK_SERVER = "import importlib; from workers.node.fork_server import MODULES\nfor m in MODULES: importlib.import_module(m)"
+UP = "import webapp.stack.up as up; import webapp.stack.worker_probe as probe; probe.worker_answers('unix:///none')"
 
 PROCESSES = {
     "the command line": ("import troupe_client.cli.app", 600, (*LEARNING, "django", "numpy")),
-    "make run": ("import webapp.stack.up", 450, (*LEARNING, "numpy", "pydantic", "redis", "celery", "httpx")),
+    "make run": (UP, 450, (*LEARNING, "numpy", "pydantic", "redis", "celery", "httpx")),
     "the web server": (WEB, 2750, LEARNING),
     "Celery": (WORKER, 1900, (*LEARNING, "drf_spectacular.views", "webapp.experiments.views")),
     "the driver": ("import workers.run", 430, (*LEARNING, "django", "numpy")),

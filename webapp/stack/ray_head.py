@@ -30,7 +30,6 @@ class RayHead:
 
     gcs_port: int
     dashboard_port: int
-    client_port: int
     token: str
     folder: Path
 
@@ -46,7 +45,6 @@ class RayHead:
             "--port": self.gcs_port,
             "--dashboard-host": "127.0.0.1",
             "--dashboard-port": self.dashboard_port,
-            "--ray-client-server-port": self.client_port,
             "--dashboard-agent-listen-port": 0,
             "--min-worker-port": 0,
             "--max-worker-port": 0,
@@ -96,8 +94,8 @@ class RayHead:
 
 def new_ray_head(folder: Path) -> RayHead:
     """Return a head with free ports and a new token. folder: private, with a short path (it contains sockets)."""
-    gcs, dashboard, client = free_ports(3)
-    return RayHead(gcs, dashboard, client, secrets.token_hex(32), folder)
+    gcs, dashboard = free_ports(2)
+    return RayHead(gcs, dashboard, secrets.token_hex(32), folder)
 
 
 def object_store_memory() -> int:

@@ -9,7 +9,10 @@ import os
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from webapp.stack.redis_server import redis_reply
 
 if TYPE_CHECKING:
     import redis
@@ -26,6 +29,9 @@ def note_alive(client: redis.Redis) -> None:
 
 def forget_alive(url: str) -> None:
     """Delete the previous worker's heartbeat before a worker starts."""
+    if socket := _plain_socket(url):
+        redis_reply(socket, f"DEL {KEY}")
+        return
     import redis
 
     with suppress(redis.RedisError), redis.Redis.from_url(url, socket_timeout=2.0) as client:
@@ -40,6 +46,10 @@ def seconds_since_alive(client: redis.Redis) -> float | None:
 
 def worker_answers(url: str) -> bool:
     """Whether the last heartbeat is recent; one probe makes one connection."""
+    if socket := _plain_socket(url):
+        # "$<length>\r\n<time>\r\n", or "$-1\r\n" without a heartbeat
+        noted = redis_reply(socket, f"GET {KEY}").split(b"\r\n")
+        return len(noted) == 3 and time.time() - float(noted[1]) < STALE
     import redis  # 0.3 s that neither `up` nor every management command should pay
 
     try:
@@ -48,6 +58,12 @@ def worker_answers(url: str) -> bool:
     except redis.RedisError:
         return False
     return age is not None and age < STALE
+
+
+def _plain_socket(url: str) -> Path | None:
+    """Return the socket of an address without user, password and options, such as that of the bundled Redis."""
+    path = url.removeprefix("unix://")
+    return None if path == url or set(path) & set("@?") else Path(path)
 
 
 if __name__ == "__main__":

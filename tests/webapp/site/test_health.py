@@ -65,10 +65,12 @@ def test_a_worker_that_was_seen_long_ago_is_not_well(settings: object) -> None:
 
 
 def test_a_previous_workers_heartbeat_does_not_count_for_the_next(settings: object) -> None:
-    alive()
-    assert worker_answers(settings.REDIS_URL)  # type: ignore[attr-defined]
-    forget_alive(settings.REDIS_URL)  # type: ignore[attr-defined]
-    assert not worker_answers(settings.REDIS_URL)  # type: ignore[attr-defined]
+    url = settings.REDIS_URL  # type: ignore[attr-defined]
+    for address in (url, f"{url}?db=0"):  # without and with the package redis
+        alive()
+        assert worker_answers(address)
+        forget_alive(address)
+        assert not worker_answers(address)
 
 
 @pytest.mark.django_db
