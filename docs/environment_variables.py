@@ -119,6 +119,11 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
                 "Further networks that webhooks and channels may use: `10.0.0.0/8,127.0.0.0/8`, or `any`.",
             ),
             (
+                "TROUPE_METRICS_PER_RUN",
+                "`100000`",
+                "Maximum number of metrics of a run. Values under further names are not stored; the run's log reports it.",
+            ),
+            (
                 "TROUPE_DEBUG",
                 "`0`",
                 "1 shows tracebacks in the browser. Do not use it on a server that others can reach.",

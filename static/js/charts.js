@@ -28,6 +28,17 @@ export class ChartBoard {
     chart.changed();
   }
 
+  remove(element) {
+    this.#watcher.unobserve(element);
+    this.#charts.get(element)?.see(false);
+    this.#charts.delete(element);
+  }
+
+  /* Metrics of the visible charts. */
+  get keys() {
+    return [...this.#charts.values()].filter((chart) => chart.visible).flatMap((chart) => chart.keys);
+  }
+
   redraw() {
     forgetColours();
     for (const chart of this.#charts.values()) chart.changed();

@@ -19,8 +19,8 @@ export function svg(tag, attributes, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
-export function data(id) {
-  const element = document.getElementById(id);
+export function data(id, holder = document) {
+  const element = holder.getElementById(id);
   return element ? JSON.parse(element.textContent) : null;
 }
 

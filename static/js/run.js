@@ -1,7 +1,7 @@
 /* A run's pages: one feed, and the components of the page. A component has delta(message, unknown metrics), again(fresh page), or both. */
 
 import { reveal } from "./announce.js";
-import { data } from "./dom.js";
+import { atMost, data } from "./dom.js";
 import { ChartBoard } from "./charts.js";
 import { leadsOf } from "./charts/leads.js";
 import { View } from "./charts/view.js";
@@ -19,6 +19,7 @@ import { notes } from "./run/notes.js";
 import { readAgain } from "./run/regions.js";
 import { ENDED } from "./run/states.js";
 import { tiles } from "./run/tiles.js";
+import { WideCurves } from "./run/wide-curves.js";
 
 const page = data("run-page");
 const run = { id: page.id, summary: page.summary };
@@ -40,7 +41,7 @@ if (page.charts) {
     leads: leadsOf(page.leads ?? []),
     onPick: (step, origin = run.id) => step !== undefined && location.assign(`/runs/${origin}/transcripts/?iteration=${step}`),
   });
-  parts.push(new Curves(board, page.charts, page.whole));
+  parts.push(document.querySelector("[data-charts-end]") ? new WideCurves(board, page.charts) : new Curves(board, page.charts, page.whole));
   tiles(store, page.versus);
 }
 notes(run, () => board?.step ?? null);
@@ -56,10 +57,18 @@ function outdated({ run: now, points }) {
   return judged || now.state !== before.state || now.attempts.length !== before.attempts.length || evaluated || trained;
 }
 
+/* A delta without the points of a run with many metrics: the visible series are read again, the others when they become visible. */
+const again = atMost(2000, () => {
+  const shown = new Set([...(board?.keys ?? []), ...[...document.querySelectorAll("[data-figure]")].map((figure) => figure.dataset.figure)]);
+  store.retain(shown);
+  store.loadAgain().catch(() => {});
+});
+
 export const feed = new RunFeed(run.id, page.cursor);
 feed.addEventListener("delta", ({ detail }) => {
   if (outdated(detail)) readAgain().then((fresh) => marks.again(fresh));
   run.summary = detail.run;
+  if (detail.more) again();
   const unknown = store.add(detail.points);
   for (const part of parts) part.delta?.(detail, unknown);
   for (const notice of document.querySelectorAll("[data-annotated]")) {

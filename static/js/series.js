@@ -102,6 +102,14 @@ export class SeriesStore extends EventTarget {
     return null;
   }
 
+  /* Forgets all series but these. */
+  retain(keys) {
+    for (const key of this.#wanted) {
+      if (keys.has(key)) continue;
+      for (const part of [this.#wanted, this.#columns, this.#seen]) part.delete(key);
+    }
+  }
+
   loadAgain() {
     return this.load([...this.#wanted], { again: true });
   }

@@ -1,6 +1,7 @@
 """From the trainer's call to the browser's pixel, with many viewers on the run.
 
     python -m tests.benchmarks.event_to_pixel [--viewers 200 1000] [--seconds 20] [--repeats 1]
+    python -m tests.benchmarks.event_to_pixel --viewers 1000 --runs 100 --rate 1      (ten viewers of each run)
 
 A whole stack of its own; a trainer that logs four metrics ten times a second through `import troupe`; viewers on websockets
 in a process of their own; and Chromium on the run's page. The metric that is watched holds the moment of its own emission.
@@ -16,16 +17,17 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import psutil
 from playwright.sync_api import Page, sync_playwright
 
-import troupe
 from tests.benchmarks.results import Benchmark, Side, run_alone
 from tests.end_to_end.running_stack import RunningStack
 from tests.end_to_end.test_browser_stack import login_link
+from troupe_client.reporting.client import ClientRun, run_begin
 
 CHROMIUM = "/usr/bin/chromium"
 KEY = "train/return"
@@ -59,24 +61,38 @@ FIGURES = {
 }
 
 
+@dataclass(frozen=True)
+class Load:
+    """Number of runs, updates of each of them a second, and for how many seconds."""
+
+    runs: int
+    rate: float
+    seconds: float
+
+
 def benchmark(
-    *, small: bool = False, viewers: Sequence[int] = SHORT[0], seconds: float = SHORT[1]
+    *,
+    small: bool = False,
+    viewers: Sequence[int] = SHORT[0],
+    seconds: float = SHORT[1],
+    runs: int = 1,
+    rate: float = RATE,
 ) -> Benchmark:
     """Each number of viewers is a side."""
     if small:
         viewers, seconds = SMALL
     missing = "" if os.path.exists(CHROMIUM) else f"there is no {CHROMIUM}; apt-get install chromium"
     return Benchmark(
-        about=f"delay from the trainer's call to viewers' sockets and to a browser's pixel, {RATE:.0f} updates a second",
+        about=f"delay from the trainer's call to viewers' sockets and to a browser's pixel, {rate:g} updates a second of {runs} runs",
         units={f"{count} viewers, {name}": unit for count in viewers for name, unit in FIGURES.items()},
-        open_sides=lambda: open_sides(viewers, seconds),
-        settings={"viewers": list(viewers), "seconds": seconds, "updates a second": RATE},
+        open_sides=lambda: open_sides(viewers, Load(runs, rate, seconds)),
+        settings={"viewers": list(viewers), "runs": runs, "seconds": seconds, "updates a second": rate},
         missing=missing,
     )
 
 
 @contextmanager
-def open_sides(viewers: Sequence[int], seconds: float) -> Iterator[Mapping[str, Side]]:
+def open_sides(viewers: Sequence[int], load: Load) -> Iterator[Mapping[str, Side]]:
     """A stack and a browser that is logged in."""
     with ExitStack() as ends:
         stack = RunningStack(TROUPE_LAUNCHER="local")
@@ -88,30 +104,31 @@ def open_sides(viewers: Sequence[int], seconds: float) -> Iterator[Mapping[str, 
         ends.callback(browser.close)
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.goto(login_link(stack))
-        yield {f"{count} viewers": partial(measure, stack, page, count, seconds) for count in viewers}
+        yield {f"{count} viewers": partial(measure, stack, page, count, load) for count in viewers}
 
 
-def measure(stack: RunningStack, page: Page, viewers: int, seconds: float) -> Mapping[str, float]:
-    """One run with so many viewers. Raises ValueError if a viewer did not receive each update."""
-    run = troupe.init(name=f"{viewers} viewers")
+def measure(stack: RunningStack, page: Page, viewers: int, load: Load) -> Mapping[str, float]:
+    """Runs with so many viewers; the browser shows the first run. Raises ValueError if a viewer did not receive each update."""
+    runs = [run_begin(name=f"{viewers} viewers") for _ in range(load.runs)]
+    run = runs[0]
     sent: dict[int, float] = {}
-    emit(run, sent, range(3))
+    emit(runs, sent, range(3), RATE)
     time.sleep(1.0)
     page.goto(f"{stack.url}/runs/{run.id}/")
     page.locator(f".chart:has([data-last='{KEY}']) path.js-line").first.wait_for(timeout=60_000)
     page.evaluate(LISTEN)
     cookies = "; ".join(f"{cookie['name']}={cookie['value']}" for cookie in page.context.cookies(stack.url))
-    address = f"{stack.url.replace('http', 'ws', 1)}/ws/runs/{run.id}/"
+    address = ",".join(f"{stack.url.replace('http', 'ws', 1)}/ws/runs/{one.id}/" for one in runs)
     words = [sys.executable, "-m", "tests.benchmarks.viewers", str(viewers), address, KEY, str(BEFORE)]
-    counted = range(BEFORE, BEFORE + round(seconds * RATE))
+    counted = range(BEFORE, BEFORE + round(load.seconds * load.rate))
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin and process.stdout
         process.stdin.write(cookies + "\n")
         process.stdin.flush()
         assert process.stdout.readline() == "ready\n"
-        emit(run, sent, range(3, BEFORE))
+        emit(runs, sent, range(3, BEFORE), RATE)
         before = work(stack)
-        emit(run, sent, counted)
+        emit(runs, sent, counted, load.rate)
         after = work(stack)
         page.wait_for_function("step => window.drawn[step]", arg=counted[-1], timeout=60_000)
         time.sleep(2.0)
@@ -119,7 +136,8 @@ def measure(stack: RunningStack, page: Page, viewers: int, seconds: float) -> Ma
         process.stdin.flush()
         received: dict[str, Any] = json.loads(process.stdout.read())
     drawn = {int(step): at for step, at in page.evaluate("() => window.drawn").items()}
-    run.finish()
+    for one in runs:
+        one.finish()
     missing = sum(len(set(counted) - set(steps)) for steps in received["seen"])
     if missing and not received["resyncs"]:
         raise ValueError(f"{missing} updates were lost")
@@ -139,13 +157,15 @@ def percentiles(delays: list[float]) -> list[float]:
     return [delays[min(len(delays) - 1, len(delays) * share // 100)] * 1e3 for share in (50, 95)]
 
 
-def emit(run: Any, sent: dict[int, float], steps: range) -> None:
-    """One update every tenth of a second."""
+def emit(runs: Sequence[ClientRun], sent: dict[int, float], steps: range, rate: float) -> None:
+    """Updates of each run at this rate."""
     start = time.monotonic()
     for place, step in enumerate(steps):
-        time.sleep(max(0.0, start + place / RATE - time.monotonic()))
+        time.sleep(max(0.0, start + place / rate - time.monotonic()))
         sent[step] = time.time()
-        run.log({KEY: sent[step], "train/success": 0.5, "policy/p/loss": 0.1, "policy/p/entropy": 1.0}, step)
+        for run in runs:
+            values = {KEY: time.time(), "train/success": 0.5, "policy/p/loss": 0.1, "policy/p/entropy": 1.0}
+            run.log(values, step)
 
 
 def work(stack: RunningStack) -> dict[str, float]:
@@ -164,10 +184,13 @@ def main() -> None:
     """Print the figures for each number of viewers."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--viewers", type=int, nargs="+", default=[200, 1000])
+    parser.add_argument("--runs", type=int, default=1, help="runs that the viewers are divided among")
+    parser.add_argument("--rate", type=float, default=RATE, help="updates of each run a second")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--repeats", type=int, default=1)
     options = parser.parse_args()
-    run_alone(benchmark(viewers=options.viewers, seconds=options.seconds), "event_to_pixel", options.repeats)
+    made = benchmark(viewers=options.viewers, seconds=options.seconds, runs=options.runs, rate=options.rate)
+    run_alone(made, "event_to_pixel", options.repeats)
 
 
 if __name__ == "__main__":

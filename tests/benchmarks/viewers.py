@@ -1,6 +1,8 @@
-"""Many viewers of one run in one process, as light as can be, so that they measure the server and not themselves.
+"""Many viewers of one or of several runs in one process, as light as can be, so that they measure the server and not themselves.
 
-    python -m tests.benchmarks.viewers COUNT WEBSOCKET KEY FIRST        (the cookies on standard input)
+    python -m tests.benchmarks.viewers COUNT WEBSOCKETS KEY FIRST        (the cookies on standard input)
+
+WEBSOCKETS: addresses of the runs, separated by commas; the viewers take turns.
 
 Says "ready" when all of them watch; a line on standard input ends it. Then prints JSON: what every viewer saw of KEY's
 steps from FIRST on, and how long after the moment that each value holds (seconds since the epoch) it came. Viewers go by the cursor as
@@ -132,10 +134,12 @@ class Viewer(asyncio.Protocol):
 
 async def watch(count: int, address: str, key: str, first: int, cookies: str) -> dict[str, Any]:
     """Until standard input has a line; the figures."""
-    loop, shared, url = asyncio.get_running_loop(), Shared(), urlsplit(address)
+    loop, runs = asyncio.get_running_loop(), [(one, Shared()) for one in address.split(",")]
+    url = urlsplit(runs[0][0])
     viewers: list[Viewer] = []
     for start in range(0, count, TOGETHER):
-        some = [Viewer(address, cookies, key, shared) for _ in range(start, min(start + TOGETHER, count))]
+        turns = [runs[number % len(runs)] for number in range(start, min(start + TOGETHER, count))]
+        some = [Viewer(one, cookies, key, shared) for one, shared in turns]
         for viewer in some:
             await loop.create_connection(lambda viewer=viewer: viewer, url.hostname, url.port)
         await asyncio.gather(*(viewer.open for viewer in some))

@@ -341,3 +341,52 @@ def test_a_fork_begins_with_its_parents_curve(page: Page, telling: Telling, ada:
     assert "lead=none" in page.url
     page.goto(f"/runs/{fork.pk}/curves/?x=time&q=train/return")
     drawn(page, "train-return", "plot.data.filter(trace => trace.meta).length === 2")
+
+
+def test_a_run_with_many_metrics_is_searched_on_the_server(page: Page, ada: User) -> None:
+    run = run_make(ada)
+    story = Story(run.pk)
+    tell(run, encoded(story.opening()))
+    names = [f"layer_{number:04}/norm" for number in range(1990)] + [
+        f"net/unit_{number}" for number in range(500)
+    ]
+
+    def step(number: int, some: list[str]) -> None:
+        parts = [some[first : first + 1000] for first in range(0, len(some), 1000)]
+        values = [dict.fromkeys(part, number / 2) for part in parts]
+        tell(run, encoded(story.event("metrics", step=number, values=part) for part in values))
+
+    step(1, names)
+    page.goto(f"/runs/{run.pk}/curves/")
+    shown = page.locator(".chart:not(.board-panel)")
+    expect(shown).to_have_count(60)
+    expect(page.locator("[data-matching]")).to_contain_text("2,490 of 2,490 metrics match")
+    shoot(page, "wide-curves")
+    shown.last.scroll_into_view_if_needed()
+    expect(shown).to_have_count(120)
+    page.get_by_label("Search charts").fill("UNIT_49")
+    expect(shown).to_have_count(11)
+    assert page.url.endswith("?q=UNIT_49")
+    drawn(page, "net-unit_499", "plot.data.at(-1).x.length === 1")
+    step(2, ["net/unit_499"])
+    drawn(page, "net-unit_499", "plot.data.at(-1).x.length === 2")
+    page.get_by_role("checkbox", name="Regular expression").check()
+    page.get_by_label("Search charts").fill("unit_(")
+    expect(page.get_by_role("alert")).to_contain_text("invalid regular expression")
+    expect(shown).to_have_count(11)
+    page.get_by_label("Search charts").fill("unit_(7|8)$")
+    expect(shown.locator("h3")).to_have_text(["unit 7", "unit 8"])
+    page.get_by_label("Search charts").fill("")
+    page.locator("[data-sections] select").select_option("net")
+    expect(shown).to_have_count(60)
+    page.reload()
+    expect(shown.first).to_contain_text("unit 0")
+    page.get_by_role("button", name="Add chart").click()
+    page.get_by_role("textbox", name="And all that match").fill("unit_12.$")
+    expect(page.locator("[data-matches]")).to_have_text("10 match; one chart has at most 8")
+    page.get_by_label("Metrics one or more").fill("layer_1989/norm, layer_1990/norm")
+    page.get_by_role("button", name="Show", exact=True).click()
+    expect(page.locator("[data-error=metrics]")).to_have_text("None of these runs reports layer_1990/norm.")
+    page.get_by_label("Metrics one or more").fill("layer_1989/norm")
+    page.get_by_role("button", name="Show", exact=True).click()
+    expect(page.locator(".board-panel .scatterlayer .trace")).to_have_count(16)  # a line and its points

@@ -84,6 +84,7 @@ SHOWN: dict[str, Shown] = {
     "runs.LogLine": Shown(("time", "run", "level", "source", "message"), RUN, ("level",)),
     "runs.Phase": Shown(("run", "worker", "phase", "policy", "iteration"), RUN, ("phase",)),
     "metrics.Series": Shown(("run", "key", "count", "last_step", "last_value", "chunk_count"), (*RUN, "key")),
+    "metrics.Block": Shown(("run", "group", "attempt", "count", "cursor"), ("run__id",)),
     "metrics.Chunk": Shown(("series", "attempt", "count", "cursor"), ("series__key", "series__run__id")),
     "transcripts.Episode": Shown(
         ("name", "run", "kind", "iteration", "outcome", "success", "episode_return"),

@@ -3,7 +3,7 @@
 Runs that report at the same steps, as the runs of a sweep do, are read as one table, so that ten thousand runs take no loop over runs.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,10 +12,19 @@ from numpy.typing import NDArray
 
 from training_core.errors import ConfigError
 from webapp.compare.alignment import RunCurve, Sheet, line_of
-from webapp.metrics.arrays import Floats, Ints, unpack_floats, unpack_floats_joined, unpack_ints
+from webapp.metrics.arrays import (
+    Floats,
+    Ints,
+    pack_floats,
+    pack_ints,
+    unpack_floats,
+    unpack_floats_joined,
+    unpack_ints,
+)
+from webapp.metrics.blocks import GROUP, wide_read
 from webapp.metrics.buckets import superseded
 from webapp.metrics.expressions import Expression, expression_read
-from webapp.metrics.models import Series
+from webapp.metrics.models import Block, Series
 from webapp.runs.models import Run
 
 STEP_AXES = ("step", "time")
@@ -113,12 +122,23 @@ def _sheets_by_step(run_ids: Sequence[str], key: str) -> list[Sheet]:
 
 
 def _rows(
-    run_ids: Sequence[str], keys: Iterable[str], *, times: bool
+    run_ids: Sequence[str], keys: Sequence[str], *, times: bool
 ) -> Iterator[tuple[str, str, int, bytes, bytes, bytes]]:
-    """Yield run, metric, attempt, packed steps, values and times of each chunk, in order of arrival; without `times` those are empty."""
+    """Yield run, metric, attempt, packed steps, values and times of each chunk, in order of arrival, and of the newer points in blocks;
+    without `times` those of chunks are empty.
+    """
     with connection.cursor() as cursor:
         cursor.execute(_CHUNKS.format(times="c.times" if times else "''::bytea"), [list(run_ids), list(keys)])
         yield from cursor.fetchall()
+    wide = Series.objects.filter(run__in=run_ids, key__in=keys, wide=True)
+    owners = {pk: (run, key) for pk, run, key in wide.values_list("id", "run_id", "key")}
+    blocks = Block.objects.filter(group__in={pk // GROUP for pk in owners})
+    newer, _ = wide_read(blocks, 0, None, owners) if owners else (None, [])
+    for pk, points in (newer.by_series() if newer else {}).items():
+        for attempt in np.unique(points.attempts):
+            some = points.take(np.flatnonzero(points.attempts == attempt))
+            packed = pack_ints(some.steps), pack_floats(some.values), pack_floats(some.times)
+            yield *owners[pk], int(attempt), *packed
 
 
 def _expression(runs: Sequence[Run], text: str, field: str) -> Expression:

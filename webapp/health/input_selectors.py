@@ -8,7 +8,8 @@ from django.utils import timezone
 
 from webapp.health.inputs import HealthInputs, SeriesTail, Vitals
 from webapp.metrics.arrays import unpack_floats, unpack_ints
-from webapp.metrics.models import Chunk, Series
+from webapp.metrics.blocks import GROUP, wide_read
+from webapp.metrics.models import Block, Chunk, Series
 from webapp.runs.models import Attempt, Run, RunState
 
 LATEST = 500
@@ -33,7 +34,7 @@ def health_inputs(run: Run) -> HealthInputs:
 
 
 def _curves(names: dict[int, str]) -> dict[str, SeriesTail]:
-    """Read chunks from the newest on until there are LATEST points, in one query."""
+    """Read chunks from the newest on until there are LATEST points, and the blocks."""
     so_far = Window(Sum("count"), partition_by=F("series"), order_by=F("id").desc())
     rows = (
         Chunk.objects.filter(series_id__in=names)
@@ -47,6 +48,11 @@ def _curves(names: dict[int, str]) -> dict[str, SeriesTail]:
         parts.setdefault(names[series], []).append(
             (attempt, SeriesTail(unpack_ints(steps), unpack_floats(values)))
         )
+    wide, _ = wide_read(Block.objects.filter(group__in={pk // GROUP for pk in names}), 0, None, names)
+    for pk, points in (wide.by_series() if wide else {}).items():
+        for attempt in np.unique(points.attempts):
+            some = points.take(np.flatnonzero(points.attempts == attempt))
+            parts.setdefault(names[pk], []).append((int(attempt), SeriesTail(some.steps, some.values)))
     return {key: _joined(pieces) for key, pieces in parts.items()}
 
 

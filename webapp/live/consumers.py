@@ -12,6 +12,7 @@ from webapp.accounts.models import User
 from webapp.live.access import NOT_FOUND, UNAUTHENTICATED, Pass, access_watch
 from webapp.live.deltas import text_for_visitors
 from webapp.live.feeds import feeds
+from webapp.live.frames import writer_of
 from webapp.live.outbox import Outbox
 from webapp.live.runs_feed import runs_feed
 from webapp.runs.selectors import runs_visible
@@ -64,7 +65,7 @@ class RunConsumer(WatchedConsumer):
 
     async def _begin(self, grants: Collection[str]) -> None:
         await self.accept()
-        self.outbox = Outbox(self._send)
+        self.outbox = Outbox(self._send, write=None if self.visiting else writer_of(self.scope))
         self.watch(self.run_id, grants)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:

@@ -4,18 +4,25 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from django.db import connection
 
 from webapp.checkpoints.models import Checkpoint
 from webapp.live.outbox import resync
 from webapp.metrics.arrays import spell
 from webapp.metrics.selectors import points_after
-from webapp.runs.logs import log_last
+from webapp.metrics.wide import NARROW
 from webapp.runs.models import Run
 from webapp.runs.selectors import run_summary, summary_for_visitors
 from webapp.transcripts.models import Episode, EpisodeAnnotation
 
 MANY_ROWS = 500
 """Maximum number of episodes or annotations; beyond it, clients reload. Of the log, a delta has the last id: pages read by id."""
+_NEWS = """
+SELECT COALESCE((SELECT id FROM runs_logline WHERE run_id IN (%s, '') ORDER BY run_id, id DESC LIMIT 1), 0),
+  EXISTS (SELECT FROM transcripts_episode WHERE run_id = %s AND cursor > %s AND cursor <= %s),
+  EXISTS (SELECT FROM transcripts_episodeannotation WHERE run_id = %s AND cursor > %s AND cursor <= %s),
+  EXISTS (SELECT FROM checkpoints_checkpoint WHERE run_id = %s AND cursor > %s AND cursor <= %s)
+"""
 _EPISODE = (
     "id", "name", "attempt", "iteration", "kind", "probe", "task", "title", "outcome", "success", "failed", "error",
     "truncated", "episode_return", "rewards", "versions", "turn_count", "tokens", "started", "ended",
@@ -54,20 +61,28 @@ def delta_read(
 
 def _text(run: Run, start: int, end: int, summary: bytes) -> str:
     head: dict[str, Any] = {"type": "delta", "from": start, "to": end, "run": orjson.Fragment(summary)}
-    head["log"] = log_last(run)
+    head["log"], *fresh = _news(run, start, end)
+    nothing: dict[str, list[Any]] = {"episodes": [], "annotated": [], "checkpoints": []}
     if start == end:
-        nothing: dict[str, Any] = {
-            "points": {},
-            "episodes": [],
-            "annotated": [],
-            "checkpoints": [],
-        }
-        return _dumps(head | nothing).decode()
+        return _dumps(head | {"points": {}} | nothing).decode()
     points = points_after(run, start, end)
-    rows = _rows(run, start, end)
-    if points is None or any(len(part) > MANY_ROWS for part in rows.values()):
+    rows = _rows(run, start, end) if any(fresh) else nothing
+    if any(len(part) > MANY_ROWS for part in rows.values()):
+        return resync(end)
+    if points is None and run.series_count > NARROW:
+        return _dumps(head | {"points": {}, "more": True} | rows).decode()
+    if points is None:
         return resync(end)
     return _dumps(head | {"points": points} | rows).decode()
+
+
+def _news(run: Run, start: int, end: int) -> tuple[Any, ...]:
+    """Return the id of the last line of the log, and whether episodes, annotations and checkpoints are new, by one query."""
+    cursors: list[Any] = [run.pk, start, end]
+    with connection.cursor() as database:
+        database.execute(_NEWS, [run.pk, *cursors, *cursors, *cursors])
+        news: tuple[Any, ...] = database.fetchone() or (0, False, False, False)
+        return news
 
 
 def _rows(run: Run, start: int, end: int) -> dict[str, list[Any]]:

@@ -12,6 +12,7 @@ from channels.db import database_sync_to_async
 from django.db import Error as DatabaseError
 
 from webapp.live.deltas import Delta, delta_read
+from webapp.live.frames import frame_of
 from webapp.live.listener import RunChangeListener
 from webapp.live.outbox import Outbox, resync
 
@@ -21,7 +22,7 @@ LOOK_ANYWAY = 3.0
 """Seconds between reads without a notice."""
 CLOSEST = 0.02
 """Minimum seconds between two reads."""
-PER_SOCKET = 5e-5
+PER_SOCKET = 2e-5
 """Additional seconds per socket, about the cost of one message: many viewers cannot block the process."""
 REMEMBERED = 20
 """Number of deltas remembered for sockets that join slightly late."""
@@ -98,8 +99,9 @@ class Feed:
             return
         self.cursor, self._summary = delta.end, delta.summary
         self._recent.append(delta)
+        frame = frame_of(delta.text)
         for outbox in self._sockets:
-            outbox.put(delta.text, delta.end)
+            outbox.put(delta.text, delta.end, frame)
 
     async def _missed(self, cursor: int, here: int) -> list[Delta]:
         """Return the deltas from `cursor` to `here`: the remembered ones, else one read for this socket only."""

@@ -1,10 +1,12 @@
 """REST API of metrics: series to draw, and as a file."""
 
 from dataclasses import asdict
+from typing import Any
 
 from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
+from rest_framework.exceptions import ParseError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -13,8 +15,10 @@ from webapp.api.queries import number, text
 from webapp.api.schema import JSON, parameter
 from webapp.common.streaming import stream
 from webapp.metrics.export import series_csv
+from webapp.metrics.names import BadPattern, NameQuery
 from webapp.metrics.selectors import keys as series_keys
 from webapp.metrics.selectors import series_read
+from webapp.runs.models import Run
 from webapp.runs.selectors import run_get
 
 MOST_POINTS = 10_000
@@ -41,6 +45,11 @@ class RunSeries(APIView):
     @extend_schema(
         parameters=[
             parameter("keys", str, "comma-separated; default: return the available keys"),
+            parameter("search", str, "without keys: metrics whose names contain all of these words"),
+            parameter("pattern", str, "without keys: metrics whose names match this regular expression"),
+            parameter(
+                "limit", int, "without keys: at most so many metrics; default: all, of a search 10,000"
+            ),
             parameter(
                 "points", int, "maximum number of points per key, with spikes preserved (default 1500)"
             ),
@@ -58,11 +67,19 @@ class RunSeries(APIView):
         run = run_get(request.user, run_id)
         wanted = [key for key in text(request, "keys").split(",") if key]
         if not wanted:
-            return Response(
-                {"cursor": run.event_count, "keys": [asdict(facts) for facts in series_keys(run)]}
-            )
+            return Response({"cursor": run.event_count, "keys": _listed(request, run)})
         points = min(number(request, "points", 1500, 1), MOST_POINTS)
         part = bool({"first", "last"} & set(request.query_params))
         within = (number(request, "first", 0), number(request, "last", LAST_STEP)) if part else None
         series = series_read(run, wanted, points, number(request, "since", 0), run.event_count, within)
         return Response({"cursor": run.event_count, "series": series})
+
+
+def _listed(request: Request, run: Run) -> list[dict[str, Any]]:
+    """Return the metrics that the parameters choose. Raises ParseError."""
+    query = NameQuery(text(request, "search"), text(request, "pattern"))
+    most = number(request, "limit", 0, 1) or None
+    try:
+        return [asdict(facts) for facts in series_keys(run, query, most)]
+    except BadPattern as error:
+        raise ParseError(f"pattern: {error}") from error

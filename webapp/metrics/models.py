@@ -1,4 +1,4 @@
-"""Series of numbers, stored in compressed chunks."""
+"""Series of numbers, stored in compressed chunks and blocks."""
 
 from django.db import models
 
@@ -22,6 +22,8 @@ class Series(models.Model):
     min_value = models.FloatField(null=True)
     """Of the finite values."""
     max_value = models.FloatField(null=True)
+    wide = models.BooleanField(default=False, db_default=False)
+    """Whether its new points are stored in blocks, with those of other metrics (webapp.metrics.wide)."""
 
     class Meta:
         # Index by key: tables of runs are filtered and sorted by a metric of all of them.
@@ -53,3 +55,32 @@ class Chunk(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["series", "cursor"])]
+
+
+class Block(models.Model):
+    """Some points of many series of a run, in order of arrival: arrays as in Chunk. An empty block states up to which cursor the
+    points of its group were moved to chunks.
+    """
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="blocks", db_index=False)
+    group = models.BigIntegerField()
+    """Series.id // GROUP, of all its series."""
+    attempt = models.IntegerField()
+    cursor = models.BigIntegerField()
+    """The newest cursor of its points."""
+    count = models.IntegerField()
+    series = models.BinaryField()
+    """int64, the id of the series of each point."""
+    steps = models.BinaryField()
+    values = models.BinaryField()
+    times = models.BinaryField()
+    cursors = models.BinaryField(null=True)
+    """int64, in blocks merged from several."""
+    summed = models.BooleanField(default=False)
+    """Whether the summaries of the series contain its points."""
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["run", "cursor"], name="blocks_of_a_run"),
+            models.Index(fields=["group", "cursor"], name="blocks_of_a_group"),
+        ]

@@ -5,6 +5,7 @@ NaN, and count, mean, minimum and maximum of the finite values. A series of a mi
 twenty such series reads 3 % of their points; no spike and no NaN is lost (webapp.metrics.downsampling works on the retained points).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +36,15 @@ def outline_of(steps: Ints, values: Floats, times: Floats) -> Outline:
     retained = _retained(values)
     leaves = _leaves(steps, values, times)
     return Outline(steps[retained], values[retained], times[retained], leaves)
+
+
+def outlined(
+    steps: Sequence[int] | Ints, values: Sequence[float] | Floats, times: Sequence[float] | Floats
+) -> bytes | None:
+    """Return the packed outline of a chunk; None for a few points."""
+    if len(steps) < SHORTEST:
+        return None
+    return outline_pack(outline_of(np.asarray(steps), np.asarray(values), np.asarray(times)))
 
 
 def _table(values: Floats, missing: float) -> Floats:

@@ -5,11 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from django.db.models import Sum
+from django.db import connection
+from django.db.models import QuerySet, Sum
 
 from webapp.metrics.arrays import Floats, for_charts, milliseconds, spell
+from webapp.metrics.blocks import points_arrived, wide_read
 from webapp.metrics.buckets import buckets_of
 from webapp.metrics.chunks import (
+    ChunkRow,
     Points,
     chunks_read,
     no_points,
@@ -20,7 +23,9 @@ from webapp.metrics.chunks import (
 )
 from webapp.metrics.downsampling import kept_indices
 from webapp.metrics.long_series import Drawn, Wanted, long_read
-from webapp.metrics.models import Chunk, Series
+from webapp.metrics.models import Block, Chunk, Series
+from webapp.metrics.names import NameQuery, names_list
+from webapp.metrics.wide import NARROW
 from webapp.runs.models import Run
 
 DEFAULT_POINTS = 1500
@@ -30,6 +35,22 @@ LONG = 64
 """Stored points for each wanted one from which a series is drawn from outlines; half of a leaf (webapp.metrics.outlines)."""
 MANY_POINTS = 5000
 """Maximum number of points in a delta; beyond it, clients reload the series."""
+
+
+MOST_LISTED = 10_000
+"""Maximum number of metrics that a search returns."""
+
+
+# Raw SQL because the ORM takes as long as everything else in a delta. Merged and large chunks come without their points.
+_RECENT = """
+SELECT key, attempt, cursor, chunk.count,
+  CASE WHEN cursors IS NULL AND chunk.count <= %s THEN steps END,
+  CASE WHEN cursors IS NULL AND chunk.count <= %s THEN values END,
+  CASE WHEN cursors IS NULL AND chunk.count <= %s THEN times END
+FROM metrics_series AS series JOIN metrics_chunk AS chunk ON series_id = series.id
+WHERE run_id = %s AND NOT wide AND cursor > %s AND (cursor <= %s OR cursors IS NOT NULL)
+ORDER BY chunk.id LIMIT %s
+"""
 
 
 @dataclass(frozen=True)
@@ -52,14 +73,19 @@ class SeriesRow:
     key: str
     count: int
     last_value: float
+    wide: bool
 
 
 Columns = dict[str, list[Any]]
 
 
-def keys(run: Run) -> list[SeriesFacts]:
-    """Return all metrics of a run, by name."""
+def keys(run: Run, query: NameQuery | None = None, most: int | None = None) -> list[SeriesFacts]:
+    """Return the metrics of a run that match (None: all), by name; at most `most`. Raises BadPattern."""
     rows = Series.objects.filter(run=run).order_by("key")
+    if query is not None and (query.words or query.pattern):
+        named = names_list(run, query, MOST_LISTED if most is None else most)
+        rows = rows.filter(key__in=named)
+    rows = rows[:most]
     return [
         SeriesFacts(row.key, row.count, row.last_step, spell(row.last_value), row.last_time) for row in rows
     ]
@@ -67,8 +93,11 @@ def keys(run: Run) -> list[SeriesFacts]:
 
 def series_rows(run: Run) -> list[SeriesRow]:
     """Return the rows of all metrics of a run, by name; `series_read` takes them, so that a page reads them once."""
-    rows = Series.objects.filter(run=run).order_by("key").values_list("pk", "key", "count", "last_value")
-    return [SeriesRow(*row) for row in rows]
+    return _series_rows(Series.objects.filter(run=run).order_by("key"))
+
+
+def _series_rows(series: QuerySet[Series]) -> list[SeriesRow]:
+    return [SeriesRow(*row) for row in series.values_list("pk", "key", "count", "last_value", "wide")]
 
 
 def key_names(run: Run) -> list[str]:
@@ -95,12 +124,11 @@ def series_read(
     """
     wanted = set(keys)
     if rows is None:
-        facts = list(Series.objects.filter(run=run, key__in=wanted).values_list("pk", "key", "count"))
-    else:
-        facts = [(row.pk, row.key, row.count) for row in rows if row.key in wanted]
-    long = {pk: key for pk, key, count in facts if count >= LONG * points}
-    short = {pk: key for pk, key, _ in facts if pk not in long}
-    columns = points_gather(chunks_read(short, since), since, until) if short else {}
+        rows = _series_rows(Series.objects.filter(run=run, key__in=wanted))
+    facts = [row for row in rows if row.key in wanted]
+    long = {row.pk: row.key for row in facts if row.count >= LONG * points and not row.wide}
+    short = {row.pk: row.key for row in facts if row.pk not in long}
+    columns = _points_of(run, short, since, until)
     series = {key: points_within(points_sort(column), within) for key, column in columns.items()}
     documents = {key: _document(column, points) for key, column in series.items() if len(column.steps)}
     if long:
@@ -113,7 +141,7 @@ def series_read(
 def points_read(run: Run, key: str) -> Points:
     """Return all points of a key, sorted as in series_read."""
     names = dict(Series.objects.filter(run=run, key=key).values_list("id", "key"))
-    columns = points_gather(chunks_read(names, 0), 0, None) if names else {}
+    columns = _points_of(run, names, 0, None)
     return points_sort(columns[key]) if key in columns else no_points()
 
 
@@ -122,14 +150,78 @@ def points_after(run: Run, cursor: int, until: int) -> dict[str, list[list[Any]]
 
     None for more than MANY_POINTS (or if much larger chunks have been merged since).
     """
-    chunks = Chunk.objects.filter(series__run=run, cursor__gt=cursor).exclude(cursors=None, cursor__gt=until)
+    of_wide = _wide_after(run, cursor, until) if run.series_count > NARROW else {}
+    if of_wide is None:
+        return None
+    recent = _recent(run, cursor, until)
+    if recent is not None:
+        return (
+            recent
+            if of_wide == {}
+            else _counted(recent | {key: _rows(some) for key, some in of_wide.items()})
+        )
+    narrow = Series.objects.filter(run=run, wide=False)
+    chunks = Chunk.objects.filter(series__in=narrow, cursor__gt=cursor).exclude(
+        cursors=None, cursor__gt=until
+    )
     if (chunks.aggregate(total=Sum("count"))["total"] or 0) > 20 * MANY_POINTS:
         return None
-    names = dict(Series.objects.filter(run=run).values_list("id", "key"))
-    columns = points_gather(chunks_read(names, cursor), cursor, until)
+    names = dict(narrow.values_list("id", "key"))
+    columns = points_gather(chunks_read(names, cursor), cursor, until) | of_wide
     if sum(len(column.steps) for column in columns.values()) > MANY_POINTS:
         return None
     return {key: _rows(column) for key, column in columns.items()}
+
+
+def _recent(run: Run, cursor: int, until: int) -> dict[str, list[list[Any]]] | None:
+    """Return the result of `points_after` for metrics in chunks by one query, which deltas need many times a second.
+
+    None if there are too many points, or if some are in merged or in large chunks.
+    """
+    with connection.cursor() as database:
+        database.execute(
+            _RECENT, [MANY_POINTS, MANY_POINTS, MANY_POINTS, run.pk, cursor, until, MANY_POINTS + 1]
+        )
+        rows = database.fetchall()
+    if sum(row[3] for row in rows) > MANY_POINTS or any(row[4] is None for row in rows):
+        return None
+    chunks = [(key, ChunkRow._make([*columns, None])) for key, *columns in rows]
+    return {key: _rows(points) for key, points in points_gather(chunks, cursor, until).items()}
+
+
+def _counted(points: dict[str, list[list[Any]]]) -> dict[str, list[list[Any]]] | None:
+    return points if sum(len(rows) for rows in points.values()) <= MANY_POINTS else None
+
+
+def _points_of(run: Run, names: dict[int, str], since: int, until: int | None) -> dict[str, Points]:
+    """Return the points of these series (id -> key) that arrived in (since, until] by key."""
+    if not names:
+        return {}
+    if run.series_count > NARROW:
+        return points_arrived(names, since, until)
+    return points_gather(chunks_read(names, since), since, until)
+
+
+def _wide_after(run: Run, cursor: int, until: int) -> dict[str, Points] | None:
+    """Return the points in blocks that arrived in (cursor, until] by key; None for more than MANY_POINTS, or if some were moved to
+    chunks.
+    """
+    blocks = Block.objects.filter(run=run)
+    sizes = list(
+        blocks.filter(cursor__gt=cursor)
+        .exclude(cursors=None, cursor__gt=until)
+        .values_list("count", flat=True)
+    )
+    if 0 in sizes or sum(sizes) > 20 * MANY_POINTS:
+        return None
+    points, _ = wide_read(blocks, cursor, until)
+    if points is None:
+        return {}
+    if len(points.steps) > MANY_POINTS:
+        return None
+    by_series = points.by_series()
+    names = dict(Series.objects.filter(pk__in=list(by_series)).values_list("id", "key"))
+    return {names[pk]: some.points() for pk, some in by_series.items()}
 
 
 def _document(points: Points, wanted: int) -> dict[str, Any]:

@@ -1,17 +1,19 @@
 """Storage of points: one chunk per series and batch, merged later; updates summaries and headlines."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
 import numpy as np
+from django.conf import settings
 from django.db import connection, transaction
 
-from webapp.metrics.arrays import Floats, Ints, pack_floats, pack_ints, read, unpack_floats, unpack_ints
-from webapp.metrics.headline import headline_update
+from webapp.metrics.arrays import pack_floats, pack_ints, read, unpack_floats, unpack_ints
+from webapp.metrics.headline import HEADLINE, headline_update
 from webapp.metrics.models import Chunk, Series
-from webapp.metrics.outlines import SHORTEST, outline_of, outline_pack
+from webapp.metrics.outlines import outlined
+from webapp.metrics.wide import keys_split, wide_store
 from webapp.runs.lifecycle import run_locked
 from webapp.runs.logs import server_says
 from webapp.runs.models import Run
@@ -19,8 +21,6 @@ from workers.telemetry.events import MetricsEvent
 
 MANY_CHUNKS = 200
 """Number of chunks above which a series is merged."""
-MOST_NAMES = 5000
-"""Maximum number of metrics of a run."""
 LARGEST_CHUNK = 1 << 16
 """Points per chunk; a chunk of that size is not merged further."""
 
@@ -72,11 +72,17 @@ class Column:
 
 def points_store(run: Run, attempt: int, cursor: int, events: list[MetricsEvent]) -> None:
     """Append the points of a batch. The caller holds the run's row lock."""
-    columns = _within(run, attempt, _columns(events))
+    keys = list(dict.fromkeys(key for event in events for key in event.values))
+    split = keys_split(run, keys, HEADLINE, settings.METRICS_PER_RUN)
+    if split.beyond:
+        _drop(run, attempt, events, split.beyond)
+    columns = _columns(events, split.narrow if len(split.narrow) < len(keys) else None)
     if columns:
         stored = _series_update(run, attempt, columns)
         _chunks_insert([stored[key][0] for key in columns], attempt, cursor, list(columns.values()))
         headline_update(run, columns, {key: (last, first) for key, (_, last, first) in stored.items()})
+    if split.wide:
+        wide_store(run, attempt, cursor, events, split.wide)
 
 
 def series_compact(series_id: int) -> int:
@@ -98,10 +104,13 @@ def series_compact(series_id: int) -> int:
         return before - series.chunk_count
 
 
-def _columns(events: Iterable[MetricsEvent]) -> dict[str, Column]:
+def _columns(events: Iterable[MetricsEvent], some: Collection[str] | None) -> dict[str, Column]:
+    """Return the points of these keys (None: of all)."""
     columns: dict[str, Column] = {}
     for event in events:
         for key, value in event.values.items():
+            if some is not None and key not in some:
+                continue
             column = columns.get(key)
             if column is None:
                 column = columns[key] = Column()
@@ -111,26 +120,18 @@ def _columns(events: Iterable[MetricsEvent]) -> dict[str, Column]:
     return columns
 
 
-def _within(run: Run, attempt: int, columns: dict[str, Column]) -> dict[str, Column]:
-    """Return the columns that can be stored: a run has at most MOST_NAMES. Values under further names are counted and logged."""
-    count = run.series_count
-    if count + len(columns) <= MOST_NAMES:
-        return columns
-    existing = set(Series.objects.filter(run=run, key__in=list(columns)).values_list("key", flat=True))
-    fresh = [key for key in columns if key not in existing]
-    beyond = fresh[max(0, MOST_NAMES - count) :]
-    if not beyond:
-        return columns
+def _drop(run: Run, attempt: int, events: Iterable[MetricsEvent], beyond: list[str]) -> None:
+    """Count and log the values under names beyond the maximum of the run, which are not stored."""
     if not run.values_dropped:
         names = ", ".join(key[:60] for key in beyond[:5])
-        words = f"This run has {MOST_NAMES} metrics, the maximum. Values under further names are not stored: {names} ..."
+        most = f"This run has {settings.METRICS_PER_RUN} metrics, the maximum (TROUPE_METRICS_PER_RUN)."
+        words = f"{most} Values under further names are not stored: {names} ..."
         server_says(
             run, attempt, f"{words} The run's `values_dropped` in the API counts them. Log fewer names."
         )
-    run.values_dropped += sum(len(columns[key].steps) for key in beyond)
-    run.save(update_fields=["values_dropped"])
     left_out = set(beyond)
-    return {key: column for key, column in columns.items() if key not in left_out}
+    run.values_dropped += sum(key in left_out for event in events for key in event.values)
+    run.save(update_fields=["values_dropped"])
 
 
 def _series_update(
@@ -172,7 +173,7 @@ def _chunks_insert(series: list[int], attempt: int, cursor: int, columns: list[C
                 [pack_ints(column.steps) for column in columns],
                 [pack_floats(column.values) for column in columns],
                 [pack_floats(column.times) for column in columns],
-                [_outlined(column.steps, column.values, column.times) for column in columns],
+                [outlined(column.steps, column.values, column.times) for column in columns],
             ],
         )
 
@@ -208,14 +209,5 @@ def _merged(chunks: list[Chunk]) -> Chunk:
         values=pack_floats(values),
         times=pack_floats(times),
         cursors=pack_ints(np.concatenate(cursors)),
-        outline=_outlined(steps, values, times),
+        outline=outlined(steps, values, times),
     )
-
-
-def _outlined(
-    steps: Sequence[int] | Ints, values: Sequence[float] | Floats, times: Sequence[float] | Floats
-) -> bytes | None:
-    """Return the packed outline; None for a few points."""
-    if len(steps) < SHORTEST:
-        return None
-    return outline_pack(outline_of(np.asarray(steps), np.asarray(values), np.asarray(times)))

@@ -89,6 +89,7 @@ AXES = {
     "env_steps": ("environment steps", "progress/env_steps"),
 }
 """Options of the x axis: label, and the metric with its value at each step."""
+AXIS_KEYS = tuple(key for _, key in AXES.values() if key)
 
 
 @dataclass(frozen=True)

@@ -98,13 +98,18 @@ LAYOUTS: dict[str, tuple[str, ...]] = {
 
 def overview_panels(config: Mapping[str, Any], keys: Collection[str] = ()) -> list[Panel]:
     """Return the charts of the run's algorithm; `keys` are its reported metrics."""
-    names = LAYOUTS.get(config.get("algorithm", {}).get("type", ""), DEFAULT)
-    panels = [panel_of(name, config) for name in names]
+    panels = layout_panels(config)
     if not any(key.startswith(("policy/", "train/")) for key in keys):
         return panels[:FIRST]
     reported = set(keys)
     shown = [panel for panel in panels if any(line.key in reported for line in panel.lines)]
     return shown[: max(FIRST, len(shown) // ROW * ROW)] or panels[:FIRST]
+
+
+def layout_panels(config: Mapping[str, Any]) -> list[Panel]:
+    """Return all charts of the layout of the run's algorithm."""
+    names = LAYOUTS.get(config.get("algorithm", {}).get("type", ""), DEFAULT)
+    return [panel_of(name, config) for name in names]
 
 
 def panel_get(chart: str, keys: Collection[str], config: Mapping[str, Any]) -> Panel | None:

@@ -12,14 +12,16 @@ from django.views.decorators.http import require_GET, require_POST
 from training_core.config.files import parse_config, parse_overrides, to_toml
 from training_core.errors import ConfigError, TroupeError
 from webapp.accounts.permissions import Visitor, can_edit
+from webapp.agents.registry import agent_pages
 from webapp.checkpoints.lineage import lineage_shown
 from webapp.common.redirects import back
 from webapp.health.selectors import finding_document, findings_read
+from webapp.metrics.names import is_reported, names_first, names_reported
 from webapp.metrics.selectors import CHART_POINTS, SeriesRow, key_names, series_read, series_rows
 from webapp.panels.context import board_data
 from webapp.run_pages.ancestry import leads_of
 from webapp.run_pages.base_models import base_models, before_training
-from webapp.run_pages.charts import all_sections, axes_of
+from webapp.run_pages.charts import AXIS_KEYS, all_sections, axes_of
 from webapp.run_pages.context import (
     checkpoint_context,
     config_context,
@@ -29,11 +31,11 @@ from webapp.run_pages.context import (
     tools_context,
 )
 from webapp.run_pages.forms import LogFilters
-from webapp.run_pages.layouts import overview_panels, panel_get
+from webapp.run_pages.layouts import layout_panels, overview_panels, panel_get
 from webapp.run_pages.marks import marks_shown
 from webapp.run_pages.spending import spending_read
 from webapp.run_pages.tiles import compared_keys, overview_tiles, tile_keys
-from webapp.run_pages.wide_runs import part_of
+from webapp.run_pages.wide_runs import MOST, MOST_OFFERED, names_of_chart, part_of
 from webapp.run_table.saved_views import panel_views
 from webapp.runs.config_differences import config_named
 from webapp.runs.facts import facts_of
@@ -59,8 +61,8 @@ LATEST = 12
 def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show figures, curves, latest transcripts, base model, checkpoints."""
     run = framed_run(request.user, run_id, whole=True)
-    rows = series_rows(run)
-    every = [row.key for row in rows]
+    rows = series_rows(run) if run.series_count <= MOST else None
+    every = _overview_keys(run) if rows is None else {row.key for row in rows}
     panels = overview_panels(run.config, every)
     drawn = [line.key for panel in panels for line in panel.lines]
     series = _series(run, rows, drawn, [key for key in tile_keys(run.config) if key not in drawn])
@@ -99,7 +101,9 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
     return render(request, "runs/detail.html", context)
 
 
-def _series(run: Run, rows: list[SeriesRow], drawn: list[str], tiles: list[str]) -> dict[str, dict[str, Any]]:
+def _series(
+    run: Run, rows: list[SeriesRow] | None, drawn: list[str], tiles: list[str]
+) -> dict[str, dict[str, Any]]:
     """Return the series of the charts, and the ends of the others; those that a fork is compared by are drawn."""
     compared = compared_keys(run.config)
     drawn = [*drawn, *(key for key in tiles if key in compared)]
@@ -111,26 +115,41 @@ def _series(run: Run, rows: list[SeriesRow], drawn: list[str], tiles: list[str])
     return {key: columns.get(key, empty) for key in dict.fromkeys([*drawn, *tiles])}
 
 
+def _overview_keys(run: Run) -> set[str]:
+    """Return the metrics of the run that the overview needs: those of its charts and axes, and one of training if it has reported any."""
+    keys = names_reported(
+        run, [*AXIS_KEYS, *(line.key for panel in layout_panels(run.config) for line in panel.lines)]
+    )
+    trained = any(key.startswith(("policy/", "train/")) for key in keys)
+    return keys if trained or not is_reported(run, ("policy", "train")) else keys | {"train/"}
+
+
 @require_GET
 def curves_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show every metric, by section."""
     run = run_get(request.user, run_id)
-    keys = key_names(run)
-    asked = request.GET.get("q", "")
-    words = "" if request.GET.get("regex") == "1" else asked  # the browser applies a regular expression
-    part = part_of(keys, request.GET.get("section", ""), words)
+    asked = {name: request.GET.get(name, "").replace("\0", "") for name in ("q", "section", "after")}
+    is_pattern = request.GET.get("regex") == "1"
+    part = part_of(run, asked["section"], asked["q"], is_pattern=is_pattern, after=asked["after"])
     sections = all_sections(part.keys, run.config)
     panels = [panel for section in sections for panel in section.panels]
     leads = leads_of(request.user, run)
+    context = {"leads": leads, "sections": sections, "part": part, "run": run, **asked}
+    if part.limited and request.GET.get("part") == "charts":
+        context |= {"specs": [panel.json() for panel in panels], "agents": agent_pages(run.config)}
+        return render(request, "runs/_curves_part.html", context)
+    keys = (
+        part.keys if not part.limited else [*names_reported(run, AXIS_KEYS), *names_first(run, MOST_OFFERED)]
+    )
     data = curves_data(run.config, keys, panels, marks_shown(request.user, run), leads)
     data["whole"] = not part.limited
-    context = run_context(request.user, run, "curves", **data) | {"leads": leads}
-    context |= {"sections": sections, "q": asked, "words": words, "part": part, "keys_total": len(keys)}
+    context |= run_context(request.user, run, "curves", **data)
     context |= tools_context(keys, run.config)
     if not isinstance(request.user, Visitor):
         views = panel_views(request.user, run.project)
+        search = reverse("api:run-series", args=[run.pk]) if part.limited else ""
         context |= {
-            "board": board_data([run.pk], [run.pk], (), keys) | {"quiet": True},
+            "board": board_data([run.pk], [run.pk], (), keys) | {"quiet": True, "search": search},
             "panel_views": views,
             "board_axes": axes_of(keys, run.config),
         }
@@ -141,14 +160,17 @@ def curves_page(request: HttpRequest, run_id: str) -> HttpResponse:
 def chart_page(request: HttpRequest, run_id: str, chart: str) -> HttpResponse:
     """Show one chart on its own page."""
     run = run_get(request.user, run_id)
-    keys = key_names(run)
+    keys = key_names(run) if run.series_count <= MOST else names_of_chart(run, chart)
     panel = panel_get(chart, keys, run.config)
+    if panel is None and run.series_count > MOST:
+        panel = panel_get(chart, key_names(run), run.config)
     if panel is None:
         raise Http404(f"the run {run.pk} has no chart {chart}")
     leads = leads_of(request.user, run)
-    data = curves_data(run.config, keys, [panel], marks_shown(request.user, run), leads)
+    axes = names_reported(run, AXIS_KEYS)
+    data = curves_data(run.config, axes, [panel], marks_shown(request.user, run), leads)
     context = run_context(request.user, run, "curves", **data) | {"leads": leads}
-    context |= {"panel": panel, "alone": True, **tools_context(keys, run.config)}
+    context |= {"panel": panel, "alone": True, **tools_context(axes, run.config)}
     return render(request, "runs/chart.html", context)
 
 

@@ -84,11 +84,6 @@ def log_sources(run: Run) -> list[str]:
         return [source for (source,) in database.fetchall()]
 
 
-def log_last(run: Run) -> int:
-    """Return the id of the run's last line; 0 if it has none."""
-    return LogLine.objects.of_run(run).order_by("-pk").values_list("pk", flat=True).first() or 0
-
-
 def log_lines_store(run: Run, cursor: int, events: list[LogEvent]) -> None:
     """Store log lines."""
     LogLine.objects.bulk_create(

@@ -32,6 +32,7 @@ def server_config() -> uvicorn.Config:
         server_header=False,
         proxy_headers=env.behind_proxy(),
         forwarded_allow_ips=env.text("TROUPE_PROXY_ADDRESSES", PROXIES),
+        ws="webapp.live.frames:FrameProtocol",
         ws_per_message_deflate=False,  # costs more time than it saves
         ws_max_size=64 * 1024,
         timeout_graceful_shutdown=3,

@@ -1,6 +1,9 @@
 /* The definitions of panels in the address: a JSON list without the fields that have their default. */
 
 import { addressGet, addressSet } from "../address.js";
+import { readJson } from "../requests.js";
+
+const MOST_MATCHES = 200;
 
 const DEFAULTS = { metrics: [], pattern: "", title: "", x: "", logx: false, logy: false, smooth: null, width: 1, height: "s", pinned: false };
 
@@ -31,13 +34,13 @@ function brief(panel) {
   return Object.fromEntries(Object.keys(DEFAULTS).filter((name) => JSON.stringify(panel[name]) !== JSON.stringify(DEFAULTS[name])).map((name) => [name, panel[name]]));
 }
 
-/* The metrics of a panel: those named, then the known ones that match its pattern; at most `most`. */
-export function metricsOf(panel, keys, most) {
-  return [...new Set([...panel.metrics, ...matching(panel.pattern, keys)])].slice(0, most);
+/* The metrics of a panel: those named, then the known ones that match its pattern; at most data.mostMetrics. */
+export async function metricsOf(panel, data) {
+  return [...new Set([...panel.metrics, ...(await matched(panel.pattern, data))])].slice(0, data.mostMetrics);
 }
 
 /* The known metrics that match a regular expression. Throws SyntaxError. */
-export function matching(pattern, keys) {
+function matching(pattern, keys) {
   if (!pattern) return [];
   const expression = new RegExp(pattern);
   return keys.filter((key) => expression.test(key));
@@ -45,4 +48,19 @@ export function matching(pattern, keys) {
 
 export function titleOf(panel) {
   return panel.title || [...panel.metrics, panel.pattern].filter(Boolean).join(", ") || "chart";
+}
+
+/* The known metrics that match a regular expression: of a run with many metrics (`search`: its address), the first that the server finds. */
+export async function matched(pattern, { keys, search }) {
+  if (!pattern || !search) return matching(pattern, keys);
+  const { keys: rows } = await readJson(`${search}?${new URLSearchParams({ pattern, limit: MOST_MATCHES })}`);
+  return rows.map((row) => row.key);
+}
+
+/* Those of the names that no shown run reports. */
+export async function unreported(names, { keys, search }) {
+  const missing = names.filter((name) => !keys.includes(name));
+  if (!missing.length || !search) return missing;
+  const { series } = await readJson(`${search}?${new URLSearchParams({ keys: missing.join(","), points: 1 })}`);
+  return missing.filter((name) => !(name in series));
 }

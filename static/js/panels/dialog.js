@@ -1,9 +1,9 @@
 /* The dialog that builds a panel. Errors are shown at their fields. */
 
 import { write } from "../announce.js";
-import { atMost } from "../dom.js";
+import { atMost, el } from "../dom.js";
 import { readJson } from "../requests.js";
-import { matching, whole } from "./definitions.js";
+import { matched, unreported, whole } from "./definitions.js";
 
 const AXES = ["", "step", "time", "tokens", "episodes", "env_steps"];
 
@@ -19,7 +19,15 @@ export class PanelDialog {
       this.#submit();
     });
     this.#form.elements.pattern.addEventListener("input", atMost(100, () => this.#count()));
+    if (data.search) this.#form.elements.metrics.addEventListener("input", atMost(300, () => this.#offer().catch(() => {})));
     dialog.querySelector("[data-panel-cancel]").addEventListener("click", () => dialog.close());
+  }
+
+  /* Offers metrics of a run with many: those with the words after the last comma. */
+  async #offer() {
+    const words = this.#form.elements.metrics.value.split(",").at(-1).trim();
+    const { keys } = await readJson(`${this.#data.search}?${new URLSearchParams({ search: words, limit: 50 })}`);
+    document.getElementById("panel-keys").replaceChildren(...keys.map(({ key }) => el("option", { value: key })));
   }
 
   /* panel: null for a new one. done: called with the panels that the form describes. */
@@ -38,11 +46,12 @@ export class PanelDialog {
     elements.metrics.focus();
   }
 
-  #count() {
+  async #count() {
     const pattern = this.#form.elements.pattern.value;
     let text = "";
     try {
-      const count = matching(pattern, this.#data.keys).length;
+      const count = (await matched(pattern, this.#data)).length;
+      if (pattern !== this.#form.elements.pattern.value) return;
       if (pattern) text = `${count} match${count > this.#data.mostMetrics ? `; one chart has at most ${this.#data.mostMetrics}` : ""}`;
     } catch { /* It is reported on submission. */ }
     write(this.#dialog.querySelector("[data-matches]"), text);
@@ -60,12 +69,12 @@ export class PanelDialog {
     this.#complain(errors);
     if (Object.keys(errors).length) return;
     this.#dialog.close();
-    this.#done(elements.each.value ? this.#split(panel) : [panel]);
+    this.#done(elements.each.value ? await this.#split(panel) : [panel]);
   }
 
   /* A panel for each metric. */
-  #split(panel) {
-    const names = [...new Set([...panel.metrics, ...matching(panel.pattern, this.#data.keys)])];
+  async #split(panel) {
+    const names = [...new Set([...panel.metrics, ...(await matched(panel.pattern, this.#data))])];
     return names.map((name) => ({ ...panel, metrics: [name], pattern: "", title: "" }));
   }
 
@@ -74,7 +83,7 @@ export class PanelDialog {
     const errors = {};
     try {
       if (!metrics.length && !pattern) errors.metrics = "Name a metric, or a regular expression below.";
-      else if (pattern && !matching(pattern, this.#data.keys).length && !metrics.length) errors.pattern = "No metric of these runs matches.";
+      else if (pattern && !(await matched(pattern, this.#data)).length && !metrics.length) errors.pattern = "No metric of these runs matches.";
     } catch (error) {
       errors.pattern = `${error.message}.`;
     }
@@ -88,7 +97,7 @@ export class PanelDialog {
   async #wrong(text) {
     try {
       const { metrics, error } = await readJson(`${this.#data.check}?${new URLSearchParams({ text })}`);
-      const unknown = metrics.filter((key) => !this.#data.keys.includes(key));
+      const unknown = await unreported(metrics, this.#data);
       if (error) return error;
       return unknown.length ? `None of these runs reports ${unknown.join(", ")}.` : undefined;
     } catch (error) {

@@ -6,6 +6,7 @@ import { readJson } from "../requests.js";
 import { metricsOf } from "./definitions.js";
 
 export class PanelChart extends GroupChart {
+  metrics = [];
   #board; #stale = true; #visible = false; #asked = 0;
 
   constructor(element, panel, board) {
@@ -25,10 +26,6 @@ export class PanelChart extends GroupChart {
     return new URLSearchParams({ runs: runs.join(","), key, by, band, x: panel.x || view.x, smooth: panel.smooth ?? view.smooth });
   }
 
-  get metrics() {
-    return metricsOf(this.panel, this.#board.data.keys, this.#board.data.mostMetrics);
-  }
-
   see(visible) {
     this.#visible = visible;
     if (visible && this.#stale) this.load();
@@ -46,10 +43,12 @@ export class PanelChart extends GroupChart {
     if (!this.#board.runs.length) return this.say("no run is shown: press the circle in its row");
     let metrics;
     try {
-      metrics = this.metrics;
+      metrics = await metricsOf(this.panel, this.#board.data);
     } catch (error) {
-      return this.say(error.message);
+      return asked === this.#asked && this.say(error.message);
     }
+    if (asked !== this.#asked) return;
+    this.metrics = metrics;
     if (!metrics.length) return this.say("no metric matches");
     try {
       const [sets] = await Promise.all([Promise.all(metrics.map((key) => readJson(`${this.#board.data.source}?${this.query(key)}`))), plotly()]);

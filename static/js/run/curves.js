@@ -51,7 +51,7 @@ function matcher(text, isRegex) {
   }
 }
 
-function complain(search, error) {
+export function complain(search, error) {
   const element = document.querySelector("[data-search-error]");
   element.hidden = !error;
   element.textContent = error ?? "";

@@ -18,7 +18,6 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.ingest import bodies
 from webapp.ingest.errors import IngestRejected
 from webapp.ingest.models import Producer
-from webapp.metrics import services as metrics
 from webapp.metrics.models import Series
 from webapp.runs.facts import facts_of, packages_of
 from webapp.runs.models import Attempt, LogLine, Phase, Run
@@ -113,9 +112,9 @@ def test_nul_is_replaced_and_what_only_looks_like_it_is_not(run: Run, event: Mak
 
 
 def test_names_beyond_the_limit_are_counted_and_logged_once(
-    run: Run, event: Make, send: Send, monkeypatch: pytest.MonkeyPatch
+    run: Run, event: Make, send: Send, settings: Any
 ) -> None:
-    monkeypatch.setattr(metrics, "MOST_NAMES", 4)
+    settings.METRICS_PER_RUN = 4
     assert send(event(1, values={"a": 1, "b": 2, "c": 3})).status_code == 200
     assert send(event(2, values={"d": 1, "e": 2, "f": 3, "a": 4})).status_code == 200
     assert send(event(3, values={"e": 5}), event(4, values={"e": 6, "b": 7})).status_code == 200

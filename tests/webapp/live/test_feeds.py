@@ -11,12 +11,15 @@ import redis
 from asgiref.sync import sync_to_async
 from django.conf import settings as django_settings
 from django.contrib.auth.models import AnonymousUser
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from webapp.accounts.models import User
 from webapp.common.run_changes import CHANNEL, INTERVAL, RunChangePublisher, publish_change
 from webapp.live import feeds as feeds_module
 from webapp.live import outbox as outbox_module
+from webapp.live.deltas import delta_read
 from webapp.live.feeds import feeds
 from webapp.live.listener import RunChangeListener
 from webapp.live.outbox import Outbox
@@ -353,3 +356,18 @@ class TestHints:
         while publisher._pending or not publisher._complained:
             time.sleep(0.01)
         assert publisher._sent, "it goes on without Redis"
+
+
+async def test_a_delta_of_metrics_needs_few_queries(live_run: Run, store: Store) -> None:
+    await store(2)
+    end = await store(1, {"a": 1.0, "b": "NaN"})
+
+    def read() -> tuple[dict[str, Any], int]:
+        with CaptureQueriesContext(connection) as asked:
+            delta = delta_read(live_run.pk, end - 1)
+        assert delta
+        return json.loads(delta.text), len(asked)
+
+    message, queries = await sync_to_async(read)()
+    assert message["points"] == {"a": [[3, 1.0, 3.0, 1]], "b": [[3, "NaN", 3.0, 1]]}
+    assert queries <= 4, "run, attempts, news, points"

@@ -30,7 +30,7 @@ async def test_many_sockets_receive_every_event_from_shared_reads(
         log_config=None,
         log_level="warning",
         ws_per_message_deflate=False,
-        ws="websockets-sansio",
+        ws="webapp.live.frames:FrameProtocol",
     )
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -46,6 +46,8 @@ async def test_many_sockets_receive_every_event_from_shared_reads(
 
     watching = [asyncio.create_task(watch(client)) for client in clients]
     await until(lambda: len(feeds().of(live_run.pk)._sockets) == WATCHERS)
+    direct = {outbox._write is not None for outbox in feeds().of(live_run.pk)._sockets}
+    assert direct == {True}, "a message is framed once for all sockets"
     for _ in range(EVENTS):
         await store(1)
         await asyncio.sleep(0.12)

@@ -1,9 +1,12 @@
-"""A run with many metrics shows a part of its charts, and finds the others by section and words."""
+"""A run with many metrics shows a part of its charts, and finds the others by section, words and regular expression."""
 
 import json
+from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from tests.webapp.elements import elements
 from webapp.accounts.models import User
@@ -11,57 +14,112 @@ from webapp.metrics.models import Series
 from webapp.run_pages import wide_runs
 from webapp.runs.models import Run
 
+NAMES = [f"{section}/layer_{number}/norm" for section in ("beta", "alpha", "eval") for number in range(20)]
+
+
+def fill(run: Run, names: list[str]) -> Run:
+    Series.objects.bulk_create(Series(run=run, key=key) for key in names)
+    run.series_count = len(names)
+    run.save()
+    return run
+
 
 @pytest.fixture
 def wide(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Forty metrics in two sections, twice as many as a page shows."""
+    """Metrics in three sections, more than a page shows."""
     monkeypatch.setattr(wide_runs, "MOST", 20)
-    keys = [f"{section}/layer_{number}/norm" for section in ("alpha", "beta") for number in range(20)]
-    Series.objects.bulk_create(Series(run=run, key=key) for key in keys)
-    return run
+    monkeypatch.setattr(wide_runs, "WINDOW", 25)
+    return fill(run, [*NAMES, "alone"])
+
+
+def charts(page: Any) -> list[str]:
+    return [
+        line.key for section in page.context["sections"] for panel in section.panels for line in panel.lines
+    ]
 
 
 @pytest.mark.parametrize(
     "query, matching, shown",
-    [({}, 40, 20), ({"section": "beta"}, 20, 20), ({"q": "LAYER_1 beta"}, 11, 11), ({"q": "none"}, 0, 0)],
-)
+    [
+        ({}, 61, 25), ({"section": "beta"}, 20, 20), ({"q": "LAYER_1 beta"}, 11, 11), ({"q": "none"}, 0, 0), ({"q": "r_1%"}, 0, 0),
+        ({"q": "layer_(1|2)/norm$", "regex": "1"}, 6, 6), ({"section": "other"}, 1, 1), ({"q": "a_one"}, 0, 0),
+    ],
+)  # fmt: skip
 def test_a_part_is_chosen_by_section_and_words(
     wide: Run, client: Client, user: User, query: dict[str, str], matching: int, shown: int
 ) -> None:
     client.force_login(user)
     page = client.get(f"/runs/{wide.pk}/curves/", query)
     part = page.context["part"]
-    assert (part.matching, len(part.keys), page.context["keys_total"]) == (matching, shown, 40)
-    charts = [
-        line.key for section in page.context["sections"] for panel in section.panels for line in panel.lines
-    ]
-    assert sorted(charts) == sorted(part.keys)
-    assert "matching metrics are shown" in page.content.decode()
+    assert (part.matching, len(part.keys)) == (matching, shown)
+    assert sorted(charts(page)) == sorted(part.keys)
+    assert f"{matching} of 61 metrics match" in page.content.decode()
+    assert ("No metric matches" in page.content.decode()) == (not matching)
 
 
-@pytest.mark.parametrize("query", [{}, {"q": "none"}])
-def test_a_part_does_not_report_the_other_metrics_as_new(
-    wide: Run, client: Client, user: User, query: dict[str, str]
-) -> None:
+def test_the_parts_together_have_each_metric_once(wide: Run, client: Client, user: User) -> None:
     client.force_login(user)
-    page = client.get(f"/runs/{wide.pk}/curves/", query)
+    after, found = "", []
+    for _ in range(3):
+        page = client.get(f"/runs/{wide.pk}/curves/", {"after": after, "part": "charts"})
+        specs = json.loads(elements(page, "#part-charts")[0].content)
+        found += page.context["part"].keys
+        assert [line["key"] for spec in specs for line in spec["lines"]] == charts(page)
+        after = elements(page, "[data-part]")[0]["data-after"]
+    assert after == "" and sorted(found) == sorted([*NAMES, "alone"])
+    assert found[0].startswith("eval/"), "known sections are first"
+
+
+def test_an_invalid_expression_is_reported(wide: Run, client: Client, user: User) -> None:
+    client.force_login(user)
+    page = client.get(f"/runs/{wide.pk}/curves/", {"q": "layer_(", "regex": "1", "part": "charts"})
+    assert "invalid regular expression" in elements(page, "[data-part]")[0]["data-error"]
+
+
+def test_a_part_does_not_report_the_other_metrics_as_new(wide: Run, client: Client, user: User) -> None:
+    client.force_login(user)
+    page = client.get(f"/runs/{wide.pk}/curves/")
     assert not json.loads(elements(page, "#run-page")[0].content)["whole"]
-    assert ("No metric matches" in page.content.decode()) == bool(query)
     assert "No numbers yet" not in page.content.decode()
 
 
-def test_a_regular_expression_of_the_browser_limits_no_part(wide: Run, client: Client, user: User) -> None:
+def test_a_chart_of_many_metrics_has_its_page(wide: Run, client: Client, user: User) -> None:
     client.force_login(user)
-    page = client.get(f"/runs/{wide.pk}/curves/", {"q": "layer_(1|2)/norm$", "regex": "1"})
-    assert page.context["part"].matching == 40
-    fields = elements(page, "input[name=q]")
-    assert [field["value"] for field in fields] == [""], "the search over all metrics is by words"
+    for chart, status in (
+        ("beta-layer_7norm", 200),
+        ("other-alone", 200),
+        ("beta-layer_77norm", 404),
+        ("success", 200),
+    ):
+        with CaptureQueriesContext(connection) as asked:
+            assert client.get(f"/runs/{wide.pk}/curves/{chart}/").status_code == status
+        assert (
+            status == 404
+            or chart == "success"
+            or not [query for query in asked if query["sql"].endswith('ORDER BY "metrics_series"."key" ASC')]
+        ), "not all names are read"
 
 
 def test_a_run_with_few_metrics_shows_all(wide: Run, client: Client, user: User) -> None:
-    Series.objects.filter(run=wide, key__startswith="beta").delete()
+    Series.objects.filter(run=wide).exclude(key__startswith="alpha").delete()
+    Run.objects.filter(pk=wide.pk).update(series_count=20)
     client.force_login(user)
     page = client.get(f"/runs/{wide.pk}/curves/", {"q": "layer_3"})  # the browser searches
     assert len(page.context["part"].keys) == 20
     assert json.loads(elements(page, "#run-page")[0].content)["whole"], "new metrics are announced"
-    assert "matching metrics are shown" not in page.content.decode()
+    assert "metrics match" not in page.content.decode()
+
+
+def test_pages_of_twenty_thousand_metrics_contain_what_is_shown(run: Run, client: Client, user: User) -> None:
+    fill(run, [f"part_{number % 20}/layer_{number}/norm" for number in range(20_000)])
+    client.force_login(user)
+    for address, most in (
+        ("", 90_000),
+        ("curves/", 160_000),
+        ("curves/?q=layer_77&part=charts", 120_000),
+        ("curves/part_1-layer_1norm/", 40_000),
+    ):
+        with CaptureQueriesContext(connection) as asked:
+            page = client.get(f"/runs/{run.pk}/{address}")
+        assert page.status_code == 200 and len(page.content) < most, (address, len(page.content))
+        assert len(asked) < 40 and page.content.count(b"layer_") < 10_000

@@ -29,12 +29,11 @@ NoteId = Annotated[
 @app.command("list")
 def curves(
     run_id: RunId,
-    search: Annotated[str, typer.Argument(help="Only metrics with this text in their name.")] = "",
+    search: Annotated[str, typer.Argument(help="Only metrics with these words in their name.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """List a run's metrics: number of points, last step, last value."""
-    keys = find_server().call(run_path(run_id, "series/"))["keys"]
-    series = [row for row in keys if search in row["key"]]
+    series = find_server().call(run_path(run_id, "series/"), search=search)["keys"]
     if as_json:
         return print_json(series)
     table = plain_table(

@@ -1,0 +1,179 @@
+"""Runs with many metrics: the same points and summaries as of a run with few, at a cost that depends on the values sent."""
+
+import random
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from webapp.compare.curves import lines_read
+from webapp.health.input_selectors import _curves
+from webapp.metrics import selectors, wide
+from webapp.metrics.blocks import GROUP
+from webapp.metrics.export import series_csv
+from webapp.metrics.models import Block, Chunk, Series
+from webapp.metrics.name_cache import NameCache
+from webapp.metrics.selectors import keys, points_after, points_read, series_read
+from webapp.metrics.services import points_store
+from webapp.metrics.tasks import compact
+from webapp.runs.models import Run
+from workers.telemetry.events import MetricsEvent
+
+pytestmark = pytest.mark.django_db
+NAMES = [f"layer_{number}/norm" for number in range(30)]
+
+
+def event(step: int, values: dict[str, Any], attempt: int = 1) -> MetricsEvent:
+    return MetricsEvent(
+        run="r", attempt=attempt, producer="p", seq=1, time=step * 2.0 + attempt, type="metrics", step=step, values=values
+    )  # fmt: skip
+
+
+def store(run: Run, *events: MetricsEvent) -> None:
+    run.event_count += len(events)
+    points_store(run, events[0].attempt, run.event_count, list(events))
+
+
+def twin(run: Run) -> Run:
+    """Another run of the same config."""
+    return Run.objects.create(
+        project=run.project, owner=run.owner, name="twin", config=run.config, iterations=1
+    )
+
+
+def facts(run: Run) -> dict[str, Any]:
+    rows = Series.objects.filter(run=run).order_by("key")
+    names = (
+        "count",
+        "last_attempt",
+        "last_step",
+        "last_value",
+        "last_time",
+        "first_value",
+        "min_value",
+        "max_value",
+    )
+    return {row.key: [repr(getattr(row, name)) for name in names] for row in rows}
+
+
+def read(run: Run, cursor: int) -> list[Any]:
+    """Everything that readers see of a run."""
+    tails = _curves(dict(run.series.values_list("id", "key")))
+    lines = {key: lines_read([run], f'"{key}"').get(run.pk) for key in NAMES[:9]}
+    return [
+        series_read(run, NAMES),
+        series_read(run, NAMES, since=cursor),
+        series_read(run, NAMES, until=cursor, within=(2, 9)),
+        repr(points_read(run, NAMES[7]).values.tolist()),
+        b"".join(series_csv(run)).decode().splitlines(),
+        {key: (tail.steps.tolist(), repr(tail.values.tolist())) for key, tail in tails.items()},
+        {key: line and (line.x.tolist(), line.y.tolist()) for key, line in lines.items()},
+    ]
+
+
+def values_of(draw: random.Random) -> dict[str, Any]:
+    """Values of some of the metrics."""
+    return {
+        name: draw.choice([draw.random(), draw.random(), "NaN", "-Infinity", 3])
+        for name in draw.sample(NAMES, 12)
+    }
+
+
+@pytest.mark.parametrize("narrow", [0, 7, 29])
+@pytest.mark.parametrize("merged", ["not", "merged", "moved"])
+def test_points_in_blocks_are_read_as_those_in_chunks(
+    run: Run, monkeypatch: pytest.MonkeyPatch, narrow: int, merged: str
+) -> None:
+    draw, other = random.Random(narrow), twin(run)
+    batches = []
+    for number in range(24):
+        attempt = 1 if number < 14 or number == 20 else 2
+        steps = [max(1, number - 6 * (attempt - 1)), draw.randrange(1, 20)]
+        batches.append([event(step, values_of(draw), attempt) for step in steps])
+    for events in batches:
+        store(other, *events)
+    monkeypatch.setattr(wide, "MANY_BLOCKS", 3)
+    monkeypatch.setattr(wide, "CHUNKED", 3 if merged == "moved" else 1000)
+    monkeypatch.setattr(wide, "NARROW", narrow)
+    monkeypatch.setattr(selectors, "NARROW", narrow)
+    for number, events in enumerate(batches):
+        store(run, *events)
+        if merged != "not" and number % 9 == 8:
+            compact()
+    assert Block.objects.filter(count=0).exists() == (merged == "moved")
+    assert Series.objects.filter(run=run, wide=True).count() == run.series_count - narrow
+    cursor = 31
+    assert read(run, cursor) == read(other, cursor)
+    compact()
+    assert facts(run) == facts(other)
+    assert read(run, cursor) == read(other, cursor)
+    assert [(row.key, row.count) for row in keys(run)] == [(row.key, row.count) for row in keys(other)]
+
+
+def test_a_delta_has_new_points_of_blocks_until_they_are_moved(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wide, "NARROW", 1)
+    monkeypatch.setattr(selectors, "NARROW", 1)
+    store(run, event(1, {"a": 1, "b": 1, "c": 1}))
+    store(run, event(2, {"a": 2, "b": "NaN"}), event(3, {"c": 3}))
+    assert points_after(run, 1, 3) == {
+        "a": [[2, 2.0, 5.0, 1]],
+        "b": [[2, "NaN", 5.0, 1]],
+        "c": [[3, 3.0, 7.0, 1]],
+    }
+    monkeypatch.setattr(wide, "CHUNKED", 1)
+    compact()
+    assert points_after(run, 1, 3) is None, "clients read the series again"
+    store(run, event(4, {"c": 4}))
+    assert points_after(run, 3, 4) == {"c": [[4, 4.0, 9.0, 1]]}
+    compact()
+    monkeypatch.setattr(selectors, "MANY_POINTS", 1)
+    store(run, event(5, {"b": 5, "c": 5}))
+    assert points_after(run, 4, 5) is None and points_after(run, 5, 5) == {}
+
+
+def test_a_fresh_metric_has_its_last_value_at_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wide, "NARROW", 0)
+    store(run, event(3, {"a": 1.5, "eval/success": 0.5}), event(4, {"a": "Infinity", "eval/success": 0.75}))
+    fresh = Series.objects.get(run=run, key="a")
+    assert (fresh.wide, fresh.last_step, fresh.last_value, fresh.max_value) == (True, 4, float("inf"), 1.5)
+    assert not Series.objects.get(run=run, key="eval/success").wide, "tables show it"
+    assert run.headline["eval/success"] == 0.75
+
+
+def test_a_batch_of_twenty_thousand_metrics_makes_few_rows(run: Run) -> None:
+    names = [f"layer_{number}/norm" for number in range(20_000)]
+    events = [
+        event(1, dict.fromkeys(names[first : first + 1000], 0.5)) for first in range(0, len(names), 1000)
+    ]
+    counts = []
+    for _ in range(2):
+        with CaptureQueriesContext(connection) as asked:
+            store(run, *events)
+        counts.append((len(asked), sum(len(query["sql"]) for query in asked) / len(names)))
+    assert run.series_count == 20_000
+    assert counts[1][0] <= 8 and counts[1][1] < 30, "queries, and characters of SQL for each value"
+    blocks = Block.objects.count() // 2
+    assert blocks <= 19_000 // GROUP + 2 and Chunk.objects.count() == 2 * 1000
+    assert points_after(run, 20, 40) is None
+    store(run, event(2, {names[5]: 1.0, names[-1]: 2.0}))
+    with CaptureQueriesContext(connection) as asked:
+        assert set(points_after(run, 40, 41) or {}) == {names[5], names[-1]}
+    assert len(asked) <= 6 and sum(len(query["sql"]) for query in asked) < 30_000
+    with CaptureQueriesContext(connection) as asked:
+        assert len(series_read(run, names[-40:])) == 40
+    assert len(asked) <= 4
+
+
+def test_the_cache_of_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("webapp.metrics.name_cache.MOST_NAMES", 5)
+    cache = NameCache()
+    cache.add("one", {"a": 1, "b": None})
+    cache.add("two", {"a": 3, "b": 4, "c": 5})
+    assert cache.ids("one", ["a", "b", "z"]) == {"a": 1, "b": None}
+    cache.add("three", {"d": 6})
+    assert cache.count == 3 and not cache.ids("two", ["a"]) and cache.ids("one", ["a"])
+    cache.add("one", {str(number): number for number in range(9)})
+    assert cache.count == 0
