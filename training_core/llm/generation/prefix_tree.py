@@ -304,19 +304,18 @@ class PrefixTreeStore:
         asking = queries.flatten(1).index_select(0, grid).view(height, width, heads, -1, queries.shape[-1])
         asking, repeats = asking.permute(0, 2, 3, 1, 4), asking.shape[3]
         if forward_pass.mask is None:
-            read = [
-                part.flatten(1).index_select(0, grid).view(height, width, heads, -1)
+            key, value = (
+                part.flatten(1).index_select(0, grid).view(height, width, heads, -1).transpose(1, 2)
                 for part in (keys, values)
-            ]
+            )
             attended = scaled_dot_product_attention(
-                asking.flatten(1, 2), *(part.transpose(1, 2) for part in read),
-                is_causal=True, scale=scale, enable_gqa=repeats > 1,
-            )  # fmt: skip
+                asking.flatten(1, 2), key, value, is_causal=True, scale=scale, enable_gqa=repeats > 1
+            )
         else:
             rows = slice(height) if forward_pass.used_rows is None else forward_pass.used_rows
             mask = forward_pass.mask.repeat(1, 1, repeats, 1) if repeats > 1 else forward_pass.mask
-            read = [part[rows, :, : mask.shape[-1]] for part in stored]
-            attended = _masked_attention(asking.flatten(2, 3), *read, mask, scale)
+            key, value = (part[rows, :, : mask.shape[-1]] for part in stored)
+            attended = _masked_attention(asking.flatten(2, 3), key, value, mask, scale)
         by_place = (
             attended.reshape(height, heads * repeats, width, -1).transpose(1, 2).flatten(2).flatten(0, 1)
         )

@@ -69,12 +69,14 @@ class Layer:
         Models rotate the first half of a head against the second. Scores are the same in both orders.
         """
         halves = weight.unflatten(0, (-1, 2, self.head_size // 2))
-        return halves.transpose(1, 2).flatten(0, 2)
+        result: Tensor = halves.transpose(1, 2).flatten(0, 2)
+        return result
 
     def halved(self, weight: Tensor) -> Tensor:
         """The inverse of `paired`."""
         pairs = weight.unflatten(0, (-1, self.head_size // 2, 2))
-        return pairs.transpose(1, 2).flatten(0, 2)
+        result: Tensor = pairs.transpose(1, 2).flatten(0, 2)
+        return result
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,8 @@ def rotated(states: Tensor, turns: Tensor) -> Tensor:
 def inverse_root(states: Tensor, epsilon: float) -> Tensor:
     """The inverse of the root of the mean square of the last dimension, in fp32."""
     norm = torch.linalg.vector_norm(states.float(), dim=-1, keepdim=True)
-    return norm.square_().div_(states.shape[-1]).add_(epsilon).rsqrt_()
+    result: Tensor = norm.square_().div_(states.shape[-1]).add_(epsilon).rsqrt_()
+    return result
 
 
 def normalise(states: Tensor, weight: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
