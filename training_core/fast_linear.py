@@ -44,9 +44,9 @@ class ActivatedLinear(OneDnnLinear):
             return self.activate(nn.Linear.forward(self, input))
         if input.numel() * self.out_features < _MIN_FUSED or not self._is_fused(input):
             return self.activate(super().forward(input))
-        weight, bias = self.weight, self.bias
-        if torch.is_autocast_enabled("cpu"):
-            input, weight, bias = (part.to(torch.bfloat16) for part in (input, weight, bias))
+        if not torch.is_autocast_enabled("cpu"):
+            return _layer(input, self.weight, self.bias, self.name)
+        input, weight, bias = (part.to(torch.bfloat16) for part in (input, self.weight, self.bias))
         return _layer(input, weight, bias, self.name)
 
     def activate(self, x: Tensor) -> Tensor:

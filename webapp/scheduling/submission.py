@@ -61,9 +61,7 @@ def run_submit_now(run_id: str) -> bool:
 
 @transaction.atomic
 def _admit(run_id: str, capacity: Capacity | None) -> list[Attempt]:
-    """Return the attempts to submit as one job, created under the admission lock: that of the run, and of the runs that share
-    its process. Empty if the run must wait or has changed its state.
-    """
+    """Create the attempts to submit as one job: of the run and of its seed group. Empty if it must wait or has changed its state."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ADMISSION_LOCK])
     run = run_locked(run_id)

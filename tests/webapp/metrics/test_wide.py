@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from webapp.compare.curves import lines_read
+from webapp.compare.lines import lines_read
 from webapp.health.input_selectors import _curves
 from webapp.metrics import selectors, wide
 from webapp.metrics.blocks import GROUP

@@ -60,7 +60,8 @@ class Block(nn.Module):
         means = (scores.softmax(-1) @ seen).transpose(0, 1)
         values = means @ of_values.transpose(1, 2)
         bias = self.key_value.bias.chunk(2)[1].view(self.heads, 1, -1)
-        return (values + bias).transpose(0, 1).unsqueeze(2)
+        result: Tensor = (values + bias).transpose(0, 1).unsqueeze(2)
+        return result
 
     def _split(self, x: Tensor) -> Tensor:
         """(R, steps, d) -> (R, heads, steps, d / heads)."""
