@@ -75,7 +75,7 @@ def keys_split(run: Run, keys: Sequence[str], first: Collection[str], most: int)
     count = run.series_count
     if count + len(keys) <= min(NARROW, most):
         return Split(set(keys), {}, [])
-    existing = _existing(run.pk, keys)
+    existing = _existing(run, keys)
     fresh = sorted((key for key in keys if key not in existing), key=lambda key: key not in first)
     left = max(0, most - count)
     fresh, beyond = fresh[:left], fresh[left:]
@@ -86,14 +86,14 @@ def keys_split(run: Run, keys: Sequence[str], first: Collection[str], most: int)
     return Split(narrow, wide, beyond)
 
 
-def _existing(run_id: str, keys: Sequence[str]) -> dict[str, int | None]:
+def _existing(run: Run, keys: Sequence[str]) -> dict[str, int | None]:
     """Return the ids of the stored ones of these metrics; None for narrow ones."""
-    ids = NAMES.ids(run_id, keys)
+    ids = NAMES.ids(run, keys)
     if len(ids) < len(keys):
         with connection.cursor() as database:
-            database.execute(_EXISTING, [run_id, [key for key in keys if key not in ids]])
+            database.execute(_EXISTING, [run.pk, [key for key in keys if key not in ids]])
             stored = {key: pk if wide else None for key, pk, wide in database.fetchall()}
-        NAMES.add(run_id, stored)
+        transaction.on_commit(lambda: NAMES.add(run, stored))
         ids |= stored
     return ids
 

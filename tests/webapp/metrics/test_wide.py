@@ -1,11 +1,13 @@
 """Runs with many metrics: the same points and summaries as of a run with few, at a cost that depends on the values sent."""
 
 import random
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from webapp.compare.lines import lines_read
 from webapp.health.input_selectors import _curves
@@ -170,10 +172,41 @@ def test_a_batch_of_twenty_thousand_metrics_makes_few_rows(run: Run) -> None:
 def test_the_cache_of_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("webapp.metrics.name_cache.MOST_NAMES", 5)
     cache = NameCache()
-    cache.add("one", {"a": 1, "b": None})
-    cache.add("two", {"a": 3, "b": 4, "c": 5})
-    assert cache.ids("one", ["a", "b", "z"]) == {"a": 1, "b": None}
-    cache.add("three", {"d": 6})
-    assert cache.count == 3 and not cache.ids("two", ["a"]) and cache.ids("one", ["a"])
-    cache.add("one", {str(number): number for number in range(9)})
+    one, two, three = (Run(pk=name, created_at=timezone.now()) for name in ("one", "two", "three"))
+    cache.add(one, {"a": 1, "b": None})
+    cache.add(two, {"a": 3, "b": 4, "c": 5})
+    assert cache.ids(one, ["a", "b", "z"]) == {"a": 1, "b": None}
+    cache.add(three, {"d": 6})
+    assert cache.count == 3 and not cache.ids(two, ["a"]) and cache.ids(one, ["a"])
+    cache.add(one, {str(number): number for number in range(9)})
     assert cache.count == 0
+
+
+def test_a_run_with_the_id_of_a_removed_one_keeps_its_points(
+    run: Run, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
+) -> None:
+    monkeypatch.setattr(wide, "NARROW", 0)
+    monkeypatch.setattr(selectors, "NARROW", 0)
+    for step in (1, 2):
+        with django_capture_on_commit_callbacks(execute=True):
+            store(run, event(step, {"a": 1.5}))
+    facts = {name: getattr(run, name) for name in ("project", "owner", "name", "config", "iterations")}
+    pk = run.pk
+    run.delete()
+    again = Run.objects.create(pk=pk, **facts)
+    store(again, event(1, {"a": 2.5}))
+    assert points_read(again, "a").values.tolist() == [2.5]
+
+
+def test_names_of_a_transaction_without_effect_are_not_remembered(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wide, "NARROW", 0)
+    monkeypatch.setattr(selectors, "NARROW", 0)
+    with suppress(InterruptedError), transaction.atomic():
+        for step in (1, 2):
+            store(run, event(step, {"a": 1.5}))
+        raise InterruptedError
+    run.refresh_from_db()
+    store(run, event(3, {"a": 2.5}))
+    assert points_read(run, "a").values.tolist() == [2.5]
