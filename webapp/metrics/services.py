@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from math import isfinite
 from typing import Any
 
@@ -9,16 +10,20 @@ import numpy as np
 from django.conf import settings
 from django.db import connection, transaction
 
+from webapp.common.task_queue import enqueue
 from webapp.metrics.arrays import pack_floats, pack_ints, read, unpack_floats, unpack_ints
 from webapp.metrics.headline import HEADLINE, headline_update
 from webapp.metrics.models import Chunk, Series
 from webapp.metrics.outlines import outlined
 from webapp.metrics.wide import keys_split, wide_store
+from webapp.runs.events import OF_STATE
 from webapp.runs.lifecycle import run_locked
 from webapp.runs.logs import server_says
-from webapp.runs.models import Run
+from webapp.runs.models import ENDED_STATES, Run
 from workers.telemetry.events import MetricsEvent
 
+COMPACT_RUN = "metrics.compact_run"
+ENDED_EVENTS = {OF_STATE[state] for state in ENDED_STATES}
 MANY_CHUNKS = 200
 """Number of chunks above which a series is merged."""
 LARGEST_CHUNK = 1 << 16
@@ -102,6 +107,18 @@ def series_compact(series_id: int) -> int:
         before, series.chunk_count = series.chunk_count, series.chunks.count()
         series.save(update_fields=["chunk_count"])
         return before - series.chunk_count
+
+
+def run_compact(run_id: str) -> int:
+    """Merge the small chunks of all series of a run; returns by how many the number of rows decreased."""
+    several = Series.objects.filter(run=run_id, chunk_count__gt=1)
+    return sum(series_compact(pk) for pk in list(several.values_list("pk", flat=True)))
+
+
+def ended_compact(run: Run, event: str, **_: Any) -> None:
+    """Receiver of `run_event`: merge the chunks of an ended run after commit, because a chart of many runs reads them all."""
+    if event in ENDED_EVENTS:
+        transaction.on_commit(partial(enqueue, COMPACT_RUN, run.pk))
 
 
 def _columns(events: Iterable[MetricsEvent], some: Collection[str] | None) -> dict[str, Column]:

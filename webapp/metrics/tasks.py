@@ -3,7 +3,7 @@
 from celery import shared_task
 
 from webapp.metrics.models import Block, Series
-from webapp.metrics.services import MANY_CHUNKS, series_compact
+from webapp.metrics.services import COMPACT_RUN, MANY_CHUNKS, run_compact, series_compact
 from webapp.metrics.wide import blocks_compact
 
 SERIES_A_TURN = 500
@@ -20,3 +20,9 @@ def compact() -> int:
     for run_id, group in list(fresh[:GROUPS_A_TURN]):
         blocks_compact(run_id, group)
     return sum(series_compact(pk) for pk in list(worst.values_list("pk", flat=True)[:SERIES_A_TURN]))
+
+
+@shared_task(name=COMPACT_RUN, ignore_result=True, soft_time_limit=290, time_limit=300)
+def compact_run(run_id: str) -> int:
+    """Merge the chunks of a run that has ended; returns by how many the number of rows decreased."""
+    return run_compact(run_id)

@@ -13,8 +13,9 @@ from webapp.metrics.downsampling import kept_indices
 from webapp.metrics.models import Chunk, Series
 from webapp.metrics.selectors import keys, points_after, series_read
 from webapp.metrics.services import points_store, series_compact
-from webapp.metrics.tasks import compact
-from webapp.runs.models import Run
+from webapp.metrics.tasks import compact, compact_run
+from webapp.runs.lifecycle import run_move
+from webapp.runs.models import Run, RunState
 from workers.telemetry.events import MetricsEvent
 
 
@@ -151,6 +152,19 @@ class TestCompaction:
         for step in range(200):
             store(run, event(step, {"a": step}))
         assert compact() == 0
+
+    def test_chunks_of_an_ended_run_are_merged(
+        self, run: Run, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
+    ) -> None:
+        sent: list[tuple[Any, ...]] = []
+        monkeypatch.setattr("webapp.metrics.services.enqueue", lambda *words: sent.append(words))
+        for step in range(9):
+            store(run, event(step, {"a": step, "b": 1.0}))
+        with django_capture_on_commit_callbacks(execute=True):
+            run_move(run, RunState.STOPPED)
+        assert sent == [(compact_run.name, run.pk)]
+        assert compact_run(run.pk) == 2 * 8
+        assert series_read(run, ["a"])["a"]["values"] == [float(step) for step in range(9)]
 
     def test_large_chunks_are_left_alone(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("webapp.metrics.services.LARGEST_CHUNK", 10)
