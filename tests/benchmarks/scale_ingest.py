@@ -1,19 +1,63 @@
-"""The ingest of tests/benchmarks/scale.py: the same number of values of few and of many keys, in batches as reporters send them."""
+"""Cost of ingest by the number of metrics: the same number of values of few and of many keys, in batches as reporters send them.
 
+    python -m tests.benchmarks.scale_ingest [--keys 100000] [--values 1000000] [--rounds 3]
+
+Fills a database of its own. Few and many keys take turns, each in new runs, so that the insertion of the metrics counts. Prints medians:
+values per second by the clock (with Postgres), by CPU time of this process (without Postgres), and of the later compaction.
+"""
+
+import argparse
+import sys
 import time
 from collections.abc import Iterator
+from statistics import median
+from typing import Any
 
 import orjson
 import zstandard
 
-from webapp.ingest.services import batch_store
-from webapp.runs.models import Attempt, Run
+from tests.conftest import pytest_unconfigure, running_servers
 
 NAMES = 1000
 """Metrics of one event (workers.telemetry.events)."""
 BATCH = 1 << 20
 """Bytes of a batch before compression; reporters send about 1 MiB per request."""
 FEW = 50
+
+
+def main(words: list[str] | None = None) -> None:
+    """Fill, measure, print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--keys", type=int, default=100_000)
+    parser.add_argument("--values", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args(words)
+    try:
+        with running_servers(fsync="off", synchronous_commit="off", max_wal_size="8GB", autovacuum="off"):
+            sys.stdout.write("\n".join(_lines(arguments.keys, arguments.values, arguments.rounds)) + "\n")
+    finally:
+        pytest_unconfigure()
+
+
+def _lines(keys: int, values: int, rounds: int) -> Iterator[str]:
+    import django
+
+    django.setup()
+    from django.core.management import call_command
+
+    from tests.benchmarks.scale_fill import Sizes, fill
+    from webapp.runs.models import Run
+
+    call_command("migrate", interactive=False, verbosity=0)
+    fill(Sizes(runs=1, episodes=1, keys=1, points=1))
+    template = Run.objects.first()
+    figures: dict[int, list[dict[str, float]]] = {FEW: [], keys: []}
+    for number in range(rounds):
+        for count, measured in figures.items():
+            measured.append(ingest_figures(template, count, values, number))
+    for count, measured in figures.items():
+        medians = {name: median(row[name] for row in measured) for name in measured[0]}
+        yield f"{count:,} keys: " + ", ".join(f"{medians[name]:,.0f} {name}" for name in medians)
 
 
 def batches(run: str, keys: int, values: int) -> Iterator[tuple[bytes, int]]:
@@ -41,10 +85,14 @@ def batches(run: str, keys: int, values: int) -> Iterator[tuple[bytes, int]]:
         yield pack(b"\n".join(lines)), count
 
 
-def ingest_figures(template: Run, keys: int, values: int) -> dict[str, float]:
+def ingest_figures(template: Any, keys: int, values: int, number: int) -> dict[str, float]:
     """Store the values in a new run; values per second by the clock and by CPU time of this process (without Postgres)."""
+    from webapp.ingest.services import batch_store
+    from webapp.metrics.tasks import compact
+    from webapp.runs.models import Attempt, Run
+
     run = Run.objects.create(
-        id=f"in{keys:06}", name=f"{keys} keys", project=template.project, owner=template.owner, config=template.config,
+        id=f"in{keys}n{number}", name=f"{keys} keys", project=template.project, owner=template.owner, config=template.config,
         iterations=template.iterations, state="running",
     )  # fmt: skip
     Attempt.objects.create(run=run, number=1, submission_id=f"{run.pk}-1", state=Attempt.State.LIVE)
@@ -54,9 +102,16 @@ def ingest_figures(template: Run, keys: int, values: int) -> dict[str, float]:
         batch_store(run.pk, body, "zstd")
     wall, used = time.perf_counter() - wall, time.process_time() - used
     count = sum(count for _, count in bodies)
+    began = time.perf_counter()
+    compact()
     return {
         "values": count,
         "batches": len(bodies),
         "values/s": count / wall,
         "values per CPU s": count / used,
+        "values/s of compaction": count / (time.perf_counter() - began),
     }
+
+
+if __name__ == "__main__":
+    main()
