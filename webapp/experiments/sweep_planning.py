@@ -41,7 +41,7 @@ class SweepPlan:
 
     @property
     def shares(self) -> bool:
-        """Whether runs that differ in their seed only will be trained in one process."""
+        """Whether runs that differ in their seed only may share a process."""
         several = len(self.axes.get(SEED, ())) > 1
         return several and not self.separate_processes and any(not one.separate_seeds for one in self.configs)
 

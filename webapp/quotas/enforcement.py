@@ -4,6 +4,7 @@ A quota loses no data: runs wait in the queue, and events wait on the trainer's 
 """
 
 from collections.abc import Sequence
+from math import inf
 
 from webapp.quotas.models import Quota
 from workers.sizing.demand import Demand
@@ -42,6 +43,17 @@ def runs_left(project_id: int, held: int) -> int | None:
     """Return how many runs of this project may start while `held` hold devices; None without a limit."""
     quota = Quota.objects.filter(project=project_id).first()
     return None if quota is None or quota.runs is None else max(0, quota.runs - held)
+
+
+def processes_left(project_id: int, wanted: Demand, held: Sequence[Demand]) -> float:
+    """Return how many processes with the demand `wanted` the limits of devices allow while others hold `held`; inf without a limit."""
+    quota = Quota.objects.filter(project=project_id).first()
+    rooms = [inf]
+    for name in ("cpus", "gpus"):
+        limit, asked = getattr(quota, name, None), getattr(wanted, name)
+        if limit is not None and asked:
+            rooms.append((limit - sum(getattr(need, name) for need in held) + SLACK) // asked)
+    return min(rooms)
 
 
 def storage_held(project_id: int) -> str:

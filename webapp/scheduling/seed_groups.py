@@ -1,23 +1,28 @@
 """Runs of a sweep that differ in their seed only: one job trains them in one process, and each remains a run of its own.
 
-Only first attempts are grouped. A later attempt of a member has a job of its own.
+Only first attempts are grouped. A later attempt of a member has a job of its own. The runs of a sweep that wait are divided
+among the processes that there is room for: on idle cores separate processes end earlier than one.
 """
 
 from collections.abc import Iterable
+from math import ceil
 
 from django.db.models import Exists, OuterRef
 
 from training_core.config.kinds import AnyConfig
-from webapp.quotas.enforcement import runs_left
-from webapp.runs.demands import runs_holding
+from webapp.quotas.enforcement import processes_left, runs_left
+from webapp.runs.demands import demands_of, runs_holding
 from webapp.runs.lifecycle import runs_locked
 from webapp.runs.models import Attempt, Run, RunSource, RunState
+from webapp.scheduling.admission import SLACK, left
+from workers.launchers.launcher import Capacity
+from workers.sizing.demand import Demand, demand
 
 MOST = 32
 """Maximum number of runs in one process."""
 
 
-def peers_of(run: Run, config: AnyConfig) -> list[Run]:
+def peers_of(run: Run, config: AnyConfig, capacity: Capacity) -> list[Run]:
     """Return the queued runs, locked, that join the first attempt of an admitted run; empty if it is trained by itself.
 
     They need no devices in addition to its own, and have the same owner, project, priority and code. A quota of
@@ -40,9 +45,22 @@ def peers_of(run: Run, config: AnyConfig) -> list[Run]:
         if _is_new(peer) and peer.config["run"]["seed"] not in seeds:
             seeds.add(peer.config["run"]["seed"])
             peers.append(peer)
-    held = runs_holding().filter(project=run.project_id).exclude(pk=run.pk).count()
-    left = runs_left(run.project_id, held)
-    return peers[: MOST - 1 if left is None else max(0, min(MOST, left) - 1)]
+    return peers[: _size(run, demand(config), capacity) - 1]
+
+
+def _size(run: Run, wanted: Demand, capacity: Capacity) -> int:
+    """Return the number of runs in the process of an admitted run: at least 1."""
+    holding = demands_of(runs_holding().exclude(pk=run.pk))
+    own = [need for other, need in holding if other.project_id == run.project_id]
+    free = left(capacity, [need for _, need in holding])
+    rooms = [processes_left(run.project_id, wanted, own)]
+    rooms += [
+        (room + SLACK) // need for room, need in ((free.cpus, wanted.cpus), (free.gpus, wanted.gpus)) if need
+    ]
+    waiting = Run.objects.filter(sweep=run.sweep_id, state=RunState.QUEUED).count()
+    size = ceil(waiting / max(1.0, min(rooms)))
+    allowed = runs_left(run.project_id, len(own))
+    return max(1, min(size, MOST, size if allowed is None else allowed))
 
 
 def _is_new(run: Run) -> bool:

@@ -81,7 +81,7 @@ def _admit(run_id: str, capacity: Capacity | None) -> list[Attempt]:
     if reason:
         run_reason_set(run, reason)
         return []
-    peers = [] if attempt else peers_of(run, config)
+    peers = [] if attempt or capacity is None else peers_of(run, config, capacity)
     attempts = [_attempt_next(member, attempt) for member in (run, *peers)]
     shares_give(attempts)
     return attempts

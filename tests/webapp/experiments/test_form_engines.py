@@ -21,7 +21,14 @@ def test_every_engine_is_offered_with_settings_of_its_own() -> None:
     torch = engine_fields()
     assert set(torch["type"].choices) == {"torch", "vllm", "openai"} and torch["type"].reshapes
     assert set(torch) == {"type", "max_batch", "conversation_cache", "static_shapes"}
-    assert set(engine_fields(type="vllm")) == {"type", "max_batch", "gpu_memory", "context", "eager"}
+    assert set(engine_fields(type="vllm")) == {
+        "type",
+        "max_batch",
+        "gpu_memory",
+        "context",
+        "eager",
+        "tensor_parallel",
+    }
     openai = engine_fields(type="openai")
     assert openai["server"].choices == ("vllm", "sglang")
     assert openai["urls"].value == ["http://127.0.0.1:8000"]

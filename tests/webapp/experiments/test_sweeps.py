@@ -133,7 +133,7 @@ def test_the_form_launches(ada: Client) -> None:
 def test_seeds_of_small_networks_share_a_process_unless_refused(ada: Client) -> None:
     small = form(preset="spread_mappo", field=[""], values=[""])
     plan = ada.post("/experiments/sweeps/check/", small)
-    assert "per process; seeds share a process" in text_of(plan, ".pairs")
+    assert "per process; seeds share one if devices are few" in text_of(plan, ".pairs")
     apart = ada.post("/experiments/sweeps/check/", small | {"separate_processes": "1"})
     assert "per run; runs that do not fit wait" in text_of(apart, ".pairs")
     assert text_of(apart, "#command").endswith("--separate-processes")

@@ -27,10 +27,14 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("long_up")]
 SMALL = {"run.iterations": 4, "rollout.environments": 4}
 
 
+def cores(launcher: FakeLauncher, count: float) -> None:
+    launcher.devices = Capacity(count, 0.0, count, 0.0)
+
+
 @pytest.fixture(autouse=True)
-def roomy(launcher: FakeLauncher) -> None:
-    """Devices for every run by itself."""
-    launcher.devices = Capacity(64.0, 0.0, 64.0, 0.0)
+def one_process(launcher: FakeLauncher) -> None:
+    """Devices for one process."""
+    cores(launcher, 1)
 
 
 @pytest.fixture
@@ -52,6 +56,7 @@ def group(made: Any, launcher: FakeLauncher) -> list[Run]:
     """Three seeds in one process, at work."""
     runs = made([0, 1, 2])
     assert run_submit_now(runs[0].pk)
+    cores(launcher, 64)
     launcher.set(job(runs), JobState.RUNNING)
     for run in runs:
         say(run, "starting", "running")
@@ -95,11 +100,11 @@ def ids(runs: list[Run]) -> list[str]:
 
 def test_seeds_of_a_sweep_are_one_job(made: Any, launcher: FakeLauncher) -> None:
     runs = made([0, 1, 2])
-    assert run_submit_now(runs[1].pk), "whichever is looked at first"
-    assert not run_submit_now(runs[0].pk) and not run_submit_now(runs[2].pk)
-    assert groups(launcher) == [[runs[1].pk, runs[0].pk, runs[2].pk]] and not launcher.launches
+    assert run_submit_now(runs[0].pk)
+    assert not run_submit_now(runs[1].pk) and not run_submit_now(runs[2].pk)
+    assert groups(launcher) == [ids(runs)] and not launcher.launches
     (launch,) = launcher.seed_groups
-    assert launch.submission_id == f"troupe-{runs[1].pk}-1" and launch.cpus == 1.0
+    assert launch.submission_id == job(runs) and launch.cpus == 1.0
     for member in launch.members:
         token = token_find(member.ingest_token)
         assert token is not None and token.run_id == member.run
@@ -112,6 +117,7 @@ def test_seeds_of_a_sweep_are_one_job(made: Any, launcher: FakeLauncher) -> None
 
 
 def test_points_of_a_sweep_have_a_process_each(made: Any, launcher: FakeLauncher) -> None:
+    cores(launcher, 2)
     runs = made([0, 1], {"algorithm.entropy_coefficient": [0.01, 0.02]})
     for run in runs:
         run_submit_now(run.pk)
@@ -125,6 +131,7 @@ def test_points_of_a_sweep_have_a_process_each(made: Any, launcher: FakeLauncher
 def test_configs_that_need_a_process_each_get_one(
     axes: Any, preset: str, made: Any, launcher: FakeLauncher
 ) -> None:
+    cores(launcher, 64)
     runs = made([0, 1], axes, preset)
     for run in runs:
         assert run_submit_now(run.pk)
@@ -133,6 +140,7 @@ def test_configs_that_need_a_process_each_get_one(
 
 
 def test_a_sweep_can_ask_for_separate_processes(made: Any, launcher: FakeLauncher) -> None:
+    cores(launcher, 64)
     runs = made([0, 1], separate_processes=True)
     for run in runs:
         assert run_submit_now(run.pk)
@@ -140,7 +148,7 @@ def test_a_sweep_can_ask_for_separate_processes(made: Any, launcher: FakeLaunche
 
 
 @pytest.mark.parametrize(
-    "change", [{"priority": 3}, {"state": "stopped"}, {"sweep": None}, {"edits": {"run.iterations": 5}}]
+    "change", [{"priority": -3}, {"state": "stopped"}, {"sweep": None}, {"edits": {"run.iterations": 5}}]
 )
 def test_only_new_queued_runs_alike_join(change: dict[str, Any], made: Any, launcher: FakeLauncher) -> None:
     runs = made([0, 1, 2])
@@ -151,15 +159,34 @@ def test_only_new_queued_runs_alike_join(change: dict[str, Any], made: Any, laun
 
 def test_a_group_has_a_limit(made: Any, launcher: FakeLauncher) -> None:
     runs = made(list(range(MOST + 2)))
+    for count in (1, 2):
+        cores(launcher, count)
+        for run in runs:
+            run_submit_now(run.pk)
+    assert groups(launcher) == [ids(runs[:MOST]), ids(runs[MOST:])]
+
+
+def test_seeds_are_divided_among_the_free_cores(made: Any, launcher: FakeLauncher) -> None:
+    cores(launcher, 3)
+    other, *runs = made([9]) + made(list(range(5)))
+    for run in (other, *runs):
+        run_submit_now(run.pk)
+    assert [launch.run for launch in launcher.launches] == [other.pk]
+    assert groups(launcher) == [ids(runs[:3]), ids(runs[3:])]
+
+
+def test_on_idle_cores_every_seed_has_a_process(made: Any, launcher: FakeLauncher) -> None:
+    cores(launcher, 8)
+    runs = made([0, 1, 2])
     for run in runs:
         run_submit_now(run.pk)
-    assert groups(launcher) == [ids(runs[:MOST]), ids(runs[MOST:])]
+    assert not launcher.seed_groups and [launch.run for launch in launcher.launches] == ids(runs)
 
 
 def test_a_group_holds_the_devices_of_one_run(
     made: Any, launcher: FakeLauncher, user: User, project: Project
 ) -> None:
-    launcher.devices = Capacity(1.0, 0.0, 1.0, 0.0)
+    cores(launcher, 64)
     quota_set(user, project, {"cpus": 1.0})
     runs, later = made([0, 1, 2]), made([7])
     assert run_submit_now(runs[0].pk)
@@ -178,6 +205,7 @@ def test_a_quota_of_runs_counts_every_member(
     made: Any, launcher: FakeLauncher, user: User, project: Project
 ) -> None:
     quota_set(user, project, {"runs": 2})
+    cores(launcher, 2)
     runs = made([0, 1, 2])
     for run in runs:
         run_submit_now(run.pk)

@@ -41,7 +41,7 @@ def sweep(  # noqa: PLR0913 - each is an option of the command
         bool,
         typer.Option(
             "--separate-processes",
-            help="Train every run in a process of its own; otherwise seeds of small networks share one if they can.",
+            help="Train every run in a process of its own; otherwise seeds of small networks share one if free devices are few.",
         ),
     ] = False,
     name: Annotated[str, typer.Option(help="Name of the sweep, shown in tables.")] = "",
@@ -102,7 +102,7 @@ def _show_plan(planned: dict[str, Any]) -> None:
     )
     if owner == "process":
         print_line(
-            "Runs that differ in their seed only are trained in one process; --separate-processes: each by itself"
+            "Runs that differ in their seed only share a process if devices are few; --separate-processes: each by itself"
         )
 
 
