@@ -15,7 +15,7 @@ from torch import Tensor
 from training_core.config.marl.run import MarlConfig
 from training_core.config.marl.seed_groups import reason_for_separate_runs
 from training_core.errors import ConfigError
-from training_core.marl.learning.direct_gradients import DirectGradients, DirectMlp, reason_against
+from training_core.marl.learning.direct_gradients import DirectMlp
 from training_core.marl.networks.base import Memory
 from training_core.marl.records import Collection, EpisodeResult
 from training_core.marl.rollouts import FinalStates, PolicyTrajectory, Rollout, collect
@@ -51,7 +51,7 @@ class SeedGroup:
         if reason := reason_for_separate_runs(self.config):
             raise ConfigError({"run.seed": f"several seeds in one process: {reason}"})
         self.trainers = [MarlTrainer(config) for config in configs]
-        self._gradients = [self._gradients_of(trainer) for trainer in self.trainers]
+        self._networks = [_networks_of(trainer) for trainer in self.trainers]
         self._runner: VectorRunner | None = None
         self._members: tuple[int, ...] = ()
 
@@ -81,26 +81,28 @@ class SeedGroup:
             trainer.close()
         self._runner = None
 
-    def _gradients_of(self, trainer: MarlTrainer) -> dict[str, DirectGradients]:
-        """Written-out gradients of all policies of a trainer, which its learners use."""
-        made = {}
-        for name, learner in trainer.learners.items():
-            if reason := reason_against(learner):
-                raise ConfigError({f"policies.{name}": f"several seeds in one process: {reason}"})
-            made[name] = DirectGradients(learner, self.config.policies[name].network.activation)
-            learner.direct_gradients = made[name]
-        return made
-
     def _runner_of(self, members: tuple[int, ...]) -> VectorRunner:
         """Worlds of these trainers, and their actors."""
         if self._runner is None or members != self._members:
             self._members, worlds = members, self.config.rollout.environments
             actors: dict[str, Actor] = {}
             for name, actor in self.trainers[0].actors.items():
-                networks: Any = SeedActors([self._gradients[i][name].actor for i in members], worlds)
+                networks: Any = SeedActors([self._networks[i][name] for i in members], worlds)
                 actors[name] = replace(actor, network=networks)
             self._runner = VectorRunner(self.trainers[0].make_environments(len(members) * worlds), actors)
         return self._runner
+
+
+def _networks_of(trainer: MarlTrainer) -> dict[str, DirectMlp]:
+    """The actors of a trainer by policy. Raises ConfigError if its learners have no gradients by formulas."""
+    networks = {}
+    for name, learner in trainer.learners.items():
+        if learner.direct_gradients is None:
+            raise ConfigError(
+                {f"policies.{name}": "several seeds in one process: no formulas for its gradients"}
+            )
+        networks[name] = learner.direct_gradients.actor
+    return networks
 
 
 def _of_seed(

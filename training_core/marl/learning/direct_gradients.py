@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from training_core.config.marl.seed_groups import ACTIVATIONS
 from training_core.fast_linear import product
 from training_core.marl.learning.batch import Chunks
 from training_core.marl.learning.ratio_statistics import ratio_statistics
@@ -110,7 +111,7 @@ class _Layer:
 
 
 class DirectGradients:
-    """The gradients of a learner's losses; for learners without `reason_against`."""
+    """The gradients of a learner's losses; for learners with `has_formulas`."""
 
     def __init__(self, learner: "PolicyLearner", activation: str) -> None:
         assert isinstance(learner.actor, SharedNetwork) and isinstance(learner.critic, SharedNetwork)
@@ -178,18 +179,20 @@ class DirectGradients:
         return losses.mean()
 
 
-def reason_against(learner: "PolicyLearner") -> str:
-    """The property of a learner for which there are no formulas; empty if there are."""
+def has_formulas(learner: "PolicyLearner", activation: str) -> bool:
+    """Whether the losses of PolicyLearner have formulas for these networks: multi-layer perceptrons in fp32 on the CPU, whose agents
+    share weights and make one choice each, and whose activation function has a derivative that follows from its values.
+    """
     settings = learner.settings
-    reasons = {
-        "separate weights of agents": not isinstance(learner.actor, SharedNetwork)
-        or not isinstance(learner.critic, SharedNetwork),
-        "networks other than mlp": not (_is_mlp(learner.actor) and _is_mlp(learner.critic)),
-        "actions other than one choice": type(learner.head) is not ChoiceHead,
-        "precision other than fp32": settings.precision != "fp32",
-        "compiled updates": settings.compile,
-    }
-    return next((reason for reason, applies in reasons.items() if applies), "")
+    return (
+        _is_mlp(learner.actor)
+        and _is_mlp(learner.critic)
+        and activation in ACTIVATIONS
+        and type(learner.head) is ChoiceHead
+        and settings.precision == "fp32"
+        and not settings.compile
+        and next(learner.actor.parameters()).device.type == "cpu"
+    )
 
 
 def _is_mlp(network: Networks) -> bool:

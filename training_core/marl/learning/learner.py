@@ -6,7 +6,6 @@ Letters: T steps, B environments, N agents, L steps of a chunk, K columns of val
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -29,6 +28,7 @@ from training_core.marl.learning.batch import (
     split_into_chunks,
 )
 from training_core.marl.learning.critics import CriticInputs, RolloutValues, compute_values
+from training_core.marl.learning.direct_gradients import DirectGradients, has_formulas
 from training_core.marl.learning.ends import Ends, ends_of, fill_departed_values
 from training_core.marl.learning.flat_adam import FlatAdam
 from training_core.marl.learning.ratio_statistics import mean, ratio_statistics
@@ -112,10 +112,13 @@ class PolicyLearner:
         self.length = self.actor.chunk_length
         self._critic_memory: Memory | None = None
         self._losses = torch.compile(self.losses) if self.settings.compile else self.losses
-        self.direct_gradients: Callable[[Chunks], Callable[[Tensor], Tensor]] | None = None
-        """Chunks -> rows of a minibatch -> a row of UpdateStatistics without the norms: sets the gradients in place of
-        autograd, where all samples have weight 1 and all choices are allowed.
-        """
+        self.direct_gradients = self._direct_gradients(policy.network.activation)
+        """Gradients by formulas in place of autograd, where all samples have weight 1 and all choices are allowed."""
+
+    def _direct_gradients(self, activation: str) -> DirectGradients | None:
+        """None where there are no formulas, as for the losses of a subclass."""
+        own = type(self) is PolicyLearner
+        return DirectGradients(self, activation) if own and has_formulas(self, activation) else None
 
     def _networks(self, network: Network, device: torch.device) -> tuple[Networks, Networks]:
         """The actor and the critic, with weights that follow from the seed. Raises ConfigError with fields relative to the policy."""
