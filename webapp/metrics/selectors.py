@@ -1,6 +1,6 @@
 """Read series."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +31,8 @@ from webapp.runs.models import Run
 DEFAULT_POINTS = 1500
 CHART_POINTS = 600
 """Points of a series on a page of charts, which are 300 to 700 pixels wide. A chart that is zoomed in reads more."""
+END_POINTS = 8
+"""Points of a series of which only the first, the last and the extremes are shown."""
 LONG = 64
 """Stored points for each wanted one from which a series is drawn from outlines; half of a leaf (webapp.metrics.outlines)."""
 MANY_POINTS = 5000
@@ -113,6 +115,7 @@ def series_read(
     until: int | None = None,
     within: tuple[int, int] | None = None,
     rows: Iterable[SeriesRow] | None = None,
+    ends: Collection[str] = (),
 ) -> dict[str, dict[str, Any]]:
     """Return per key {"steps", "values", "times", "attempts"}, stable-sorted by (step, attempt), with JSON types.
 
@@ -121,8 +124,9 @@ def series_read(
     `since` and `until` are cursors (Run.event_count): only points that arrived in (since, until]. A page that continues from
     a cursor with the live feed passes that cursor as `until`, or points of a batch in between would be drawn twice.
     `within`: only steps first to last, inclusive. A key without points is omitted. rows: those of the run, if the page has read them.
+    ends: keys that are reduced to END_POINTS.
     """
-    wanted = set(keys)
+    wanted, size = set(keys), dict.fromkeys(ends, END_POINTS)
     if rows is None:
         rows = _series_rows(Series.objects.filter(run=run, key__in=wanted))
     facts = [row for row in rows if row.key in wanted]
@@ -130,12 +134,14 @@ def series_read(
     short = {row.pk: row.key for row in facts if row.pk not in long}
     columns = _points_of(run, short, since, until)
     series = {key: points_within(points_sort(column), within) for key, column in columns.items()}
-    documents = {key: _document(column, points) for key, column in series.items() if len(column.steps)}
+    drawn: dict[str, Drawn] = {}
     if long:
         exact, drawn = long_read(long, Wanted(since, until, within, LONG * points))
-        documents |= {key: _document(column, points) for key, column in exact.items() if len(column.steps)}
-        documents |= {key: _drawn_document(some, points) for key, some in drawn.items()}
-    return documents
+        series |= exact
+    documents = {
+        key: _document(some, size.get(key, points)) for key, some in series.items() if len(some.steps)
+    }
+    return documents | {key: _drawn_document(some, size.get(key, points)) for key, some in drawn.items()}
 
 
 def points_read(run: Run, key: str) -> Points:

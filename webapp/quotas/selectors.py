@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.apps import apps
-from django.db.models import Sum
+from django.db.models import QuerySet, Sum
 from django.db.models.functions import Length
 
 from webapp.accounts.models import Project
@@ -30,18 +30,21 @@ def points_stored(project: Project) -> int:
 
 def bytes_stored(project: Project) -> int:
     """Return the bytes of compressed transcripts, annotations, stored checkpoints, and files of artifacts."""
-    bodies = EpisodeBody.objects.filter(episode__run__project=project).aggregate(total=Sum("size"))["total"]
-    notes = EpisodeAnnotation.objects.filter(run__project=project).aggregate(total=Sum(Length("data")))[
-        "total"
+    files = apps.get_model("artifacts", "ArtifactFile").objects.filter(version__removed=False)
+    bodies, *others = [
+        _total(EpisodeBody.objects.all(), "episode__run__project", Sum("size"), project),
+        _total(EpisodeAnnotation.objects.all(), "run__project", Sum(Length("data")), project),
+        _total(Checkpoint.objects.filter(removed=False), "run__project", Sum("size"), project),
+        _total(files, "version__artifact__project", Sum("size"), project),
     ]
-    checkpoints = Checkpoint.objects.filter(run__project=project, removed=False).aggregate(total=Sum("size"))[
-        "total"
-    ]
-    files = apps.get_model("artifacts", "ArtifactFile").objects.filter(
-        version__artifact__project=project, version__removed=False
+    return int(sum(total for (total,) in bodies.union(*others, all=True)))
+
+
+def _total(rows: QuerySet[Any], owner: str, amount: Sum, project: Project) -> QuerySet[Any, tuple[int]]:
+    """Return one row with the sum over the rows of a project, which the field `owner` names; none without rows."""
+    return (
+        rows.filter(**{owner: project}).order_by().values(owner).annotate(total=amount).values_list("total")
     )
-    artifacts = files.aggregate(total=Sum("size"))["total"]
-    return int((bodies or 0) + (notes or 0) + (checkpoints or 0) + (artifacts or 0))
 
 
 def usage_read(project: Project) -> dict[str, float]:

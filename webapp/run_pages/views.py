@@ -51,8 +51,6 @@ from webapp.transcripts.models import Episode
 from webapp.transcripts.quarters import quarters_read
 
 PER_PAGE = 50
-TILE_POINTS = 8
-"""Points of a series that only a tile shows: the first and the last, and its extremes."""
 LATEST = 12
 """Number of transcripts on the overview."""
 
@@ -107,10 +105,8 @@ def _series(
     """Return the series of the charts, and the ends of the others; those that a fork is compared by are drawn."""
     compared = compared_keys(run.config)
     drawn = [*drawn, *(key for key in tiles if key in compared)]
-    columns = series_read(
-        run, [key for key in tiles if key not in drawn], TILE_POINTS, until=run.event_count, rows=rows
-    )
-    columns |= series_read(run, drawn, CHART_POINTS, until=run.event_count, rows=rows)
+    ends = set(tiles) - set(drawn)
+    columns = series_read(run, [*drawn, *ends], CHART_POINTS, until=run.event_count, rows=rows, ends=ends)
     empty: dict[str, Any] = {"steps": [], "values": [], "times": [], "attempts": []}
     return {key: columns.get(key, empty) for key in dict.fromkeys([*drawn, *tiles])}
 
