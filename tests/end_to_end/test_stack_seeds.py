@@ -18,6 +18,7 @@ SMALL = {
     "evaluation.every": 0,
     "checkpoint.every": 5,
 }
+LONG = 1500
 KEYS = "train/return,policy/agents/value_loss"
 ENDED = ("finished", "failed", "stopped")
 
@@ -35,10 +36,10 @@ def made(client: Client, path: str, **body: Any) -> Any:
     return answer.json()
 
 
-def swept(client: Client) -> list[str]:
+def swept(client: Client, iterations: int) -> list[str]:
     """The runs of a sweep over three seeds, for which the cluster has room in one process only."""
     most = 0.6 * client.get("/api/v1/cluster/")["capacity"]["cpus"]
-    overrides = SMALL | {"resources.cpus": most}
+    overrides = SMALL | {"resources.cpus": most, "run.iterations": iterations}
     sweep = made(client, "/api/v1/sweeps/", preset="spread_mappo", overrides=overrides, seeds=[0, 1, 2])
     return [row["id"] for row in sweep["results"]]
 
@@ -57,14 +58,14 @@ def curves(client: Client, run: str) -> dict[str, list[float]]:
 
 
 def test_seeds_of_a_sweep_share_a_process(shared_stack: RunningStack, client: Client) -> None:
-    runs = swept(client)
+    runs = swept(client, LONG)
     client.until(runs[1], lambda found: found["iteration"] >= 1)
     made(client, f"/api/v1/runs/{runs[1]}/stop/")
     (driver,) = drivers(shared_stack, runs[0])
     assert [drivers(shared_stack, run) for run in runs[1:]] == [[driver], [driver]]
     ended = [client.until(run, lambda found: found["state"] in ENDED) for run in runs]
     assert [found["state"] for found in ended] == ["finished", "stopped", "finished"]
-    assert ended[1]["iteration"] < SMALL["run.iterations"] == ended[2]["iteration"]
+    assert ended[1]["iteration"] < LONG == ended[2]["iteration"]
     (kept, *_) = client.get(f"/api/v1/runs/{runs[1]}/checkpoints/")["results"]
     assert kept["iteration"] == ended[1]["iteration"]
     alone = made(client, "/api/v1/runs/", preset="spread_mappo", overrides=SMALL | {"run.seed": 2})["id"]
@@ -79,7 +80,7 @@ def test_seeds_of_a_sweep_share_a_process(shared_stack: RunningStack, client: Cl
 
 
 def test_members_of_a_killed_process_continue_alone(shared_stack: RunningStack, client: Client) -> None:
-    runs = swept(client)
+    runs = swept(client, 300)
     client.until(runs[0], lambda found: found["iteration"] >= 6)
     (driver,) = drivers(shared_stack, runs[0])
     os.kill(driver.pid, signal.SIGKILL)

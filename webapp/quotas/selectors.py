@@ -42,9 +42,9 @@ def bytes_stored(project: Project) -> int:
 
 def _total(rows: QuerySet[Any], owner: str, amount: Sum, project: Project) -> QuerySet[Any, tuple[int]]:
     """Return one row with the sum over the rows of a project, which the field `owner` names; none without rows."""
-    return (
-        rows.filter(**{owner: project}).order_by().values(owner).annotate(total=amount).values_list("total")
-    )
+    by_project = rows.filter(**{owner: project}).order_by().values(owner)
+    totals: QuerySet[Any, tuple[int]] = by_project.annotate(total=amount).values_list("total")
+    return totals
 
 
 def usage_read(project: Project) -> dict[str, float]:
