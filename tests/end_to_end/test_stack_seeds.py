@@ -68,7 +68,12 @@ def test_seeds_of_a_sweep_share_a_process(shared_stack: RunningStack, client: Cl
     assert ended[1]["iteration"] < LONG == ended[2]["iteration"]
     (kept, *_) = client.get(f"/api/v1/runs/{runs[1]}/checkpoints/")["results"]
     assert kept["iteration"] == ended[1]["iteration"]
-    alone = made(client, "/api/v1/runs/", preset="spread_mappo", overrides=SMALL | {"run.seed": 2})["id"]
+    alone = made(
+        client,
+        "/api/v1/runs/",
+        preset="spread_mappo",
+        overrides=SMALL | {"run.iterations": LONG, "run.seed": 2},
+    )["id"]
     client.until(alone, lambda found: found["iteration"] >= 6)
     made(client, f"/api/v1/runs/{alone}/stop/")
     client.until(alone, lambda found: found["state"] in ENDED)
