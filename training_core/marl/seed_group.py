@@ -1,6 +1,6 @@
 """Training of several seeds of one config in one process on CPU cores: one MarlTrainer per seed.
 
-The seeds' worlds are stepped as one vector of worlds, and gradients are computed by formulas (learning/direct_gradients.py).
+The seeds' worlds are stepped as one vector of worlds, and gradients are analytic (learning/analytic_gradients.py).
 Networks, optimisers, evaluations and checkpoints are those of each seed's own trainer, and so are its numbers, to fp32
 rounding. For a GPU see many_seeds.py, which also stacks the networks.
 """
@@ -15,7 +15,7 @@ from torch import Tensor
 from training_core.config.marl.run import MarlConfig
 from training_core.config.marl.seed_groups import reason_for_separate_runs
 from training_core.errors import ConfigError
-from training_core.marl.learning.direct_gradients import DirectMlp
+from training_core.marl.learning.analytic_gradients import AnalyticMlp
 from training_core.marl.networks.base import Memory
 from training_core.marl.records import Collection, EpisodeResult
 from training_core.marl.rollouts import FinalStates, PolicyTrajectory, Rollout, collect
@@ -29,7 +29,7 @@ class SeedActors:
     has_memory = False
     chunk_length = 1
 
-    def __init__(self, networks: Sequence[DirectMlp], worlds: int) -> None:
+    def __init__(self, networks: Sequence[AnalyticMlp], worlds: int) -> None:
         self._networks, self._worlds = networks, worlds
 
     def start(self, environments: int) -> Memory:
@@ -93,15 +93,13 @@ class SeedGroup:
         return self._runner
 
 
-def _networks_of(trainer: MarlTrainer) -> dict[str, DirectMlp]:
-    """The actors of a trainer by policy. Raises ConfigError if its learners have no gradients by formulas."""
+def _networks_of(trainer: MarlTrainer) -> dict[str, AnalyticMlp]:
+    """The actors of a trainer by policy. Raises ConfigError if its learners have no analytic gradients."""
     networks = {}
     for name, learner in trainer.learners.items():
-        if learner.direct_gradients is None:
-            raise ConfigError(
-                {f"policies.{name}": "several seeds in one process: no formulas for its gradients"}
-            )
-        networks[name] = learner.direct_gradients.actor
+        if learner.analytic_gradients is None:
+            raise ConfigError({f"policies.{name}": "several seeds in one process: no analytic gradients"})
+        networks[name] = learner.analytic_gradients.actor
     return networks
 
 

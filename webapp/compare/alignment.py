@@ -28,7 +28,7 @@ class RunCurve:
 
 
 @dataclass(frozen=True)
-class Sheet:
+class AlignedCurves:
     """Lines of runs with the same x, a row for each run: x strictly increasing, y finite."""
 
     runs: Sequence[str]
@@ -60,7 +60,7 @@ def line_of(x: Floats, y: Floats) -> RunCurve:
     return RunCurve(x[last], y[last], left_out)
 
 
-def axis_of(lines: Sequence[RunCurve | Sheet], most: int = MOST_POINTS) -> tuple[Floats, bool]:
+def axis_of(lines: Sequence[RunCurve | AlignedCurves], most: int = MOST_POINTS) -> tuple[Floats, bool]:
     """Return the union of all x; if there are more than `most`, the midpoints of `most` equal bins (then True)."""
     positions = np.unique(np.concatenate([line.x for line in lines])) if lines else np.empty(0)
     if len(positions) <= most:
@@ -70,17 +70,17 @@ def axis_of(lines: Sequence[RunCurve | Sheet], most: int = MOST_POINTS) -> tuple
 
 
 def on_axis(line: RunCurve, axis: Floats, spans: bool) -> Floats:
-    """Return the line's values at every point of the axis: the row of `sheet_on_axis`."""
-    row: Floats = sheet_on_axis(Sheet([""], line.x, line.y[None], [line.left_out]), axis, spans)[0]
+    """Return the line's values at every point of the axis: the row of `curves_on_axis`."""
+    row: Floats = curves_on_axis(AlignedCurves([""], line.x, line.y[None], [line.left_out]), axis, spans)[0]
     return row
 
 
-def sheet_on_axis(sheet: Sheet, axis: Floats, spans: bool) -> Floats:
+def curves_on_axis(curves: AlignedCurves, axis: Floats, spans: bool) -> Floats:
     """Return the values of each row (runs, axis) at every point of the axis, NaN outside the range of its x.
 
     Values between two points are interpolated linearly. For an axis of bins, the lines are first averaged within each.
     """
-    x, y = sheet.x, sheet.y
+    x, y = curves.x, curves.y
     if not len(x):
         return np.full((len(y), len(axis)), np.nan)
     if spans:

@@ -7,10 +7,18 @@ import numpy as np
 
 from training_core.errors import ConfigError
 from webapp.agents.rewards import shaped_label
-from webapp.compare.alignment import Sheet, axis_of, band_of, counts_of, mean_of, sheet_on_axis, smoothed
+from webapp.compare.alignment import (
+    AlignedCurves,
+    axis_of,
+    band_of,
+    counts_of,
+    curves_on_axis,
+    mean_of,
+    smoothed,
+)
 from webapp.compare.forms import Choice
 from webapp.compare.groups import RunGroup, best_groups, groups_make
-from webapp.compare.lines import sheets_read
+from webapp.compare.lines import aligned_read
 from webapp.compare.selection import MOST_RUNS, configs_of
 from webapp.metrics.arrays import Floats
 from webapp.runs.models import Run
@@ -34,8 +42,8 @@ def curves_read(runs: Sequence[Run], choice: Choice, key: str) -> dict[str, Any]
     those of `best_groups` are drawn. Raises ConfigError for too many lines of single runs.
     """
     best = best_groups(runs, choice, key)
-    sheets = sheets_read(best.runs, key, choice.x)
-    having = {run for sheet in sheets for run in sheet.runs}
+    aligned = aligned_read(best.runs, key, choice.x)
+    having = {run for curves in aligned for run in curves.runs}
     drawn = [run for run in best.runs if run.pk in having]
     groups = groups_make(drawn, choice.by)
     if choice.band == "runs" and len(drawn) > MOST_LINES:
@@ -44,9 +52,9 @@ def curves_read(runs: Sequence[Run], choice: Choice, key: str) -> dict[str, Any]
                 "band": f"{len(drawn)} lines; at most {MOST_LINES} are drawn: choose another band, or name fewer runs"
             }
         )
-    axis, spans = axis_of(sheets)
+    axis, spans = axis_of(aligned)
     weight = choice.smooth if len(axis) >= FEW else 0.0
-    table, places = _table(sheets, axis, spans)
+    table, places = _table(aligned, axis, spans)
     listed = len(runs) if len(runs) <= MOST_RUNS else MOST_LISTED
     return {
         "key": key,
@@ -60,14 +68,14 @@ def curves_read(runs: Sequence[Run], choice: Choice, key: str) -> dict[str, Any]
         ],
         "omitted": best.omitted,
         "without": [run.pk for run in best.runs if run.pk not in having],
-        "left_out": sum(sum(sheet.left_out) for sheet in sheets),
+        "left_out": sum(sum(curves.left_out) for curves in aligned),
     }
 
 
-def _table(sheets: Sequence[Sheet], axis: Floats, spans: bool) -> tuple[Floats, dict[str, int]]:
+def _table(aligned: Sequence[AlignedCurves], axis: Floats, spans: bool) -> tuple[Floats, dict[str, int]]:
     """Return the values of all lines (runs, axis), and the row of each run."""
-    rows = [run for sheet in sheets for run in sheet.runs]
-    parts = [sheet_on_axis(sheet, axis, spans) for sheet in sheets]
+    rows = [run for curves in aligned for run in curves.runs]
+    parts = [curves_on_axis(curves, axis, spans) for curves in aligned]
     table = np.concatenate(parts) if parts else np.empty((0, len(axis)))
     return table, {run: row for row, run in enumerate(rows)}
 

@@ -11,7 +11,7 @@ from django.db import connection
 from numpy.typing import NDArray
 
 from training_core.errors import ConfigError
-from webapp.compare.alignment import RunCurve, Sheet, line_of
+from webapp.compare.alignment import AlignedCurves, RunCurve, line_of
 from webapp.metrics.arrays import (
     Floats,
     Ints,
@@ -36,17 +36,17 @@ WHERE s.run_id = ANY(%s) AND s.key = ANY(%s) ORDER BY c.id
 
 
 def lines_read(runs: Sequence[Run], key: str, x: str = "step") -> dict[str, RunCurve]:
-    """Return the line of a metric, or of an expression of metrics, for each run that has one: the rows of `sheets_read`."""
-    sheets = sheets_read(runs, key, x)
+    """Return the line of a metric, or of an expression of metrics, for each run that has one: the rows of `aligned_read`."""
+    aligned = aligned_read(runs, key, x)
     lines = {
-        run: RunCurve(sheet.x, row, left_out)
-        for sheet in sheets
-        for run, row, left_out in zip(sheet.runs, sheet.y, sheet.left_out, strict=True)
+        run: RunCurve(curves.x, row, left_out)
+        for curves in aligned
+        for run, row, left_out in zip(curves.runs, curves.y, curves.left_out, strict=True)
     }
     return {run.pk: lines[run.pk] for run in runs if run.pk in lines}
 
 
-def sheets_read(runs: Sequence[Run], key: str, x: str = "step") -> list[Sheet]:
+def aligned_read(runs: Sequence[Run], key: str, x: str = "step") -> list[AlignedCurves]:
     """Return the lines of these runs, those with the same x together; a run without a point is in none. x: a name of
     webapp.compare.forms.AXES, or another metric or expression, of which the values at the same steps count.
 
@@ -55,7 +55,7 @@ def sheets_read(runs: Sequence[Run], key: str, x: str = "step") -> list[Sheet]:
     """
     value = _expression(runs, key, "key")
     if value.single and x == "step":
-        return _sheets_by_step([run.pk for run in runs], key)
+        return _aligned_by_step([run.pk for run in runs], key)
     across = None if x in STEP_AXES else _expression(runs, PROGRESS.get(x, x), "x")
     points_by_run = _points_read(runs, [*value.keys, *(across.keys if across else ())])
     reported = {name for points in points_by_run.values() for name in points}
@@ -72,17 +72,17 @@ def sheets_read(runs: Sequence[Run], key: str, x: str = "step") -> list[Sheet]:
         axis = _axis(points, _evaluated(across, own) if across else None, x)
         if axis is not None:
             lines[run.pk] = line_of(axis, points.values)
-    return sheets_of(lines)
+    return aligned_of(lines)
 
 
-def sheets_of(lines: Mapping[str, RunCurve]) -> list[Sheet]:
-    """Return the lines with points as sheets."""
+def aligned_of(lines: Mapping[str, RunCurve]) -> list[AlignedCurves]:
+    """Return the lines with points as aligned curves."""
     same: dict[bytes, list[str]] = {}
     for run, line in lines.items():
         if len(line.x):
             same.setdefault(line.x.tobytes(), []).append(run)
     return [
-        Sheet(
+        AlignedCurves(
             runs,
             lines[runs[0]].x,
             np.stack([lines[run].y for run in runs]),
@@ -96,7 +96,7 @@ Piece = tuple[int, bytes, bytes]
 """Attempt, packed steps and packed values of a chunk."""
 
 
-def _sheets_by_step(run_ids: Sequence[str], key: str) -> list[Sheet]:
+def _aligned_by_step(run_ids: Sequence[str], key: str) -> list[AlignedCurves]:
     """Return the lines of a metric over steps. A run with one chunk is a row of the table of all chunks with the same packed steps."""
     pieces: dict[str, list[Piece]] = {}
     for run, _, attempt, steps, values, _ in _rows(run_ids, [key], times=False):
@@ -109,7 +109,7 @@ def _sheets_by_step(run_ids: Sequence[str], key: str) -> list[Sheet]:
         else:
             points = _joined([_unpacked(*chunk) for chunk in chunks])
             lines[run] = line_of(points.steps.astype(np.float64), points.values)
-    sheets = []
+    aligned = []
     for packed, runs in same.items():
         x = unpack_ints(packed).astype(np.float64)
         table = unpack_floats_joined([pieces[run][0][2] for run in runs]).reshape(len(runs), len(x))
@@ -117,8 +117,8 @@ def _sheets_by_step(run_ids: Sequence[str], key: str) -> list[Sheet]:
         lines |= {runs[row]: line_of(x, table[row]) for row in np.flatnonzero(~plain)}
         if plain.any():
             rows = np.flatnonzero(plain)
-            sheets.append(Sheet([runs[row] for row in rows], x, table[rows], [0] * len(rows)))
-    return [*sheets, *sheets_of(lines)]
+            aligned.append(AlignedCurves([runs[row] for row in rows], x, table[rows], [0] * len(rows)))
+    return [*aligned, *aligned_of(lines)]
 
 
 def _rows(
@@ -135,10 +135,9 @@ def _rows(
     blocks = Block.objects.filter(group__in={pk // GROUP for pk in owners})
     newer, _ = wide_read(blocks, 0, None, owners) if owners else (None, [])
     for pk, points in (newer.by_series() if newer else {}).items():
-        for attempt in np.unique(points.attempts):
-            some = points.take(np.flatnonzero(points.attempts == attempt))
+        for attempt, some in points.by_attempt().items():
             packed = pack_ints(some.steps), pack_floats(some.values), pack_floats(some.times)
-            yield *owners[pk], int(attempt), *packed
+            yield *owners[pk], attempt, *packed
 
 
 def _expression(runs: Sequence[Run], text: str, field: str) -> Expression:

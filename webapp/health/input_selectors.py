@@ -50,9 +50,8 @@ def _curves(names: dict[int, str]) -> dict[str, SeriesTail]:
         )
     wide, _ = wide_read(Block.objects.filter(group__in={pk // GROUP for pk in names}), 0, None, names)
     for pk, points in (wide.by_series() if wide else {}).items():
-        for attempt in np.unique(points.attempts):
-            some = points.take(np.flatnonzero(points.attempts == attempt))
-            parts.setdefault(names[pk], []).append((int(attempt), SeriesTail(some.steps, some.values)))
+        for attempt, some in points.by_attempt().items():
+            parts.setdefault(names[pk], []).append((attempt, SeriesTail(some.steps, some.values)))
     return {key: _joined(pieces) for key, pieces in parts.items()}
 
 

@@ -42,6 +42,11 @@ class Wide:
         pieces = np.split(order, starts[1:])
         return {int(name): self.take(piece) for name, piece in zip(names, pieces, strict=True)}
 
+    def by_attempt(self) -> dict[int, "Wide"]:
+        """Return the points of each attempt, in the same order; the attempts in order of arrival."""
+        attempts = dict.fromkeys(self.attempts.tolist())
+        return {attempt: self.take(np.flatnonzero(self.attempts == attempt)) for attempt in attempts}
+
 
 def wide_join(pieces: Sequence[Wide]) -> Wide:
     """Concatenate points; at least one piece."""

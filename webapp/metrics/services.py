@@ -15,6 +15,7 @@ from webapp.metrics.arrays import pack_floats, pack_ints, read, unpack_floats, u
 from webapp.metrics.headline import HEADLINE, headline_update
 from webapp.metrics.models import Chunk, Series
 from webapp.metrics.outlines import outlined
+from webapp.metrics.summaries import summary_set
 from webapp.metrics.wide import keys_split, wide_store
 from webapp.runs.events import OF_STATE
 from webapp.runs.lifecycle import run_locked
@@ -32,24 +33,14 @@ LARGEST_CHUNK = 1 << 16
 
 # Raw SQL because the ORM takes five times as long for the fifty rows of a batch. The last point of a series is the
 # one with the highest (attempt, step); of equals, the latest to arrive.
-_UPSERT = """
+_UPSERT = f"""
 INSERT INTO metrics_series AS old
   (run_id, last_attempt, key, count, last_step, last_value, last_time, first_value, min_value, max_value, chunk_count)
 SELECT %s, %s, key, count, step, value, time, first, low, high, 1
 FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::float8[], %s::float8[], %s::float8[], %s::float8[], %s::float8[])
   AS new (key, count, step, value, time, first, low, high)
 ON CONFLICT (run_id, key) DO UPDATE SET
-  count = old.count + excluded.count,
-  chunk_count = old.chunk_count + 1,
-  first_value = COALESCE(old.first_value, excluded.first_value),
-  min_value = LEAST(old.min_value, excluded.min_value),
-  max_value = GREATEST(old.max_value, excluded.max_value),
-  (last_attempt, last_step, last_value, last_time) = (
-    SELECT CASE WHEN newer THEN excluded.last_attempt ELSE old.last_attempt END,
-           CASE WHEN newer THEN excluded.last_step ELSE old.last_step END,
-           CASE WHEN newer THEN excluded.last_value ELSE old.last_value END,
-           CASE WHEN newer THEN excluded.last_time ELSE old.last_time END
-    FROM (SELECT (excluded.last_attempt, excluded.last_step) >= (old.last_attempt, old.last_step) AS newer) AS compared)
+  chunk_count = old.chunk_count + 1, {summary_set("excluded")}
 RETURNING id, key, last_value, first_value, xmax = 0
 """
 _INSERT = """

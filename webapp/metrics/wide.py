@@ -16,6 +16,7 @@ from webapp.metrics.blocks import GROUP, Wide, block_pack, block_unpack, wide_jo
 from webapp.metrics.models import Block, Chunk
 from webapp.metrics.name_cache import NameCache
 from webapp.metrics.outlines import outlined
+from webapp.metrics.summaries import summary_set
 from webapp.runs.lifecycle import run_locked
 from webapp.runs.models import Run
 from workers.telemetry.events import MetricsEvent
@@ -38,20 +39,10 @@ FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::float8[], %s::float8[], 
   AS new (key, attempt, step, value, time, first, low, high)
 RETURNING key, id
 """
-_UPDATE = """
-UPDATE metrics_series AS old SET
-  count = old.count + new.count,
-  first_value = COALESCE(old.first_value, new.first),
-  min_value = LEAST(old.min_value, new.low),
-  max_value = GREATEST(old.max_value, new.high),
-  (last_attempt, last_step, last_value, last_time) = (
-    SELECT CASE WHEN newer THEN new.attempt ELSE old.last_attempt END,
-           CASE WHEN newer THEN new.step ELSE old.last_step END,
-           CASE WHEN newer THEN new.value ELSE old.last_value END,
-           CASE WHEN newer THEN new.time ELSE old.last_time END
-    FROM (SELECT (new.attempt, new.step) >= (old.last_attempt, old.last_step) AS newer) AS compared)
+_UPDATE = f"""
+UPDATE metrics_series AS old SET {summary_set("new")}
 FROM unnest(%s::bigint[], %s::bigint[], %s::int[], %s::bigint[], %s::float8[], %s::float8[], %s::float8[], %s::float8[], %s::float8[])
-  AS new (id, count, attempt, step, value, time, first, low, high)
+  AS new (id, count, last_attempt, last_step, last_value, last_time, first_value, min_value, max_value)
 WHERE old.id = new.id
 """
 
@@ -133,11 +124,7 @@ def blocks_compact(run_id: str, group: int) -> None:
             _chunks_make(points)
             made = [_moved(run_id, group, int(points.cursors.max()))]
         elif len(some) > MANY_BLOCKS:
-            attempts = dict.fromkeys(block.attempt for block in some)
-            made = [
-                block_pack(run_id, points.take(np.flatnonzero(points.attempts == attempt)), merged=True)
-                for attempt in attempts
-            ]
+            made = [block_pack(run_id, part, merged=True) for part in points.by_attempt().values()]
         else:
             return
         old = blocks if moved else some
@@ -241,10 +228,9 @@ def _chunks_make(points: Wide) -> None:
     made: list[Chunk] = []
     counts: dict[int, int] = {}
     for pk, of_series in points.by_series().items():
-        for attempt in dict.fromkeys(of_series.attempts.tolist()):
-            some = of_series.take(np.flatnonzero(of_series.attempts == attempt))
-            made.append(_chunk(pk, attempt, some))
-            counts[pk] = counts.get(pk, 0) + 1
+        parts = of_series.by_attempt()
+        made += [_chunk(pk, attempt, some) for attempt, some in parts.items()]
+        counts[pk] = len(parts)
     Chunk.objects.bulk_create(made)
     with connection.cursor() as database:
         database.execute(

@@ -48,12 +48,12 @@ def runs_left(project_id: int, held: int) -> int | None:
 def processes_left(project_id: int, wanted: Demand, held: Sequence[Demand]) -> float:
     """Return how many processes with the demand `wanted` the limits of devices allow while others hold `held`; inf without a limit."""
     quota = Quota.objects.filter(project=project_id).first()
-    rooms = [inf]
+    limits = [inf]
     for name in ("cpus", "gpus"):
         limit, asked = getattr(quota, name, None), getattr(wanted, name)
         if limit is not None and asked:
-            rooms.append((limit - sum(getattr(need, name) for need in held) + SLACK) // asked)
-    return min(rooms)
+            limits.append((limit - sum(getattr(need, name) for need in held) + SLACK) // asked)
+    return min(limits)
 
 
 def storage_held(project_id: int) -> str:

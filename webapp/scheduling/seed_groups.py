@@ -53,12 +53,11 @@ def _size(run: Run, wanted: Demand, capacity: Capacity) -> int:
     holding = demands_of(runs_holding().exclude(pk=run.pk))
     own = [need for other, need in holding if other.project_id == run.project_id]
     free = left(capacity, [need for _, need in holding])
-    rooms = [processes_left(run.project_id, wanted, own)]
-    rooms += [
-        (room + SLACK) // need for room, need in ((free.cpus, wanted.cpus), (free.gpus, wanted.gpus)) if need
-    ]
+    limits = [processes_left(run.project_id, wanted, own)]
+    devices = ((free.cpus, wanted.cpus), (free.gpus, wanted.gpus))
+    limits += [(available + SLACK) // need for available, need in devices if need]
     waiting = Run.objects.filter(sweep=run.sweep_id, state=RunState.QUEUED).count()
-    size = ceil(waiting / max(1.0, min(rooms)))
+    size = ceil(waiting / max(1.0, min(limits)))
     allowed = runs_left(run.project_id, len(own))
     return max(1, min(size, MOST, size if allowed is None else allowed))
 

@@ -108,9 +108,8 @@ class UpdateWorker(Worker):
         if self._sending is not None:
             try:
                 self._sending.send(weights, version)
-            except (
-                TransferFailure
-            ) as error:  # the rollout workers do not receive the weights either, and report it
+            except TransferFailure as error:
+                # The rollout workers do not receive the weights either, and report it.
                 log.warning("%s", error)
         return pack(weights if self._processes.rank == 0 else {}, version)
 

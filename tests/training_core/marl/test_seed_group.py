@@ -11,7 +11,7 @@ from training_core.config.files import apply_overrides, parse_config, read_prese
 from training_core.config.marl.run import MarlConfig
 from training_core.config.marl.seed_groups import reason_for_separate_runs
 from training_core.errors import ConfigError
-from training_core.marl.learning.direct_gradients import DirectGradients
+from training_core.marl.learning.analytic_gradients import AnalyticGradients
 from training_core.marl.records import Collection
 from training_core.marl.seed_group import SeedGroup
 from training_core.marl.trainer import MarlTrainer
@@ -112,7 +112,7 @@ def test_gradients_are_those_of_autograd(activation: str, fused: bool, monkeypat
     loss.backward()  # type: ignore[no-untyped-call]
     networks: Sequence[Any] = (learner.actor, learner.critic)
     gradients = [weight.grad.clone() for network in networks for weight in network.parameters()]
-    row = DirectGradients(learner, activation)(chunks)(rows)
+    row = AnalyticGradients(learner, activation)(chunks)(rows)
     torch.testing.assert_close(row, expected, rtol=1e-4, atol=1e-6)
     for own, recorded in zip(
         (w.grad for network in networks for w in network.parameters()), gradients, strict=True

@@ -70,15 +70,15 @@ class _ForwardPass:
 class PrefixTreeStore:
     """The store, its active nodes, and the model that extends them.
 
-    With `static` it uses steps of a few fixed shapes (static_steps.py), and can be reused after `clear`. With `by_hand` the
-    model's layers are computed by models/decoder.py, if it supports them.
+    With `static` it uses steps of a few fixed shapes (static_steps.py), and can be reused after `clear`. With `fused` the
+    layers of models/decoder.py are used, if they support the model.
     """
 
     def __init__(
-        self, model: PreTrainedModel, rows: int, *, static: bool = False, by_hand: bool = False
+        self, model: PreTrainedModel, rows: int, *, static: bool = False, fused: bool = False
     ) -> None:
         self._model = model
-        self._decoder = decoder_of(model) if by_hand else None
+        self._decoder = decoder_of(model) if fused else None
         self._device = model.device
         self._count = rows
         self.steps = StaticSteps(self._run, model.device) if static else None
@@ -365,20 +365,20 @@ AttentionInterface.register(_ATTENTION, _attend)
 
 
 @torch.no_grad()
-def supports_prefix_tree(model: PreTrainedModel, *, by_hand: bool = False) -> bool:
-    """Whether a prefix tree with this model gives the model's logits, `by_hand` or by its modules; determined by one trial.
+def supports_prefix_tree(model: PreTrainedModel, *, fused: bool = False) -> bool:
+    """Whether a prefix tree with this model gives the model's logits, `fused` or by its modules; determined by one trial.
 
     False if a layer is not full attention, or attention differs from scaled dot products.
     """
     config: Any = model.config
     if not attends_fully(model) or config._attn_implementation != _ATTENTION:
         return False
-    if by_hand and decoder_of(model) is None:
+    if fused and decoder_of(model) is None:
         return False
     table: Any = model.get_input_embeddings()
     size = int(table.weight.shape[0])
     token_ids = [(7 * index + 3) % size for index in range(12)]
-    store = PrefixTreeStore(model, 2, by_hand=by_hand)
+    store = PrefixTreeStore(model, 2, fused=fused)
     try:
         store.prefill([token_ids[:5], token_ids[:3]])
         first_logits = store.decode(np.array([0, 0, 1]), np.array(token_ids[5:8]))

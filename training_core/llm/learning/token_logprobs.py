@@ -131,7 +131,7 @@ class ResponseForward:
 
     def _hidden(self, model: PreTrainedModel, inputs: dict[str, Any], batch: RowBatch) -> Tensor:
         mask = inputs["attention_mask"]
-        decoder = decoder_of(model) if isinstance(mask, TreeMask) and self.by_hand else None
+        decoder = decoder_of(model) if isinstance(mask, TreeMask) and self.fused else None
         if decoder is not None:
             return decoder.trained_hidden(batch.token_ids, batch.positions, mask, batch.nodes)
         whole: Tensor = model.base_model(**inputs).last_hidden_state
@@ -174,18 +174,18 @@ class ResponseForward:
         )
 
     @cached_property
-    def by_hand(self) -> bool:
-        """Whether the layers of packed rows are computed by hand (models/decoder.py)."""
+    def fused(self) -> bool:
+        """Whether packed rows use fused layers (models/decoder.py)."""
         if not self.splits or not self.on_cpu or decoder_of(self.model) is None:
             return False
         single = self._trial_logits(self._collated(packed=False), split=False)
-        self.by_hand = True  # for the trial's own pass
+        self.fused = True  # for the trial's own pass
         try:
             return _matches(self._trial_logits(self._collated(packed=True), split=True), single)
         except (AttributeError, TypeError, ValueError, RuntimeError):  # a layer has other parts
             return False
         finally:
-            del self.by_hand
+            del self.fused
 
     @cached_property
     def splits(self) -> bool:

@@ -1,4 +1,4 @@
-"""Decoder layers by hand on the CPU: the layers of Llama, Mistral, Qwen2 and Qwen3 with fewer and larger operations.
+"""Fused decoder layers on the CPU: those of Llama, Mistral, Qwen2 and Qwen3 with fewer and larger operations.
 
 B rows, S places, N = B * S places of a pass, K of them whose results are needed, H hidden size, Q query heads, C key heads, D head
 size. transformers' modules compute a layer in about fifty operations, each with its own node of autograd and its own temporary
@@ -68,7 +68,7 @@ class Decoder:
 
 
 def decoder_of(model: PreTrainedModel) -> Decoder | None:
-    """A model's layers; None if they cannot be computed by hand."""
+    """A model's layers; None if they cannot be fused."""
     base: Any = model.base_model
     layers = list(getattr(base, "layers", None) or ())
     if not layers or base is model or model.device.type != "cpu":
@@ -111,7 +111,7 @@ def _layer(part: Any) -> Layer:
 
 
 def _is_plain(layer: Any) -> bool:
-    """Whether a layer has exactly the parts that are computed by hand."""
+    """Whether a layer has exactly the parts of a fused layer."""
     if getattr(layer, "gradient_checkpointing", False) or layer._modules.keys() != _PARTS:
         return False
     attention, mlp = layer.self_attn, layer.mlp

@@ -1,4 +1,4 @@
-"""The gradients of a decoder layer by hand, on packed rows (see decoder.py for the letters)."""
+"""The gradients of a fused decoder layer, on packed rows (see decoder.py for the letters)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""One decoder layer by hand (see decoder.py for the letters; its gradients are in decoder_gradients.py).
+"""A fused decoder layer (see decoder.py for the letters; its gradients are in decoder_gradients.py).
 
 Norm, attention and a gated network, each added to its input: Llama (arXiv 2302.13971), with biases as in Qwen2 and norms of query
 and key as in Qwen3. Attention is passed in: a tree of packed rows (tree_attention.py), or the store of an engine.

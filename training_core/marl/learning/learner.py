@@ -19,6 +19,7 @@ from training_core.errors import ConfigError, LearnerFailure
 from training_core.marl.agent_slots import AgentSlots
 from training_core.marl.algorithms.ppo_config import MarlPpo
 from training_core.marl.environments.base import Spec
+from training_core.marl.learning.analytic_gradients import AnalyticGradients, has_analytic_gradients
 from training_core.marl.learning.batch import (
     Chunks,
     chunk_starts,
@@ -28,7 +29,6 @@ from training_core.marl.learning.batch import (
     split_into_chunks,
 )
 from training_core.marl.learning.critics import CriticInputs, RolloutValues, compute_values
-from training_core.marl.learning.direct_gradients import DirectGradients, has_formulas
 from training_core.marl.learning.ends import Ends, ends_of, fill_departed_values
 from training_core.marl.learning.flat_adam import FlatAdam
 from training_core.marl.learning.ratio_statistics import mean, ratio_statistics
@@ -112,13 +112,15 @@ class PolicyLearner:
         self.length = self.actor.chunk_length
         self._critic_memory: Memory | None = None
         self._losses = torch.compile(self.losses) if self.settings.compile else self.losses
-        self.direct_gradients = self._direct_gradients(policy.network.activation)
-        """Gradients by formulas in place of autograd, where all samples have weight 1 and all choices are allowed."""
+        self.analytic_gradients = self._analytic_gradients(policy.network.activation)
+        """Analytic gradients in place of autograd, where all samples have weight 1 and all choices are allowed."""
 
-    def _direct_gradients(self, activation: str) -> DirectGradients | None:
-        """None where there are no formulas, as for the losses of a subclass."""
+    def _analytic_gradients(self, activation: str) -> AnalyticGradients | None:
+        """None where there are none, as for the losses of a subclass."""
         own = type(self) is PolicyLearner
-        return DirectGradients(self, activation) if own and has_formulas(self, activation) else None
+        return (
+            AnalyticGradients(self, activation) if own and has_analytic_gradients(self, activation) else None
+        )
 
     def _networks(self, network: Network, device: torch.device) -> tuple[Networks, Networks]:
         """The actor and the critic, with weights that follow from the seed. Raises ConfigError with fields relative to the policy."""
@@ -179,7 +181,7 @@ class PolicyLearner:
         generator = torch.Generator().manual_seed(keyed_seed(self.seed, SHUFFLES, iteration))
         size = max(1, self.settings.minibatch_size // (self.length * self.slots.count))
         plain = chunks.weights is None and chunks.masks is None
-        direct = self.direct_gradients(chunks) if self.direct_gradients and plain else None
+        direct = self.analytic_gradients(chunks) if self.analytic_gradients and plain else None
         for _ in range(self.settings.epochs):
             order = torch.randperm(len(chunks), generator=generator).to(chunks.raw.device)
             first = len(statistics.rows)

@@ -1,4 +1,4 @@
-"""A layer of a GRU over the steps of a sequence on CPU cores, with its gradients computed by formulas.
+"""A layer of a GRU over the steps of a sequence on CPU cores, with analytic gradients.
 
 torch computes a GRU with many small operations and multiplies with MKL, without resets of the memory (its LSTM uses oneDNN). Here
 episodes may begin at any step, and the gradients of the weights are one product over all steps.

@@ -37,23 +37,23 @@ class Recurrence(Backbone):
 
     def step(self, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
         x = self.before(x)[None]
-        if self._has_formulas(x):
-            features, memory = self._by_formulas(x, memory, torch.zeros_like(x[..., 0], dtype=torch.bool))
+        if self._is_analytic(x):
+            features, memory = self._analytic(x, memory, torch.zeros_like(x[..., 0], dtype=torch.bool))
         else:
             features, memory = self._run(x, memory)
         return features[0], memory
 
     def sequence(self, x: Tensor, memory: Memory, begins: Tensor) -> Tensor:
         x = self.before(x)
-        if self._has_formulas(x):
-            return self._by_formulas(x, memory, begins)[0]
+        if self._is_analytic(x):
+            return self._analytic(x, memory, begins)[0]
         return self._by_torch(x, memory, begins)
 
-    def _has_formulas(self, x: Tensor) -> bool:
+    def _is_analytic(self, x: Tensor) -> bool:
         """GRUs on CPU cores: GPUs have kernels for whole sequences, and compiled updates their own."""
         return self.states == 1 and x.device.type == "cpu" and not torch.compiler.is_compiling()
 
-    def _by_formulas(self, x: Tensor, memory: Memory, begins: Tensor) -> tuple[Tensor, Memory]:
+    def _analytic(self, x: Tensor, memory: Memory, begins: Tensor) -> tuple[Tensor, Memory]:
         """L steps (L, R, D), layer by layer."""
         after = []
         for layer, hidden in enumerate(memory[0].unbind(1)):

@@ -22,19 +22,6 @@ def model(request: pytest.FixtureRequest) -> PreTrainedModel:
     return make_model(request.param)
 
 
-@pytest.fixture
-def passes(model: PreTrainedModel, request: pytest.FixtureRequest) -> list[int]:
-    """Tokens of each pass through the model."""
-    seen: list[int] = []
-
-    def count(table: torch.nn.Module, inputs: tuple[torch.Tensor, ...], output: object) -> None:
-        seen.append(inputs[0].numel())
-
-    hook = model.get_input_embeddings().register_forward_hook(count)
-    request.addfinalizer(hook.remove)
-    return seen
-
-
 def talk(engine: TorchEngine, rid: str) -> list[list[Answer]]:
     """Three turns in three conversations at once, of different lengths; a prompt without a name is among them."""
     texts = [[6, 7, 8, 9, 10, 11, 12], [13, 14], [6, 7, 8]]

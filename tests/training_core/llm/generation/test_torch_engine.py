@@ -120,19 +120,6 @@ def test_a_model_without_positions_gets_batches_of_one_length() -> None:
     check_against_naive(model, SETTINGS[0])
 
 
-@pytest.fixture
-def passes(model: PreTrainedModel, request: pytest.FixtureRequest) -> list[int]:
-    """How many tokens go through the model in each pass, padding included."""
-    seen: list[int] = []
-
-    def count(table: torch.nn.Module, inputs: tuple[torch.Tensor, ...], output: object) -> None:
-        seen.append(inputs[0].numel())
-
-    hook = model.get_input_embeddings().register_forward_hook(count)
-    request.addfinalizer(hook.remove)
-    return seen
-
-
 def test_the_prompt_is_computed_once_and_equal_texts_are_one(
     model: PreTrainedModel, passes: list[int]
 ) -> None:

@@ -1,4 +1,4 @@
-"""Layers by hand give the logits and gradients of transformers' modules."""
+"""Fused layers give the logits and gradients of transformers' modules."""
 
 import random
 from typing import Any
@@ -82,9 +82,9 @@ def test_logprobs_and_gradients_are_those_of_the_modules(
 ) -> None:
     monkeypatch.setattr("training_core.llm.models.decoder_gradients.TreeAttend._saves", lambda *_: saves)
     forward = ResponseForward(make_model(kind))
-    assert forward.packs and forward.by_hand
+    assert forward.packs and forward.fused
     results = []
-    for forward.by_hand in (True, False):
+    for forward.fused in (True, False):
         results.append(logprobs_and_gradients(forward, make_batch()))
     for actual, expected in zip(*results, strict=True):
         assert float((actual - expected).abs().max()) < 1e-5 * max(float(expected.abs().max()), 1.0)
@@ -93,7 +93,7 @@ def test_logprobs_and_gradients_are_those_of_the_modules(
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_pass_without_gradients_gives_the_same_logits(kind: str) -> None:
     forward, batch = ResponseForward(make_model(kind)), make_batch()
-    assert forward.by_hand
+    assert forward.fused
     with torch.no_grad():
         actual = forward.logits(forward.model, batch)
     assert torch.equal(actual, forward.logits(forward.model, batch).detach())
@@ -103,7 +103,7 @@ def test_products_of_many_places_give_the_modules_gradients() -> None:
     """Products that oneDNN computes, where it is used."""
     forward, batch = ResponseForward(make_model(hidden=128)), make_batch(24)
     results = []
-    for forward.by_hand in (True, False):
+    for forward.fused in (True, False):
         results.append(logprobs_and_gradients(forward, batch))
     for actual, expected in zip(*results, strict=True):
         assert float((actual - expected).abs().max()) < 1e-4 * max(float(expected.abs().max()), 1.0)
@@ -111,12 +111,12 @@ def test_products_of_many_places_give_the_modules_gradients() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_engine_computes_these_models_by_hand(kind: str) -> None:
-    assert supports_prefix_tree(make_model(kind), by_hand=True)
+    assert supports_prefix_tree(make_model(kind), fused=True)
 
 
 def test_in_bf16_the_logits_are_those_of_the_modules_within_rounding() -> None:
     forward = ResponseForward(make_model("qwen3").to(torch.bfloat16))
-    assert forward.by_hand and supports_prefix_tree(forward.model, by_hand=True)
+    assert forward.fused and supports_prefix_tree(forward.model, fused=True)
 
 
 def test_a_layer_with_a_hook_is_called() -> None:

@@ -88,8 +88,8 @@ class TorchEngine:
         )
         self.tree_support: bool | None = None
         """Whether the model supports prefix trees; None before the trial."""
-        self.by_hand = False
-        """Whether their layers are computed by hand (models/decoder.py); determined by the same trial."""
+        self.fused = False
+        """Whether fused layers are used (models/decoder.py); determined by the same trial."""
         self.static = model.device.type == "cuda" if static is None else static
         self._idle_stores: list[PrefixTreeStore] = []
         """Unused stores with static steps, whose buffers and graphs are reused."""
@@ -135,8 +135,8 @@ class TorchEngine:
     def _supports_trees(self) -> bool:
         """Whether the model supports prefix trees."""
         if self.tree_support is None:
-            self.by_hand = supports_prefix_tree(self.model, by_hand=True)
-            self.tree_support = self.by_hand or supports_prefix_tree(self.model)
+            self.fused = supports_prefix_tree(self.model, fused=True)
+            self.tree_support = self.fused or supports_prefix_tree(self.model)
         return self.tree_support
 
     def _with_shared_prefixes(self, groups: list[PromptGroup]) -> list[PromptGroup]:
@@ -145,7 +145,7 @@ class TorchEngine:
         if not shared or not self._supports_trees():
             return groups
         prefixes = sorted(set(shared.values()), key=len)
-        store = PrefixTreeStore(self.model, len(prefixes), by_hand=self.by_hand)
+        store = PrefixTreeStore(self.model, len(prefixes), fused=self.fused)
         store.prefill(prefixes)
         cached = {
             prefix: CachedPrefix(prefix, store.key_values(node)) for node, prefix in enumerate(prefixes)
@@ -163,11 +163,11 @@ class TorchEngine:
         largest = max(len(group.candidates) for group in groups)
         rows = min(len(groups), 2 * self.max_batch // largest)
         if not self.static:
-            return PrefixTreeStore(self.model, rows, by_hand=self.by_hand)
+            return PrefixTreeStore(self.model, rows, fused=self.fused)
         idle = self._idle_stores.pop() if self._idle_stores else None
         if idle and idle.rows >= rows:
             return idle
-        return PrefixTreeStore(self.model, bucket(rows), static=True, by_hand=self.by_hand)
+        return PrefixTreeStore(self.model, bucket(rows), static=True, fused=self.fused)
 
     def _decode_all(self, groups: Sequence[PromptGroup], call: _Call) -> None:
         """Generate all candidates, at most max_batch at the same time."""

@@ -1,4 +1,4 @@
-"""Gradients of PPO for multi-layer perceptrons with one set of choices, computed by formulas instead of autograd.
+"""Analytic gradients of PPO for multi-layer perceptrons with one set of choices, in place of autograd.
 
 They are those of PolicyLearner.losses to fp32 rounding, in about half its CPU time: a layer and its activation are one
 call of oneDNN, and the losses' gradients are computed with the choices as the first axis.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from training_core.marl.learning.learner import PolicyLearner
 
 
-class DirectMlp:
+class AnalyticMlp:
     """A network's outputs and the gradients of its weights, which `backward` writes to `.grad`."""
 
     def __init__(self, network: SharedNetwork, activation: str) -> None:
@@ -110,13 +110,13 @@ class _Layer:
         return product(gradient, self.weight.t()) if self._fused else gradient @ self.weight
 
 
-class DirectGradients:
-    """The gradients of a learner's losses; for learners with `has_formulas`."""
+class AnalyticGradients:
+    """The gradients of a learner's losses; of learners with `has_analytic_gradients`."""
 
     def __init__(self, learner: "PolicyLearner", activation: str) -> None:
         assert isinstance(learner.actor, SharedNetwork) and isinstance(learner.critic, SharedNetwork)
         self._algorithm = learner.algorithm
-        self.actor, self._critic = (DirectMlp(part, activation) for part in (learner.actor, learner.critic))
+        self.actor, self._critic = (AnalyticMlp(part, activation) for part in (learner.actor, learner.critic))
 
     def __call__(self, chunks: Chunks) -> Callable[[Tensor], Tensor]:
         """Rows of a minibatch -> a row of UpdateStatistics without the norms; sets the gradients of both networks."""
@@ -179,9 +179,9 @@ class DirectGradients:
         return losses.mean()
 
 
-def has_formulas(learner: "PolicyLearner", activation: str) -> bool:
-    """Whether the losses of PolicyLearner have formulas for these networks: multi-layer perceptrons in fp32 on the CPU, whose agents
-    share weights and make one choice each, and whose activation function has a derivative that follows from its values.
+def has_analytic_gradients(learner: "PolicyLearner", activation: str) -> bool:
+    """Whether AnalyticGradients supports these networks: multi-layer perceptrons in fp32 on the CPU, whose agents share weights
+    and make one choice each, and whose activation function has a derivative that follows from its values.
     """
     settings = learner.settings
     return (
