@@ -105,7 +105,8 @@ def _rows(run: Run, query: NameQuery, statement: str, values: dict[str, Any]) ->
                 database.execute("SET LOCAL statement_timeout = DEFAULT")
             return rows
     except DataError as error:
-        raise BadPattern(str(error).partition("\n")[0]) from error
+        first = str(error).partition("\n")[0]
+        raise BadPattern(f"{first}. Correct the expression, or search by words.") from error
     except OperationalError as error:
         if not query.pattern:
             raise

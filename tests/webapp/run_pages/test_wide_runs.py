@@ -76,6 +76,15 @@ def test_an_invalid_expression_is_reported(wide: Run, client: Client, user: User
     assert "invalid regular expression" in elements(page, "[data-part]")[0]["data-error"]
 
 
+def test_a_page_without_scripts_continues_a_regular_expression(wide: Run, client: Client, user: User) -> None:
+    client.force_login(user)
+    page = client.get(f"/runs/{wide.pk}/curves/", {"q": "norm|one", "regex": "1"}).content.decode()
+    assert 'href="?q=norm%7Cone&amp;regex=1&amp;section=&amp;after=' in page
+    assert '<input type="hidden" name="regex" value="1">' in page
+    wrong = client.get(f"/runs/{wide.pk}/curves/", {"q": "layer_(", "regex": "1"}).content.decode()
+    assert "not balanced. Correct the expression, or search by words.</p>" in wrong
+
+
 def test_a_part_does_not_report_the_other_metrics_as_new(wide: Run, client: Client, user: User) -> None:
     client.force_login(user)
     page = client.get(f"/runs/{wide.pk}/curves/")
