@@ -130,7 +130,14 @@ def curves_page(request: HttpRequest, run_id: str) -> HttpResponse:
     sections = all_sections(part.keys, run.config)
     panels = [panel for section in sections for panel in section.panels]
     leads = leads_of(request.user, run)
-    context = {"leads": leads, "sections": sections, "part": part, "run": run, "is_pattern": is_pattern, **asked}
+    context = {
+        "leads": leads,
+        "sections": sections,
+        "part": part,
+        "run": run,
+        "is_pattern": is_pattern,
+        **asked,
+    }
     if part.limited and request.GET.get("part") == "charts":
         context |= {"specs": [panel.json() for panel in panels], "agents": agent_pages(run.config)}
         return render(request, "runs/_curves_part.html", context)

@@ -79,7 +79,7 @@ def test_an_invalid_expression_is_reported(wide: Run, client: Client, user: User
 def test_a_page_without_scripts_continues_a_regular_expression(wide: Run, client: Client, user: User) -> None:
     client.force_login(user)
     page = client.get(f"/runs/{wide.pk}/curves/", {"q": "norm|one", "regex": "1"}).content.decode()
-    assert 'href="?q=norm%7Cone&amp;regex=1&amp;section=&amp;after=' in page
+    assert 'data-charts-more href="?q=norm%7Cone&amp;regex=1&amp;after=' in page
     assert '<input type="hidden" name="regex" value="1">' in page
     wrong = client.get(f"/runs/{wide.pk}/curves/", {"q": "layer_(", "regex": "1"}).content.decode()
     assert "not balanced. Correct the expression, or search by words.</p>" in wrong
