@@ -22,7 +22,7 @@ def compact() -> int:
     return sum(series_compact(pk) for pk in list(worst.values_list("pk", flat=True)[:SERIES_A_TURN]))
 
 
-@shared_task(name=COMPACT_RUN, ignore_result=True, soft_time_limit=290, time_limit=300)
+@shared_task(name=COMPACT_RUN, ignore_result=True, soft_time_limit=110, time_limit=120)
 def compact_run(run_id: str) -> int:
     """Merge the chunks of a run that has ended; returns by how many the number of rows decreased."""
     return run_compact(run_id)
