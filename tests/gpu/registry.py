@@ -184,6 +184,7 @@ STEPS: dict[str, Step] = {
         needs=("vllm",),
         bounds=(
             Bound("answers_after_waking_differ", "<=", 0),
+            Bound("mean_logprob_error", "<", 0.05),
             Bound("released_bytes", ">=", 1e9, card_only=True),
         ),
     ),

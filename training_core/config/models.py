@@ -32,7 +32,7 @@ class Devices(Section):
     """Devices of one policy's workers. With fractions, workers share a core or a GPU."""
 
     placement: Literal["colocated", "apart"] = "colocated"
-    """colocated: one process generates and updates (no weight copy); apart: separate processes on separate devices."""
+    """colocated: one process generates and updates in turn; apart: separate processes on separate devices."""
     rollout_workers: int = Field(1, ge=1, le=1000)
     """Processes that generate for this policy; colocated allows one."""
     rollout_cpus: float = Field(0.5, ge=0.0)
@@ -44,7 +44,7 @@ class Devices(Section):
     update_cpus: float = Field(0.5, ge=0.0)
     """CPU cores per update worker; unused when colocated."""
     update_gpus: float = Field(0.0, ge=0.0)
-    """GPUs per update worker; 0 runs on the CPU; unused when colocated."""
+    """GPUs per update worker, at most 1; 0 runs on the CPU; unused when colocated."""
     weight_transfer: Literal["object_store", "collective"] = "object_store"
     """How new weights reach the rollout workers: Ray's object store, or a broadcast from device to device by NCCL (gloo between CPUs)."""
 
@@ -65,6 +65,15 @@ class Devices(Section):
             raise ValueError(
                 "weight_transfer: NCCL needs a GPU for each worker; set rollout_gpus and update_gpus to at least 1, or use "
                 '"object_store"'
+            )
+        return self
+
+    @cross_field
+    def _update_workers_use_all_their_gpus(self) -> Self:
+        if self.placement == "apart" and self.update_gpus > 1:
+            raise ValueError(
+                f"update_gpus: an update worker uses one GPU, but {self.update_gpus:g} are requested; set update_gpus = 1, and "
+                f"update_workers to the number of GPUs"
             )
         return self
 
@@ -148,9 +157,17 @@ class Policy(Section):
         return self
 
     @cross_field
-    def _engines_elsewhere_are_sent_weights(self) -> Self:
-        if self.engine.weights != "shared" and self.devices.placement == "colocated":
+    def _colocated_engines_are_in_the_process(self) -> Self:
+        if self.devices.placement == "apart":
+            return self
+        if self.engine.weights == "remote":
             raise ValueError(
-                f'engine.type: {self.engine.type} has its own weights; set devices.placement = "apart", or engine.type = "torch"'
+                f"engine.type: {self.engine.type} generates outside the policy's process; set devices.placement = "
+                '"apart", or engine.type = "torch"'
+            )
+        if self.engine.gpus > 1:
+            raise ValueError(
+                f"engine.tensor_parallel: a colocated policy uses one GPU, but {self.engine.gpus} are requested; set "
+                'devices.placement = "apart", or tensor_parallel = 1'
             )
         return self

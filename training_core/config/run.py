@@ -153,7 +153,7 @@ class RunConfig(ExperimentConfig):
         asked = "staleness" if self.rollout.staleness else "publish_every"
         if shared and (self.rollout.staleness > 0 or self.rollout.publish_every > 1):
             raise ValueError(
-                f'policies.{shared[0]}.devices.placement: "colocated" has one copy of the weights, so no data can be '
+                f'policies.{shared[0]}.devices.placement: "colocated" generates and updates in turn, so no data can be '
                 f'generated with older weights; set "apart", or leave rollout.{asked} at its default'
             )
         return self

@@ -130,13 +130,13 @@ class RolloutWorker(Worker):
     def _sync_span(self, iteration: int, start: float) -> Span:
         return Span(self._spec.name, "sync", self._spec.policy, iteration, start, time.time())
 
-    def _open_engine(self, loaded: "LoadedModel") -> None:
+    def _open_engine(self, loaded: "LoadedModel", *, sleeps: bool = False) -> None:
         from training_core.llm.generation.factory import make_engine
         from training_core.llm.models.flops import shape_of
 
         self._loaded = loaded
         self._shape = shape_of(loaded.model.config)
-        self.engine = make_engine(self._spec.section.engine, loaded.model, loaded.tokenizer)
+        self.engine = make_engine(self._spec.section.engine, loaded.model, loaded.tokenizer, sleeps=sleeps)
 
     def _restore(self, checkpoint: Path) -> int:
         """Load a frozen policy's weights if the checkpoint has them. Returns the version. Raises CheckpointError."""

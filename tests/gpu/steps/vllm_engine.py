@@ -1,7 +1,6 @@
 """vLLM in this process: weights in place, sleep and wake, adapters."""
 
 import gc
-import os
 from pathlib import Path
 from typing import Any
 
@@ -52,37 +51,32 @@ def check_weights(setting: Setting) -> Figures:
 
 
 def check_sleep(setting: Setting) -> Figures:
-    """Memory that sleep releases (level 1: weights move to the host), and the same greedy answers after waking."""
-    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-    import vllm
-
-    folder = _folder(setting)
-    llm = vllm.LLM(
-        model=str(folder),
-        dtype="bfloat16",
-        max_model_len=1024 if not setting.small else 64,
-        gpu_memory_utilization=0.5,
-        enable_sleep_mode=not setting.small,
-        enforce_eager=True,
-    )
-    params = vllm.SamplingParams(temperature=0.0, max_tokens=setting.pick(32, 4))
-    prompts = [{"prompt_token_ids": [6, 7, 8, 9]}, {"prompt_token_ids": [10, 11]}]
+    """Memory that sleep releases, the same greedy answers after waking, and new weights after that: a colocated policy's update."""
+    model, engine, prompts, _ = _engine(setting, None, sleeps=True)
+    greedy = SamplingSettings(max_tokens=setting.pick(32, 4), greedy=True)
 
     def tokens() -> list[list[int]]:
-        return [list(output.outputs[0].token_ids) for output in llm.generate(prompts, params)]
+        return [answer.token_ids for group in engine.generate(prompts, greedy) for answer in group]
 
-    before = tokens()
-    figures: Figures = {"card": device_name(setting.device), "answers_after_waking_differ": 0}
-    if setting.small:  # builds for the CPU have no sleep mode
-        return figures | {"answers_after_waking_differ": int(tokens() != before)}
-    free = torch.cuda.mem_get_info()[0]
-    figures["sleep_seconds"] = timed(lambda: llm.sleep(level=1), setting.device)
-    figures["released_bytes"] = torch.cuda.mem_get_info()[0] - free
+    before, free = tokens(), _free_bytes(setting)
+    figures: Figures = {"card": device_name(setting.device)}
+    figures["sleep_seconds"] = timed(engine.sleep, setting.device)
+    figures["released_bytes"] = _free_bytes(setting) - free
     setting.note(figures)
-    figures["wake_seconds"] = timed(llm.wake_up, setting.device)
-    llm.reset_prefix_cache()
+    figures["wake_seconds"] = timed(engine.wake_up, setting.device)
     figures["answers_after_waking_differ"] = int(tokens() != before)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(CHANGE)
+    engine.load_weights(trained_weights(model), 1)
+    answers = engine.generate(prompts, SamplingSettings(max_tokens=setting.pick(32, 4)))
+    figures["mean_logprob_error"] = _distance(model, prompts, answers)
     return figures
+
+
+def _free_bytes(setting: Setting) -> int:
+    """Free memory of the card. On a CPU, where vLLM does not sleep, 0."""
+    return torch.cuda.mem_get_info()[0] if setting.device.type == "cuda" else 0
 
 
 def check_adapters(setting: Setting) -> Figures:
@@ -104,7 +98,9 @@ def check_adapters(setting: Setting) -> Figures:
     return figures
 
 
-def _engine(setting: Setting, lora: Lora | None) -> tuple[Any, VllmEngine, list[Prompt], SamplingSettings]:
+def _engine(
+    setting: Setting, lora: Lora | None, *, sleeps: bool = False
+) -> tuple[Any, VllmEngine, list[Prompt], SamplingSettings]:
     folder = _folder(setting)
     model = load_model(folder, "bf16", str(setting.device))
     if lora is not None:
@@ -112,7 +108,7 @@ def _engine(setting: Setting, lora: Lora | None) -> tuple[Any, VllmEngine, list[
     section = Vllm(
         max_batch=setting.pick(128, 8), context=setting.pick(1024, 64), eager=setting.small, gpu_memory=0.5
     )
-    engine = VllmEngine(section, model, make_tokenizer(model.config.vocab_size))
+    engine = VllmEngine(section, model, make_tokenizer(model.config.vocab_size), sleeps=sleeps)
     prompts = make_prompts(
         setting.pick(16, 2), setting.pick(8, 2), setting.pick(128, 6), model.config.vocab_size
     )

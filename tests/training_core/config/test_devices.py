@@ -34,6 +34,10 @@ def test_devices_that_fit_are_accepted(fields: dict[str, Any]) -> None:
     assert planner(fields).devices.placement == "apart"
 
 
+def test_a_colocated_policy_may_generate_with_vllm() -> None:
+    assert planner({"engine.type": "vllm", "devices.rollout_gpus": 1}).devices.placement == "colocated"
+
+
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
@@ -71,6 +75,14 @@ def test_devices_that_fit_are_accepted(fields: dict[str, Any]) -> None:
             "set engine.tensor_parallel to that number, or rollout_gpus to 1",
         ),
         ({**VLLM, "engine.tensor_parallel": 2}, "uses 2 GPUs, but 0 are requested"),
+        (
+            {"engine.type": "vllm", "devices.rollout_gpus": 2, "engine.tensor_parallel": 2},
+            "a colocated policy uses one GPU, but 2 are requested",
+        ),
+        (
+            {**APART, "devices.update_gpus": 4},
+            "uses one GPU, but 4 are requested; set update_gpus = 1, and update_workers",
+        ),
     ],
 )
 def test_devices_that_cannot_work_are_refused(fields: dict[str, Any], error: str) -> None:

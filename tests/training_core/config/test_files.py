@@ -23,6 +23,7 @@ from training_core.config.files import (
 from training_core.config.rollout import Episodes
 from training_core.errors import ConfigError
 
+SERVER = {"type": "openai", "urls": ["http://h"], "weights_folder": "/w"}
 WRONG = [
     ({"run.sed": 1}, "run.sed", "there is no such field"),
     ({"run.seed": "many"}, "run.seed", "give a whole number"),
@@ -45,7 +46,7 @@ WRONG = [
     ({"policies.planner.devices": {"placement": "apart", "rollout_workers": 10**9}},
      "policies.planner.devices.rollout_workers", "give 1000 or less"),
     ({"policies.planner.engine": {"type": "vllm", "gpu_memory": "all"}}, "policies.planner.engine.gpu_memory", "give a number"),
-    ({"policies.planner.engine.type": "vllm"}, "policies.planner.engine.type", 'set devices.placement = "apart"'),
+    ({"policies.planner.engine": SERVER}, "policies.planner.engine.type", 'set devices.placement = "apart"'),
     ({"policies.planner.adapter": {"type": "lora", "rank": 0}}, "policies.planner.adapter.rank", "give 1 or more"),
     ({"policies.planner.learner": {"type": "deepspeed", "zero_stage": 9}},
      "policies.planner.learner.zero_stage", "give 3 or less"),

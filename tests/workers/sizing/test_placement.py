@@ -39,13 +39,15 @@ def test_separate_placement_has_devices_per_worker_kind() -> None:
         "placement": "apart",
         "rollout_workers": 2,
         "rollout_gpus": 1,
-        "update_gpus": 2,
+        "update_workers": 2,
+        "update_gpus": 1,
         "update_cpus": 1,
     }
     config = load_config("plan_path_duo", {"policies.planner.devices": devices})
     placement = place(config)
     assert [actor_slot.resources for actor_slot in placement.of("update", "planner")] == [
-        {"CPU": 1.0, "GPU": 2.0}
+        {"CPU": 1.0, "GPU": 1.0},
+        {"CPU": 1.0, "GPU": 1.0},
     ]
     rollout = placement.of("rollout", "planner")
     assert [(actor_slot.name, actor_slot.resources) for actor_slot in rollout] == [

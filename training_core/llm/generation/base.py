@@ -60,3 +60,15 @@ class Engine(Protocol):
     def load_weights(self, state: "Mapping[str, Tensor]", version: int) -> None:
         """Load new weights as `version`."""
         ...
+
+
+class SleepingEngine(Engine, Protocol):
+    """An engine with its own copy of the weights, which can release its device memory while it does not generate."""
+
+    def sleep(self) -> None:
+        """Release the device's memory: move the weights to the host, discard the KV cache."""
+        ...
+
+    def wake_up(self) -> None:
+        """Undo `sleep`. The engine has the weights that it had before."""
+        ...

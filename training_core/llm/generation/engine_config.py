@@ -11,7 +11,9 @@ class EngineSection(Section):
     """Settings shared by all engines."""
 
     weights: ClassVar[Literal["shared", "copied", "remote"]] = "shared"
-    """Where the engine's weights are: shared with a learner in the same process, copied in the worker, or in a server."""
+    """Where the engine's weights are: shared with a learner in the same process, a copy in the process, or in a server. An engine
+    with a copy is a SleepingEngine.
+    """
     type: str
     """The engine that generates tokens."""
     max_batch: int = Field(512, ge=1)

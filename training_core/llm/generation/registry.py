@@ -18,7 +18,8 @@ class EngineKind:
     config: type[EngineSection]
     make: str
     """"folder.module:Name" in this package: (config section, model, tokenizer) -> engine. The model may be shared with a
-    learner in the same process (torch), or receives weights before they are sent to the engine (the others).
+    learner in the same process (torch), or receives weights before they are sent to the engine (the others). An engine whose
+    `weights` are "copied" takes the option `sleeps`.
     """
     check: str = ""
     """"folder.module:function" in this package: config section -> a sentence about what the engine needs and was found. It raises

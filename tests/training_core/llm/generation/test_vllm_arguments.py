@@ -16,6 +16,13 @@ def test_a_model_is_split_over_the_gpus_of_its_worker() -> None:
     assert two == one | {"tensor_parallel_size": 2, "distributed_executor_backend": "mp"}
 
 
+def test_an_engine_that_sleeps_reserves_memory_for_it() -> None:
+    model = make_model("qwen2", TINY, torch.device("cpu"))
+    assert llm_arguments(Vllm(), model, sleeps=True) == llm_arguments(Vllm(), model) | {
+        "enable_sleep_mode": True
+    }
+
+
 def test_an_adapter_gets_a_rank_that_vllm_supports() -> None:
     model = make_model("qwen2", TINY, torch.device("cpu"))
     add_adapter(model, Lora(rank=9), 0)

@@ -9,8 +9,9 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from training_core.errors import EngineFailure
@@ -21,9 +22,6 @@ from training_core.llm.generation.vllm.config import Vllm
 from training_core.llm.models.adapters import has_adapter, load_trained_weights, save_adapter, trained_weights
 from training_core.seeding import keyed_seed
 from training_core.types import Answer, Prompt, StopReason
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """Adapter ranks that vLLM supports."""
@@ -47,7 +45,7 @@ def _import_vllm() -> Any:
     return vllm
 
 
-def llm_arguments(settings: Vllm, model: PreTrainedModel) -> dict[str, Any]:
+def llm_arguments(settings: Vllm, model: PreTrainedModel, *, sleeps: bool = False) -> dict[str, Any]:
     """The arguments of vllm.LLM. Raises EngineFailure for an adapter of a rank that vLLM does not support."""
     ranks = [part.shape[0] for name, part in trained_weights(model).items() if ".lora_A." in name]
     adapters = {"enable_lora": True, "max_lora_rank": min(_supported_ranks(max(ranks)))} if ranks else {}
@@ -66,16 +64,24 @@ def llm_arguments(settings: Vllm, model: PreTrainedModel) -> dict[str, Any]:
         "enable_prefix_caching": True,
         "disable_log_stats": True,
         **(split if settings.tensor_parallel > 1 else {}),
+        **({"enable_sleep_mode": True} if sleeps else {}),
         **adapters,
     }
 
 
 class VllmEngine:
-    """An Engine in vLLM. `model` provides its initial weights and saves adapters."""
+    """A SleepingEngine in vLLM. `model` provides its initial weights and saves adapters."""
 
     def __init__(
-        self, settings: Vllm, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, version: int = 0
+        self,
+        settings: Vllm,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        version: int = 0,
+        *,
+        sleeps: bool = False,
     ) -> None:
+        """`sleeps`: reserve memory so that `sleep` can release it. On a CPU, where vLLM cannot, `sleep` has no effect."""
         vllm = _import_vllm()
         self._vllm = vllm
         self.model = model
@@ -87,7 +93,8 @@ class VllmEngine:
         """vLLM's name of this version's adapter; None if there is none yet."""
         self._folders = tempfile.TemporaryDirectory(prefix="troupe-adapters-")
         self._processes = settings.tensor_parallel
-        self._llm: Any = vllm.LLM(**llm_arguments(settings, model))
+        self._sleeps = sleeps and model.device.type == "cuda"
+        self._llm: Any = vllm.LLM(**llm_arguments(settings, model, sleeps=self._sleeps))
 
     def generate(
         self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None = None
@@ -114,7 +121,7 @@ class VllmEngine:
             for prompt in prompts
         ]
 
-    def load_weights(self, state: "Mapping[str, Tensor]", version: int) -> None:
+    def load_weights(self, state: Mapping[str, torch.Tensor], version: int) -> None:
         """Write weights into vLLM's model, or give it an adapter under a new name. Raises EngineFailure."""
         if different := sorted(trained_weights(self.model).keys() ^ state.keys()):
             raise EngineFailure(
@@ -132,7 +139,18 @@ class VllmEngine:
         self._llm.reset_prefix_cache()
         self.version = version
 
-    def _load_adapter(self, state: "Mapping[str, Tensor]", version: int) -> None:
+    def sleep(self) -> None:
+        """Move vLLM's weights to the host and discard its KV cache."""
+        if self._sleeps:
+            self._llm.sleep(level=1)
+
+    def wake_up(self) -> None:
+        """Move vLLM's weights back and allocate its KV cache."""
+        if self._sleeps:
+            torch.cuda.empty_cache()  # memory that an update has freed stays with torch, where vLLM cannot allocate it
+            self._llm.wake_up()
+
+    def _load_adapter(self, state: Mapping[str, torch.Tensor], version: int) -> None:
         from vllm.lora.request import LoRARequest
 
         load_trained_weights(self.model, state)
