@@ -88,6 +88,12 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
                 "this machine",
                 "Addresses or networks of that proxy, comma-separated: `10.0.0.7,172.16.0.0/12`.",
             ),
+            (
+                "TROUPE_DATABASE_CONNECTIONS",
+                "`40`",
+                "Maximum number of database connections of the web process; further requests wait up to 5 s for one. 0: one for each "
+                "request.",
+            ),
             ("TROUPE_STATIC_ROOT", "`static/` in TROUPE_HOME", "Folder for collected static files."),
             (
                 "TROUPE_IMPORT_PACKAGES",

@@ -1,5 +1,6 @@
 """`manage.py up` under attack: each part is killed and comes back, and at the end nothing is left."""
 
+import asyncio
 import json
 import os
 import re
@@ -7,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -134,6 +136,21 @@ def test_the_web_server_killed(stack: RunningStack) -> None:
     stack.until(lambda: (now := stack.part("web")) is not None and now.pid != victim.pid)
     stack.until(stack.well)
     assert "was ended by SIGKILL" in stack.said
+
+
+def test_more_requests_at_once_than_postgres_has_connections(stack: RunningStack) -> None:
+    """300, each of which reads the database, where Postgres has 100 connections."""
+
+    async def ask_all() -> list[int]:
+        limits = httpx.Limits(max_connections=None)
+        headers = {"Authorization": f"Bearer {stack.token}"}
+        async with httpx.AsyncClient(
+            base_url=stack.url, headers=headers, limits=limits, timeout=PATIENCE, trust_env=False
+        ) as client:
+            answers = await asyncio.gather(*(client.get("/api/v1/runs/") for _ in range(300)))
+            return [answer.status_code for answer in answers]
+
+    assert Counter(asyncio.run(ask_all())) == {200: 300}
 
 
 def test_redis_killed(stack: RunningStack) -> None:

@@ -10,6 +10,11 @@ from urllib.parse import unquote, urlsplit
 from django.core.exceptions import ImproperlyConfigured
 
 ROOT = Path(__file__).resolve().parents[2]
+CONNECTIONS = "TROUPE_DATABASE_CONNECTIONS"
+POOL_TIMEOUT = 5.0
+"""Seconds that a request waits for a connection before it is answered by 503."""
+RECONNECT_TIMEOUT = 1.0
+"""Seconds of attempts to open a connection; the next request starts new ones. More would delay the recovery by the pauses between attempts."""
 
 
 def text(name: str, default: str = "") -> str:
@@ -84,10 +89,11 @@ def join_running_stack() -> None:
             os.environ.setdefault(name, value)
 
 
-def database(url: str) -> dict[str, object]:
+def database(url: str, connections: int = 0) -> dict[str, object]:
     """Return Django's settings for a postgres:// URL; `?host=/folder` is a unix socket's folder.
 
-    Raises ImproperlyConfigured for another kind of database.
+    `connections`: maximum number of pooled connections of the process; 0: a connection for each thread. Raises
+    ImproperlyConfigured for another kind of database.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("postgres", "postgresql"):
@@ -103,4 +109,16 @@ def database(url: str) -> dict[str, object]:
         "HOST": unquote(query.get("host", parts.hostname or "")),
         "PORT": str(parts.port or query.get("port", "")),
         "CONN_MAX_AGE": 0,
+        "CONN_HEALTH_CHECKS": connections > 0,
+        "OPTIONS": {"pool": _pool(connections)} if connections else {},
+    }
+
+
+def _pool(connections: int) -> dict[str, object]:
+    """Return options of a psycopg_pool.ConnectionPool that gives up early, so that requests fail and recover with the database."""
+    return {
+        "min_size": min(2, connections),
+        "max_size": connections,
+        "timeout": POOL_TIMEOUT,
+        "reconnect_timeout": RECONNECT_TIMEOUT,
     }

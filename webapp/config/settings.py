@@ -106,7 +106,11 @@ TEMPLATES = [
     }
 ]
 
-DATABASES = {"default": env.database(env.text("DATABASE_URL", "postgres://troupe@127.0.0.1:5432/troupe"))}
+DATABASES = {
+    "default": env.database(
+        env.text("DATABASE_URL", "postgres://troupe@127.0.0.1:5432/troupe"), env.number(env.CONNECTIONS, 0)
+    )
+}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = env.text("REDIS_URL", "redis://127.0.0.1:6379/0")

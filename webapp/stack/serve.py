@@ -18,6 +18,10 @@ from webapp.stack.prepared import wait_until_prepared
 
 PROXIES = "127.0.0.1,::1"
 """Addresses of trusted proxies unless TROUPE_PROXY_ADDRESSES is set."""
+CONNECTIONS = "40"
+"""Maximum number of database connections of this process unless TROUPE_DATABASE_CONNECTIONS is set. Each request has a thread;
+without a limit, 100 requests at the same time would use all connections of a Postgres with default settings.
+"""
 
 
 def server_config() -> uvicorn.Config:
@@ -43,6 +47,7 @@ def server_config() -> uvicorn.Config:
 def import_modules() -> None:
     """Import what the application imports. It is built later: its middleware lists the static files when it is built."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.config.settings")
+    os.environ.setdefault(env.CONNECTIONS, CONNECTIONS)
     django.setup()
     for name in (settings.ROOT_URLCONF, "webapp.live.routing", "webapp.site.body_limits", "channels.auth"):
         importlib.import_module(name)

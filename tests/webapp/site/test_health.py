@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -145,5 +146,12 @@ def test_a_page_carries_the_security_headers(client: Client, db: None) -> None:
     ],
 )
 def test_database_addresses(url: str, expected: tuple[str, ...]) -> None:
-    found = env.database(url)
+    found: dict[str, Any] = env.database(url)
     assert tuple(found[name] for name in ("NAME", "USER", "PASSWORD", "HOST", "PORT")) == expected
+    assert found["OPTIONS"] == {}
+
+
+def test_a_process_may_have_a_pool_of_connections() -> None:
+    found: dict[str, Any] = env.database("postgres://u@h/name", 40)
+    assert found["OPTIONS"]["pool"]["max_size"] == 40 and found["CONN_HEALTH_CHECKS"]
+    assert found["CONN_MAX_AGE"] == 0, "Django refuses persistent connections with a pool"
