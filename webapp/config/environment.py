@@ -14,7 +14,9 @@ CONNECTIONS = "TROUPE_DATABASE_CONNECTIONS"
 POOL_TIMEOUT = 5.0
 """Seconds that a request waits for a connection before it is answered by 503."""
 RECONNECT_TIMEOUT = 1.0
-"""Seconds of attempts to open a connection; the next request starts new ones. More would delay the recovery by the pauses between attempts."""
+"""Seconds of attempts to open a connection; the next request starts new ones. With more, pauses between attempts would delay the
+recovery.
+"""
 
 
 def text(name: str, default: str = "") -> str:

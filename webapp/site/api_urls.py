@@ -15,9 +15,9 @@ APPS = (
 
 app_name = "api"
 urlpatterns = [
+    path("v1/runs/<str:run_id>/events/", events, name="run-events"),  # first: the most frequent requests
     path("schema/", SchemaView.as_view(), name="schema"),
     # The split view has no inline script, which our content security policy would block.
     path("docs/", login_required(SpectacularSwaggerSplitView.as_view(url_name="api:schema")), name="docs"),
-    path("v1/runs/<str:run_id>/events/", events, name="run-events"),
     *(path("v1/", include(f"webapp.{app}.api_urls")) for app in APPS),
 ]

@@ -2,10 +2,10 @@
 
 import os
 
-from django.core.asgi import get_asgi_application
+import django
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.config.settings")
-http = get_asgi_application()
+django.setup(set_prefix=False)
 
 from channels.auth import AuthMiddlewareStack  # noqa: E402 - Django must be set up first
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
@@ -13,10 +13,11 @@ from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from webapp.live.origins import SameOrigin  # noqa: E402
 from webapp.live.routing import websocket_urlpatterns  # noqa: E402
 from webapp.site.body_limits import BodyLimits  # noqa: E402
+from webapp.site.handler import ThreadHandler  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
-        "http": BodyLimits(http),
+        "http": BodyLimits(ThreadHandler()),
         "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )

@@ -11,6 +11,7 @@ handler500 = "webapp.site.views.failed"
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="runs:list"), name="home"),
+    path("api/", include("webapp.site.api_urls")),  # before pages: events are the most frequent requests
     path("", include("webapp.site.health_urls")),
     path("account/", include("webapp.accounts.urls")),
     path("experiments/", include("webapp.experiments.urls")),
@@ -31,6 +32,5 @@ urlpatterns = [
     path("", include("webapp.notifications.urls")),
     path("cluster/", include("webapp.cluster.urls")),
     path("docs/", include("webapp.documents.urls")),
-    path("api/", include("webapp.site.api_urls")),
     mounted,
 ]

@@ -40,6 +40,7 @@ def server_config() -> uvicorn.Config:
         ws_per_message_deflate=False,  # costs more time than it saves
         ws_max_size=64 * 1024,
         timeout_graceful_shutdown=3,
+        timeout_keep_alive=75,  # above the 5 s of httpx: its idle connections must not be closed while it sends the next request
         backlog=512,
     )
 

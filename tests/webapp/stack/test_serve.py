@@ -56,6 +56,12 @@ async def test_the_proxy_may_be_on_a_network(monkeypatch: pytest.MonkeyPatch) ->
     assert await seen("127.0.0.1") == ("127.0.0.1", "http")
 
 
+def test_clients_close_idle_connections_before_the_server_does() -> None:
+    """Otherwise a request may be sent on a connection that is just closed."""
+    expiry = httpx.Client()._transport._pool._keepalive_expiry  # type: ignore[attr-defined]
+    assert server_config().timeout_keep_alive > expiry
+
+
 @pytest.mark.slow
 def test_the_server_listens_on_an_address_of_its_own() -> None:
     with socket.socket() as free:
