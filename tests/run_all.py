@@ -48,6 +48,8 @@ LANES = 2
 """For two cores."""
 PIPE_WAIT = 10.0
 """Seconds; a process that a test has left running may hold the pipe open."""
+REASON = 400
+"""Characters of a failure's message in the summary, which is all that some logs keep."""
 NOTHING_SELECTED = 5
 """pytest's exit status."""
 
@@ -126,7 +128,7 @@ def run_lanes(names: list[str], folder: Path) -> dict[str, Outcome]:
 
 
 def read_report(path: Path) -> tuple[Counter[str], list[str]]:
-    """Numbers of tests by result in a stage, and names of those that did not pass."""
+    """Numbers of tests by result in a stage, and names and reasons of those that did not pass."""
     total: Counter[str] = Counter()
     bad: list[str] = []
     for suite in ElementTree.parse(path).getroot().iter("testsuite"):
@@ -134,8 +136,9 @@ def read_report(path: Path) -> tuple[Counter[str], list[str]]:
         results = {result: int(suite.get(key, 0)) for result, key in keys.items()}
         total.update(results, passed=int(suite.get("tests", 0)) - sum(results.values()))
         for case in suite.iter("testcase"):
-            if case.find("failure") is not None or case.find("error") is not None:
-                bad.append(f"{case.get('classname', '')}::{case.get('name', '')}")
+            for result in (*case.findall("failure"), *case.findall("error")):
+                reason = " ".join(result.get("message", "").split())[:REASON]
+                bad.append(f"{case.get('classname', '')}::{case.get('name', '')}: {reason}")
     return total, bad
 
 

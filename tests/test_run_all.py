@@ -52,7 +52,10 @@ def test_failures_are_named_and_counted(
     )
     assert status == 1
     named = [line for line in lines if line.startswith("FAILED: ")]
-    assert [name.rpartition("::")[2] for name in named] == ["test_broken", "test_needs_it"]
+    assert [name.rpartition("::")[2] for name in named] == [
+        "test_broken: AssertionError: always assert False",
+        'test_needs_it: failed on setup with "AssertionError: always"',
+    ]
     assert "stages: first FAILED, second ok, third ok" in lines
     assert lines[-1].startswith("========== 1 failed, 3 passed, 1 errors in ")
 

@@ -98,8 +98,10 @@ def test_a_resumed_run_replays_begun_tasks(little_model: Path, tmp_path: Path) -
     assert [event["state"] for event in events(tmp_path, "status", 2)] == ["starting", "running", "finished"]
 
 
-def test_one_copy_of_the_weights_cannot_generate_and_learn_at_once(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r'devices.placement: "colocated" has one copy .* set "apart"'):
+def test_a_colocated_policy_cannot_generate_with_older_weights(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r'devices.placement: "colocated" generates and updates in turn.* set "apart"'
+    ):
         small_config(tmp_path, rollout__staleness=1)
     with pytest.raises(ConfigError, match="rollout.publish_every at its default"):
         small_config(tmp_path, rollout__publish_every=2)
