@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from webapp.accounts.models import ApiToken, Project, User
 from webapp.accounts.secrets import PREFIX, digest_of, new_secret
+from webapp.common.compiled import CompiledQuery
 
 LAST_USED_EVERY = timedelta(minutes=1)
 """Resolution of `last_used_at`: avoids one write per request."""
@@ -50,6 +51,10 @@ def token_create(
     return token, secret
 
 
+_TOKEN = CompiledQuery(lambda digest: ApiToken.objects.filter(digest=digest))
+_USER = CompiledQuery(lambda user_id: User.objects.filter(pk=user_id))
+
+
 def token_find(secret: str) -> ApiToken | None:
     """Return the active token with this secret, else None. Updates its last use, at most once a minute.
 
@@ -58,8 +63,12 @@ def token_find(secret: str) -> ApiToken | None:
     if not secret.startswith(PREFIX) or len(secret) > 200:
         return None
     digest = digest_of(secret)
-    token = ApiToken.objects.select_related("user").filter(digest=digest).first()
-    if token is None or not compare_digest(token.digest, digest) or not _usable(token):
+    token = _TOKEN.first(digest)
+    user = _USER.first(token.user_id) if token else None
+    if token is None or user is None or not compare_digest(token.digest, digest):
+        return None
+    token.user = user
+    if not _usable(token):
         return None
     _note_use(token)
     token.user.token_project_id = token.project_id

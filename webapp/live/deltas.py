@@ -12,7 +12,7 @@ from webapp.metrics.arrays import spell
 from webapp.metrics.selectors import points_after
 from webapp.metrics.wide import NARROW
 from webapp.runs.models import Run
-from webapp.runs.selectors import run_summary, summary_for_visitors
+from webapp.runs.selectors import run_for_summary, run_summary, summary_for_visitors
 from webapp.transcripts.models import Episode, EpisodeAnnotation
 
 MANY_ROWS = 500
@@ -48,7 +48,7 @@ def delta_read(
 
     None if there are no new events and the summary equals `known`, or the run was deleted. One thread-safe database read.
     """
-    run = Run.objects.select_related("project", "owner").filter(pk=run_id).first()
+    run = run_for_summary(run_id)
     if run is None:
         return None
     end = run.event_count if until is None else min(until, run.event_count)

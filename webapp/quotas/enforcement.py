@@ -6,6 +6,7 @@ A quota loses no data: runs wait in the queue, and events wait on the trainer's 
 from collections.abc import Sequence
 from math import inf
 
+from webapp.common.compiled import CompiledQuery
 from webapp.quotas.models import Quota
 from workers.sizing.demand import Demand
 
@@ -56,9 +57,12 @@ def processes_left(project_id: int, wanted: Demand, held: Sequence[Demand]) -> f
     return min(limits)
 
 
+_QUOTA = CompiledQuery(lambda project_id: Quota.objects.filter(project=project_id))
+
+
 def storage_held(project_id: int) -> str:
     """Return a run's reason if events of this project cannot be stored now; empty if there is room."""
-    quota = Quota.objects.filter(project=project_id).first()
+    quota = _QUOTA.first(project_id)
     full = _full(quota) if quota else ""
     return HELD + full if full else ""
 

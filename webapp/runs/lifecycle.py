@@ -12,6 +12,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from webapp.common.compiled import CompiledQuery
 from webapp.common.run_changes import publish_change
 from webapp.runs.events import OF_STATE, event_send
 from webapp.runs.models import INACTIVE_STATES, Run, RunState
@@ -22,8 +23,8 @@ log = logging.getLogger(__name__)
 
 
 def run_locked(run_id: str) -> Run | None:
-    """The run under its row lock, or None if there is no such run. Requires a transaction."""
-    return runs_locked().filter(pk=run_id).first()
+    """The run under its row lock, with its config deferred, or None if there is no such run. Requires a transaction."""
+    return _LOCKED.first(run_id)
 
 
 def runs_locked(*, skip_locked: bool = False) -> QuerySet[Run]:
@@ -31,6 +32,9 @@ def runs_locked(*, skip_locked: bool = False) -> QuerySet[Run]:
     run can still be inserted.
     """
     return Run.objects.select_for_update(no_key=True, of=("self",), skip_locked=skip_locked)
+
+
+_LOCKED = CompiledQuery(lambda run_id: runs_locked().defer("config", "facts").filter(pk=run_id))
 
 
 def run_announce(run: Run) -> None:

@@ -1,16 +1,19 @@
 """Queries of runs, limited to the user's own projects."""
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
-from django.db.models import Prefetch, Q, QuerySet
+from django.db.models import F, Prefetch, Q, QuerySet
 from django.http import Http404
 from django.urls import reverse
 from django.utils import timezone
 
+from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, Visitor
 from webapp.accounts.selectors import projects_visible
 from webapp.agents.rewards import return_label
+from webapp.common.compiled import CompiledQuery
 from webapp.runs.models import Attempt, Run, RunState
 
 
@@ -46,6 +49,23 @@ def run_get(user: Person, run_id: str, **also: Any) -> Run:
     return run
 
 
+def run_for_summary(run_id: str) -> Run | None:
+    """Return a run with the relations of `run_summary`: of its project and owner the names alone. Nothing checks who may read it."""
+    run = _NAMED.first(run_id)
+    if run is not None:
+        database, names = run._state.db, vars(run)
+        run.project = Project.from_db(database, ["id", "slug"], [run.project_id, names["project_slug"]])
+        run.owner = User.from_db(database, ["id", "username"], [run.owner_id, names["owner_name"]])
+    return run
+
+
+_NAMED = CompiledQuery(
+    lambda run_id: Run.objects.annotate(
+        project_slug=F("project__slug"), owner_name=F("owner__username")
+    ).filter(pk=run_id)
+)
+
+
 def parent_shown(user: Person, run: Run) -> Run | None:
     """Return the parent of a fork if the user may read it; visitors with a share link may not."""
     if run.parent_id is None or isinstance(user, Visitor):
@@ -56,7 +76,20 @@ def parent_shown(user: Person, run: Run) -> Run | None:
 def attempts_of(run: Run) -> list[Attempt]:
     """Return the attempts by number; those that were loaded with the run, if it is from `runs_visible`."""
     attempts: list[Attempt] | None = getattr(run, "attempts_in_order", None)
-    return list(run.attempts.order_by("number")) if attempts is None else attempts
+    return attempts_from(run, 1) if attempts is None else attempts
+
+
+def attempts_from(run: Run, number: int) -> list[Attempt]:
+    """Return the attempts from this one on, by number."""
+    attempts = _ATTEMPTS(run.pk, number)
+    for attempt in attempts:
+        attempt.run = run
+    return attempts
+
+
+_ATTEMPTS = CompiledQuery(
+    lambda run_id, number: Attempt.objects.filter(run=run_id).filter(number__gte=number).order_by("number")
+)
 
 
 def run_summary(run: Run) -> dict[str, Any]:
@@ -154,10 +187,20 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
 
 def _links(run: Run) -> dict[str, str]:
     """Return URLs without the host."""
-    links = {"page": reverse("runs:detail", args=[run.pk]), "self": reverse("api:run", args=[run.pk])}
+    return {name: url.replace(_PLACE, run.pk) for name, url in _urls().items()}
+
+
+_PLACE = "RUN-ID"
+"""Replaced by a run's id in `_urls`."""
+
+
+@cache
+def _urls() -> dict[str, str]:
+    """Return the URLs of a run with the id _PLACE."""
+    names = {"page": "runs:detail", "self": "api:run"}
     for name in ("series", "episodes", "checkpoints", "logs", "stop", "pause", "resume", "events"):
-        links[name] = reverse(f"api:run-{name}", args=[run.pk])
-    return links
+        names[name] = f"api:run-{name}"
+    return {name: reverse(view, args=[_PLACE]) for name, view in names.items()}
 
 
 def tags_of(user: Person) -> list[str]:

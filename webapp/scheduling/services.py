@@ -194,20 +194,13 @@ def _locked(user: Person, run: Run) -> Run:
 # What drivers report; called by ingest under the run's lock.
 
 
-def heartbeat_note(attempt: Attempt) -> None:
-    """Record the time of a message from this attempt, by the server's clock."""
-    attempt.heartbeat_at = timezone.now()
-    attempt.unreachable_since = None
-    attempt.save(update_fields=["heartbeat_at", "unreachable_since"])
-
-
-def command_for(run: Run, attempt: Attempt) -> str | None:
+def command_for(run: Run, attempt: Attempt, *, newest: bool) -> str | None:
     """Return the command for the driver of this attempt: "exit" after it was superseded or has ended, "stop" or "pause" if requested.
 
     An attempt that ended by its driver's own report needs no command; one that was ended here (stopped before it started,
     given up) must exit.
     """
-    if attempt.state == Attempt.State.ENDED or run.attempts.filter(number__gt=attempt.number).exists():
+    if attempt.state == Attempt.State.ENDED or not newest:
         return "exit"
     return run.stop_requested or None
 
