@@ -54,7 +54,7 @@ class DecodingStep:
 
 
 def bucket(size: int, limit: int | None = None) -> int:
-    """The next power of two, but not above `most`."""
+    """Return the next power of two, but not above `limit`."""
     rounded = 1 << (max(size, 1) - 1).bit_length()
     return rounded if limit is None else min(rounded, limit)
 
