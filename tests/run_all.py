@@ -49,7 +49,7 @@ LANES = 2
 PIPE_WAIT = 10.0
 """Seconds; a process that a test has left running may hold the pipe open."""
 REASON = 400
-"""Characters of a failure's message in the summary, which is all that some logs keep."""
+"""Maximum number of characters of a failure's message in the summary."""
 NOTHING_SELECTED = 5
 """pytest's exit status."""
 

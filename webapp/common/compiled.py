@@ -23,10 +23,10 @@ class CompiledQuery(Generic[Row]):
         self._compiled: tuple[type[Row], str] | None = None
 
     def __call__(self, *parameters: str | int) -> list[Row]:
-        """Raises ValueError at the first call if the SQL has other parameters."""
-        if self._compiled is None:
-            self._compiled = self._compile(parameters)
-        model, sql = self._compiled
+        """Raises ValueError at the first call if the SQL has other parameters, or another order of them."""
+        model, sql = compiled = self._compiled or self._compile(parameters)
+        if len(set(parameters)) == len(parameters):  # the order of equal parameters cannot be checked
+            self._compiled = compiled
         return list(model._default_manager.raw(sql, parameters))
 
     def first(self, *parameters: str | int) -> Row | None:
@@ -38,5 +38,8 @@ class CompiledQuery(Generic[Row]):
         queryset = self._make(*parameters)
         sql, used = queryset.query.sql_with_params()
         if used != parameters:
-            raise ValueError(f"a compiled query of {parameters} has the parameters {used}")
+            raise ValueError(
+                f"a compiled query of {parameters} has the parameters {used}; use one filter() for each parameter, in "
+                "their order"
+            )
         return queryset.model, sql

@@ -14,13 +14,14 @@ GIGA = 10**9
 SLACK = 1e-6
 HELD = "Events wait on the trainer's disk: "
 """Prefix of a run's reason while its events are not stored."""
+_QUOTA = CompiledQuery(lambda project_id: Quota.objects.filter(project=project_id))
 
 
 def admission_reason(project_id: int, wanted: Demand, held: Sequence[Demand]) -> str:
     """Return why a run of this project with the demand `wanted` cannot start while its other runs hold `held`; empty if it
     can. Names the quota.
     """
-    quota = Quota.objects.filter(project=project_id).first()
+    quota = _QUOTA.first(project_id)
     if quota is None:
         return ""
     if quota.runs is not None and len(held) >= quota.runs:
@@ -42,22 +43,19 @@ def admission_reason(project_id: int, wanted: Demand, held: Sequence[Demand]) ->
 
 def runs_left(project_id: int, held: int) -> int | None:
     """Return how many runs of this project may start while `held` hold devices; None without a limit."""
-    quota = Quota.objects.filter(project=project_id).first()
+    quota = _QUOTA.first(project_id)
     return None if quota is None or quota.runs is None else max(0, quota.runs - held)
 
 
 def processes_left(project_id: int, wanted: Demand, held: Sequence[Demand]) -> float:
     """Return how many processes with the demand `wanted` the limits of devices allow while others hold `held`; inf without a limit."""
-    quota = Quota.objects.filter(project=project_id).first()
+    quota = _QUOTA.first(project_id)
     limits = [inf]
     for name in ("cpus", "gpus"):
         limit, asked = getattr(quota, name, None), getattr(wanted, name)
         if limit is not None and asked:
             limits.append((limit - sum(getattr(need, name) for need in held) + SLACK) // asked)
     return min(limits)
-
-
-_QUOTA = CompiledQuery(lambda project_id: Quota.objects.filter(project=project_id))
 
 
 def storage_held(project_id: int) -> str:

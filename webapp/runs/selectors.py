@@ -50,7 +50,7 @@ def run_get(user: Person, run_id: str, **also: Any) -> Run:
 
 
 def run_for_summary(run_id: str) -> Run | None:
-    """Return a run with the relations of `run_summary`: of its project and owner the names alone. Nothing checks who may read it."""
+    """Return a run with the relations of `run_summary`, or None. Its project and owner have only their names; access is not checked."""
     run = _NAMED.first(run_id)
     if run is not None:
         database, names = run._state.db, vars(run)
@@ -187,20 +187,20 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
 
 def _links(run: Run) -> dict[str, str]:
     """Return URLs without the host."""
-    return {name: url.replace(_PLACE, run.pk) for name, url in _urls().items()}
+    return {name: url.replace(_PLACEHOLDER, run.pk) for name, url in _urls().items()}
 
 
-_PLACE = "RUN-ID"
-"""Replaced by a run's id in `_urls`."""
+_PLACEHOLDER = "RUN-ID"
+"""Stands for a run's id in `_urls`."""
 
 
 @cache
 def _urls() -> dict[str, str]:
-    """Return the URLs of a run with the id _PLACE."""
+    """Return the URLs of a run with the id _PLACEHOLDER."""
     names = {"page": "runs:detail", "self": "api:run"}
     for name in ("series", "episodes", "checkpoints", "logs", "stop", "pause", "resume", "events"):
         names[name] = f"api:run-{name}"
-    return {name: reverse(view, args=[_PLACE]) for name, view in names.items()}
+    return {name: reverse(view, args=[_PLACEHOLDER]) for name, view in names.items()}
 
 
 def tags_of(user: Person) -> list[str]:

@@ -198,7 +198,7 @@ def command_for(run: Run, attempt: Attempt, *, newest: bool) -> str | None:
     """Return the command for the driver of this attempt: "exit" after it was superseded or has ended, "stop" or "pause" if requested.
 
     An attempt that ended by its driver's own report needs no command; one that was ended here (stopped before it started,
-    given up) must exit.
+    given up) must exit. newest: whether the run has no later attempt.
     """
     if attempt.state == Attempt.State.ENDED or not newest:
         return "exit"

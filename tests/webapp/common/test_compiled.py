@@ -58,8 +58,18 @@ def test_several_parameters_have_the_order_of_the_sql(make: Make) -> None:
     sorted_names = CompiledQuery(
         lambda project, least: Run.objects.filter(project=project, iteration__gte=least)
     )
+    with pytest.raises(ValueError, match="has the parameters .* one filter"):
+        sorted_names(runs[0].project_id, runs[0].project_id + 1)
+
+
+def test_equal_parameters_do_not_hide_a_wrong_order(make: Make) -> None:
+    project = make().project_id
+    swapped = CompiledQuery(
+        lambda project, least: Run.objects.filter(iteration__gte=least).filter(project=project)
+    )
+    assert swapped(project, project) == []
     with pytest.raises(ValueError, match="has the parameters"):
-        sorted_names(runs[0].project_id, 2)
+        swapped(project, project + 1)
 
 
 def test_deferred_fields_and_annotations_are_kept(make: Make) -> None:
