@@ -40,10 +40,6 @@ ALLOWED: dict[tuple[str, str], str] = {
         "webapp/common/templatetags/components.py",
         "place",
     ): "the place in the navigation, as in the pages' context",
-    ("templates/reports/versions.html", "beside"): "a stored kind of block, and a value of the API",
-    ("troupe_client/cli/topics/reports.py", "beside"): "a stored kind of block, and a value of the API",
-    ("webapp/reports/models.py", "beside"): "a stored kind of block, and a value of the API",
-    ("webapp/reports/services.py", "beside"): "a stored kind of block, and a value of the API",
 }
 """(file, word) -> why the word is right there. "*" stands for every word."""
 

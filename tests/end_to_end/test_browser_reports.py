@@ -111,7 +111,7 @@ def test_nothing_is_lost_without_a_server_or_beside_another_writer(
     expect(page.get_by_text("Another person has saved this report in the meantime")).to_be_visible()
     report.refresh_from_db()
     assert report.text == "another writer's"
-    assert report.versions.filter(kind="beside", text="while the server was away").exists()
+    assert report.versions.filter(kind="conflict", text="while the server was away").exists()
     page.get_by_role("button", name="Use their text").click()
     expect(text).to_have_value("another writer's")
     page.get_by_label("Title").fill("Again")

@@ -31,10 +31,10 @@ class ReportVersion(models.Model):
     """A saved text. Not deleted before its report."""
 
     class Kind(models.TextChoices):
-        """saved: it became the report; beside: stored only as a version, because another user had saved in between."""
+        """saved: it became the report; conflict: stored only as a version, because another user had saved in between."""
 
         SAVED = "saved"
-        BESIDE = "beside"
+        CONFLICT = "conflict"
 
     report = models.ForeignKey(Report, on_delete=models.CASCADE, related_name="versions")
     number = models.IntegerField()

@@ -55,7 +55,7 @@ def report_save(user: Person, report: Report, title: str, text: str, base: int) 
         assert newest is not None  # a report is created with one
         return Saved(report, newest, False)
     if base != report.revision:
-        return Saved(report, _keep(report, user, title, text, Kind.BESIDE), True)
+        return Saved(report, _keep(report, user, title, text, Kind.CONFLICT), True)
     report.title, report.text, report.revision = title, text, report.revision + 1
     report.updated_at = timezone.now()
     report.save()
@@ -87,14 +87,14 @@ def _keep(report: Report, user: Person, title: str, text: str, kind: str) -> Rep
     """Store the text in the author's newest version if that is recent and of the same kind, else in a new one."""
     newest = report.versions.first()
     now = timezone.now()
-    if not (newest and _goes_on(newest, user, kind, now)):
+    if not (newest and _extends(newest, user, kind, now)):
         return _version(report, user, title, text, kind)
     newest.title, newest.text, newest.updated_at = title, text, now
     newest.save()
     return newest
 
 
-def _goes_on(newest: ReportVersion, user: Person, kind: str, now: datetime) -> bool:
+def _extends(newest: ReportVersion, user: Person, kind: str, now: datetime) -> bool:
     """Whether a save extends the newest version; never the first one, and not beyond TOGETHER."""
     own = newest.author_id is not None and newest.author_id == user.pk and newest.kind == kind
     return own and newest.number > 1 and now - newest.created_at < TOGETHER

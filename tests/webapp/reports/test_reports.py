@@ -75,7 +75,7 @@ def test_a_conflict_loses_neither_text(user: User, editor: User, report: Report)
     assert saved.conflict and saved.report.text == "ada's" and saved.version.text == "eve's"
     again = report_save(editor, report, "First", "eve's, longer", 1)
     assert again.conflict and again.version.number == saved.version.number
-    assert texts(report) == [("one", "saved"), ("ada's", "saved"), ("eve's, longer", "beside")]
+    assert texts(report) == [("one", "saved"), ("ada's", "saved"), ("eve's, longer", "conflict")]
     report_save(editor, report, "First", "eve's, longer", saved.report.revision)
     report.refresh_from_db()
     assert report.text == "eve's, longer" and ("ada's", "saved") in texts(report)
@@ -111,7 +111,7 @@ def test_the_api_says_what_became_of_a_text(api: APIClient, report: Report, edit
     assert late.status_code == 409 and late.json()["text"] == "mine\n" and late.json()["version"] == 3
     assert "stored as version 3" in late.json()["detail"]
     assert [each["kind"] for each in api.get(path + "versions/").json()["results"]] == [
-        "beside",
+        "conflict",
         "saved",
         "saved",
     ]

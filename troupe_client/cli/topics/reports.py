@@ -91,7 +91,7 @@ def report_versions(number: ReportId, as_json: AsJson = False) -> None:
 
 
 def _version(row: dict[str, object]) -> str:
-    conflict = "  conflict: another save came first" if row["kind"] == "beside" else ""
+    conflict = "  conflict: another save came first" if row["kind"] == "conflict" else ""
     time = str(row["updated_at"])[:16]
     return f"{row['number']}  {time}  {row['author']}  {row['characters']} characters{conflict}"
 
