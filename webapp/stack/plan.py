@@ -1,5 +1,6 @@
 """The plan of services to start, from the user's settings: configured addresses replace the bundled servers."""
 
+import itertools
 import os
 import secrets
 import signal
@@ -60,11 +61,25 @@ class Plan:
         """Return the environment of Django children."""
         return os.environ | self.environment
 
-    def first_services(self) -> list[Service]:
-        """Return the services without dependencies: Ray, which takes longest, and Redis."""
-        file = self.home.root / RAY_START
-        services = [ray_service(self.ray, lambda: note_start(file))] if self.ray else []
-        return services + ([redis_service(self.scratch / "redis.sock")] if self.bundled_redis else [])
+    def redis(self) -> list[Service]:
+        """Return the bundled Redis, if it is used."""
+        return [redis_service(self.scratch / "redis.sock")] if self.bundled_redis else []
+
+    def ray_head(self) -> list[Service]:
+        """Return the bundled Ray head, if it is used. It starts after the first page, which it would delay by 2 to 3 seconds.
+
+        Its start is recorded here, before the worker's: a run that is submitted in the meantime belongs to this start.
+        """
+        if not self.ray:
+            return []
+        file, starts = self.home.root / RAY_START, itertools.count()
+        note_start(file)
+
+        def before() -> None:
+            if next(starts):
+                note_start(file)
+
+        return [ray_service(self.ray, before)]
 
     def postgres(self) -> PostgresServer:
         """Return the bundled database's server; creates its data folder if missing (half a second)."""
@@ -248,7 +263,7 @@ def redis_service(path: Path) -> Service:
     return Service("redis", redis_command(path), clean_environment(path.parent), lambda: redis_answers(path))
 
 
-def ray_service(head: RayHead, before: Callable[[], None] | None = None) -> Service:
+def ray_service(head: RayHead, before: Callable[[], None]) -> Service:
     """Return the Ray head; its child processes end with it."""
     return Service(
         "ray",
@@ -260,6 +275,7 @@ def ray_service(head: RayHead, before: Callable[[], None] | None = None) -> Serv
         owns_tree=True,
         folder=env.ROOT,
         before=before,
+        after=CORE,
     )
 
 

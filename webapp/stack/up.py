@@ -114,7 +114,7 @@ async def _run(plan: Plan, terminal: Terminal) -> None:
 
 async def _start(plan: Plan, supervisor: Supervisor, terminal: Terminal) -> None:
     """Start all services, then supervise them; returns only by an exception."""
-    keepers = [supervisor.keep(service) for service in plan.first_services()]
+    keepers = [supervisor.keep(service) for service in plan.redis() + plan.ray_head()]
     if plan.bundled_postgres:
         server = await asyncio.to_thread(plan.postgres)
         plan.environment["TROUPE_PG_BINARIES"] = str(server.binaries)
