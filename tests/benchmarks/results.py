@@ -25,6 +25,8 @@ RESULTS = ROOT / "tests" / "benchmarks" / "results"
 REPEATS = 5
 MOST_LOAD = 0.5
 """Load average above which a machine counts as busy."""
+VECTORS = {"amx_tile": "AMX", "avx512f": "AVX-512", "avx2": "AVX2"}
+"""Names of vector instructions by the kernel's flag, the widest first: oneDNN's speed depends on them."""
 Values = Mapping[str, float]
 """Figures by name."""
 Side = Callable[[], Values]
@@ -122,15 +124,15 @@ def machine_facts(root: Path = ROOT) -> dict[str, Any]:
 
 
 def cpu_model() -> str:
-    """Return the name of the CPU; its architecture if the kernel does not give one."""
+    """Return the name of the CPU and its widest vector instructions; its architecture if the kernel does not give a name."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.machine()
-    return next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
-        platform.machine(),
-    )
+    values = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    flags = values.get("flags", "").split()
+    vectors = [shown for flag, shown in VECTORS.items() if flag in flags]
+    return ", ".join([values.get("model name", platform.machine()), *vectors[:1]])
 
 
 def load() -> float:

@@ -1,6 +1,5 @@
 """REST API of metrics: series to draw, and as a file."""
 
-from dataclasses import asdict
 from typing import Any
 
 from django.http import StreamingHttpResponse
@@ -80,6 +79,6 @@ def _listed(request: Request, run: Run) -> list[dict[str, Any]]:
     query = NameQuery(text(request, "search"), text(request, "pattern"))
     most = number(request, "limit", 0, 1) or None
     try:
-        return [asdict(facts) for facts in series_keys(run, query, most)]
+        return [dict(vars(facts)) for facts in series_keys(run, query, most)]
     except BadPattern as error:
         raise ParseError(f"pattern: {error}") from error

@@ -96,14 +96,16 @@ def _rows(run: Run, query: NameQuery, statement: str, values: dict[str, Any]) ->
         "section": query.section,
     }
     try:
-        with transaction.atomic(), connection.cursor() as database:
-            if query.pattern:
+        with connection.cursor() as database:
+            if not query.pattern:
+                database.execute(statement, values)
+                return list(database.fetchall())
+            with transaction.atomic():
                 database.execute(f"SET LOCAL statement_timeout = {LONGEST_SEARCH}")
-            database.execute(statement, values)
-            rows: list[tuple[Any, ...]] = database.fetchall()
-            if query.pattern:
+                database.execute(statement, values)
+                rows: list[tuple[Any, ...]] = database.fetchall()
                 database.execute("SET LOCAL statement_timeout = DEFAULT")
-            return rows
+                return rows
     except DataError as error:
         first = str(error).partition("\n")[0]
         raise BadPattern(f"{first}. Correct the expression, or search by words.") from error

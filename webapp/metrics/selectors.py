@@ -87,10 +87,8 @@ def keys(run: Run, query: NameQuery | None = None, most: int | None = None) -> l
     if query is not None and (query.words or query.pattern):
         named = names_list(run, query, MOST_LISTED if most is None else most)
         rows = rows.filter(key__in=named)
-    rows = rows[:most]
-    return [
-        SeriesFacts(row.key, row.count, row.last_step, spell(row.last_value), row.last_time) for row in rows
-    ]
+    facts = rows.values_list("key", "count", "last_step", "last_value", "last_time")[:most]
+    return [SeriesFacts(key, count, step, spell(value), time) for key, count, step, value, time in facts]
 
 
 def series_rows(run: Run) -> list[SeriesRow]:

@@ -82,6 +82,24 @@ def values_of(draw: random.Random) -> dict[str, Any]:
     }
 
 
+def planned_rows() -> int:
+    """The number of series that the query planner assumes; ANALYZE sets it, also in a transaction that is rolled back."""
+    with connection.cursor() as database:
+        database.execute("SELECT reltuples FROM pg_class WHERE relname = 'metrics_series'")
+        return int(database.fetchone()[0])
+
+
+def test_many_new_metrics_are_counted_for_the_query_planner(
+    run: Run, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
+) -> None:
+    """Else foreign keys of chunks are checked with a plan that reads the whole table, 1,000 times for each batch."""
+    monkeypatch.setattr(wide, "NARROW", 10)
+    count = 29 if planned_rows() == 28 else 28
+    with django_capture_on_commit_callbacks(execute=True):
+        store(run, event(1, dict.fromkeys(NAMES[:count], 1.0)))
+    assert planned_rows() == count
+
+
 @pytest.mark.parametrize("narrow", [0, 7, 29])
 @pytest.mark.parametrize("merged", ["not", "merged", "moved"])
 def test_points_in_blocks_are_read_as_those_in_chunks(
