@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from tests.benchmarks.results import ROOT, Benchmark, Ratio, Side, run_alone, timed
+from tests.benchmarks.results import ROOT, Benchmark, Ratio, Side, cpu_flags, run_alone, timed
 from tests.benchmarks.trl_step import SETTINGS
 from training_core.algorithms.advantages import Normalisation, normalised_advantages
 from training_core.algorithms.grpo.config import Grpo
@@ -54,8 +54,10 @@ class Shape:
 SHAPES = (Shape(12, 4, 64, 3), Shape(128, 32, 256, 4))
 SMALL = (Shape(6, 2, 16, 1, prompts=4, candidates=2),)
 TRL = ROOT / "var" / "trl" / "bin" / "python"
-BEST = "bf16 weights, one micro-batch"
-"""The setting of TRL's that was fastest at both shapes."""
+BF16 = bool({"avx512_bf16", "amx_bf16"} & cpu_flags())
+"""Whether the CPU has instructions for bf16."""
+BEST = "bf16 weights, one micro-batch" if BF16 else "fp32, one micro-batch"
+"""The setting of TRL's that was fastest at both shapes. Without the instructions bf16 is several times slower than fp32."""
 KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(256 * 1024**2), "MALLOC_MMAP_THRESHOLD_": str(64 * 1024**2)}
 """What our workers' processes set by themselves (workers/actors/machine.py), for TRL's."""
 TURN = 3

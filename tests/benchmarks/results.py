@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -125,14 +126,22 @@ def machine_facts(root: Path = ROOT) -> dict[str, Any]:
 
 def cpu_model() -> str:
     """Return the name of the CPU and its widest vector instructions; its architecture if the kernel does not give a name."""
+    vectors = [shown for flag, shown in VECTORS.items() if flag in cpu_flags()]
+    return ", ".join([_cpu_facts().get("model name", platform.machine()), *vectors[:1]])
+
+
+def cpu_flags() -> frozenset[str]:
+    """Return the kernel's flags of the CPU's features; none if the kernel does not list them."""
+    return frozenset(_cpu_facts().get("flags", "").split())
+
+
+@cache
+def _cpu_facts() -> dict[str, str]:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        return platform.machine()
-    values = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    flags = values.get("flags", "").split()
-    vectors = [shown for flag, shown in VECTORS.items() if flag in flags]
-    return ", ".join([values.get("model name", platform.machine()), *vectors[:1]])
+        return {}
+    return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
 def load() -> float:
