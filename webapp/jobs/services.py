@@ -146,10 +146,16 @@ def moment(job: Job) -> dict[str, Any] | None:
 
 
 def jobs_submit() -> int:
-    """Start queued jobs, oldest first, while there is room; returns their number."""
+    """Start queued jobs, oldest first, while there is room; returns their number.
+
+    A job whose cluster does not answer stays queued, and those after it are tried next time.
+    """
     started = 0
     while (job := _claim()) is not None:
-        started += _submit(job)
+        state = _submit(job)
+        if state == Job.State.QUEUED:
+            break
+        started += state == Job.State.RUNNING
     return started
 
 
@@ -242,7 +248,8 @@ def _claim() -> Job | None:
     return job
 
 
-def _submit(job: Job) -> bool:
+def _submit(job: Job) -> str:
+    """Start the process of a claimed job. Returns the job's state afterwards."""
     folder = job_folder(job)
     try:
         config = parse_permitted_for(job.owner, job.config)
@@ -257,10 +264,23 @@ def _submit(job: Job) -> bool:
         launch = JobLaunch(job.pk, folder.root, settings.TROUPE_HOME, gpus)
         make_launcher(settings.TROUPE_LAUNCHER).submit(launch)
     except (LauncherFailure, OSError, ConfigError) as error:
+        waits = (
+            isinstance(error, LauncherFailure) and make_launcher(settings.TROUPE_LAUNCHER).capacity() is None
+        )
         with transaction.atomic():
-            _end(Job.objects.select_for_update().get(pk=job.pk), Job.State.FAILED, str(error))
-        return False
-    return True
+            job = Job.objects.select_for_update().get(pk=job.pk)
+            if waits:
+                _requeue(job, str(error))
+            else:
+                _end(job, Job.State.FAILED, str(error))
+    return job.state
+
+
+def _requeue(job: Job, message: str) -> None:
+    """Under the row's lock: let a job wait for a cluster that does not answer, e.g. while it starts."""
+    if job.state == Job.State.RUNNING:
+        job.state, job.started_at, job.submission_id, job.message = Job.State.QUEUED, None, "", message
+        job.save(update_fields=["state", "started_at", "submission_id", "message"])
 
 
 def _devices(job: Job) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from webapp.jobs.starting import job_start
 from webapp.runs.models import Run
 from webapp.runs.states import TransitionRefused
 from workers.launchers.fake import FakeLauncher
-from workers.launchers.launcher import JobState
+from workers.launchers.launcher import JobState, LauncherFailure
 
 pytestmark = pytest.mark.django_db
 HOSTILE = "<script>alert(1)</script>"
@@ -142,13 +142,31 @@ def test_a_job_that_is_being_submitted_is_not_missed(
 
 
 def test_a_launcher_that_refuses_fails_the_job_in_words(
-    user: User, project: Project, run: Run, launcher: FakeLauncher
+    user: User, project: Project, run: Run, launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def refuse(_: object) -> str:
+        raise LauncherFailure("the job was refused")
+
+    monkeypatch.setattr(launcher, "submit", refuse)
     job = job_create(user, project, "dry_run", Subject(run.config))
-    launcher.reachable = False
     assert jobs_submit() == 0
     job.refresh_from_db()
-    assert (job.state, job.message) == ("failed", "the fake is out of reach")
+    assert (job.state, job.message) == ("failed", "the job was refused")
+
+
+def test_jobs_wait_in_order_for_a_cluster_that_does_not_answer(
+    user: User, project: Project, run: Run, launcher: FakeLauncher
+) -> None:
+    """As in the first seconds of a start: Ray answers after the first page."""
+    jobs = [job_create(user, project, kind, Subject(run.config)) for kind in ("dry_run", "check")]
+    launcher.reachable = False
+    assert jobs_submit() == 0
+    waiting = list(Job.objects.order_by("created_at").values_list("state", "message", "started_at"))
+    assert waiting == [("queued", "the fake is out of reach", None), ("queued", "", None)]
+    launcher.reachable = True
+    assert jobs_submit() == 2
+    assert [launch.job for launch in launcher.short] == [job.pk for job in jobs]
+    assert set(Job.objects.values_list("state", "message")) == {("running", "starting")}
 
 
 def test_cancelling_stops_the_process(user: User, project: Project, run: Run, launcher: FakeLauncher) -> None:
