@@ -269,18 +269,21 @@ def _submit(job: Job) -> str:
         )
         with transaction.atomic():
             job = Job.objects.select_for_update().get(pk=job.pk)
-            if waits:
-                _requeue(job, str(error))
-            else:
-                _end(job, Job.State.FAILED, str(error))
+            if job.state == Job.State.RUNNING:
+                if waits:
+                    _requeue(job, str(error))
+                else:
+                    _end(job, Job.State.FAILED, str(error))
     return job.state
 
 
 def _requeue(job: Job, message: str) -> None:
-    """Under the row's lock: let a job wait for a cluster that does not answer, e.g. while it starts."""
-    if job.state == Job.State.RUNNING:
-        job.state, job.started_at, job.submission_id, job.message = Job.State.QUEUED, None, "", message
-        job.save(update_fields=["state", "started_at", "submission_id", "message"])
+    """Under the row's lock: let a job wait for a cluster that does not answer, e.g. while it starts.
+
+    It keeps its submission id: the cluster may have accepted it without an answer, and `job_cancel` then stops it.
+    """
+    job.state, job.started_at, job.message = Job.State.QUEUED, None, message
+    job.save(update_fields=["state", "started_at", "message"])
 
 
 def _devices(job: Job) -> dict[str, Any]:

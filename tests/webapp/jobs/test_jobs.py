@@ -169,6 +169,27 @@ def test_jobs_wait_in_order_for_a_cluster_that_does_not_answer(
     assert set(Job.objects.values_list("state", "message")) == {("running", "starting")}
 
 
+@pytest.mark.parametrize("reachable", [True, False])
+def test_a_job_that_is_cancelled_during_its_submission_stays_cancelled(
+    user: User,
+    project: Project,
+    run: Run,
+    launcher: FakeLauncher,
+    monkeypatch: pytest.MonkeyPatch,
+    reachable: bool,
+) -> None:
+    def cancelled_meanwhile(_: object) -> str:
+        job_cancel(user, job)
+        raise LauncherFailure("no answer")
+
+    monkeypatch.setattr(launcher, "submit", cancelled_meanwhile)
+    launcher.reachable = reachable
+    job = job_create(user, project, "dry_run", Subject(run.config))
+    assert jobs_submit() == 0
+    job.refresh_from_db()
+    assert job.state == "cancelled"
+
+
 def test_cancelling_stops_the_process(user: User, project: Project, run: Run, launcher: FakeLauncher) -> None:
     job = job_create(user, project, "dry_run", Subject(run.config))
     jobs_submit()
