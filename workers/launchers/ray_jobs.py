@@ -99,7 +99,7 @@ class RayJobLauncher:
         return plain(str(_json(response).get("logs") or ""))[-LOG_TAIL:]
 
     def capacity(self) -> Capacity | None:
-        """Ray updates the free devices every few seconds."""
+        """Ray updates the free devices every few seconds. In the first seconds of a cluster all count as free."""
         try:
             data = _json(self._ask("GET", "/nodes", params={"view": "summary"})).get("data") or {}
         except LauncherFailure:
@@ -107,12 +107,21 @@ class RayJobLauncher:
         usage = data.get("nodeLogicalResources") or {}
         facts = {str((node.get("raylet") or {}).get("nodeId")): node for node in data.get("summary") or []}
         nodes = tuple(_node(name, str(text), facts.get(name) or {}) for name, text in usage.items())
-        nodes = tuple(node for node in nodes if node.cpus or node.gpus)
+        nodes = tuple(node for node in nodes or self._nodes_alive() if node.cpus or node.gpus)
         if not nodes:
             return None
         cpus, gpus = sum(node.cpus for node in nodes), sum(node.gpus for node in nodes)
         free_cpus, free_gpus = sum(node.free_cpus for node in nodes), sum(node.free_gpus for node in nodes)
         return Capacity(cpus, gpus, free_cpus, free_gpus, nodes)
+
+    def _nodes_alive(self) -> tuple[Node, ...]:
+        """Nodes from Ray's state API, which lists them 5 to 15 seconds before the autoscaler reports what is used."""
+        try:
+            answer = _json(self._ask("GET", "/api/v0/nodes", params={"detail": "1"}))
+        except LauncherFailure:
+            return ()
+        rows = ((answer.get("data") or {}).get("result") or {}).get("result") or []
+        return tuple(_node_alive(row) for row in rows if row.get("state") == "ALIVE")
 
     def close(self) -> None:
         """Close the connection."""
@@ -184,6 +193,14 @@ def _node(name: str, usage: str, facts: dict[str, Any]) -> Node:
     return Node(
         name, host, cpus, gpus, cpus - used_cpus, gpus - used_gpus, head, _memory(facts), _gpu_memory(facts)
     )
+
+
+def _node_alive(row: dict[str, Any]) -> Node:
+    """A node from Ray's state API, without its use and its memory."""
+    total = row.get("resources_total") or {}
+    cpus, gpus = float(total.get("CPU", 0.0)), float(total.get("GPU", 0.0))
+    host = str(row.get("node_name") or row.get("node_ip"))
+    return Node(str(row.get("node_id")), host, cpus, gpus, cpus, gpus, bool(row.get("is_head_node")))
 
 
 def _memory(facts: dict[str, Any]) -> int:

@@ -11,7 +11,15 @@ import httpx
 import pytest
 
 from webapp.stack.ports import free_ports
-from workers.launchers.launcher import STOP_SECONDS, JobState, Launch, LauncherFailure, SeedGroupLaunch
+from workers.launchers.launcher import (
+    STOP_SECONDS,
+    Capacity,
+    JobState,
+    Launch,
+    LauncherFailure,
+    Node,
+    SeedGroupLaunch,
+)
 from workers.launchers.packages import code_package
 from workers.launchers.ray_jobs import RayJobLauncher
 
@@ -110,6 +118,7 @@ class TestOnRay:
         until(
             lambda: devices() == (2.0, 0.0, 2.0, 0.0)
         )  # resources of earlier jobs are reported as free some seconds late
+        assert [(node.cpus, node.gpus, node.head) for node in launcher._nodes_alive()] == [(2.0, 0.0, True)]
 
     def test_a_remote_cluster_gets_the_code_package(
         self, ray_head: RayHead, launch: Make, make_at: Any
@@ -170,6 +179,35 @@ def test_nodes_report_their_memory() -> None:
     capacity = answering(200, httpx.Response(200, json=answer).text).capacity()
     assert capacity is not None
     assert [(node.memory, node.gpu_memory) for node in capacity.nodes] == [(64 * 10**9, 40 * 2**30), (0, 0)]
+
+
+def test_nodes_count_before_the_autoscaler_reports_their_use() -> None:
+    """As in the first seconds of a cluster; a run that was launched with the stack waited up to 15 seconds for that report."""
+    rows = [
+        {
+            "node_id": "a",
+            "node_name": "n1",
+            "is_head_node": True,
+            "state": "ALIVE",
+            "resources_total": {"CPU": 2.0},
+        },
+        {
+            "node_id": "b",
+            "node_ip": "10.0.0.2",
+            "state": "ALIVE",
+            "resources_total": {"CPU": 4.0, "GPU": 1.0},
+        },
+        {"node_id": "c", "node_ip": "10.0.0.3", "state": "DEAD", "resources_total": {"CPU": 8.0}},
+    ]
+    answer = httpx.Response(200, json={"data": {"result": {"result": rows}, "nodeLogicalResources": {}}}).text
+    assert answering(200, answer).capacity() == Capacity(
+        6.0,
+        1.0,
+        6.0,
+        1.0,
+        (Node("a", "n1", 2.0, 0.0, 2.0, 0.0, True), Node("b", "10.0.0.2", 4.0, 1.0, 4.0, 1.0)),
+    )
+    assert answering(200, '{"data": {"summary": []}}').capacity() is None
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:6379", "ray://127.0.0.1:10001", "auto", "http://"])
