@@ -78,7 +78,7 @@ def _listed(request: Request, run: Run) -> list[dict[str, Any]]:
     """Return the metrics that the parameters choose. Raises ParseError."""
     query = NameQuery(text(request, "search"), text(request, "pattern"))
     most = number(request, "limit", 0, 1) or None
-    try:
+    try:  # not asdict, which copies deeply: a second for 100,000 metrics
         return [dict(vars(facts)) for facts in series_keys(run, query, most)]
     except BadPattern as error:
         raise ParseError(f"pattern: {error}") from error

@@ -167,7 +167,7 @@ class RayJobLauncher:
             return self._client.request(method, path, **options)
         except httpx.HTTPError as error:
             raise LauncherFailure(
-                f"Ray at {self.address} does not answer ({type(error).__name__}); is the cluster up, is RAY_ADDRESS right?"
+                f"Ray at {self.address} does not answer ({type(error).__name__}). If it is not starting, check the cluster and RAY_ADDRESS"
             ) from error
 
 
