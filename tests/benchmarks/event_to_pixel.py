@@ -25,11 +25,11 @@ import psutil
 from playwright.sync_api import Page, sync_playwright
 
 from tests.benchmarks.results import Benchmark, Side, run_alone
+from tests.conftest import CHROMIUM
 from tests.end_to_end.running_stack import RunningStack
 from tests.end_to_end.test_browser_stack import login_link
 from troupe_client.reporting.client import ClientRun, run_begin
 
-CHROMIUM = "/usr/bin/chromium"
 KEY = "train/return"
 BEFORE = 30
 """Updates that are not counted: pages load, sockets connect."""
@@ -81,7 +81,7 @@ def benchmark(
     """Each number of viewers is a side."""
     if small:
         viewers, seconds = SMALL
-    missing = "" if os.path.exists(CHROMIUM) else f"there is no {CHROMIUM}; apt-get install chromium"
+    missing = "" if CHROMIUM else "there is no Chromium; apt-get install chromium"
     return Benchmark(
         about=f"delay from the trainer's call to viewers' sockets and to a browser's pixel, {rate:g} updates a second of {runs} runs",
         units={f"{count} viewers, {name}": unit for count in viewers for name, unit in FIGURES.items()},

@@ -29,7 +29,7 @@ from typing import Any
 
 import psutil
 
-from tests.conftest import FAST, pytest_unconfigure, running_servers
+from tests.conftest import CHROMIUM, FAST, pytest_unconfigure, running_servers
 
 AIM_SERVER, AIM_TAB = 400, 20
 """MiB: of the web process, and of the growth of the tab."""
@@ -193,9 +193,7 @@ def _tab(url: str, cookie: str, updates: int) -> None:
         f"policy/{name}/{metric}" for name in ("planner", "executor") for metric in ("kl", "entropy", "loss")
     ]
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-gpu"]
-        )
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1280, "height": 2000})
         page.set_extra_http_headers({"Cookie": cookie})
         name, _, value = cookie.partition("=")

@@ -128,8 +128,9 @@ def _gpu() -> Finding:
 
 
 def _chromium() -> Finding:
-    if Path("/usr/bin/chromium").exists():
-        return Finding("ok", "Chromium", "/usr/bin/chromium")
+    for path in ("/usr/bin/chromium-headless-shell", "/usr/bin/chromium"):
+        if Path(path).exists():
+            return Finding("ok", "Chromium", path)
     return Finding(
         "note", "Chromium", "is not installed: browser tests are skipped (Debian: apt-get install chromium)"
     )
