@@ -30,8 +30,8 @@ export class WideCurves {
   delta() {}
 
   async #searched() {
-    addressSet({ q: this.#search.value, regex: this.#regex.checked ? "1" : "", section: this.#select.value });
-    const asked = ++this.#asked;
+    const section = this.#select.value, asked = ++this.#asked;
+    addressSet({ q: this.#search.value, regex: this.#regex.checked ? "1" : "", section });
     const part = await this.#read("").catch((error) => error);
     if (asked !== this.#asked) return;
     const wrong = part instanceof Error ? `${part.message} The charts are unchanged.` : part.error && `${part.error} The charts are unchanged.`;
@@ -40,8 +40,10 @@ export class WideCurves {
     const root = document.querySelector("[data-chart-sections]");
     for (const chart of root.querySelectorAll(".chart")) this.#board.remove(chart);
     root.replaceChildren(...part.sections);
-    this.#select.replaceChildren(...part.options);
-    this.#select.value = addressGet("section", "");
+    if (this.#select.value === section) { // otherwise the next search replaces the options
+      this.#select.replaceChildren(...part.options);
+      this.#select.value = section;
+    }
     this.#add(part.specs);
     this.#after(part.after);
     document.querySelector("[data-no-charts]").hidden = part.specs.length > 0;
