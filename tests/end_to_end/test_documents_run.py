@@ -13,7 +13,7 @@ from tests.end_to_end.walk_world import World, make_world
 from tests.end_to_end.walking import REQUEST, Reader
 from training_core.config.files import parse_config, read_preset, to_toml
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.stack, pytest.mark.soak, pytest.mark.timeout(1800)]
 WALKED = [
     page
     for page in PAGES
