@@ -55,15 +55,16 @@ form.addEventListener("submit", (event) => {
     button.setAttribute("aria-disabled", "true");
   }
 });
-/* Values that were typed before htmx listened, or restored by the browser, are checked too. */
-function early() {
-  const edited = ({ type, checked, defaultChecked, value, defaultValue, options }) =>
-    options ? [...options].some((option) => option.selected !== option.defaultSelected) && [...options].some((option) => option.defaultSelected)
-      : type === "checkbox" || type === "radio" ? checked !== defaultChecked : type !== "hidden" && value !== defaultValue;
+/* Values that were typed before htmx was loaded, or restored by the browser, are checked too. */
+function edited({ type, checked, defaultChecked, value, defaultValue, options }) {
+  if (options) return [...options].some((option) => option.defaultSelected && !option.selected);
+  return type === "checkbox" || type === "radio" ? checked !== defaultChecked : value !== defaultValue;
+}
+function checkEdited() {
   if ([...form.querySelectorAll("input, select, textarea")].some(edited)) form.dispatchEvent(new Event("change"));
 }
-if (document.readyState === "complete") early();
-else addEventListener("load", early);
+if (document.readyState === "complete") checkEdited();
+else addEventListener("load", checkEdited);
 /* Enter in the name of a role or a policy presses the button next to it instead of launching the run. */
 form.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || !event.target.matches("[data-enter]")) return;

@@ -378,9 +378,8 @@ def test_a_run_with_many_metrics_is_searched_on_the_server(page: Page, ada: User
     expect(shown.locator("h3")).to_have_text(["unit 7", "unit 8"])
     with page.expect_response("**/curves/?*part=charts*"):
         page.get_by_label("Search charts").fill("")
-        page.locator("[data-sections] select").select_option(
-            "net"
-        )  # before the charts of the search are there
+        # Before the answer of the search.
+        page.locator("[data-sections] select").select_option("net")
     expect(shown.first).to_contain_text("unit 0")
     expect(shown).to_have_count(60)
     page.reload()
