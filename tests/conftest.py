@@ -27,6 +27,7 @@ from webapp.stack.redis_server import redis_answers, redis_command, redis_url
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Playwright
+    from pytest_django import DjangoDbBlocker
 
 BROWSERS = ("/usr/bin/chromium-headless-shell", "/usr/bin/chromium")
 """The tests use the first one that exists. The shell has no user interface, so that a new page takes a quarter of the CPU time."""
@@ -91,11 +92,22 @@ def servers() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(servers: PostgresServer) -> None:
-    """pytest-django makes its test database on our server, and empties its tables with `_empty_tables`."""
+def django_db_setup(
+    servers: PostgresServer, django_test_environment: None, django_db_blocker: "DjangoDbBlocker"
+) -> None:
+    """The test database, with the tables of a new home; tests that commit empty them with `_empty_tables`."""
+    from django.db import connection
     from django.test import TransactionTestCase
 
+    from webapp.stack.database import create_tables
+
     TransactionTestCase._fixture_teardown = _empty_tables  # type: ignore[method-assign]
+    with servers.connect("postgres") as administrator:
+        administrator.execute("CREATE DATABASE test_troupe")
+    with django_db_blocker.unblock():
+        connection.close()
+        connection.settings_dict["NAME"] = "test_troupe"
+        create_tables()
 
 
 def _empty_tables(case: object) -> None:

@@ -13,12 +13,11 @@ from tests.end_to_end.test_run_faults import Client, title
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(2400)]
 SMALL = {
-    "run.iterations": 300,
     "rollout.environments": 8,
     "evaluation.every": 0,
     "checkpoint.every": 5,
 }
-LONG = 1500
+LONG = 500
 KEYS = "train/return,policy/agents/value_loss"
 ENDED = ("finished", "failed", "stopped")
 
@@ -85,7 +84,7 @@ def test_seeds_of_a_sweep_share_a_process(shared_stack: RunningStack, client: Cl
 
 
 def test_members_of_a_killed_process_continue_alone(shared_stack: RunningStack, client: Client) -> None:
-    runs = swept(client, 300)
+    runs = swept(client, 150)
     client.until(runs[0], lambda found: found["iteration"] >= 6)
     (driver,) = drivers(shared_stack, runs[0])
     os.kill(driver.pid, signal.SIGKILL)

@@ -1,9 +1,9 @@
-"""Migrations at the start: dumped before, run once, refused where the dump fails."""
+"""The database at the start: new tables equal the migrations' tables; filled ones are dumped and migrated once."""
 
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -17,13 +17,18 @@ pytestmark = pytest.mark.slow
 NAME = "prepare_test"
 
 
-@pytest.fixture
-def database(servers: PostgresServer) -> Iterator[str]:
-    """Address of an empty database of its own."""
+def create_empty(servers: PostgresServer) -> None:
+    """Create the database of these tests, in place of a former one."""
     with servers.connect("postgres") as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(NAME)))
-        yield servers.url.replace("/troupe?", f"/{NAME}?")
-        connection.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(NAME)))
+        for command in ("DROP DATABASE IF EXISTS {}", "CREATE DATABASE {}"):
+            connection.execute(sql.SQL(command).format(sql.Identifier(NAME)))
+
+
+@pytest.fixture
+def database(servers: PostgresServer) -> str:
+    """Address of an empty database of its own."""
+    create_empty(servers)
+    return servers.url.replace("/troupe?", f"/{NAME}?")
 
 
 def manage(
@@ -38,6 +43,30 @@ def manage(
         text=True,
         check=False,
     )
+
+
+def statements(database: str, servers: PostgresServer) -> set[str]:
+    """The statements that create a database and its rows, without the order of columns, identifiers and times of rows."""
+    command = [servers.binaries / "pg_dump", "--no-owner", "--column-inserts", "-d", database]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    text = re.sub(r"^(--|\\).*\n", "", text, flags=re.MULTILINE)
+    rows = re.compile(r"^(INSERT|SELECT) .*$", re.MULTILINE)
+    text = rows.sub(lambda row: re.sub(r"\b\d[\d.:+-]*", "0", row[0]), text)
+    parts = [statement.splitlines() for statement in text.split("\n\n")]
+    return {"\n".join(sorted(line.rstrip(",") for line in lines)).strip() for lines in parts}
+
+
+def test_new_tables_equal_the_tables_of_the_migrations(
+    tmp_path: Path, database: str, servers: PostgresServer
+) -> None:
+    assert manage(["migrate"], tmp_path, database).returncode == 0
+    migrated = statements(database, servers)
+    create_empty(servers)
+    create = "from webapp.stack.database import create_tables; create_tables()"
+    assert manage(["shell", "-c", create], tmp_path, database).returncode == 0
+    different = statements(database, servers) ^ migrated
+    # Django's own migration gives this table, which Troupe does not use, identifiers of another size.
+    assert [words for words in different if "CREATE TABLE public.auth_group_permissions (" not in words] == []
 
 
 def test_a_filled_database_is_dumped_before_it_is_migrated(
