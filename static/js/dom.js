@@ -24,6 +24,12 @@ export function data(id, holder = document) {
   return element ? JSON.parse(element.textContent) : null;
 }
 
+/* Whether a control differs from the page as it was sent: by input before the scripts were loaded, or restored by the browser. */
+export function edited({ type, checked, defaultChecked, value, defaultValue, options }) {
+  if (options) return ([...options].find((option) => option.defaultSelected) ?? options[0])?.selected === false;
+  return type === "checkbox" || type === "radio" ? checked !== defaultChecked : value !== defaultValue;
+}
+
 /* Runs `work` soon, at most once per `interval` milliseconds (a number, or a function that returns it); calls in between are merged. */
 export function atMost(interval, work) {
   const pause = typeof interval === "function" ? interval : () => interval;

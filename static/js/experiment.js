@@ -1,5 +1,7 @@
 /* The form of an experiment: after each check, errors and changed marks go to their fields. */
 
+import { edited } from "./dom.js";
+
 const form = document.getElementById("experiment");
 
 function mark() {
@@ -55,13 +57,9 @@ form.addEventListener("submit", (event) => {
     button.setAttribute("aria-disabled", "true");
   }
 });
-/* Values that were typed before htmx was loaded, or restored by the browser, are checked too. */
-function edited({ type, checked, defaultChecked, value, defaultValue, options }) {
-  if (options) return [...options].some((option) => option.defaultSelected && !option.selected);
-  return type === "checkbox" || type === "radio" ? checked !== defaultChecked : value !== defaultValue;
-}
+/* Values that htmx did not see are checked when it listens. */
 function checkEdited() {
-  if ([...form.querySelectorAll("input, select, textarea")].some(edited)) form.dispatchEvent(new Event("change"));
+  for (const control of form.querySelectorAll("input, select, textarea")) if (edited(control)) control.dispatchEvent(new Event("change", { bubbles: true }));
 }
 if (document.readyState === "complete") checkEdited();
 else addEventListener("load", checkEdited);

@@ -38,3 +38,4 @@ search.addEventListener("keydown", (event) => {
   fields.querySelector("[data-field]:not([hidden]) :is(input:not([type=hidden]), select, textarea)")?.focus();
 });
 document.body.addEventListener("htmx:afterSwap", (event) => event.target.id === "fields" && find());
+if (search.value) find();

@@ -2,6 +2,7 @@
 
 import { write } from "./announce.js";
 import { addressSet } from "./address.js";
+import { edited } from "./dom.js";
 
 const bar = document.querySelector("[data-presets]"), search = bar.querySelector("input");
 const region = bar.parentElement, tasks = [...region.querySelectorAll("[data-task]")];
@@ -50,3 +51,4 @@ search.addEventListener("keydown", (event) => {
   event.preventDefault(); // Enter would launch the run
   shown(region)[0]?.querySelector("a").click();
 });
+if (edited(search)) find();

@@ -3,13 +3,14 @@
 
 import { announce, write } from "./announce.js";
 import { groupCharts } from "./compare/group-chart.js";
+import { edited } from "./dom.js";
 
 const PAUSE = 1000, AGAIN = 5000;
 const form = document.querySelector("[data-report]");
 const { title, text, base } = form.elements;
 const status = form.querySelector("[data-saved]"), conflict = form.querySelector("[data-conflict]");
 const token = form.elements.csrfmiddlewaretoken.value, draft = `report-draft-${form.dataset.report}`;
-let timer = null, busy = null, theirs = null, sent = now();
+let timer = null, busy = null, theirs = null, sent = { title: title.defaultValue, text: text.defaultValue };
 
 function now() {
   return { title: title.value, text: text.value };
@@ -168,5 +169,6 @@ if (left && !same(left, now())) {
   [title.value, text.value, base.value] = [left.title, left.text, left.base];
   say("restored unsaved text");
   save();
-} else localStorage.removeItem(draft);
+} else if (edited(title) || edited(text)) changed();
+else localStorage.removeItem(draft);
 preview();

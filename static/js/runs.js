@@ -105,12 +105,15 @@ document.addEventListener("keydown", (event) => {
 
 const picks = () => [...document.querySelectorAll(".pick input[name=runs]")];
 
-document.addEventListener("change", ({ target }) => {
-  if (target.matches("[data-pick-all]")) for (const box of picks()) box.checked = target.checked;
-  if (!target.closest(".pick")) return;
+function countPicks() {
   const chosen = picks().filter((box) => box.checked).length;
   write(document.querySelector("[data-chosen]"), chosen ? `${chosen} run${chosen > 1 ? "s" : ""} selected` : "no run selected");
+}
+document.addEventListener("change", ({ target }) => {
+  if (target.matches("[data-pick-all]")) for (const box of picks()) box.checked = target.checked;
+  if (target.closest(".pick")) countPicks();
 });
+if (picks().some((box) => box.checked)) countPicks();
 
 const feed = new RunsFeed();
 let ready = false;

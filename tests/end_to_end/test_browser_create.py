@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Page, expect
 
 from tests.end_to_end.conftest import run_make
 from tests.end_to_end.looks import violations
@@ -137,16 +137,6 @@ def test_the_estimate_follows_the_form(page: Page, ada: User) -> None:
     expect(estimate).to_contain_text("30,720")
     shoot(page, "estimate")
     fits(page)
-
-
-def test_what_is_typed_before_the_scripts_is_checked(page: Page, ada: User) -> None:
-    held: list[Route] = []
-    page.route("**/htmx-*.js", lambda route: held.append(route))
-    page.goto("/experiments/new/", wait_until="commit")
-    page.get_by_label("group size").fill("4")
-    assert held
-    held[0].continue_()
-    expect(page.locator("#preview")).to_contain_text("48 tasks × 4 candidates")
 
 
 def test_a_team_is_edited_by_keyboard(page: Page, ada: User) -> None:

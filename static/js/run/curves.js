@@ -31,7 +31,6 @@ function searching(specs) {
     if (!error) filter((chart) => fits(texts.get(chart.id) ?? []));
   };
   regex.checked = addressGet("regex", "") === "1";
-  search.value = addressGet("q", search.value);
   search.addEventListener("input", look);
   regex.addEventListener("change", look);
   look();

@@ -2,7 +2,7 @@
 
 import { announce, follow } from "../announce.js";
 import { addressGet, addressSet } from "../address.js";
-import { atMost, data } from "../dom.js";
+import { atMost, data, edited } from "../dom.js";
 import { complain } from "./curves.js";
 
 const PAUSE = 250; // milliseconds between searches
@@ -18,6 +18,7 @@ export class WideCurves {
     this.#regex.checked = addressGet("regex", "") === "1";
     const changed = atMost(PAUSE, () => this.#searched());
     for (const control of [this.#search, this.#regex, this.#select]) control.addEventListener(control === this.#search ? "input" : "change", changed);
+    if (edited(this.#search) || edited(this.#select)) changed();
     this.#select.form.addEventListener("submit", (event) => event.preventDefault());
     this.#link.addEventListener("click", (event) => {
       event.preventDefault();
