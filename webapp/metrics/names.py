@@ -11,13 +11,20 @@ from webapp.runs.models import Run
 
 LONGEST_SEARCH = 2000
 """Milliseconds that a search by a regular expression may take."""
-_NAMES = """
-SELECT key, section, rank FROM (
+_MATCHED = """
+WITH matched AS {materialized} (
   SELECT key, section, COALESCE(array_position(%(order)s::text[], section), 1000) AS rank FROM (
     SELECT key, CASE WHEN strpos(key, '/') > 0 THEN split_part(key, '/', 1) ELSE 'other' END AS section
     FROM metrics_series WHERE run_id = %(run)s AND key ILIKE ALL (%(words)s::text[]) AND (%(pattern)s = '' OR key ~* %(pattern)s)
-  ) AS named WHERE %(section)s = '' OR section = %(section)s
-) AS ranked
+  ) AS named
+)
+"""
+_LISTED = """
+SELECT key FROM matched WHERE (%(section)s = '' OR section = %(section)s) {after} ORDER BY rank, section, key LIMIT %(most)s
+"""
+_COUNTED = """
+SELECT json_agg(json_build_array(section, count) ORDER BY rank, section)
+FROM (SELECT rank, section, count(*) FROM matched GROUP BY rank, section) AS counted
 """
 
 
@@ -42,9 +49,10 @@ def names_reported(run: Run, keys: Iterable[str]) -> set[str]:
     return set(Series.objects.filter(run=run, key__in=list(keys)).values_list("key", flat=True))
 
 
-def names_first(run: Run, most: int) -> list[str]:
-    """Return the first names in their order."""
-    return list(Series.objects.filter(run=run).order_by("key").values_list("key", flat=True)[:most])
+def names_first(run: Run, most: int, also: Iterable[str]) -> list[str]:
+    """Return the first names in their order, and those of `also` that are metrics of the run."""
+    names = Series.objects.filter(run=run).values_list("key", flat=True)
+    return list(names.order_by("key")[:most].union(names.filter(key__in=list(also))).order_by("key"))
 
 
 def is_reported(run: Run, sections: Iterable[str]) -> bool:
@@ -55,24 +63,24 @@ def is_reported(run: Run, sections: Iterable[str]) -> bool:
 
 def names_list(run: Run, query: NameQuery, most: int, after: str = "") -> list[str]:
     """Return the first matching names, section by section, after the name `after`. Raises BadPattern."""
-    position = "WHERE (rank, section, key) > (%(rank)s, %(of)s, %(after)s)" if after else ""
+    position = "AND (rank, section, key) > (%(rank)s, %(of)s, %(after)s)" if after else ""
     section = after.partition("/")[0] if "/" in after else "other"
     rank = list(query.order).index(section) + 1 if section in query.order else 1000
     values: dict[str, Any] = {"rank": rank, "of": section, "after": after, "most": most}
-    return [
-        row[0]
-        for row in _rows(
-            run, query, f"{_NAMES} {position} ORDER BY rank, section, key LIMIT %(most)s", values
-        )
-    ]
+    statement = _MATCHED.format(materialized="") + _LISTED.format(after=position)
+    return [row[0] for row in _rows(run, query, statement, values)]
 
 
-def names_count(run: Run, query: NameQuery) -> list[tuple[str, int]]:
-    """Return the sections and their numbers of matching names. Raises BadPattern."""
-    statement = (
-        f"SELECT section, count(*) FROM ({_NAMES}) AS listed GROUP BY rank, section ORDER BY rank, section"
+def names_page(run: Run, query: NameQuery, most: int) -> tuple[list[str], list[tuple[str, int]]]:
+    """Return the first matching names, and the numbers of matching names in all sections. Raises BadPattern.
+
+    The names of the run are read once for both.
+    """
+    statement = f"SELECT ARRAY({_LISTED.format(after='')}), ({_COUNTED})"
+    ((names, counts),) = _rows(
+        run, query, _MATCHED.format(materialized="MATERIALIZED") + statement, {"most": most}
     )
-    return [(str(section), int(count)) for section, count in _rows(run, query, statement, {})]
+    return names, [(section, count) for section, count in counts or []]
 
 
 def names_like(run: Run, letters: str) -> list[str]:

@@ -141,9 +141,7 @@ def curves_page(request: HttpRequest, run_id: str) -> HttpResponse:
     if part.limited and request.GET.get("part") == "charts":
         context |= {"specs": [panel.json() for panel in panels], "agents": agent_pages(run.config)}
         return render(request, "runs/_curves_part.html", context)
-    keys = (
-        part.keys if not part.limited else [*names_reported(run, AXIS_KEYS), *names_first(run, MOST_OFFERED)]
-    )
+    keys = names_first(run, MOST_OFFERED, AXIS_KEYS) if part.limited else part.keys
     data = curves_data(run.config, keys, panels, marks_shown(request.user, run), leads)
     data["whole"] = not part.limited
     context |= run_context(request.user, run, "curves", **data)

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from webapp.metrics.names import BadPattern, NameQuery, names_count, names_like, names_list
+from webapp.metrics.names import BadPattern, NameQuery, names_like, names_list, names_page
 from webapp.metrics.selectors import key_names
 from webapp.run_pages.charts import SECTIONS
 from webapp.runs.models import Run
@@ -48,8 +48,10 @@ def part_of(run: Run, section: str, text: str, *, is_pattern: bool = False, afte
     asked = {"pattern": text} if is_pattern else {"words": text}
     query = NameQuery(section=section, order=tuple(SECTIONS), **asked)
     try:
-        keys = names_list(run, query, WINDOW + 1, after)
-        counts = [] if after else names_count(run, NameQuery(order=tuple(SECTIONS), **asked))
+        if after:
+            keys, counts = names_list(run, query, WINDOW + 1, after), []
+        else:
+            keys, counts = names_page(run, query, WINDOW + 1)
     except BadPattern as error:
         return MetricPart([], 0, [], error=str(error), limited=True)
     sections = [

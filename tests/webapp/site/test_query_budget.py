@@ -16,10 +16,12 @@ from webapp.experiments.sweep_planning import plan_make
 from webapp.health.models import Finding
 from webapp.ingest.services import batch_store
 from webapp.jobs.models import Job
+from webapp.metrics.models import Series
 from webapp.notifications.models import Destination
 from webapp.notifications.services import destination_make
 from webapp.reports.models import Report
 from webapp.reports.services import report_create
+from webapp.run_pages.wide_runs import MOST
 from webapp.runs.models import Attempt, Phase, Run
 
 MOST_QUERIES, MOST_BYTES = 12, 400_000
@@ -86,8 +88,19 @@ def test_a_page_stays_within_its_budget(ada: Client, run: Run, address: str) -> 
         "report": Report.objects.get().pk,
         "hook": Destination.objects.get().pk,
     }
+    check_budget(ada, address.format(**ids))
+
+
+def test_curves_of_many_metrics_stay_within_their_budget(ada: Client, run: Run) -> None:
+    Series.objects.bulk_create(Series(run=run, key=f"net/unit_{number}") for number in range(MOST))
+    Run.objects.filter(pk=run.pk).update(series_count=run.series.count())
+    check_budget(ada, f"/runs/{run.pk}/curves/")
+
+
+def check_budget(browser: Client, address: str) -> None:
+    """Open a page and count its queries and bytes."""
     with CaptureQueriesContext(connection) as asked:
-        answer = ada.get(address.format(**ids))
+        answer = browser.get(address)
     aside = ("SAVEPOINT", "RELEASE")
     queries = [query["sql"] for query in asked.captured_queries if not query["sql"].startswith(aside)]
     assert answer.status_code == 200
