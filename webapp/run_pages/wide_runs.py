@@ -47,9 +47,10 @@ def part_of(run: Run, section: str, text: str, *, is_pattern: bool = False, afte
         return MetricPart(keys, len(keys), [])
     asked = {"pattern": text} if is_pattern else {"words": text}
     query = NameQuery(section=section, order=tuple(SECTIONS), **asked)
+    counts: list[tuple[str, int]] = []
     try:
         if after:
-            keys, counts = names_list(run, query, WINDOW + 1, after), []
+            keys = names_list(run, query, WINDOW + 1, after)
         else:
             keys, counts = names_page(run, query, WINDOW + 1)
     except BadPattern as error:
