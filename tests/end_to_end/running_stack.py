@@ -52,13 +52,18 @@ class RunningStack:
         self.process: subprocess.Popen[bytes] | None = None
         self.facts: dict[str, Any] = {}
 
-    def start(self, *, wait: bool = True, within: float = STARTUP) -> "RunningStack":
-        """Start `up`; with `wait`, at most `within` seconds until /readyz answers 200 and, when Ray is ours, Ray does too."""
-        with self.output.open("wb") as output:
+    def start(
+        self, *, wait: bool = True, within: float = STARTUP, output: int | None = None
+    ) -> "RunningStack":
+        """Start `up`; with `wait`, at most `within` seconds until /readyz answers 200 and, when Ray is ours, Ray does too.
+
+        output: descriptor to print to, in place of the file `output`.
+        """
+        with self.output.open("wb") as file:
             self.process = subprocess.Popen(
                 [sys.executable, str(ROOT / "manage.py"), "up"],
                 env=self.environment,
-                stdout=output,
+                stdout=file if output is None else output,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,

@@ -197,6 +197,22 @@ def test_ctrl_c_leaves_nothing(stack: RunningStack) -> None:
     assert "Stopped; no process is left running." in stack.said
 
 
+def test_up_continues_when_its_output_is_closed() -> None:
+    stack = RunningStack()
+    reader, writer = os.pipe()
+    try:
+        stack.start(output=writer, wait=False)
+        os.close(writer)
+        assert os.read(reader, 100)
+        os.close(reader)
+        stack.until(stack.well)
+        tree = stack.tree()
+        assert stack.stop() == 0
+        assert alive(tree) == []
+    finally:
+        stack.remove()
+
+
 def test_up_killed_leaves_nothing_that_the_next_one_minds() -> None:
     stack = RunningStack(TROUPE_LAUNCHER="local")
     try:

@@ -2,6 +2,8 @@
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
@@ -10,7 +12,10 @@ from rich.status import Status
 
 
 class Terminal:
-    """Prints which children start, are ready (with the duration), or died."""
+    """Prints which children start, are ready (with the duration), or died.
+
+    Nothing is printed after the reader of a pipe or the terminal is gone: `up` continues, and ends its children later.
+    """
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False, soft_wrap=True)
@@ -30,22 +35,22 @@ class Terminal:
         with self._lock:
             took = time.monotonic() - self._waiting.pop(name, time.monotonic())
             self._refresh()
-        self.console.print(f"  [green]ready[/]  {name:<14} {took:5.1f} s  [dim]{escape(note)}[/]".rstrip())
+        self._print(f"  [green]ready[/]  {name:<14} {took:5.1f} s  [dim]{escape(note)}[/]".rstrip())
 
     def trouble(self, name: str, what: str) -> None:
         """Report that a child died or does not start."""
         with self._lock:
             self._waiting.pop(name, None)
             self._refresh()
-        self.console.print(f"  [yellow]again[/]  {name:<14} {escape(what)}")
+        self._print(f"  [yellow]again[/]  {name:<14} {escape(what)}")
 
     def say(self, text: str, **style: Any) -> None:
         """Print a separate line, without markup."""
-        self.console.print(escape(text), **style)
+        self._print(escape(text), **style)
 
     def error(self, text: str) -> None:
         """Print the error that stopped the stack."""
-        self.console.print(f"[red]error[/]  {escape(text)}")
+        self._print(f"[red]error[/]  {escape(text)}")
 
     def since_start(self) -> float:
         """Seconds since the start of `up`."""
@@ -57,9 +62,24 @@ class Terminal:
             self._waiting.clear()
             self._refresh()
 
+    def _print(self, markup: str, **style: Any) -> None:
+        with self._unread():
+            self.console.print(markup, **style)
+
+    @contextmanager
+    def _unread(self) -> Iterator[None]:
+        """Stop printing when the output is closed. Rich raises SystemExit for a closed pipe."""
+        try:
+            yield
+        except (OSError, SystemExit):
+            self.console.quiet = True
+
     def _refresh(self) -> None:
-        if not self.console.is_terminal:
-            return
+        if self.console.is_terminal and not self.console.quiet:
+            with self._unread():
+                self._spin()
+
+    def _spin(self) -> None:
         if self._waiting and self._status is None:
             self._status = self.console.status("")
             self._status.start()
