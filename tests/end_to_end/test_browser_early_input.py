@@ -1,4 +1,4 @@
-"""Input that comes before a page's scripts are loaded: it counts as if they had been there."""
+"""Input before the scripts of a page are loaded has the same effect as later input."""
 
 import re
 from collections.abc import Iterator

@@ -14,7 +14,7 @@ from rich.status import Status
 class Terminal:
     """Prints which children start, are ready (with the duration), or died.
 
-    Nothing is printed after the reader of a pipe or the terminal is gone: `up` continues, and ends its children later.
+    After its output (a pipe or a terminal) is closed, it prints nothing, so that `up` continues and ends its children in order.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -63,11 +63,11 @@ class Terminal:
             self._refresh()
 
     def _print(self, markup: str, **style: Any) -> None:
-        with self._unread():
+        with self._unless_closed():
             self.console.print(markup, **style)
 
     @contextmanager
-    def _unread(self) -> Iterator[None]:
+    def _unless_closed(self) -> Iterator[None]:
         """Stop printing when the output is closed. Rich raises SystemExit for a closed pipe."""
         try:
             yield
@@ -76,7 +76,7 @@ class Terminal:
 
     def _refresh(self) -> None:
         if self.console.is_terminal and not self.console.quiet:
-            with self._unread():
+            with self._unless_closed():
                 self._spin()
 
     def _spin(self) -> None:

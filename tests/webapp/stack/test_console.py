@@ -1,4 +1,4 @@
-"""Output of `up` that nobody reads any more does not end it."""
+"""Closed output does not end `up`."""
 
 import io
 import os
@@ -10,7 +10,7 @@ from webapp.stack.console import Terminal
 
 
 @pytest.mark.parametrize("terminal", [False, True], ids=["pipe", "terminal"])
-def test_lines_without_a_reader_are_dropped(terminal: bool) -> None:
+def test_nothing_is_printed_to_closed_output(terminal: bool) -> None:
     reader, writer = os.openpty() if terminal else os.pipe()
     output = io.TextIOWrapper(io.FileIO(writer, "w"), write_through=True)
     up = Terminal(Console(file=output, force_terminal=terminal))
