@@ -16,7 +16,7 @@ from webapp.ingest.spool import spool_store
 from webapp.quotas.enforcement import storage_held
 from webapp.reconciliation.cleanup import jobs_end, tokens_end
 from webapp.runs.facts import facts_of
-from webapp.runs.lifecycle import run_fault, run_move, run_reason_set, runs_locked
+from webapp.runs.lifecycle import run_move, run_reason_set, runs_locked
 from webapp.runs.models import ACTIVE_STATES, Attempt, LogLine, Run, RunSource, RunState
 from webapp.runs.states import STATE_AFTER
 from webapp.scheduling.attempts import attempt_end, attempt_lost, starts_again
@@ -43,6 +43,8 @@ SILENCE_SECONDS = 30
 START_SECONDS = 120
 """Time between a driver's start and its first report after which the owner is notified."""
 UNDER_WAY = (RunState.STARTING, RunState.RUNNING, RunState.STOPPING)
+EXAMINED = ("state", "stop_requested", "end_requested_at")
+"""Fields that decide what a run is reported to wait for."""
 OVER = (JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED)
 
 
@@ -85,7 +87,7 @@ def run_look_after(run_id: str) -> None:
     launcher = make_launcher(settings.TROUPE_LAUNCHER)
     status = launcher.status(attempt.job_id)
     if status.state is JobState.UNKNOWN:
-        _unreachable(attempt, status)
+        _unreachable(run, attempt, status)
     elif status.state in OVER or (status.state is JobState.MISSING and _is_dead(attempt)):
         _over(run, attempt, launcher, status)
     else:
@@ -103,10 +105,10 @@ def _is_dead(attempt: Attempt) -> bool:
     return cluster_has_ended(attempt.cluster) or _age(attempt) > DEATH_SECONDS
 
 
-def _unreachable(attempt: Attempt, status: JobStatus) -> None:
+def _unreachable(run: Run, attempt: Attempt, status: JobStatus) -> None:
     if attempt.unreachable_since is None and _age(attempt) > SILENCE_SECONDS:
         Attempt.objects.filter(pk=attempt.pk).update(unreachable_since=timezone.now())
-        _say(attempt.run_id, f"State unknown: {status.message or 'Ray does not answer'}")
+        _say(run, f"State unknown: {status.message or 'Ray does not answer'}")
 
 
 def _alive(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> None:
@@ -116,20 +118,21 @@ def _alive(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) ->
         return
     quiet = _age(attempt)
     if status.state is JobState.PENDING:
-        _say(run.pk, "Submitted; Ray has not started it yet" if quiet > 10 else run_fault(run))
+        if quiet > 10:
+            _say(run, "Submitted; Ray has not started it yet")
     elif status.state is JobState.MISSING and quiet > MISSING_SECONDS:
-        _say(run.pk, _missing(run, attempt))
+        _say(run, _missing(run, attempt))
     elif attempt.heartbeat_at is None and quiet > START_SECONDS:
         cause = f"The job is running, but the driver started {spelled(quiet)} ago and has not reported."
-        _say(run.pk, Fault(cause, OPEN_LOG))
+        _say(run, Fault(cause, OPEN_LOG))
     elif attempt.heartbeat_at is not None and quiet > SILENCE_SECONDS:
         _say(
-            run.pk,
+            run,
             f"The job is {status.state}, but the last heartbeat of its driver was {spelled(quiet)} ago",
         )
     elif run.state in (RunState.STARTING, RunState.RUNNING):
         doing = facts_of(run).get("starting", "") if run.state == RunState.STARTING else ""
-        _say(run.pk, storage_held(run.project_id) or doing)
+        _say(run, storage_held(run.project_id) or doing)
 
 
 def _missing(run: Run, attempt: Attempt) -> Fault:
@@ -156,10 +159,10 @@ def _stopping(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus)
     asked = run.stop_requested_at or run.created_at
     silent = min(_age(attempt), (timezone.now() - asked).total_seconds())
     if run.end_requested_at is None and silent <= SILENCE_SECONDS:
-        _say(run.pk, stopping_words(run, attempt))
+        _say(run, stopping_words(run, attempt))
         return
     if status.state is JobState.MISSING:
-        _say(run.pk, _missing(run, attempt))
+        _say(run, _missing(run, attempt))
         return
     if is_shared_now(attempt):
         _stopping_member(run, attempt)
@@ -167,10 +170,10 @@ def _stopping(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus)
     try:
         launcher.stop(attempt.job_id)
     except LauncherFailure as error:
-        _say(run.pk, str(error))
+        _say(run, str(error))
         return
     heard = f"The driver has not reported for {spelled(_age(attempt))}: the job is being stopped"
-    _say(run.pk, ENDING if run.end_requested_at else heard)
+    _say(run, ENDING if run.end_requested_at else heard)
 
 
 def _stopping_member(run: Run, attempt: Attempt) -> None:
@@ -181,7 +184,7 @@ def _stopping_member(run: Run, attempt: Attempt) -> None:
     """
     if run.end_requested_at is None and attempt.heartbeat_at is not None:
         quiet = f"The driver has not reported for {spelled(_age(attempt))}. Its process trains other runs and is not stopped."
-        _say(run.pk, Fault(quiet, "Press End now to end this run alone."))
+        _say(run, Fault(quiet, "Press End now to end this run alone."))
         return
     left = (
         STOP_SECONDS - (timezone.now() - run.end_requested_at).total_seconds()
@@ -189,7 +192,7 @@ def _stopping_member(run: Run, attempt: Attempt) -> None:
         else 0.0
     )
     if attempt.heartbeat_at is not None and left > 0:
-        _say(run.pk, f"{ENDING_MEMBER}, or is given up in {spelled(left)}")
+        _say(run, f"{ENDING_MEMBER}, or is given up in {spelled(left)}")
         return
     with transaction.atomic():
         run = runs_locked().get(pk=run.pk)
@@ -210,7 +213,7 @@ def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> 
     whole = spool_store(run.pk, RunFolder(settings.TROUPE_HOME / "runs" / run.pk).spool(attempt.number))
     held = "" if whole else storage_held(run.project_id)
     if held and not run.stop_requested:  # the undelivered events may contain its last status
-        _say(run.pk, f"The job has ended. {held}")
+        _say(run, f"The job has ended. {held}")
         return
     tail = launcher.logs(attempt.job_id)
     if attempt.shared_job:
@@ -275,7 +278,9 @@ def _keep_tail(run: Run, attempt: Attempt, tail: str) -> None:
 
 
 @transaction.atomic
-def _say(run_id: str, reason: str | Fault) -> None:
-    run = runs_locked().get(pk=run_id)
-    if run.state in ACTIVE_STATES:
-        run_reason_set(run, reason)
+def _say(run: Run, reason: str | Fault) -> None:
+    """Store what an active run waits for, unless its state or a request has changed since `run` was read."""
+    locked = runs_locked().get(pk=run.pk)
+    unchanged = all(getattr(locked, name) == getattr(run, name) for name in EXAMINED)
+    if unchanged and locked.state in ACTIVE_STATES:
+        run_reason_set(locked, reason)

@@ -1,6 +1,7 @@
 """What the database believes against what the launcher says: unknown is never failed, dead is never running."""
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,12 @@ from webapp.accounts.tokens import token_find
 from webapp.checkpoints.models import Checkpoint
 from webapp.metrics.selectors import keys
 from webapp.reconciliation import services as reconciliation
-from webapp.reconciliation.services import runs_reconcile_now
+from webapp.reconciliation.services import run_look_after, runs_reconcile_now
 from webapp.runs.models import Attempt, LogLine, Run
-from webapp.scheduling.services import run_pause, run_resume, run_stop
+from webapp.scheduling.services import run_end_now, run_pause, run_resume, run_stop
 from webapp.scheduling.submission import run_submit_now
 from workers.launchers.fake import FakeLauncher
-from workers.launchers.launcher import JobState
+from workers.launchers.launcher import JobState, JobStatus
 from workers.storage.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("long_up")
@@ -68,6 +69,25 @@ def test_no_answer_is_never_a_failure(running: Run, launcher: FakeLauncher, sile
     assert now(running).state == "running"
     assert attempts(running) == [(1, "live", "")]
     assert now(running).reason == ("" if silence < 30 else "State unknown: the fake is out of reach.")
+
+
+@pytest.mark.parametrize("act", [run_pause, run_end_now])
+def test_a_request_during_the_launchers_answer_keeps_its_reason(
+    running: Run, launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch, act: Callable[..., Run]
+) -> None:
+    if act is run_end_now:
+        run_pause(running.owner, running)
+    status = launcher.status
+    told = []
+
+    def status_late(job_id: str) -> JobStatus:
+        told.append(act(running.owner, now(running)).reason)
+        return status(job_id)
+
+    monkeypatch.setattr(launcher, "status", status_late)
+    run_look_after(running.pk)
+    assert told == [now(running).reason]
+    assert told[0].startswith("Pausing: completing iteration" if act is run_pause else "Ending now")
 
 
 def test_an_answer_after_an_outage_clears_what_was_said(running: Run, launcher: FakeLauncher) -> None:
