@@ -110,12 +110,17 @@ def job_cancel(user: Person, job: Job) -> Job:
             return job
         _end(job, Job.State.CANCELLED, "cancelled")
         audit_note(user, job.project, "job.cancel", job.pk)
+    _process_stop(job)
+    return job
+
+
+def _process_stop(job: Job) -> None:
+    """Stop the process of a cancelled job, if the launcher knows it."""
     if job.submission_id:
         try:
             make_launcher(settings.TROUPE_LAUNCHER).stop(job.submission_id)
         except LauncherFailure as error:
             log.warning("job %s: cancelled, but not stopped: %s", job.pk, error)
-    return job
 
 
 def job_say(user: Person, job: Job, turn: int, text: str) -> None:
@@ -274,6 +279,10 @@ def _submit(job: Job) -> str:
                     _requeue(job, str(error))
                 else:
                     _end(job, Job.State.FAILED, str(error))
+        return job.state
+    job.refresh_from_db(fields=["state"])
+    if job.state == Job.State.CANCELLED:  # before the launcher knew it
+        _process_stop(job)
     return job.state
 
 

@@ -31,7 +31,7 @@ from webapp.jobs.starting import job_start
 from webapp.runs.models import Run
 from webapp.runs.states import TransitionRefused
 from workers.launchers.fake import FakeLauncher
-from workers.launchers.launcher import JobState, LauncherFailure
+from workers.launchers.launcher import JobLaunch, JobState, LauncherFailure
 
 pytestmark = pytest.mark.django_db
 HOSTILE = "<script>alert(1)</script>"
@@ -188,6 +188,21 @@ def test_a_job_that_is_cancelled_during_its_submission_stays_cancelled(
     assert jobs_submit() == 0
     job.refresh_from_db()
     assert job.state == "cancelled"
+
+
+def test_a_process_that_starts_after_its_cancellation_is_stopped(
+    user: User, project: Project, run: Run, launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit = launcher.submit
+
+    def submit_late(launch: JobLaunch) -> str:
+        job_cancel(user, job)
+        return submit(launch)
+
+    monkeypatch.setattr(launcher, "submit", submit_late)
+    job = job_create(user, project, "dry_run", Subject(run.config))
+    assert jobs_submit() == 0
+    assert launcher.status(f"troupe-job-{job.pk}").state is JobState.STOPPED
 
 
 def test_cancelling_stops_the_process(user: User, project: Project, run: Run, launcher: FakeLauncher) -> None:
