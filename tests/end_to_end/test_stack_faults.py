@@ -189,7 +189,10 @@ def test_the_ray_head_killed(stack: RunningStack) -> None:
 def test_ctrl_c_leaves_nothing(stack: RunningStack) -> None:
     tree = stack.tree()
     assert len(tree) > 10
+    (socket,) = {process.cmdline()[3] for process in tree if "workers.node.fork_server" in process.cmdline()}
+    assert Path(socket).is_socket()
     assert stack.stop(signal.SIGINT) == 0
+    assert not Path(socket).parent.exists()
     assert alive(tree) == []
     assert tagged("TROUPE_STACK_ID", stack.facts["id"]) == []
     assert not Path(stack.facts["scratch"]).exists()

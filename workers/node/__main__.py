@@ -3,6 +3,9 @@
 The head starts no server for Ray's client (`ray://` addresses), which nothing of Troupe uses and which takes a second of CPU time.
 """
 
+import sys
+from pathlib import Path
+
 from workers.node.forking import forked_workers
 
 
@@ -12,7 +15,9 @@ def main() -> None:
 
     # `ray start` has no option for it: the server is left out where the client's packages are missing.
     scripts.get_ray_client_dependency_error = no_client  # type: ignore[attr-defined]
-    with forked_workers():
+    # A node that is ended with its process group removes nothing. The owner of Ray's folder removes the socket with it.
+    places = [Path(word.partition("=")[2]) for word in sys.argv if word.startswith("--temp-dir=")]
+    with forked_workers(folder=next(iter(places), None)):
         scripts.main()  # type: ignore[no-untyped-call]
 
 

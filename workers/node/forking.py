@@ -17,8 +17,10 @@ IDLE = 10.0
 
 
 @contextmanager
-def forked_workers(*, wait: bool = False) -> Iterator[None]:
-    """A Ray node that this process starts inside the context forks its workers, on Linux. wait: return once the imports are done.
+def forked_workers(*, wait: bool = False, folder: Path | None = None) -> Iterator[None]:
+    """A Ray node that this process starts inside the context forks its workers, on Linux.
+
+    wait: return once the imports are done. folder: of the fork server's socket, with a short path; temporary by default.
 
     Ray reads the name of the program for workers from a constant of the process that starts the node.
     """
@@ -27,8 +29,10 @@ def forked_workers(*, wait: bool = False) -> Iterator[None]:
         return
     from ray._private import ray_constants
 
-    with tempfile.TemporaryDirectory(prefix="fork-", ignore_cleanup_errors=True) as folder:
-        address = str(Path(folder) / "socket")
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="fork-", dir=folder, ignore_cleanup_errors=True) as private:
+        address = str(Path(private) / "socket")
         server = subprocess.Popen(
             [
                 sys.executable,
