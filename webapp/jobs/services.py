@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 OVER = (JobState.FAILED, JobState.STOPPED, JobState.SUCCEEDED)
 AT_ONCE = 2
 """Maximum number of concurrent jobs on this server; others wait in the queue."""
-SUBMIT_LOCK = 7_461_002
+SUBMIT_LOCK = 7_461_003
 SUBMITTING_LIMIT = timedelta(seconds=60)
 """Seconds after a claim without a backend job, until the submission counts as failed."""
 LONGEST_SAID = 20_000
@@ -133,8 +133,9 @@ def job_say(user: Person, job: Job, turn: int, text: str) -> None:
     if len(text) > LONGEST_SAID:
         raise ConfigError({"text": f"at most {LONGEST_SAID} characters"})
     folder = job_folder(job)
-    folder.say(turn, text)
+    # Before the message: the job answers it with the next moment at once.
     folder.write("moment", {**(moment(job) or {}), "asked": None})
+    folder.say(turn, text)
 
 
 def job_folder(job: Job) -> JobFolder:

@@ -18,6 +18,7 @@ from webapp.jobs.models import Job
 from webapp.jobs.selectors import checkpoint_find, job_episodes, job_get
 from webapp.jobs.services import (
     AT_ONCE,
+    SUBMIT_LOCK,
     Subject,
     job_cancel,
     job_create,
@@ -26,12 +27,15 @@ from webapp.jobs.services import (
     job_say,
     jobs_follow,
     jobs_submit,
+    moment,
 )
 from webapp.jobs.starting import job_start
+from webapp.reconciliation.tasks import LOOKING_LOCK
 from webapp.runs.models import Run
 from webapp.runs.states import TransitionRefused
 from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import JobLaunch, JobState, LauncherFailure
+from workers.storage.job_folder import JobFolder
 
 pytestmark = pytest.mark.django_db
 HOSTILE = "<script>alert(1)</script>"
@@ -292,6 +296,27 @@ def test_speaking_is_for_whose_turn_it_is(
     assert "waiting for the other roles" in said.content.decode() and job_folder(job).said(0) == "left"
     assert client.post(f"/jobs/{job.pk}/say/", {"turn": "x", "text": "again"}).status_code == 302
     assert job_folder(job).said(1) is None
+
+
+def test_a_question_that_follows_at_once_is_kept(
+    user: User, project: Project, run: Run, launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_create(user, project, "talk", Subject(run.config, run), {"roles": ["planner"]})
+    jobs_submit()
+    job.refresh_from_db()
+    asked = {"turn": 0, "role": "planner", "prompt": "", "saw": "", "board": None}
+    job_folder(job).write("moment", {"moves": [], "asked": asked})
+
+    def say(folder: JobFolder, turn: int, text: str) -> None:
+        folder.write("moment", {"moves": [], "asked": asked | {"turn": turn + 1}})
+
+    monkeypatch.setattr(JobFolder, "say", say)
+    job_say(user, job, 0, "left")
+    assert (moment(job) or {})["asked"]["turn"] == 1
+
+
+def test_jobs_do_not_wait_for_the_reconciliation_of_runs() -> None:
+    assert SUBMIT_LOCK != LOOKING_LOCK
 
 
 def test_pages_of_hostile_episodes(
