@@ -69,8 +69,22 @@ def delivery_now(pk: int) -> bool:
     due = Delivery.objects.filter(pk=pk, state=Delivery.State.WAITING, next_at__lte=now)
     if not due.update(next_at=now + LEASE):
         return False
-    delivery = Delivery.objects.select_related("destination__project").get(pk=pk)
-    delivery.tries = [*delivery.tries, attempt_make(delivery)]
+    deliveries = Delivery.objects.select_related("destination__project")
+    made = attempt_make(deliveries.get(pk=pk))
+    with transaction.atomic():
+        delivery = deliveries.select_for_update(of=("self",)).get(pk=pk)
+        waited = delivery.state == Delivery.State.WAITING  # else it was sent again meanwhile, and has ended
+        delivery.tries = [*delivery.tries, made]
+        if waited:
+            _advance(delivery)
+        delivery.save(update_fields=["tries", "left", "state", "next_at"])
+    if waited and delivery.state != Delivery.State.WAITING:
+        delivery_ended.send(sender=Delivery, delivery=delivery)
+    return delivery.state == Delivery.State.DELIVERED
+
+
+def _advance(delivery: Delivery) -> None:
+    """Set the state after the last attempt, and the time of the next one."""
     delivery.left -= 1
     if not delivery.last["said"]:
         delivery.state, delivery.next_at = Delivery.State.DELIVERED, None
@@ -79,10 +93,6 @@ def delivery_now(pk: int) -> bool:
     else:
         pause = PAUSES[min(len(PAUSES) - delivery.left, len(PAUSES) - 1)]
         delivery.next_at = timezone.now() + timedelta(seconds=pause)
-    delivery.save(update_fields=["tries", "left", "state", "next_at"])
-    if delivery.state != Delivery.State.WAITING:
-        delivery_ended.send(sender=Delivery, delivery=delivery)
-    return delivery.state == Delivery.State.DELIVERED
 
 
 def attempt_make(delivery: Delivery) -> dict[str, Any]:

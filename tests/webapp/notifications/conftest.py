@@ -6,12 +6,19 @@ from typing import Any
 import pytest
 
 from tests.webapp.notifications.receiving import Receiver, receiving
+from webapp.notifications.kinds.channel import process
 
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     with receiving() as told:
         yield told
+
+
+@pytest.fixture(autouse=True)
+def _slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that send may start slowly."""
+    monkeypatch.setattr(process, "SECONDS", 120.0)
 
 
 @pytest.fixture(autouse=True)
