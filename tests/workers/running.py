@@ -19,6 +19,7 @@ RAY_VARIABLES = {
     "RAY_AUTH_MODE": "token",
     "RAY_health_check_failure_threshold": "20",  # a busy machine is not a dead one
     "RAY_agent_register_timeout_ms": "120000",
+    "RAY_timeout_ms_task_wait_for_death_info": "30000",  # a call to a dead worker fails with the reason of its death
     "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",  # else SIGTERM waits 30 s
 }
 """Variables with which `up` starts its head, without the token."""

@@ -79,6 +79,7 @@ class RayHead:
                 "RAY_agent_register_timeout_ms": "120000",
                 # Prestarted workers have a different environment than runs: the first launch would wait for them without using them.
                 "RAY_prestart_worker_first_driver": "0",
+                "RAY_timeout_ms_task_wait_for_death_info": "30000",  # a call to a dead worker fails with the reason of its death
                 "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",  # else SIGTERM waits 30 s for runs to end
             }
         )

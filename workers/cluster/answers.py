@@ -14,6 +14,7 @@ ENDINGS = (
     (r"low on memory|memory monitor|OutOfMemory", "its machine ran out of memory"),
     (r"node (of|on|where|that).{0,80}(died|dead|fail)|node was (terminated|dead)", "its machine is gone"),
     (r"ray\.kill|INTENDED_USER_EXIT|INTENDED_SYSTEM_EXIT", "it was ended by its run"),
+    (r"temporarily unavailable", "the connection to its process was lost"),
     (r"connection error|End of file|SYSTEM_ERROR", "its process was killed or crashed (often out of memory)"),
 )
 """Pattern in Ray's message -> reason for people; the first match counts."""

@@ -33,7 +33,7 @@ from workers.sizing.placement import Placement, SlotKind, place
 
 MESSAGE_SECONDS = 10.0
 """Seconds between messages about missing devices."""
-CLOSE_SECONDS = 5.0
+CLOSE_SECONDS = 15.0
 """Maximum seconds for the lead actor to end external rollouts."""
 
 

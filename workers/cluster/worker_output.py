@@ -22,7 +22,7 @@ Process = tuple[str, int]
 """Address of the node, process id."""
 NAME = "troupe"
 LOOK_AGAIN = 1.0
-"""Minimum seconds between two reads of Ray's table of actors, for processes that are not in it."""
+"""Minimum seconds between two reads of Ray's table of actors, for processes that were not in it."""
 QUIET, LONGEST = 1.0, 5.0
 """At the end, for workers on other machines: seconds without a line after which no more are expected, and the maximum to wait."""
 STREAMS = {"out": "stdout", "err": "stderr"}
@@ -38,12 +38,17 @@ class WorkerNames:
         """`label`: prefix of the attempt's actors."""
         self._prefix = f"{label}-"
         self.known: dict[Process, str] = {}
+        self._sought: set[Process] = set()
+        """Processes that were not in the table."""
         self._looked = -LOOK_AGAIN
 
     def of(self, process: Process) -> str:
         """The name of a worker as the timeline shows it; the number of a process that has none."""
-        if process not in self.known and time.monotonic() - self._looked >= LOOK_AGAIN:
+        if process not in self.known and (
+            process not in self._sought or time.monotonic() - self._looked >= LOOK_AGAIN
+        ):
             self.read()
+            self._sought.add(process)
         return self.known.get(process, f"process {process[1]}")
 
     def read(self) -> None:

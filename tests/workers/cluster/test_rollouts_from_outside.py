@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,13 @@ PLUGINS = ROOT / "tests" / "workers" / "rollout_buffer" / "plugins"
 TOKEN = "TROUPE_BUFFER_TOKEN_OF_TESTS"
 SIZE = 8
 """The service's own."""
+PATIENCE = 300.0
+"""Seconds; nothing is asserted on them."""
+
+
+def processes() -> str:
+    """The command lines of all processes."""
+    return subprocess.run(["ps", "-eo", "args="], capture_output=True, text=True, check=True).stdout
 
 
 @pytest.fixture
@@ -72,8 +80,10 @@ def test_a_generator_ends_with_the_run_that_started_it(
     assert curve(folder)["buffer/groups_finished", 2] >= 4
     with service.client() as client:
         assert client.get("/stats").json()["data"]["rollout"]["state"] == "none"
-    processes = subprocess.run(["ps", "-eo", "args="], capture_output=True, text=True, check=True).stdout
-    assert f"rollout_buffer.play {service.home}" not in processes
+    deadline = time.monotonic() + PATIENCE
+    while f"rollout_buffer.play {service.home}" in processes():
+        assert time.monotonic() < deadline, processes()
+        time.sleep(0.1)
 
 
 def test_a_run_that_waits_for_external_rollouts_can_be_stopped(
