@@ -79,7 +79,7 @@ def _clean_up_after_killed(home: Home, terminal: Terminal) -> None:
     if facts is None:
         home.forget_facts()
         return
-    count = end_processes(tagged("TROUPE_STACK_ID", facts.id), grace=5.0)
+    count = end_processes(tagged("TROUPE_STACK_ID", facts.id), grace=30.0)
     if count:
         terminal.say(f"Ended {count} processes left by an earlier start.")
     if Path(facts.scratch).name.startswith("troupe-"):

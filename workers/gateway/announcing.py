@@ -10,10 +10,11 @@ FILE = "gateway.json"
 
 
 def announce(started: Started, folder: Path) -> None:
-    """Write address and token of the gateway to <folder>/gateway.json, if the run has one."""
+    """Write address and token of the gateway to <folder>/gateway.json, at once as a whole, if the run has one."""
     if started.gateway is None:
         return
-    path = folder / FILE
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+    draft = folder / f"{FILE}.draft"
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         json.dump(started.gateway, file, indent=1)
+    draft.replace(folder / FILE)

@@ -31,6 +31,8 @@ from workers.launchers.launcher import (
 
 GRACE = 3.0
 """Seconds that `stop` waits for the end; for a short job also the time between SIGTERM and SIGKILL."""
+KILL_SECONDS = 10.0
+"""Seconds that `stop` waits for the end of a killed process."""
 STARTUP = 10.0
 """Seconds after which a job folder without a pid counts as failed to start."""
 LOG_TAIL = 64_000
@@ -96,7 +98,7 @@ class LocalProcessLauncher:
             raise LauncherFailure(
                 f"The driver of {submission_id} belongs to another user: {error}"
             ) from error
-        if not self._ended(folder, GRACE):
+        if not self._ended(folder, KILL_SECONDS):
             raise LauncherFailure(f"The driver of {submission_id} did not end")
 
     def logs(self, submission_id: str) -> str:

@@ -76,7 +76,7 @@ def test_stop_sends_sigterm_first(
 ) -> None:
     name = started(launcher, launch(task))
     launcher.stop(name)
-    assert launcher.status(name).state is state
+    until(lambda: launcher.status(name).state is state)
     launcher.stop(name)
 
 
