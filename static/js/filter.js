@@ -40,13 +40,17 @@ export class Completion {
   }
 
   #show({ start, options }) {
+    const chosen = this.#list.children[this.#chosen]?.dataset.text;
     this.#start = start;
     this.#chosen = -1;
+    this.#input.removeAttribute("aria-activedescendant");
     this.#list.replaceChildren(...options.map(({ text, note }, index) => el("li",
       { role: "option", id: `${this.#list.id.slice(0, -1)}-${index}`, "aria-selected": "false", "data-text": text },
       el("span", null, text), el("span", { class: "note" }, note))));
     this.#list.hidden = !options.length;
     this.#input.setAttribute("aria-expanded", String(options.length > 0));
+    const kept = options.findIndex(({ text }) => text === chosen); // chosen before a late answer
+    if (kept >= 0) this.#mark(kept);
   }
 
   #key(event) {

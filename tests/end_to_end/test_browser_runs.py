@@ -1,10 +1,11 @@
 """The runs table in a browser: the filter and its suggestions."""
 
+import re
 from datetime import timedelta
 
 import pytest
 from django.utils import timezone
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.end_to_end.conftest import run_make, tell
 from tests.end_to_end.looks import shoot, violations
@@ -80,11 +81,35 @@ def test_columns_are_chosen_with_completion_and_live(page: Page, ada: User) -> N
     expect(page.get_by_role("columnheader", name="policy/planner/kl")).to_have_attribute(
         "aria-sort", "descending"
     )
+    page.wait_for_load_state()
     page.get_by_role("button", name="Columns").click()
     dialog.get_by_role("button", name="Standard").click()
     dialog.get_by_role("button", name="Show").click()
     expect(page.get_by_role("columnheader", name="sampled")).to_be_visible()
     assert "columns=" not in page.url and "sort=-policy" in page.url
+
+
+def test_a_late_answer_keeps_the_chosen_option(page: Page, ada: User) -> None:
+    run, story = (made := run_make(ada, "duo", "running")), Story(made.pk)
+    tell(run, encoded(story.opening()))
+    tell(run, encoded(iter([story.event("metrics", step=1, values={"policy/planner/kl": 0.25})])))
+    page.goto("/runs/")
+    page.get_by_role("button", name="Columns").click()
+    dialog = page.get_by_role("dialog", name="Columns")
+    field, option = dialog.get_by_label("Add a column"), dialog.get_by_role("option")
+    field.press_sequentially("planner/k")
+    expect(option.first).to_contain_text("policy/planner/kl")
+    option.first.evaluate("(option) => (window.earlier = option)")
+    held: list[Route] = []
+    page.route(re.compile(r"text=planner%2Fkl$"), lambda route: held.append(route))
+    with page.expect_request(re.compile(r"text=planner%2Fkl$")):
+        field.press("l")
+    field.press("ArrowDown")
+    held[0].continue_()
+    page.wait_for_function("() => !window.earlier.isConnected")
+    expect(option.first).to_have_attribute("aria-selected", "true")
+    field.press("Enter")
+    expect(dialog.get_by_role("button", name="Earlier: policy/planner/kl")).to_be_visible()
 
 
 def test_a_view_is_kept_opened_and_removed(page: Page, ada: User) -> None:
@@ -104,6 +129,7 @@ def test_a_view_is_kept_opened_and_removed(page: Page, ada: User) -> None:
     link.click()
     expect(page.locator("tr[data-run]")).to_have_count(1)
     assert "state=failed" in page.url and "columns=run.seed" in page.url
+    page.wait_for_load_state()
     page.get_by_role("button", name="Views").click()
     dialog.get_by_role("button", name="Use failures as default").click()
     page.goto("/runs/?project=lab")
@@ -136,6 +162,7 @@ def test_rows_are_walked_chosen_and_noted_with_the_keyboard(page: Page, ada: Use
     assert violations(page) == []
     dialog.get_by_role("button", name="Save").click()
     expect(page.locator(".row-note")).to_have_text("¶ <i>raised</i> the entropy bonus")
+    page.wait_for_load_state()
     page.locator("tr", has_text="raised").hover()
     page.get_by_role("button", name="Note on one").click()
     dialog.get_by_role("button", name="Change it").click()
@@ -143,6 +170,7 @@ def test_rows_are_walked_chosen_and_noted_with_the_keyboard(page: Page, ada: Use
     dialog.get_by_label("Note").fill("lowered it")
     dialog.get_by_role("button", name="Save").click()
     expect(page.locator(".row-note")).to_have_text("¶ lowered it")
+    page.wait_for_load_state()
     page.keyboard.press("/")
     expect(page.get_by_role("searchbox")).to_be_focused()
     page.keyboard.press("Escape")
