@@ -42,7 +42,9 @@ def registered(registry: str, imported: str, line: str) -> str:
 
 def write(example: Example, root: Path) -> Path:
     """Write a copy of the package with the example; return the example's test."""
-    shutil.copytree(ROOT / "training_core", root / "training_core")
+    shutil.copytree(
+        ROOT / "training_core", root / "training_core", ignore=shutil.ignore_patterns("__pycache__")
+    )
     folder = root / "training_core" / example.folder
     folder.mkdir()
     (folder / "__init__.py").touch()

@@ -25,7 +25,10 @@ LISTEN = """
         for (const region of node.querySelectorAll(LIVE)) regions.add(region);
       }
     }
-    for (const region of regions) if (region.textContent.trim()) window.announcements.push(region.textContent.trim());
+    for (const region of regions) {
+      const text = region.textContent.trim();
+      if (text) window.announcements.push({ role: region.getAttribute("role"), text });
+    }
   });
   const watch = (root) => watcher.observe(root, { subtree: true, childList: true, characterData: true });
   const attach = Element.prototype.attachShadow;
@@ -39,6 +42,11 @@ LISTEN = """
 """
 
 
+TOLD = """
+([role, words]) => window.announcements?.find((one) => one.role === role && one.text.includes(words))?.text
+"""
+
+
 def listen(page: Page) -> None:
     """Record the announcements of every page that is opened from now on, as the page is parsed too."""
     page.add_init_script(LISTEN)
@@ -46,7 +54,7 @@ def listen(page: Page) -> None:
 
 def announced(page: Page) -> list[str]:
     """Announcements since the page was opened or this was last called."""
-    return list(page.evaluate("window.announcements.splice(0)"))
+    return list(page.evaluate("window.announcements.splice(0).map(({ text }) => text)"))
 
 
 def heard(page: Page) -> list[tuple[str, str, str]]:
@@ -55,9 +63,14 @@ def heard(page: Page) -> list[tuple[str, str, str]]:
 
 
 def wait_for(page: Page, role: str, words: str) -> str:
-    """Wait until a region of this role contains the words; returns its text."""
+    """Wait until a region of this role contains the words; returns its text.
+
+    A page that is listened to may have replaced the text meanwhile. What `announced` has returned does not count.
+    """
     deadline = time.monotonic() + PATIENCE
     while True:
+        if told := page.evaluate(TOLD, [role, words]):
+            return str(told)
         regions = heard(page)
         for which, _, text in regions:
             if which == role and words in text:

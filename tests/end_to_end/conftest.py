@@ -8,6 +8,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import django
 import pytest
@@ -195,6 +196,14 @@ def page(context: BrowserContext) -> Iterator[Page]:
     yield opened
     opened.close()
     assert not complaints, complaints
+
+
+def signed_in(browser: Browser, context: BrowserContext, server: Server, **options: Any) -> Page:
+    """A page of another profile, with the session of `context`."""
+    other = browser.new_context(base_url=server.url, **options)
+    other.add_cookies(context.cookies())  # type: ignore[arg-type]
+    other.set_default_timeout(120_000)
+    return other.new_page()
 
 
 def run_make(user: User, name: str = "", state: str = "queued") -> Run:

@@ -25,6 +25,11 @@ def violations(page: Page) -> list[tuple[str, list[str]]]:
     ]
 
 
+FIRST_CHANGE = """
+(element) => void (window.changed = new Promise((resolve) =>
+  new MutationObserver(() => resolve(element.textContent)).observe(element, { childList: true })))
+"""
+"""Makes `window.changed` a promise of the element's next text, which may stay for a moment only."""
 VIEWS = ((1440, "light"), (390, "dark"))
 """Widths in pixels and colour schemes: both layouts and both palettes in two views."""
 

@@ -32,6 +32,22 @@ GIVEN = (
 )
 
 
+def title(process: psutil.Process) -> str:
+    """A process's command line; empty where it has ended."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def ended(process: psutil.Process) -> bool:
+    """Whether a process has ended; an entry in the table may be left of it."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 class RunningStack:
     """One `up` as a child process; `start` returns when pages are served."""
 

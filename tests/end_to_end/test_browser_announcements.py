@@ -5,7 +5,7 @@ from playwright.sync_api import Page, expect
 
 from tests.end_to_end.announcements import announced, heard, listen, wait_for
 from tests.end_to_end.conftest import run_make, tell
-from tests.end_to_end.looks import live_regions
+from tests.end_to_end.looks import FIRST_CHANGE, live_regions
 from tests.end_to_end.seed import Story, encoded
 from webapp.accounts.models import Project, User
 from webapp.reports.services import report_create
@@ -73,8 +73,10 @@ def test_a_form_and_an_editor_announce_what_changed(page: Page, ada: User) -> No
     saved, text = page.locator("[data-saved]"), page.get_by_role("textbox", name="Text")
     announced(page)
     for word in ("two", "three", "four"):
-        text.press_sequentially(f" {word}")
-        expect(saved).to_have_text("not saved yet")
+        saved.evaluate(FIRST_CHANGE)
+        with page.expect_response(lambda answer: answer.request.method == "PUT"):
+            text.press_sequentially(f" {word}")
+        assert page.evaluate("window.changed") == "not saved yet"
         expect(saved).to_contain_text("saved, version")
     wait_for(page, "status", "saved, version")
     assert len(announced(page)) == 1, "the first save, not each"

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -16,11 +17,12 @@ SHOTS = os.environ.get("TROUPE_SHOTS", "")
 
 
 @pytest.fixture
-def server(transactional_db: None, static_root: Path) -> Iterator[Server]:
-    """One that looks at this machine's cores, where there is no Ray."""
+def machine(transactional_db: None, static_root: Path) -> Iterator[Server]:
+    """A server whose runs are processes of this machine."""
     running = Server(static_root, TROUPE_LAUNCHER="local")
     running.start()
     yield running
+    running.rest()
     running.close()
 
 
@@ -36,15 +38,16 @@ def check(page: Page, address: str) -> list[str]:
             if wide > width:
                 faults.append(f"{address} is {wide} px wide at {width}")
             if SHOTS:
-                name = f"{address.strip('/').replace('/', '-')}-{width}-{scheme}.png"
+                path = urlsplit(address).path
+                name = f"{path.strip('/').replace('/', '-')}-{width}-{scheme}.png"
                 page.screenshot(path=str(Path(SHOTS) / name), full_page=True)
         faults += [f"{address}: {rule}: {elements}" for rule, elements in violations(page)]
     return faults
 
 
-def test_the_cluster_renews_itself(page: Page, ada: User) -> None:
+def test_the_cluster_renews_itself(machine: Server, page: Page, ada: User) -> None:
     run_make(ada, "the one that runs", "running")
-    page.goto("/cluster/")
+    page.goto(f"{machine.url}/cluster/")
     expect(page.locator("h1")).to_have_text("Cluster")
     expect(page.locator(".side [aria-current=page]")).to_have_text("Cluster")
     waiting = run_make(ada, "<img src=x onerror=alert(1)>")
@@ -52,4 +55,4 @@ def test_the_cluster_renews_itself(page: Page, ada: User) -> None:
     row = page.locator("tr", has_text="<img src=x")
     expect(row).to_contain_text("1.30 CPU")
     expect(page.locator("main")).to_contain_text("a run acquires all of its devices at once")
-    assert not check(page, "/cluster/")
+    assert not check(page, f"{machine.url}/cluster/")

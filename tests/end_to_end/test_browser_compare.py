@@ -4,9 +4,9 @@ import re
 import time
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.end_to_end.conftest import run_make, tell
+from tests.end_to_end.conftest import Server, run_make, signed_in, tell
 from tests.end_to_end.looks import look_at, shoot
 from tests.end_to_end.seed import Story, encoded
 from webapp.accounts.models import User
@@ -58,7 +58,9 @@ def test_from_the_table_to_curves_of_groups(page: Page, runs: list[Run]) -> None
     page.get_by_label("Value").select_option("common")
     expect(page.get_by_role("cell", name="5", exact=True).first).to_be_visible()
     expect(page.locator(".matrix tbody tr")).to_have_count(2)
+    page.wait_for_load_state()
     page.get_by_label("Group by").select_option("run.seed")
+    expect(page).to_have_url(re.compile("by=run.seed"))
     expect(legend).to_have_count(2)
     page.get_by_label("Metrics, up to six").fill("eval/success,train/return")
     page.get_by_label("Metrics, up to six").press("Enter")
@@ -68,7 +70,10 @@ def test_from_the_table_to_curves_of_groups(page: Page, runs: list[Run]) -> None
     expect(page).to_have_url(re.compile(r"by=run.seed.*at=common"))
 
 
-def test_what_comes_in_is_drawn(page: Page, runs: list[Run]) -> None:
+def test_what_comes_in_is_drawn(
+    browser: Browser, context: BrowserContext, server: Server, runs: list[Run]
+) -> None:
+    page = signed_in(browser, context, server)  # a clock that is installed stays in its profile
     page.clock.install()
     page.goto(address(runs[:1], key="train/return"))
     figures = page.locator("[data-region='figures-1']")
@@ -86,6 +91,7 @@ def test_what_comes_in_is_drawn(page: Page, runs: list[Run]) -> None:
     dashed = "document.querySelector('.js-plotly-plot')?.data.filter(({ line }) => line.dash === '5px,5px').map(({ y }) => y.length)"
     page.wait_for_function(f"() => {dashed}?.length === 1")
     shoot(page, "compare-overlap")
+    page.context.close()
 
 
 def test_fields_that_differ(page: Page, runs: list[Run]) -> None:
@@ -93,6 +99,7 @@ def test_fields_that_differ(page: Page, runs: list[Run]) -> None:
     page.get_by_role("link", name="Config", exact=True).click()
     expect(page.locator(".differences")).to_have_count(2)
     expect(page.get_by_role("row", name=re.compile("rollout.group_size"))).to_contain_text("4")
+    page.wait_for_load_state()
     page.get_by_label("All fields").check()
     expect(page.locator("details.differences:not([open])").first).to_be_visible()
     expect(page).to_have_url(re.compile("x=time.*all=1|all=1.*x=time"))

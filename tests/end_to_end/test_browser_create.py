@@ -100,7 +100,7 @@ def test_a_sweep_shows_its_points_and_follows_its_runs(page: Page, sweep: Sweep)
     shoot(page, "sweep")
     fits(page)
     page.get_by_role("link", name="success, greedy").click()
-    assert "sort=-eval%2Fsuccess" in page.url
+    expect(page).to_have_url(re.compile("sort=-eval%2Fsuccess"))
     expect(page.get_by_role("region", name="Runs").locator("tbody tr").first).to_contain_text("0.86")
     last = sweep.runs.get(state=RunState.QUEUED)
     last.state, last.headline = RunState.FINISHED, {"eval/success": 0.97}

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.end_to_end.conftest import Server, run_make, tell
-from tests.end_to_end.looks import look_at, shoot
+from tests.end_to_end.looks import FIRST_CHANGE, look_at, shoot
 from tests.end_to_end.seed import Story, encoded
 from webapp.accounts.models import User
 from webapp.runs.models import Run
@@ -26,6 +26,7 @@ def test_a_reader_finds_follows_and_copies(page: Page, server: Server, context: 
     page.goto(f"{server.url}/runs/")
     page.get_by_role("link", name="Documentation", exact=True).click()
     expect(page.get_by_role("heading", level=1, name="Documentation")).to_be_visible()
+    page.wait_for_load_state()
     page.keyboard.press("/")
     page.keyboard.type("damaged checkpoints")
     page.keyboard.press("Enter")
@@ -34,8 +35,10 @@ def test_a_reader_finds_follows_and_copies(page: Page, server: Server, context: 
     page.goto(f"{server.url}/docs/getting-started/")
     curl = page.locator(".code", has_text="curl -X POST")
     expect(curl).to_contain_text(server.url)
-    curl.get_by_role("button", name="Copy").click()
-    expect(curl.get_by_role("button", name="Copied")).to_be_visible()
+    button = curl.get_by_role("button", name="Copy")
+    button.evaluate(FIRST_CHANGE)
+    button.click()
+    assert page.evaluate("window.changed") == "Copied"
     assert f"curl -X POST {server.url}/api/v1/runs/" in page.evaluate("navigator.clipboard.readText()")
 
 

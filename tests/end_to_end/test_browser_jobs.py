@@ -100,7 +100,7 @@ def test_a_conversation_from_the_checkpoint_to_the_end(page: Page, ada: User) ->
         page.locator("input[name=turn]").evaluate("(field) => (field.value = 9)")
         page.get_by_role("button", name="Send").click()
         page.wait_for_function(
-            "(count) => window.announcements.filter((text) => text.includes('it is not your turn')).length === count",
+            "(count) => window.announcements.filter(({ text }) => text.includes('it is not your turn')).length === count",
             arg=count,
         )
     expect(agent(page)).to_have_attribute("aria-label", re.compile("agent at row 1, column 3.*now"))
@@ -251,6 +251,7 @@ def test_a_match_and_an_evaluation_say_what_came_out(page: Page, ada: User) -> N
     expect(page).to_have_url(re.compile(r"\?episode=2$"))
     page.goto(f"/runs/{run.pk}/checkpoints/")
     page.get_by_role("button", name="Evaluate", exact=True).click()
+    expect(page).to_have_url(re.compile("/jobs/"))
     evaluation = Job.objects.get(kind="evaluate")
     jobs_submit()
     job_folder(evaluation).keep(played)

@@ -60,6 +60,7 @@ def test_an_alias_is_moved_on_the_page_of_an_artifact(page: Page, ada: User) -> 
     page.on("dialog", lambda dialog: (questions.append(dialog.message), dialog.dismiss()))
     page.get_by_role("button", name="List versions to delete").click()
     expect(page.locator("main")).to_contain_text("Would delete")
+    page.wait_for_load_state()
     assert not questions, "this button has no question"
     page.get_by_role("button", name="Delete unused versions").click()
     assert questions == ["Delete the contents of all other versions without an alias and a use by a run?"]

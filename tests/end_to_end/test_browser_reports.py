@@ -129,6 +129,7 @@ def test_a_guest_reads_what_was_shared(
     page.get_by_role("button", name="Share").click()
     link = page.locator("#new-link").text_content() or ""
     guest = browser.new_page(base_url=server.url)
+    guest.set_default_timeout(120_000)
     complaints: list[str] = []
     guest.on("pageerror", lambda error: complaints.append(str(error)))
     guest.clock.install()

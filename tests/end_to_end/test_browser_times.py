@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.end_to_end.conftest import Server, run_make, tell
+from tests.end_to_end.conftest import Server, run_make, signed_in, tell
 from tests.end_to_end.seed import START, Story, encoded
 from webapp.accounts.models import User
 from webapp.reports.services import report_create
@@ -39,9 +39,7 @@ def run(ada: User) -> Run:
 def test_times_are_in_the_zone_of_the_browser(
     browser: Browser, context: BrowserContext, server: Server, run: Run
 ) -> None:
-    tokyo = browser.new_context(base_url=server.url, timezone_id="Asia/Tokyo")
-    tokyo.add_cookies(context.cookies())  # type: ignore[arg-type]
-    page = tokyo.new_page()
+    page = signed_in(browser, context, server, timezone_id="Asia/Tokyo")
     page.goto(f"/runs/{run.pk}/?x=time")
     written = page.locator("td[data-label=written] time").first
     expect(written).to_have_attribute("title", "2025-10-09 17:53:50 UTC+09:00 (Asia/Tokyo)")
@@ -49,16 +47,14 @@ def test_times_are_in_the_zone_of_the_browser(
     page.wait_for_function("() => document.querySelector('#chart-return .plot').data")
     first = page.evaluate("document.querySelector('#chart-return .plot').data[0].x[0]")
     assert START < first / 1000 - 9 * 3600 < START + 10, datetime.fromtimestamp(first / 1000, UTC)
-    tokyo.close()
-    plain = browser.new_context(base_url=server.url, java_script_enabled=False)
-    plain.add_cookies(context.cookies())  # type: ignore[arg-type]
-    page = plain.new_page()
+    page.context.close()
+    page = signed_in(browser, context, server, java_script_enabled=False)
     page.goto(f"/runs/{run.pk}/")
     expect(page.locator("[data-reason] time")).to_have_text("2026-03-01 12:05 UTC")
     expect(page.locator("td[data-label=written] time").first).to_have_attribute(
         "title", "2025-10-09 08:53:50 UTC"
     )
-    plain.close()
+    page.context.close()
 
 
 def test_lines_of_text_have_at_most_eighty_characters(page: Page, ada: User, run: Run) -> None:

@@ -87,6 +87,7 @@ def test_search_and_filters_while_episodes_come_in(page: Page, telling: Telling)
     page.keyboard.type('"right right"')
     page.keyboard.press("Enter")
     expect(page.locator("mark").first).to_have_text("right right")
+    page.wait_for_load_state()
     page.get_by_text("More filters").click()
     page.get_by_label("Role").select_option("executor")
     expect(page).to_have_url(re.compile(r"q=%22right\+right%22.*role=executor"))
@@ -114,6 +115,7 @@ def test_queries_by_keyboard_and_their_curve_and_table(page: Page, telling: Tell
     field.press("Enter")
     expect(page).to_have_url(re.compile(r"query=planner\.reward"))
     expect(page.locator(".kept-counts")).to_contain_text(re.compile(r"\d+ of \d+ kept match"))
+    page.wait_for_load_state()
     page.get_by_role("button", name="Saved queries").click()
     page.get_by_label("Name", exact=True).fill("good plans")
     page.get_by_role("button", name="Save", exact=True).click()
@@ -126,6 +128,7 @@ def test_queries_by_keyboard_and_their_curve_and_table(page: Page, telling: Tell
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     expect(page).to_have_url(re.compile(r"transcripts/\?query=.*iteration_min="))
     page.get_by_role("link", name="Table").click()
+    page.wait_for_load_state()
     page.get_by_text("Choose columns").click()
     page.get_by_label("planner.advantage").check()
     page.get_by_role("button", name="Show", exact=True).click()
@@ -194,6 +197,8 @@ def test_scripts_stay_text_in_the_stream(page: Page, ada: User) -> None:
         with page.expect_request(re.compile("part=rows")) as asked:
             tell(run, encoded(story.iterations(iteration, iteration + 1)))
         assert f"after={newest}&" in asked.value.url
+        examined = str(run.episodes.latest("pk").pk)
+        expect(page.locator("[data-episodes]")).to_have_attribute("data-newest", examined)
 
 
 @pytest.mark.parametrize("width", [1440, 390])

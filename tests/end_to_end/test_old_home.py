@@ -14,7 +14,7 @@ from tests.end_to_end.running_stack import RunningStack
 from tests.golden.home import ANSWERS, ARCHIVE, DUMP, Api, answers
 from webapp.stack.postgres import PostgresServer
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture
@@ -44,5 +44,5 @@ def test_an_old_home_opens_and_its_runs_resume(stack: RunningStack) -> None:
     wanted = {run: answer["iteration"] + 2 for run, answer in told.items()}
     for run, iterations in wanted.items():
         api.post(f"/runs/{run}/resume/", {"overrides": {"run.iterations": iterations}})
-    stack.until(lambda: all(api.get(f"/runs/{run}/")["state"] == "finished" for run in told))
+    stack.until(lambda: all(api.get(f"/runs/{run}/")["state"] == "finished" for run in told), within=900)
     assert {run: api.get(f"/runs/{run}/")["iteration"] for run in told} == wanted

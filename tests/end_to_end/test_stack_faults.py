@@ -17,7 +17,7 @@ import psutil
 import psycopg
 import pytest
 
-from tests.end_to_end.running_stack import PATIENCE, ROOT, RunningStack
+from tests.end_to_end.running_stack import PATIENCE, ROOT, RunningStack, ended, title
 from webapp.stack.ports import free_ports
 from webapp.stack.processes import tagged
 
@@ -50,9 +50,7 @@ def kill(stack: RunningStack, name: str, number: int = signal.SIGKILL) -> psutil
 
 def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
     """Those that are more than an entry in the table."""
-    return [
-        process for process in processes if process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    ]
+    return [process for process in processes if not ended(process)]
 
 
 def users(stack: RunningStack) -> int:
@@ -115,7 +113,7 @@ def test_a_second_up_says_so_and_ends(stack: RunningStack) -> None:
     )
     assert done.returncode == 1
     assert "already runs" in done.stdout and stack.url in done.stdout
-    assert stack.well()
+    stack.until(stack.well)
 
 
 def test_a_management_command_finds_the_running_stack(stack: RunningStack) -> None:
@@ -189,7 +187,8 @@ def test_the_ray_head_killed(stack: RunningStack) -> None:
 def test_ctrl_c_leaves_nothing(stack: RunningStack) -> None:
     tree = stack.tree()
     assert len(tree) > 10
-    (socket,) = {process.cmdline()[3] for process in tree if "workers.node.fork_server" in process.cmdline()}
+    titles = [title(process).split() for process in tree]
+    (socket,) = {words[3] for words in titles if "workers.node.fork_server" in words}
     assert Path(socket).is_socket()
     assert stack.stop(signal.SIGINT) == 0
     assert not Path(socket).parent.exists()

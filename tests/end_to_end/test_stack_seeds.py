@@ -8,8 +8,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.end_to_end.running_stack import RunningStack
-from tests.end_to_end.test_run_faults import Client, title
+from tests.end_to_end.running_stack import RunningStack, title
+from tests.end_to_end.test_run_faults import Client
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(2400)]
 SMALL = {
@@ -37,6 +37,7 @@ def made(client: Client, path: str, **body: Any) -> Any:
 
 def swept(client: Client, iterations: int) -> list[str]:
     """The runs of a sweep over three seeds, for which the cluster has room in one process only."""
+    client.stack.until(lambda: client.get("/api/v1/cluster/")["capacity"] is not None)
     most = 0.6 * client.get("/api/v1/cluster/")["capacity"]["cpus"]
     overrides = SMALL | {"resources.cpus": most, "run.iterations": iterations}
     sweep = made(client, "/api/v1/sweeps/", preset="spread_mappo", overrides=overrides, seeds=[0, 1, 2])

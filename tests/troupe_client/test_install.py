@@ -109,6 +109,6 @@ def test_a_program_reports_its_run(call: Call, ingest: Ingest, url: str) -> None
     done = call("python", "-c", PROGRAM, TROUPE_URL=url.removesuffix("/events/"), TROUPE_TOKEN=ingest.token)
     assert done.returncode == 0, done.stderr
     assert [begun["config"] for begun in ingest.begun] == [{"lr": 0.5}]
-    seen = [event["type"] for event in ingest.events() if event["type"] != "heartbeat"]
-    assert seen == ["status", "metrics", "episode", "status"]
-    assert ingest.events()[-1]["state"] == "finished"
+    seen = [event for event in ingest.events() if event["type"] != "heartbeat"]
+    assert [event["type"] for event in seen] == ["status", "metrics", "episode", "status"]
+    assert seen[-1]["state"] == "finished"

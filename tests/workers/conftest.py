@@ -13,6 +13,8 @@ from tests.workers import running
 from workers.node.forking import forked_workers
 
 MEGABYTE = 1024 * 1024
+TRIES = 3
+"""Attempts to start Ray, which allows a node 30 s: too little on a busy machine."""
 
 
 @pytest.fixture(scope="session")
@@ -27,14 +29,21 @@ def ray_cluster() -> Iterator[None]:
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
     address = os.environ.pop("RAY_ADDRESS", None)
     with forked_workers(wait=True):
-        ray.init(
-            num_cpus=4,
-            include_dashboard=False,
-            object_store_memory=100 * MEGABYTE,
-            log_to_driver=True,  # as a run connects: its log has the lines of its workers
-            _temp_dir=folder,
-            _node_ip_address="127.0.0.1",
-        )
+        for tried in range(1, TRIES + 1):
+            try:
+                ray.init(
+                    num_cpus=4,
+                    include_dashboard=False,
+                    object_store_memory=100 * MEGABYTE,
+                    log_to_driver=True,  # as a run connects: its log has the lines of its workers
+                    _temp_dir=f"{folder}/{tried}",
+                    _node_ip_address="127.0.0.1",
+                )
+                break
+            except Exception:
+                ray.shutdown()
+                if tried == TRIES:
+                    raise
         yield
         ray.shutdown()
     if address:

@@ -5,6 +5,7 @@ import socket
 import pytest
 
 from tests.troupe_client.cli.conftest import Troupe
+from troupe_client.cli import completion
 from webapp.runs.models import Run
 
 
@@ -30,7 +31,10 @@ def test_nouns_verbs_and_presets_are_completed(complete: Troupe) -> None:
     assert "--json" in complete("troupe runs --")  # type: ignore[operator]
 
 
-def test_runs_and_projects_are_completed(complete: Troupe, run: Run, connected: str) -> None:
+def test_runs_and_projects_are_completed(
+    complete: Troupe, run: Run, connected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(completion, "SECONDS", 60.0)
     assert complete(f"troupe show {run.pk[:3]}") == [run.pk]
     assert complete(f"troupe checkpoint list {run.pk[:3]}") == [run.pk]
     assert complete("troupe member list l") == ["lab"]

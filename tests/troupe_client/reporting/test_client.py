@@ -172,8 +172,9 @@ def test_a_program_finishes_its_run_at_exit(tmp_path: Path, last: str, state: st
         json.loads(line) for path in tmp_path.rglob("spool/*.jsonl") for line in path.read_text().splitlines()
     ]
     assert (tmp_path / "runs" / "abcdefgh23").is_dir()
-    assert lines[-1]["type"] == "status" and lines[-1]["state"] == state
-    assert ("bad loss" in lines[-1]["message"]) == bool(last)
+    ended = [line for line in lines if line["type"] != "heartbeat"][-1]
+    assert ended["type"] == "status" and ended["state"] == state
+    assert ("bad loss" in ended["message"]) == bool(last)
 
 
 def test_log_without_init_is_refused() -> None:

@@ -73,7 +73,7 @@ def test_a_task_that_hangs_or_dies_is_ended_told_and_tried_again(
 ) -> None:
     send(task, tmp_path)
     until(lambda: lines(tmp_path, "done"), worker)
-    assert len(lines(tmp_path, "begun")) == 2
+    assert 2 <= len(lines(tmp_path, "begun")) <= TRIES
     until(lambda: f"was ended: {how}; it is retried" in worker(), worker)
     with health._redis_client() as redis:
         redis.set("troupe:worker:alive", repr(time.time()))

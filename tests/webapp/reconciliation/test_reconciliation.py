@@ -103,11 +103,11 @@ def test_an_answer_after_an_outage_clears_what_was_said(running: Run, launcher: 
 
 def test_a_missing_job_is_dead_after_90_seconds_of_silence(running: Run, launcher: FakeLauncher) -> None:
     launcher.set(job(running), JobState.MISSING)
-    silent_for(running.attempts.get(), 85)
+    silent_for(running.attempts.get(), 75)
     runs_reconcile_now()
     assert now(running).state == "running"
-    assert now(running).reason == "Ray no longer lists this job; last heartbeat 85 s ago."
-    assert now(running).remedy == "This run resumes automatically in about 5 s."
+    assert now(running).reason == "Ray no longer lists this job; last heartbeat 75 s ago."
+    assert now(running).remedy == "This run resumes automatically in about 15 s."
     silent_for(running.attempts.get(), 91)
     runs_reconcile_now()
     assert attempts(running) == [(1, "ended", "lost"), (2, "live", "")]
@@ -119,14 +119,14 @@ def test_silence_counts_from_this_process_start(
 ) -> None:
     launcher.set(job(running), JobState.MISSING)
     silent_for(running.attempts.get(), 5000)
-    for age, state in ((80, "running"), (95, "starting")):
+    for age, state in ((70, "running"), (95, "starting")):
         started = timezone.now() - timedelta(seconds=age)
         monkeypatch.setattr(reconciliation, "process_start", lambda started=started: started)
         runs_reconcile_now()
         assert now(running).state == state
         if state == "running":
             assert now(running).reason == f"The server was restarted at {started:%Y-%m-%d %H:%M} UTC."
-            assert now(running).remedy == "This run resumes automatically in about 10 s."
+            assert now(running).remedy == "This run resumes automatically in about 20 s."
 
 
 def test_a_driver_that_speaks_is_not_dead_though_its_job_is_missing(

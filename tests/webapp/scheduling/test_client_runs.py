@@ -151,7 +151,8 @@ def test_what_is_not_yours_is_refused(
     assert Run.objects.count() == 1
 
 
-def test_silence_ends_it_and_a_word_revives_it(connected: User) -> None:
+def test_silence_ends_it_and_a_word_revives_it(connected: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.reporting.reporter.HEARTBEAT_SECONDS", 3600.0)
     run = troupe.init("lab")
     run.log({"loss": 1.0})
     reporter = run._open()

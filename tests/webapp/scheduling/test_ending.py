@@ -1,5 +1,6 @@
 """How runs end: a stop waits for a driver that is heard, a person may end it at once, losses count in a row without progress."""
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,9 @@ def test_a_driver_that_is_heard_completes_its_iteration_however_long(
 def test_what_a_stopping_run_waits_for_is_told(running: Run, launcher: FakeLauncher) -> None:
     run_pause(running.owner, running)
     begins = "Pausing: completing iteration 2 (the last one took 105 s); requested "
-    assert now(running).reason == f"{begins}0 s ago; no checkpoint has been written."
+    assert re.fullmatch(
+        rf"{re.escape(begins)}\d s ago; no checkpoint has been written\.", now(running).reason
+    )
     saved(running, 1)
     asked_long_ago(running)
     runs_reconcile_now()
@@ -92,7 +95,7 @@ def test_a_starting_driver_is_not_reported_as_completing_an_iteration(
     launcher.set(job(run), JobState.RUNNING)
     say("starting")
     run_stop(run.owner, now(run))
-    assert now(run).reason == "Stopping: the workers are still starting; requested 0 s ago."
+    assert re.fullmatch(r"Stopping: the workers are still starting; requested \d s ago\.", now(run).reason)
 
 
 def test_a_silent_driver_is_stopped_from_outside_and_its_loss_is_told(

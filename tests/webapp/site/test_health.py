@@ -1,5 +1,6 @@
 """/healthz, /readyz, /metrics."""
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ def test_without_a_worker_pages_are_still_served(client: Client) -> None:
 def test_a_worker_that_was_seen_long_ago_is_not_well(settings: object) -> None:
     with health._redis_client() as redis:
         redis.set(KEY, repr(time.time() - 120))
-    assert health.check_all()["worker"].startswith("last seen 120 s")
+    assert re.match(r"last seen 1[2-9]\d s", health.check_all()["worker"])
     assert not worker_answers(settings.REDIS_URL)  # type: ignore[attr-defined]
 
 

@@ -6,13 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 from rich.console import Console
 
+from tests.end_to_end.running_stack import ended
 from webapp.stack.console import Terminal
 from webapp.stack.errors import StackError
 from webapp.stack.processes import tagged
@@ -162,7 +165,7 @@ async def test_what_owns_its_tree_takes_it_along_even_when_killed(stage: Stage) 
     await stage.until(lambda: len(psutil.Process(stage.pid("a")).children()) == 1)
     first, child = stage.pid("a"), psutil.Process(stage.pid("a")).children()[0]
     os.kill(first, signal.SIGKILL)
-    await stage.until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+    await stage.until(lambda: ended(child))
     await stage.supervisor.stop()
     assert tagged("TROUPE_STACK_ID", stage.supervisor.stack_id) == []
 
@@ -197,13 +200,12 @@ asyncio.run(main())
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == -9
-    pid = int(done.stderr.split()[-1])
-    for _ in range(4500):
-        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-            return
-        os.sched_yield()
-        signal.sigtimedwait([], 0.02)
-    raise AssertionError(f"{pid} outlived its parent")
+    with suppress(psutil.NoSuchProcess):
+        child = psutil.Process(int(done.stderr.split()[-1]))
+        deadline = time.monotonic() + 90
+        while not ended(child):
+            assert time.monotonic() < deadline, "it outlived its parent"
+            time.sleep(0.02)
 
 
 def test_a_log_that_grew_is_moved_aside(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

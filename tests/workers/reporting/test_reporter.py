@@ -24,6 +24,12 @@ from workers.telemetry.events import AnyEvent
 EVENTS: TypeAdapter[Any] = TypeAdapter(AnyEvent)
 
 
+@pytest.fixture(autouse=True)
+def _no_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what a test reports is on disk, however long it takes."""
+    monkeypatch.setattr(reporter_module, "HEARTBEAT_SECONDS", 3600.0)
+
+
 def make(path: Path, url: str = "", token: str = "secret") -> Reporter:
     return Reporter(RunFolder(path), "run1", 1, url, token)
 

@@ -100,11 +100,11 @@ def test_a_rollout_resumes_after_the_service_was_killed(service: Service) -> Non
             num_repeat_per_sample=3,
             sampling_params=sampling,
         )
-        before = drain(client, 3)
+        before = drain(client, 3)  # all that are ready: may be more
     service.kill()
     service.start()
     with service.client() as client:
-        after = drain(client, 9)
+        after = drain(client, 12 - len(before) // 3)
     found = Counter(record["instance_id"] for record in [*before, *after])
     assert found == {f"i{number}": 3 for number in range(12)}, "every prompt once, whole"
 

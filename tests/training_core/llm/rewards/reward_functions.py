@@ -69,7 +69,7 @@ class SlowToMake:
     """Takes longer to be made than its judgements may take."""
 
     def __init__(self) -> None:
-        time.sleep(2.0)
+        time.sleep(4.0)
 
     def __call__(self, completions: str, **data: Any) -> float:
         return hangs("", completions)

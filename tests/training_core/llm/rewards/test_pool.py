@@ -92,7 +92,7 @@ def test_judgements_are_spread_over_processes_of_their_own() -> None:
 
 
 def test_imports_and_making_do_not_count_against_the_judgement() -> None:
-    with judged_by("SlowToMake", timeout=1.0) as pool:
+    with judged_by("SlowToMake", timeout=3.0) as pool:
         assert pool.score(request("first")) == RewardResult(1.0)
         assert pool.score(request("hang")) == RewardResult(0.0, timed_out=True)
         assert pool.score(request("next")) == RewardResult(1.0), "by a new process, which had to be made, too"

@@ -145,7 +145,11 @@ def test_calls_at_the_same_time_share_a_batch() -> None:
             return super().generate(prompts, settings, interrupted)
 
     with InferenceEngine(Counting(make_model(), TOKENIZER), RolloutLimits(window=1.0)) as engine:
-        engine.rollout_batch(ROWS, TwoTurns())
+        engine.pause()
+        for row in ROWS:
+            engine.submit(row, TwoTurns())
+        engine.resume()
+        assert len(engine.wait(5, timeout=90)) == 5
     assert sizes == [5, 5]
 
 
