@@ -55,15 +55,6 @@ document.addEventListener("click", (event) => {
   else if ("keysOpen" in button.dataset) document.getElementById("keys").showModal();
 });
 
-document.addEventListener("submit", (event) => {
-  const question = event.submitter?.dataset.confirm ?? event.target.dataset.confirm;
-  if (question && !confirm(question)) event.preventDefault();
-});
-
-document.addEventListener("change", (event) => {
-  if (event.target.form?.matches("[data-auto-submit]") && event.target.matches("select")) event.target.form.requestSubmit();
-});
-
 /* Keyboard. Letters are shortcuts only outside text fields. */
 let pending = "";
 

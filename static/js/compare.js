@@ -8,9 +8,8 @@ import { Completion } from "./filter.js";
 
 for (const input of document.querySelectorAll("[data-filter]")) new Completion(input);
 
-for (const input of document.querySelectorAll("[data-submits]")) {
-  input.addEventListener("change", () => input.form.requestSubmit());
-  if (input.type === "range") input.addEventListener("input", () => (input.nextElementSibling.textContent = Number(input.value).toFixed(2)));
+for (const range of document.querySelectorAll("[data-submits][type=range]")) {
+  range.addEventListener("input", () => (range.nextElementSibling.textContent = Number(range.value).toFixed(2)));
 }
 
 const charts = groupCharts(document);

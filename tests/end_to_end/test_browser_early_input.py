@@ -10,12 +10,13 @@ from playwright.sync_api import Page, Route, expect
 
 from tests.end_to_end.conftest import run_make, tell
 from tests.end_to_end.seed import Story, encoded
+from tests.end_to_end.test_browser_provenance import artifact_make
 from webapp.accounts.models import Project, User
 from webapp.reports.models import Report
 from webapp.reports.services import report_create
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
-SCRIPTS = re.compile(r"/static/(?!js/theme)[^?]*\.js$")
+SCRIPTS = re.compile(r"/static/(?!js/head)[^?]*\.js$")
 """All but the one that the browser waits for before it shows the page."""
 
 
@@ -88,3 +89,21 @@ def test_selected_runs_are_counted(page: Page, ada: User) -> None:
     with early(page, "/runs/"):
         page.get_by_label("Select one").check()
     expect(page.get_by_text("1 run selected")).to_be_visible()
+
+
+def test_a_filter_that_is_chosen_is_applied(page: Page, ada: User) -> None:
+    run_make(ada, "one", "failed")
+    run_make(ada, "two", "queued")
+    with early(page, "/runs/"):
+        page.get_by_label("State").select_option("failed")
+        expect(page).to_have_url(re.compile("state=failed"))
+    expect(page.locator("tr[data-run]")).to_have_count(1)
+
+
+def test_a_question_is_asked_before_something_is_deleted(page: Page, ada: User) -> None:
+    artifact = artifact_make(run_make(ada))
+    questions: list[str] = []
+    page.on("dialog", lambda dialog: (questions.append(dialog.message), dialog.dismiss()))
+    with early(page, f"/artifacts/{artifact.pk}/"):
+        page.get_by_role("button", name="Delete v1").click()
+    assert questions == ["Delete the contents of v1?"] and not artifact.versions.filter(removed=True)

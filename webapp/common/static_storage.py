@@ -7,7 +7,7 @@ import brotli
 from whitenoise.compress import Compressor
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
-OWN = ("bundles/", "css/", "icons/", "vendor/", "js/theme.js", "django_htmx/htmx-2.min.js")
+OWN = ("bundles/", "css/", "icons/", "vendor/", "js/head.js", "django_htmx/htmx-2.min.js")
 """Files that our pages load. Others keep their names and are not compressed: third-party pages that few visits need, and the modules
 that the bundles contain."""
 LARGE = 300_000

@@ -1,0 +1,15 @@
+/* Runs before the page is shown: what does not wait for the other scripts. */
+(() => {
+  const theme = localStorage.getItem("theme");
+  if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+
+  document.addEventListener("submit", (event) => {
+    const question = event.submitter?.dataset.confirm ?? event.target.dataset.confirm;
+    if (question && !confirm(question)) event.preventDefault();
+  });
+
+  document.addEventListener("change", ({ target }) => {
+    const submits = target.matches("select") ? target.form?.matches("[data-auto-submit]") : target.matches("[data-submits]");
+    if (submits) target.form.requestSubmit();
+  });
+})();

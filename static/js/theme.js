@@ -1,5 +1,0 @@
-/* Runs before the first paint, so that a remembered theme does not flash. */
-(() => {
-  const theme = localStorage.getItem("theme");
-  if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
-})();
