@@ -49,8 +49,8 @@ export class Completion {
       el("span", null, text), el("span", { class: "note" }, note))));
     this.#list.hidden = !options.length;
     this.#input.setAttribute("aria-expanded", String(options.length > 0));
-    const kept = options.findIndex(({ text }) => text === chosen); // chosen before a late answer
-    if (kept >= 0) this.#mark(kept);
+    const index = options.findIndex(({ text }) => text === chosen); // chosen before a late answer
+    if (index >= 0) this.#mark(index);
   }
 
   #key(event) {
