@@ -1,4 +1,4 @@
-/* Runs before the page is shown: what does not wait for the other scripts. */
+/* Runs before the first paint and before the other scripts: the theme, confirmations, and forms that a choice submits. */
 (() => {
   const theme = localStorage.getItem("theme");
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;

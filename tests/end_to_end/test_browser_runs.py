@@ -49,10 +49,17 @@ def test_what_is_not_understood_is_said_at_the_field(page: Page, ada: User) -> N
     expect(page.get_by_role("combobox", name="Filter")).to_have_value("state =")
 
 
-def test_columns_are_chosen_with_completion_and_live(page: Page, ada: User) -> None:
-    run, story = (made := run_make(ada, "duo", "running")), Story(made.pk)
+def run_with_kl(ada: User) -> tuple[Run, Story]:
+    """A run with one value of policy/planner/kl, and what it reports next."""
+    run = run_make(ada, "duo", "running")
+    story = Story(run.pk)
     tell(run, encoded(story.opening()))
     tell(run, encoded(iter([story.event("metrics", step=1, values={"policy/planner/kl": 0.25})])))
+    return run, story
+
+
+def test_columns_are_chosen_with_completion_and_live(page: Page, ada: User) -> None:
+    run, story = run_with_kl(ada)
     page.goto("/runs/?q=duo")
     page.get_by_role("button", name="Columns").click()
     dialog = page.get_by_role("dialog", name="Columns")
@@ -90,9 +97,7 @@ def test_columns_are_chosen_with_completion_and_live(page: Page, ada: User) -> N
 
 
 def test_a_late_answer_keeps_the_chosen_option(page: Page, ada: User) -> None:
-    run, story = (made := run_make(ada, "duo", "running")), Story(made.pk)
-    tell(run, encoded(story.opening()))
-    tell(run, encoded(iter([story.event("metrics", step=1, values={"policy/planner/kl": 0.25})])))
+    run_with_kl(ada)
     page.goto("/runs/")
     page.get_by_role("button", name="Columns").click()
     dialog = page.get_by_role("dialog", name="Columns")

@@ -133,7 +133,7 @@ def job_say(user: Person, job: Job, turn: int, text: str) -> None:
     if len(text) > LONGEST_SAID:
         raise ConfigError({"text": f"at most {LONGEST_SAID} characters"})
     folder = job_folder(job)
-    # Before the message: the job answers it with the next moment at once.
+    # Written before the message: the job may answer at once with the next moment.
     folder.write("moment", {**(moment(job) or {}), "asked": None})
     folder.say(turn, text)
 
@@ -280,7 +280,6 @@ def _submit(job: Job) -> str:
                     _requeue(job, str(error))
                 else:
                     _end(job, Job.State.FAILED, str(error))
-        return job.state
     job.refresh_from_db(fields=["state"])
     if job.state == Job.State.CANCELLED:  # before the launcher knew it
         _process_stop(job)

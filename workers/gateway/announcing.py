@@ -10,7 +10,7 @@ FILE = "gateway.json"
 
 
 def announce(started: Started, folder: Path) -> None:
-    """Write address and token of the gateway to <folder>/gateway.json, at once as a whole, if the run has one."""
+    """Write address and token of the gateway to <folder>/gateway.json atomically, if the run has one."""
     if started.gateway is None:
         return
     draft = folder / f"{FILE}.draft"
