@@ -1,6 +1,7 @@
 # make run   install what is needed, start everything, launch the demonstration, print a link
-# make check  lint, types and the fast tests, in a few minutes
+# make check  lint, types and the unit tests, in a few minutes
 # make test  install what the tests need, then check and test everything that needs no GPU
+# make test-all  the same with the extended tests, in an hour
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := run
@@ -17,7 +18,7 @@ COMPOSE ?= docker compose
 export OMP_NUM_THREADS := 1
 export DS_BUILD_OPS := 0
 
-.PHONY: run install dev test check test-soak lint types unit ray browser stack slow format docs docs-site constraints chromium bubblewrap trl benchmarl bench bench-compare gpu test-vllm containers plotly clean
+.PHONY: run install dev test test-all check test-soak one-process stages lint types unit ray browser stack format docs docs-site constraints chromium bubblewrap trl benchmarl bench bench-compare gpu test-vllm containers plotly clean
 
 run: .venv/.base
 	@exec $(BIN)/python manage.py up
@@ -56,14 +57,40 @@ bubblewrap:
 	  $(APT_INSTALL) bubblewrap >/dev/null; } || \
 	  echo "No bwrap, and this user may not install it: code that agents write cannot run (apt-get install bubblewrap)."
 
+# All that `make test` leaves out: SELECTED="not soak and not vllm" is `make test-all`.
+SELECTED ?= not extended and not soak and not vllm
+PYTEST := $(BIN)/pytest --durations=10
+AGAIN := $(MAKE) --no-print-directory --keep-going
+
 test: .venv/.dev chromium bubblewrap
-	@$(BIN)/python -m tests.run_all
+	@$(AGAIN) one-process stages
+
+test-all: export SELECTED := not soak and not vllm
+test-all: .venv/.dev chromium bubblewrap
+	@$(AGAIN) one-process stages
 
 check: .venv/.dev
-	@$(BIN)/python -m tests.run_all lint format types core web others
+	@$(AGAIN) lint types unit
 
 test-soak: .venv/.dev chromium bubblewrap
 	$(BIN)/pytest -v -m soak tests
+
+# Tests that start neither Ray nor a browser nor the stack, in a process for each of two cores.
+one-process: .venv/.dev
+	$(PYTEST) -q -n 2 -m "$(SELECTED) and not ray and not browser and not stack"
+
+# The others, two stages at a time, the longest first; each prints its output when it ends.
+stages: .venv/.dev
+	@$(AGAIN) --jobs=2 --output-sync=target browser ray stack types lint
+
+browser: .venv/.dev
+	$(PYTEST) -v -m "$(SELECTED) and browser" tests/end_to_end
+
+ray: .venv/.dev
+	$(PYTEST) -v -m "$(SELECTED) and ray" tests/workers
+
+stack: .venv/.dev
+	$(PYTEST) -v -m "$(SELECTED) and stack and not browser" tests/end_to_end
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
@@ -74,10 +101,7 @@ types: .venv/.dev
 	$(BIN)/mypy
 
 unit: .venv/.dev
-	$(BIN)/pytest -q
-
-ray browser stack slow: .venv/.dev
-	$(BIN)/pytest -q -m "$@ and not soak"
+	$(BIN)/pytest -q -n 2
 
 format: .venv/.dev
 	$(BIN)/ruff check --fix .

@@ -119,6 +119,12 @@ def _empty_tables(case: object) -> None:
         cursor.execute(f"truncate {', '.join(map(connection.ops.quote_name, sorted(tables - KEPT_TABLES)))}")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    """Let each process of pytest-xdist import this file, and so start its own servers, before it reads Django's settings."""
+    del os.environ["DJANGO_SETTINGS_MODULE"]
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What tests have left running: hundreds of threads once starved the tests that came last."""
     threads = Counter(re.sub(r"\d+", "N", thread.name) for thread in threading.enumerate())

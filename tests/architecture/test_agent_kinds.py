@@ -48,6 +48,7 @@ def test_a_fork_is_found() -> None:
     assert not forks(ast.parse("isinstance(config, Section) or KINDS[config.agents].takes_turns"))
 
 
+@pytest.mark.extended
 def test_nothing_forks_on_the_kind_of_agents() -> None:
     found = {name: forks(tree(path)) for name, path in modules().items() if name not in OWNERS}
     assert {name: lines for name, lines in found.items() if lines} == {}

@@ -14,7 +14,7 @@ FOLDERS = (*PACKAGES, "templates", "static", "docs", "docker")
 NEEDED = ("pyproject.toml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_a_wheel_has_pages_static_files_documents_and_presets(tmp_path: Path) -> None:
     source = tmp_path / "source"
     for folder in FOLDERS:

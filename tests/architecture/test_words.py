@@ -1,4 +1,4 @@
-"""The check of unusual words finds what it should, and the project has none."""
+"""The check of unusual words, which `make lint` runs, finds what it should."""
 
 from pathlib import Path
 
@@ -18,10 +18,6 @@ def test_words_are_found_in_names_and_prose(tmp_path: Path, monkeypatch: pytest.
         "page.md:1: goes on", "seats.py:1: beside", "seats.py:1: seats", "seats.py:3: forest", "seats.py:4: known",
         "seats.py:6: place", "seats.py:7: found",
     }  # fmt: skip
-
-
-def test_the_project_has_no_unusual_words(capsys: pytest.CaptureFixture[str]) -> None:
-    assert words.main() == 0, capsys.readouterr().out
 
 
 def test_exceptions_name_files_that_exist() -> None:

@@ -16,7 +16,7 @@ from webapp.metrics.tasks import compact
 from webapp.runs.models import Attempt, Run
 
 __all__ = ["_servers", "attempt", "event", "post", "project", "run", "send", "token", "user"]
-pytestmark = [pytest.mark.slow, pytest.mark.django_db]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db]
 KEYS = 50
 BATCHES = 60
 

@@ -22,7 +22,7 @@ from webapp.transcripts.models import Episode
 from webapp.transcripts.services import annotations_store, episodes_store
 from workers.telemetry.events import EpisodeAnnotationEvent, EpisodeEvent
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 TURNS, VISITS = 20_000, 5
 JUMPS = (10_000, 20_000, 5_000, 1, 15_555)
 SEEN = """() => {

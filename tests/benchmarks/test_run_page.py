@@ -26,7 +26,7 @@ from webapp.metrics.arrays import pack_floats, pack_ints
 from webapp.metrics.models import Chunk, Series
 from webapp.runs.models import Run
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 KEYS, POINTS, VISITS = 200, 2_000, 7
 DRAWN = """() => {
   const seen = [...document.querySelectorAll('.chart .plot')].filter((each) => {

@@ -101,7 +101,7 @@ def test_nobody_there_is_not_healthy(name: str) -> None:
     assert not healthy(at_port(check_of(name), free_port()))
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_the_web_server_is_healthy_while_it_is_up() -> None:
     port = free_port()
     command = at_port(check_of_web_image(), port)

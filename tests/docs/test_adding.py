@@ -61,7 +61,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return little_model(tmp_path_factory.mktemp("models") / "little")
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.folder)
 def test_an_example_of_contributing_passes_its_test_and_trains(
     example: Example, model: Path, tmp_path: Path

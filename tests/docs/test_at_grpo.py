@@ -13,7 +13,7 @@ from tests.architecture.source import ROOT
 from tests.golden.runs import metrics
 
 ITERATIONS = 3
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(900)]
 
 
 def test_one_file_gives_the_numbers_of_the_layered_code(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.architecture.source import ROOT
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="mkdocs is not installed")
 def test_the_static_site_has_no_broken_links(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path)]

@@ -76,7 +76,7 @@ def test_the_page_explains_each_benchmark_of_the_short_set() -> None:
     assert not [name for name in SHORT_SET if f"| `{name}` |" not in page]
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_each_row_names_a_figure_or_ratio_of_its_benchmark() -> None:
     for name, function in SHORT_SET.items():
         module, _, maker = function.partition(":")

@@ -43,6 +43,7 @@ def test_a_busy_run_is_announced_in_few_sentences(page: Page, telling: tuple[Run
     assert len(announced(page)) <= 2
 
 
+@pytest.mark.extended
 def test_a_log_is_a_log_and_only_errors_interrupt(page: Page, telling: tuple[Run, Story]) -> None:
     run, story = telling
     listen(page)
@@ -57,6 +58,7 @@ def test_a_log_is_a_log_and_only_errors_interrupt(page: Page, telling: tuple[Run
     assert len(announced(page)) == 1
 
 
+@pytest.mark.extended
 def test_a_form_and_an_editor_announce_what_changed(page: Page, ada: User) -> None:
     listen(page)
     page.goto("/experiments/new/?preset=plan_path_duo")
@@ -100,6 +102,7 @@ MOVING = """
 """
 
 
+@pytest.mark.extended
 def test_nothing_moves_if_less_motion_is_preferred(page: Page, telling: tuple[Run, Story]) -> None:
     run, _ = telling
     for address in (f"/runs/{run.pk}/", "/experiments/new/?preset=plan_path_duo"):

@@ -79,6 +79,7 @@ def test_boards_follow_the_answers(page: Page, ada: User) -> None:
     assert (tones["planner"], tones["executor"]) == ("1", "2"), "roles have their colour"
 
 
+@pytest.mark.extended
 def test_queens_and_blocks_are_drawn(page: Page, ada: User) -> None:
     found = played(ada, queens=QUEENS, piles=PILES)
     drawing = page.locator("[data-board-drawing]")
@@ -117,6 +118,7 @@ CONTRAST = """(shapes) => {
 """Of shapes: [name, fill, contrast with the ground that they stand on] (WCAG 2.2)."""
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_agents_of_one_side_share_its_colour_in_shades(page: Page, ada: User, colours: Any) -> None:
     found = played(ada, chase=[None, *CHASE], field=[None, *FIELD])
@@ -147,6 +149,7 @@ def test_agents_of_one_side_share_its_colour_in_shades(page: Page, ada: User, co
     assert boxes[0]["x"] + boxes[0]["width"] < boxes[1]["x"], "beside each other on one square"
 
 
+@pytest.mark.extended
 def test_it_plays(page: Page, ada: User) -> None:
     found = played(ada, sokoban=SOKOBAN)
     page.goto(address(found["sokoban"]))
@@ -156,6 +159,7 @@ def test_it_plays(page: Page, ada: User) -> None:
     expect(page.get_by_role("button", name="Play")).to_be_visible()
 
 
+@pytest.mark.extended
 def test_boards_that_cannot_be_drawn_are_told_and_hurt_nothing(page: Page, ada: User) -> None:
     odd: Boards = [
         {"kind": HOSTILE}, {"kind": "grid", "rows": 10**9, "columns": 10**9, "cells": []}, {"kind": "constructor"},
@@ -181,6 +185,7 @@ def test_boards_that_cannot_be_drawn_are_told_and_hurt_nothing(page: Page, ada: 
     assert page.evaluate("window.hacked") is None
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("width", [1440, 390])
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_fits_and_is_accessible(page: Page, ada: User, width: int, colours: str) -> None:
@@ -200,6 +205,7 @@ def test_fits_and_is_accessible(page: Page, ada: User, width: int, colours: str)
         assert not violations(page)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("width", [1440, 390])
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_lines_say_what_was_right_by_more_than_colour(

@@ -106,6 +106,7 @@ def test_the_table_tells_and_keeps_up(page: Page, told: tuple[Run, Story], home:
     assert not (home / "runs" / run.pk / "checkpoints/iteration-000030").exists()
 
 
+@pytest.mark.extended
 def test_a_download_is_a_hugging_face_folder_per_policy(
     page: Page, told: tuple[Run, Story], tmp_path: Path
 ) -> None:
@@ -124,6 +125,7 @@ def test_a_download_is_a_hugging_face_folder_per_policy(
         assert weights is not None and weights.read() == b"weights of planner"
 
 
+@pytest.mark.extended
 def test_forked_drawn_and_played(page: Page, ada: User, told: tuple[Run, Story]) -> None:
     run, _ = told
     page.goto(f"/runs/{run.pk}/checkpoints/")
@@ -150,6 +152,7 @@ def test_forked_drawn_and_played(page: Page, ada: User, told: tuple[Run, Story])
     expect(page.locator('[data-region="played"] tbody tr')).to_contain_text("0.81")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_fits_and_has_no_serious_fault(
     page: Page, ada: User, told: tuple[Run, Story], scheme: str

@@ -70,6 +70,7 @@ def test_from_the_table_to_curves_of_groups(page: Page, runs: list[Run]) -> None
     expect(page).to_have_url(re.compile(r"by=run.seed.*at=common"))
 
 
+@pytest.mark.extended
 def test_what_comes_in_is_drawn(
     browser: Browser, context: BrowserContext, server: Server, runs: list[Run]
 ) -> None:
@@ -94,6 +95,7 @@ def test_what_comes_in_is_drawn(
     page.context.close()
 
 
+@pytest.mark.extended
 def test_fields_that_differ(page: Page, runs: list[Run]) -> None:
     page.goto(address(runs, by="run", x="time"))
     page.get_by_role("link", name="Config", exact=True).click()
@@ -105,6 +107,7 @@ def test_fields_that_differ(page: Page, runs: list[Run]) -> None:
     expect(page).to_have_url(re.compile("x=time.*all=1|all=1.*x=time"))
 
 
+@pytest.mark.extended
 def test_brushes_keep_runs_in_the_address(page: Page, runs: list[Run]) -> None:
     page.goto(address(runs, "parallel/"))
     grip = page.locator("[data-axis='eval/success'] .grip")
@@ -127,6 +130,7 @@ def test_brushes_keep_runs_in_the_address(page: Page, runs: list[Run]) -> None:
     assert "brush" not in page.url
 
 
+@pytest.mark.extended
 def test_the_same_tasks_side_by_side(page: Page, runs: list[Run]) -> None:
     page.goto(address(runs, "probes/"))
     expect(page.locator(".side-by-side").first.locator("article")).to_have_count(4)
@@ -138,6 +142,7 @@ def test_the_same_tasks_side_by_side(page: Page, runs: list[Run]) -> None:
     expect(page).to_have_url(re.compile(r"/episodes/\d+/"))
 
 
+@pytest.mark.extended
 def test_what_cannot_be_compared_is_said(page: Page, runs: list[Run]) -> None:
     page.goto("/compare/")
     expect(page.get_by_role("heading", name="Nothing to compare yet")).to_be_visible()
@@ -148,6 +153,7 @@ def test_what_cannot_be_compared_is_said(page: Page, runs: list[Run]) -> None:
     expect(page.get_by_text("None of these runs has a finite value of no/such.")).to_be_visible()
 
 
+@pytest.mark.extended
 def test_fits_and_is_accessible(page: Page, runs: list[Run]) -> None:
     pages = (
         ("begin", "/compare/"),

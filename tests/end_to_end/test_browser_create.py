@@ -67,6 +67,7 @@ def sweep(ada: User) -> Sweep:
     return made
 
 
+@pytest.mark.extended
 def test_a_sweep_is_planned_while_it_is_written(page: Page, ada: User) -> None:
     page.goto("/experiments/sweeps/")
     page.get_by_role("link", name="Set up a sweep").click()
@@ -91,6 +92,7 @@ def test_a_sweep_is_planned_while_it_is_written(page: Page, ada: User) -> None:
     expect(page.locator("tbody a.row-link")).to_have_count(6)
 
 
+@pytest.mark.extended
 def test_a_sweep_shows_its_points_and_follows_its_runs(page: Page, sweep: Sweep) -> None:
     page.goto(f"/experiments/sweeps/{sweep.pk}/")
     points = page.get_by_role("region", name="Points")
@@ -112,6 +114,7 @@ def test_a_sweep_shows_its_points_and_follows_its_runs(page: Page, sweep: Sweep)
     fits(page)
 
 
+@pytest.mark.extended
 def test_descriptions_of_fields_are_lines_of_text(page: Page, ada: User) -> None:
     """Description and "?" button once had the same class, so that descriptions were drawn as circles."""
     page.goto("/experiments/new/?preset=plan_path_duo")
@@ -121,6 +124,7 @@ def test_descriptions_of_fields_are_lines_of_text(page: Page, ada: User) -> None
     assert text["y"] >= label["y"] + label["height"]
 
 
+@pytest.mark.extended
 def test_the_estimate_follows_the_form(page: Page, ada: User) -> None:
     page.goto("/experiments/new/")
     estimate = page.locator("#estimate")
@@ -162,6 +166,7 @@ def test_a_team_is_edited_by_keyboard(page: Page, ada: User) -> None:
     expect(picture).to_have_attribute("aria-label", re.compile("executor, then planner.*planner, frozen"))
 
 
+@pytest.mark.extended
 def test_roles_and_policies_are_added_and_removed(page: Page, ada: User) -> None:
     page.goto("/experiments/new/")
     team = page.get_by_role("region", name="Team")
@@ -227,6 +232,7 @@ def test_an_experiment_is_set_up_from_the_gallery_to_the_sweep(page: Page, ada: 
     expect(page.locator("textarea[name=shared]")).to_have_value(re.compile("rollout.group_size=4"))
 
 
+@pytest.mark.extended
 def test_another_algorithm_brings_its_own_settings(page: Page, ada: User) -> None:
     page.goto("/experiments/new/")
     page.get_by_label("tasks", exact=True).fill("24")
@@ -247,6 +253,7 @@ def test_another_algorithm_brings_its_own_settings(page: Page, ada: User) -> Non
     }
 
 
+@pytest.mark.extended
 def test_every_part_fits_a_phone_when_open_and_arguments_are_written(page: Page, ada: User) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto("/experiments/new/")
@@ -273,6 +280,7 @@ def test_every_part_fits_a_phone_when_open_and_arguments_are_written(page: Page,
     fits(page)
 
 
+@pytest.mark.extended
 def test_a_run_is_cloned_with_edits(page: Page, ada: User) -> None:
     first = run_make(ada, "first")
     Run.objects.filter(pk=first.pk).update(tags=["baseline", DEMONSTRATION])
@@ -292,6 +300,7 @@ def test_a_run_is_cloned_with_edits(page: Page, ada: User) -> None:
     }
 
 
+@pytest.mark.extended
 def test_a_template_is_saved_started_from_and_deleted(page: Page, ada: User) -> None:
     page.goto("/experiments/new/")
     page.get_by_label("group size").fill("4")
@@ -313,6 +322,7 @@ def test_a_template_is_saved_started_from_and_deleted(page: Page, ada: User) -> 
     expect(page.locator(".kept")).to_have_count(0)
 
 
+@pytest.mark.extended
 def test_fields_are_found_and_launch_stays_in_reach(page: Page, ada: User) -> None:
     page.goto("/experiments/new/")
     search = page.get_by_label("Find a field")

@@ -65,6 +65,7 @@ def signs(page: Page, chart: str) -> list[str]:
     return [text for _, text in sorted(page.evaluate(script, chart))]
 
 
+@pytest.mark.extended
 def test_events_are_marked_on_every_chart_and_hidden_by_the_address(page: Page, telling: Telling) -> None:
     run, _ = telling
     for address, chart in ((f"/runs/{run.pk}/", "return"), (f"/runs/{run.pk}/curves/", "policy-entropy")):
@@ -81,6 +82,7 @@ def test_events_are_marked_on_every_chart_and_hidden_by_the_address(page: Page, 
     expect(page.get_by_role("checkbox", name="Findings", include_hidden=True)).not_to_be_checked()
 
 
+@pytest.mark.extended
 def test_a_note_is_written_by_keyboard_and_stays_text(page: Page, telling: Telling) -> None:
     run, _ = telling
     page.goto(f"/runs/{run.pk}/")
@@ -107,6 +109,7 @@ def main_line(page: Page, chart: str, what: str = "x") -> list[float]:
     return found
 
 
+@pytest.mark.extended
 def test_zero_counts_start_at_zero_and_ended_runs_are_not_live(page: Page, telling: Telling) -> None:
     run, story = telling
     page.goto(f"/runs/{run.pk}/curves/?q=staleness")
@@ -118,6 +121,7 @@ def test_zero_counts_start_at_zero_and_ended_runs_are_not_live(page: Page, telli
     expect(page.locator("[data-link]")).not_to_be_visible()
 
 
+@pytest.mark.extended
 def test_search_by_words_and_by_regular_expression(page: Page, telling: Telling) -> None:
     run, _ = telling
     listen(page)
@@ -175,6 +179,7 @@ def test_x_axes_smoothing_and_scales_are_in_the_address(page: Page, telling: Tel
     assert page.url.endswith("/curves/")
 
 
+@pytest.mark.extended
 def test_outliers_are_left_out_of_the_range_and_counted(page: Page, telling: Telling) -> None:
     run, story = telling
     tell(run, encoded(iter([story.event("metrics", step=45, values={"train/return": 5000.0})])))
@@ -211,6 +216,7 @@ def test_charts_are_pointed_at_and_zoomed_together_and_lead_to_transcripts(
     page.wait_for_url(re.compile(r"/transcripts/\?iteration=2\d"))
 
 
+@pytest.mark.extended
 def test_a_long_series_is_smoothed_over_all_points_and_zoomed(page: Page, ada: User) -> None:
     run = run_make(ada, state="finished")
     story, values = Story(run.pk), [float((step * 7919) % 101) for step in range(4000)]
@@ -237,6 +243,7 @@ def test_a_long_series_is_smoothed_over_all_points_and_zoomed(page: Page, ada: U
     drawn(page, "x-y", "plot.data.at(-1).x.at(-1) === 3999")
 
 
+@pytest.mark.extended
 def test_zoom_and_crosshair_on_an_axis_of_time(page: Page, telling: Telling) -> None:
     run, _ = telling
     page.goto(
@@ -256,6 +263,7 @@ def test_zoom_and_crosshair_on_an_axis_of_time(page: Page, telling: Telling) -> 
     assert window and times[0] < int(window[1]) < int(window[2]) <= times[-1] + 10_000
 
 
+@pytest.mark.extended
 def test_only_charts_in_sight_are_mounted(page: Page, telling: Telling) -> None:
     run, _ = telling
     page.goto(f"/runs/{run.pk}/curves/")
@@ -267,6 +275,7 @@ def test_only_charts_in_sight_are_mounted(page: Page, telling: Telling) -> None:
     expect(page.locator("#chart-eval-success .main-svg")).to_have_count(0)
 
 
+@pytest.mark.extended
 def test_a_chart_has_an_address_and_files(page: Page, telling: Telling, tmp_path: Path) -> None:
     run, _ = telling
     page.goto(f"/runs/{run.pk}/curves/?smooth=0")
@@ -290,6 +299,7 @@ def test_a_chart_has_an_address_and_files(page: Page, telling: Telling, tmp_path
     assert "entropy" in (tmp_path / "SVG").read_text()
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_fit_and_have_no_serious_fault(page: Page, telling: Telling, scheme: str) -> None:
     run, _ = telling
@@ -314,6 +324,7 @@ def test_pages_fit_and_have_no_serious_fault(page: Page, telling: Telling, schem
 LINES = "(id) => document.querySelector(`#chart-${id} .plot`).data.filter(trace => trace.meta).map(trace => [trace.x.at(-1), trace.name])"
 
 
+@pytest.mark.extended
 def test_a_fork_begins_with_its_parents_curve(page: Page, telling: Telling, ada: User) -> None:
     parent, story = telling
     fork = run_make(ada, "Second try")
@@ -344,6 +355,7 @@ def test_a_fork_begins_with_its_parents_curve(page: Page, telling: Telling, ada:
     drawn(page, "train-return", "plot.data.filter(trace => trace.meta).length === 2")
 
 
+@pytest.mark.extended
 def test_a_run_with_many_metrics_is_searched_on_the_server(page: Page, ada: User) -> None:
     run = run_make(ada)
     story = Story(run.pk)

@@ -42,6 +42,7 @@ def test_a_reader_finds_follows_and_copies(page: Page, server: Server, context: 
     assert f"curl -X POST {server.url}/api/v1/runs/" in page.evaluate("navigator.clipboard.readText()")
 
 
+@pytest.mark.extended
 def test_question_marks_explain_in_place(page: Page, server: Server, run: Run) -> None:
     page.goto(f"{server.url}/runs/{run.pk}/")
     button = page.locator(".chart").get_by_role("button", name="What is Entropy by policy?")
@@ -65,6 +66,7 @@ def test_question_marks_explain_in_place(page: Page, server: Server, run: Run) -
     expect(page.locator("tr:target")).to_contain_text("rollout/staleness")
 
 
+@pytest.mark.extended
 def test_pages_are_readable_in_every_width(page: Page, server: Server, run: Run) -> None:
     pages = [
         (name.strip("/?") or "start", f"{server.url}/docs/{name}")

@@ -47,12 +47,14 @@ def test_values_of_a_form_are_checked(page: Page, ada: User) -> None:
     expect(page.locator("#preview")).to_contain_text("48 tasks × 4 candidates")
 
 
+@pytest.mark.extended
 def test_an_algorithm_that_is_chosen_has_its_fields(page: Page, ada: User) -> None:
     with early(page, "/experiments/new/"):
         page.locator("[data-field='algorithm.type'] select").select_option("dapo")
     expect(page.locator("[data-field='algorithm.clip_high'] input")).to_have_value("0.28")
 
 
+@pytest.mark.extended
 def test_words_find_presets_and_fields(page: Page, ada: User) -> None:
     with early(page, "/experiments/new/"):
         page.get_by_label("Find a preset").fill("memory gru")
@@ -63,6 +65,7 @@ def test_words_find_presets_and_fields(page: Page, ada: User) -> None:
     expect(page.locator("[data-field='rollout.group_size']")).to_be_hidden()
 
 
+@pytest.mark.extended
 def test_a_reports_text_is_saved(page: Page, ada: User) -> None:
     report = report_create(ada, Project.objects.get(slug="lab"), "Group size", "Groups of four.")
     with early(page, f"/reports/{report.pk}/edit/"):
@@ -71,6 +74,7 @@ def test_a_reports_text_is_saved(page: Page, ada: User) -> None:
     assert Report.objects.get().text == "Groups of eight."
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("metrics", [20, 1010])
 def test_words_find_charts(page: Page, ada: User, metrics: int) -> None:
     run = run_make(ada)
@@ -84,6 +88,7 @@ def test_words_find_charts(page: Page, ada: User, metrics: int) -> None:
     expect(page).to_have_url(re.compile(rf"\?q=unit_{metrics - 1}$"))
 
 
+@pytest.mark.extended
 def test_selected_runs_are_counted(page: Page, ada: User) -> None:
     run_make(ada, "one")
     with early(page, "/runs/"):
@@ -91,6 +96,7 @@ def test_selected_runs_are_counted(page: Page, ada: User) -> None:
     expect(page.get_by_text("1 run selected")).to_be_visible()
 
 
+@pytest.mark.extended
 def test_a_filter_that_is_chosen_is_applied(page: Page, ada: User) -> None:
     run_make(ada, "one", "failed")
     run_make(ada, "two", "queued")
@@ -100,6 +106,7 @@ def test_a_filter_that_is_chosen_is_applied(page: Page, ada: User) -> None:
     expect(page.locator("tr[data-run]")).to_have_count(1)
 
 
+@pytest.mark.extended
 def test_a_question_is_asked_before_something_is_deleted(page: Page, ada: User) -> None:
     artifact = artifact_make(run_make(ada))
     questions: list[str] = []

@@ -50,6 +50,7 @@ def test_end_now_asks_first_on_a_stopping_run(page: Page, ada: User) -> None:
     expect(page.get_by_role("button", name="End now")).to_be_hidden()
 
 
+@pytest.mark.extended
 def test_the_head_counts_the_time_of_attempts_without_pauses(page: Page, ada: User) -> None:
     run = run_make(ada, "paused in between", "running")
     now = timezone.now()

@@ -8,7 +8,7 @@ from tests.end_to_end.looks import look_at
 from webapp.accounts.models import User
 from webapp.runs.models import Run
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True), pytest.mark.extended]
 
 
 def test_the_empty_list_fits_and_is_accessible(page: Page, ada: User) -> None:

@@ -73,6 +73,7 @@ def test_findings_come_in_while_the_page_is_looked_at(page: Page, telling: Telli
     expect(page.locator("#open-title")).to_be_visible()
 
 
+@pytest.mark.extended
 def test_badges_come_and_go_without_a_reload(page: Page, telling: Telling) -> None:
     run, story = telling
     run_check(run.pk)  # the NaN
@@ -107,6 +108,7 @@ def test_badges_come_and_go_without_a_reload(page: Page, telling: Telling) -> No
     overview.close()
 
 
+@pytest.mark.extended
 def test_a_finding_forks_the_run_once(page: Page, telling: Telling, settings: Any) -> None:
     run, story = telling
     path = "checkpoints/iteration-000020"
@@ -139,6 +141,7 @@ def test_a_finding_forks_the_run_once(page: Page, telling: Telling, settings: An
     look_at(page, "experiment", [("fork", page.url)])
 
 
+@pytest.mark.extended
 def test_channels_are_added_and_removed_without_showing_their_address(page: Page, telling: Telling) -> None:
     run, _ = telling
     page.goto(f"/runs/{run.pk}/health/")
@@ -154,6 +157,7 @@ def test_channels_are_added_and_removed_without_showing_their_address(page: Page
     expect(page.locator("main")).to_contain_text("No destinations yet.")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_fits_and_has_no_serious_fault(page: Page, telling: Telling, scheme: str) -> None:
     run, story = telling

@@ -133,6 +133,7 @@ def test_a_conversation_from_the_checkpoint_to_the_end(page: Page, ada: User) ->
     expect(page).to_have_url(f"{page.url.split('/jobs/')[0]}/jobs/{job.pk}/")
 
 
+@pytest.mark.extended
 def test_what_cannot_be_is_said_where_it_was_asked_for(page: Page, ada: User) -> None:
     run = run_make(ada, "talkative")
     Checkpoint.objects.create(
@@ -174,6 +175,7 @@ def check_end(checks: dict[str, tuple[str, str, str]]) -> None:
     jobs_follow()
 
 
+@pytest.mark.extended
 def test_a_check_and_a_dry_run_from_the_form(page: Page, ada: User) -> None:
     run_make(ada, "any")
     page.goto("/experiments/new/?preset=plan_path_duo&run.seed=7")
@@ -208,6 +210,7 @@ def test_a_check_and_a_dry_run_from_the_form(page: Page, ada: User) -> None:
     assert Job.objects.get(kind="dry_run").config["run"]["seed"] == 7
 
 
+@pytest.mark.extended
 def test_a_match_and_an_evaluation_say_what_came_out(page: Page, ada: User) -> None:
     run = run_make(ada, "first")
     rows = [
@@ -272,6 +275,7 @@ def test_a_match_and_an_evaluation_say_what_came_out(page: Page, ada: User) -> N
     check_accessible(page)
 
 
+@pytest.mark.extended
 def test_a_checkpoint_of_small_networks_is_played_and_never_talked_to(page: Page, ada: User) -> None:
     run = run_make(ada, "chase")
     run.config = load_config("tag_mappo").model_dump(mode="json")

@@ -87,6 +87,7 @@ def run(ada: User) -> Run:
     return made
 
 
+@pytest.mark.extended
 def test_pages_fit_and_are_accessible(page: Page, run: Run) -> None:
     first, second = Episode.objects.filter(run=run).order_by("pk")
     pages = [
@@ -104,6 +105,7 @@ def test_the_gateway_tells_where_it_is_and_how_to_use_it(page: Page, run: Run) -
     expect(panel).to_contain_text("http://127.0.0.1:43817")
 
 
+@pytest.mark.extended
 def test_the_warm_start_is_asked_for_in_the_form(page: Page, ada: User) -> None:
     page.goto("/experiments/new/?preset=plan_path_duo")
     page.locator("details", has_text="Policies by name").locator("> summary").first.click()
@@ -124,6 +126,7 @@ def test_the_warm_start_is_asked_for_in_the_form(page: Page, ada: User) -> None:
     assert Run.objects.get().config["policies"]["planner"]["warm_start"]["steps"] == 25
 
 
+@pytest.mark.extended
 def test_what_was_masked_is_told_from_what_was_learnt(page: Page, run: Run) -> None:
     episode = Episode.objects.filter(run=run).earliest("pk")
     page.goto(f"/runs/{run.pk}/episodes/{episode.pk}/")
@@ -133,6 +136,7 @@ def test_what_was_masked_is_told_from_what_was_learnt(page: Page, run: Run) -> N
     expect(page.locator("[data-token-strip] .token.masked")).to_have_count(5)
 
 
+@pytest.mark.extended
 def test_a_records_own_facts_are_shown(page: Page, run: Run) -> None:
     episode = Episode.objects.filter(run=run).latest("pk")
     page.goto(f"/runs/{run.pk}/episodes/{episode.pk}/")

@@ -69,6 +69,7 @@ def test_a_dead_server_is_said_and_survived(
     assert steps == list(range(1, 31)), "every point once"
 
 
+@pytest.mark.extended
 def test_a_drawing_library_that_was_not_read_is_asked_for_again(
     context: BrowserContext, telling: Telling
 ) -> None:
@@ -94,6 +95,7 @@ def test_a_flood_ends_in_a_resync_and_the_same_curve(page: Page, telling: Tellin
     assert page.evaluate("document.querySelector('#chart-reward .plot').data.at(-1).x") == list(range(1, 120))
 
 
+@pytest.mark.extended
 def test_runs_list_is_live(page: Page, telling: Telling, ada: User) -> None:
     run, story = telling
     page.goto("/runs/")
@@ -110,6 +112,7 @@ def test_runs_list_is_live(page: Page, telling: Telling, ada: User) -> None:
     assert "q=nothing" in page.url
 
 
+@pytest.mark.extended
 def test_transcript_by_keyboard(page: Page, telling: Telling) -> None:
     run, _ = telling
     episode = (
@@ -179,6 +182,7 @@ def test_form_checks_while_typing_and_launches(page: Page, ada: User) -> None:
     assert Run.objects.get().config["rollout"]["group_size"] == 6
 
 
+@pytest.mark.extended
 def test_theme_menu_and_help(page: Page, telling: Telling) -> None:
     page.goto("/runs/")
     page.keyboard.press("?")

@@ -44,5 +44,6 @@ def test_presets_are_found_by_keyboard_and_the_address_keeps_the_words(page: Pag
     expect(page).to_have_url(re.compile(r"find=toys"))
 
 
+@pytest.mark.extended
 def test_it_can_be_looked_at(page: Page, ada: User) -> None:
     look_at(page, "presets", (("all", "/experiments/new/"), ("found", "/experiments/new/?find=memory+gru")))

@@ -87,6 +87,7 @@ def look(page: Page, name: str, height: int = 900) -> list[Any]:
     return faults
 
 
+@pytest.mark.extended
 def test_the_tabs_of_a_project(page: Page, ada: User, lab: Project, told: Run) -> None:
     quota_set(ada, lab, {"runs": 1, "points": 1000, "gigabytes": 2})
     share_make(ada, lab, "run", told.pk, "for the review")
@@ -143,6 +144,7 @@ def test_a_run_is_shared_and_watched_without_a_login(
     expect(guest.locator("h1")).to_have_text("Log in")
 
 
+@pytest.mark.extended
 def test_a_link_that_ended(guest: Page, ada: User, told: Run) -> None:
     share, secret = share_make(ada, told.project, "run", told.pk)
     share_revoke(ada, share)
@@ -152,6 +154,7 @@ def test_a_link_that_ended(guest: Page, ada: User, told: Run) -> None:
     expect(guest.locator("h1")).to_have_text("This link does not work")
 
 
+@pytest.mark.extended
 def test_the_admin_opens_under_the_content_security_policy(page: Page, ada: User, told: Run) -> None:
     User.objects.filter(pk=ada.pk).update(is_superuser=True)
     page.goto("/runs/")

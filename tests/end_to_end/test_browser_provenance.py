@@ -48,6 +48,7 @@ def artifact_make(run: Run) -> Artifact:
     return artifact
 
 
+@pytest.mark.extended
 def test_an_alias_is_moved_on_the_page_of_an_artifact(page: Page, ada: User) -> None:
     artifact = artifact_make(run_make(ada))
     page.goto("/artifacts/")

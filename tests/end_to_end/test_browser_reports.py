@@ -90,6 +90,7 @@ def test_a_comparison_becomes_a_report_that_saves_itself(page: Page, runs: list[
     assert Path(table.value.path()).read_text().startswith("group,step,mean")
 
 
+@pytest.mark.extended
 def test_nothing_is_lost_without_a_server_or_beside_another_writer(
     context: BrowserContext, ada: User, report: Report
 ) -> None:
@@ -120,6 +121,7 @@ def test_nothing_is_lost_without_a_server_or_beside_another_writer(
     assert (report.title, report.text) == ("Again", "another writer's")
 
 
+@pytest.mark.extended
 def test_a_guest_reads_what_was_shared(
     page: Page, browser: Browser, server: Server, report: Report, runs: list[Run]
 ) -> None:
@@ -150,6 +152,7 @@ def test_a_guest_reads_what_was_shared(
     guest.close()
 
 
+@pytest.mark.extended
 def test_fits_and_is_accessible(page: Page, ada: User, report: Report) -> None:
     report_save(ada, report, "Group size", report.text.replace("slow", "rather slow"), 1)
     pages = (

@@ -41,6 +41,7 @@ def test_a_filter_is_written_with_the_keyboard_and_stays_in_the_address(page: Pa
     expect(page.locator("tr[data-run]")).to_have_count(1)
 
 
+@pytest.mark.extended
 def test_what_is_not_understood_is_said_at_the_field(page: Page, ada: User) -> None:
     run_make(ada, "one")
     page.goto("/runs/?filter=state+%3D")
@@ -58,6 +59,7 @@ def run_with_kl(ada: User) -> tuple[Run, Story]:
     return run, story
 
 
+@pytest.mark.extended
 def test_columns_are_chosen_with_completion_and_live(page: Page, ada: User) -> None:
     run, story = run_with_kl(ada)
     page.goto("/runs/?q=duo")
@@ -96,6 +98,7 @@ def test_columns_are_chosen_with_completion_and_live(page: Page, ada: User) -> N
     assert "columns=" not in page.url and "sort=-policy" in page.url
 
 
+@pytest.mark.extended
 def test_a_late_answer_keeps_the_chosen_option(page: Page, ada: User) -> None:
     run_with_kl(ada)
     page.goto("/runs/")
@@ -117,6 +120,7 @@ def test_a_late_answer_keeps_the_chosen_option(page: Page, ada: User) -> None:
     expect(dialog.get_by_role("button", name="Earlier: policy/planner/kl")).to_be_visible()
 
 
+@pytest.mark.extended
 def test_a_view_is_kept_opened_and_removed(page: Page, ada: User) -> None:
     run_make(ada, "one", "failed")
     run_make(ada, "two", "queued")
@@ -148,6 +152,7 @@ def test_a_view_is_kept_opened_and_removed(page: Page, ada: User) -> None:
     expect(page.get_by_role("navigation", name="Saved views")).to_have_count(0)
 
 
+@pytest.mark.extended
 def test_rows_are_walked_chosen_and_noted_with_the_keyboard(page: Page, ada: User) -> None:
     for name in ("one", "two", "three"):
         run_make(ada, name)
@@ -202,6 +207,7 @@ def many(ada: User) -> None:
             )
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("width", [1440, 390])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_table_in_every_look(page: Page, ada: User, width: int, theme: str) -> None:

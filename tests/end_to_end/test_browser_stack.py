@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 from tests.end_to_end.crawling import Crawl
 from tests.end_to_end.running_stack import RunningStack
 
-pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.timeout(1800)]
 PATIENCE = 400_000
 OF_A_RUN = {
     "runs:list", "runs:detail", "runs:curves", "runs:chart", "runs:checkpoints", "runs:logs", "runs:config", "health:page",

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from tests.end_to_end.test_browser_create import fits, shoot
 from webapp.accounts.models import User
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True), pytest.mark.extended]
 
 
 def test_a_team_of_three_and_a_profile(page: Page, ada: User) -> None:

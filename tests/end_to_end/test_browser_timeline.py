@@ -65,6 +65,7 @@ def span_of(page: Page) -> float:
     return float(query["to"][0]) - float(query["from"][0])
 
 
+@pytest.mark.extended
 def test_zoom_pan_and_the_address(page: Page, ada: User) -> None:
     run = run_with_spans(ada, 3)
     page.goto(f"/runs/{run.pk}/timeline/?first=0&last=9")
@@ -99,6 +100,7 @@ def test_zoom_pan_and_the_address(page: Page, ada: User) -> None:
     expect(page.locator("[data-said]")).to_contain_text("iterations 0 to 9")
 
 
+@pytest.mark.extended
 def test_pointing_tells_phase_and_duration(page: Page, ada: User) -> None:
     run = run_with_spans(ada, 3)
     page.goto(f"/runs/{run.pk}/timeline/?from=1000000000&to=1000000010")
@@ -114,6 +116,7 @@ def test_pointing_tells_phase_and_duration(page: Page, ada: User) -> None:
     expect(tip).to_contain_text("waits")
 
 
+@pytest.mark.extended
 def test_many_lanes_are_a_carpet_and_paper_has_the_plain_form(page: Page, ada: User) -> None:
     run = run_with_spans(ada, 64)
     page.goto(f"/runs/{run.pk}/timeline/?first=0&last=9")
@@ -137,6 +140,7 @@ def in_use(run: Run, seq: int, worker: str, device: str) -> None:
     tell(run, json.dumps(event).encode())
 
 
+@pytest.mark.extended
 def test_the_load_of_a_device_lies_under_its_lane(page: Page, ada: User) -> None:
     run = run_with_spans(ada, 3)
     for number in range(3):
@@ -152,6 +156,7 @@ def test_the_load_of_a_device_lies_under_its_lane(page: Page, ada: User) -> None
     expect(page.get_by_role("region", name="Shares of time")).to_contain_text("node-1 GPU 2, NVIDIA H100")
 
 
+@pytest.mark.extended
 def test_a_carpet_has_one_row_a_device(page: Page, ada: User) -> None:
     run = run_with_spans(ada, 32)
     for number in range(32):
@@ -212,6 +217,7 @@ def batch_of(run: Run, count: int) -> list[Episode]:
     return rows
 
 
+@pytest.mark.extended
 def test_the_batch_and_its_transcripts(page: Page, ada: User) -> None:
     run = run_make(ada, "one", state="running")
     kept = batch_of(run, 16)
@@ -240,6 +246,7 @@ def test_the_batch_and_its_transcripts(page: Page, ada: User) -> None:
     page.wait_for_url(f"**/episodes/{best.pk}/")
 
 
+@pytest.mark.extended
 def test_the_overview_leads_to_the_latest_iteration(page: Page, ada: User) -> None:
     run = run_with_spans(ada, 3)
     page.goto(f"/runs/{run.pk}/")
@@ -250,6 +257,7 @@ def test_the_overview_leads_to_the_latest_iteration(page: Page, ada: User) -> No
     expect(page.get_by_role("heading", name="Iteration 9")).to_be_visible()
 
 
+@pytest.mark.extended
 def test_no_serious_violations(page: Page, ada: User) -> None:
     run = run_with_spans(ada, 3)
     batch_of(run, 16)

@@ -57,6 +57,7 @@ def test_times_are_in_the_zone_of_the_browser(
     page.context.close()
 
 
+@pytest.mark.extended
 def test_lines_of_text_have_at_most_eighty_characters(page: Page, ada: User, run: Run) -> None:
     words = "A report explains in several sentences which question the comparison answers and what follows from it. "
     report = report_create(ada, run.project, "Long", words * 4 + "\n\n* " + words * 3 + "\n\n> " + words * 3)

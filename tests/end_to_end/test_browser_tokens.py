@@ -58,6 +58,7 @@ def short_episode(ada: User) -> Episode:
     return played(ada, 6, 60)
 
 
+@pytest.mark.extended
 def test_only_what_is_near_is_in_the_document(page: Page, episode: Episode) -> None:
     page.goto(f"/runs/{episode.run_id}/episodes/{episode.pk}/")
     expect(page.locator("#turn-1")).to_have_class(re.compile("here"))
@@ -125,6 +126,7 @@ def test_tokens_by_every_measure(page: Page, episode: Episode) -> None:
     assert page.evaluate("window.hacked") is None
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("width", [1440, 390])
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_fits_and_is_accessible(page: Page, short_episode: Episode, width: int, colours: str) -> None:

@@ -79,6 +79,7 @@ def scroll_to(page: Page, count: int) -> None:
         page.wait_for_timeout(50)
 
 
+@pytest.mark.extended
 def test_search_and_filters_while_episodes_come_in(page: Page, telling: Telling) -> None:
     run, story = telling
     page.goto(f"/runs/{run.pk}/transcripts/")
@@ -146,6 +147,7 @@ def test_queries_by_keyboard_and_their_curve_and_table(page: Page, telling: Tell
     ])  # fmt: skip
 
 
+@pytest.mark.extended
 def test_notes_by_keyboard(page: Page, telling: Telling) -> None:
     run, _ = telling
     episode = run.episodes.filter(kind="train", failed=False, turn_count__gte=2).order_by("-pk").first()
@@ -166,6 +168,7 @@ def test_notes_by_keyboard(page: Page, telling: Telling) -> None:
     expect(page.locator(".notes")).to_have_count(0)
 
 
+@pytest.mark.extended
 def test_the_same_prompt_over_training(page: Page, telling: Telling) -> None:
     run, _ = telling
     page.goto(f"/runs/{run.pk}/transcripts/")
@@ -179,6 +182,7 @@ def test_the_same_prompt_over_training(page: Page, telling: Telling) -> None:
         kind="eval", task="held-out/0").order_by("iteration")[1].pk)))  # fmt: skip
 
 
+@pytest.mark.extended
 def test_scripts_stay_text_in_the_stream(page: Page, ada: User) -> None:
     run = run_make(ada, state="running")
     story = Story(run.pk)
@@ -201,6 +205,7 @@ def test_scripts_stay_text_in_the_stream(page: Page, ada: User) -> None:
         expect(page.locator("[data-episodes]")).to_have_attribute("data-newest", examined)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("width", [1440, 390])
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_fits_and_is_accessible(page: Page, telling: Telling, width: int, colours: str) -> None:

@@ -53,6 +53,7 @@ def test_the_tree_is_walked_by_keyboard_and_the_address_follows(page: Page, epis
     expect(page.locator("#group-title")).to_contain_text("#3")
 
 
+@pytest.mark.extended
 def test_tokens_of_the_cards_are_coloured_by_the_chosen_measure(page: Page, episode: Episode) -> None:
     address = f"/runs/{episode.run_id}/episodes/{episode.pk}/tree/?turn=2&candidate=3"
     page.goto(address)
@@ -81,6 +82,7 @@ def test_tokens_of_the_cards_are_coloured_by_the_chosen_measure(page: Page, epis
     expect(page.locator(".card .tokens:visible")).to_have_count(0)
 
 
+@pytest.mark.extended
 def test_scripts_stay_text_in_the_tree(page: Page, ada: User) -> None:
     run = run_make(ada, state="running")
     story = Story(run.pk)
@@ -94,6 +96,7 @@ def test_scripts_stay_text_in_the_tree(page: Page, ada: User) -> None:
     assert page.evaluate("window.hacked") is None
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("width", [1440, 390])
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_fits_and_is_accessible(page: Page, episode: Episode, width: int, colours: str) -> None:

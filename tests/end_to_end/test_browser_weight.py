@@ -13,7 +13,7 @@ from webapp.accounts.models import User
 from webapp.runs.models import Run
 from webapp.transcripts.models import Episode
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True), pytest.mark.extended]
 
 MOST_REQUESTS = 12
 CHARTS = 600_000

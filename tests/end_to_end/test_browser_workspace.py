@@ -73,6 +73,7 @@ def test_eyes_choose_the_runs_on_the_charts(page: Page, runs: list[Run]) -> None
     assert page.evaluate(compared) == colours
 
 
+@pytest.mark.extended
 def test_groups_have_a_mean_and_running_runs_are_followed(page: Page, runs: list[Run]) -> None:
     page.goto("/runs/?charts=1&sort=name&by=rollout.group_size")
     assert drawn(page, 2) == ["group_size = 4", "group_size = 8"]
@@ -104,6 +105,7 @@ def test_groups_have_a_mean_and_running_runs_are_followed(page: Page, runs: list
     page.wait_for_function(f"() => Math.max(...{TRACES}[0].x) === 30")
 
 
+@pytest.mark.extended
 def test_the_workspace_in_every_look(page: Page, runs: list[Run]) -> None:
     page.goto("/runs/?charts=1&sort=name")
     drawn(page, 4)
@@ -133,6 +135,7 @@ def act(page: Page, panel: str, *names: str) -> None:
         page.get_by_label(panel, exact=True).get_by_role("button", name=name, exact=True).press("Enter")
 
 
+@pytest.mark.extended
 def test_a_chart_is_built_moved_and_saved_for_every_run(page: Page, runs: list[Run]) -> None:
     page.goto(f"/runs/{runs[0].pk}/curves/")
     page.get_by_role("button", name="Add chart").click()

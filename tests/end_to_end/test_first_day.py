@@ -10,7 +10,7 @@ from tests.end_to_end.hands import Keyboard, Mouse
 from tests.end_to_end.running_stack import RunningStack
 from tests.end_to_end.test_browser_stack import keep, login_link
 
-pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +35,7 @@ def test_a_step_of_the_day(step: Callable[[Day], None], day: Day) -> None:
     step(day)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("step", BY_KEYBOARD, ids=lambda step: step.__name__)
 def test_a_step_of_the_day_by_keyboard_alone(step: Callable[[Day], None], day: Day) -> None:
     day.hand = Keyboard(day.page)

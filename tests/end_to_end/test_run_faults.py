@@ -16,7 +16,7 @@ from tests.end_to_end.running_stack import RunningStack, title
 from training_core.llm.environments.plan_path.config import PlanPath
 from troupe_client.reporting.sync import undelivered
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(2400), pytest.mark.extended]
 PATIENCE = 900.0
 """Seconds; nothing is asserted on them."""
 ITERATIONS = 30

@@ -125,6 +125,7 @@ def test_a_management_command_finds_the_running_stack(stack: RunningStack) -> No
     assert httpx.get(done.stdout.strip(), timeout=PATIENCE, trust_env=False).status_code == 302
 
 
+@pytest.mark.extended
 def test_the_web_server_killed(stack: RunningStack) -> None:
     victim = stack.part("web")
     assert victim is not None
@@ -136,6 +137,7 @@ def test_the_web_server_killed(stack: RunningStack) -> None:
     assert "was ended by SIGKILL" in stack.said
 
 
+@pytest.mark.extended
 def test_more_requests_at_once_than_postgres_has_connections(stack: RunningStack) -> None:
     """300, each of which reads the database, where Postgres has 100 connections."""
 
@@ -151,11 +153,13 @@ def test_more_requests_at_once_than_postgres_has_connections(stack: RunningStack
     assert Counter(asyncio.run(ask_all())) == {200: 300}
 
 
+@pytest.mark.extended
 def test_redis_killed(stack: RunningStack) -> None:
     """It forgets everything, so a worker that is well again has been asked anew, through it."""
     kill(stack, "redis")
 
 
+@pytest.mark.extended
 def test_postgres_killed(stack: RunningStack) -> None:
     before = users(stack)
     assert before >= 1
@@ -163,6 +167,7 @@ def test_postgres_killed(stack: RunningStack) -> None:
     assert users(stack) == before
 
 
+@pytest.mark.extended
 def test_postgres_restarted_in_order(stack: RunningStack) -> None:
     kill(stack, "postgres", signal.SIGINT)
 
@@ -171,10 +176,12 @@ def test_the_worker_killed(stack: RunningStack) -> None:
     kill(stack, "worker")
 
 
+@pytest.mark.extended
 def test_beat_killed(stack: RunningStack) -> None:
     kill(stack, "beat")
 
 
+@pytest.mark.extended
 def test_the_ray_head_killed(stack: RunningStack) -> None:
     head = stack.part("ray")
     assert head is not None
@@ -199,6 +206,7 @@ def test_ctrl_c_leaves_nothing(stack: RunningStack) -> None:
     assert "Stopped; no process is left running." in stack.said
 
 
+@pytest.mark.extended
 def test_up_continues_when_its_output_is_closed() -> None:
     stack = RunningStack()
     reader, writer = os.pipe()
@@ -215,6 +223,7 @@ def test_up_continues_when_its_output_is_closed() -> None:
         stack.remove()
 
 
+@pytest.mark.extended
 def test_up_killed_leaves_nothing_that_the_next_one_minds() -> None:
     stack = RunningStack(TROUPE_LAUNCHER="local")
     try:
@@ -234,6 +243,7 @@ def test_up_killed_leaves_nothing_that_the_next_one_minds() -> None:
         stack.remove()
 
 
+@pytest.mark.extended
 def test_given_servers_are_used_and_left_alone(servers: object) -> None:
     """With DATABASE_URL and REDIS_URL `up` starts neither, and ends neither."""
     database, redis = os.environ["DATABASE_URL"], os.environ["REDIS_URL"]

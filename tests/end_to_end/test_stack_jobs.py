@@ -13,7 +13,7 @@ from tests.end_to_end.running_stack import RunningStack
 from tests.webapp.notifications.receiving import receiving
 from tests.workers.running import TINY_GRID, little_model
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(1800), pytest.mark.extended]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from tests.end_to_end.running_stack import RunningStack, title
 from tests.end_to_end.test_run_faults import Client
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(2400), pytest.mark.extended]
 SMALL = {
     "rollout.environments": 8,
     "evaluation.every": 0,

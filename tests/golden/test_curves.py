@@ -8,14 +8,8 @@ from tests.golden.runs import RUNS, machine, record, recorded
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-SHORT = {
-    "plan_path_duo-shared",
-    "plan_path_duo-asynchronous",
-    "plan_path_duo-lora",
-    "spread_mappo",
-    "recall_ippo_gru",
-}
-"""Runs of every `make test`; `make test-soak` repeats the others, for changes of the code's structure."""
+FAMILIES = {"plan_path_duo-shared", "spread_mappo", "recall_ippo_gru"}
+"""A run each with language models, feed-forward and recurrent networks; the others are extended tests."""
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +20,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=() if name in SHORT else pytest.mark.soak) for name in RUNS],
+    [pytest.param(name, marks=() if name in FAMILIES else pytest.mark.extended) for name in RUNS],
 )
 def test_a_run_gives_the_recorded_numbers(name: str, home: Path) -> None:
     """Elsewhere rounding differs, and training the base model magnifies it: there, metrics and steps are compared."""

@@ -103,12 +103,12 @@ def test_its_syntax_is_that_of_python_3_11() -> None:
             ast.parse(path.read_text(), feature_version=(3, 11))
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_every_module_is_imported_without_other_packages(bare: Path, unpacked: Path) -> None:
     python(bare, unpacked, "-c", SCRIPT)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize("step", ["lora", "marl_seeds", "learning_per_role_0"])
 def test_a_step_runs_without_other_packages(bare: Path, unpacked: Path, tmp_path: Path, step: str) -> None:
     python(bare, unpacked, "-m", ENTRY, step, str(tmp_path), "--small")

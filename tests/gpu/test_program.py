@@ -208,7 +208,7 @@ ONCE = {step.run: name for name, step in reversed(STEPS.items())}
 """One step of each function."""
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.filterwarnings("default")  # other packages warn
 @pytest.mark.parametrize("name", ONCE.values())
 def test_every_step_runs_in_its_small_form(name: str, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_a_cut_at_every_byte_of_a_draft_leaves_the_checkpoint_before(whole: Cont
     assert recovered(tmp_path) == THIRD
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_writes_in_another_order_are_found_out_at_every_byte(whole: Contents, tmp_path: Path) -> None:
     """The name is there, but some file is absent, cut, or was never filled."""
     for state in reordered(whole, every=True):
@@ -77,7 +77,7 @@ def test_writes_in_another_order_are_found_out_at_every_byte(whole: Contents, tm
         assert recovered(tmp_path) == SECOND
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_every_flipped_bit_is_found_out(whole: Contents, tmp_path: Path) -> None:
     place = tmp_path / "iteration-000003"
     lay_down(place, whole)
@@ -124,7 +124,7 @@ def test_a_kill_during_replacement_leaves_the_old_or_new_checkpoint(tmp_path: Pa
     assert set(found) == {SECOND, ("iteration-000002", b"againplanner")}
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_a_process_killed_while_it_deletes_leaves_no_part_under_a_name(tmp_path: Path) -> None:
     for iteration in (1, 2, 3):
         write(tmp_path, iteration)

@@ -12,7 +12,7 @@ import pytest
 from tests.architecture.source import PACKAGES, ROOT
 from tests.workers.reporting.conftest import Ingest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 HEAVY = ("torch", "ray", "django", "celery", "transformers", "numpy")
 Call = Callable[..., subprocess.CompletedProcess[str]]
 PROGRAM = """

@@ -64,7 +64,7 @@ def test_overrides_may_follow_options_after_a_file(
     assert "run.iterations: " in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize("module", ["workers.run", "workers.driver.attempt", "workers.cluster.ray_backend"])
 def test_the_driver_imports_no_torch(module: str) -> None:
     code = f"import sys, {module}; print([m for m in ('torch', 'transformers') if m in sys.modules])"

@@ -46,9 +46,11 @@ def main() -> None:
     except TroupeError as error:
         fields: dict[str, str] = getattr(error, "fields", {})
         for path, text in fields.items():
-            errors.print(f"{path or 'error'}: {text}", style="red", markup=False, highlight=False)
+            errors.print(
+                f"{path or 'error'}: {text}", style="red", markup=False, highlight=False, soft_wrap=True
+            )
         if not fields:
-            errors.print(f"error: {error}", style="red", markup=False, highlight=False)
+            errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(1)
 
 

@@ -29,7 +29,7 @@ print("learnt from", int(result.metrics["trained_groups"]), sorted(n for n in BL
 """
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_the_learner_and_the_torch_engine_run_with_plain_torch_and_transformers() -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=550)
     assert done.returncode == 0, done.stderr[-3000:]

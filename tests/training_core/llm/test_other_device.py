@@ -57,7 +57,7 @@ def groups() -> list[Group]:
     ]
 
 
-@pytest.mark.parametrize("trees", [True, False])
+@pytest.mark.parametrize("trees", [True, pytest.param(False, marks=pytest.mark.extended)])
 @pytest.mark.parametrize("static", [True, False])
 @pytest.mark.parametrize("settings", [{}, {"top_p": 0.9, "top_k": 5, "temperature": 0.7}, {"greedy": True}])
 def test_generation_stays_on_the_device(trees: bool, static: bool, settings: dict[str, Any]) -> None:
@@ -71,8 +71,8 @@ def test_generation_stays_on_the_device(trees: bool, static: bool, settings: dic
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("adapter", [True, False])
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("adapter", [True, pytest.param(False, marks=pytest.mark.extended)])
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=pytest.mark.extended)])
 def test_updates_stay_on_the_device(elsewhere: None, algorithm: str, adapter: bool, precision: str) -> None:
     settings = LearnerSettings(minibatches=2, precision=precision)
     lora = Lora(rank=2, dropout=0.1)

@@ -38,6 +38,8 @@ ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "gymnasium": {"type": "gymnasium", "id": "CartPole-v1"},
     "gymnasium, continuous": {"type": "gymnasium", "id": "Pendulum-v1"},
 }
+COMMON = {"spread", "toy", "a class by the contract", "agents that leave"}
+"""Kinds of environments that differ in how they end and begin; the others are extended tests."""
 GRU = {"type": "gru", "recurrent_hidden_dim": 8, "chunk_length": 3}
 
 
@@ -60,7 +62,10 @@ def learn(trainer: MarlTrainer, first: int, last: int) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("name", list(ENVIRONMENTS))
+@pytest.mark.parametrize(
+    "name",
+    [name if name in COMMON else pytest.param(name, marks=pytest.mark.extended) for name in ENVIRONMENTS],
+)
 @pytest.mark.parametrize("network", [{}, GRU], ids=["mlp", "gru"])
 def test_a_resumed_run_goes_on_in_mid_episode_bit_for_bit(
     name: str, network: dict[str, Any], tmp_path: Path

@@ -55,6 +55,7 @@ def test_our_own_class_by_import_path_is_the_algorithm_itself(kind: str, view: s
     assert torch.equal(weights(own | preset), weights({"type": kind} | preset))
 
 
+@pytest.mark.extended
 def test_a_custom_class_determines_the_loss_and_receives_its_arguments() -> None:
     own = {"type": "custom_ppo", "path": EXAMPLE}
     soft, hard = weights(own | {"args": {"beta": 0.5}}), weights(own | {"args": {"beta": 500.0}})
@@ -67,7 +68,7 @@ def test_a_custom_class_determines_the_loss_and_receives_its_arguments() -> None
     assert torch.equal(start, normalised) and not torch.equal(start, weights(own, updates=1))
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_the_example_learns() -> None:
     config = small_networks(
         "spread_toy",

@@ -71,7 +71,7 @@ def test_a_whole_iteration_stays_on_the_device(
     assert made_there.learners["one"].actor_adam.weights.device == META
 
 
-@pytest.mark.parametrize("algorithm", ["mappo", "ippo"])
+@pytest.mark.parametrize("algorithm", ["mappo", pytest.param("ippo", marks=pytest.mark.extended)])
 @pytest.mark.parametrize("reward", ["agent", "team_sum"])
 @pytest.mark.parametrize("kind", ["mlp", "gru"])
 def test_agents_that_leave_are_told_on_the_device(

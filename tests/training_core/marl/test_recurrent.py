@@ -176,7 +176,7 @@ def test_a_network_without_memory_learns_the_same_from_chunks() -> None:
     assert gradients[0].abs().max() > 0
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("network", "algorithm", "seed"),
     [
@@ -190,7 +190,7 @@ def test_memory_solves_what_needs_it(network: str, algorithm: str, seed: int) ->
     assert shares[-1][1] >= 0.95
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_without_memory_nothing_beats_a_guess() -> None:
     shares, _ = learn(config_of("mlp", "mappo", seed=0))
     assert max(share for _, share in shares) < 0.4

@@ -48,12 +48,17 @@ def check_equal(metrics: dict[str, dict[str, float]], expected: dict[str, dict[s
     ("preset", "more"),
     [
         ("spread_mappo", {}),
-        ("spread_ippo", {"algorithm.clip_value": True, "algorithm.value_clip": 0.02}),
-        (
+        pytest.param(
+            "spread_ippo",
+            {"algorithm.clip_value": True, "algorithm.value_clip": 0.02},
+            marks=pytest.mark.extended,
+        ),
+        pytest.param(
             "spread_mappo",
             {"policies.agents.network.activation": "relu", "policies.agents.network.identity_dim": 4},
+            marks=pytest.mark.extended,
         ),
-        ("tag_mappo", {}),
+        pytest.param("tag_mappo", {}, marks=pytest.mark.extended),
         ("reference_mappo", {"algorithm.target_kl": 1e-4, "environment.reward": "agent"}),
     ],
 )

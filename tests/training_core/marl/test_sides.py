@@ -33,7 +33,7 @@ def test_who_talks_gets_farther_than_who_goes_to_the_middle():
     assert earned[0] < -50 < earned[1] < -30 < earned[2] < -15
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_both_sides_of_push_learn():
     """Seen after 75 iterations: the good agent -28 by lot and -8 as trained, the adversary 0 and 6."""
     config = load_config("tag_mappo", {"environment.type": "mpe_simple_push", "run.iterations": 40})

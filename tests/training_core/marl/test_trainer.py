@@ -48,7 +48,7 @@ def test_it_learns_what_is_rewarded(algorithm, shared):
     assert metrics[-1]["one"]["entropy"] < metrics[0]["one"]["entropy"]
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_it_learns_continuous_actions():
     made, _ = trained(config(), 40, continuous=True)
     # the second number should be the hint: 0, 1 or 2 of 0 to 4; the middle, 2, costs 1 a step and worth on average
@@ -57,7 +57,7 @@ def test_it_learns_continuous_actions():
     assert sent == pytest.approx(np.array([[[1.0, 4.0]]]))
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize("algorithm", ["mappo", "ippo"])
 def test_an_entropy_bonus_keeps_continuous_actions_spread_out(algorithm):
     """A strong one: entropy ends near its most, log 2 + log 4, with standard deviations in mid-range and not at their bound."""
@@ -69,7 +69,7 @@ def test_an_entropy_bonus_keeps_continuous_actions_spread_out(algorithm):
     assert float(log_std.min()) > -1.5 and float(log_std.max()) < 0.75
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_a_central_critic_values_each_agent_with_individual_rewards():
     """Agents of one role earn 1 and 2 where they are right: their values must differ, as a team's do not."""
     for reward, columns in (("agent", 2), ("team_sum", 1)):
@@ -86,7 +86,7 @@ def test_a_central_critic_values_each_agent_with_individual_rewards():
     assert float(values[first, 1].mean()) > 1.5 * float(values[first, 0].mean()) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize("network", [{}, {"type": "gru", "recurrent_hidden_dim": 16, "chunk_length": 4}])
 def test_it_learns_a_choice_from_each_of_several_sets(network):
     environments = []
@@ -304,7 +304,7 @@ def test_episodes_go_on_where_they_were_unless_each_iteration_begins_anew():
     assert [len(fresh.collect(iteration).episodes) for iteration in (1, 2)] == [0, 0]
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_every_network_with_memory_learns_and_resumes(tmp_path):
     for kind in ("gru", "lstm", "transformer"):
         network = {

@@ -82,7 +82,7 @@ def test_the_server_reads_the_disk_beside_its_loop(run: Run, user: User, make: M
     assert asyncio.run(gather()) == b"".join(archive.chunks())
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_transformers_loads_what_was_downloaded(run: Run, user: User, make: Make, tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

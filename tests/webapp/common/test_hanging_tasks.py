@@ -17,7 +17,7 @@ from webapp.site import health
 from webapp.site.celery import app
 from webapp.stack.plan import WORKER
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 ROOT = Path(__file__).resolve().parents[3]
 
 

@@ -15,7 +15,7 @@ from webapp.common.redaction import LONGEST_REFUSAL, RedactingFormatter, redact
         ("GET /account/link/{}/ 410", "Zx9" * 14, "GET /account/link/"),
         ("Authorization: Bearer {}", "abc.def-ghi_jkl", "Authorization: Bearer "),
         ("postgres://troupe:{}@db:5432/x", "hunter2", "@db:5432/x"),
-        ("token {} was sent", new_secret(PREFIX), " was sent"),
+        ("token {} was sent", PREFIX + "Zx-9_" * 9, " was sent"),
         ("redis://:{}@host/0", "hunter2", "@host/0"),
         ("Forbidden (CSRF cookie not set.): /shared/{}/", "Zx9" * 14, "/shared/"),
         ("Not Found: /shared/{}/export", "Zx-9_" * 9, "/export"),

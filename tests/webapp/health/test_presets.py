@@ -9,7 +9,7 @@ from training_core.config.files import load_config
 from training_core.config.health import Health
 from webapp.health.levels import Level
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 LONG = (
     "plan_path_duo", "plan_path_single", "plan_path_ppo", "arithmetic", "sudoku", "coding", "recall_mappo_gru", "recall_ippo_gru",
     "plan_path", "plan_path_trio", "sokoban", "blocksworld", "eight_queens", "multi_turn_math",

@@ -25,7 +25,7 @@ from webapp.runs.models import Run
 from webapp.stack.processes import dies_with_parent
 from webapp.stack.redis_server import redis_url
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 MOST_MEMORY = 600 << 20
 AT_ONCE = 4
 ROUNDS = 2

@@ -15,7 +15,7 @@ from webapp.runs.models import Run
 
 from .conftest import As, Store, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 WATCHERS = 200
 EVENTS = 50
 

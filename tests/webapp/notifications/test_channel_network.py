@@ -133,6 +133,7 @@ def test_redirects_into_the_network_are_not_followed(run: Run, user: User, setti
             assert len(outer.heard) == 1 and inner.heard == []
 
 
+@pytest.mark.extended
 def test_a_network_that_is_named_is_reached(run: Run, user: User, listener: Listener, settings: Any) -> None:
     settings.TROUPE_WEBHOOK_NETWORKS = ["127.0.0.0/8"]
     for number, kind in enumerate(("json", "form", "xml"), 1):
@@ -141,6 +142,7 @@ def test_a_network_that_is_named_is_reached(run: Run, user: User, listener: List
         assert listener.heard[-1].startswith(b"POST /x ") and len(listener.heard) == number
 
 
+@pytest.mark.extended
 def test_a_mail_server_is_reached_in_a_named_network_alone(run: Run, user: User, settings: Any) -> None:
     settings.TROUPE_WEBHOOK_NETWORKS = ["127.0.0.0/8"]
     with listening(answer=b"220 here\r\n421 closing\r\n") as mail:
@@ -162,6 +164,7 @@ def test_one_address_is_one_channel(run: Run, user: User, settings: Any) -> None
         assert second.heard == []
 
 
+@pytest.mark.extended
 def test_a_try_tells_nothing_of_what_is_there(run: Run, user: User, listener: Listener) -> None:
     answers = []
     for port in (listener.port, 9):

@@ -130,7 +130,13 @@ def test_page_shows_defaults_help_and_marks_changes(ada: Client, run: Run) -> No
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("preset", preset_names())
+@pytest.mark.parametrize(
+    "preset",
+    [
+        name if name in ("plan_path_duo", "spread_mappo") else pytest.param(name, marks=pytest.mark.extended)
+        for name in preset_names()
+    ],
+)
 def test_unchanged_form_is_the_preset(ada: Client, project: object, preset: str) -> None:
     answer = ada.post(NEW, posted(ada, {"preset": preset}))
     run = Run.objects.get()

@@ -24,6 +24,7 @@ MOST = 200_000
 """Bytes of the compressed page; the chart library has 360,000."""
 
 
+@pytest.mark.extended
 def test_a_long_run_needs_few_bytes(run: Run, user: User, client: Client) -> None:
     client.force_login(user)
     for number, key in enumerate(KEYS):

@@ -119,6 +119,7 @@ def test_a_run_with_few_metrics_shows_all(wide: Run, client: Client, user: User)
     assert "metrics match" not in page.content.decode()
 
 
+@pytest.mark.extended
 def test_pages_of_twenty_thousand_metrics_contain_what_is_shown(run: Run, client: Client, user: User) -> None:
     fill(run, [f"part_{number % 20}/layer_{number}/norm" for number in range(20_000)])
     client.force_login(user)

@@ -32,6 +32,7 @@ def executed(program: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.extended
 def test_the_first_program_of_the_documentation_runs(connected: User, tmp_path: Path) -> None:
     program = next(fence.text for fence in fences("docs/client.md") if fence.language == "python")
     done = executed(program, tmp_path)

@@ -80,6 +80,7 @@ def test_a_program_shows_up_in_the_same_pages(connected: User, client: Client) -
     assert "the loss jumped" in client.get(f"/runs/{run.id}/logs/").content.decode()
 
 
+@pytest.mark.extended
 def test_stop_on_the_page_reaches_the_program(connected: User) -> None:
     with troupe.init("lab") as run:
         find_server().call(f"/api/v1/runs/{run.id}/stop/", {})

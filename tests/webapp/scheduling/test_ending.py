@@ -212,7 +212,7 @@ def test_the_page_offers_to_end_a_stopping_run_and_asks_first(running: Run, clie
     assert now(running).end_requested_at is not None
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_fifty_losses_with_progress_between_are_followed_by_another_attempt(
     running: Run, launcher: FakeLauncher, say: Say
 ) -> None:

@@ -256,7 +256,7 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize("part", PARTS)
 def test_no_value_of_a_parameter_makes_an_address_fail(part: str, worlds: tuple[World, World]) -> None:
     found = failures(part, worlds[0], AT_ONCE[part])

@@ -13,7 +13,7 @@ from psycopg import sql
 from webapp.config.environment import ROOT
 from webapp.stack.postgres import PostgresServer
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 NAME = "prepare_test"
 
 

@@ -17,7 +17,7 @@ from webapp.stack.errors import StackError
 from webapp.stack.postgres import DATABASE, PostgresServer, become, clean_environment, dump, prepare_postgres
 from webapp.stack.processes import dies_with_parent, unprivileged_account
 
-pytestmark = pytest.mark.slow  # initdb takes a second each time
+pytestmark = pytest.mark.extended  # initdb takes a second each time
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root changes users")
 NOBODY = 65534
 

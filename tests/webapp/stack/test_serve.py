@@ -62,7 +62,7 @@ def test_clients_close_idle_connections_before_the_server_does() -> None:
     assert server_config().timeout_keep_alive > expiry
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_the_server_listens_on_an_address_of_its_own() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -75,7 +75,7 @@ def test_the_server_listens_on_an_address_of_its_own() -> None:
         child.wait(60)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize(
     "command",
     [["-m", "webapp.stack.serve", "127.0.0.1:0"], ["-m", "celery", "-A", "webapp.site.celery", "worker"]],
@@ -89,7 +89,7 @@ def test_processes_wait_until_the_database_is_prepared(command: list[str], tmp_p
     assert "asked" in done.stderr and "ready" not in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_static_files_collected_during_the_start_are_served(tmp_path: Path) -> None:
     """The server imports its modules before `prepare` has collected them."""
     with socket.socket() as free:

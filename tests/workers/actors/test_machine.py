@@ -35,7 +35,7 @@ def faults(how: str) -> int:
     return int(run.stdout)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
 def test_freed_memory_is_reused_by_the_next_step():
     pages = 20 * 32 * 2**20 // resource.getpagesize()

@@ -13,7 +13,7 @@ from training_core.errors import ConfigError, EnvironmentFailure
 from workers.driver.attempt import FAILED, run_attempt
 from workers.protocol.records import Attempt
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.extended]
 
 
 class Inner:
@@ -146,7 +146,6 @@ def test_an_environment_that_cannot_be_constructed_is_not_retried(
     assert "it is replaced" not in logged
 
 
-@pytest.mark.slow
 def test_a_dead_policy_is_reported_in_one_sentence(
     ray_cluster: None, little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

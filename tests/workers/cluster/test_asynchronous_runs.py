@@ -11,7 +11,7 @@ from tests.workers.running import curve, events, small_config
 from workers.driver.attempt import run_attempt
 from workers.protocol.records import Attempt
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = pytest.mark.ray
 
 APART: dict[str, Any] = {
     "policies__planner__devices__placement": "apart",
@@ -49,6 +49,7 @@ def test_generation_continues_during_updates(ray_cluster: None, little_model: Pa
     assert len(staleness) == 8 and 0 < max(staleness) <= 2
 
 
+@pytest.mark.extended
 def test_an_actor_loads_new_weights_in_mid_sequence(
     ray_cluster: None, little_model: Path, tmp_path: Path
 ) -> None:
@@ -83,6 +84,7 @@ def test_an_actor_loads_new_weights_in_mid_sequence(
     ray.kill(updater)
 
 
+@pytest.mark.extended
 def test_workers_that_die_during_play_are_replaced(
     ray_cluster: None, little_model: Path, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from tests.workers.running import curve, events, small_config
 from workers.driver.attempt import FAILED, run_attempt
 from workers.protocol.records import Attempt
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(300), pytest.mark.extended]
 
 
 def test_coordinator_and_learners_use_the_custom_class(

@@ -31,6 +31,8 @@ from tests.training_core.config.test_profiles import team, under
 from training_core.config.profiles import PROFILES
 from workers.sizing.placement import place
 
+pytestmark = pytest.mark.extended
+
 name = sys.argv[1]
 profile = PROFILES[name]
 ray.init(num_cpus=profile.cpus, num_gpus=profile.gpus, include_dashboard=False, log_to_driver=False,

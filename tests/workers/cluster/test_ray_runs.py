@@ -17,7 +17,7 @@ from workers.backends.local import LocalBackend
 from workers.driver.attempt import FAILED, run_attempt
 from workers.protocol.records import Attempt, Collected, StopChecks, StoppedBeforeStart, WorkerLost
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = pytest.mark.ray
 
 APART = {"policies__planner__devices__placement": "apart", "policies__executor__devices__placement": "apart"}
 TOGETHER = {
@@ -68,7 +68,10 @@ def crew_of(config: Any, name: str, folder: Path) -> Iterator[Any]:
         backend.close()
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "shape",
+    [shape if shape == "apart" else pytest.param(shape, marks=pytest.mark.extended) for shape in SHAPES],
+)
 def test_placement_does_not_change_results(
     shape: str, ray_cluster: None, reference: Path, little_model: Path, tmp_path: Path
 ) -> None:
@@ -80,6 +83,7 @@ def test_placement_does_not_change_results(
     assert here == pytest.approx(there, rel=1e-4, abs=1e-6)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("shape", LEARNERS)
 def test_the_number_of_update_workers_does_not_change_the_loss(
     shape: str, ray_cluster: None, reference: Path, little_model: Path, tmp_path: Path
@@ -151,6 +155,7 @@ def test_dead_rollout_and_environment_workers_are_replaced(
         assert two_iterations(backend, disaster) == undisturbed
 
 
+@pytest.mark.extended
 def test_the_death_of_one_of_several_update_workers_is_reported(
     ray_cluster: None, little_model: Path, tmp_path: Path
 ) -> None:
@@ -161,6 +166,7 @@ def test_the_death_of_one_of_several_update_workers_is_reported(
             backend.update(1)
 
 
+@pytest.mark.extended
 def test_a_dead_update_worker_ends_the_attempt_by_name(
     ray_cluster: None, little_model: Path, tmp_path: Path
 ) -> None:
@@ -171,6 +177,7 @@ def test_a_dead_update_worker_ends_the_attempt_by_name(
             backend.update(1)
 
 
+@pytest.mark.extended
 def test_a_waiting_run_reports_missing_devices_and_can_be_stopped(
     ray_cluster: None, little_model: Path, tmp_path: Path
 ) -> None:
@@ -194,6 +201,7 @@ def test_a_waiting_run_reports_missing_devices_and_can_be_stopped(
     assert "the cluster is too small" in said[0]
 
 
+@pytest.mark.extended
 def test_a_dead_policy_worker_fails_the_attempt(
     ray_cluster: None, little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +225,7 @@ def test_a_dead_policy_worker_fails_the_attempt(
     )
 
 
+@pytest.mark.extended
 def test_a_resumed_run_gives_the_same_numbers(
     ray_cluster: None, reference: Path, little_model: Path, tmp_path: Path
 ) -> None:
@@ -229,6 +238,7 @@ def test_a_resumed_run_gives_the_same_numbers(
     assert conversation(tmp_path, 2) == [item for item in conversation(reference) if item[0] > 1]
 
 
+@pytest.mark.extended
 def test_the_driver_does_not_import_torch(little_model: Path, tmp_path: Path) -> None:
     """A whole run by Ray in a fresh process, which then says what it imported."""
     import subprocess
@@ -258,6 +268,7 @@ def test_the_driver_does_not_import_torch(little_model: Path, tmp_path: Path) ->
     assert done.stdout.strip().splitlines()[-1:] == ["0 []"], done.stderr[-3000:]
 
 
+@pytest.mark.extended
 def test_a_fork_continues_with_another_runs_weights(
     ray_cluster: None, little_model: Path, tmp_path: Path
 ) -> None:
@@ -275,6 +286,7 @@ def test_a_fork_continues_with_another_runs_weights(
     assert ("eval/return", 2) in here
 
 
+@pytest.mark.extended
 def test_small_networks_learn_the_same_in_an_actor(ray_cluster: None, tmp_path: Path) -> None:
     small = {
         "run.iterations": 2,

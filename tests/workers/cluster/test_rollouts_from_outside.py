@@ -19,7 +19,7 @@ from training_core.config.run import RunConfig
 from workers.driver.attempt import run_attempt
 from workers.protocol.records import Attempt
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.ray, pytest.mark.extended]
 PLUGINS = ROOT / "tests" / "workers" / "rollout_buffer" / "plugins"
 TOKEN = "TROUPE_BUFFER_TOKEN_OF_TESTS"
 SIZE = 8

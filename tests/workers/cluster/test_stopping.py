@@ -18,7 +18,7 @@ from workers.driver.attempt import run_attempt
 from workers.protocol.records import Attempt
 from workers.reporting.reporter import Reporter
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.ray, pytest.mark.extended]
 APART = {
     "policies__planner__devices__placement": "apart",
     "policies__executor__devices__placement": "apart",

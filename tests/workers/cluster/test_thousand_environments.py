@@ -21,7 +21,7 @@ from training_core.llm.workflows.registry import WORKFLOWS
 from training_core.types import Answer, Episode, Prompt
 from workers.actors.player import renderer
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.extended]
 TASKS = 1000
 
 

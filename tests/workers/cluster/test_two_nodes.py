@@ -18,7 +18,7 @@ from training_core import checkpoints
 from training_core.config.files import to_toml
 from workers.driver.attempt import FAILED
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.ray, pytest.mark.extended, pytest.mark.timeout(1500)]
 
 MEGABYTE = 1024 * 1024
 PATIENCE = 400.0

@@ -17,7 +17,7 @@ from workers.driver.attempt import run_attempt
 from workers.protocol.records import Attempt
 from workers.sizing.placement import place
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = pytest.mark.ray
 DEVICES = "policies__planner__devices__"
 BROADCAST: dict[str, Any] = {
     DEVICES + "placement": "apart",
@@ -113,6 +113,7 @@ def test_broadcast_weights_are_equal_and_replaced_workers_join(
         check_weights(policy, 4)
 
 
+@pytest.mark.extended
 def test_a_failed_broadcast_falls_back_to_the_object_store(
     ray_cluster: None, little_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -134,6 +135,7 @@ def test_a_failed_broadcast_falls_back_to_the_object_store(
         check_weights(policy, 3)
 
 
+@pytest.mark.extended
 def test_the_way_of_the_weights_does_not_change_a_run(
     ray_cluster: None, little_model: Path, tmp_path: Path
 ) -> None:

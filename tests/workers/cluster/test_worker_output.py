@@ -8,7 +8,7 @@ from tests.workers.driver.test_custom import OWN, attempt, own
 from tests.workers.running import events
 from workers.driver.attempt import FAILED, run_attempt
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.ray, pytest.mark.extended]
 
 
 def test_a_killed_worker_s_last_words_are_in_the_log(

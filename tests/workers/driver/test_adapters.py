@@ -72,7 +72,7 @@ def test_roles_share_the_tensors_of_one_base_model(little_model: Path, tmp_path:
     assert not torch.equal(*drawn), "each begins from noise of its own"
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_checkpoints_hold_adapters_alone(whole: Path) -> None:
     for policy in ("planner", "executor"):
         names = {item.name for item in (latest(whole) / policy).iterdir()}
@@ -81,6 +81,7 @@ def test_checkpoints_hold_adapters_alone(whole: Path) -> None:
     assert any(bool(tensor.any()) for name, tensor in trained.items() if "lora_B" in name)
 
 
+@pytest.mark.extended
 def test_a_resumed_run_gives_the_same_numbers(whole: Path, little_model: Path, tmp_path: Path) -> None:
     origin = whole / "checkpoints" / "iteration-000002"
     assert run(tmp_path, config_of(little_model), 2, resume_from=origin) == 0
@@ -113,7 +114,7 @@ def test_a_whole_model_may_fork_from_an_adapter(whole: Path, little_model: Path,
     assert (latest(tmp_path) / "planner" / "model.safetensors").is_file()
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_policies_take_turns(little_model: Path, tmp_path: Path) -> None:
     config = config_of(little_model, team__alternate=1)
     assert [config.learning_policies(iteration) for iteration in (1, 2, 3)] == [

@@ -12,7 +12,7 @@ from workers.driver.attempt import run_attempt
 from workers.protocol.records import Attempt
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize(("kind", "kept"), [("ppo", "planner/critic.safetensors"), ("rae", "baselines.json")])
 def test_a_resumed_run_gives_the_same_numbers(
     kind: str, kept: str, little_model: Path, tmp_path: Path
@@ -50,6 +50,7 @@ def test_baselines_follow_the_roles_rewards(little_model: Path, tmp_path: Path) 
     assert set(kept) == {"planner", "executor"} and all(kept.values())
 
 
+@pytest.mark.extended
 def test_a_run_starts_from_its_warm_started_model(little_model: Path, tmp_path: Path) -> None:
     """The planner alone is taught: its first checkpoint is near that model, and the run is resumed from it as any other."""
     taught = {"steps": 3, "batch": 4, "learning_rate": 1e-3}

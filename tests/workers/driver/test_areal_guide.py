@@ -28,6 +28,8 @@ from training_core.llm.rollout_workflows.token_ids import workflow_tokenizer
 from workers.driver.attempt import FAILED, run_attempt
 from workers.protocol.records import Attempt
 
+pytestmark = pytest.mark.extended
+
 GUIDE = "tests.training_core.llm.rollout_workflows.areal_guide"
 EXPERIMENT = "tests.training_core.llm.rollout_workflows.areal_experiment"
 WORDS = ("north", "south", "west", "east")

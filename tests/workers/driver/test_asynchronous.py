@@ -81,7 +81,7 @@ def test_data_is_within_the_staleness_bound(little_model: Path, tmp_path: Path) 
     assert len(set(tasks)) == len(tasks)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_a_resumed_run_replays_begun_tasks(little_model: Path, tmp_path: Path) -> None:
     ahead = {"run__iterations": 5, "rollout__staleness": 1}
     assert run_attempt(attempt(tmp_path, little_model, **ahead), local=True) == 0
@@ -121,7 +121,7 @@ def test_weights_may_be_published_every_other_update(little_model: Path, tmp_pat
     assert dict(seen) == {1: 0, 2: 0, 3: 1, 4: 1}
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize("workflow", ["episodes", "multi_turn"])
 def test_whole_episodes_as_candidates_stay_with_their_siblings(
     workflow: str, little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -174,6 +174,7 @@ def test_a_failure_in_the_background_ends_the_attempt(
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("wave-")]
 
 
+@pytest.mark.extended
 def test_a_fork_continues_a_synchronous_run(little_model: Path, tmp_path: Path) -> None:
     parent, child = tmp_path / "parent", tmp_path / "child"
     assert run_attempt(attempt(parent, little_model, run__iterations=2), local=True) == 0
@@ -225,7 +226,7 @@ def test_too_old_finished_tasks_are_replaced(tmp_path: Path) -> None:
     collector.close()
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_custom_agents_can_play_ahead(little_model: Path, tmp_path: Path) -> None:
     told = attempt(
         tmp_path,

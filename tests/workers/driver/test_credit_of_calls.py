@@ -88,6 +88,7 @@ def test_each_call_learns_from_its_own_return(
     assert any(len(set(each)) > 1 for each in seen), "credit is by call"
 
 
+@pytest.mark.extended
 def test_joined_calls_learn_from_the_roles_reward(little_model: Path, tmp_path: Path) -> None:
     concat = ONE | {"workflow.export_style": "concat", "workflow.turn_discount": 1.0}
     for name, brought, turns in (("joined", EXPORTED, 1), ("separate", SEPARATE, 3)):

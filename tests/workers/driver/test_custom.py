@@ -36,6 +36,7 @@ def attempt(folder: Path, tree: dict[str, Any]) -> Attempt:
     return Attempt(parse_config(tree), "r", 1, folder, folder.parent)
 
 
+@pytest.mark.extended
 def test_custom_environment_workflow_and_reward_work_together(little_model: Path, tmp_path: Path) -> None:
     assert run_attempt(attempt(tmp_path, own(little_model)), local=True) == 0
     values = curve(tmp_path)

@@ -20,7 +20,7 @@ def attempt(folder: Path, model: Path, **overrides: Any) -> Attempt:
 APART = {f"policies__{name}__devices__placement": "apart" for name in ("planner", "executor")}
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize("loop", ["synchronous", "asynchronous"])
 def test_a_run_gives_the_numbers_of_the_restated_algorithm(
     loop: str, little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

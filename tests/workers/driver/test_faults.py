@@ -194,7 +194,7 @@ def test_a_taken_port(little_model: Path, tmp_path: Path) -> None:
     assert remedy == "Choose another port, or 0 for a free one."
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_a_checkpoint_beyond_the_file_size_limit(little_model: Path, tmp_path: Path) -> None:
     """Only a child process can have the limit."""
     size = (little_model / "model.safetensors").stat().st_size // 2

@@ -30,7 +30,7 @@ def weights(folder: Path, iteration: int, policy: str) -> dict[str, object]:
     return load_file(folder / "checkpoints" / f"iteration-{iteration:06d}" / policy / "model.safetensors")
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_a_fork_without_edits_repeats_its_parent(parent: Path, little_model: Path, tmp_path: Path) -> None:
     assert fork(tmp_path, parent, little_model) == 0
     there = {place: value for place, value in curve(parent).items() if place[1] >= 2}

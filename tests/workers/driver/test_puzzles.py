@@ -12,7 +12,7 @@ from training_core.llm.base_models.tiny_training import make_tiny
 from workers.driver.attempt import run_attempt
 from workers.protocol.records import Attempt
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 
 
 def test_blocksworld_is_learnt(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def attempt(folder: Path, model: Path, **overrides: Any) -> Attempt:
     return Attempt(load_config("plan_path_duo", settings | overrides), "r", 1, folder, folder.parent)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize("brought", [WORKFLOW, QUEUES], ids=["workflow", "queues"])
 def test_the_policy_learns_from_custom_workflows(
     brought: dict[str, Any], little_model: Path, tmp_path: Path
@@ -67,6 +67,7 @@ def test_the_policy_learns_from_custom_workflows(
     assert values["eval/failed", 20] == 0
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("brought", "paid"), [(WORKFLOW, (1.0, 0.5, 0.25)), (QUEUES, (0.5, 0.5, 0.5))], ids=["workflow", "queues"]
 )
@@ -92,6 +93,7 @@ def test_turns_are_one_sequence_whose_prompts_are_masked(
     assert lengths == {0, 1, 2}
 
 
+@pytest.mark.extended
 def test_answers_near_their_limit_cost_reward(little_model: Path, tmp_path: Path) -> None:
     soft = {"algorithm.overlong_tokens": 2, "algorithm.overlong_penalty": 3.0}
     for name, extra in (("plain", {}), ("soft", soft)):
@@ -119,7 +121,7 @@ def test_settings_without_effect_are_warnings_at_the_start_of_the_log(
     assert ("warning", f"algorithm.local_weight has no effect here: {why}") in said[:3]
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_episodes_do_not_depend_on_the_number_in_parallel(little_model: Path, tmp_path: Path) -> None:
     for name, concurrency in (("a", 1), ("b", 64)):
         overrides = WORKFLOW | {"workflow.concurrency": concurrency, "run.iterations": 1}

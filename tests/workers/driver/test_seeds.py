@@ -39,6 +39,7 @@ def states(folder: Path, attempt: int = 1) -> list[tuple[str, int]]:
     return [(event["state"], event["iteration"]) for event in events(folder, "status", attempt)]
 
 
+@pytest.mark.extended
 def test_a_stopped_seed_can_be_resumed_and_the_others_continue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +159,7 @@ def test_a_superseded_seed_leaves_the_others(tmp_path: Path, monkeypatch: pytest
     assert [states(attempt.folder)[-1][0] for attempt in together] == ["finished", "running", "finished"]
 
 
+@pytest.mark.extended
 def test_an_ended_seed_waits_for_its_delivery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server does not answer: the final status of a stopped seed is not left on disk while the others train."""
     reporters: list[Reporter] = []

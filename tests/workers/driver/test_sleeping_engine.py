@@ -19,6 +19,8 @@ from workers.driver.attempt import run_attempt
 from workers.protocol.records import Attempt
 from workers.protocol.spec import WorkerSpec
 
+pytestmark = pytest.mark.extended
+
 VLLM = {"policies__planner__engine__type": "vllm", "policies__executor__engine__type": "vllm"}
 
 

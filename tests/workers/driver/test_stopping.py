@@ -74,7 +74,7 @@ def test_a_pause_saves_the_last_completed_iteration_while_the_next_is_played(
     assert [event["iteration"] for event in events(folder, "checkpoint")] == [2, 3]
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize("kind", ["synchronous", "small networks"])
 def test_what_is_saved_in_mid_play_is_the_last_completed_iteration(
     kind: str, little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

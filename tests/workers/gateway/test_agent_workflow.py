@@ -79,7 +79,7 @@ def test_agents_episodes_have_all_facts(learnt: Path) -> None:
     assert facts[0]["gateway"].startswith("http://127.0.0.1:")
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_the_same_seed_gives_the_same_curve(little_model: Path, tmp_path: Path) -> None:
     """Though agents run at once and their calls arrive in any order."""
     curves = []
@@ -119,7 +119,7 @@ def test_turns_of_one_conversation_are_one_sequence(little_model: Path, tmp_path
         assert trained or note["advantages"] == [0.0], "only groups with equal rewards are left out"
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_bad_calls_end_neither_episode_nor_run(little_model: Path, tmp_path: Path) -> None:
     overrides = {"workflow.path": f"{HERE}:Clumsy", "evaluation.every": 0}
     assert run_attempt(attempt(tmp_path, little_model, **overrides), local=True) == 0
@@ -164,7 +164,7 @@ def test_each_call_of_an_agent_learns_from_its_own_return(little_model: Path, tm
     assert len(seen) > 2
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_answers_near_their_limit_cost_an_agents_episode_reward(little_model: Path, tmp_path: Path) -> None:
     once = {"workflow.path": f"{HERE}:Twice", "run.iterations": 1, "evaluation.every": 0}
     soft = {"algorithm.overlong_tokens": 6, "algorithm.overlong_penalty": 3.0}
@@ -183,6 +183,7 @@ def test_answers_near_their_limit_cost_an_agents_episode_reward(little_model: Pa
     assert max(costs) > 0
 
 
+@pytest.mark.extended
 def test_agents_that_fail_are_failed_episodes(little_model: Path, tmp_path: Path) -> None:
     overrides = {"workflow.path": f"{HERE}:Moody", "workflow.timeout": 3.0, "run.iterations": 1}
     overrides |= {"rollout.tasks": 4, "evaluation.every": 0, "reporting.episodes_per_iteration": 16}
@@ -270,7 +271,7 @@ def outside(folder: Path, stop: threading.Event, played: list[dict[str, Any]]) -
             played.append(spec)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_external_agents_take_play_and_close_episodes(little_model: Path, tmp_path: Path) -> None:
     stop, played = threading.Event(), []  # type: ignore[var-annotated]
     program = threading.Thread(target=outside, args=(tmp_path, stop, played))
@@ -295,6 +296,7 @@ def test_external_agents_take_play_and_close_episodes(little_model: Path, tmp_pa
     assert values["rollout/failed", 1] == 0
 
 
+@pytest.mark.extended
 def test_taking_an_episode_requires_the_token(little_model: Path, tmp_path: Path) -> None:
     """And a run that waits for agents in vain says so."""
     seen: list[httpx.Response] = []
@@ -318,7 +320,7 @@ def test_taking_an_episode_requires_the_token(little_model: Path, tmp_path: Path
     assert "No agent accepted an episode" in events(tmp_path, "status")[-1]["message"]
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_agents_continue_to_play_during_updates(little_model: Path, tmp_path: Path) -> None:
     """With staleness allowed, weights change under open episodes; every token says which spoke."""
     overrides = {
@@ -347,6 +349,7 @@ def test_agents_continue_to_play_during_updates(little_model: Path, tmp_path: Pa
     assert any(version < iteration - 1 for iteration, version in spoke)
 
 
+@pytest.mark.extended
 @pytest.mark.ray
 def test_the_gateway_runs_in_ray_too(ray_cluster: None, little_model: Path, tmp_path: Path) -> None:
     """In the coordinator's actor; the driver says where, and agents outside find it."""

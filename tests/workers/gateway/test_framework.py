@@ -42,7 +42,7 @@ def test_its_tool_loop_is_one_sequence_of_tokens(gateway: Gateway) -> None:
     assert "Use the tool." in seen and "The sum of two numbers." in seen
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_an_agent_of_the_framework_learns(little_model: Path, tmp_path: Path) -> None:
     overrides = {
         "workflow.path": "tests.workers.gateway.framework_agents:Walker",

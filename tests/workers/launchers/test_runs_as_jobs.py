@@ -129,7 +129,7 @@ def launched(told: dict[str, Any], home: Path, name: str) -> Launch:
 
 
 @pytest.mark.ray
-@pytest.mark.slow
+@pytest.mark.extended
 def test_a_custom_package_is_sent_with_the_job(
     ray_head: RayHead, home: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

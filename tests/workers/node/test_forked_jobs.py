@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import wait_until
 from workers.node.forked_worker import SOCKET
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 
 
 @pytest.fixture(scope="module")

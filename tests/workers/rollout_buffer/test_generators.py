@@ -59,6 +59,7 @@ def start(client: httpx.Client, **request: Any) -> None:
     assert answer.json() == {"message": "Rollout started"}, answer.text
 
 
+@pytest.mark.extended
 def test_a_folders_plugin_fills_the_buffer_with_its_hooks(service: Service) -> None:
     with service.client() as client:
         assert client.get("/").json()["task_types"] == ["counted", "echo", "guess", "single_turn"]
@@ -87,7 +88,7 @@ def test_a_folders_plugin_fills_the_buffer_with_its_hooks(service: Service) -> N
     assert "echo: 16 of 16 records written, 4 invalid" in log
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_a_rollout_resumes_after_the_service_was_killed(service: Service) -> None:
     with service.client() as client:
         file = prompts(service, [str(number) for number in range(12)])
@@ -128,7 +129,7 @@ def test_input_files_must_be_below_the_data_folder(service: Service) -> None:
             assert answer.status_code == 400 and said in answer.json()["message"]
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_the_built_in_plugin_calls_the_engine_for_every_repetition(service: Service) -> None:
     def engine(request: dict[str, Any]) -> tuple[str, str, int]:
         return f"the answer is {request['messages'][-1]['content']}", "stop", 4

@@ -102,7 +102,7 @@ def test_requests_without_the_token_are_refused(service: Service) -> None:
     assert stat.S_IMODE((service.home / "rollout_buffer" / "records.sqlite").stat().st_mode) == 0o600
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_a_used_port_is_skipped_and_progress_is_printed(service: Service, tmp_path: Path) -> None:
     second = Service(tmp_path).start(service.port)
     assert second.port > service.port

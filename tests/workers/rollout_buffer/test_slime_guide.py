@@ -46,7 +46,7 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service
     running.stop()
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_the_guides_generator_fills_the_buffer_and_a_redelivery_is_the_same(service: Service) -> None:
     """By its own hooks; its normalize_group_data changes records in place, which must not be kept."""
 
@@ -85,7 +85,7 @@ def test_the_guides_generator_fills_the_buffer_and_a_redelivery_is_the_same(serv
             assert record["reward"] == pytest.approx(wanted, abs=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_the_guides_generator_trains_the_policy_it_calls(
     model: Path, service: Service, tmp_path: Path
 ) -> None:
@@ -185,7 +185,7 @@ def test_the_guides_loss_mask_class_masks_records() -> None:
     assert "set workflow.loss_mask_type to a type that it supports" in failed.error
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize("kind", ["qwen", "generic"])
 def test_the_guides_rollout_function_of_the_trainer_reads_the_service(
     kind: str, model: Path, service: Service, monkeypatch: pytest.MonkeyPatch

@@ -103,7 +103,7 @@ def test_a_run_learns_from_external_rollouts(model: Path, service: Service, tmp_
     assert ("groups/agent/zero_variance", 1) in values
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_transcripts_have_text_mask_and_facts_of_records(
     model: Path, service: Service, tmp_path: Path
 ) -> None:
@@ -126,7 +126,7 @@ def test_transcripts_have_text_mask_and_facts_of_records(
     assert known is None or known[0] == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_a_resumed_run_skips_trained_prompts(model: Path, service: Service, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     told = config(
@@ -148,7 +148,7 @@ def test_a_resumed_run_skips_trained_prompts(model: Path, service: Service, tmp_
     assert sorted(done["finished"]) == sorted(f"i{place}" for place in range(4) for _ in range(6))
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_the_generator_plays_evaluations_too(model: Path, service: Service, tmp_path: Path) -> None:
     told = config(
         model, run__iterations=1, workflow__evaluation_file="prompts.jsonl", evaluation__every=1, evaluation__episodes=3,
@@ -164,7 +164,7 @@ def test_the_generator_plays_evaluations_too(model: Path, service: Service, tmp_
     assert probes == ["i0", "i1", "i0", "i1"]
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -181,6 +181,7 @@ def test_a_run_without_records_ends_with_an_error(
     assert said in events(tmp_path / "run", "status")[-1]["message"]
 
 
+@pytest.mark.extended
 def test_failed_attempts_are_counted_without_records(model: Path, service: Service, tmp_path: Path) -> None:
     told = config(model, workflow__generator="", workflow__input_file="", workflow__retry_limit=3)
     assert run_attempt(Attempt(told, "r", 1, tmp_path / "run", tmp_path), local=True) == 1
@@ -188,7 +189,7 @@ def test_failed_attempts_are_counted_without_records(model: Path, service: Servi
     assert "in 4 attempts" in message and "0 of 4 groups" in message and "no group is complete" in message
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_a_generator_can_call_the_policy_in_training(model: Path, service: Service, tmp_path: Path) -> None:
     """The built-in generator through the run's own gateway: the sampled tokens get the rewards."""
     told = config(
@@ -209,7 +210,7 @@ def test_a_generator_can_call_the_policy_in_training(model: Path, service: Servi
         assert client.get("/stats").json()["data"]["rollout"]["state"] == "none", "it ends with the run"
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_records_from_the_runs_gateway_keep_sampled_tokens(
     model: Path, service: Service, tmp_path: Path
 ) -> None:
@@ -239,7 +240,7 @@ def test_records_from_the_runs_gateway_keep_sampled_tokens(
     assert values["policy/agent/correction_weight", 1] == pytest.approx(1.0, abs=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize("bound", [0, 1])
 def test_old_tokens_are_corrected_or_left_out(
     bound: int, model: Path, service: Service, tmp_path: Path
@@ -281,6 +282,7 @@ def test_old_tokens_are_corrected_or_left_out(
     } == {(0,)}
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("written", [0, 1], ids=["at once", "after an iteration"])
 def test_a_run_that_waits_for_records_can_be_stopped(
     written: int, model: Path, service: Service, tmp_path: Path

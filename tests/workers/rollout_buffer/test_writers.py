@@ -9,7 +9,7 @@ from tests.benchmarks.rollout_buffer import GROUP, open_files, play
 from tests.workers.rollout_buffer.serving import Service
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_a_thousand_writers_lose_no_record_if_the_service_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

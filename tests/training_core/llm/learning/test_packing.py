@@ -328,6 +328,7 @@ def test_packed_rows_use_tree_attention_on_the_cpu(attention: str) -> None:
     assert forward.on_cpu == forward.linear == (attention == "auto")
 
 
+@pytest.mark.extended
 def test_a_row_above_4096_tokens_has_the_logprobs_of_single_rows() -> None:
     """With gradients; in one row, and with the micro-batches that a learner makes."""
     model = make_model("qwen2")

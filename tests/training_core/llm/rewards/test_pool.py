@@ -91,6 +91,7 @@ def test_judgements_are_spread_over_processes_of_their_own() -> None:
             os.kill(int(pid), 0)
 
 
+@pytest.mark.extended
 def test_imports_and_making_do_not_count_against_the_judgement() -> None:
     with judged_by("SlowToMake", timeout=3.0) as pool:
         assert pool.score(request("first")) == RewardResult(1.0)

@@ -173,6 +173,7 @@ def test_rejected_and_failed_episodes_are_missing() -> None:
             engine.prepare_batch(RestartingLoader([{"raise": True}], 2), Picky())
 
 
+@pytest.mark.extended
 def test_a_request_that_cannot_be_answered_fails_its_own_episode() -> None:
     """In one batch with four others: an id outside the vocabulary, and what is no list of ids."""
     wrong: list[Any] = [[10**9], [-1], "words", [1.5], None, [[1], [2]]]

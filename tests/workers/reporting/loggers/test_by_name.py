@@ -11,6 +11,7 @@ from troupe_client.reporting.tensorboard import scalars_of
 from workers.reporting.loggers.by_name import make_logger
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("kind", ["wandb", "tensorboard", "jsonl", "none"])
 def test_marlkits_example_of_a_logger_runs(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

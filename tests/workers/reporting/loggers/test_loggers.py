@@ -186,7 +186,7 @@ def test_a_failing_logger_is_reported_once_and_removed(
     assert len(lines(tmp_path)) == 5
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_a_run_writes_what_it_reports(tmp_path: Path) -> None:
     """The same numbers, in the same order, as its own events; histograms beside them."""
     asked = {"reporting__jsonl": True, "reporting__tensorboard": True, "reporting__histograms": True}

@@ -131,6 +131,7 @@ def test_an_empty_split_says_what_to_do(tmp_path: Path) -> None:
         DatasetEnvironment(section(write(tmp_path)), seed=0)
 
 
+@pytest.mark.extended
 def test_a_hanging_reward_function_affects_only_its_own_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,7 +45,7 @@ def test_the_example_s_reward_state_and_masks_reach_every_agent() -> None:
     Grid.model_validate(environments.board(1))
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_the_page_s_run_learns_to_hand_the_baton_round() -> None:
     page = (ROOT / "docs" / "marl-environments.md").read_text()
     (settings,) = [

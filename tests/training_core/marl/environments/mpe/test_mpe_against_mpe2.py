@@ -35,7 +35,7 @@ def name(section: NativeMpe) -> str:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize("continuous", [False, True], ids=["discrete", "continuous"])
 @pytest.mark.parametrize("section", SIZES, ids=name)
 def test_every_step_is_that_of_mpe2(section: NativeMpe, continuous: bool) -> None:

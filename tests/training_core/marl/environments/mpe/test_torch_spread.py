@@ -122,6 +122,7 @@ def test_training_equals_that_on_native_worlds(tmp_path: Path) -> None:
     assert resumed.update(4) == other.update(4)
 
 
+@pytest.mark.extended
 def test_worlds_follow_the_networks_to_their_device(elsewhere: None) -> None:
     with MadeUp():
         trainer = MarlTrainer(config("torch"))

@@ -79,6 +79,7 @@ def test_teams_have_roles_of_their_own_sizes_and_continuous_forces() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.extended
 def test_environments_that_end_apart_begin_again_apart_and_by_the_seed() -> None:
     played = []
     for _ in range(2):

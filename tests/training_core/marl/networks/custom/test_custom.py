@@ -77,7 +77,7 @@ def test_a_built_in_network_by_import_path_trains_identically(shared: bool) -> N
     assert torch.equal(weights(custom), weights(built_in))
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_the_example_remembers_a_cue() -> None:
     network = {"type": "custom", "path": EXAMPLE, "chunk_length": 18}
     trainer = MarlTrainer(load_config("recall_mappo_gru", {"policies.agents.network": network}))
