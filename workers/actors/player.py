@@ -1,7 +1,9 @@
 """Player: plays tasks with the current policies, for a waiting loop or a collector in the background."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 from training_core.config.rollout import RolloutBuffer
@@ -18,6 +20,9 @@ from training_core.types import Answer, Episode, Message, Prompt
 from workers.actors.slots import SlotRange
 from workers.protocol.records import EpisodeKind, Span
 from workers.protocol.spec import PolicyProxy
+
+CACHED_TOKENS = 1_000_000
+"""Tokens of rendered prompts that are kept for each policy, at about 40 bytes each."""
 
 
 @dataclass(frozen=True)
@@ -142,18 +147,30 @@ class Player:
 
 
 def renderer(tokenizer: Any) -> Render:
-    """A function from chat messages to prompt ids. It caches results, as many prompts of a collection are equal.
+    """A function from chat messages to prompt ids. It caches results, as many prompts of a collection are equal: the
+    latest ones, `CACHED_TOKENS` in all.
 
     The function raises ModelError if the tokenizer has no chat template.
     """
-    cache: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    cache: OrderedDict[tuple[tuple[str, str], ...], list[int]] = OrderedDict()
+    cached_tokens = 0
+    lock = Lock()
 
     def render(messages: Sequence[Message]) -> list[int]:
+        nonlocal cached_tokens
         key = tuple((message["role"], message["content"]) for message in messages)
-        if key not in cache:
-            require_chat_template(tokenizer)
-            encoded = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=True)
-            cache[key] = list(encoded["input_ids"])
-        return cache[key]
+        with lock:
+            if key in cache:
+                cache.move_to_end(key)
+                return cache[key]
+        require_chat_template(tokenizer)
+        encoded = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=True)
+        ids = list(encoded["input_ids"])
+        with lock:
+            cached_tokens += len(ids) - len(cache.get(key, ()))
+            cache[key] = ids
+            while cached_tokens > CACHED_TOKENS and len(cache) > 1:
+                cached_tokens -= len(cache.popitem(last=False)[1])
+        return ids
 
     return render

@@ -34,7 +34,12 @@ async def answer_chat(session: Session, request: ChatRequest, batcher: Batcher) 
     messages = [normalise_message(message) for message in request.messages]
     number, name = session.next_call()
     call = conversation.start_call(
-        messages, request.offered, number=number, id=name, continues=request.continue_final_message
+        messages,
+        request.offered,
+        number=number,
+        id=name,
+        continues=request.continue_final_message,
+        stops=(*client.settings.stop, *request.stops),
     )
     settings = _settings(client, request.limit, request.stops)
     answers = await _generate(session, role, call, settings, request, batcher)
@@ -54,7 +59,7 @@ async def answer_text(session: Session, request: TextRequest, batcher: Batcher) 
 
 def _ids(prompt: str | list[int], renderer: Renderer) -> list[int]:
     """A prompt's token ids. Raises RequestRefused if it is empty or the tokenizer does not know an id."""
-    ids = renderer.encode(prompt) if isinstance(prompt, str) else prompt
+    ids = renderer.encode_text(prompt) if isinstance(prompt, str) else prompt
     if not ids:
         raise RequestRefused("the prompt is empty")
     if max(ids) >= renderer.vocabulary:

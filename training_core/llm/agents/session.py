@@ -163,7 +163,7 @@ def write_episode(session: Session, success_at: float, weights: tuple[float, flo
     """The episode that a session played: a turn per segment, whose answer has all its calls under a loss mask; or,
     with a turn_discount, a turn per call.
 
-    A role's total reward is stored on its last turn as the team's reward, and rewards of calls on their turns as its
+    A role's total reward is stored on its last trained turn as the team's reward, and rewards of calls on their turns as its
     own; `weights` are the algorithm's weights of both. An episode that failed, or has no reward, is not compared with
     its siblings and not trained on.
     """
@@ -172,7 +172,7 @@ def write_episode(session: Session, success_at: float, weights: tuple[float, flo
         outcome.error = "the agent ended without a reward"
     total = sum(call.reward for _, call in session.calls())
     played = _calls(session) if episode.turn_discount is not None else _segments(session)
-    last = {turn.role: turn.index for turn in played}
+    last = {turn.role: turn.index for turn in sorted(played, key=_trained)}
     for turn in played:
         team = outcome.reward + outcome.by_role.get(turn.role, 0.0) if last[turn.role] == turn.index else 0.0
         for candidate in turn.candidates:
@@ -188,6 +188,10 @@ def write_episode(session: Session, success_at: float, weights: tuple[float, flo
         episode.success = total >= success_at if outcome.success is None else bool(outcome.success)
         episode.outcome = outcome.text or f"reward {total:g}"
     return episode
+
+
+def _trained(turn: Turn) -> bool:
+    return any(candidate.answer.trained_tokens for candidate in turn.candidates)
 
 
 def _segments(session: Session) -> list[Turn]:
@@ -214,6 +218,7 @@ def _segments(session: Session) -> list[Turn]:
 
 def _calls(session: Session) -> list[Turn]:
     """A turn for each call, with its choices as candidates of equal reward; the first one is executed."""
+    conversations = session.conversations
     return [
         Turn(
             index,
@@ -221,7 +226,10 @@ def _calls(session: Session) -> list[Turn]:
             session.spec.clients[role].policy,
             transcript_messages(call.messages),
             call.prompt_ids,
-            [Candidate(answer, call.reward) for answer in call.answers],
+            [
+                Candidate(conversations[role].learnt_answer(call, choice), call.reward)
+                for choice in range(len(call.answers))
+            ],
             0,
         )
         for index, (role, call) in enumerate(session.calls())

@@ -7,6 +7,7 @@ prompt and answer.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from training_core.config.rollout import MultiTurn
 from training_core.config.run import RunConfig
@@ -24,6 +25,8 @@ class _ConversationState:
 
     messages: list[Message]
     ids: list[int]
+    ended: bool
+    """Whether the last answer ended by itself, not at its limit."""
 
 
 class Conversations:
@@ -43,8 +46,8 @@ class Conversations:
             return opening_messages, render(opening_messages)
         text = self._feedback or view.observation
         bridge = self._bridge(text, render)
-        if state.ids[-1] == bridge[0]:  # the answer ends with the end-of-message token itself
-            bridge = bridge[1:]
+        if state.ended:
+            bridge = self._without_end_token(state.ids[-1], bridge, render)
         return [*state.messages, {"role": "user", "content": text}], state.ids + bridge
 
     def record_answer(
@@ -52,7 +55,19 @@ class Conversations:
     ) -> None:
         """Record the answer that is continued."""
         message: Message = {"role": "assistant", "content": answer.text}
-        self._states[slot, role] = _ConversationState([*messages, message], [*prompt, *answer.token_ids])
+        ids = [*prompt, *answer.token_ids]
+        self._states[slot, role] = _ConversationState([*messages, message], ids, answer.stop_reason == "stop")
+
+    def _without_end_token(self, last: int, bridge: list[int], render: Render) -> list[int]:
+        """What follows the end-of-turn token in a bridge, if the answer contains that token itself.
+
+        The token is in what the bridges of all texts begin with; a template may write a space or a newline before it.
+        """
+        other = self._bridge(_ANY_MESSAGE["content"], render)
+        common = [
+            one for one, two in takewhile(lambda pair: pair[0] == pair[1], zip(bridge, other, strict=False))
+        ]
+        return bridge[common.index(last) + 1 :] if last in common else bridge
 
     def _bridge(self, text: str, render: Render) -> list[int]:
         """The tokens that the chat template writes between an answer and the next one. Raises ModelError if it rewrites earlier text."""

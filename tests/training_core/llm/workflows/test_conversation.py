@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.training_core.llm.learning.chat_tokenizers import chat_tokenizer
 from training_core.config.files import load_config
 from training_core.config.rollout import TRY_AGAIN
 from training_core.errors import ModelError
@@ -20,6 +21,7 @@ from training_core.llm.workflows.conversation import Conversations
 from training_core.llm.workflows.episodes import play_episodes
 from training_core.llm.workflows.independent import play_independent
 from training_core.types import Answer, Episode, Message, Prompt
+from workers.actors.player import renderer
 
 TOKENIZER = word_tokenizer(arithmetic_vocabulary(Arithmetic()))
 EOS, ODD = int(TOKENIZER.eos_token_id), int(TOKENIZER.convert_tokens_to_ids("<system>"))
@@ -154,3 +156,19 @@ def test_a_template_that_rewrites_the_past_is_refused() -> None:
     )
     with pytest.raises(ModelError, match="episodes"):
         conversations.prompt(0, "reasoner", opening_messages, SlotView(), forgetful)
+
+
+@pytest.mark.parametrize("before", ["", " ", "\n"])
+def test_a_template_may_write_a_space_before_its_end_of_turn(before: str) -> None:
+    """The answer has the end of turn; the template writes it again behind a space, as Llama 2's."""
+    tokenizer = chat_tokenizer(
+        "{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]{% else %}"
+        f"{{{{ m.content }}}}{before}<|im_end|>{{% endif %}}{{% endfor %}}"
+    )
+    render, talk, opening = renderer(tokenizer), Conversations(""), [Message(role="user", content="three")]
+    messages, prompt = talk.prompt(0, "solver", opening, SlotView(observation="three"), render)
+    said = [*tokenizer("four", add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+    answer = Answer(said, [0.0] * len(said), [0] * len(said), "stop", "four")
+    talk.record_answer(0, "solver", messages, prompt, answer)
+    _, longer = talk.prompt(0, "solver", opening, SlotView(observation="more"), render)
+    assert tokenizer.decode(longer) == "[INST] three [/INST]four<|im_end|>[INST] more [/INST]"
