@@ -1,4 +1,4 @@
-"""Checks of every engine before generation: prompts that the model accepts, and settings that leave room for an answer."""
+"""Checks of every engine before generation: prompts that the model accepts, and the room that its context leaves for answers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,29 +17,36 @@ def context_length(model: Any) -> int | None:
 
 def check_prompts(
     model: Any, prompts: Sequence[Prompt], settings: SamplingSettings, context: int | None
-) -> None:
+) -> list[int]:
     """Check prompts against a transformers model's embedding and against `context`, its context length in tokens (None: no limit).
 
-    Raises PromptRefused for the first prompt that is wrong.
+    Returns the maximum length of each prompt's answers in tokens, those before a continuation included: max_tokens, or
+    what the prompt leaves of the context. Raises PromptRefused for the first prompt that is wrong.
     """
     vocabulary = int(model.get_input_embeddings().num_embeddings)
-    for prompt in prompts:
-        if not len(prompt.token_ids) or prompt.count < 1:
-            raise PromptRefused(
-                "a prompt is empty or requests no answers; give token ids and a count of 1 or more"
-            )
-        check_ids(prompt.token_ids, vocabulary)
-        if prompt.offset >= settings.max_tokens:
-            raise PromptRefused(
-                "an answer to continue already has max_tokens tokens, so it has ended; raise "
-                "sampling.max_tokens"
-            )
-        length = len(prompt.token_ids) - prompt.offset
-        if context is not None and length + settings.max_tokens > context:
-            raise PromptRefused(
-                f"a prompt of {length} tokens and {settings.max_tokens} new ones exceed the model's context of {context}; "
-                "shorten the prompt or lower sampling.max_tokens"
-            )
+    return [_answer_limit(prompt, vocabulary, settings.max_tokens, context) for prompt in prompts]
+
+
+def _answer_limit(prompt: Prompt, vocabulary: int, max_tokens: int, context: int | None) -> int:
+    """Maximum length of a prompt's answers in tokens. Raises PromptRefused."""
+    if not len(prompt.token_ids) or prompt.count < 1:
+        raise PromptRefused(
+            "a prompt is empty or requests no answers; give token ids and a count of 1 or more"
+        )
+    check_ids(prompt.token_ids, vocabulary)
+    length = len(prompt.token_ids) - prompt.offset
+    if context is not None and length >= context:
+        raise PromptRefused(
+            f"a prompt of {length} tokens leaves no room for an answer in the model's context of {context}; shorten "
+            "the prompt"
+        )
+    limit = max_tokens if context is None else min(max_tokens, context - length)
+    if prompt.offset >= limit:
+        raise PromptRefused(
+            f"an answer to continue already has {prompt.offset} of at most {limit} tokens, so it has ended; raise "
+            "sampling.max_tokens or shorten the prompt"
+        )
+    return limit
 
 
 def check_ids(ids: Sequence[int], vocabulary: int) -> None:

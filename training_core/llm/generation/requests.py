@@ -61,11 +61,13 @@ def make_prompt_groups(
 class Candidates:
     """The candidates of a call, prompt by prompt."""
 
-    def __init__(self, prompts: Sequence[Prompt], max_tokens: int) -> None:
+    def __init__(self, prompts: Sequence[Prompt], limits: Sequence[int]) -> None:
+        """`limits`: maximum length of each prompt's answers in tokens, those before a continuation included."""
         counts = [prompt.count for prompt in prompts]
         keys = key_states(np.asarray([prompt.key for prompt in prompts], dtype=np.int64))
         indices = np.concatenate([prompt.first + np.arange(prompt.count) for prompt in prompts])
-        self._max_tokens = max_tokens
+        self._limits = np.repeat(limits, counts)
+        """Maximum number of tokens of each candidate (C,)."""
         self.prompts = list(chain.from_iterable(repeat(prompt, prompt.count) for prompt in prompts))
         """Prompt of each candidate (C)."""
         self.names: list[ConversationName] = [
@@ -76,9 +78,8 @@ class Candidates:
         """Hash state of each candidate's noise key (C,)."""
         self.offsets = np.repeat([prompt.offset for prompt in prompts], counts)
         """Number of tokens that each had generated before (C,): the first columns of `tokens`."""
-        self.tokens = np.zeros(
-            (len(indices), min(max_tokens, int(self.offsets.max()) + _INITIAL_WIDTH)), dtype=np.int64
-        )
+        width = min(max(limits), int(self.offsets.max()) + _INITIAL_WIDTH)
+        self.tokens = np.zeros((len(indices), width), dtype=np.int64)
         for row in np.flatnonzero(self.offsets):
             prompt = prompts[np.searchsorted(np.cumsum(counts), row, side="right")]
             self.tokens[row, : prompt.offset] = prompt.token_ids[-prompt.offset :]
@@ -100,10 +101,10 @@ class Candidates:
     def append_tokens(
         self, tokens: Ints, logprobs: NDArray[np.float64], stops: Ints, words: StopWords
     ) -> NDArray[np.bool_]:
-        """Record the live candidates' next tokens. Returns which continue: those without a stop and below max_tokens."""
+        """Record the live candidates' next tokens. Returns which continue: those without a stop and below their limit."""
         columns = self.lengths[self.active]
         if columns.max() == self.tokens.shape[1]:
-            more = ((0, 0), (0, min(self.tokens.shape[1], self._max_tokens - self.tokens.shape[1])))
+            more = ((0, 0), (0, min(self.tokens.shape[1], self._limits.max() - self.tokens.shape[1])))
             self.tokens, self.logprobs = np.pad(self.tokens, more), np.pad(self.logprobs, more)
         self.tokens[self.active, columns] = tokens
         self.logprobs[self.active, columns] = logprobs
@@ -111,7 +112,7 @@ class Candidates:
         stopped: NDArray[np.bool_] = (tokens[:, None] == stops).any(axis=1)  # few stops: np.isin costs more
         if words.window:
             stopped |= words.ended(self._tails(words.window))
-        continuing: NDArray[np.bool_] = ~stopped & (self.lengths[self.active] < self._max_tokens)
+        continuing: NDArray[np.bool_] = ~stopped & (self.lengths[self.active] < self._limits[self.active])
         for index in np.flatnonzero(~continuing):
             self.reasons[self.active[index]] = "stop" if stopped[index] else "length"
         self.active = self.active[continuing]

@@ -33,11 +33,13 @@ class CompletionsServer:
         self.hold: threading.Event | None = None
         """Answers wait for it."""
         self.adapters: dict[str, Path] = {}
+        self.context: int | None = None
+        """Its context length, if it reports one."""
         self._lock = threading.Lock()
 
     def get(self, path: str) -> dict[str, Any]:
         assert path == "/v1/models"
-        return {"data": [{"id": "toy"}]}
+        return {"data": [{"id": "toy", "max_model_len": self.context}]}
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any] | None:
         acts: dict[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {

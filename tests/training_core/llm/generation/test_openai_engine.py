@@ -139,6 +139,17 @@ def test_stop_texts_and_what_was_said_before_an_interruption_are_kept(
     assert server.asked[-1][1]["stop"] == [stop]
 
 
+@pytest.mark.parametrize(("reported", "left"), [(10, 5), (None, 59)])
+def test_answers_get_what_a_prompt_leaves_of_the_servers_context(
+    server: CompletionsServer, url: str, reported: int | None, left: int
+) -> None:
+    """A server that does not report its context has the model's, 64."""
+    server.context = reported
+    engine = OpenAiEngine(OpenAi(urls=(url,), model="toy"), make_model(), TOKENIZER)
+    engine.generate(PROMPTS[:1], SamplingSettings(max_tokens=60))
+    assert server.asked[-1][1]["max_tokens"] == left
+
+
 def test_a_server_that_fails_is_asked_again_and_then_named(
     server: CompletionsServer, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

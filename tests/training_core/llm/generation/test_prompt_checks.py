@@ -1,5 +1,6 @@
 """Prompts that no model can read are refused before anything is generated, by every engine alike."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from tests.training_core.llm.toys import TOKENIZER, make_model
 from training_core.errors import PromptRefused
 from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.continuation import continuation_prompt, join_answers
 from training_core.llm.generation.openai.config import OpenAi
 from training_core.llm.generation.openai.engine import OpenAiEngine
 from training_core.llm.generation.prompt_checks import check_ids
@@ -30,6 +32,22 @@ def test_engines_refuse_ids_outside_the_vocabulary(ids: Any) -> None:
     for engine in engines():
         with pytest.raises(PromptRefused, match="token id"):
             engine.generate([Prompt([6, 7], 1, KEY), Prompt(ids, 1, KEY)], SamplingSettings(max_tokens=2))
+
+
+def test_answers_get_what_a_prompt_leaves_of_the_context() -> None:
+    """Of 64 tokens: in one batch with a prompt that leaves room for max_tokens, and in the continuation of an answer."""
+    engine = TorchEngine(make_model(), TOKENIZER)
+    engine.stops = engine.stops[:0]
+    long, short = Prompt([6, 7] * 30, 2, KEY), Prompt([6, 7], 1, KEY)
+    first, second = engine.generate([long, short], SamplingSettings(max_tokens=8))
+    assert [len(answer.token_ids) for answer in first + second] == [4, 4, 8]
+    assert {answer.stop_reason for answer in first} == {"length"}
+    (begun,) = engine.generate([replace(long, count=1)], SamplingSettings(max_tokens=3))[0]
+    continued = continuation_prompt(long, 0, begun)
+    ((rest,),) = engine.generate([continued], SamplingSettings(max_tokens=8))
+    assert join_answers(begun, rest).token_ids == first[0].token_ids
+    with pytest.raises(PromptRefused, match="already has 4 of at most 4 tokens"):
+        engine.generate([continuation_prompt(long, 0, first[0])], SamplingSettings(max_tokens=8))
 
 
 def test_ids_up_to_the_embeddings_last_row_are_taken() -> None:

@@ -276,8 +276,10 @@ def test_new_weights_change_what_it_says_and_its_version(model: PreTrainedModel)
 
 def test_what_cannot_be_generated_is_refused_in_words(model: PreTrainedModel) -> None:
     engine = TorchEngine(model, TOKENIZER)
-    with pytest.raises(EngineFailure, match="60 tokens and 8 new ones exceed the model's context of 64"):
-        engine.generate([Prompt([6] * 60, 1, NoiseKey(0, 0, 0, 0, 0, 0))], SamplingSettings(max_tokens=8))
+    with pytest.raises(
+        EngineFailure, match="64 tokens leaves no room for an answer in the model's context of 64"
+    ):
+        engine.generate([Prompt([6] * 64, 1, NoiseKey(0, 0, 0, 0, 0, 0))], SamplingSettings(max_tokens=8))
     with pytest.raises(EngineFailure, match="empty"):
         engine.generate([Prompt([], 1, NoiseKey(0, 0, 0, 0, 0, 0))], SamplingSettings())
     with pytest.raises(EngineFailure, match="weights of version 2 do not fit"):

@@ -8,6 +8,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from training_core.checkpoint_reading import write_errors_explained
 from training_core.errors import EngineFailure, PromptRefused
 from training_core.llm.generation.base import Interrupted, SamplingSettings
 from training_core.llm.generation.openai.config import OpenAi
-from training_core.llm.generation.prompt_checks import check_prompts
+from training_core.llm.generation.prompt_checks import check_prompts, context_length
 from training_core.llm.generation.stop_words import StopWords, decode_texts
 from training_core.llm.models.adapters import has_adapter, load_trained_weights, save_adapter, trained_weights
 from training_core.seeding import keyed_seed
@@ -63,6 +64,8 @@ class OpenAiEngine:
         self.version = version
         self.urls = [url.rstrip("/") for url in settings.urls]
         self._name = settings.model
+        self._context: int | None = None
+        """Context length of the servers' model in tokens; None before they are asked, or if it has no limit."""
         self._folder: Path | None = None
         """Folder of the weights on the servers."""
 
@@ -70,7 +73,7 @@ class OpenAiEngine:
         self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None = None
     ) -> list[list[Answer]]:
         """Sample on the servers. Unfinished answers are discarded on an interrupt, because their tokens are not known here."""
-        check_prompts(self.model, prompts, settings, None)  # the server checks its own context
+        check_prompts(self.model, prompts, settings, self._context)
         return asyncio.run(self._generate(prompts, settings, interrupted)) if prompts else []
 
     def load_weights(self, state: "Mapping[str, Tensor]", version: int) -> None:
@@ -129,15 +132,21 @@ class OpenAiEngine:
         words = StopWords(self.tokenizer, settings.stop)
         slots = asyncio.Semaphore(self.settings.max_batch)
         async with self._client() as client:
-            name = self._name or await self._first_model(client)
+            if self._context is None:
+                await self._read_model(client)
+            limits = check_prompts(self.model, prompts, settings, self._context)
 
-            async def request(number: int, prompt: Prompt) -> list[Answer]:
+            async def request(number: int, prompt: Prompt, limit: int) -> list[Answer]:
                 async with slots:
                     url = f"{self.urls[number % len(self.urls)]}/v1/completions"
-                    body = await self._post(client, url, _request(prompt, settings, name), PromptRefused)
+                    call = _request(prompt, replace(settings, max_tokens=limit), self._name)
+                    body = await self._post(client, url, call, PromptRefused)
                 return [self._answer(choice, prompt, words) for choice in _choices(body, prompt.count)]
 
-            tasks = [asyncio.create_task(request(number, prompt)) for number, prompt in enumerate(prompts)]
+            tasks = [
+                asyncio.create_task(request(number, prompt, limit))
+                for number, (prompt, limit) in enumerate(zip(prompts, limits, strict=True))
+            ]
             try:
                 await _wait_for_all(tasks, interrupted)
             finally:
@@ -163,10 +172,11 @@ class OpenAiEngine:
             for url in self.urls:
                 await self._post(client, f"{url}/v1/models", None)
 
-    async def _first_model(self, client: httpx.AsyncClient) -> str:
-        response = await self._post(client, f"{self.urls[0]}/v1/models", None)
-        self._name = str(response["data"][0]["id"])
-        return self._name
+    async def _read_model(self, client: httpx.AsyncClient) -> None:
+        """Read the context length of the first server's model, and its name unless the config has one."""
+        model = (await self._post(client, f"{self.urls[0]}/v1/models", None))["data"][0]
+        self._name = self._name or str(model["id"])
+        self._context = model.get("max_model_len") or context_length(self.model)
 
     def _client(self) -> httpx.AsyncClient:
         key = os.environ.get(self.settings.key_variable, "") if self.settings.key_variable else ""

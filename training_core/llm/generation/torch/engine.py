@@ -112,21 +112,21 @@ class TorchEngine:
         """`count` answers per prompt, in the given order.
 
         An answer ends with a stop token (the tokenizer's end-of-text token, or one of the model's generation config),
-        which is part of it, with a stop string, after max_tokens, or when it is interrupted. Raises EngineFailure;
-        PromptRefused if a prompt is invalid.
+        which is part of it, with a stop string, after max_tokens, at the end of the model's context, or when it is
+        interrupted. Raises EngineFailure; PromptRefused if a prompt is invalid.
         """
-        check_prompts(self.model, prompts, settings, context_length(self.model))
+        limits = check_prompts(self.model, prompts, settings, context_length(self.model))
         if not prompts:
             return []
         with evaluation_mode(self.model):
-            return self._generate(prompts, settings, interrupted)
+            words = StopWords(self.tokenizer, settings.stop)
+            call = _Call(Candidates(prompts, limits), settings, words, interrupted or _never)
+            return self._generate(prompts, call)
 
-    def _generate(
-        self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None
-    ) -> list[list[Answer]]:
-        words = StopWords(self.tokenizer, settings.stop)
-        call = _Call(Candidates(prompts, settings.max_tokens), settings, words, interrupted or _never)
-        groups = make_prompt_groups(prompts, self.max_batch, settings.max_tokens, shared=self.share_prefix)
+    def _generate(self, prompts: Sequence[Prompt], call: _Call) -> list[list[Answer]]:
+        groups = make_prompt_groups(
+            prompts, self.max_batch, call.settings.max_tokens, shared=self.share_prefix
+        )
         self.conversations.use_version(self.version)
         groups = [self._with_cached_prefix(group, call.candidates) for group in groups]
         self._decode_all(self._with_shared_prefixes(groups) if self.share_prefix else groups, call)

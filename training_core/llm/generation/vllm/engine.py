@@ -8,6 +8,7 @@ import itertools
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,10 +101,12 @@ class VllmEngine:
         self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None = None
     ) -> list[list[Answer]]:
         """Sample with vLLM in this process. An interrupt returns answers as far as they were generated."""
-        check_prompts(self.model, prompts, settings, self._context)
+        limits = check_prompts(self.model, prompts, settings, self._context)
         engine = self._llm.llm_engine
         request_ids = [
-            self._submit(prompt, index, settings) for prompt in prompts for index in range(prompt.count)
+            self._submit(prompt, index, replace(settings, max_tokens=limit))
+            for prompt, limit in zip(prompts, limits, strict=True)
+            for index in range(prompt.count)
         ]
         outputs: dict[str, Any] = {}
         while engine.has_unfinished_requests():
