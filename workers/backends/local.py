@@ -15,7 +15,7 @@ from workers.actors.policy_worker import PolicyWorker
 from workers.actors.rollout_worker import RolloutWorker
 from workers.actors.update_worker import UpdateWorker
 from workers.backends.polling import polling
-from workers.gateway.announcing import announce
+from workers.gateway.announcing import announce, retract
 from workers.protocol.records import (
     Attempt,
     Collected,
@@ -99,6 +99,7 @@ class LocalBackend(RolloutCoordinator):
         self._folder = attempt.folder
         self._stop_checks = stop_checks
         self._collecting = False
+        self._at_start: Started | None = None
 
         def loading(done: float, text: str) -> None:
             stop_checks.starting()
@@ -122,9 +123,9 @@ class LocalBackend(RolloutCoordinator):
 
     def start(self, resume_from: Path | None) -> Started:
         """Start the policies, and write the gateway's address to the run folder."""
-        started = super().start(resume_from)
-        announce(started, self._folder)
-        return started
+        self._at_start = super().start(resume_from)
+        announce(self._at_start, self._folder)
+        return self._at_start
 
     def collect(self, iteration: int) -> Collected:
         """Play the iteration's tasks. Raises StopRequested if the attempt must end immediately."""
@@ -142,6 +143,7 @@ class LocalBackend(RolloutCoordinator):
 
     def close(self) -> None:
         """End the coordinator's threads and the monitoring of devices."""
+        retract(self._at_start, self._folder)
         super().close()
         for policy in self._policies.values():
             policy.close()

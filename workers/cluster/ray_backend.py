@@ -17,7 +17,7 @@ from training_core.llm.base_models.registry import created_folder
 from workers.cluster.answers import LOST_REMEDY, answer, exit_of
 from workers.cluster.session import Session, cluster_machines, connect, open_session
 from workers.cluster.worker_output import Heard, WorkerOutput
-from workers.gateway.announcing import announce
+from workers.gateway.announcing import announce, retract
 from workers.protocol.records import (
     Attempt,
     Collected,
@@ -55,6 +55,7 @@ class RayBackend(TrainingBackend):
         self._waiting = waiting
         self._reported: tuple[float, str] | None = None
         self._session: Session | None = None
+        self._at_start: Started | None = None
         self._constructions: list[Any] = []
         """Calls that end when an environment worker has been constructed, or when its constructor has raised."""
         workflow = getattr(attempt.config, "workflow", None)
@@ -69,9 +70,9 @@ class RayBackend(TrainingBackend):
         """Wait for devices, then start all workers. Raises StoppedBeforeStart, Superseded, WorkerLost."""
         self._session = open_session(self._attempt, self._stop_checks.starting, self._log_line)
         self._constructions = [worker.ping.remote() for worker in self._session.environments]
-        started = self._call(self._check_starting, TrainingBackend.start, resume_from)
-        announce(started, self._attempt.folder)
-        return replace(started, machines=cluster_machines())
+        self._at_start = self._call(self._check_starting, TrainingBackend.start, resume_from)
+        announce(self._at_start, self._attempt.folder)
+        return replace(self._at_start, machines=cluster_machines())
 
     def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:
         self._call(self._stop_checks.running, TrainingBackend.play_ahead, completed, admission)
@@ -98,6 +99,7 @@ class RayBackend(TrainingBackend):
 
     def close(self) -> None:
         """End all workers and free the devices."""
+        retract(self._at_start, self._attempt.folder)
         if self._session is not None:
             self._session.close()
             self._session = None
