@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from training_core.algorithms.registry import make_hooks
 from training_core.config.run import RunConfig
+from training_core.llm.agents.loading import check_workflow
 from training_core.llm.base_models.base_evaluation import base_evaluation
 from training_core.llm.environments.host import EnvironmentPool
 from training_core.types import Episode
@@ -64,12 +65,13 @@ class RolloutCoordinator(TrainingBackend):
 
     def start(self, resume_from: Path | None) -> Started:
         """Start all policies' workers, then load the tokenizers and open the gateway. Raises ConfigError before, if an
-        algorithm by import path cannot be loaded.
+        algorithm or a workflow by import path cannot be loaded.
         """
         from workers.actors.tokenizers import light_tokenizer  # here: the driver imports this module
 
         if self._config.trained_policies:
             make_hooks(self._config.algorithm)
+        check_workflow(self._config.workflow)
         ready: dict[str, Ready] = self._each(
             self._config.used_policies, lambda _, proxy: proxy.start(resume_from)
         )

@@ -6,11 +6,12 @@ from functools import partial
 from typing import Any
 
 from training_core.algorithms.registry import make_hooks
-from training_core.config.rollout import Agent, CustomWorkflow, RolloutBuffer, RolloutWorkflow
+from training_core.config.base import Section
+from training_core.config.rollout import Agent, CustomWorkflow, RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.errors import EnvironmentFailure
-from training_core.importing import load_object, made
-from training_core.llm.agents.loading import load_agent
+from training_core.importing import made
+from training_core.llm.agents.loading import check_workflow
 from training_core.llm.environments.external.config import External
 from training_core.llm.environments.host import EnvironmentHost, SlotView
 from training_core.llm.environments.registry import types_with_warm_start, warm_start_of
@@ -146,25 +147,17 @@ def _workflow_steps(config: RunConfig) -> Iterator[Step]:
     workflow = config.workflow
     if isinstance(workflow, CustomWorkflow):
         yield "workflow", partial(_load, workflow.path, workflow.args, "workflow.path")
-    if isinstance(workflow, RolloutWorkflow):
-        yield "workflow", partial(_import, workflow.path, "workflow.path")
-    if isinstance(workflow, Agent):
-        if workflow.path:
-            yield "agent", partial(_agent, workflow.path)
-        if workflow.port:
-            yield "port of the gateway", partial(_port, config, workflow.port)
+    elif paths := [path for field in workflow.import_fields if (path := getattr(workflow, field))]:
+        yield "agent" if isinstance(workflow, Agent) else "workflow", partial(_code, workflow, paths)
+    if isinstance(workflow, Agent) and workflow.port:
+        yield "port of the gateway", partial(_port, config, workflow.port)
     if isinstance(workflow, RolloutBuffer):
         yield "rollout buffer", _buffer
 
 
-def _import(path: str, field: str) -> str:
-    load_object(path, field)
-    return f"{path} was imported"
-
-
-def _agent(path: str) -> str:
-    load_agent(path)
-    return f"{path} was loaded"
+def _code(section: Section, paths: list[str]) -> str:
+    check_workflow(section)
+    return f"{' and '.join(paths)} {'were' if len(paths) > 1 else 'was'} imported"
 
 
 def _port(config: RunConfig, port: int) -> str:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from training_core.errors import TroupeError
 from training_core.llm.base_models.progress import Progress
-from workers.telemetry.faults import fault_of, sentence
+from workers.telemetry.faults import fault_of, has_traceback, sentence
 
 State = Literal["passed", "failed", "unknown"]
 
@@ -50,7 +50,8 @@ def _result(name: str, make: Callable[[], str]) -> Check:
     except Unchecked as unknown:
         return Check(name, "unknown", sentence(str(unknown)))
     except (Exception, SystemExit) as error:  # code of the user, which may also end the process
-        traceback.print_exc()
+        if has_traceback(error):
+            traceback.print_exc()
         fault = fault_of(error)
         return Check(name, "failed", fault.cause, fault.remedy)
 

@@ -36,7 +36,7 @@ from workers.reporting.loggers.feeding import Loggers
 from workers.reporting.reporter import Reporter
 from workers.sizing.gpus import refuse_gpus, requested_gpus
 from workers.storage.run_folder import RunFolder
-from workers.telemetry.faults import fault_of
+from workers.telemetry.faults import fault_of, has_traceback
 from workers.telemetry.reasons import FAILURE, LOST
 
 log = logging.getLogger(__name__)
@@ -152,7 +152,8 @@ def guarded_attempt(
         run_events.ended("stopped", run_events.completed_iterations, "interrupted at the terminal")
         return 0
     except Exception as error:
-        log.error("%s", traceback.format_exc())
+        if has_traceback(error):
+            log.error("%s", traceback.format_exc())
         fault = fault_of(error)
         retry = isinstance(error, WorkerLost)  # any other error would be raised again
         run_events.failed(fault, retry=retry)

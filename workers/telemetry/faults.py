@@ -134,6 +134,14 @@ def fault_of(error: BaseException) -> Fault:
     return Fault(fault.cause, of_library.remedy if of_library else usual)
 
 
+def has_traceback(error: BaseException) -> bool:
+    """Whether a traceback tells more than the error's message: not if a config names what does not exist or is in use."""
+    first, *causes = _links(error)
+    return not isinstance(first, ConfigError) or not all(
+        isinstance(link, ConfigError | ModuleNotFoundError | OSError) for link in causes
+    )
+
+
 def fault_in(text: str) -> Fault:
     """A message as a fault: it is cut before the first sentence or clause in the imperative, which is its remedy."""
     message = " ".join(reason(text).split())

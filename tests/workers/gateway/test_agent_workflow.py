@@ -207,11 +207,13 @@ def test_agents_that_fail_are_failed_episodes(little_model: Path, tmp_path: Path
         (f"{HERE}:Greeter", "no method run"),
     ],
 )
-def test_a_missing_agent_class_ends_the_run(
-    little_model: Path, tmp_path: Path, path: str, message: str
+def test_a_missing_agent_class_ends_the_run_before_models_are_loaded(
+    tmp_path: Path, path: str, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert run_attempt(attempt(tmp_path, little_model, **{"workflow.path": path}), local=True) == FAILED
+    no_model = tmp_path / "no_model"
+    assert run_attempt(attempt(tmp_path, no_model, **{"workflow.path": path}), local=True) == FAILED
     assert message in events(tmp_path, "status")[-1]["message"]
+    assert "Traceback" not in caplog.text
 
 
 def test_agents_get_the_lines_of_a_data_file(little_model: Path, tmp_path: Path) -> None:
@@ -250,6 +252,7 @@ def outside(folder: Path, stop: threading.Event, played: list[dict[str, Any]]) -
         if stop.wait(0.05):
             return
     known = json.loads((folder / "gateway.json").read_text())
+    assert stat.S_IMODE((folder / "gateway.json").stat().st_mode) == 0o600
     head = {"Authorization": f"Bearer {known['token']}"}
     with httpx.Client(timeout=60, trust_env=False) as http:
         while not stop.is_set():
@@ -290,7 +293,7 @@ def test_external_agents_take_play_and_close_episodes(little_model: Path, tmp_pa
     assert len(played) == 2 * 4 * 2 + 3 * 2 * 3, (
         "two iterations, and greedy and sampled evaluations of 0, 1 and 2"
     )
-    assert stat.S_IMODE((tmp_path / "gateway.json").stat().st_mode) == 0o600
+    assert not (tmp_path / "gateway.json").exists(), "it goes with the run"
     assert {spec["data"]["split"] for spec in played} == {"train", "eval"}
     values = curve(tmp_path)
     assert values["rollout/failed", 1] == 0
@@ -317,6 +320,7 @@ def test_taking_an_episode_requires_the_token(little_model: Path, tmp_path: Path
     assert run_attempt(attempt(tmp_path, little_model, **{"workflow.patience": 6.0}), local=True) == FAILED
     program.join()
     assert [answer.status_code for answer in seen] == [401, 200]
+    assert not (tmp_path / "gateway.json").exists()
     assert "No agent accepted an episode" in events(tmp_path, "status")[-1]["message"]
 
 
@@ -362,5 +366,5 @@ def test_the_gateway_runs_in_ray_too(ray_cluster: None, little_model: Path, tmp_
     finally:
         stop.set()
         program.join()
-    assert len(played) == 2 * 4 * 2
+    assert len(played) == 2 * 4 * 2 and not (tmp_path / "gateway.json").exists()
     assert curve(tmp_path)["rollout/failed", 2] == 0

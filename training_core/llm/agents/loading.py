@@ -1,7 +1,9 @@
-"""Agents by import path."""
+"""Code of the user that workflows name by import path."""
 
 from typing import Any
 
+from training_core.config.base import Section
+from training_core.config.rollout import Agent
 from training_core.errors import ConfigError
 from training_core.importing import load_object
 
@@ -12,3 +14,13 @@ def load_agent(path: str) -> Any:
     if not callable(getattr(agent, "run", None)):
         raise ConfigError({"workflow.path": f"{path} has no method run(data, **kwargs)"})
     return agent
+
+
+def check_workflow(section: Section) -> None:
+    """Import what a workflow's section names. Raises ConfigError for the first object that cannot be used."""
+    for field in section.import_fields:
+        path = getattr(section, field)
+        if path and isinstance(section, Agent):
+            load_agent(path)
+        elif path:
+            load_object(path, f"workflow.{field}")
