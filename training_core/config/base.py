@@ -3,7 +3,16 @@
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FiniteFloat,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
 
 Wording = Literal["words", "sentences"]
 """How an environment formats observations and parses answers."""
@@ -116,3 +125,9 @@ def _no_null(name: str, value: Any) -> None:
 
 Arguments = Annotated[dict[str, Any], AfterValidator(_writable)]
 """Keyword arguments for custom code."""
+OptionalNumber = Annotated[
+    FiniteFloat | None,
+    BeforeValidator(lambda value: None if value in ("", "none") else value),
+    WithJsonSchema({"type": "number"}),
+]
+"""A number or none; forms and command lines write none as an empty text or as "none", because TOML has no null."""

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from training_core.config.base import Arguments, Section, cross_field
+from training_core.config.base import Arguments, OptionalNumber, Section, cross_field
 from training_core.config.rewards import MathReward, Reward
 from training_core.importing import IMPORT_PATH
 
@@ -69,6 +69,10 @@ class Agent(Section):
     """Seconds to wait until an external agent accepts an episode; then the run fails. 0 waits indefinitely."""
     success_at: float = 1.0
     """An episode with at least this reward, over all roles and calls, counts as a success unless its agent reports otherwise."""
+    failure_reward: OptionalNumber = None
+    """Reward of an episode whose agent ends with an error after an answer; none: it fails. Time-outs and connections always fail."""
+    strict: bool = False
+    """Refuse requests with fields that the gateway does not apply, with status 400; false answers and names them in a header."""
     export_style: Literal["concat", "individual"] = "concat"
     """Unit of credit: concat joins a conversation's calls into one sequence with one advantage; individual: one advantage per call."""
     turn_discount: float = Field(1.0, ge=0.0, le=1.0)

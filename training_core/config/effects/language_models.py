@@ -216,7 +216,9 @@ LANGUAGE_MODELS: Effects = {
     Episodes: always("type"),
     MultiTurn: always("type") | needs("feedback", _has_second_turns),
     CustomWorkflow: always("type path args"),
-    Agent: always("type path timeout success_at export_style turn_discount port batch_window")
+    Agent: always(
+        "type path timeout success_at failure_reward strict export_style turn_discount port batch_window"
+    )
     | needs("args concurrency", unless("path", ""))
     | needs("patience", where("path", "")),
     RolloutWorkflow: always(

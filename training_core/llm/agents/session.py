@@ -51,6 +51,8 @@ class Outcome:
     success: bool | None = None
     text: str = ""
     error: str = ""
+    failure: str = ""
+    """Error of an episode that counts as one with the reward of workflow.failure_reward."""
 
 
 class Session:
@@ -144,8 +146,12 @@ class Session:
     def close(self, error: str = "") -> None:
         """End the episode; with an `error` it counts as failed. Closing twice has no effect."""
         if not self.done.done():
-            self.outcome.error = error
+            self.outcome.error = self.without_key(error)
             self.done.set_result(self.outcome)
+
+    def without_key(self, text: str) -> str:
+        """A text of the agent for the transcript: without the key, which clients quote as part of an address."""
+        return text.replace(self.key, "<key>")
 
 
 def finite(value: Any) -> float:

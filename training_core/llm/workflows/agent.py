@@ -13,6 +13,7 @@ from concurrent.futures import wait
 
 from training_core.config.rollout import Agent
 from training_core.errors import EnvironmentFailure
+from training_core.llm.agents.failures import failures_rewarded
 from training_core.llm.agents.gateway import AgentGateway
 from training_core.llm.agents.loading import load_agent
 from training_core.llm.agents.session import Session, SessionSpec, write_episode
@@ -29,6 +30,7 @@ from training_core.llm.workflows.task_episodes import (
 from training_core.seeding import NoiseStream
 from training_core.types import Episode
 
+log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
 """Seconds between checks of external agents."""
 STREAMS = NoiseStream.AGENTS, NoiseStream.AGENT_EVALUATION
@@ -52,6 +54,12 @@ def play_agents(tasks: Sequence[int], context: RolloutContext, kind: EpisodeKind
             _wait_for_external_agents(sessions, workflow, gateway)
     finally:
         gateway.withdraw(sessions)
+    counted = [session.outcome.failure for session in sessions if session.outcome.failure]
+    if counted:
+        log.warning(
+            "%d of %d episodes ended with an error and count as workflow.failure_reward = %g; one of them: %s",
+            len(counted), len(sessions), workflow.failure_reward, counted[0],
+        )  # fmt: skip
     weights = config.algorithm.team_weight, config.algorithm.local_weight
     return complete([write_episode(session, workflow.success_at, weights) for session in sessions], config)
 
@@ -71,13 +79,14 @@ async def _run_local_agents(sessions: Sequence[Session], workflow: Agent, gatewa
             client = AsyncOpenAI(base_url=url, api_key=session.key, http_client=http, max_retries=0)
             connection = {"base_url": url, "api_key": session.key, "http_client": http, "client": client}
             agent = agent_class(**workflow.args)
-            if inspect.iscoroutinefunction(agent.run):
-                result = await agent.run(session.spec.data, **connection)
-            else:
-                result = await asyncio.to_thread(agent.run, session.spec.data, **connection)
-            if result is not None:
-                session.reward({"rewards": result} if isinstance(result, dict) else {"reward": result})
-            session.close()
+            with failures_rewarded(session, workflow.failure_reward):
+                if inspect.iscoroutinefunction(agent.run):
+                    result = await agent.run(session.spec.data, **connection)
+                else:
+                    result = await asyncio.to_thread(agent.run, session.spec.data, **connection)
+                if result is not None:
+                    session.reward({"rewards": result} if isinstance(result, dict) else {"reward": result})
+                session.close()
 
         await play_concurrently(sessions, play, Session.close, workflow)
 
