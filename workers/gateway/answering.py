@@ -1,6 +1,7 @@
 """Answers requests: prompt ids, generation, and the record of both."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Answer, Prompt
 from training_core.versions import first_version_tokens
 from workers.gateway.batching import Batcher
+from workers.gateway.encoding import encodable
 from workers.gateway.requests import ChatRequest, TextRequest
 
 
@@ -43,18 +45,33 @@ async def answer_chat(session: Session, request: ChatRequest, batcher: Batcher) 
     )
     settings = _settings(client, request.limit, request.stops)
     answers = await _generate(session, role, call, settings, request, batcher)
-    replies = [parse_answer(answer.text, tools=request.offered is not None) for answer in answers]
+    replies = [encodable(parse_answer(answer.text, tools=request.offered is not None)) for answer in answers]
     conversation.record_answers(call, answers, replies)
     return Answered(call, client, role, replies)
 
 
 async def answer_text(session: Session, request: TextRequest, batcher: Batcher) -> list[Answered]:
-    """Continue texts or token ids as given. All are checked before the first is answered. Raises RequestRefused."""
+    """Continue texts or token ids as given. All are checked before the first is answered. Raises RequestRefused; then no
+    answer is received.
+    """
     renderer = session.spec.clients[session.role_of(request.model)].renderer
     prompts = [_ids(prompt, renderer) for prompt in request.prompts]
     if not prompts:
         raise RequestRefused("the prompt is empty")
-    return [await _answer_ids(session, ids, request, batcher) for ids in prompts]
+    answered: list[Answered] = []
+    try:
+        for ids in prompts:
+            answered.append(await _answer_ids(session, ids, request, batcher))
+    except RequestRefused:
+        discard(answered)
+        raise
+    return answered
+
+
+def discard(parts: Sequence[Answered]) -> None:
+    """Mark calls as not received by their client: they stay in the transcript and are not trained on."""
+    for part in parts:
+        part.call.received = False
 
 
 def _ids(prompt: str | list[int], renderer: Renderer) -> list[int]:
@@ -76,7 +93,7 @@ async def _answer_ids(session: Session, ids: list[int], request: TextRequest, ba
     call = conversation.start_text_call(ids, number=number, id=name.replace("chatcmpl", "cmpl"))
     settings = _settings(client, request.max_tokens, request.stops)
     answers = await _generate(session, role, call, settings, request, batcher)
-    replies = [parse_answer(answer.text, tools=False) for answer in answers]
+    replies = [encodable(parse_answer(answer.text, tools=False)) for answer in answers]
     conversation.record_answers(call, answers, replies, chat=False)
     return Answered(call, client, role, replies)
 

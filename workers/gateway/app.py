@@ -3,6 +3,7 @@
 import hmac
 import json
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -10,13 +11,18 @@ from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
+from training_core.config.rollout import Agent
 from training_core.errors import RequestRefused
+from training_core.llm.agents.failures import end_failed
+from training_core.llm.agents.messages import shorten
 from training_core.llm.agents.session import Session
 from workers.gateway.answering import answer_chat, answer_text
 from workers.gateway.batching import Batcher
+from workers.gateway.delivery import streamed, whole
+from workers.gateway.encoding import Json
 from workers.gateway.ignored import Ignored
 from workers.gateway.requests import ChatRequest, TextRequest
 from workers.gateway.responses import chat_response, chat_stream, text_response, text_stream
@@ -32,13 +38,27 @@ _SURROGATE = rb"\ud"
 """Start of an escaped surrogate in a body; tokenizers do not accept single surrogates."""
 RETRY_AFTER = "1"
 """Seconds after which an agent that got no episode may retry."""
+_REPORT = {"reward", "rewards", "success", "outcome"}
+_ENDING = _REPORT | {"error", "infrastructure"}
+_KEY = re.compile(r"^/episodes/[^/]+")
+_CHAT = "use chat/completions"
+_OTHER_APIS = {
+    "/responses": f"the Responses API is not answered; {_CHAT}, in the OpenAI Agents SDK with OpenAIChatCompletionsModel",
+    "/messages": f"Anthropic's API is not answered; {_CHAT} with a client of OpenAI's API",
+    "/embeddings": f"a policy gives no embeddings; compute them elsewhere, and for its answers {_CHAT}",
+}
+"""Remedies by the end of a path."""
+_ANSWERED = "the gateway answers POST chat/completions, POST completions and GET models below the base URL, which ends with /v1"
 
 
 def make_app(
-    sessions: SessionRegistry, batcher: Callable[[], Batcher], address: Callable[[Request], str]
+    section: Agent,
+    sessions: SessionRegistry,
+    batcher: Callable[[], Batcher],
+    address: Callable[[Request], str],
 ) -> BodyLimit:
     """The application. `batcher` is called at each request, since the batcher is constructed in the server's event loop."""
-    api = _Api(sessions, batcher, address)
+    api = _Api(section, sessions, batcher, address)
     calls: list[tuple[str, Handler, str]] = [
         ("/v1/chat/completions", api.chat, "POST"),
         ("/v1/completions", api.text, "POST"),
@@ -62,10 +82,14 @@ def make_app(
 
 class _Api:
     def __init__(
-        self, sessions: SessionRegistry, batcher: Callable[[], Batcher], address: Callable[[Request], str]
+        self,
+        section: Agent,
+        sessions: SessionRegistry,
+        batcher: Callable[[], Batcher],
+        address: Callable[[Request], str],
     ) -> None:
-        self._sessions, self._batcher, self._address = sessions, batcher, address
-        self._ignored = Ignored()
+        self._section, self._sessions, self._batcher, self._address = section, sessions, batcher, address
+        self._ignored = Ignored(strict=section.strict)
 
     async def chat(self, request: Request) -> Response:
         session, asked = self._session(request), await _read(request, ChatRequest)
@@ -73,8 +97,8 @@ class _Api:
         headers = self._ignored.headers(session, asked)
         answered = await answer_chat(session, asked, self._batcher())
         if asked.stream:
-            return StreamingResponse(chat_stream(answered, asked), 200, headers, "text/event-stream")
-        return JSONResponse(chat_response(answered, asked), 200, headers)
+            return streamed([answered], chat_stream(answered, asked), headers)
+        return whole([answered], chat_response(answered, asked), headers)
 
     async def text(self, request: Request) -> Response:
         session, asked = self._session(request), await _read(request, TextRequest)
@@ -82,8 +106,8 @@ class _Api:
         headers = self._ignored.headers(session, asked)
         parts = await answer_text(session, asked, self._batcher())
         if asked.stream:
-            return StreamingResponse(text_stream(parts, asked), 200, headers, "text/event-stream")
-        return JSONResponse(text_response(parts, asked), 200, headers)
+            return streamed(parts, text_stream(parts, asked), headers)
+        return whole(parts, text_response(parts, asked), headers)
 
     async def models(self, request: Request) -> Response:
         clients = self._session(request).spec.clients
@@ -91,7 +115,7 @@ class _Api:
             {"id": role, "object": "model", "created": 0, "owned_by": client.policy}
             for role, client in clients.items()
         ]
-        return JSONResponse({"object": "list", "data": data})
+        return Json({"object": "list", "data": data})
 
     async def take(self, request: Request) -> Response:
         """The next episode that waits for an agent; 409 if there is none."""
@@ -100,9 +124,9 @@ class _Api:
         session = self._sessions.take()
         if session is None:
             error = _error("no episode waits for an agent now; ask again", "no_episode")
-            return JSONResponse(error, 409, headers={"Retry-After": RETRY_AFTER})
+            return Json(error, 409, headers={"Retry-After": RETRY_AFTER})
         address = f"{self._address(request)}/episodes/{session.key}"
-        return JSONResponse(
+        return Json(
             {
                 "id": session.spec.episode.id,
                 "key": session.key,
@@ -139,26 +163,30 @@ class _Api:
             for role, call in session.calls()
         ]
         closed = session.done.done()
-        return JSONResponse({"id": session.spec.episode.id, "closed": closed, "calls": calls})
+        return Json({"id": session.spec.episode.id, "closed": closed, "calls": calls})
 
     async def reward(self, request: Request) -> Response:
         session = self._session(request)
-        session.reward(await _object(request))
-        return JSONResponse({"closed": False})
+        session.reward(_checked(await _object(request), _REPORT))
+        return Json({"closed": False})
 
     async def close(self, request: Request) -> Response:
-        """Close the episode, with a last reward if given; an `error` marks it as failed."""
-        session, ending = self._session(request), await _object(request)
-        if {"reward", "rewards"} & ending.keys():
+        """Close the episode, with a last report if given. An `error` marks it as failed, or gives it the reward of failures
+        unless it is of the agent's `infrastructure`.
+        """
+        session, ending = self._session(request), _checked(await _object(request), _ENDING)
+        if _REPORT & ending.keys():
             session.reward(ending)
-        session.close(str(ending.get("error") or ""))
-        return JSONResponse({"closed": True})
+        reward = None if ending.get("infrastructure") else self._section.failure_reward
+        end_failed(session, str(ending["error"]), reward) if ending.get("error") else session.close()
+        return Json({"closed": True})
 
     async def health(self, request: Request) -> Response:
-        return JSONResponse({"status": "ok"} | self._sessions.counts())
+        return Json({"status": "ok"} | self._sessions.counts())
 
     def _session(self, request: Request) -> Session:
-        return self._sessions.find(request.path_params.get("key") or _bearer(request))
+        key = request.path_params.get("key") or _bearer(request) or request.headers.get("x-api-key", "")
+        return self._sessions.find(key)
 
 
 def _guarded(handler: Handler) -> Handler:
@@ -172,7 +200,7 @@ def _guarded(handler: Handler) -> Handler:
         except ClientDisconnect:
             raise
         except Exception as error:
-            log.exception("a request to %s failed", request.url.path)
+            log.exception("a request to %s failed", _path(request))
             return _failure(f"the gateway failed: {type(error).__name__}: {error}", "internal_error", 500)
 
     return answer
@@ -181,18 +209,23 @@ def _guarded(handler: Handler) -> Handler:
 async def _no_such_path(request: Request, error: Exception) -> Response:
     """The response to unknown paths and methods."""
     assert isinstance(error, HTTPException)
-    message = (
-        f"{error.detail}: {request.method} {request.url.path}; see the gateway's page for what it answers"
+    path = _path(request)
+    remedy = next((text for end, text in _OTHER_APIS.items() if path.endswith(end)), _ANSWERED)
+    return Json(
+        _error(f"{error.detail}: {request.method} {path}; {remedy}", "not_found"),
+        error.status_code,
+        headers=error.headers,
     )
-    return JSONResponse(_error(message, "not_found"), error.status_code, headers=error.headers)
+
+
+def _path(request: Request) -> str:
+    """The path of a request without its episode's key, which authorises its holder."""
+    return _KEY.sub("/episodes/<key>", request.url.path)
 
 
 def _failure(message: str, code: str, status: int) -> Response:
-    """An error as a response. A message may quote a single surrogate, which UTF-8 cannot encode."""
-    text = message.encode(errors="replace").decode()
-    return JSONResponse(
-        _error(text, code, "server_error" if status >= 500 else "invalid_request_error"), status
-    )
+    """An error as a response."""
+    return Json(_error(message, code, "server_error" if status >= 500 else "invalid_request_error"), status)
 
 
 def _error(message: str, code: str, kind: str = "invalid_request_error") -> dict[str, Any]:
@@ -205,6 +238,7 @@ def _bearer(request: Request) -> str:
 
 
 async def _object(request: Request) -> dict[str, Any]:
+    """The body's fields; one that is null counts as absent. Raises RequestRefused."""
     body = await request.body()
     try:
         body_object = json.loads(body) if body else {}
@@ -214,7 +248,14 @@ async def _object(request: Request) -> dict[str, Any]:
         raise RequestRefused(f"the body is not JSON that can be read: {error}") from error
     if not isinstance(body_object, dict):
         raise RequestRefused("the body must be a JSON object")
-    return body_object
+    return {name: value for name, value in body_object.items() if value is not None}
+
+
+def _checked(report: dict[str, Any], fields: set[str]) -> dict[str, Any]:
+    """A report without other fields than these. Raises RequestRefused."""
+    if unknown := report.keys() - fields:
+        raise RequestRefused(f"there is no field {shorten(min(unknown))}; use {', '.join(sorted(fields))}")
+    return report
 
 
 async def _read(request: Request, kind: type[Asked]) -> Asked:
@@ -223,4 +264,5 @@ async def _read(request: Request, kind: type[Asked]) -> Asked:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise RequestRefused(f"{where}: {first['msg']}" if where else first["msg"]) from error
+        message = first["msg"].removeprefix("Value error, ")
+        raise RequestRefused(f"{where}: {message}" if where else message) from error

@@ -52,7 +52,7 @@ class Gateway:
                 }
             ) from error
         self.url = f"http://{HOST}:{listener.getsockname()[1]}"
-        app = make_app(self._sessions, self._in_loop, lambda request: self.url)
+        app = make_app(self._section, self._sessions, self._in_loop, lambda request: self.url)
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, lifespan="off", timeout_keep_alive=75
         )

@@ -1,17 +1,25 @@
 """Requests of agents: those of the OpenAI API that a policy can answer."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 TokenId = Annotated[int, Field(strict=True, ge=0)]
 """The upper bound is checked in answering.py."""
+_STREAM_OPTIONS = ("include_usage",)
+_MESSAGE_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
 
 
 class _Request(BaseModel):
-    """Fields common to chat and text requests. Unknown fields are ignored, as clients send more than they need."""
+    """Fields common to chat and text requests. Other fields are kept, so that ignored.py names them."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="allow")
+    ignored_fields: ClassVar[tuple[str, ...]] = (
+        "temperature", "top_p", "presence_penalty", "frequency_penalty", "logit_bias",
+    )  # fmt: skip
+    """Fields of OpenAI's API that are checked but not applied: the role's own settings are used, because the policy learns
+    from that distribution.
+    """
 
     model: str = ""
     """A role of the team; any name if there is only one."""
@@ -19,26 +27,16 @@ class _Request(BaseModel):
     seed: int | None = Field(None, ge=-(2**63), lt=2**63)
     stop: str | list[str] | None = None
     stream: bool = False
-    stream_options: dict[str, Any] | None = None
+    stream_options: dict[str, Any] = {}
     temperature: float | None = None
-    """Accepted and ignored: the role's own settings are used, because the policy learns from that distribution."""
     top_p: float | None = None
-    """As temperature."""
-    presence_penalty: float | None = 0.0
-    frequency_penalty: float | None = 0.0
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
     logit_bias: dict[str, float] | None = None
     return_token_ids: bool = False
     """Whether the response has prompt_token_ids, token_ids, token_logprobs and versions (vLLM's field, extended by two)."""
     on_update: Literal["resume", "abort"] = "resume"
     """If the weights change during an answer: continue it with the new ones, or end it with "abort"."""
-
-    @model_validator(mode="after")
-    def _nothing_bends_the_distribution(self) -> Self:
-        if self.presence_penalty or self.frequency_penalty or self.logit_bias:
-            raise ValueError(
-                "penalties and logit_bias would bend the distribution that is trained on; leave them out"
-            )
-        return self
 
     def with_token_ids(self, always: bool) -> Self:
         """A copy of the request; with `always` it requests token ids."""
@@ -53,29 +51,35 @@ class _Request(BaseModel):
     @property
     def wants_usage(self) -> bool:
         """Whether a stream ends with the token counts."""
-        return bool((self.stream_options or {}).get("include_usage"))
+        return bool(self.stream_options.get("include_usage"))
+
+    @property
+    def unapplied(self) -> dict[str, Any]:
+        """Fields that are not applied and are not empty, with their values; fields of sections as section.field."""
+        fields = {name: getattr(self, name) for name in self.ignored_fields} | (self.model_extra or {})
+        fields |= _others("stream_options", self.stream_options, _STREAM_OPTIONS)
+        return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
 
 
 class ChatRequest(_Request):
     """POST /v1/chat/completions."""
 
+    ignored_fields = (*_Request.ignored_fields, "top_logprobs", "tool_choice", "response_format")
+
     messages: list[dict[str, Any]] = Field(min_length=1)
     max_tokens: int | None = Field(None, ge=1)
     max_completion_tokens: int | None = Field(None, ge=1)
-    logprobs: bool | None = False
-    top_logprobs: int | None = Field(0, ge=0, le=0)
+    logprobs: bool = False
+    top_logprobs: int = Field(0, ge=0)
     tools: list[dict[str, Any]] | None = None
-    tool_choice: Any = "auto"
+    tool_choice: str | dict[str, Any] = "auto"
+    """With "none" the policy does not see the tools. It chooses for itself, so that other values are ignored."""
     response_format: dict[str, Any] | None = None
     continue_final_message: bool = False
     """Whether the last message is an unfinished assistant message."""
 
     @model_validator(mode="after")
-    def _is_answerable(self) -> Self:
-        if self.response_format and self.response_format.get("type") not in (None, "text"):
-            raise ValueError("response_format: only text is answered; read JSON from the text yourself")
-        if self.tool_choice not in (None, "auto", "none"):
-            raise ValueError('tool_choice: a policy chooses for itself; use "auto" or "none"')
+    def _continues_the_assistant(self) -> Self:
         if self.continue_final_message and self.messages[-1].get("role") != "assistant":
             raise ValueError("continue_final_message: the last message must be the assistant's")
         return self
@@ -90,13 +94,24 @@ class ChatRequest(_Request):
         """The tools that the policy sees."""
         return self.tools if self.tools and self.tool_choice != "none" else None
 
+    @property
+    def unapplied(self) -> dict[str, Any]:
+        """As for every request; fields of messages as messages.field."""
+        fields: dict[str, Any] = {}
+        for message in self.messages:
+            fields |= _others("messages", message, _MESSAGE_FIELDS)
+        return super().unapplied | {name: value for name, value in fields.items() if value}
+
 
 class TextRequest(_Request):
     """POST /v1/completions."""
 
+    ignored_fields = (*_Request.ignored_fields, "logprobs")
+    """Of logprobs only the number of alternatives, above 1."""
+
     prompt: str | list[TokenId] | list[str] | list[list[TokenId]]
     max_tokens: int | None = Field(None, ge=1)
-    logprobs: int | None = Field(None, ge=0, le=1)
+    logprobs: int | None = Field(None, ge=0)
     echo: Literal[False] = False
 
     @property
@@ -106,3 +121,8 @@ class TextRequest(_Request):
         if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
             return list(prompt)
         return [prompt]  # type: ignore[list-item]
+
+
+def _others(section: str, fields: dict[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
+    """The fields of a section that are not known, as section.field."""
+    return {f"{section}.{name}": value for name, value in fields.items() if name not in known}

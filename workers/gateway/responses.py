@@ -1,6 +1,5 @@
-"""Responses in the OpenAI API's shapes: complete, or as a stream of server-sent events."""
+"""Responses in the OpenAI API's shapes: complete, or as the documents of a stream."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -32,27 +31,28 @@ def chat_response(answered: Answered, request: ChatRequest) -> dict[str, Any]:
     }
 
 
-def chat_stream(answered: Answered, request: ChatRequest) -> Iterator[str]:
-    """A chat completion as events: for each choice its role, logprobs, text word by word, tool calls and end."""
+def chat_stream(answered: Answered, request: ChatRequest) -> Iterator[dict[str, Any]]:
+    """A chat completion as chunks: for each choice its role, logprobs, text word by word, tool calls and end."""
     head = _head(answered, "chat.completion.chunk")
 
-    def event(index: int, delta: Mapping[str, Any], finish: str | None = None, more: Any = None) -> str:
+    def chunk(
+        index: int, delta: Mapping[str, Any], finish: str | None = None, more: Any = None
+    ) -> dict[str, Any]:
         choice = {"index": index, "delta": delta, "finish_reason": finish, "logprobs": None} | (more or {})
-        return _event(head | {"choices": [choice]})
+        return head | {"choices": [choice]}
 
     for index, (answer, message) in enumerate(_choices(answered)):
-        yield event(index, {"role": "assistant", "content": ""})
+        yield chunk(index, {"role": "assistant", "content": ""})
         if request.logprobs:
             logprobs = {"content": _chat_logprobs(answered, answer)}
-            yield event(index, {"content": ""}, more={"logprobs": logprobs})
+            yield chunk(index, {"content": ""}, more={"logprobs": logprobs})
         for text in _WORD.findall(message["content"] or ""):
-            yield event(index, {"content": text})
+            yield chunk(index, {"content": text})
         for position, call in enumerate(message.get("tool_calls") or []):
-            yield event(index, {"tool_calls": [{"index": position} | call]})
-        yield event(index, {}, _finish(answer, message), _ids(answer, request))
+            yield chunk(index, {"tool_calls": [{"index": position} | call]})
+        yield chunk(index, {}, _finish(answer, message), _ids(answer, request))
     if request.wants_usage:
-        yield _event(head | {"choices": [], "usage": usage([answered])})
-    yield "data: [DONE]\n\n"
+        yield head | {"choices": [], "usage": usage([answered])}
 
 
 def text_response(parts: Sequence[Answered], request: TextRequest) -> dict[str, Any]:
@@ -73,14 +73,13 @@ def text_response(parts: Sequence[Answered], request: TextRequest) -> dict[str, 
     return _head(parts[0], "text_completion") | {"choices": choices, "usage": usage(parts)}
 
 
-def text_stream(parts: Sequence[Answered], request: TextRequest) -> Iterator[str]:
-    """A text completion as events, one per choice."""
+def text_stream(parts: Sequence[Answered], request: TextRequest) -> Iterator[dict[str, Any]]:
+    """A text completion as chunks, one per choice."""
     whole = text_response(parts, request)
     for choice in whole["choices"]:
-        yield _event({**whole, "choices": [choice], "usage": None})
+        yield {**whole, "choices": [choice], "usage": None}
     if request.wants_usage:
-        yield _event({**whole, "choices": []})
-    yield "data: [DONE]\n\n"
+        yield {**whole, "choices": []}
 
 
 def usage(parts: Sequence[Answered]) -> dict[str, int]:
@@ -131,7 +130,3 @@ def _text_logprobs(answered: Answered, answer: Answer) -> dict[str, Any]:
         "top_logprobs": None,
         "text_offset": offsets,
     }
-
-
-def _event(data: Mapping[str, Any]) -> str:
-    return f"data: {json.dumps(data, ensure_ascii=False)}\n\n"

@@ -86,3 +86,25 @@ class Reader:
         )
         made = await client.chat.completions.create(model="default", messages=data["messages"])
         return float(data["answer"] in (made.choices[0].message.content or "").split())
+
+
+class Mistaken:
+    """Rewards its call, then ends with an error of one kind."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    async def run(self, data: dict[str, Any], *, client: AsyncOpenAI, **kwargs: Any) -> float:
+        import asyncio
+
+        if self.kind == "before":
+            raise ValueError("nothing was asked")
+        talk: list[Any] = [{"role": "user", "content": "What is the weather?"}]
+        made = await client.chat.completions.create(model="solver", messages=talk)
+        root = str(client.base_url).removesuffix("/v1/")
+        await client._client.post(f"{root}/reward", json={"rewards": {made.id: 1.0}})
+        if self.kind == "connection":
+            raise RuntimeError("the agent broke") from ConnectionResetError("a tool's server")
+        if self.kind == "slow":
+            await asyncio.sleep(60)
+        raise ValueError("there is no tool 'rm'")

@@ -214,13 +214,9 @@ def test_refusals_are_the_client_s_own_errors(gateway: Gateway, engine: TorchEng
     with pytest.raises(openai.AuthenticationError, match="no open episode"):
         OpenAI(base_url=f"{gateway.url}/v1", api_key="ep-other", max_retries=0).models.list()
     long: Any = [{"role": "user", "content": "weather " * 600}]
-    with pytest.raises(openai.BadRequestError, match="exceed the model's context") as error:
+    with pytest.raises(openai.BadRequestError, match="no room for an answer in the model's context") as error:
         agent.chat.completions.create(model="solver", messages=long)
     assert error.value.code == "context_length_exceeded"
-    with pytest.raises(openai.BadRequestError, match="penalties"):
-        agent.chat.completions.create(model="solver", messages=ASK, presence_penalty=1.0)
-    with pytest.raises(openai.BadRequestError, match="only text"):
-        agent.chat.completions.create(model="solver", messages=ASK, response_format={"type": "json_object"})
     with pytest.raises(openai.BadRequestError, match="parts of type text"):
         image: Any = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]
         agent.chat.completions.create(model="solver", messages=image)
@@ -241,22 +237,6 @@ def test_a_too_long_call_does_not_affect_others_in_its_batch(gateway: Gateway, e
     first, second, third = asyncio.run(both())
     assert isinstance(second, openai.BadRequestError)
     assert first.choices[0].message.content and third.choices[0].message.content
-
-
-def test_sampling_settings_that_are_ignored_are_named(
-    gateway: Gateway, engine: TorchEngine, caplog: pytest.LogCaptureFixture
-) -> None:
-    session = make_session(Recorded(engine), temperature=0.9, top_p=0.5, max_tokens=2)
-    raw: Any = client(gateway, session).chat.completions.with_raw_response
-    for asked, named in (
-        ({}, None), ({"temperature": 0.9}, None), ({"temperature": 0.2}, "temperature"), ({"top_p": 0.5}, None),
-        ({"temperature": 0.0, "top_p": 0.9}, "temperature, top_p"),
-    ):  # fmt: skip
-        answer = raw.create(model="solver", messages=ASK, **asked)
-        assert answer.headers.get("x-troupe-ignored") == named
-    assert sum("samples with the role's own settings" in record.message for record in caplog.records) <= 1, (
-        "said once a run"
-    )
 
 
 def test_a_session_can_return_ids_by_default(gateway: Gateway, engine: TorchEngine) -> None:

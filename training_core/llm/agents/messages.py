@@ -11,7 +11,7 @@ from training_core.types import Message
 
 Chat = Mapping[str, Any]
 """A message with all possible keys: role, content, tool_calls, tool_call_id, name."""
-_TEXT_PARTS = ("text", "input_text", "output_text")
+_TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 Key = tuple[str, str, str]
 """The key by which messages are compared: role, stripped text, tool calls."""
 
@@ -127,7 +127,8 @@ def _text(content: Any) -> str:
     if isinstance(content, list) and all(
         isinstance(part, Mapping) and part.get("type") in _TEXT_PARTS for part in content
     ):
-        return "".join(_string(part.get("text") or "", "the text of a content part") for part in content)
+        texts = (part.get("refusal" if part["type"] == "refusal" else "text") for part in content)
+        return "".join(_string(text or "", "the text of a content part") for text in texts)
     raise RequestRefused("a message's content must be a string, or parts of type text")
 
 
