@@ -177,8 +177,9 @@ class _Api:
         session, ending = self._session(request), _checked(await _object(request), _ENDING)
         if _REPORT & ending.keys():
             session.reward(ending)
-        reward = None if ending.get("infrastructure") else self._section.failure_reward
-        end_failed(session, str(ending["error"]), reward) if ending.get("error") else session.close()
+        error = str(ending.get("error") or "")
+        counts = error and not ending.get("infrastructure")
+        end_failed(session, error, self._section.failure_reward if counts else None)
         return Json({"closed": True})
 
     async def health(self, request: Request) -> Response:

@@ -2,11 +2,11 @@
 
 import logging
 import re
+import reprlib
 from math import isclose
 from typing import Any
 
 from training_core.errors import RequestRefused
-from training_core.llm.agents.messages import shorten
 from training_core.llm.agents.session import Session
 from training_core.llm.generation.base import SamplingSettings
 from workers.gateway.requests import ChatRequest, TextRequest
@@ -67,7 +67,7 @@ class Ignored:
             if name in ("temperature", "top_p", "top_k") and answered
             else f"the gateway does not apply it; the header {HEADER} names it, and workflow.strict = true refuses it"
         )
-        log.warning("a request has %s = %s: %s. This warning appears once", name, shorten(value), reason)
+        log.warning("a request has %s = %s: %s. This warning appears once", name, reprlib.repr(value), reason)
 
 
 def _own_values(settings: SamplingSettings, *, continues: bool) -> dict[str, tuple[Any, ...]]:
