@@ -116,8 +116,8 @@ def checkpoint_below_home(value: str) -> bool:
 def _code(config: Section, packages: Collection[str]) -> dict[str, str]:
     wrong: dict[str, str] = {}
     for field, path in named(config, "import_fields"):
-        module = path.partition(":")[0]
-        if not any(module == package or module.startswith(f"{package}.") for package in packages):
+        module, colon, _ = path.partition(":")
+        if colon and not any(module == package or module.startswith(f"{package}.") for package in packages):
             root = module.partition(".")[0]
             known = f"allowed are {', '.join(sorted(packages))}" if packages else "none is allowed"
             wrong[field] = (

@@ -182,7 +182,7 @@ def check(made: MarlTrainer, kind: str, advantages: Tensor, values: Tensor | Non
         counted, valued = returns[ALIVE], values[ALIVE]
     scale = ValueScale()
     scale.update(counted, [])
-    assert (learner.scale.mean, learner.scale.square) == pytest.approx((scale.mean, scale.square), rel=1e-3)
+    assert (learner.scale.mean, learner.scale.std) == pytest.approx((scale.mean, scale.std), rel=1e-3)
     assert explained == pytest.approx(explained_variance(valued, counted), abs=1e-3)
     assert float(chunks.weights.sum()) == float(ALIVE.sum())
     if kind == "mlp":

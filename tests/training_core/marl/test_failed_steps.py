@@ -97,7 +97,7 @@ def test_the_batch_is_what_a_loop_over_states_says() -> None:
     returns = (expected + values[:-1])[known]
     scale = ValueScale()
     scale.update(returns, [])
-    assert (learner.scale.mean, learner.scale.square) == pytest.approx((scale.mean, scale.square), rel=1e-4)
+    assert (learner.scale.mean, learner.scale.std) == pytest.approx((scale.mean, scale.std), rel=1e-4)
     assert np.isfinite(explained)
     assert chunks.weights is not None and chunks.value_weights is not None
     assert torch.equal(chunks.weights.reshape(STEPS, ENVIRONMENTS, 2)[..., 0] > 0, known)

@@ -49,6 +49,6 @@ class Wrapped(MarlEnvironment):
     supersuit: SuperSuit = SuperSuit()
     """Wrappers around the environment."""
     strict_agents: bool = True
-    """Fail if agents appear or disappear during an episode; false masks absent agents until the episode ends."""
+    """Fail if an agent appears during an episode, or leaves it without having terminated or been truncated."""
     action_masks: bool = True
     """Use `action_mask` from each agent's info or observation, if present."""

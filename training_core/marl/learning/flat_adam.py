@@ -8,11 +8,28 @@ import torch
 from torch import Tensor, nn
 
 
+def in_memory_order(module: nn.Module) -> list[nn.Parameter]:
+    """A module's parameters, those of its recurrent layers first: their matrices, then their biases.
+
+    cuDNN copies the weights of a GRU or LSTM in each call unless they are one chunk in this order, at the start of their
+    storage.
+    """
+    recurrent = [part for part in module.modules() if isinstance(part, nn.RNNBase)]
+    first = [parameter for part in recurrent for parameter in part.parameters()]
+    first.sort(key=lambda parameter: parameter.dim() != 2)
+    known = {id(parameter) for parameter in first}
+    return [*first, *(parameter for parameter in module.parameters() if id(parameter) not in known)]
+
+
 class FlatAdam:
     """AdamW (Loshchilov and Hutter 2019; Adam if weight_decay is 0), with gradients scaled down to a norm."""
 
     def __init__(self, module: nn.Module, weight_decay: float, max_norm: float) -> None:
-        parameters = list(module.parameters())
+        parameters = in_memory_order(module)
+        self._sizes = [parameter.numel() for parameter in parameters]
+        places = {id(parameter): place for place, parameter in enumerate(parameters)}
+        self._places = [places[id(parameter)] for parameter in module.parameters()]
+        """Place in the vector of each of the module's parameters."""
         device = parameters[0].device
         self.weights = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in parameters]))
         self.gradients = torch.zeros_like(self.weights, device=device)
@@ -72,8 +89,13 @@ class FlatAdam:
         )
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Moments and the step count; empty before the first step."""
-        return {name: tensor.clone() for name, tensor in self._state.items()}
+        """Moments in the order of the module's parameters, and the step count; empty before the first step."""
+        return {
+            name: torch.cat([tensor.split(self._sizes)[place] for place in self._places])
+            if tensor.dim()
+            else tensor.clone()
+            for name, tensor in self._state.items()
+        }
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Restore `state_dict`. Raises ValueError if it belongs to another network."""
@@ -83,3 +105,7 @@ class FlatAdam:
                     f"the optimiser has {self.weights.numel()} weights, the checkpoint {state[name].numel()}"
                 )
         self._state = {name: tensor.to(self.weights.device, copy=True) for name, tensor in state.items()}
+        for name in ("exp_avg", "exp_avg_sq") if state else ():
+            parts = self._state[name].split([self._sizes[place] for place in self._places])
+            placed = dict(zip(self._places, parts, strict=True))
+            self._state[name] = torch.cat([placed[place] for place in range(len(placed))])

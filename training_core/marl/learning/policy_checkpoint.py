@@ -7,6 +7,7 @@ Nothing is pickled, so loading cannot run code.
 """
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -24,11 +25,7 @@ def save_policy(folder: Path, learner: PolicyLearner) -> None:
     facts = {
         "kind": "marl",
         "updates": learner.updates,
-        "value_scale": {
-            "mean": learner.scale.mean,
-            "square": learner.scale.square,
-            "updates": learner.scale.updates,
-        },
+        "value_scale": asdict(learner.scale),
         "agents": learner.slots.agents,
         "observation_dim": learner.slots.observation_dim,
     }
@@ -62,7 +59,10 @@ def load_policy(folder: Path, learner: PolicyLearner) -> None:
             adam.load_state_dict(
                 {k.removeprefix(start): v for k, v in moments.items() if k.startswith(start)}
             )
-        learner.scale = ValueScale(**facts["value_scale"])
+        scale = facts["value_scale"]
+        if "square" in scale:  # as version 0.1.0 wrote it: the mean of squares
+            scale["variance"] = scale.pop("square") - scale["mean"] ** 2
+        learner.scale = ValueScale(**scale)
         learner.updates = int(facts["updates"])
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from training_core.config.marl.policies import MarlLearner
-from training_core.marl.learning.value_scale import SLOWEST
+from training_core.marl.learning.value_scale import SLOWEST, SMALLEST
 from training_core.marl.networks.agents import Networks
 
 
@@ -73,7 +73,7 @@ class StackedScale:
 
     def __init__(self, seeds: int, device: torch.device) -> None:
         self._mean = torch.zeros(seeds, dtype=torch.float64, device=device)
-        self._square = torch.ones(seeds, dtype=torch.float64, device=device)
+        self._variance = torch.ones(seeds, dtype=torch.float64, device=device)
         self._updates = 0
 
     def normalise(self, values: Tensor) -> Tensor:
@@ -90,9 +90,11 @@ class StackedScale:
         mean, std = self._mean, self._std
         self._updates += 1
         weight = max(1 / self._updates, SLOWEST)
-        rows = returns.flatten(1)
-        self._mean = mean + weight * (rows.mean(1).double() - mean)
-        self._square = self._square + weight * (rows.square().mean(1).double() - self._square)
+        rows = returns.flatten(1).double()
+        shift = rows.mean(1) - mean
+        self._mean = mean + weight * shift
+        spread = rows.var(1, correction=0) + (1 - weight) * shift.square()
+        self._variance = self._variance + weight * (spread - self._variance)
         named = critics.named()
         matrix, bias = named["head.weight"], named["head.bias"]
         matrix.mul_(_of_seeds(std / self._std, matrix))
@@ -102,7 +104,7 @@ class StackedScale:
 
     @property
     def _std(self) -> Tensor:
-        return (self._square - self._mean.square()).clamp_min(1e-4).sqrt()
+        return self._variance.clamp_min(SMALLEST).sqrt()
 
 
 def _linear(x: Tensor, named: dict[str, Tensor], path: str) -> Tensor:

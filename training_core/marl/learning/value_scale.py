@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 SLOWEST = 0.05
 """Minimum weight of a new iteration's returns; the first iterations have weights as in a plain mean."""
+SMALLEST = 1e-4
+"""Minimum variance."""
 
 
 @dataclass
@@ -19,13 +21,13 @@ class ValueScale:
     """Running moments of the returns; the identity until the first update."""
 
     mean: float = 0.0
-    square: float = 1.0
-    """Mean of squares."""
+    variance: float = 1.0
+    """About the mean, so that returns far from zero keep their digits: a mean of squares has none left for them."""
     updates: int = 0
 
     @property
     def std(self) -> float:
-        return math.sqrt(max(self.square - self.mean**2, 1e-4))
+        return math.sqrt(max(self.variance, SMALLEST))
 
     def normalise(self, values: Tensor) -> Tensor:
         return (values - self.mean) / self.std
@@ -38,8 +40,11 @@ class ValueScale:
         mean, std = self.mean, self.std
         self.updates += 1
         weight = max(1 / self.updates, SLOWEST)
-        self.mean += weight * (float(returns.mean()) - self.mean)
-        self.square += weight * (float(returns.square().mean()) - self.square)
+        exact = returns.double()
+        shift = float(exact.mean()) - self.mean
+        self.mean += weight * shift
+        spread = float(exact.var(correction=0))
+        self.variance += weight * (spread - self.variance + (1 - weight) * shift**2)
         with torch.no_grad():
             for layer in head:
                 layer.weight.mul_(std / self.std)

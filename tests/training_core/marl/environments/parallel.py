@@ -8,14 +8,19 @@ from pettingzoo import ParallelEnv
 
 
 class Countdown(ParallelEnv):
-    """Each agent's observation is [its number, step]; it earns its number + action. `leaves` and `comes`: at step 2."""
+    """Each agent's observation is [its number, step]; it earns its number + action.
+
+    At step 2 one `leaves`, `vanishes` without its end, or `comes`.
+    """
 
     metadata = {"name": "countdown"}
 
-    def __init__(self, leaves: str = "", comes: str = "", box: bool = False, masks: str = "") -> None:
+    def __init__(
+        self, leaves: str = "", comes: str = "", box: bool = False, masks: str = "", vanishes: str = ""
+    ) -> None:
         self.possible_agents = ["red_0", "blue_0", "red_1"]
         self.render_mode = None
-        self._leaves, self._comes, self._masks = leaves, comes, masks
+        self._leaves, self._comes, self._masks, self._vanishes = leaves, comes, masks, vanishes
         plain = {
             agent: spaces.Box(-9, 9, (2, 1 + (agent == "blue_0")), np.float32)
             for agent in self.possible_agents
@@ -58,7 +63,8 @@ class Countdown(ParallelEnv):
         rewards = {agent: self._number(agent) + float(np.sum(actions[agent])) for agent in there}
         terminated = {agent: agent in left for agent in there}
         truncated = dict.fromkeys(there, over)
-        self.agents = [] if over else [agent for agent in there if agent not in left]
+        gone = left | ({self._vanishes} if self.step_number == 2 else set())
+        self.agents = [] if over else [agent for agent in there if agent not in gone]
         if self._comes and self.step_number == 2:
             self.agents.append(self._comes)
         return self._observed({*there, *self.agents}), rewards, terminated, truncated, self._infos()

@@ -74,7 +74,7 @@ def test_shares_tell_failures_by_their_number_in_the_whole() -> None:
 
 def test_agents_that_change_during_an_episode_fail_that_episode() -> None:
     path = "tests.training_core.marl.environments.parallel:Countdown"
-    environments = make_environments(PettingZoo(path=path, args={"leaves": "red_1"}), 1)
+    environments = make_environments(PettingZoo(path=path, args={"vanishes": "red_1"}), 1)
     stay = {"agents": np.zeros((1, 3), dtype=np.int64)}
     environments.reset(0)
     assert environments.step(stay).failures == {}

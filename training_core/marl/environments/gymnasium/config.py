@@ -1,6 +1,6 @@
 """The config of Gymnasium environments."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -13,7 +13,8 @@ class GymnasiumVector(MarlEnvironment):
 
     type: Literal["gymnasium"] = "gymnasium"
     """A registered environment, e.g. CartPole-v1."""
-    id: str = Field("CartPole-v1", max_length=200, pattern=r"^[\w./-]+$")
-    """Registered name, without a module prefix, which would import arbitrary code."""
+    import_fields: ClassVar[tuple[str, ...]] = ("id",)
+    id: str = Field("CartPole-v1", max_length=200, pattern=r"^([\w.]+:)?[\w./-]+$")
+    """Registered name; module:name for an environment that its module registers on import."""
     args: Arguments = {}
     """Keyword arguments of gymnasium.make_vec."""

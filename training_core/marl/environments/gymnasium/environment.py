@@ -138,7 +138,7 @@ class GymnasiumEnvironments:
     def _own(self, action: Any) -> Any:
         """An action of one environment, in the type used by a step of all environments."""
         kind = np.int64 if isinstance(self._spec.roles["agents"].actions, Choices) else self._acting.dtype
-        return np.asarray(to_space(self._acting, action), dtype=kind)
+        return np.asarray(to_space(self._acting, action, self._spec.roles["agents"].actions), dtype=kind)
 
     def _begin(self, options: dict[str, Any] | None = None) -> View:
         seeds = [int(seed) for seed in episode_seeds(self._seed, self._numbers, self._episodes)]

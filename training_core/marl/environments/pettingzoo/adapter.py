@@ -1,9 +1,9 @@
-"""A PettingZoo parallel environment as one of Troupe's single environments.
+"""A PettingZoo environment as one of Troupe's single environments; a turn-based one (AEC) by PettingZoo's own wrapper.
 
 Agents are in the order of `possible_agents`. Within a role, observations are padded with zeros to the widest, and
-choices to the largest count, with an agent's missing choices masked. Rewards remain per agent. The episode ends when
-all agents have ended; without `strict_agents`, views contain which agents are active, and transitions which
-terminated.
+choices to the largest count, with an agent's missing choices masked. Rewards remain per agent. An agent leaves when it
+has terminated or was truncated; the episode ends when all have. Views contain which agents are active, and transitions
+which terminated.
 """
 
 from collections.abc import Collection, Mapping
@@ -37,6 +37,8 @@ from training_core.marl.environments.pettingzoo.spaces import (
 from training_core.marl.environments.sequential import Outcome, SingleView
 from training_core.marl.environments.success import reported_success
 
+STEP = ("observations", "rewards", "terminations", "truncations", "infos")
+
 
 @dataclass(frozen=True)
 class AdapterSettings:
@@ -45,7 +47,9 @@ class AdapterSettings:
     members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Agents of each role by name prefix; empty for one role."""
     strict_agents: bool = True
-    """Fail if agents appear or disappear during an episode; otherwise absent agents observe zeros, get no reward and have one choice."""
+    """Fail if an agent appears during an episode, or leaves without having ended. Absent agents observe zeros, get no
+    reward and have one choice.
+    """
     action_masks: bool = True
     """Use `action_mask` from infos or observations."""
     max_steps: int = 0
@@ -56,6 +60,10 @@ class PettingZooEnvironment:
     """One PettingZoo parallel environment."""
 
     def __init__(self, environment: Any, settings: AdapterSettings) -> None:
+        if hasattr(environment, "agent_iter"):
+            from pettingzoo.utils.conversions import turn_based_aec_to_parallel
+
+            environment = turn_based_aec_to_parallel(environment)
         self._env, self._settings = environment, settings
         if not hasattr(environment, "possible_agents"):
             raise ConfigError(
@@ -77,31 +85,44 @@ class PettingZooEnvironment:
         """Last reported success in this episode's infos, by agent."""
 
     def reset(self, seed: int) -> SingleView:
-        observations, infos = self._env.reset(seed=seed)
+        observations, infos = _parts(self._env.reset(seed=seed), "reset", ("observations", "infos"))
+        present = set(self._env.agents)
         if self._settings.strict_agents:
-            self._check_agents("at the start of an episode", set(self._agents), set(self._env.agents))
+            _check_agents(
+                "at the start of an episode", set(self._agents) - present, present - set(self._agents)
+            )
         self._successes = {}
-        return self._view(observations, infos, set(self._env.agents))
+        return self._view(observations, infos or {}, present, required=present)
 
     def step(self, actions: Mapping[str, Actions]) -> Outcome:
         before = list(self._env.agents)
         chosen = {
-            agent: to_space(self._acting[agent], actions[self._agents[agent][0]][self._agents[agent][1]])
+            agent: to_space(
+                self._acting[agent],
+                actions[self._agents[agent][0]][self._agents[agent][1]],
+                self.spec.roles[self._agents[agent][0]].actions,
+            )
             for agent in before
         }
-        observations, rewards, terminations, truncations, infos = self._env.step(chosen)
+        result = _parts(self._env.step(chosen), "step", STEP)
+        observations, rewards, infos = result[0], result[1], result[4] or {}
+        terminations, truncations = (
+            _by_agent(flags, before, name) for flags, name in zip(result[2:4], STEP[2:4], strict=True)
+        )
         ended = {agent for agent in before if terminations.get(agent) or truncations.get(agent)}
         after = set(self._env.agents) - ended
-        if self._settings.strict_agents and after:
-            self._check_agents("during an episode", set(before), after)
+        if self._settings.strict_agents:
+            _check_agents("during an episode", set(before) - after - ended, after - set(before))
         over = not after
         terminated = over and all(terminations.get(agent, False) for agent in ended)
         self._successes |= {
             agent: success for agent in before if (success := reported_success(infos.get(agent))) is not None
         }
         return Outcome(
-            self._view(observations, infos, after),
-            self._role_rewards(rewards),
+            self._view(
+                observations, infos, after, required=after | {a for a in ended if not terminations.get(a)}
+            ),
+            self._role_rewards(_by_agent(rewards, before, "rewards"), before),
             terminated,
             over and not terminated,
             self._role_flags({agent for agent in ended if terminations.get(agent)}),
@@ -131,30 +152,40 @@ class PettingZooEnvironment:
         return np.stack([allowed(self._acting[agent], role.actions.counts) for agent in role.agents])
 
     def _view(
-        self, observations: Mapping[str, Any], infos: Mapping[str, Any], active: Collection[str]
+        self,
+        observations: Mapping[str, Any],
+        infos: Mapping[str, Any],
+        active: Collection[str],
+        required: Collection[str],
     ) -> SingleView:
-        """`active`: agents that are active in the next step."""
+        """`active`: agents that are active in the next step; `required`: those that must have an observation."""
         seen = {
             role: np.zeros((len(own.agents), own.observation_dim), dtype=np.float32)
             for role, own in self.spec.roles.items()
         }
-        masks = {role: own.copy() for role, own in self._possible_choices.items() if self._masked(own)}
+        masks = {role: own.copy() for role, own in self._possible_choices.items()}
         for agent, (role, index) in self._agents.items():
             kind = self.spec.roles[role].actions
             if agent in observations:
-                numbers = flatten_observation(self._observed[agent], observations[agent])
+                numbers = self._flat(agent, observations[agent])
                 seen[role][index, : len(numbers)] = numbers
                 uses_masks = self._settings.action_masks
                 mask = _mask(observations[agent], infos.get(agent)) if uses_masks else None
                 if mask is not None and not isinstance(kind, Continuous):
                     masks[role][index] = allowed(self._acting[agent], kind.counts, mask)
+            elif agent in required:
+                raise EnvironmentFailure(
+                    f"{agent} has no observation; reset and step must return one for each agent that is active"
+                )
             if role in masks and agent not in active and not isinstance(kind, Continuous):
                 masks[role][index] = first_choices(kind.counts)
-        return SingleView(seen, masks, alive={} if self._settings.strict_agents else self._role_flags(active))
+        return SingleView(seen, masks, alive=self._role_flags(active))
 
-    def _masked(self, possible: Flags) -> bool:
-        """Whether a role returns masks: in every view, or in none. An environment may return its first mask in any step."""
-        return self._settings.action_masks or not self._settings.strict_agents or not possible.all()
+    def _flat(self, agent: str, observation: Any) -> Reals:
+        try:
+            return flatten_observation(self._observed[agent], observation)
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise EnvironmentFailure(f"the observation of {agent} does not fit its space: {error}") from error
 
     def _role_flags(self, agents: Collection[str]) -> dict[str, Flags]:
         """(n,) by role: which agents are in `agents`."""
@@ -162,25 +193,52 @@ class PettingZooEnvironment:
             role: np.array([agent in agents for agent in own.agents]) for role, own in self.spec.roles.items()
         }
 
-    def _role_rewards(self, rewards: Mapping[str, float]) -> dict[str, Reals]:
+    def _role_rewards(self, rewards: Mapping[str, Any], acted: Collection[str]) -> dict[str, Reals]:
         role_rewards = {
             role: np.zeros(len(own.agents), dtype=np.float32) for role, own in self.spec.roles.items()
         }
-        for agent, reward in rewards.items():
-            if agent in self._agents:
+        for agent in self._agents:
+            if agent in rewards or agent in acted:
                 role, index = self._agents[agent]
-                role_rewards[role][index] = reward
+                role_rewards[role][index] = _one_number(rewards.get(agent), agent)
         return role_rewards
 
-    def _check_agents(self, when: str, expected: set[str], present: set[str]) -> None:
-        if expected == present:
-            return
-        missing, added = ", ".join(sorted(expected - present)), ", ".join(sorted(present - expected))
-        changes = "; ".join(
-            text for text in (missing and f"{missing} left", added and f"{added} came") if text
-        )
+
+def _parts(result: Any, method: str, names: tuple[str, ...]) -> tuple[Any, ...]:
+    """What reset or step returned. Raises EnvironmentFailure if it is not the tuple of PettingZoo's interface."""
+    if not isinstance(result, tuple) or len(result) != len(names):
         raise EnvironmentFailure(
-            f"agents changed {when}: {changes}. Set environment.strict_agents = false if this is intended"
+            f"{method} must return a tuple ({', '.join(names)}), each with a value by agent"
+        )
+    return result
+
+
+def _by_agent(values: Any, agents: Collection[str], name: str) -> Mapping[str, Any]:
+    """Values by agent; a single one is that of all agents. Raises EnvironmentFailure."""
+    if isinstance(values, Mapping):
+        return values
+    if values is None or np.size(values) != 1:
+        raise EnvironmentFailure(f"{name} must be a dict by agent, not {type(values).__name__}")
+    return dict.fromkeys(agents, values)
+
+
+def _one_number(reward: Any, agent: str) -> float:
+    if reward is None or np.size(reward) != 1:
+        raise EnvironmentFailure(
+            f"{agent} has the reward {reward!r}; step must return one number for each agent that acted"
+        )
+    return float(np.asarray(reward).reshape(()))
+
+
+def _check_agents(when: str, left: Collection[str], came: Collection[str]) -> None:
+    """Raise EnvironmentFailure if agents left without having ended, or came."""
+    changes = [
+        f"{', '.join(sorted(names))} {verb}" for names, verb in ((left, "left"), (came, "came")) if names
+    ]
+    if changes:
+        raise EnvironmentFailure(
+            f"agents changed {when}: {'; '.join(changes)}. Return their termination, or set environment.strict_agents = "
+            "false if this is intended"
         )
 
 

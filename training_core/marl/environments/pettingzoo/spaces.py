@@ -30,18 +30,23 @@ def observation_width(space: spaces.Space[Any], field: str) -> int:
 
 
 def flatten_observation(space: spaces.Space[Any], seen: Any) -> Reals:
-    """An observation as a vector (D,); choices become one-hot."""
+    """An observation as a vector (D,); choices become one-hot. Raises ValueError if its shape is not that of the space."""
     own = observation_space_of(space)
     inner = seen["observation"] if own is not space else seen
     if isinstance(own, spaces.Box):
-        return np.asarray(inner, dtype=np.float32).ravel()
+        numbers = np.asarray(inner, dtype=np.float32)
+        if numbers.shape != own.shape:
+            raise ValueError(f"it has the shape {numbers.shape}, its observation_space {own.shape}")
+        return numbers.ravel()
     return np.asarray(flatten(own, inner), dtype=np.float32)
 
 
 def choice_counts(space: spaces.Space[Any]) -> tuple[int, ...]:
-    """Choices of every set: one of Discrete, several of MultiDiscrete."""
+    """Choices of every set: one of Discrete, several of MultiDiscrete, two for each bit of MultiBinary."""
     if isinstance(space, spaces.Discrete):
         return (int(space.n),)
+    if isinstance(space, spaces.MultiBinary):
+        return (2,) * flatdim(space)
     assert isinstance(space, spaces.MultiDiscrete)
     return tuple(int(count) for count in space.nvec.ravel())
 
@@ -73,13 +78,13 @@ def shared_actions(all_spaces: Sequence[spaces.Space[Any]], field: str) -> Actio
     """The action space that a role's agents share: the largest counts of choices, or the widest bounds. Raises ConfigError."""
     if all(isinstance(space, spaces.Discrete) for space in all_spaces):
         return Choices(max(choice_counts(space)[0] for space in all_spaces))
-    if all(isinstance(space, spaces.MultiDiscrete) for space in all_spaces):
+    if all(isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary) for space in all_spaces):
         sets = zip_longest(*map(choice_counts, all_spaces), fillvalue=1)
         return SeveralChoices(tuple(max(counts) for counts in sets))
     if not all(isinstance(space, spaces.Box) for space in all_spaces):
         raise ConfigError(
             {
-                field: "actions must be all Discrete, all MultiDiscrete or all Box within a role, not "
+                field: "actions must be all Discrete, all MultiDiscrete or MultiBinary, or all Box within a role, not "
                 + ", ".join(map(str, all_spaces))
             }
         )
@@ -100,13 +105,25 @@ def action_widths(all_spaces: Sequence[spaces.Space[Any]]) -> tuple[int, ...]:
     return widths if len(set(widths)) > 1 else ()
 
 
-def to_space(space: spaces.Space[Any], action: Any) -> Any:
-    """An action in the form of the space: choices from its start, or components within its bounds, in its shape."""
+def to_space(space: spaces.Space[Any], action: Any, kind: ActionKind) -> Any:
+    """An action of its role's `kind` in the form of the space: choices from its start, or components within its bounds,
+    in its shape.
+
+    The role's bounds are mapped linearly onto the space's own, so that the whole of the policy's distribution acts.
+    """
     if isinstance(space, spaces.Discrete):
         return int(action) + int(space.start)
     if isinstance(space, spaces.MultiDiscrete):
         chosen = np.asarray(action)[: space.nvec.size].reshape(space.shape)
         return (chosen + space.start).astype(space.dtype)
-    assert isinstance(space, spaces.Box)
-    numbers = np.asarray(action, dtype=np.float64)[: flatdim(space)].reshape(space.shape)
-    return np.clip(numbers, space.low, space.high).astype(space.dtype)
+    if isinstance(space, spaces.MultiBinary):
+        return np.asarray(action)[: flatdim(space)].reshape(space.shape).astype(space.dtype)
+    assert isinstance(space, spaces.Box) and isinstance(kind, Continuous)
+    width = flatdim(space)
+    numbers = np.array(action, dtype=np.float64)[:width]
+    low, high = np.array(kind.low[:width]), np.array(kind.high[:width])
+    own_low, own_high = space.low.ravel().astype(np.float64), space.high.ravel().astype(np.float64)
+    other = np.isfinite([low, high, own_low, own_high]).all(0) & ((low != own_low) | (high != own_high))
+    share = (numbers - low)[other] / (high - low)[other]
+    numbers[other] = own_low[other] + share * (own_high - own_low)[other]
+    return np.clip(numbers.reshape(space.shape), space.low, space.high).astype(space.dtype)

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import gymnasium
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from training_core.errors import ConfigError, EnvironmentFailure
 from training_core.marl.environments.base import Choices, Continuous, SeveralChoices, Success
@@ -122,8 +121,35 @@ def test_an_error_in_a_joint_step_ends_all_with_a_remedy(registered: None) -> No
 def test_what_there_is_not_is_told() -> None:
     with pytest.raises(ConfigError, match=r"environment\.id"):
         make_environments(GymnasiumVector(id="NoSuchThing-v0"), 1)
-    with pytest.raises(ValidationError):
-        GymnasiumVector(id="os:Thing-v0")
+    with pytest.raises(ConfigError, match="no_such_module"):
+        make_environments(GymnasiumVector(id="no_such_module:Thing-v0"), 1)
+
+
+def test_a_module_that_registers_its_environment_on_import_is_named_with_it() -> None:
+    name = f"{__name__}:Bits-v0"
+    environments = make_environments(GymnasiumVector(id=name), 2)
+    assert environments.spec.roles["agents"].actions == SeveralChoices((2, 2, 2))
+    environments.reset(0)
+    moved = environments.step({"agents": np.array([[[1, 0, 1]], [[0, 1, 1]]])})
+    assert moved.rewards["agents"].tolist() == [[5.0], [6.0]]
+
+
+class Bits(gymnasium.Env):
+    """Three bits are a number, which is earned."""
+
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32)
+    action_space = gymnasium.spaces.MultiBinary(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        return np.zeros(1, np.float32), float(np.dot(action, [1, 2, 4])), False, False, {}
+
+
+gymnasium.register("Bits-v0", Bits)
 
 
 class RolloutValues(gymnasium.Env):

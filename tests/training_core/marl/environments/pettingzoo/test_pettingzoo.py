@@ -1,5 +1,6 @@
 """The PettingZoo adapter: order, padding, masks, ends, agents that come or go; the toys through it; MPE; SuperSuit."""
 
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium import spaces
+from pettingzoo import AECEnv
 
 from tests.training_core.marl.environments.parallel import Countdown
 from training_core.boards import Plane
@@ -72,7 +74,8 @@ def test_agents_are_grouped_by_role_in_a_fixed_order() -> None:
     assert (reds.observation_dim, blues.observation_dim, reds.actions) == (2, 4, Choices(3))
     view = environments.reset(3)
     assert view.observations["reds"].tolist() == [[[0, 0], [2, 0]]] * 2
-    assert view.masks["reds"].all() and view.masks["blues"].all() and view.alive == {}
+    assert view.masks["reds"].all() and view.masks["blues"].all()
+    assert view.alive["reds"].all() and view.alive["blues"].all()
     moved = environments.step({"reds": np.array([[0, 1], [2, 2]]), "blues": np.array([[1], [0]])})
     assert made[0].taken == {"red_0": 1, "red_1": 2, "blue_0": 2}  # Discrete(3, start=1)
     assert moved.rewards["reds"].tolist() == [[1, 4], [3, 5]] and moved.rewards["blues"].tolist() == [
@@ -95,12 +98,15 @@ def test_ended_episodes_restart_with_new_seeds_and_keep_final_states() -> None:
     ]
 
 
-def test_boxes_of_several_widths_are_padded_clipped_and_given_their_shape_back() -> None:
+def test_boxes_of_several_widths_are_padded_scaled_and_given_their_shape_back() -> None:
     environments, made = countdown(1, box=True)
     assert environments.spec.roles["reds"].actions == Continuous((-3.0, -1.0), (1.0, 1.0))
     environments.reset(0)
     environments.step({"reds": np.array([[[0.5, -7.0], [0.9, 0.3]]]), "blues": np.array([[[0.1, 0.2, 3.0]]])})
-    assert made[0].taken["red_0"].tolist() == [[0.5, -1.0]] and made[0].taken["red_1"].tolist() == [0.5]
+    assert made[0].taken["red_0"].tolist() == [[0.75, -1.0]], (
+        "0.5 of -3 to 1 is 0.75 of -1 to 1; beyond a bound"
+    )
+    assert made[0].taken["red_1"].tolist() == pytest.approx([0.4125]), "0.9 of -3 to 1 is 0.4125 of -3 to 0.5"
     assert made[0].taken["blue_0"].tolist() == pytest.approx([0.1, 0.2, 1.0])
 
 
@@ -136,7 +142,7 @@ def test_several_sets_of_choices_keep_their_shape_their_starts_and_their_masks()
     environments.step({"reds": np.array([[[0, 2], [3, 0]]]), "blues": np.array([[[1, 0]]])})
     taken = {agent: action.tolist() for agent, action in made.taken.items()}
     assert taken == {"red_0": [5, 3], "red_1": [3], "blue_0": [[1, 0]]}
-    with pytest.raises(ConfigError, match="all Discrete, all MultiDiscrete or all Box within a role"):
+    with pytest.raises(ConfigError, match="all MultiDiscrete or MultiBinary, or all Box within a role"):
         shared_actions([spaces.Discrete(2), spaces.MultiDiscrete([2, 2])], "environment.path")
 
 
@@ -153,16 +159,19 @@ def test_masks_come_from_infos_or_observations_and_can_be_left_alone() -> None:
     assert environments.reset(0).masks["blues"].tolist() == [[[False, True, True]]]
     assert environments.reset(0).observations["blues"].tolist() == [[[1, 1, 0, 0]]]
     environments, _ = countdown(1, AdapterSettings(TEAMS, action_masks=False), masks="info")
-    assert environments.reset(0).masks == {}
+    assert environments.reset(0).masks["reds"].all()
 
 
-def test_strict_agents_says_who_left_or_came() -> None:
-    environments, _ = countdown(2, leaves="red_1")
+def test_strict_agents_says_who_left_without_an_end_or_came() -> None:
+    environments, _ = countdown(1, leaves="red_1")
+    environments.reset(0)
+    assert not [environments.step(stay(environments)).failures for _ in range(3)][-1], "red_1 has terminated"
+    environments, _ = countdown(2, vanishes="red_1")
     environments.reset(0)
     environments.step(stay(environments))
     failures = environments.step(stay(environments)).failures
     assert "agents changed during an episode: red_1 left" in failures[0].error
-    assert "Set environment.strict_agents = false" in failures[1].error
+    assert "set environment.strict_agents = false" in failures[1].error
     environments, _ = countdown(1, comes="blue_0")
     with pytest.raises(EnvironmentFailure, match="at the start of an episode: blue_0 left"):
         environments.reset(0)
@@ -361,3 +370,98 @@ def test_who_takes_part_and_whose_own_end_came_is_told() -> None:
     assert [bool(step.terminated[0]) for step in moved] == [False] * 5 + [True]
     told = Success(agents=dict.fromkeys(["a_0", "a_1", "a_2"], True))
     assert moved[-1].successes == {0: told, 1: told}
+
+
+class Odd(Countdown):
+    """Returns something else in place of a part of its step."""
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__()
+        self._parts = parts
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        names = ("observations", "rewards", "terminations", "truncations", "infos")
+        return tuple((dict(zip(names, super().step(actions), strict=True)) | self._parts).values())
+
+
+def without(agent: str, value: Any) -> dict[str, Any]:
+    return {other: value for other in ("red_0", "red_1", "blue_0") if other != agent}
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "message"),
+    [
+        ("observations", {**without("", np.zeros((2, 1))), "blue_0": np.zeros((2, 1))}, "of blue_0 .* shape"),
+        ("observations", {**without("", np.zeros((2, 2))), "blue_0": np.zeros((2, 2))}, "of red_0 .* shape"),
+        ("observations", {"red_0": np.zeros((2, 1)), "blue_0": np.zeros((2, 2))}, "red_1 has no observation"),
+        ("rewards", without("red_1", 1.0), "red_1 has the reward None"),
+        ("rewards", without("", np.ones(2)), "red_0 has the reward"),
+        ("terminations", [False] * 3, "terminations must be a dict"),
+    ],
+)
+def test_a_part_of_a_step_that_does_not_fit_is_refused_by_name(part: str, value: Any, message: str) -> None:
+    environments = SequentialEnvironments(
+        lambda: PettingZooEnvironment(Odd(**{part: value}), AdapterSettings(TEAMS)), 1, "odd"
+    )
+    environments.reset(0)
+    (failure,) = environments.step(stay(environments)).failures.values()
+    assert re.search(message, failure.error)
+
+
+def test_one_flag_and_no_infos_are_understood() -> None:
+    made = Odd(terminations=False, truncations=np.array([False]), infos=None)
+    environments = SequentialEnvironments(
+        lambda: PettingZooEnvironment(made, AdapterSettings(TEAMS)), 1, "odd"
+    )
+    environments.reset(0)
+    moved = environments.step(stay(environments))
+    assert not moved.failures and moved.rewards["reds"].tolist() == [[1, 3]]
+
+
+class Turns(AECEnv):
+    """Two agents add to a number in turn; who brings it to 4 wins."""
+
+    metadata = {"name": "turns"}
+    render_mode = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.possible_agents = ["a", "b"]
+
+    def observation_space(self, agent: str) -> spaces.Space[Any]:
+        return spaces.Box(0, 9, (1,), np.float32)
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:
+        return spaces.Discrete(3)
+
+    def observe(self, agent: str) -> Any:
+        return np.array([self.number], np.float32)
+
+    def reset(self, seed: int | None = None, options: Any = None) -> None:
+        self.agents, self.agent_selection, self.number = ["a", "b"], "a", 0
+        self.rewards = dict.fromkeys(self.agents, 0.0)
+        self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
+        self.terminations = dict.fromkeys(self.agents, False)
+        self.truncations = dict.fromkeys(self.agents, False)
+        self.infos: dict[str, Any] = {agent: {} for agent in self.agents}
+
+    def step(self, action: Any) -> None:
+        if self.terminations[self.agent_selection]:
+            self._was_dead_step(action)
+            return
+        self.number += int(action)
+        if self.number >= 4:
+            self.terminations = dict.fromkeys(self.agents, True)
+            self.rewards = {agent: 1.0 if agent == self.agent_selection else -1.0 for agent in self.agents}
+        self.agent_selection = "b" if self.agent_selection == "a" else "a"
+
+
+def test_a_turn_based_environment_is_played_by_pettingzoos_wrapper() -> None:
+    sides = AdapterSettings({"first": ("a",), "second": ("b",)})
+    environments = SequentialEnvironments(lambda: PettingZooEnvironment(Turns(), sides), 1, "turns")
+    environments.reset(0)
+    two = {"first": np.array([[2]]), "second": np.array([[2]])}
+    assert environments.step(two).view.observations["second"].tolist() == [[[2]]]
+    last = environments.step(two)
+    assert last.terminated.tolist() == [True] and last.final is not None
+    assert (last.rewards["first"].tolist(), last.rewards["second"].tolist()) == ([[-1]], [[1]])
