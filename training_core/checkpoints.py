@@ -28,6 +28,8 @@ SIZES_ONLY = 1
 """The layout of earlier versions, whose manifests contain no hashes."""
 STATE = "state.json"
 MANIFEST = "manifest.json"
+POLICY = "policy.json"
+"""File in the folder of each trained policy; written last, after the weights."""
 DRAFT = ".draft-"
 REPLACED = ".replaced-"
 """Prefix of a checkpoint's name while another one of the same iteration replaces it."""
@@ -91,16 +93,20 @@ def latest(folder: Path) -> Path | None:
 
 
 @contextmanager
-def writing(folder: Path, iteration: int, state: Mapping[str, Any]) -> Iterator[Path]:
+def writing(
+    folder: Path, iteration: int, state: Mapping[str, Any], policies: Collection[str] = ()
+) -> Iterator[Path]:
     """A draft to write into; it becomes the iteration's checkpoint if the block succeeds, and is deleted otherwise.
 
-    `state` is JSON. A checkpoint of the same name (of an earlier attempt) is replaced. Raises CheckpointError.
+    `state` is JSON. A checkpoint of the same name (of an earlier attempt) is replaced. Raises CheckpointError, also if the
+    draft lacks one of the trained `policies`: another machine may have written it into a folder of its own.
     """
     checkpoint = folder / name_of(iteration)
     draft = folder / f"{DRAFT}{secrets.token_hex(4)}"
     try:
         draft.mkdir(parents=True)
         yield draft
+        _check_policies(draft, policies)
         (draft / STATE).write_text(json.dumps({**state, "layout": LAYOUT, "iteration": iteration}, indent=1))
         (draft / MANIFEST).write_text(_manifest_of(draft))
         _commit(draft, checkpoint)
@@ -214,6 +220,15 @@ def _delete(checkpoint: Path) -> bool:
 def _aside(checkpoint: Path) -> Path:
     """A new name that `sweep` deletes."""
     return checkpoint.with_name(f"{DRAFT}{secrets.token_hex(4)}")
+
+
+def _check_policies(draft: Path, policies: Collection[str]) -> None:
+    missing = [f"{policy}/{POLICY}" for policy in policies if not (draft / policy / POLICY).is_file()]
+    if missing:
+        raise CheckpointError(
+            f"the checkpoint was not written into {draft.parent}: {', '.join(missing)} is missing there; mount this folder at the "
+            "same path on every machine of the run"
+        )
 
 
 def _manifest_of(draft: Path) -> str:

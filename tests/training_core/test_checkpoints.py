@@ -38,6 +38,19 @@ def test_an_error_while_writing_leaves_what_was_there(tmp_path: Path) -> None:
     assert [item.name for item in tmp_path.iterdir()] == ["iteration-000005"]
 
 
+@pytest.mark.parametrize("written", [(), ("executor",), ("executor", "executor/policy.json")])
+def test_a_draft_without_a_trained_policy_is_no_checkpoint(written: tuple[str, ...], tmp_path: Path) -> None:
+    """A process on a machine that does not mount the folder writes into its own."""
+    place = write(tmp_path, 5)
+    with (
+        pytest.raises(CheckpointError, match=r"planner/policy\.json"),
+        checkpoints.writing(tmp_path, 10, {}, ("executor", "planner")) as draft,
+    ):
+        for name in written:
+            (draft / name).touch() if "." in name else (draft / name).mkdir()
+    assert list(tmp_path.iterdir()) == [place]
+
+
 def test_the_name_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that dies at any moment leaves no torn checkpoint under a checkpoint's name."""
     synced: list[str] = []

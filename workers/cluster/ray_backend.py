@@ -10,7 +10,7 @@ import ray
 from ray.exceptions import RayActorError
 
 from training_core.config.rollout import RolloutBuffer
-from training_core.errors import StopRequested
+from training_core.errors import StopRequested, TroupeError
 from training_core.llm.base_models.folder_creation import creation_progress
 from training_core.llm.base_models.progress import Progress, silent
 from training_core.llm.base_models.registry import created_folder
@@ -31,6 +31,7 @@ from workers.protocol.records import (
     Updated,
     WorkerLost,
 )
+from workers.storage.shared_folder import check_mark, marked
 
 POLL_SECONDS = 0.5
 Parameters = ParamSpec("Parameters")
@@ -56,8 +57,8 @@ class RayBackend(TrainingBackend):
         self._reported: tuple[float, str] | None = None
         self._session: Session | None = None
         self._at_start: Started | None = None
-        self._constructions: list[Any] = []
-        """Calls that end when an environment worker has been constructed, or when its constructor has raised."""
+        self._first_calls: list[Any] = []
+        """Calls that end when a worker has been constructed and has read the run's folder, or when it has failed to."""
         workflow = getattr(attempt.config, "workflow", None)
         self._external = isinstance(workflow, RolloutBuffer)
         """Whether the run may wait for external rollouts."""
@@ -67,10 +68,23 @@ class RayBackend(TrainingBackend):
             self._output.open()
 
     def start(self, resume_from: Path | None) -> Started:
-        """Wait for devices, then start all workers. Raises StoppedBeforeStart, Superseded, WorkerLost."""
+        """Wait for devices, then start all workers.
+
+        Raises StoppedBeforeStart, Superseded, WorkerLost, and FolderNotShared if a worker does not see the run's folder.
+        """
         self._session = open_session(self._attempt, self._stop_checks.starting, self._log_line)
-        self._constructions = [worker.ping.remote() for worker in self._session.environments]
-        self._at_start = self._call(self._check_starting, TrainingBackend.start, resume_from)
+        with marked(self._attempt.folder) as mark:
+            self._first_calls = [
+                worker.__ray_call__.remote(check_mark, mark) for worker in self._session.actors
+            ]
+            try:
+                self._at_start = self._call(self._check_starting, TrainingBackend.start, resume_from)
+            except (TroupeError, OSError):
+                self._check_first_calls()  # a node without the folder does not have its models either
+                raise
+            while self._first_calls:
+                self._stop_checks.starting()
+                self._check_first_calls(POLL_SECONDS)
         announce(self._at_start, self._attempt.folder)
         return replace(self._at_start, machines=cluster_machines())
 
@@ -134,17 +148,10 @@ class RayBackend(TrainingBackend):
     def _check_starting(self) -> None:
         """Report the progress of base models, if the data folder is on this machine.
 
-        Raises Superseded, StoppedBeforeStart, and what an environment's constructor raised: before large models are loaded.
+        Raises Superseded, StoppedBeforeStart, and what the first calls raised: before large models are loaded.
         """
         self._stop_checks.starting()
-        constructed, self._constructions = (
-            ray.wait(self._constructions, num_returns=len(self._constructions), timeout=0)
-            if self._constructions
-            else ([], [])
-        )
-        for reference in constructed:
-            with suppress(RayActorError):  # a worker that died is replaced when it is called
-                answer(reference)
+        self._check_first_calls()
         config = self._attempt.config
         for name in dict.fromkeys(config.models.values()):
             folder = created_folder(name, config.environment, self._attempt.home)
@@ -152,6 +159,17 @@ class RayBackend(TrainingBackend):
             if progress and progress != self._reported:
                 self._reported = progress
                 self._waiting(*progress)
+
+    def _check_first_calls(self, seconds: float = 0.0) -> None:
+        """Wait for the first calls. Raises FolderNotShared, and what a worker's constructor raised."""
+        if not self._first_calls:
+            return
+        ended, self._first_calls = ray.wait(
+            self._first_calls, num_returns=len(self._first_calls), timeout=seconds
+        )
+        for reference in ended:
+            with suppress(RayActorError):  # a worker that died is replaced when it is called
+                answer(reference)
 
     def _check_collecting(self) -> None:
         """Raises Superseded, StopRequested."""

@@ -48,9 +48,9 @@ class Session:
     group: PlacementGroup | None
 
     @property
-    def environments(self) -> list[Handle]:
-        """The first workers that host environments."""
-        return [worker for name, worker in self.workers.items() if name.startswith("environment")]
+    def actors(self) -> list[Handle]:
+        """All actors, as first started."""
+        return [self.lead, *self.workers.values()]
 
     def control(self, method: str, *arguments: Any) -> Any:
         """Call the lead actor while another call may be running. Returns a reference to the result."""
@@ -60,7 +60,7 @@ class Session:
         """End external rollouts, then all actors, and free the devices."""
         with suppress(RayError):  # the lead actor has died or is busy: what it holds ends with its process
             ray.get(self.control("close"), timeout=CLOSE_SECONDS)
-        for handle in (self.lead, *self.workers.values()):
+        for handle in self.actors:
             ray.kill(handle)
         if self.group is not None:  # also ends replacements, which are in its bundles
             remove_placement_group(self.group)

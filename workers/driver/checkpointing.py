@@ -68,7 +68,8 @@ class CheckpointKeeper:
             others = [item for item in self._best if item.iteration != iteration]
             ordered = sorted([*others, Best(iteration, value)], key=lambda item: -item.value)
             self._best = ordered[: self._config.checkpoint.keep_best]
-        with writing(self._folder.checkpoints, iteration, self._state(run_events)) as draft:
+        policies = self._config.trained_policies
+        with writing(self._folder.checkpoints, iteration, self._state(run_events), policies) as draft:
             backend.save(draft)
         folder = self._folder.checkpoints / name_of(iteration)
         run_events.checkpointed(iteration, self._relative(folder), size_of(folder), best=best)

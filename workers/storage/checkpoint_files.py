@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from training_core.checkpoints import DRAFT, MANIFEST, PINNED, STATE, damage
+from training_core.checkpoints import DRAFT, MANIFEST, PINNED, POLICY, STATE, damage
 from training_core.errors import CheckpointError
 
-LEARNING = ("optimizer.safetensors", "policy.json")
+LEARNING = ("optimizer.safetensors", POLICY)
 """Files that only training needs; a language model is complete without them."""
 MARKS = ("config.json", "actor.safetensors")
 """Files that mark a policy's folder: of a language model, of small networks."""

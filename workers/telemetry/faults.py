@@ -16,7 +16,7 @@ LONGEST = 400
 """Maximum characters of a sentence."""
 _VERBS = (
     "add|allow|ask|change|check|choose|close|connect|copy|correct|create|delete|download|enable|end|fix|free|give|increase|"
-    "install|keep|launch|lower|make|move|name|omit|pass|pip|press|provide|raise|reduce|remove|rename|repeat|replace|report|"
+    "install|keep|launch|lower|make|mount|move|name|omit|pass|pip|press|provide|raise|reduce|remove|rename|repeat|replace|report|"
     "request|restore|resume|save|select|send|set|shorten|start|stop|switch|try|update|upgrade|use|wait|write"
 )
 _REMEDY = re.compile(rf"(?:;|\.|:|, so) +(?=(?:{_VERBS})\b(?! ?[=/]))", re.IGNORECASE)

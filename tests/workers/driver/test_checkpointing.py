@@ -34,13 +34,15 @@ class Notes:
 
 
 class Writer:
-    """A crew that writes one file, or fails in the middle."""
+    """A crew that writes one file for each policy, or fails in the middle."""
 
-    def __init__(self, *, fails: bool = False) -> None:
-        self.fails = fails
+    def __init__(self, *, fails: bool = False, policies: tuple[str, ...] = ("planner", "executor")) -> None:
+        self.fails, self.policies = fails, policies
 
     def save(self, folder: Path) -> None:
-        (folder / "weights").write_text("x")
+        for policy in self.policies:
+            (folder / policy).mkdir()
+            (folder / policy / "policy.json").write_text("{}")
         if self.fails:
             raise OSError("no space left on device")
 
@@ -69,6 +71,17 @@ def test_a_failed_write_leaves_no_checkpoint(tmp_path: Path) -> None:
         keeping.save(Writer(fails=True), notes, 2)  # type: ignore[arg-type]
     assert [item.name for item in (tmp_path / "checkpoints").iterdir()] == ["iteration-000001"]
     assert latest(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "iteration-000001"
+
+
+def test_a_checkpoint_without_a_trained_policy_fails(tmp_path: Path) -> None:
+    notes: Any = Notes()
+    with pytest.raises(CheckpointError, match=r"executor/policy\.json"):
+        keeper(tmp_path).save(Writer(policies=("planner",)), notes, 1)  # type: ignore[arg-type]
+    assert not list((tmp_path / "checkpoints").iterdir())
+    assert notes.told == []
+    frozen = keeper(tmp_path, team__roles__executor__trained=False)
+    frozen.save(Writer(policies=("planner",)), notes, 1)  # type: ignore[arg-type]
+    assert latest(tmp_path / "checkpoints") is not None
 
 
 def test_a_new_attempt_recalls_progress_and_best_and_clears_drafts(tmp_path: Path) -> None:
@@ -113,7 +126,7 @@ def test_an_earlier_checkpoint_names_a_single_best(tmp_path: Path) -> None:
     place = tmp_path / "checkpoints" / "iteration-000001"
     state = json.loads((place / "state.json").read_text())
     (place / "state.json").write_text(json.dumps(state | {"best": state["best"][0]}))
-    sizes = {name: (place / name).stat().st_size for name in ("state.json", "weights")}
+    sizes = {"state.json": (place / "state.json").stat().st_size}
     (place / "manifest.json").write_text(json.dumps({"layout": 1, "files": sizes}))
     again = keeper(tmp_path, checkpoint__keep=1)
     again.recall(place, notes)

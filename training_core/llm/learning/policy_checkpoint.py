@@ -19,6 +19,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from training_core.checkpoint_reading import read_errors_explained, write_errors_explained
+from training_core.checkpoints import POLICY
 from training_core.config.team import NAME_PATTERN
 from training_core.errors import CheckpointError, ModelError
 from training_core.llm.learning.learner import Learner, LearnerState
@@ -63,7 +64,7 @@ def save_policy(folder: Path, learner: Learner, tokenizer: PreTrainedTokenizerBa
         save_file(state.optimiser, folder / "optimizer.safetensors")
         if state.critic:
             save_file(state.critic, folder / CRITIC)
-        (folder / "policy.json").write_text(json.dumps(facts, indent=1))
+        (folder / POLICY).write_text(json.dumps(facts, indent=1))
 
 
 def save_frozen(
@@ -74,7 +75,7 @@ def save_frozen(
         folder.mkdir(parents=True, exist_ok=True)
         _save_model(folder, model, trained_weights(model))
         tokenizer.save_pretrained(folder)
-        (folder / "policy.json").write_text(json.dumps({"version": version, "frozen": True}, indent=1))
+        (folder / POLICY).write_text(json.dumps({"version": version, "frozen": True}, indent=1))
 
 
 def load_policy(folder: Path, learner: Learner) -> int:
@@ -163,9 +164,9 @@ def _read_weights(folder: Path, model: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def _read_facts(folder: Path) -> dict[str, Any]:
-    facts = json.loads((folder / "policy.json").read_text())
+    facts = json.loads((folder / POLICY).read_text())
     if not isinstance(facts, dict):
-        raise ValueError("policy.json does not have Troupe's format")
+        raise ValueError(f"{POLICY} does not have Troupe's format")
     return facts
 
 

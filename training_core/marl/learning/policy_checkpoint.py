@@ -14,10 +14,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from training_core.checkpoint_reading import read_errors_explained, write_errors_explained
+from training_core.checkpoints import POLICY
 from training_core.marl.learning.learner import PolicyLearner
 from training_core.marl.learning.value_scale import ValueScale
-
-FACTS = "policy.json"
 
 
 def save_policy(folder: Path, learner: PolicyLearner) -> None:
@@ -41,13 +40,13 @@ def save_policy(folder: Path, learner: PolicyLearner) -> None:
             weights = {key: tensor.contiguous().clone() for key, tensor in network.state_dict().items()}
             save_file(weights, folder / f"{name}.safetensors")
         save_file(moments, folder / "optimizer.safetensors")
-        (folder / FACTS).write_text(json.dumps(facts, indent=1))
+        (folder / POLICY).write_text(json.dumps(facts, indent=1))
 
 
 def load_policy(folder: Path, learner: PolicyLearner) -> None:
     """Restore weights, optimisers and value scale. Raises CheckpointError."""
     with read_errors_explained(folder, "this policy's networks"):
-        facts = json.loads((folder / FACTS).read_text())
+        facts = json.loads((folder / POLICY).read_text())
         moments = load_file(folder / "optimizer.safetensors")
         networks = {"actor": learner.actor, "critic": learner.critic}
         optimisers = {"actor": learner.actor_adam, "critic": learner.critic_adam}
