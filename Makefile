@@ -128,9 +128,10 @@ var/benchmarl/.done: constraints.txt
 	@var/benchmarl/bin/pip install --disable-pip-version-check -q -c var/benchmarl/pins.txt "benchmarl==1.5.2" vmas
 	@touch $@
 
-# The short set of benchmarks, at most 10 minutes on two idle cores: tests/benchmarks/results/*.json. ONLY="name ..." runs a part.
+# The short set of benchmarks, at most 10 minutes on two idle cores: var/benchmarks/results/*.json. ONLY="name ..." runs a part, RECORD=1
+# replaces the tracked tests/benchmarks/results/*.json.
 bench: .venv/.dev
-	@$(BIN)/python -m tests.benchmarks.bench $(ONLY)
+	@$(BIN)/python -m tests.benchmarks.bench $(ONLY) $(if $(RECORD),--record)
 
 bench-compare: .venv/.dev
 	@test -n "$(BASE)" || { echo "Name the commit to compare with: make bench-compare BASE=main ONLY=\"llm_step imports\""; exit 1; }

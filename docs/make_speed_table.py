@@ -1,7 +1,7 @@
 """Write the table of speed into README.md and docs/performance.md: `python -m docs.make_speed_table`.
 
-Rows come from `tests/benchmarks/results/*.json`, which `make bench` writes. A row without a result does not exist. A test compares both
-pages with the output.
+Rows come from `tests/benchmarks/results/*.json`, which `make bench RECORD=1` writes. A row without a result does not exist. A test
+compares both pages with the output.
 """
 
 import re
@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.results import MOST_LOAD, RESULTS, ROOT, number, read_result
+from tests.benchmarks.folders import RESULTS, ROOT
+from tests.benchmarks.results import MOST_LOAD, number, read_result
 
 PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
 BEGIN, END = "<!-- speed: begin; python -m docs.make_speed_table -->", "<!-- speed: end -->"
-NOTHING = "No results are stored. `make bench` measures them."
+NOTHING = "No results are stored. `make bench RECORD=1` measures them."
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from tests.benchmarks.compare import INTERRUPTED, Settings, compare, verdict
 from tests.benchmarks.intervals import ratio_interval
 from tests.benchmarks.results import ROOT
 
-PROGRAMS = ("results", "measure", "intervals", "children", "compare", "bench")
+PROGRAMS = ("folders", "results", "measure", "intervals", "children", "compare", "bench")
 NAMES = {"toy": "benchmark", "newer": "newer", "slow": "slow", "lonely": "lonely"}
 REGISTRY = f"SHORT_SET = { {name: f'tests.benchmarks.toy:{function}' for name, function in NAMES.items()} }\n"
 TOY = """
@@ -61,7 +61,7 @@ def repository(tmp_path: Path) -> Path:
     (root / "training_core").mkdir()
     (root / "training_core" / "__init__.py").touch()
     (root / "training_core" / "speed.py").write_text("VALUES = [8.0, 10.0, 30.0]\n")
-    (root / ".gitignore").write_text("__pycache__/\n")
+    (root / ".gitignore").write_text("__pycache__/\nvar\n")
     git(root, "init", "-q", "-b", "main")
     git(root, "add", ".")
     git(root, "commit", "-qm", "one")
@@ -102,8 +102,8 @@ def until(happened: Iterator[bool]) -> None:
 
 
 def test_a_benchmark_without_its_reference_keeps_its_older_file(repository: Path) -> None:
-    results = repository / "tests" / "benchmarks" / "results"
-    results.mkdir()
+    results = repository / "var" / "benchmarks" / "results"
+    results.mkdir(parents=True)
     (results / "lonely.json").write_text("older\n")
     command = [sys.executable, "-m", "tests.benchmarks.bench", "lonely", "toy"]
     answer = subprocess.run(
@@ -113,6 +113,7 @@ def test_a_benchmark_without_its_reference_keeps_its_older_file(repository: Path
     assert "lonely skipped, toy measured" in answer.stdout and answer.returncode == 0, answer.stderr
     assert (results / "lonely.json").read_text() == "older\n"
     assert json.loads((results / "toy.json").read_text())["figures"]["cost"]["median"] == 5.0
+    assert git(repository, "status", "--porcelain") == ""
 
 
 def test_a_busy_machine_is_reported(

@@ -1,7 +1,10 @@
-"""The short set of benchmarks: `make bench`, or `python -m tests.benchmarks.bench [NAME ...] [--small] [--repeats 5] [--out FOLDER]`.
+"""The short set of benchmarks, which `make bench` measures.
 
-Each benchmark runs in a process of its own and writes `tests/benchmarks/results/<name>.json`. A benchmark that fails, or lacks what
-it is compared with, keeps its earlier file. The exit status is 1 if one failed.
+    python -m tests.benchmarks.bench [NAME ...] [--small] [--repeats 5] [--out FOLDER | --record]
+
+Each benchmark runs in a process of its own and writes `var/benchmarks/results/<name>.json`, with `--record` the tracked
+`tests/benchmarks/results/<name>.json`. A benchmark that fails, or lacks what it is compared with, keeps its earlier file. The exit
+status is 1 if one failed.
 """
 
 import argparse
@@ -13,9 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.benchmarks.children import run_measuring, terminations_as_interrupts
+from tests.benchmarks.folders import RESULTS, ROOT, add_result_folder
 from tests.benchmarks.measure import MISSING
 from tests.benchmarks.registry import SHORT_SET
-from tests.benchmarks.results import MOST_LOAD, REPEATS, RESULTS, ROOT, load, write_result
+from tests.benchmarks.results import MOST_LOAD, REPEATS, load, write_result
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -26,7 +30,7 @@ def main(words: Sequence[str] | None = None) -> int:
         raise SystemExit(f"no such benchmark: {', '.join(unknown)}; benchmarks are {', '.join(SHORT_SET)}")
     if arguments.out == RESULTS and (arguments.small or arguments.repeats < REPEATS):
         raise SystemExit(
-            f"results need at least {REPEATS} repeats and the full settings: give another folder with --out for trials"
+            f"tracked results need at least {REPEATS} repeats and the full settings: omit --record for trials"
         )
     before = load()
     if before > MOST_LOAD:
@@ -40,7 +44,9 @@ def main(words: Sequence[str] | None = None) -> int:
             began = time.monotonic()
             states[name] = measure(name, arguments, before)
             print(f"{name}: {states[name]} after {time.monotonic() - began:.0f} s\n", flush=True)
-    print(", ".join(f"{name} {state}" for name, state in states.items()))
+    print(
+        ", ".join(f"{name} {state}" for name, state in states.items()) + f"; results are in {arguments.out}"
+    )
     return int("FAILED" in states.values())
 
 
@@ -65,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: all of {', '.join(SHORT_SET)}")
     parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--small", action="store_true", help="tiny settings, which check the programs")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    add_result_folder(parser)
     return parser
 
 

@@ -1,7 +1,7 @@
 """A benchmark, the turns of its sides, and the file of its result.
 
 A module of the registry has a function that returns a `Benchmark`. Its sides take turns (A, B, A, B), so that
-ratios compare measurements of the same minute. A result is written to `tests/benchmarks/results/<benchmark>.json`.
+ratios compare measurements of the same minute. A result is written to `<benchmark>.json` in a folder (see tests.benchmarks.folders).
 """
 
 import json
@@ -19,10 +19,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.folders import ROOT
 from tests.benchmarks.intervals import paired_ratios, spread
 
-ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "tests" / "benchmarks" / "results"
 REPEATS = 5
 MOST_LOAD = 0.5
 """Load average above which a machine counts as busy."""

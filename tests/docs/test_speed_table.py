@@ -8,8 +8,9 @@ import pytest
 
 from docs.make_speed_table import BEGIN, END, NOTHING, PAGES, ROWS, replaced, table
 from tests.architecture.source import ROOT
+from tests.benchmarks.folders import RESULTS
 from tests.benchmarks.registry import SHORT_SET
-from tests.benchmarks.results import RESULTS, write_result
+from tests.benchmarks.results import write_result
 
 
 def result(benchmark: str, **changes: Any) -> dict[str, Any]:

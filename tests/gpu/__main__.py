@@ -1,4 +1,4 @@
-"""The GPU program: `python -m tests.gpu [step ...] [--small] [--out FOLDER] [--budget SECONDS] [--again] [--list]`.
+"""The GPU program: `python -m tests.gpu [step ...] [--small] [--out FOLDER | --record] [--budget SECONDS] [--again] [--list]`.
 
 Correctness first, then figures, then learning. Every step runs in a process of its own for at most 8 minutes and writes
 one JSON file; a program that was interrupted continues with the first step without a result. See docs/gpu.md.
@@ -7,14 +7,17 @@ one JSON file; a program that was interrupted continues with the first step with
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
+from tests.benchmarks.folders import OWN_RESULTS, RESULTS, add_result_folder
 from tests.gpu.registry import STEPS
-from tests.gpu.results import FAILED, ROOT, broken_bounds, read_result
+from tests.gpu.results import FAILED, broken_bounds, read_result
 from tests.gpu.runner import run_steps
 
-OUT = ROOT / "tests" / "benchmarks" / "results" / "gpu"
-SMALL_OUT = ROOT / "var" / "gpu-small"
+PART = "gpu"
+"""Folder of the steps among the results."""
+RECORDED = RESULTS / PART
+SMALL_PART = "gpu-small"
+"""The same for `--small`, whose results are never recorded."""
 BUDGET = 45 * 60.0
 
 
@@ -23,7 +26,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.gpu", description=(__doc__ or "").splitlines()[2])
     parser.add_argument("steps", nargs="*", metavar="step", help="names of steps; default: all")
     parser.add_argument("--small", action="store_true", help="tiny shapes on the CPU, which check the code")
-    parser.add_argument("--out", type=Path, help="folder of the results")
+    add_result_folder(parser, PART)
     parser.add_argument("--budget", type=float, default=BUDGET, help="seconds after which no step starts")
     parser.add_argument("--again", action="store_true", help="repeat finished steps")
     parser.add_argument("--list", action="store_true", help="list the steps and their bounds")
@@ -31,11 +34,15 @@ def main(words: Sequence[str] | None = None) -> int:
     unknown = [name for name in arguments.steps if name not in STEPS]
     if unknown:
         parser.error(f"there is no step {', '.join(unknown)}; --list lists the steps")
+    if arguments.small and arguments.out == RECORDED:
+        parser.error("results of --small are not recorded; omit --record")
     if arguments.list:
         print("\n".join(listed()))
         return 0
     names = arguments.steps or list(STEPS)
-    out = arguments.out or (SMALL_OUT if arguments.small else OUT)
+    out = arguments.out
+    if arguments.small and out == OWN_RESULTS / PART:
+        out = OWN_RESULTS / SMALL_PART
     run_steps(names, out, small=arguments.small, again=arguments.again, budget=arguments.budget)
     results = [result for name in names if (result := read_result(out, name))]
     return int(any(result["state"] == FAILED or broken_bounds(result) for result in results))

@@ -15,7 +15,7 @@ from tests.gpu.results import COMMIT_FILE, ROOT, commit
 LIMIT = 60 * 10**6
 """Bytes of a pack."""
 FOLDERS = ("training_core", "tests/gpu")
-FILES = ("LICENSE", "tests/benchmarks/ablation.py", "tests/benchmarks/plan_path_duo.py")
+FILES = ("LICENSE", *(f"tests/benchmarks/{name}.py" for name in ("ablation", "folders", "plan_path_duo")))
 SUFFIXES = (".py", ".toml", "")
 SKIPPED = ("__pycache__",)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.ablation import ARMS, Curve, report
-from tests.gpu.__main__ import OUT
+from tests.gpu.__main__ import RECORDED
 from tests.gpu.registry import STEPS
 from tests.gpu.results import FINISHED, ROOT, read_result
 
@@ -120,7 +120,7 @@ def _curve(figures: dict[str, Any]) -> Curve:
 
 
 if __name__ == "__main__":
-    table = make_table(OUT)
+    table = make_table(RECORDED)
     if "--write" in sys.argv[1:]:
         write_table(README, table)
     print(table)

@@ -11,7 +11,7 @@ import pytest
 from tests.gpu import runner
 from tests.gpu.__main__ import main
 from tests.gpu.registry import STEPS, Bound, Step
-from tests.gpu.results import finished_result, read_result, verdicts
+from tests.gpu.results import ROOT, finished_result, read_result, verdicts
 from tests.gpu.runner import LIMIT, run_steps
 from tests.gpu.setting import Setting, make_setting
 from tests.gpu.table import BEGIN, END, MISSING, README, make_table, write_table
@@ -56,6 +56,28 @@ def test_every_step_has_a_function_with_its_options(name: str) -> None:
     parameters = inspect.signature(resolve(f"tests.gpu.steps.{step.run}")).parameters
     assert list(parameters) == ["setting", *step.options]
     assert step.about and 0 < step.seconds <= LIMIT
+
+
+@pytest.mark.parametrize(
+    ("words", "folder"),
+    [
+        ([], "var/benchmarks/results/gpu"),
+        (["--small"], "var/benchmarks/results/gpu-small"),
+        (["--record"], "tests/benchmarks/results/gpu"),
+    ],
+)
+def test_only_record_writes_among_the_tracked_results(
+    words: list[str], folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders: list[Path] = []
+    monkeypatch.setattr("tests.gpu.__main__.run_steps", lambda names, out, **_: folders.append(out))
+    main(words)
+    assert folders == [ROOT / folder]
+
+
+def test_results_of_tiny_shapes_are_not_recorded() -> None:
+    with pytest.raises(SystemExit):
+        main(["--small", "--record"])
 
 
 def test_a_finished_step_is_not_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -195,9 +217,9 @@ def test_the_table_is_written_between_its_marks(tmp_path: Path) -> None:
 
 
 def test_the_readme_has_the_table_of_the_stored_results() -> None:
-    from tests.gpu.__main__ import OUT
+    from tests.gpu.__main__ import RECORDED
 
-    assert f"{BEGIN}\n{make_table(OUT)}\n{END}" in README.read_text()
+    assert f"{BEGIN}\n{make_table(RECORDED)}\n{END}" in README.read_text()
 
 
 def small(tmp_path: Path, name: str) -> Setting:
