@@ -205,7 +205,8 @@ def test_no_import_cycles() -> None:
         ("workers.run", "torch ray django transformers"),
         ("troupe_client.cli.app", "torch ray django transformers"),
         ("workers.actors.env_worker", "torch django"),
-        ("workers.driver.synchronous", "torch django transformers"),
+        ("workers.driver.attempt", "torch ray django transformers"),
+        ("workers.cluster.ray_backend", "torch django transformers"),
         ("workers.backends.local", "ray django"),
     ],
 )

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from tests.workers.running import RAY_VARIABLES, conversation, curve, events, small_config
+from tests.workers.running import conversation, curve, events, small_config
 from training_core.config.files import load_config
 from workers.backends.local import LocalBackend
 from workers.driver.attempt import FAILED, run_attempt
@@ -238,37 +237,6 @@ def test_a_resumed_run_gives_the_same_numbers(
     assert conversation(tmp_path, 2) == [item for item in conversation(reference) if item[0] > 1]
 
 
-@pytest.mark.extended
-def test_the_driver_does_not_import_torch(little_model: Path, tmp_path: Path) -> None:
-    """A whole run by Ray in a fresh process, which then says what it imported."""
-    import subprocess
-    import tempfile
-
-    config = tmp_path / "config.toml"
-    from training_core.config.files import to_toml
-
-    config.write_text(to_toml(small_config(little_model, run__iterations=1, evaluation__every=0)))
-    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
-    code = (
-        "import ray, sys; from workers import run\n"
-        f"ray.init(num_cpus=2, include_dashboard=False, object_store_memory=10**8, _temp_dir={folder!r}, "
-        "_node_ip_address='127.0.0.1', log_to_driver=False)\n"
-        f"status = run.main([{str(config)!r}, '--run', 'light', '--folder', {str(tmp_path / 'run')!r}])\n"
-        "print(status, [m for m in ('torch', 'transformers') if m in sys.modules])"
-    )
-    environment = os.environ | RAY_VARIABLES | {"RAY_AUTH_TOKEN": "ab" * 32}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=500,
-        check=False,
-    )
-    assert done.stdout.strip().splitlines()[-1:] == ["0 []"], done.stderr[-3000:]
-
-
-@pytest.mark.extended
 def test_a_fork_continues_with_another_runs_weights(
     ray_cluster: None, little_model: Path, tmp_path: Path
 ) -> None:
