@@ -11,6 +11,7 @@ from training_core.config.kinds import AnyConfig
 from training_core.devices import cuda_is_visible
 from training_core.errors import ConfigError
 from training_core.loggers.registry import LOGGERS, enabled_loggers
+from workers.checks.nodes import nodes_see
 from workers.checks.results import Step, Unchecked
 from workers.sizing.demand import demand
 from workers.sizing.estimates import estimate
@@ -48,6 +49,8 @@ class Surroundings:
 def shared_steps(config: AnyConfig, around: Surroundings) -> Iterator[Step]:
     """The checks of every run."""
     yield "GPUs", partial(_gpus, config, around)
+    if around.cluster and len(around.cluster.nodes) > 1:
+        yield "data folder of all nodes", partial(nodes_see, around.home)
     if config.models:
         yield "memory", partial(_memory, config, around)
     if any(getattr(config.reporting, name) for name in LOGGERS):

@@ -1,6 +1,7 @@
 """Checks before a launch, against faults that are caused for real: each is stated, and hides no later one."""
 
 import json
+import os
 import shutil
 import socket
 from pathlib import Path
@@ -12,6 +13,7 @@ from tests.workers.running import small_config, small_networks
 from tests.workers.wrong_environments import OWN, WRONG_ENVIRONMENTS, tree_with
 from training_core.config.files import load_config, parse_config, preset_names, to_toml
 from training_core.sandbox import run as sandbox
+from workers.checks.nodes import nodes_see
 from workers.checks.registry import checks_of
 from workers.checks.results import Check, Unchecked, failed, make_checks
 from workers.checks.shared import ClusterDevices, Surroundings
@@ -19,6 +21,7 @@ from workers.job import main as do_job
 from workers.run import main as do_run
 from workers.sizing.memory_fit import NodeMemory
 from workers.storage.job_folder import JobFolder
+from workers.storage.shared_folder import FolderNotShared
 
 REWARDS = "tests.training_core.llm.rewards.reward_functions"
 GIB = 2**30
@@ -63,6 +66,34 @@ def test_a_sound_config_passes_every_check(little_model: Path, tmp_path: Path) -
     ]  # fmt: skip
     assert "parameters were loaded" in found["weights of little"].text
     assert found["tokenizer and chat template of little"].text.startswith("The first prompt has ")
+
+
+def test_several_nodes_must_see_the_data_folder(
+    little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    two = ClusterDevices(0.0, ROOM.nodes * 2)
+    found = checked(small_config(little_model), tmp_path, two)
+    assert found.pop("data folder of all nodes").state == "unknown", "this process is in no cluster"
+    assert states(found) == {"passed"}
+
+
+@pytest.mark.ray
+@pytest.mark.extended
+def test_a_node_that_does_not_see_the_data_folder_fails_the_check(
+    ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the processes of the node, the path of this process's descriptor leads elsewhere."""
+    monkeypatch.setenv("RAY_ADDRESS", "this one")
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    try:
+        assert "see" in nodes_see(tmp_path)
+        with pytest.raises(
+            FolderNotShared, match=f"does not see the driver's folder /proc/self/fd/{descriptor}"
+        ):
+            nodes_see(Path(f"/proc/self/fd/{descriptor}"))
+    finally:
+        os.close(descriptor)
 
 
 def test_a_missing_model_folder(tmp_path: Path) -> None:
