@@ -36,7 +36,7 @@ def test_a_process_with_another_folder_is_named(
 
 @pytest.mark.ray
 @pytest.mark.extended
-def test_a_run_whose_workers_do_not_see_its_folder_fails_before_its_first_iteration(
+def test_a_run_whose_workers_do_not_see_its_folder_fails(
     ray_cluster: None, little_model: Path, tmp_path: Path
 ) -> None:
     """A descriptor of this process is the driver's folder: for every other process the path leads elsewhere."""
