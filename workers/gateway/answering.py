@@ -130,5 +130,5 @@ def _until_update(answer: Answer, client: PolicyClient) -> Answer:
     if same == len(answer.versions):
         return answer
     ids = answer.token_ids[:same]
-    text = client.renderer.text(ids)
+    text = client.renderer.decode(ids)
     return Answer(ids, answer.logprobs[:same], answer.versions[:same], "interrupt", text)

@@ -1,5 +1,7 @@
 """Small random models and hand-made groups."""
 
+import re
+
 import torch
 from transformers import (
     GPTNeoXConfig,
@@ -38,6 +40,11 @@ def make_model(kind: str = "llama", seed: int = 0) -> PreTrainedModel:
             if weight.dim() > 1:
                 weight.mul_(6.0)
     return model.eval()
+
+
+def text_of(tokens: list[int]) -> str:
+    """The text of an answer: padding and the end token are not part of it."""
+    return re.sub(r"(\s*(<eos>|<pad>))+$", "", str(TOKENIZER.decode(tokens)))
 
 
 @torch.no_grad()

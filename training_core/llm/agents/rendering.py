@@ -96,10 +96,6 @@ class Renderer:
         """Token ids as text, including special tokens."""
         return str(self._tokenizer.decode(list(ids)))
 
-    def text(self, ids: Sequence[int]) -> str:
-        """Token ids as text, without special tokens."""
-        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
-
     def token_texts(self, ids: Sequence[int]) -> list[str]:
         """Each token as text."""
         return [str(self._tokenizer.decode([token])) for token in ids]

@@ -16,6 +16,7 @@ from training_core.llm.external.buffer_client import Record
 from training_core.llm.external.sampled_records import sampled_sequences
 from training_core.llm.external.slime import MultiTurnLossMaskGenerator, generated_mask
 from training_core.llm.generation.sequence_checks import check_sequence
+from training_core.llm.generation.stop_words import decode_texts
 from training_core.llm.learning.loss_masks import MaskedTokens, mask_messages
 from training_core.types import NOT_SAMPLED, Answer, Candidate, Episode, Message, Stage, Turn
 from training_core.versions import version_span
@@ -85,7 +86,7 @@ class RecordReader:
         turns = []
         for index, (ids, answer, _, _) in enumerate(sequences):
             check_sequence(ids, answer, len(tokenizer), version)
-            text = str(tokenizer.decode(answer.token_ids, skip_special_tokens=True))
+            (text,) = decode_texts(tokenizer, [answer.token_ids])
             mask = None if answer.loss_mask and all(answer.loss_mask) else answer.loss_mask
             last = index == len(sequences) - 1  # the reward counts once
             candidate = Candidate(replace(answer, text=text, loss_mask=mask), 0.0, raw * last, reward * last)
@@ -131,7 +132,7 @@ class RecordReader:
             logprobs=[],  # unknown: the learner computes them before its first step
             versions=[NOT_SAMPLED] * len(ids),
             stop_reason="length" if _is_truncated(record) else "stop",
-            text=str(tokenizer.decode(ids, skip_special_tokens=True)),
+            text=decode_texts(tokenizer, [ids])[0],
             loss_mask=None if all(mask) else mask,
         )
         reward = self._reward(record, raw)

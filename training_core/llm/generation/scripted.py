@@ -52,5 +52,5 @@ class ScriptedEngine:
             logprobs=[0.0] * new,
             versions=[self.version] * new,
             stop_reason="stop" if len(truncated) == len(whole) else "length",
-            text=words.cut(str(self.tokenizer.decode(truncated, skip_special_tokens=True))),
+            text=words.answer_texts([truncated])[0],
         )

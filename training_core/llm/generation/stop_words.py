@@ -1,6 +1,7 @@
-"""Stop strings, found independent of token boundaries."""
+"""The text of an answer: its end token is stripped, and its stop strings are found independent of token boundaries."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
@@ -10,23 +11,45 @@ _SPARE = 8
 """Additional tokens, because some have no text."""
 
 
-def decode_texts(tokenizer: PreTrainedTokenizerBase, answers: Sequence[Sequence[int]]) -> list[str]:
-    """Answers as text, without special tokens."""
+def end_tokens(tokenizer: PreTrainedTokenizerBase, model: Any = None) -> list[int]:
+    """The ids that end an answer, sorted: the tokenizer's end-of-text token, and those of the model's generation config."""
+    named: Any = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    more = named if isinstance(named, list) else [named]
+    return sorted({int(token) for token in (tokenizer.eos_token_id, *more) if token is not None})
+
+
+def decode_texts(
+    tokenizer: PreTrainedTokenizerBase, answers: Sequence[Sequence[int]], ends: Collection[int] = ()
+) -> list[str]:
+    """Answers as text. Padding, the end-of-text token and the tokens in `ends` are stripped from their end.
+
+    Other special tokens are part of the text: they mark thoughts ([THINK]) and tool calls ([TOOL_CALLS]).
+    """
+    stripped = {tokenizer.pad_token_id, tokenizer.eos_token_id, *ends}
+    bodies = [_without_trailing(answer, stripped) for answer in answers]
     if isinstance(tokenizer, PreTrainedTokenizerFast) and not tokenizer.clean_up_tokenization_spaces:
         # Equivalent to batch_decode, without its tenfold cost per answer.
-        texts: list[str] = tokenizer.backend_tokenizer.decode_batch(
-            [list(answer) for answer in answers], skip_special_tokens=True
-        )
+        texts: list[str] = tokenizer.backend_tokenizer.decode_batch(bodies, skip_special_tokens=False)
         return texts
-    return list(tokenizer.batch_decode([list(answer) for answer in answers], skip_special_tokens=True))
+    return list(tokenizer.batch_decode(bodies, skip_special_tokens=False))
+
+
+def _without_trailing(answer: Sequence[int], stripped: Collection[int | None]) -> list[int]:
+    end = len(answer)
+    while end and answer[end - 1] in stripped:
+        end -= 1
+    return list(answer[:end])
 
 
 class StopWords:
-    """The stop strings of one call. Special tokens are not text."""
+    """The stop strings of one call. They may contain special tokens; `ends` are the tokens that end an answer."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> None:
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], ends: Collection[int] = ()
+    ) -> None:
         self._tokenizer = tokenizer
         self._texts = texts
+        self._ends = ends
         self.window = _BYTES * max(map(len, texts), default=0) + _SPARE if texts else 0
         """Number of last tokens that contain a just completed stop string; 0 without stop strings."""
 
@@ -34,7 +57,12 @@ class StopWords:
         """Whether each answer contains a stop string, by its last `window` tokens (or all of them)."""
         if not self._texts:
             return [False] * len(tails)
-        return [any(text in tail for text in self._texts) for tail in decode_texts(self._tokenizer, tails)]
+        decoded = decode_texts(self._tokenizer, tails, self._ends)
+        return [any(text in tail for text in self._texts) for tail in decoded]
+
+    def answer_texts(self, answers: Sequence[Sequence[int]]) -> list[str]:
+        """Whole answers as texts, each up to its first stop string."""
+        return [self.cut(text) for text in decode_texts(self._tokenizer, answers, self._ends)]
 
     def cut(self, text: str) -> str:
         """A whole answer's text up to its first stop string."""

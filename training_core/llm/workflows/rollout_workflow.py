@@ -15,6 +15,7 @@ from training_core.llm.environments.dataset.config import Dataset
 from training_core.llm.environments.host import describe
 from training_core.llm.generation.base import Interrupted, SamplingSettings
 from training_core.llm.generation.sequence_checks import check_reward, check_sequence
+from training_core.llm.generation.stop_words import decode_texts
 from training_core.llm.rollout_workflows.api import (
     EpisodeResult,
     GenerationHyperparameters,
@@ -213,7 +214,9 @@ def _turn(
 ) -> Turn:
     policy = context.config.team.roles[role].policy
     tokenizer = context.tokenizers[policy]
-    decoded = replace(answer, text=str(tokenizer.decode(answer.token_ids, skip_special_tokens=True)))
+    (text,) = decode_texts(tokenizer, [answer.token_ids])
     seen = str(tokenizer.decode(prompt, skip_special_tokens=True))
-    candidate = Candidate(decoded, 0.0, reward, context.config.algorithm.team_weight * reward)
+    candidate = Candidate(
+        replace(answer, text=text), 0.0, reward, context.config.algorithm.team_weight * reward
+    )
     return Turn(index, role, policy, [{"role": "user", "content": seen}], prompt, [candidate], 0)

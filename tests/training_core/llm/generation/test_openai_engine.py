@@ -9,7 +9,7 @@ import torch
 from pydantic import ValidationError
 
 from tests.training_core.llm.generation.completions_server import CompletionsServer, serving
-from tests.training_core.llm.toys import TOKENIZER, make_model, naive_logprobs
+from tests.training_core.llm.toys import TOKENIZER, make_model, naive_logprobs, text_of
 from training_core.config.models import Devices, Policy
 from training_core.errors import EngineFailure
 from training_core.llm.generation.base import SamplingSettings
@@ -55,7 +55,7 @@ def test_answers_carry_the_servers_tokens_and_logprobs(
             expected = naive_logprobs(server.model, prompt.token_ids, answer.token_ids, 0.7)
             assert answer.logprobs == pytest.approx(expected, abs=1e-4)
             assert answer.versions == [3] * len(answer.token_ids)
-            assert answer.text == TOKENIZER.decode(answer.token_ids, skip_special_tokens=True)
+            assert answer.text == text_of(answer.token_ids)
             ended = answer.token_ids[-1] == TOKENIZER.eos_token_id
             assert answer.stop_reason == ("stop" if ended else "length")
     assert {reason for group in answers for reason in (answer.stop_reason for answer in group)} == {
@@ -133,10 +133,13 @@ def test_stop_texts_and_what_was_said_before_an_interruption_are_kept(
     rest = engine.generate([continuation_prompt(PROMPTS[0], 0, part)], SETTINGS)[0][0]
     whole = join_answers(part, rest)
     assert len(whole.token_ids) <= 7
-    assert whole.text == TOKENIZER.decode(whole.token_ids, skip_special_tokens=True)
+    assert whole.text == text_of(whole.token_ids)
     stop = TOKENIZER.decode(part.token_ids[:1])
     engine.generate(PROMPTS[:1], SamplingSettings(max_tokens=7, stop=(stop,)))
     assert server.asked[-1][1]["stop"] == [stop]
+    assert server.asked[-1][1]["skip_special_tokens"] is False, (
+        "else the server finds no stop string with one"
+    )
 
 
 @pytest.mark.parametrize(("reported", "left"), [(10, 5), (None, 59)])

@@ -1,19 +1,22 @@
 """How answers end before their time, by stop texts or by interruption, and how they go on."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from tests.training_core.llm.toys import TOKENIZER, make_model
+from tests.training_core.llm.toys import TOKENIZER, make_model, text_of
 from training_core.config.team import Sampling
 from training_core.errors import EngineFailure
+from training_core.llm.base_models.word_tokenizer import word_tokenizer
 from training_core.llm.generation.base import SamplingSettings, settings_of
 from training_core.llm.generation.continuation import continuation_prompt, join_answers
 from training_core.llm.generation.scripted import ScriptedEngine
-from training_core.llm.generation.stop_words import StopWords
+from training_core.llm.generation.stop_words import StopWords, decode_texts, end_tokens
 from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.rewards.math import math_reward
 from training_core.types import Answer, NoiseKey, Prompt
 
 PROMPTS = [
@@ -35,10 +38,6 @@ def byte_tokenizer(*pieces: str) -> PreTrainedTokenizerFast:
     inner = Tokenizer(models.WordLevel(vocabulary, unk_token="<eos>"))
     inner.decoder = decoders.ByteLevel()
     return PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<eos>")
-
-
-def text_of(tokens: list[int]) -> str:
-    return str(TOKENIZER.decode(tokens, skip_special_tokens=True))
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +75,30 @@ def test_the_tail_holds_a_stop_text_of_wide_characters() -> None:
     tokens = [alphabet.index(letter) for letter in "".join(piece for piece, _ in said)]
     assert len(tokens) > len(text) * 3
     assert words.ended([tokens[-words.window :], tokens[-words.window : -1]]) == [True, False]
+
+
+def test_special_tokens_are_text_except_for_padding_and_the_end() -> None:
+    tokenizer = word_tokenizer(("42", "so"))
+    tokenizer.add_special_tokens({"additional_special_tokens": ["[THINK]", "[/THINK]", "<eot>"]})
+    ids = tokenizer.convert_tokens_to_ids(["[THINK]", "42", "[/THINK]", "so", "<eot>", "<eos>", "<pad>"])
+    thought, *_, turn_end, end, padding = ids
+    (text,) = decode_texts(tokenizer, [ids], ends=[turn_end])
+    assert text == "[THINK] 42 [/THINK] so"
+    assert math_reward("", text, "42") == 0.0
+    assert decode_texts(tokenizer, [[thought], [end, padding], [], [end, thought, end]]) == [
+        "[THINK]", "", "", "<eos> [THINK]",
+    ]  # fmt: skip
+    words = StopWords(tokenizer, ("[/THINK]", "<eot>"), [turn_end])
+    assert words.ended([ids[:2], ids[:3], [turn_end]]) == [False, True, False]
+    assert words.answer_texts([ids]) == ["[THINK] 42 "]
+
+
+@pytest.mark.parametrize("named", [None, 7, [7, 1]])
+def test_a_model_names_further_end_tokens(named: object) -> None:
+    model = SimpleNamespace(generation_config=SimpleNamespace(eos_token_id=named))
+    eos = TOKENIZER.eos_token_id
+    assert end_tokens(TOKENIZER, model) == sorted({eos} | ({1, 7} if named == [7, 1] else {named} - {None}))
+    assert end_tokens(TOKENIZER) == [eos]
 
 
 @pytest.mark.parametrize("share_prefix", [True, False])

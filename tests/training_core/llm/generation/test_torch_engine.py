@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import MambaConfig, MambaForCausalLM, MistralConfig, MistralForCausalLM, PreTrainedModel
 
-from tests.training_core.llm.toys import SMALL, TOKENIZER, make_model, naive_logprobs
+from tests.training_core.llm.toys import SMALL, TOKENIZER, make_model, naive_logprobs, text_of
 from training_core.errors import EngineFailure
 from training_core.llm.generation import prefix_tree, sampling
 from training_core.llm.generation.base import SamplingSettings
@@ -80,7 +80,7 @@ def check_against_naive(
             assert answer.logprobs == pytest.approx(logprobs, abs=1e-5)
             assert answer.versions == [3] * len(tokens)
             assert answer.stop_reason == ("stop" if tokens[-1] == EOS else "length")
-            assert answer.text == TOKENIZER.decode(tokens, skip_special_tokens=True)
+            assert answer.text == text_of(tokens)
             stopped += answer.stop_reason == "stop"
     return stopped
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.training_core.llm.toys import TOKENIZER, naive_logprobs
+from tests.training_core.llm.toys import TOKENIZER, naive_logprobs, text_of
 from training_core.config.files import load_config
 from training_core.config.models import Devices, Policy
 from training_core.errors import EngineFailure
@@ -54,7 +54,7 @@ def check(model: torch.nn.Module, groups: list[list[Answer]], version: int) -> N
         assert len(group) == prompt.count
         for answer in group:
             assert 1 <= len(answer.token_ids) <= 8 and set(answer.versions) == {version}
-            assert answer.text == TOKENIZER.decode(answer.token_ids, skip_special_tokens=True)
+            assert answer.text == text_of(answer.token_ids)
 
 
 def plain(model: torch.nn.Module, groups: list[list[Answer]]) -> None:
@@ -95,7 +95,7 @@ def test_it_samples_takes_new_weights_and_is_interrupted(tmp_path: Path) -> None
     rest = engine.generate([continuation_prompt(PROMPTS[0], index, parts[0][index])], whole)[0][0]
     end = join_answers(parts[0][index], rest)
     assert len(end.token_ids) <= 8 and end.stop_reason in ("stop", "length")
-    stop = TOKENIZER.decode(second[0][0].token_ids[:1], skip_special_tokens=True)
+    stop = text_of(second[0][0].token_ids[:1])
     stopped = engine.generate(PROMPTS, SamplingSettings(temperature=0.7, max_tokens=8, stop=(stop,)))
     assert all(stop not in answer.text for group in stopped for answer in group)
 

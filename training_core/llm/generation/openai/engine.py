@@ -20,7 +20,7 @@ from training_core.errors import EngineFailure, PromptRefused
 from training_core.llm.generation.base import Interrupted, SamplingSettings
 from training_core.llm.generation.openai.config import OpenAi
 from training_core.llm.generation.prompt_checks import check_prompts, context_length
-from training_core.llm.generation.stop_words import StopWords, decode_texts
+from training_core.llm.generation.stop_words import StopWords, end_tokens
 from training_core.llm.models.adapters import has_adapter, load_trained_weights, save_adapter, trained_weights
 from training_core.seeding import keyed_seed
 from training_core.types import Answer, Prompt, StopReason
@@ -62,6 +62,7 @@ class OpenAiEngine:
         self.model = model
         self.tokenizer = tokenizer
         self.version = version
+        self._ends = end_tokens(tokenizer, model)
         self.urls = [url.rstrip("/") for url in settings.urls]
         self._name = settings.model
         self._context: int | None = None
@@ -129,7 +130,7 @@ class OpenAiEngine:
     async def _generate(
         self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None
     ) -> list[list[Answer]]:
-        words = StopWords(self.tokenizer, settings.stop)
+        words = StopWords(self.tokenizer, settings.stop, self._ends)
         slots = asyncio.Semaphore(self.settings.max_batch)
         async with self._client() as client:
             if self._context is None:
@@ -162,7 +163,7 @@ class OpenAiEngine:
     def _answer(self, choice: dict[str, Any], prompt: Prompt, words: StopWords) -> Answer:
         tokens, logprobs = _tokens(choice)
         whole = [*prompt.token_ids[len(prompt.token_ids) - prompt.offset :], *tokens]
-        text = words.cut(decode_texts(self.tokenizer, [whole])[0])
+        (text,) = words.answer_texts([whole])
         reason = _REASONS.get(choice.get("finish_reason") or "", "stop")
         return Answer(tokens, logprobs, [self.version] * len(tokens), reason, text)
 
@@ -238,6 +239,7 @@ def _request(prompt: Prompt, settings: SamplingSettings, model: str) -> dict[str
         "top_p": settings.top_p,
         "top_k": settings.top_k or -1,
         "stop": list(settings.stop),
+        "skip_special_tokens": False,  # stop strings may contain them
         "seed": keyed_seed(*prompt.key, prompt.first, prompt.offset) % 2**31,
         "logprobs": 1,
         "return_token_ids": True,

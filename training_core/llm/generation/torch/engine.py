@@ -27,7 +27,7 @@ from training_core.llm.generation.prompt_checks import check_prompts, context_le
 from training_core.llm.generation.requests import Candidates, Ints, PromptGroup, make_prompt_groups
 from training_core.llm.generation.sampling import draw, tempered_log_probs
 from training_core.llm.generation.static_steps import bucket
-from training_core.llm.generation.stop_words import StopWords, decode_texts
+from training_core.llm.generation.stop_words import StopWords, end_tokens
 from training_core.llm.generation.torch.config import Torch
 from training_core.llm.models.adapters import load_trained_weights
 from training_core.llm.models.evaluation import evaluation_mode
@@ -82,7 +82,7 @@ class TorchEngine:
         self.max_batch = max_batch
         self.version = version
         self.share_prefix = share_prefix
-        self.stops = _stop_tokens(model, tokenizer)
+        self.stops: Ints = np.asarray(end_tokens(tokenizer, model), dtype=np.int64)
         self.pad = int(
             tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
         )
@@ -119,7 +119,7 @@ class TorchEngine:
         if not prompts:
             return []
         with evaluation_mode(self.model):
-            words = StopWords(self.tokenizer, settings.stop)
+            words = StopWords(self.tokenizer, settings.stop, self.stops.tolist())
             call = _Call(Candidates(prompts, limits), settings, words, interrupted or _never)
             return self._generate(prompts, call)
 
@@ -248,8 +248,7 @@ class TorchEngine:
         """Candidates as answers, each text decoded once. The text includes tokens from before a continuation."""
         results = list(call.candidates.results())
         distinct = list({tuple(tokens): None for tokens, *_ in results})
-        decoded = decode_texts(self.tokenizer, distinct)
-        texts = dict(zip(distinct, map(call.words.cut, decoded), strict=True))
+        texts = dict(zip(distinct, call.words.answer_texts(distinct), strict=True))
         answers = (
             Answer(
                 tokens[offset:],
@@ -284,9 +283,3 @@ def make_torch_engine(
 
 def _never() -> bool:
     return False
-
-
-def _stop_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Ints:
-    named: Any = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
-    more = named if isinstance(named, list) else [named] if named is not None else []
-    return np.asarray(sorted({int(tokenizer.eos_token_id), *map(int, more)}), dtype=np.int64)

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from training_core.errors import EngineFailure
 from training_core.llm.generation.base import Interrupted, SamplingSettings
 from training_core.llm.generation.prompt_checks import check_prompts, context_length
-from training_core.llm.generation.stop_words import StopWords, decode_texts
+from training_core.llm.generation.stop_words import StopWords, end_tokens
 from training_core.llm.generation.vllm.config import Vllm
 from training_core.llm.models.adapters import has_adapter, load_trained_weights, save_adapter, trained_weights
 from training_core.seeding import keyed_seed
@@ -88,6 +88,7 @@ class VllmEngine:
         self.model = model
         self.tokenizer = tokenizer
         self.version = version
+        self._ends = end_tokens(tokenizer, model)
         self._context = settings.context or context_length(model)
         self._numbers = itertools.count()
         self._adapter: Any = None
@@ -117,7 +118,7 @@ class VllmEngine:
                 break
             for output in engine.step():
                 outputs[output.request_id] = output.outputs[0]
-        words = StopWords(self.tokenizer, settings.stop)
+        words = StopWords(self.tokenizer, settings.stop, self._ends)
         names = iter(request_ids)
         return [
             [self._answer(outputs.get(next(names)), prompt, words) for _ in range(prompt.count)]
@@ -173,6 +174,7 @@ class VllmEngine:
             top_p=settings.top_p,
             max_tokens=settings.max_tokens - prompt.offset,
             stop=list(settings.stop),
+            skip_special_tokens=False,  # stop strings may contain them
             seed=keyed_seed(*prompt.key, first, prompt.offset) % 2**31,
             logprobs=0,
         )
@@ -191,7 +193,7 @@ class VllmEngine:
         reason: StopReason = (
             output.finish_reason if output.finish_reason in ("stop", "length") else "interrupt"
         )
-        text = words.cut(decode_texts(self.tokenizer, [whole])[0])
+        (text,) = words.answer_texts([whole])
         return Answer(tokens, logprobs, [self.version] * len(tokens), reason, text)
 
 
