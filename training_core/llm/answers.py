@@ -2,8 +2,8 @@
 
 import re
 
-_ENDS = re.compile(r"</think(?:ing)?>|\[/THINK\]")
-_BEGINS = re.compile(r"<think(?:ing)?>|\[THINK\]")
+THOUGHT_ENDS = re.compile(r"</think(?:ing)?>|\[/THINK\]")
+THOUGHT_BEGINS = re.compile(r"<think(?:ing)?>|\[THINK\]")
 
 
 def after_thought(text: str) -> str:
@@ -13,7 +13,7 @@ def after_thought(text: str) -> str:
     >>> after_thought("<think>4? no</think>5")
     '5'
     """
-    ends = list(_ENDS.finditer(text))
+    ends = list(THOUGHT_ENDS.finditer(text))
     answer = text[ends[-1].end() :] if ends else text
-    begins = _BEGINS.search(answer)
+    begins = THOUGHT_BEGINS.search(answer)
     return answer[: begins.start()] if begins else answer

@@ -45,7 +45,7 @@ async def answer_chat(session: Session, request: ChatRequest, batcher: Batcher) 
     )
     settings = _settings(client, request.limit, request.stops)
     answers = await _generate(session, role, call, settings, request, batcher)
-    replies = [encodable(parse_answer(answer.text, tools=request.offered is not None)) for answer in answers]
+    replies = [encodable(parse_answer(answer.text, tools=request.offered or False)) for answer in answers]
     conversation.record_answers(call, answers, replies)
     return Answered(call, client, role, replies)
 

@@ -1,12 +1,11 @@
-"""OpenAI chat messages: conversion for chat templates, comparison, and parsing of tool calls from answers."""
+"""OpenAI chat messages: conversion for chat templates, comparison, and answers as messages."""
 
 import json
-import re
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from training_core.errors import RequestRefused
+from training_core.llm.agents.tool_calls import extract_calls
 from training_core.types import Message
 
 Chat = Mapping[str, Any]
@@ -17,9 +16,6 @@ Key = tuple[str, str, str]
 
 _SYNONYMS = {"developer": "system", "function": "tool"}
 ROLES = ("system", "user", "assistant", "tool")
-_CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
-_FUNCTION = re.compile(r"<function=([^>\s]+)>(.*?)</function>", re.DOTALL)
-_PARAMETER = re.compile(r"<parameter=([^>\s]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
 
 
 def normalise_message(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,61 +58,14 @@ def transcript_messages(messages: Sequence[Chat]) -> list[Message]:
     return [{"role": message["role"], "content": _transcript_text(message)} for message in messages]
 
 
-def parse_answer(text: str, *, tools: bool) -> dict[str, Any]:
-    """An answer as an OpenAI message; with `tools`, its tool calls are extracted from the text.
-
-    Two notations are supported: JSON in <tool_call> marks (Hermes, Qwen2.5, Qwen3), and <function=…><parameter=…>
-    within them (Qwen3.5, Qwen3-Coder). Anything that cannot be parsed as a call remains text.
+def parse_answer(text: str, *, tools: Sequence[Mapping[str, Any]] | bool) -> dict[str, Any]:
+    """An answer as an OpenAI message. With `tools` (the offered ones, or True if they are not known), its tool calls
+    are extracted from the text; see tool_calls.py for the notations.
     """
-    calls: list[dict[str, Any]] = []
-    if tools:
-        text = _CALL.sub(lambda match: _extract_call(match, calls), text)
-    message: dict[str, Any] = {"role": "assistant", "content": text.strip() if calls else text}
-    if calls:
-        message |= {"content": message["content"] or None, "tool_calls": calls}
-    return message
-
-
-def _extract_call(match: re.Match[str], calls: list[dict[str, Any]]) -> str:
-    """Replacement for a call: an empty string if it was parsed and added to `calls`, otherwise the unchanged text."""
-    call = _json_call(match[1]) or _marked_call(match[1])
-    if call is None:
-        return match[0]
-    name, arguments = call
-    calls.append(
-        {
-            "id": f"call_{secrets.token_hex(12)}",
-            "type": "function",
-            "function": {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)},
-        }
-    )
-    return ""
-
-
-def _json_call(text: str) -> tuple[str, dict[str, Any]] | None:
-    try:
-        call = json.loads(text)
-    except ValueError:
-        return None
-    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
-        return None
-    arguments = call.get("arguments", {})
-    return (call["name"], arguments) if isinstance(arguments, dict) else None
-
-
-def _marked_call(text: str) -> tuple[str, dict[str, Any]] | None:
-    match = _FUNCTION.search(text)
-    if match is None:
-        return None
-    return match[1], {name: _value(value) for name, value in _PARAMETER.findall(match[2])}
-
-
-def _value(text: str) -> Any:
-    """A parameter's value: parsed if it is JSON, otherwise a string."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+    content, calls = extract_calls(text, tools) if tools else (text, [])
+    if not calls:
+        return {"role": "assistant", "content": text}
+    return {"role": "assistant", "content": content.strip() or None, "tool_calls": calls}
 
 
 def _text(content: Any) -> str:

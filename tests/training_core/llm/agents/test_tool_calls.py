@@ -1,0 +1,158 @@
+"""Which calls an answer contains, and which text is left of it."""
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from training_core.llm.agents.messages import parse_answer
+from training_core.llm.agents.strict_json import LEVELS
+from training_core.llm.agents.tool_calls import extract_calls
+
+
+def marked(body: str) -> str:
+    return f"<tool_call>\n{body}\n</tool_call>"
+
+
+def written(name: str, **parameters: str) -> str:
+    tags = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in parameters.items())
+    return f"<function={name}>\n{tags}</function>"
+
+
+def parsed(text: str, tools: Any = True) -> tuple[str | None, list[tuple[str, Any]]]:
+    message = parse_answer(text, tools=tools)
+    functions = [call["function"] for call in message.get("tool_calls", [])]
+    return message["content"], [
+        (function["name"], json.loads(function["arguments"])) for function in functions
+    ]
+
+
+A, B = '{"name": "a", "arguments": {"x": 1}}', '{"name": "b", "arguments": {}}'
+CALL_A, CALL_B = ("a", {"x": 1}), ("b", {})
+EXAMPLE = written("q", z="1")
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        (marked(A) + "\n" + marked(B), [CALL_A, CALL_B]),
+        (marked(f"[{A}, {B}]"), [CALL_A, CALL_B]),
+        (marked(f"{A}\n{B}"), [CALL_A, CALL_B]),
+        (marked(f"```json\n{A}\n```"), [CALL_A]),
+        (f"<tool_call>\n{A}", [CALL_A]),
+        (f"<tool_call>{A}<tool_call>{B}</tool_call>", [CALL_A, CALL_B]),
+        (marked('{"name": "a", "parameters": {"x": 1}}'), [CALL_A]),
+        (marked('{"name": "a", "arguments": "{\\"x\\": 1}"}'), [CALL_A]),
+        (marked('{"name": "b", "arguments": ""}') + marked('{"name": "b"}'), [CALL_B, CALL_B]),
+        (marked('{"type": "function", "function": ' + A + "}"), [CALL_A]),
+        (marked('{"name": "a", "name": "b", "arguments": {}}'), [CALL_B]),
+        (marked('{"name": "w", "arguments": {"t": "a </tool_call> b\nc", "città": "😀"}}'),
+         [("w", {"t": "a </tool_call> b\nc", "città": "😀"})]),
+        (marked('{"name": "w", "arguments": {"t": "<think> </think>"}}'), [("w", {"t": "<think> </think>"})]),
+        (f"[TOOL_CALLS][{A}, {B}]", [CALL_A, CALL_B]),
+        ('[TOOL_CALLS]a[CALL_ID]c1[ARGS]{"x": 1}[TOOL_CALLS]b{}', [CALL_A, CALL_B]),
+        (f"<|python_tag|>{A}; {B}", [CALL_A, CALL_B]),
+        (A, [CALL_A]),
+        (f"```json\n[{A}]\n```", [CALL_A]),
+        (marked(written("a", x="1")), [CALL_A]),
+        (written("a", x="1") + "\n" + written("b"), [CALL_A, CALL_B]),
+        (marked(written("a", x="1") + "\n" + written("b")), [CALL_A, CALL_B]),
+        (marked("<function=a>\n<parameter=x>\n1\n</parameter>"), [CALL_A]),
+        ('<function=a>{"x": 1}</function>', [CALL_A]),
+        (written("w", t=f"see {EXAMPLE} or </parameter> and </tool_call>", u=""),
+         [("w", {"t": f"see {EXAMPLE} or </parameter> and </tool_call>", "u": ""})]),
+    ],
+)  # fmt: skip
+def test_calls_in_all_notations(text: str, calls: list[Any]) -> None:
+    assert parsed(text) == (None, calls)
+    assert parsed(f"<think>{text}</think>\n{text}") == (f"<think>{text}</think>", calls)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        marked("no JSON"),
+        marked(A + "}"),
+        marked(A[:-1]),
+        marked(A + " and so on"),
+        marked("{'name': 'a', 'arguments': {}}"),
+        marked(f"[{A}, 1]"),
+        marked("[]"),
+        marked('{"name": "", "arguments": {}}'),
+        marked('{"name": 1, "arguments": {}}'),
+        marked('{"name": "a", "arguments": [1]}'),
+        marked('{"name": "a", "arguments": "{"}'),
+        marked('{"name": "a", "arguments": {"x": NaN}}'),
+        marked('{"name": "a", "arguments": {"x": -Infinity}}'),
+        marked('{"name": "a", "arguments": {"x": 1e400}}'),
+        marked('{"name": "a", "arguments": {"x": "\\ud83d"}}'),
+        marked('{"name": "\\ud83d", "arguments": {}}'),
+        marked('{"name": "a", "arguments": {"x": ' + "[" * LEVELS + "]" * LEVELS + "}}"),
+        marked('{"name": "a", "arguments": {"x": ' + "[" * 4000 + "]" * 4000 + "}}"),
+        "[TOOL_CALLS] none",
+        "<|python_tag|>print(1)",
+        f"the call {A}",
+        "use <function=a>",
+        "<tool_call><function=a>\n<parameter=x>\n1\n</parameter>\n",
+        "<function=a>\n<parameter=x>\n1\n<parameter=y>\n2\n</parameter>\n</function>",
+        "<function=a>\nso\n</function>",
+        written("a", x="1").replace("</function>", "<parameter=x>2</parameter></function>"),
+        f"<think>draft {marked(A)}",
+        f"[THINK]draft {marked(A)}[/THINK]done",
+        f"draft {marked(A)} of a thought that the prompt began</think>done",
+    ],
+)
+def test_what_is_no_call_stays_text(text: str) -> None:
+    assert parsed(text) == (text, [])
+    assert parsed(f"so {text}", tools=False) == (f"so {text}", [])
+
+
+def test_the_text_around_calls_is_kept() -> None:
+    assert parsed(f"<think>hm</think>First {marked(A)} then {marked('{')} and {marked(B)}.") == (
+        f"<think>hm</think>First  then {marked('{')} and .",
+        [CALL_A, CALL_B],
+    )
+    assert parsed(f"{marked(A)}<think>cut off") == ("<think>cut off", [CALL_A])
+
+
+def test_json_without_a_mark_is_a_call_of_an_offered_tool_only() -> None:
+    tools = [{"type": "function", "function": {"name": "a"}}]
+    assert parsed(A, tools) == (None, [CALL_A])
+    assert parsed(B, tools) == (B, [])
+    assert parsed(marked(B), tools) == (None, [CALL_B])
+
+
+def test_every_call_has_its_own_id() -> None:
+    calls = parse_answer(marked(A) + marked(A), tools=True)["tool_calls"]
+    assert len({call["id"] for call in calls}) == 2
+    assert [call["type"] for call in calls] == ["function"] * 2
+
+
+PIECES = [
+    *("<tool_call>", "</tool_call>", "<function=a>", "</function>", "<parameter=x>", "</parameter>", "<parameter=y>"),
+    *("[TOOL_CALLS]", "a[ARGS]", "<|python_tag|>", "<think>", "</think>", "[THINK]", "```json\n", "\n", "{", "}"),
+    *("[", "]", ",", '"', '"\\ud83d"', "NaN", "1e999", "\x00", "\ufffd", A, B, marked(A), '[{"name": "a"}]'),
+    *(written("a", x="[1]"), "word", "word", "word", "word"),
+]  # fmt: skip
+
+
+def test_no_text_makes_the_parser_fail_or_lose_text() -> None:
+    """Answers of random pieces: each word is left or is in a call, and calls are strict JSON in UTF-8."""
+    chance = random.Random(7)
+    tools = [{"function": {"name": "a", "parameters": {"properties": {"x": {"type": ["array", "object"]}}}}}]
+    seen = 0
+    for _ in range(6000):
+        chosen = chance.choices(PIECES, k=chance.randint(1, 20))
+        words = [f"w{index}," if piece == "word" else "" for index, piece in enumerate(chosen)]
+        text = "".join(word or piece for word, piece in zip(words, chosen, strict=True))
+        rest, calls = extract_calls(text, tools)
+        seen += len(calls)
+        functions = [call["function"] for call in calls]
+        kept = [rest, *(function["name"] + function["arguments"] for function in functions)]
+        assert all(any(word in part for part in kept) for word in words), text
+        assert calls or rest == text
+        for function in functions:
+            assert isinstance(json.loads(function["arguments"], parse_constant=pytest.fail), dict), text
+            assert function["arguments"].encode() and function["name"].encode()
+    assert seen > 2000
