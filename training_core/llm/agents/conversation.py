@@ -181,7 +181,8 @@ class Conversation:
 
     def _unsampled(self, answer: Answer, restored: str) -> list[int]:
         """Ids of what an agent has appended to an answer; none if they were sampled, as a stop text's are."""
-        text = self.renderer.text(answer.token_ids)
+        ids = answer.token_ids
+        text = self.renderer.decode(ids[:-1] if self.renderer.ends(ids) else ids)
         sampled = text.rstrip().endswith(restored.strip())
         return [] if sampled else self.renderer.encode_after(text, restored)
 
