@@ -1,15 +1,14 @@
 """Player: plays tasks with the current policies, for a waiting loop or a collector in the background."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from threading import Lock
 from typing import Any
 
 from training_core.config.rollout import RolloutBuffer
 from training_core.config.run import RunConfig
+from training_core.errors import ModelError
 from training_core.llm.agents.gateway import AgentGateway
-from training_core.llm.agents.rendering import require_chat_template
+from training_core.llm.agents.rendering import Renderer, require_chat_template
 from training_core.llm.environments.host import EnvironmentPool
 from training_core.llm.external.source import RolloutSource
 from training_core.llm.generation.base import SamplingSettings
@@ -17,12 +16,13 @@ from training_core.llm.workflows.context import Generate, Render, RolloutContext
 from training_core.llm.workflows.registry import EVALUATIONS, WORKFLOWS
 from training_core.llm.workflows.served_policies import ServedPolicies
 from training_core.types import Answer, Episode, Message, Prompt
+from workers.actors.prompt_cache import PromptCache
 from workers.actors.slots import SlotRange
 from workers.protocol.records import EpisodeKind, Span
 from workers.protocol.spec import PolicyProxy
 
-CACHED_TOKENS = 1_000_000
-"""Tokens of rendered prompts that are kept for each policy, at about 40 bytes each."""
+CACHED_TOKENS = 1 << 18
+"""Tokens of the rendered prompts that are kept for each policy, at about 40 bytes each."""
 
 
 @dataclass(frozen=True)
@@ -147,30 +147,30 @@ class Player:
 
 
 def renderer(tokenizer: Any) -> Render:
-    """A function from chat messages to prompt ids. It caches results, as many prompts of a collection are equal: the
-    latest ones, `CACHED_TOKENS` in all.
+    """A function from chat messages to prompt ids. It caches results, as many prompts of a collection are equal.
 
     The function raises ModelError if the tokenizer has no chat template.
     """
-    cache: OrderedDict[tuple[tuple[str, str], ...], list[int]] = OrderedDict()
-    cached_tokens = 0
-    lock = Lock()
+    cache = PromptCache(CACHED_TOKENS)
+    chat = Renderer(tokenizer)
 
-    def render(messages: Sequence[Message]) -> list[int]:
-        nonlocal cached_tokens
-        key = tuple((message["role"], message["content"]) for message in messages)
-        with lock:
-            if key in cache:
-                cache.move_to_end(key)
-                return cache[key]
+    def render(messages: Sequence[Message], ids: Sequence[int] = ()) -> list[int]:
         require_chat_template(tokenizer)
-        encoded = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=True)
-        ids = list(encoded["input_ids"])
-        with lock:
-            cached_tokens += len(ids) - len(cache.get(key, ()))
-            cache[key] = ids
-            while cached_tokens > CACHED_TOKENS and len(cache) > 1:
-                cached_tokens -= len(cache.popitem(last=False)[1])
-        return ids
+        if ids:
+            return [*ids, *_continuation(chat, messages, ids)]
+        key = tuple((message["role"], message["content"]) for message in messages)
+        return cache.get(key, lambda: chat.render_conversation(messages, None))
 
     return render
+
+
+def _continuation(chat: Renderer, messages: Sequence[Message], ids: Sequence[int]) -> list[int]:
+    """Token ids of the last message, after an answer that ends `ids`. Raises ModelError."""
+    before, whole = chat.render_text(messages[:-2], None), chat.render_text(messages, None)
+    rest = chat.render_continuation(ids, messages[-1:], before=before, whole=whole)
+    if rest is None:
+        raise ModelError(
+            "the model's chat template changes earlier text when a conversation continues, so nothing can be "
+            'appended; use workflow.type = "episodes", which renders every turn separately'
+        )
+    return rest

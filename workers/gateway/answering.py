@@ -94,7 +94,7 @@ async def _answer_ids(session: Session, ids: list[int], request: TextRequest, ba
     settings = _settings(client, request.max_tokens, request.stops)
     answers = await _generate(session, role, call, settings, request, batcher)
     replies = [encodable(parse_answer(answer.text, tools=False)) for answer in answers]
-    conversation.record_answers(call, answers, replies, chat=False)
+    conversation.record_answers(call, answers, replies)
     return Answered(call, client, role, replies)
 
 

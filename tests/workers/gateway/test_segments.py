@@ -129,8 +129,8 @@ def test_one_of_several_choices_can_be_continued(gateway: Gateway) -> None:
     session.close()
     episode = write_episode(session, 0.75)
     learnt = [turn.candidates[0].answer.learnt(turn.candidates[0].answer.token_ids) for turn in episode.turns]
-    assert learnt == [[], [*ids("two"), EOS, *ids("three"), EOS]], "nobody used the first choice"
-    assert [turn.candidates[0].reward for turn in episode.turns] == [0, 0.75]
+    assert learnt == [[], [*ids("two"), EOS, *ids("three"), EOS]], "the other choice is unused"
+    assert [turn.candidates[0].reward for turn in episode.turns] == [0.0, 0.75]
     assert episode.success and episode.outcome == "reward 0.75"
 
 

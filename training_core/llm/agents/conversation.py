@@ -2,13 +2,14 @@
 
 An agent sends its whole history as text with every call. A call whose history begins with an earlier call and its
 answer continues from that answer's ids: its prompt is exactly those ids plus the new tokens. An edited history
-matches no answer and begins a new segment; so does one that the chat template cannot continue.
+matches no answer and begins a new segment; so does one that the chat template renders differently from its beginning.
 """
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from training_core.llm.agents.messages import (
@@ -21,7 +22,7 @@ from training_core.llm.agents.messages import (
 from training_core.llm.agents.rendering import Renderer
 from training_core.types import NOT_SAMPLED, Answer, Message
 
-_CLOSING_TAG = re.compile(r"\s*</[\w-]+>\s*$")
+_CLOSING_TAG = re.compile(r"</[\w:.-]+>$")
 
 
 @dataclass(eq=False)
@@ -44,7 +45,11 @@ class Call:
     ended: float = 0.0
     reward: float = 0.0
     received: bool = True
-    """Whether the agent received the answers: nothing is learnt from those that it gave up on."""
+    """Whether its client received the answers; others are not trained on, unless a later call continues them."""
+    text: str = field(default="", repr=False)
+    """The messages as the chat template renders them."""
+    history: "_History | None" = field(default=None, repr=False)
+    """The messages before its answers, in the tree of histories; None for plain text."""
 
     def ids(self, choice: int) -> list[int]:
         """Token ids of the prompt and an answer."""
@@ -65,14 +70,31 @@ class Segment:
     """Sum of the rewards of the calls that are trained on here."""
 
 
+@dataclass(eq=False)
+class _History:
+    """Messages from the start of a conversation, as a node of a tree."""
+
+    longer: dict[Key, "_History"] = field(default_factory=dict)
+    """The histories with one more message."""
+    answers: list[tuple[Call, int]] = field(default_factory=list)
+    """The answers, as call and choice, that are its last message."""
+
+    @property
+    def answer(self) -> tuple[Call, int] | None:
+        """The answer to continue. Of equal ones: the latest call's that was received, and its first choice."""
+        answers = [answer for answer in self.answers if answer[0].received] or self.answers
+        return next((answer for answer in answers if answer[0] is answers[-1][0]), None)
+
+
 class Conversation:
     """One role's calls in one episode."""
 
     def __init__(self, renderer: Renderer) -> None:
         self.renderer = renderer
         self.calls: list[Call] = []
-        self._choices_by_history: dict[tuple[Any, ...], tuple[Call, int]] = {}
-        """(tools, keys of the messages and the answer) -> the answer."""
+        self._histories: dict[str, _History] = {}
+        """The empty history, by the offered tools."""
+        self._stops: set[str] = set()
 
     def start_call(
         self,
@@ -86,111 +108,120 @@ class Conversation:
     ) -> Call:
         """A call with its prompt's ids; `messages` are plain. Raises RequestRefused.
 
-        stops: texts that end an answer and are no part of it; an agent may restore them in its history.
+        `stops` are the texts that end its answers without being part of them; agents may restore them in their histories.
         """
+        self._stops.update(stop.strip() for stop in stops if stop.strip())
         tools_key = json.dumps(list(tools), sort_keys=True) if tools else ""
-        keys = [comparison_key(message) for message in messages]
-        open_answer = self._choices_by_history.get((tools_key, *keys)) if continues else None
-        if open_answer and not self._ended(open_answer):
-            call, choice = open_answer
-            return Call(id, number, list(messages), tools_key, call.ids(choice), open_answer, continues)
-        for length, parent, restored in self._matches(tools_key, keys, messages, stops):
-            call, choice = parent
-            start = call.ids(choice) + self._unsampled(call.answers[choice], restored)
-            rest = self.renderer.render_continuation(
-                start, messages[: length - 1], messages[length:], tools, continues=continues
-            )
-            if rest is not None:
-                return Call(id, number, list(messages), tools_key, start + rest, parent, continues)
-        ids = self.renderer.render_conversation(messages, tools, continues=continues)
-        return Call(id, number, list(messages), tools_key, ids, None, continues)
+        path = [(self._histories.setdefault(tools_key, _History()), "")]
+        for message in messages:
+            path.append(self._extended(path[-1][0], message))
+        call = Call(
+            id, number, list(messages), tools_key, [], None, continues, history=path[-1 - continues][0]
+        )
+        start = path[-1][0].answer if continues else None
+        if start and not self.renderer.ends(start[0].answers[start[1]].token_ids):
+            call.parent, call.prompt_ids, call.text = start, start[0].ids(start[1]), start[0].text
+            return call
+        call.text = self.renderer.render_text(messages, tools, continues=continues)
+        self._continue(call, path)
+        if call.parent is None:
+            call.prompt_ids = self.renderer.encode(call.text)
+        return call
 
     def start_text_call(self, ids: Sequence[int], *, number: int, id: str) -> Call:
         """A call whose prompt is plain text, outside any chat."""
         text: Chat = {"role": "user", "content": self.renderer.decode(ids)}
         return Call(id, number, [text], "", list(ids), None)
 
-    def record_answers(
-        self, call: Call, answers: Sequence[Answer], replies: Sequence[Chat], *, chat: bool = True
-    ) -> None:
+    def record_answers(self, call: Call, answers: Sequence[Answer], replies: Sequence[Chat]) -> None:
         """Record a call's answers, and the messages that the agent received."""
         call.answers = list(answers)
         self.calls.append(call)
-        if not chat:
+        if call.history is None:
             return
-        before = call.messages[:-1] if call.continues else call.messages
         opening = call.messages[-1]["content"] if call.continues else ""
-        keys = [comparison_key(message) for message in before]
-        for choice, message in reversed(list(enumerate(replies))):  # of equal ones the first is continued
+        for choice, message in enumerate(replies):
             reply = normalise_message(message)
             reply["content"] = opening + reply["content"]
-            self._choices_by_history[(call.tools, *keys, comparison_key(reply))] = (call, choice)
+            history = call.history.longer.setdefault(comparison_key(reply), _History())
+            history.answers.append((call, choice))
 
-    def unused(self, call: Call, choice: int) -> bool:
-        """Whether nobody used an answer: the agent did not receive it, or continued from another choice of the call.
-
-        Of several choices that no later call continues, the first counts as used.
-        """
-        continued = {later.parent[1] for later in self.calls if later.parent and later.parent[0] is call}
-        return not call.received or choice not in (continued or {0})
-
-    def learnt_answer(self, call: Call, choice: int) -> Answer:
-        """An answer, all of it under the loss mask if nobody used it."""
-        answer = call.answers[choice]
-        return (
-            replace(answer, loss_mask=[False] * len(answer.token_ids))
-            if self.unused(call, choice)
-            else answer
-        )
+    def used_choices(self) -> dict[str, list[int]]:
+        """By call id, the choices to train on: those that calls continue. If there are none, all that were received."""
+        continued: dict[str, set[int]] = defaultdict(set)
+        for call in self.calls:
+            if call.parent:
+                continued[call.parent[0].id].add(call.parent[1])
+        return {
+            call.id: sorted(continued[call.id]) or (list(range(len(call.answers))) if call.received else [])
+            for call in self.calls
+        }
 
     def segments(self) -> list[Segment]:
-        """Every answer that no call continues, with everything before it as one sequence; each answer is trained on once,
-        unless nobody used it.
+        """Every answer that no call continues, with everything before it as one sequence. Each answer is trained on once,
+        and unused ones never.
         """
+        used = self.used_choices()
         continued = {(call.parent[0].id, call.parent[1]) for call in self.calls if call.parent}
-        leaves = [
+        answers = [
             (call, choice)
             for call in sorted(self.calls, key=lambda call: call.number)
             for choice in range(len(call.answers))
-            if (call.id, choice) not in continued
         ]
-        trained: set[tuple[str, int]] = set()
-        by_use = sorted(
-            leaves, key=lambda leaf: self.unused(*leaf)
-        )  # what leads to both is trained on with the used one
-        segments = {(call.id, choice): self._segment(call, choice, trained) for call, choice in by_use}
-        return [segments[call.id, choice] for call, choice in leaves]
+        unused = {(call.id, choice) for call, choice in answers if choice not in used[call.id]}
+        leaves = [(call, choice) for call, choice in answers if (call.id, choice) not in continued]
+        spent, paid = set(unused), set[str]()
+        segments = {  # used answers first, because the first sequence trains on shared ones
+            leaf: self._segment(*leaf, spent, paid)
+            for leaf in sorted(leaves, key=lambda leaf: (leaf[0].id, leaf[1]) in unused)
+        }
+        return [segments[leaf] for leaf in leaves]
 
-    def _matches(
-        self, tools_key: str, keys: Sequence[Key], messages: Sequence[Chat], stops: Sequence[str]
-    ) -> Iterator[tuple[int, tuple[Call, int], str]]:
-        """Answers that end a prefix of a history, the longest prefix first: its length, the answer, and the text that the
-        agent has appended to it, a stop text or a closing tag.
+    def _extended(self, history: _History, message: Chat) -> tuple[_History, str]:
+        """A history with one more message, and what the agent has appended to the answer that the message is."""
+        key = role, content, calls = comparison_key(message)
+        extended = history.longer.get(key)
+        if role == "assistant" and not (extended and extended.answers):
+            for ending in self._endings(content):
+                recorded = content.removesuffix(ending).strip()
+                answered = history.longer.get((role, recorded, calls))
+                if answered and answered.answers:
+                    return answered, content[len(recorded) :]
+        return history.longer.setdefault(key, _History()), ""
+
+    def _endings(self, content: str) -> Iterator[str]:
+        """Stop texts and the closing tag at the end of a text."""
+        yield from (stop for stop in sorted(self._stops) if content.endswith(stop))
+        tag = _CLOSING_TAG.search(content)
+        if tag:
+            yield tag[0]
+
+    def _continue(self, call: Call, path: Sequence[tuple[_History, str]]) -> None:
+        """Set a call's parent and prompt ids if it continues an answer: that of the longest of its histories in `path`."""
+        for length in range(len(call.messages) - 1, 0, -1):
+            history, appended = path[length]
+            parent = history.answer
+            said = parent and self._said(parent[0].answers[parent[1]], appended)
+            if parent is None or said is None:
+                continue
+            rest = self.renderer.render_continuation(
+                said, call.messages[length:], before=parent[0].text, whole=call.text, continues=call.continues
+            )
+            if rest is not None:
+                call.parent, call.prompt_ids = parent, parent[0].prompt_ids + said + rest
+            return
+
+    def _said(self, answer: Answer, appended: str) -> list[int] | None:
+        """Ids of an answer, and of what its agent has appended unless it was sampled; None if the answer has ended."""
+        ids, text = answer.token_ids, self.renderer.decode(answer.token_ids)
+        if appended.strip() in text[len(answer.text.rstrip()) :]:
+            return ids
+        return None if self.renderer.ends(ids) else ids + self.renderer.encode_after(ids, appended)
+
+    def _segment(self, leaf: Call, choice: int, spent: set[tuple[str, int]], paid: set[str]) -> Segment:
+        """The sequence that ends with a choice. `spent`: choices that are not trained on again; `paid`: ids of the calls
+        whose rewards are counted. Both are updated.
         """
-        for length in range(len(keys) - 1, 0, -1):
-            content = messages[length - 1]["content"]
-            tag = _CLOSING_TAG.search(content)
-            for restored in ("", *filter(content.endswith, filter(None, stops)), *([tag[0]] if tag else [])):
-                key = keys[length - 1]
-                if restored:
-                    shorter = {**messages[length - 1], "content": content.removesuffix(restored)}
-                    key = comparison_key(shorter)
-                match = self._choices_by_history.get((tools_key, *keys[: length - 1], key))
-                if match is not None:
-                    yield length, match, restored
-
-    def _unsampled(self, answer: Answer, restored: str) -> list[int]:
-        """Ids of what an agent has appended to an answer; none if they were sampled, as a stop text's are."""
-        ids = answer.token_ids
-        text = self.renderer.decode(ids[:-1] if self.renderer.ends(ids) else ids)
-        sampled = text.rstrip().endswith(restored.strip())
-        return [] if sampled else self.renderer.encode_after(text, restored)
-
-    def _ended(self, answer: tuple[Call, int]) -> bool:
-        call, choice = answer
-        return self.renderer.ends(call.answers[choice].token_ids)
-
-    def _segment(self, leaf: Call, choice: int, trained: set[tuple[str, int]]) -> Segment:
         path = [(leaf, choice)]
         while (before := path[0][0].parent) is not None:
             path.insert(0, before)
@@ -206,11 +237,11 @@ class Conversation:
             ids += gap + answer.token_ids
             logprobs += [0.0] * len(gap) + answer.logprobs
             versions += [NOT_SAMPLED] * len(gap) + answer.versions
-            fresh = (call.id, index) not in trained and not self.unused(call, index)
-            mask += [False] * len(gap) + [fresh] * len(answer.token_ids)
-            if fresh:
-                trained.add((call.id, index))
+            mask += [False] * len(gap) + [(call.id, index) not in spent] * len(answer.token_ids)
+            spent.add((call.id, index))
+            if call.id not in paid:  # a call's reward counts once, independent of its choices
                 reward += call.reward
+                paid.add(call.id)
             new.append(call)
         last = leaf.answers[choice]
         text = last.text if len(path) == 1 else self.renderer.decode(ids)

@@ -1,12 +1,19 @@
 """Chat messages as token ids: a whole conversation, or the part after an answer with known ids."""
 
-from collections.abc import Mapping, Sequence
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from training_core.errors import ModelError, RequestRefused
 
+_USER = {"role": "user", "content": "-"}
 _MARK = "\u2460\u2461"
 """Placeholder for an answer whose ids are known."""
+_THOUGHTS = re.compile(r"<([\w:]*think\w*)>.*?</\1>|</?[\w:]*think\w*>|\s+", re.DOTALL)
+"""What templates drop from earlier answers, or write around them, as the conversation continues."""
 
 
 def require_chat_template(tokenizer: Any) -> None:
@@ -18,60 +25,56 @@ def require_chat_template(tokenizer: Any) -> None:
         )
 
 
-def end_of_turn_ids(tokenizer: Any) -> frozenset[int]:
-    """Ids of the tokens that end a turn: those of the model's generation config, as the engines stop at them.
-
-    Without a generation config: the tokenizer's special tokens, of which templates use one.
-    """
-    from transformers import GenerationConfig  # not at import: environment workers render nothing
-
-    try:
-        named = GenerationConfig.from_pretrained(tokenizer.name_or_path, local_files_only=True).eos_token_id
-    except OSError:
-        named = None
-    if named is None:
-        added = tokenizer.added_tokens_decoder
-        named = [*tokenizer.all_special_ids, *(id for id, token in added.items() if token.special)]
-    ids = named if isinstance(named, list) else [named]
-    return frozenset(int(id) for id in (*ids, tokenizer.eos_token_id) if id is not None)
-
-
 class Renderer:
     """One policy's chat template and tokenizer. Raises RequestRefused if the template refuses the messages."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        self._end_ids = end_of_turn_ids(tokenizer)
 
     def render_conversation(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None, *, continues: bool = False
     ) -> list[int]:
         """A conversation from the start, with the generation prompt or, if it `continues`, with an open last message."""
-        return self.encode(self._text(messages, tools, continues))
+        return self.encode(self.render_text(messages, tools, continues=continues))
+
+    def render_text(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None, *, continues: bool = False
+    ) -> str:
+        """The text whose ids render_conversation returns."""
+        return self._text(messages, tools, prompt=not continues, continue_final_message=continues)
 
     def render_continuation(
         self,
-        answer: Sequence[int],
-        before: Sequence[Mapping[str, Any]],
+        said: Sequence[int],
         messages: Sequence[Mapping[str, Any]],
-        tools: Sequence[Any] | None,
         *,
+        before: str,
+        whole: str,
         continues: bool = False,
     ) -> list[int] | None:
         """Token ids that the template writes after an answer: the rest of its end of turn, and these messages.
 
-        The answer itself is never rendered again, so its ids stay as sampled. Returns None if the template writes the
-        messages `before` the answer differently because of the messages after it, as one that writes every system
-        message first: then the conversation has to be rendered from the start.
+        The answer itself is never rendered again, so its ids stay as sampled: `said`, and possibly ids before it. `before`
+        is the text of the conversation up to the answer, `whole` that of the conversation with the messages. None if the
+        template does not continue the one to the other, because it changes earlier text or writes the messages elsewhere.
         """
-        text = self._text([*before, {"role": "assistant", "content": _MARK}, *messages], tools, continues)
-        opening, mark, rest = text.partition(_MARK)
-        if not mark:
-            raise RequestRefused("the model's chat template does not render an assistant's content")
-        if not opening.startswith(self._text(before, tools, continues=False, prompt=False)):
+        try:
+            text = self._text(
+                [_USER, {"role": "assistant", "content": _MARK}, *messages],
+                None,
+                prompt=not continues,
+                continue_final_message=continues,
+            )
+        except RequestRefused:  # some templates accept a message only after certain others
             return None
-        end, rest = self._split_end(answer, rest)
-        return self.encode_after(end or self._tokenizer.decode(list(answer[-1:])), rest)
+        _, mark, rest = text.partition(_MARK)
+        if (
+            not mark
+            or not whole.endswith(rest)
+            or not _begins(whole, before.removesuffix(self._generation_prompt))
+        ):
+            return None
+        return self.encode_after(said, self._without_end_token(said, rest))
 
     @property
     def vocabulary(self) -> int:
@@ -82,15 +85,20 @@ class Renderer:
         """Text as token ids, without special tokens added."""
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def encode_after(self, before: str, text: str) -> list[int]:
-        """Text as token ids as they follow another text: tokenizers may write the start of a text in another way."""
-        head, whole = self.encode(before), self.encode(before + text)
+    def encode_after(self, ids: Sequence[int], text: str) -> list[int]:
+        """Text as the token ids that follow `ids`: some tokenizers write the start of a text in another way."""
+        last = self.decode(ids[-1:])
+        head, whole = self.encode(last), self.encode(last + text)
         return whole[len(head) :] if whole[: len(head)] == head else self.encode(text)
 
     def encode_text(self, text: str) -> list[int]:
-        """Text outside any chat as token ids: with the special tokens that the tokenizer writes at the start of a text."""
-        ids = list(self._tokenizer(text)["input_ids"])
-        return ids[:-1] if ids[-1:] == [self._tokenizer.eos_token_id] else ids
+        """A text outside any chat as token ids, which begin with the special tokens that the tokenizer adds there."""
+        ids = self.encode(text)
+        if ids[:1] == [self._tokenizer.bos_token_id]:
+            return ids
+        added = list(self._tokenizer(text)["input_ids"])
+        starts = (start for start in range(len(added)) if added[start : start + len(ids)] == ids)
+        return added[: next(starts, 0)] + ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """Token ids as text, including special tokens."""
@@ -101,23 +109,52 @@ class Renderer:
         return [str(self._tokenizer.decode([token])) for token in ids]
 
     def ends(self, answer: Sequence[int]) -> bool:
-        """Whether an answer ended with its end-of-turn token."""
+        """Whether an answer ended with an end-of-turn token."""
         return bool(answer) and int(answer[-1]) in self._end_ids
 
-    def _split_end(self, answer: Sequence[int], rest: str) -> tuple[str, str]:
-        """The end-of-turn token that the answer already contains, as text, and what the template writes after it."""
-        if not self.ends(answer):
-            return "", rest
-        end = str(self._tokenizer.decode([answer[-1]]))
-        before, separator, remainder = rest.partition(end)
-        return end, remainder if separator and not before.strip() else rest
+    @cached_property
+    def _end_ids(self) -> frozenset[int]:
+        """The tokens that end a turn: those at which engines stop, and the one that the template writes."""
+        tokenizer = self._tokenizer
+        return frozenset(
+            (tokenizer.eos_token_id, *_configured_ends(tokenizer.name_or_path), *self._template_end())
+        )
+
+    @cached_property
+    def _end_text(self) -> re.Pattern[str]:
+        """An end-of-turn token at the start of a text; templates may write whitespace before it."""
+        texts = filter(None, (self.decode([end]) for end in sorted(self._end_ids)))
+        return re.compile(rf"\s*(?:{'|'.join(map(re.escape, texts))})")
+
+    @cached_property
+    def _generation_prompt(self) -> str:
+        turn = [_USER]
+        return self._text(turn, None, prompt=True).removeprefix(self._text(turn, None, prompt=False))
+
+    def _template_end(self) -> Iterator[int]:
+        """The special token that the template writes after an answer, if it writes one first."""
+        try:
+            text = self._text([_USER, {"role": "assistant", "content": _MARK}], None, prompt=False)
+        except RequestRefused:
+            return
+        rest = self.encode(text.partition(_MARK)[2])
+        special = {number for number, token in self._tokenizer.added_tokens_decoder.items() if token.special}
+        first = next((number for number in rest if self.decode([number]).strip()), None)
+        if first in special:
+            yield first
+
+    def _without_end_token(self, answer: Sequence[int], rest: str) -> str:
+        """`rest` without its end-of-turn token if the answer already ends with one."""
+        found = self._end_text.match(rest) if self.ends(answer) else None
+        return rest[found.end() :] if found else rest
 
     def _text(
         self,
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Any] | None,
-        continues: bool,
-        prompt: bool = True,
+        *,
+        prompt: bool,
+        continue_final_message: bool = False,
     ) -> str:
         try:
             return str(
@@ -125,9 +162,31 @@ class Renderer:
                     list(messages),
                     tools=list(tools) if tools else None,
                     tokenize=False,
-                    add_generation_prompt=prompt and not continues,
-                    continue_final_message=continues,
+                    add_generation_prompt=prompt,
+                    continue_final_message=continue_final_message,
                 )
             )
         except Exception as error:  # a template is a program and can raise anything
             raise RequestRefused(f"the model's chat template refuses these messages: {error}") from error
+
+
+def _begins(whole: str, before: str) -> bool:
+    """Whether a rendering begins with an earlier one, apart from thoughts and whitespace."""
+    return whole.startswith(before) or _THOUGHTS.sub("", whole).startswith(_THOUGHTS.sub("", before))
+
+
+def _configured_ends(model: str) -> list[int]:
+    """The ids at which engines end an answer: eos_token_id of the generation config in a model's folder or in the hub's
+    cache; without it, that of the model's config.
+    """
+    from transformers.utils.hub import cached_file  # here: only processes that render need it
+
+    for name in ("generation_config.json", "config.json"):
+        try:
+            config = json.loads(Path(cached_file(model, name, local_files_only=True)).read_text())
+        except (OSError, ValueError):  # the tokenizer is from elsewhere
+            continue
+        ends = config.get("eos_token_id")
+        if ends is not None:
+            return list(ends) if isinstance(ends, list) else [ends]
+    return []

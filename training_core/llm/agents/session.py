@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,7 +13,7 @@ from training_core.llm.agents.messages import shorten, transcript_messages
 from training_core.llm.agents.rendering import Renderer
 from training_core.llm.generation.base import Generate, SamplingSettings
 from training_core.llm.serving.noise import EpisodeNoise
-from training_core.types import Candidate, Episode, NoiseKey, Stage, Turn
+from training_core.types import Answer, Candidate, Episode, NoiseKey, Stage, Turn
 from training_core.versions import version_span
 
 
@@ -169,8 +169,8 @@ def write_episode(session: Session, success_at: float, weights: tuple[float, flo
     """The episode that a session played: a turn per segment, whose answer has all its calls under a loss mask; or,
     with a turn_discount, a turn per call.
 
-    A role's total reward is stored on its last trained turn as the team's reward, and rewards of calls on their turns as its
-    own; `weights` are the algorithm's weights of both. An episode that failed, or has no reward, is not compared with
+    A role's total reward is stored on its last trained turn as the team's reward, and rewards of calls on their turns as
+    its own; `weights` are the algorithm's weights of both. An episode that failed, or has no reward, is not compared with
     its siblings and not trained on.
     """
     episode, outcome = session.spec.episode, session.outcome
@@ -178,9 +178,9 @@ def write_episode(session: Session, success_at: float, weights: tuple[float, flo
         outcome.error = "the agent ended without a reward"
     total = sum(call.reward for _, call in session.calls())
     played = _calls(session) if episode.turn_discount is not None else _segments(session)
-    last = {turn.role: turn.index for turn in sorted(played, key=_trained)}
+    last = {turn.role: turn for turn in sorted(played, key=_is_trained)}
     for turn in played:
-        team = outcome.reward + outcome.by_role.get(turn.role, 0.0) if last[turn.role] == turn.index else 0.0
+        team = outcome.reward + outcome.by_role.get(turn.role, 0.0) if last[turn.role] is turn else 0.0
         for candidate in turn.candidates:
             candidate.team_reward = team
             candidate.reward = weights[0] * team + weights[1] * candidate.local_reward
@@ -208,9 +208,9 @@ def _segments(session: Session) -> list[Turn]:
         for segment in conversation.segments()
     ]
     segments.sort(key=lambda item: item[1].calls[-1].number)
-    return [
+    return _numbered(
         Turn(
-            index,
+            0,
             role,
             session.spec.clients[role].policy,
             segment.messages,
@@ -218,28 +218,55 @@ def _segments(session: Session) -> list[Turn]:
             [Candidate(segment.answer, segment.reward)],
             0,
         )
-        for index, (role, segment) in enumerate(segments)
-    ]
+        for role, segment in segments
+    )
 
 
 def _calls(session: Session) -> list[Turn]:
-    """A turn for each call, with its choices as candidates of equal reward; the first one is executed."""
-    conversations = session.conversations
-    return [
+    """A turn for each call, with its used choices as candidates of equal reward, of which the first one is executed; and
+    one for its unused choices.
+    """
+    used = {role: conversation.used_choices() for role, conversation in session.conversations.items()}
+    return _numbered(
         Turn(
-            index,
+            0,
             role,
             session.spec.clients[role].policy,
             transcript_messages(call.messages),
             call.prompt_ids,
-            [
-                Candidate(conversations[role].learnt_answer(call, choice), call.reward)
-                for choice in range(len(call.answers))
-            ],
+            candidates,
             0,
         )
-        for index, (role, call) in enumerate(session.calls())
-    ]
+        for role, call in session.calls()
+        for candidates in _candidates(call, used[role][call.id])
+        if candidates
+    )
+
+
+def _candidates(call: Call, used: Sequence[int]) -> tuple[list[Candidate], list[Candidate]]:
+    """A call's used choices and its unused ones."""
+    unused = [answer for choice, answer in enumerate(call.answers) if choice not in used]
+    return (
+        [Candidate(call.answers[choice], call.reward) for choice in used],
+        [Candidate(_untrained(answer)) for answer in unused],
+    )
+
+
+def _numbered(turns: Iterable[Turn]) -> list[Turn]:
+    """Turns with their indices. One without trained tokens is no turn of the episode: it has the index of the one before."""
+    numbered, index = list(turns), -1
+    for turn in numbered:
+        index += _is_trained(turn)
+        turn.index = max(index, 0)
+    return numbered
+
+
+def _is_trained(turn: Turn) -> bool:
+    return any(candidate.answer.trained_tokens for candidate in turn.candidates)
+
+
+def _untrained(answer: Answer) -> Answer:
+    return replace(answer, loss_mask=[False] * len(answer.token_ids))
 
 
 def _fail(episode: Episode, error: str) -> None:
@@ -247,8 +274,7 @@ def _fail(episode: Episode, error: str) -> None:
     episode.siblings = ""
     for turn in episode.turns:
         for candidate in turn.candidates:
-            loss_mask = [False] * len(candidate.answer.token_ids)
-            candidate.answer = replace(candidate.answer, loss_mask=loss_mask)
+            candidate.answer = _untrained(candidate.answer)
 
 
 def _stages(session: Session) -> list[Stage]:

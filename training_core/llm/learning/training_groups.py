@@ -39,6 +39,8 @@ def make_groups(
     episodes before the failure are used. Counts are by role, over all groups. `baselines` are those of the previous
     batch. Raises EnvironmentFailure if a reward is not finite, ConfigError if custom code returns a wrong shape.
     """
+    for candidate in (each for episode in episodes for turn in episode.turns for each in turn.candidates):
+        candidate.advantage = 0.0
     _check_rewards(episodes)
     hooks = make_hooks(config.algorithm)
     turn_rewards = _turn_rewards(episodes, hooks)
@@ -72,13 +74,17 @@ TurnRewards = dict[tuple[str, int], list[float]]
 
 
 def _turns_of(episodes: Sequence[Episode], roles: set[str]) -> Iterator[TurnPosition]:
-    """The turns of these roles."""
+    """The turns of these roles that have tokens to train on."""
     return (
         (episode, index)
         for episode in episodes
         for index, turn in enumerate(episode.turns)
-        if turn.role in roles
+        if turn.role in roles and _is_trained(turn)
     )
+
+
+def _is_trained(turn: Turn) -> bool:
+    return any(candidate.answer.trained_tokens for candidate in turn.candidates)
 
 
 def _turn_rewards(episodes: Sequence[Episode], hooks: AlgorithmHooks) -> TurnRewards:
@@ -93,7 +99,8 @@ def _turn_rewards(episodes: Sequence[Episode], hooks: AlgorithmHooks) -> TurnRew
                 hooks.turn_rewards(rewards, moment), len(rewards), hooks, "turn_rewards"
             )
             turn_rewards[episode.id, index] = reshaped.tolist()
-            before[turn.role] = turn.candidates[turn.executed].reward
+            if _is_trained(turn):
+                before[turn.role] = turn.candidates[turn.executed].reward
     return turn_rewards
 
 

@@ -16,6 +16,7 @@ from training_core.llm.external.source import RolloutSource
 from training_core.llm.generation.base import Generate as Generate
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.workflows.conversation import Conversations
+from training_core.llm.workflows.conversation import Render as Render
 from training_core.types import (
     Answer,
     Candidate,
@@ -30,9 +31,6 @@ from training_core.versions import version_span
 
 if TYPE_CHECKING:
     from training_core.llm.workflows.served_policies import ServedPolicies  # which evaluates like workflows
-
-Render = Callable[[Sequence[Message]], list[int]]
-"""Chat messages -> prompt token ids, with the generation prompt."""
 
 
 @dataclass(frozen=True)

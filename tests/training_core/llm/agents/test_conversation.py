@@ -1,157 +1,256 @@
-"""A history that goes on has the ids of the template's own rendering, with the sampled ids as they were."""
+"""Every prompt extends the sampled ids as the template's own rendering does, or begins anew; only used answers are trained on."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
+from tests.training_core.llm.learning import chat_tokenizers
+from tests.training_core.llm.learning.chat_tokenizers import chat_tokenizer
 from training_core.llm.agents.conversation import Call, Conversation
 from training_core.llm.agents.rendering import Renderer
-from training_core.types import Answer
+from training_core.types import NOT_SAMPLED, Answer
 
-WORDS = ["<eos>", "<unk>", "<user>", "<assistant>", "hi", "yes", "more", "no", "brief", "</code>", "loud"]
-TEMPLATE = (
-    "{% for m in messages %}<{{ m.role }}> {{ m.content }}BEFORE<end_of_turn> {% endfor %}"
-    "{% if add_generation_prompt %}<assistant> {% endif %}"
+END = "<|im_end|>"
+HI: dict[str, Any] = {"role": "user", "content": "three"}
+MORE: dict[str, Any] = {"role": "user", "content": "plus"}
+SYSTEM: dict[str, Any] = {"role": "system", "content": "You are helpful."}
+LATE: dict[str, Any] = {"role": "system", "content": "It is sunny."}
+
+_TURNS = (
+    "<|im_start|>{{ m.role }}\n{{ m.content }}BEFORE<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+PLAIN = "{% for m in messages %}" + _TURNS
 SYSTEM_FIRST = (
-    "{% for m in messages if m.role == 'system' %}{{ m.content }} {% endfor %}"
-    "{% for m in messages if m.role != 'system' %}<{{ m.role }}> {{ m.content }} <end_of_turn> {% endfor %}"
-    "{% if add_generation_prompt %}<assistant> {% endif %}"
+    "{% for m in messages if m.role == 'system' %}{{ m.content }}{% endfor %}"
+    "{% for m in messages if m.role != 'system' %}" + _TURNS
 )
-HI = {"role": "user", "content": "hi"}
-MORE = {"role": "user", "content": "more"}
+"""As DeepSeek's."""
+SYSTEM_LAST = (
+    "{% for m in messages if m.role != 'system' %}"
+    "{% if loop.last %}{{ messages[0].content if messages[0].role == 'system' }}{% endif %}" + _TURNS
+)
+"""As Mistral's: the system message is written before the last message."""
+ALTERNATES = (
+    "{% for m in messages %}{% if m.role == 'tool' and not messages[loop.index0 - 1].tool_calls %}"
+    "{{ raise_exception('no call') }}{% endif %}" + _TURNS
+)
+"""As gpt-oss's: a tool's message must follow a tool call."""
 
 
-def word_tokenizer(template: str) -> Any:
-    """Words apart by spaces. Its end of turn is a control token that the tokenizer does not name as its own end."""
-    inner = Tokenizer(models.WordLevel({word: id for id, word in enumerate(WORDS)}, unk_token="<unk>"))
-    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<eos>", unk_token="<unk>")
-    tokenizer.add_tokens([AddedToken("<end_of_turn>", special=True)])
-    tokenizer.chat_template = template
-    return tokenizer
+def template(text: str, before_end: str = "") -> str:
+    return text.replace("BEFORE", before_end)
 
 
-def said(text: str) -> dict[str, Any]:
-    return {"role": "assistant", "content": text}
+def said(text: str, **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": text, **more}
 
 
 class Talk:
-    """A conversation whose answers are given."""
+    """A conversation with given answers."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self.conversation = Conversation(Renderer(tokenizer))
 
-    def call(self, messages: list[Any], *answers: str, stops: tuple[str, ...] = ()) -> Call:
-        """A call with its answers; one that is written `like this|that` has the text before the bar, and the ids of both."""
-        number = len(self.conversation.calls)
-        call = self.conversation.start_call(messages, None, number=number, id=f"c{number}", stops=stops)
-        made, replies = [], []
-        for answer in answers:
-            text, _, rest = answer.partition("|")
-            ids = self.ids(text + rest)
-            made.append(Answer(ids, [-0.5] * len(ids), [1] * len(ids), "stop", text))
-            replies.append(said(text))
-        self.conversation.record_answers(call, made, replies)
-        return call
-
     def ids(self, text: str) -> list[int]:
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def learnt(self) -> list[list[str]]:
-        """The tokens that are trained on, by segment."""
+    def call(
+        self, messages: Sequence[Any], *choices: str | tuple[str, str], stops: Sequence[str] = (), **more: Any
+    ) -> Call:
+        """A call with its choices: an answer that ended by itself, or (its text, more sampled text)."""
+        number = len(self.conversation.calls)
+        call = self.conversation.start_call(
+            messages, None, number=number, id=f"call {number}", stops=stops, **more
+        )
+        parts = [choice if isinstance(choice, tuple) else (choice, END) for choice in choices]
+        self.conversation.record_answers(
+            call,
+            [self._answer(text, self.ids(text + rest)) for text, rest in parts],
+            [said(text) for text, _ in parts],
+        )
+        return call
+
+    def _answer(self, text: str, ids: list[int]) -> Answer:
+        return Answer(ids, [-0.5] * len(ids), [3] * len(ids), "stop", text)
+
+    def whole(self, messages: Sequence[Any]) -> list[int]:
+        return self.conversation.renderer.render_conversation(messages, None)
+
+    def learnt(self) -> list[str]:
+        """The text that is trained on, by segment."""
         answers = [segment.answer for segment in self.conversation.segments()]
-        return [self.tokenizer.convert_ids_to_tokens(answer.learnt(answer.token_ids)) for answer in answers]
+        return [self.tokenizer.decode(answer.learnt(answer.token_ids)) for answer in answers]
 
 
-@pytest.mark.parametrize("before", [" ", "  ", " \n"])
-def test_a_continuation_has_one_end_of_turn(before: str) -> None:
-    talk = Talk(word_tokenizer(TEMPLATE.replace("BEFORE", before)))
-    talk.call([HI], "yes| <end_of_turn>")
-    call = talk.call([HI, said("yes"), MORE], "no| <end_of_turn>")
-    whole = "<user> hi <end_of_turn> <assistant> yes <end_of_turn> <user> more <end_of_turn> <assistant>"
-    assert call.prompt_ids == talk.ids(whole) and call.parent
-    cut = talk.call([HI, said("yes"), MORE, said("no"), MORE], "yes")
-    assert cut.prompt_ids[: len(call.prompt_ids)] == call.prompt_ids
-    last = talk.call([HI, said("yes"), MORE, said("no"), MORE, said("yes"), MORE], "no")
-    assert last.prompt_ids == [*cut.ids(0), *talk.ids("<end_of_turn> <user> more <end_of_turn> <assistant>")]
+@pytest.mark.parametrize("before_end", ["", " ", "\n"])
+@pytest.mark.parametrize("ending", [END, ""], ids=["ended", "cut"])
+def test_one_end_of_turn_follows_an_answer(before_end: str, ending: str) -> None:
+    talk = Talk(chat_tokenizer(template(PLAIN, before_end)))
+    first = talk.call([HI], ("seven", ending))
+    second = talk.call([HI, said("seven"), MORE], "four")
+    assert second.prompt_ids[: len(first.ids(0))] == first.ids(0)
+    gap = second.prompt_ids[len(first.ids(0)) :]
+    end = "" if ending else f"{before_end}{END}"
+    assert talk.tokenizer.decode(gap).startswith(f"{end}\n<|im_start|>user\nplus")
 
 
-def test_a_model_s_generation_config_names_its_ends_of_turn(tmp_path: Any) -> None:
-    tokenizer = word_tokenizer(TEMPLATE)
-    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [4, 0]}')
+def test_the_templates_special_token_ends_a_turn() -> None:
+    """As Gemma's: the tokenizer's own end of text is another one, and its special ids do not contain it."""
+    tokenizer = chat_tokenizer(template(PLAIN).replace(END, "<end_of_turn>"))
+    tokenizer.add_tokens([AddedToken("<end_of_turn>", special=True)])
+    end = tokenizer.convert_tokens_to_ids("<end_of_turn>")
+    assert end not in tokenizer.all_special_ids
+    talk = Talk(tokenizer)
+    first = talk.call([HI], ("seven", "<end_of_turn>"))
+    second = talk.call([HI, said("seven"), MORE], ("four", END))
+    assert second.prompt_ids == talk.whole([HI, said("seven"), MORE]) and second.parent == (first, 0)
+    third = talk.call([HI, said("seven"), MORE, said("four"), MORE], "four")
+    gap = third.prompt_ids[len(second.ids(0)) :]
+    assert gap.count(end) == 1, "of the next message: the answer ended with the other token"
+
+
+def test_the_models_configuration_names_the_ends_of_turn(tmp_path: Any) -> None:
+    tokenizer = chat_tokenizer(chat_tokenizers.NO_MARKS)
     tokenizer.name_or_path = str(tmp_path)
-    renderer = Renderer(tokenizer)
-    assert renderer.ends([5, 4]) and renderer.ends([0]) and not renderer.ends([len(WORDS)])
+    (tmp_path / "config.json").write_text('{"eos_token_id": 5}')
+    assert [Renderer(tokenizer).ends([token]) for token in (5, 6, 7)] == [True, False, False]
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [6, 7]}')
+    assert [Renderer(tokenizer).ends([token]) for token in (5, 6, 7)] == [False, True, True]
+    assert Renderer(tokenizer).ends([tokenizer.eos_token_id])
+    assert not Renderer(tokenizer).ends([tokenizer.pad_token_id])
 
 
 def test_the_joint_of_two_turns_is_that_of_the_whole_rendering() -> None:
-    """A tokenizer that writes a space before a text's first word, as Llama 2's."""
-    pieces = ["<unk>", "</s>", "[A]", "▁", "hi", "yes", "more", "▁hi", "▁yes", "▁more", "▁[A]"]
+    """As Llama 2's: the tokenizer writes a space before the first word of a text."""
+    pieces = ["<unk>", "</s>", "[A]", "▁", "three", "seven", "plus", "▁three", "▁seven", "▁plus", "▁[A]"]
     inner = Tokenizer(models.Unigram([(piece, len(piece) - 99.0) for piece in pieces], unk_id=0))
     inner.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=True)
     inner.decoder = decoders.Metaspace(prepend_scheme="first")
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="</s>", unk_token="<unk>")
     tokenizer.chat_template = (
-        "{% for m in messages %}{% if m.role == 'user' %}[A] {{ m.content }} [A]{% else %} {{ m.content }}</s>"
-        "{% endif %}{% endfor %}"
+        "{% for m in messages %}{% if m.role == 'user' %}[A] {{ m.content }} [A]"
+        "{% else %} {{ m.content }}</s>{% endif %}{% endfor %}"
     )
     talk = Talk(tokenizer)
-    talk.call([HI], "yes|</s>")
-    history = [HI, said("yes"), MORE]
-    call = talk.call(history, "yes")
-    assert call.parent and call.prompt_ids == talk.conversation.renderer.render_conversation(history, None)
+    talk.call([HI], ("seven", "</s>"))
+    history = [HI, said("seven"), MORE]
+    second = talk.call(history, ("seven", ""))
+    assert second.parent and second.prompt_ids == talk.whole(history)
+    third = talk.call([*history, said("seven"), MORE], ("seven", ""))
+    assert third.parent and third.prompt_ids == talk.whole([*history, said("seven"), MORE])
 
 
-def test_a_later_system_message_that_the_template_writes_first_begins_a_segment() -> None:
-    talk = Talk(word_tokenizer(SYSTEM_FIRST))
-    history = [{"role": "system", "content": "brief"}, HI]
-    talk.call(history, "yes| <end_of_turn>")
-    history += [said("yes"), {"role": "system", "content": "loud"}, MORE]
-    late = talk.call(history, "no| <end_of_turn>")
-    assert late.parent is None
-    assert late.prompt_ids[:3] == talk.ids("brief loud <user>")
-    assert talk.call([*history, said("no"), MORE], "yes").parent == (late, 0)
+@pytest.mark.parametrize("text", [SYSTEM_FIRST, SYSTEM_LAST], ids=["system first", "system last"])
+def test_a_history_that_the_template_writes_otherwise_begins_a_segment(text: str) -> None:
+    talk = Talk(chat_tokenizer(template(text)))
+    history = [SYSTEM, HI]
+    talk.call(history, "seven")
+    history += [said("seven"), *([LATE] if text == SYSTEM_FIRST else []), MORE]
+    second = talk.call(history, "four")
+    assert second.parent is None and second.prompt_ids == talk.whole(history)
 
 
-@pytest.mark.parametrize("stops", [(), ("</code>",)], ids=["closing tag", "stop text"])
-def test_an_answer_whose_stop_text_was_restored_is_continued(stops: tuple[str, ...]) -> None:
-    talk = Talk(word_tokenizer(TEMPLATE.replace("BEFORE", " ")))
-    first = talk.call([HI], "yes| </code>", stops=stops)
-    history = [HI, said("yes </code>"), MORE]
-    second = talk.call(history, "no", stops=stops)
-    assert second.parent == (first, 0)
-    gap = talk.ids("<end_of_turn> <user> more <end_of_turn> <assistant>")
-    assert second.prompt_ids == [*first.ids(0), *gap]
-    third = talk.call([*history, said("no </code>"), MORE], "yes", stops=stops)
-    assert third.prompt_ids == [*second.ids(0), *talk.ids("</code>"), *gap], (
-        "restored, though it was not sampled"
+def test_a_conversation_is_continued_after_a_late_system_message() -> None:
+    talk = Talk(chat_tokenizer(template(SYSTEM_FIRST)))
+    history = [SYSTEM, HI, said("seven"), LATE, MORE]
+    talk.call(history[:2], "seven")
+    late = talk.call(history, "four")
+    third = talk.call([*history, said("four"), MORE], "seven")
+    assert third.parent == (late, 0)
+    assert third.prompt_ids == talk.whole([*history, said("four"), MORE])
+
+
+def test_messages_that_cannot_follow_an_answer_alone_begin_a_segment() -> None:
+    talk = Talk(chat_tokenizer(template(ALTERNATES)))
+    called = said(
+        "", tool_calls=[{"id": "", "type": "function", "function": {"name": "add", "arguments": {}}}]
     )
-    assert talk.learnt() == [["yes", "</code>", "no", "yes"]]
+    call = talk.conversation.start_call([HI], None, number=0, id="call 0")
+    talk.conversation.record_answers(call, [talk._answer("add", talk.ids(f"add{END}"))], [called])
+    history = [HI, called, {"role": "tool", "content": "seven"}]
+    assert talk.call(history, "four").prompt_ids == talk.whole(history)
 
 
-def test_only_answers_that_were_used_are_learnt() -> None:
-    talk = Talk(word_tokenizer(TEMPLATE.replace("BEFORE", " ")))
-    first = talk.call([HI], "yes", "no", "yes", "more")
+@pytest.mark.parametrize("text", [chat_tokenizers.FORGETS_THOUGHTS, chat_tokenizers.OPENS_THOUGHT])
+def test_thoughts_stay_as_sampled(text: str) -> None:
+    """Templates drop them from answers before the last question; after a tool's message they do not."""
+    talk = Talk(chat_tokenizer(text))
+    history, calls = [HI], []
+    for answer, following in (
+        ("<think>hm</think>four", {"role": "tool", "content": "7"}),
+        ("seven", MORE),
+        ("is", MORE),
+    ):
+        calls.append(talk.call(history, answer))
+        history += [said(answer), following]
+    last = talk.call(history, "sunny")
+    for before, after in zip(calls, [*calls[1:], last], strict=True):
+        assert after.parent == (before, 0) and after.prompt_ids[: len(before.ids(0))] == before.ids(0)
+
+
+def test_a_restored_stop_text_is_sampled_or_appended() -> None:
+    """An engine that stops at a text has sampled it; a tag that an agent closes was not sampled."""
+    talk = Talk(chat_tokenizer(template(PLAIN)))
+    gap = talk.ids(f"{END}\n<|im_start|>user\nplus{END}\n<|im_start|>assistant\n")
+    first = talk.call([HI], ("<code>seven", "</code>\n"), stops=["\n</code>", "</code>"])
+    history = [HI, said("<code>seven</code>"), MORE]
+    second = talk.call(history, ("<code>four", ""))
+    assert second.prompt_ids == first.ids(0) + gap
+    history += [said("<code>four\n</code>"), MORE]
+    third = talk.call(history, "is")
+    appended = talk.ids("\n</code>")
+    assert third.prompt_ids == second.ids(0) + appended + gap
+    (segment,) = talk.conversation.segments()
+    assert talk.learnt() == [f"<code>seven</code>\n<code>fouris{END}"]
+    answer, place = segment.answer, len(third.prompt_ids) - len(gap) - len(appended) - len(first.prompt_ids)
+    assert answer.versions[place : place + len(appended)] == [NOT_SAMPLED] * len(appended)
+
+
+def test_nothing_is_appended_behind_an_end_of_turn() -> None:
+    talk = Talk(chat_tokenizer(template(PLAIN)))
+    first = talk.call([HI], "<code>seven")
+    history = [HI, said("<code>seven"), MORE]
+    second = talk.call(history, "<code>four")
+    longer = talk.call([*history, said("<code>four</code>"), MORE], "is")
+    assert longer.parent == (first, 0), "the last answer that the history contains unchanged"
+    assert longer.prompt_ids[: len(second.prompt_ids)] == second.prompt_ids
+    assert talk.tokenizer.decode(longer.prompt_ids).count(f"<code>four</code>{END}") == 1
+
+
+def test_of_equal_choices_the_first_one_is_continued() -> None:
+    talk = Talk(chat_tokenizer(template(PLAIN)))
+    first = talk.call([HI], "seven", "four", "seven", "sunny")
     first.reward = 5.0
-    second = talk.call([HI, said("yes"), MORE], "loud")
-    assert second.parent == (first, 0), "of equal choices the first"
-    lost = talk.call([HI, said("yes"), MORE, said("loud"), MORE], "brief")
-    lost.received = False
-    talk.call([MORE], "hi", "yes")
-    assert talk.learnt() == [[], [], [], ["yes", "loud"], ["hi"], []]
-    assert [segment.reward for segment in talk.conversation.segments()] == [0, 0, 0, 5, 0, 0]
+    assert talk.call([HI, said("seven"), MORE], "is").parent == (first, 0)
+    assert talk.learnt() == ["", "", "", f"seven{END}is{END}"]
+    assert [segment.reward for segment in talk.conversation.segments()] == [0.0, 0.0, 0.0, 5.0]
 
 
-def test_a_text_begins_with_the_tokens_of_its_tokenizer_and_has_no_end() -> None:
-    tokenizer = word_tokenizer(TEMPLATE)
-    assert Renderer(tokenizer).encode_text("hi") == [4]
-    both = [("<user>", 2), ("<eos>", 0)]
-    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
-        single="<user> $A <eos>", special_tokens=both
+def test_choices_of_which_none_is_continued_are_all_trained_on() -> None:
+    talk = Talk(chat_tokenizer(template(PLAIN)))
+    talk.call([HI], "seven", "four")
+    assert talk.learnt() == [f"seven{END}", f"four{END}"]
+
+
+def test_an_answer_that_was_not_received_is_not_trained_on() -> None:
+    talk = Talk(chat_tokenizer(template(PLAIN)))
+    talk.call([HI], "seven")
+    history = [HI, said("seven"), MORE]
+    again = [talk.call(history, "four") for _ in range(3)]
+    again[0].received = again[2].received = False
+    assert talk.learnt() == ["", f"seven{END}four{END}", ""], (
+        "the shared answer is trained on with the received one"
     )
-    assert Renderer(tokenizer).encode_text("hi") == [2, 4]
+    assert talk.call([*history, said("four"), MORE], "is").parent == (again[1], 0)
+
+
+def test_an_answer_that_is_continued_was_received() -> None:
+    talk = Talk(chat_tokenizer(template(PLAIN)))
+    talk.call([HI], "seven").received = False
+    talk.call([HI, said("seven"), MORE], "four")
+    assert talk.learnt() == [f"seven{END}four{END}"]

@@ -1,11 +1,12 @@
 """Multi-turn conversations: tokens are appended, never rendered again; a retry costs a discount; whole talks are compared."""
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from tests.training_core.llm.learning.chat_tokenizers import chat_tokenizer
+from tests.training_core.llm.learning.chat_tokenizers import OPENS_THOUGHT, chat_tokenizer
 from training_core.config.files import load_config
 from training_core.config.rollout import TRY_AGAIN
 from training_core.errors import ModelError
@@ -31,11 +32,6 @@ def ids(text: str) -> list[int]:
     return list(TOKENIZER(text, add_special_tokens=False)["input_ids"])
 
 
-def render(messages: Sequence[Message]) -> list[int]:
-    encoded: Any = TOKENIZER.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=True)
-    return list(encoded["input_ids"])
-
-
 class Guesser:
     """Says 0, 1, 2 … one number a turn, each after a token that its text does not show; cut off where told."""
 
@@ -55,7 +51,9 @@ def make_context(voice: Guesser, **overrides: Any) -> RolloutContext:
     given = {name.replace("__", "."): value for name, value in overrides.items()}
     config = load_config("multi_turn_math", {"rollout.group_size": 3} | given)
     host = EnvironmentHost(config.environment, config.run.seed)
-    return RolloutContext(config, host, {"reasoner": voice}, {"reasoner": render}, attempt=1, iteration=1)  # type: ignore[dict-item]
+    return RolloutContext(
+        config, host, {"reasoner": voice}, {"reasoner": renderer(TOKENIZER)}, attempt=1, iteration=1
+    )  # type: ignore[dict-item]
 
 
 def small_task(config: Arithmetic, value: int) -> int:
@@ -143,19 +141,31 @@ def test_without_a_feedback_the_environment_says_what_is_next() -> None:
     assert episode.turns[1].messages[-1]["content"].endswith("Not correct : 0 .")
 
 
-def test_a_template_that_rewrites_the_past_is_refused() -> None:
-    def forgetful(messages: Sequence[Message]) -> list[int]:
-        return render(messages[-1:])
+def continued(tokenizer: Any, opening: list[Message], said: str) -> tuple[list[int], list[int]]:
+    """The ids of a first prompt with its answer, and of the prompt after them."""
+    conversations, render = Conversations(TRY_AGAIN), renderer(tokenizer)
+    messages, prompt = conversations.prompt(0, "reasoner", opening, SlotView(), render)
+    answer = tokenizer(said, add_special_tokens=False)["input_ids"]
+    sampled = Answer(answer, [0.0] * len(answer), [0] * len(answer), "stop", "")
+    conversations.record_answer(0, "reasoner", messages, prompt, sampled)
+    return [*prompt, *answer], conversations.prompt(0, "reasoner", opening, SlotView(), render)[1]
 
-    conversations, opening_messages = (
-        Conversations(TRY_AGAIN),
-        [Message(role="user", content="What is 1 plus 1 ?")],
-    )
-    conversations.record_answer(
-        0, "reasoner", opening_messages, forgetful(opening_messages), Answer([EOS], [0.0], [0], "stop", "")
-    )
+
+def test_a_template_that_rewrites_the_past_is_refused() -> None:
+    forgetful = copy.deepcopy(TOKENIZER)
+    forgetful.chat_template = forgetful.chat_template.replace("in messages", "in messages[-1:]")
     with pytest.raises(ModelError, match="episodes"):
-        conversations.prompt(0, "reasoner", opening_messages, SlotView(), forgetful)
+        continued(forgetful, [Message(role="user", content="What is 1 plus 1 ?")], "<eos>")
+
+
+def test_a_thought_stays_as_it_was_sampled() -> None:
+    """The template opens a thought in its generation prompt, and drops it from answers before the last question."""
+    tokenizer = chat_tokenizer(OPENS_THOUGHT)
+    before, after = continued(tokenizer, [Message(role="user", content="three")], "three<|im_end|>")
+    assert tokenizer.decode(before).endswith("<|im_start|>assistant\n<think>three<|im_end|>")
+    assert after[: len(before)] == before
+    following = f"\n<|im_start|>user\n{TRY_AGAIN}<|im_end|>\n<|im_start|>assistant\n<think>"
+    assert tokenizer.decode(after[len(before) :]) == following
 
 
 @pytest.mark.parametrize("before", ["", " ", "\n"])
