@@ -1,5 +1,6 @@
 """Files, functions, registries: the house rules that can be counted."""
 
+import ast
 import re
 from pathlib import Path
 from statistics import median, quantiles
@@ -8,7 +9,7 @@ from typing import get_args
 import pytest
 from pydantic import BaseModel
 
-from tests.architecture.source import PACKAGES, ROOT, functions, modules
+from tests.architecture.source import PACKAGES, ROOT, functions, modules, tree
 from training_core.config.algorithms import ALGORITHM_CONFIGS
 from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.files import parse_config, preset_names, read_preset
@@ -105,6 +106,19 @@ def test_no_unfinished_work() -> None:
     marks = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
     found = [str(path) for path in modules().values() if marks.search(path.read_text())]
     assert not found
+
+
+def test_every_part_of_a_formatted_message_is_formatted() -> None:
+    """Of adjacent strings, each needs its own `f`."""
+    parts = [
+        (path, part.value)
+        for path in modules().values()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.JoinedStr)
+        for part in node.values
+        if isinstance(part, ast.Constant)
+    ]
+    assert parts and not [part for part in parts if re.search(r"\{[a-z_][\w.]*\}", part[1])]
 
 
 def tags(field: str, section: type[BaseModel] = RunConfig) -> set[str]:

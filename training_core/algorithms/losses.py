@@ -68,19 +68,6 @@ def token_entropies(log_probs: Tensor) -> Tensor:
     return -(log_probs.exp() * finite).sum(dim=-1)
 
 
-def costs_to_go(costs: Tensor, lengths: Tensor) -> Tensor:
-    """Sum (T,) of each token's own and all later costs (T,) within its response; of these lengths (R,), concatenated.
-
-    The undiscounted amount that a per-token cost such as a KL penalty subtracts from a token's return.
-    """
-    if not len(costs):
-        return costs
-    totals = costs.cumsum(0)
-    ends = lengths.cumsum(0)
-    last = (ends - 1).repeat_interleave(lengths, output_size=len(costs))
-    return totals[last] - totals + costs
-
-
 def token_weights(lengths: Tensor, average: Literal["token", "sequence"]) -> Tensor:
     """Weights (T,) that sum to 1, for concatenated responses of these lengths (R,).
 

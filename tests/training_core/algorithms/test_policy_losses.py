@@ -9,7 +9,6 @@ from torch import Tensor, tensor
 from training_core.algorithms.corrections import correction_weights
 from training_core.algorithms.gspo.loss import sequence_means
 from training_core.algorithms.loss_inputs import Bounds, Tokens
-from training_core.algorithms.losses import costs_to_go
 from training_core.algorithms.policy_losses import POLICY_LOSSES
 
 LENGTHS = tensor([2, 1, 3])
@@ -96,9 +95,3 @@ def test_corrections_by_hand(kind: str, wanted: list[float]) -> None:
     weights = correction_weights(start, torch.zeros(4), kind, 0.5, 2.0)  # type: ignore[arg-type]
     assert weights.tolist() == pytest.approx(wanted, abs=1e-6)
     assert not weights.requires_grad
-
-
-def test_costs_to_go_are_summed_from_each_token_to_its_responses_end() -> None:
-    costs = tensor([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
-    assert costs_to_go(costs, LENGTHS).tolist() == [3.0, 2.0, 4.0, 56.0, 48.0, 32.0]
-    assert costs_to_go(costs[:0], tensor([], dtype=torch.long)).tolist() == []

@@ -158,7 +158,7 @@ def _read_weights(folder: Path, model: PreTrainedModel) -> dict[str, Tensor]:
     if Path(base).name != Path(str(model.name_or_path)).name:
         raise CheckpointError(
             f"the adapter in {folder} was trained on {base}, but this policy's model is {model.name_or_path}; "
-            "set policies.*.model to {base}"
+            f"set policies.*.model to {base}"
         )
     return read_adapter(folder, str(model.device))
 
