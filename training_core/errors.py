@@ -6,6 +6,8 @@ TroupeError
 ├── SandboxFailure       no sandbox is available for the code that agents write
 ├── EngineFailure        generation failed
 │   └── PromptRefused    one prompt cannot be answered; others can
+│       └── PromptTooLong    prompts leave no room for an answer in the model's context
+├── NoReward             a reward function does not apply to an answer, which is left out
 ├── DataError            an external conversation or sample cannot be used for training
 ├── RequestRefused       a request to the gateway cannot be answered
 ├── LearnerFailure       an update failed: its data, or every gradient, is not finite
@@ -13,6 +15,8 @@ TroupeError
 ├── CheckpointError      a checkpoint is missing, damaged or of another shape
 └── ModelError           a model could not be loaded
 """
+
+from collections.abc import Sequence
 
 
 class TroupeError(Exception):
@@ -56,6 +60,18 @@ class EngineFailure(TroupeError):
 
 class PromptRefused(EngineFailure):
     """One prompt cannot be answered: it is empty, too long, or has ids outside the model's vocabulary."""
+
+
+class PromptTooLong(PromptRefused):
+    """Prompts leave no room for an answer in the model's context. `numbers` are their indices in the call."""
+
+    def __init__(self, message: str, numbers: Sequence[int] = (0,)) -> None:
+        self.numbers = tuple(numbers)
+        super().__init__(message)
+
+
+class NoReward(TroupeError):
+    """A reward function returned None: it does not apply to the answer."""
 
 
 class DataError(TroupeError):

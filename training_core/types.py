@@ -69,6 +69,11 @@ class Answer:
     """Which tokens are trained on; None for all."""
 
     @property
+    def had_no_room(self) -> bool:
+        """Whether its prompt left no room for a token in the model's context."""
+        return not self.token_ids and self.stop_reason == "length"
+
+    @property
     def trained_tokens(self) -> int:
         """Number of trained tokens."""
         return len(self.token_ids) if self.loss_mask is None else sum(self.loss_mask)
@@ -88,6 +93,8 @@ class Candidate:
     reward: float = 0.0
     """team_weight * team_reward + local_weight * local_reward, less the penalty for an overlong answer."""
     advantage: float | None = None
+    scored: bool = True
+    """Whether the answer has a reward. One without is in no group."""
 
 
 @dataclass
@@ -102,6 +109,11 @@ class Turn:
     candidates: list[Candidate]
     executed: int
     board: dict[str, Any] | None = None
+
+    @property
+    def scored(self) -> list[Candidate]:
+        """The candidates that have a reward."""
+        return [candidate for candidate in self.candidates if candidate.scored]
 
 
 @dataclass(frozen=True)
@@ -134,9 +146,15 @@ class Episode:
     """Success by role, if the environment reports it in addition to the team's."""
     failed: bool = False
     error: str = ""
+    overlong: str = ""
+    """Why it ended early, if a prompt left no room for an answer in the model's context; otherwise empty. What the roles
+    earned until then counts.
+    """
     probe: bool = False
     reward_timeouts: int | None = None
     """Number of answers whose reward function timed out; None if no reward function was called."""
+    unscored: int = 0
+    """Number of answers without a reward: the reward function returned None."""
     siblings: str = ""
     """Shared name of a task's episodes that are compared as wholes; empty if candidates of a turn are compared."""
     turn_discount: float | None = None

@@ -2,7 +2,8 @@
 
 /* Metrics that count something, also with a measure (":max"); their means need not be whole numbers. */
 const COUNTS = new RegExp([
-  "^(progress/.+|rollout/(failed|dropped|rejected|waiting|left_out)|(eval|eval_sampled)/failed|rewards/timeouts",
+  "^(progress/.+|rollout/(failed|overlong|dropped|rejected|waiting|left_out)",
+  "|(eval|eval_sampled)/(failed|overlong|unscored)|rewards/(timeouts|unscored)",
   "|policy/[^/]+/(tokens|computed_tokens|trained_groups|skipped_steps|overflowed_steps)",
   "|buffer/(current_size|max_size|total_\\w+|open_groups|ready_groups|groups_\\w+))(:\\w+)?$",
 ].join(""));

@@ -103,6 +103,13 @@ class Truncation(Recent):
     """Share of truncated answers."""
 
 
+class Overlong(Rule):
+    """Episodes that end early because a prompt leaves no room for an answer in the model's context."""
+
+    within: int = Field(20, ge=1, le=500)
+    """Number of latest iterations that are checked."""
+
+
 class Mismatch(Recent):
     """Engine and learner compute different probabilities for the same tokens."""
 
@@ -213,6 +220,8 @@ class Health(RunHealth):
     """Groups in which nothing succeeds, per role."""
     truncation: Truncation = Truncation()
     """Truncated answers."""
+    overlong: Overlong = Overlong()
+    """Prompts that do not fit the model's context."""
     mismatch: Mismatch = Mismatch()
     """Probabilities in generation versus training, per policy."""
     staleness: Staleness = Staleness()

@@ -10,7 +10,8 @@ from workers.sizing.size_text import size_text
 MINUS = "\N{MINUS SIGN}"
 NONE = "\N{EN DASH}"
 COUNTS = re.compile(
-    r"(progress/.+|rollout/(failed|dropped|rejected|waiting|left_out)|(eval|eval_sampled)/failed|rewards/timeouts"
+    r"(progress/.+|rollout/(failed|overlong|dropped|rejected|waiting|left_out)"
+    r"|(eval|eval_sampled)/(failed|overlong|unscored)|rewards/(timeouts|unscored)"
     r"|policy/[^/]+/(tokens|computed_tokens|trained_groups|skipped_steps|overflowed_steps)"
     r"|buffer/(current_size|max_size|total_\w+|open_groups|ready_groups|groups_\w+))(:\w+)?"
 )

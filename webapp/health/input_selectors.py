@@ -16,6 +16,7 @@ LATEST = 500
 """Minimum number of points of a metric to read."""
 WATCHED = (
     "train/success", "eval/success", "rollout/truncated", "rollout/staleness", "progress/tokens", "progress/episodes",
+    "rollout/overlong", "eval/overlong", "eval_sampled/overlong",
 )  # fmt: skip
 HEARD = 30.0
 """Seconds since the last event within which a driver counts as alive."""

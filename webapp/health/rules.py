@@ -67,6 +67,11 @@ RULES: dict[str, Rule] = {
         "Responses reach the token limit before they end, and incomplete responses are rewarded.",
         "Raise the limit of new tokens, or request shorter responses in the prompt.",
     ),
+    "overlong": Rule(
+        series.overlong,
+        "A prompt leaves no room for an answer in the model's context: a long task, or a history that grows from turn to turn.",
+        "Use a model or an engine with a longer context, remove such tasks, or lower environment.max_turns or sampling.max_tokens.",
+    ),
     "mismatch": Rule(
         series.mismatch,
         "Generation and training compute different probabilities for the same tokens: a different precision, kernel, template or version.",

@@ -97,6 +97,20 @@ def truncation(seen: HealthInputs, rule: config.Truncation) -> Iterator[Found]:
     yield from _above(key, seen.one(key), rule, f"{SHARE} of responses are truncated", 2.5)
 
 
+def overlong(seen: HealthInputs, rule: config.Overlong) -> Iterator[Found]:
+    """Detects episodes that ended at a prompt without room for an answer. The metrics exist only in iterations with some."""
+    for play in ("rollout", "eval", "eval_sampled"):
+        key = f"{play}/overlong"
+        curve = seen.one(key)
+        recent = (curve.steps > seen.latest - rule.within) & (curve.values > 0)
+        if not recent.any():
+            continue
+        steps, episodes = curve.steps[recent], int(curve.values[recent].sum())
+        title = f"{episodes} episode{'s' * (episodes != 1)} ended early: a prompt filled the model's context"
+        figures: Figures = {"episodes": episodes, "of the latest iterations": rule.within}
+        yield Found(key, title, int(steps[0]), int(steps[-1]), figures, (key,))
+
+
 def mismatch(seen: HealthInputs, rule: config.Mismatch) -> Iterator[Found]:
     """Measures the mean distance between the engine's and the learner's logprobs at equal weights; critical at four times the threshold."""
     for key, policy, curve in seen.each("policy", "mismatch_mean"):

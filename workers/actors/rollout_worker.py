@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from training_core.llm.base_models.progress import Progress, silent
 from training_core.llm.generation.base import Engine, SamplingSettings
 from training_core.llm.generation.continuation import generate_until_ended
+from training_core.llm.generation.fitting import generate_fitting
 from training_core.llm.serving.gate import Gate
 from training_core.types import Answer, Prompt
 from workers.actors.staleness import check_weights
@@ -58,7 +59,7 @@ class RolloutWorker(Worker):
         """Sample answers for each prompt; concurrent calls run one after another. With `rollout.partial` new weights
         interrupt the answers, which continue with them.
 
-        Older weights than `version` are allowed if the update leaves such answers out (rollout.stale = "drop") or trains on
+        A prompt that leaves no room in the model's context gets answers without a token. Older weights than `version` are allowed if the update leaves such answers out (rollout.stale = "drop") or trains on
         them (rollout.staleness). Raises StalePolicy, EngineFailure.
         """
         rollout = self._spec.config.rollout
@@ -74,7 +75,8 @@ class RolloutWorker(Worker):
                 spans.append(self._span(unfinished, answers, start))
                 return answers
 
-        return Generated(generate_until_ended(prompts, generate_part), spans)
+        answers = generate_fitting(prompts, lambda fitting: generate_until_ended(fitting, generate_part))
+        return Generated(answers, spans)
 
     def load_weights(self, packed: "PackedWeights", iteration: int) -> Span:
         """Load a version of the weights, before waiting calls generate. Ignores a version older than the current one: while

@@ -1,4 +1,4 @@
-"""Ends a run whose episodes all fail. Single failed episodes are data."""
+"""Ends a run whose episodes all fail, or cannot begin because their prompts are too long. Single ones are data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,12 +32,14 @@ class FailureLimit:
         config's number).
         """
         seen = self._seen.setdefault(kind, _Seen())
-        failed = [episode for episode in episodes if episode.failed]
+        failed = [
+            episode for episode in episodes if episode.failed or (episode.overlong and not episode.turns)
+        ]
         seen.completed += len(episodes) - len(failed)
         if not failed:
             seen.in_a_row = 0 if episodes else seen.in_a_row
             return
-        seen.failed, seen.error = seen.failed + len(failed), failed[0].error
+        seen.failed, seen.error = seen.failed + len(failed), failed[0].error or failed[0].overlong
         seen.in_a_row = seen.in_a_row + 1 if len(failed) == len(episodes) else 0
         if seen.in_a_row >= (self._rounds if rounds is None else rounds):
             raise EnvironmentFailure(

@@ -145,6 +145,14 @@ class EpisodeFacts:
     """Number of answers whose reward function timed out; None if no reward function was called."""
     error: str = ""
     """Reason of a failure; empty otherwise."""
+    overlong: str = ""
+    """Why it ended early, if a prompt left no room for an answer in the model's context; otherwise empty."""
+    unscored: int = 0
+    """Number of answers without a reward."""
+    unscored_candidates: dict[str, int] = field(default_factory=dict)
+    """Number of candidates without a reward by role."""
+    scored: bool = True
+    """False if an executed candidate has no reward, so that the episode's return is not known."""
     successes: dict[str, bool] = field(default_factory=dict)
     """Success by role and by role/agent, where the environment reports it separately."""
 

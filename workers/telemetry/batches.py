@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from training_core.types import Episode, Stage
-from workers.telemetry.metrics import episode_tokens, executed, rewards_by_role
+from workers.telemetry.metrics import episode_tokens, executed, is_truncated, rewards_by_role
 
 AT_ONCE = 200
 """Maximum number of episodes in one event."""
@@ -49,7 +49,7 @@ def _document(episode: Episode, versions: Mapping[str, int], queued: float) -> d
         "title": episode.title[:200],
         "success": episode.success,
         "failed": episode.failed,
-        "truncated": any(role["truncated"] for role in roles.values()),
+        "truncated": is_truncated(episode),
         "episode_return": episode.episode_return,
         "length": sum(role["tokens"] for role in roles.values()),
         "tokens": episode_tokens(episode),

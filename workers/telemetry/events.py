@@ -153,7 +153,7 @@ class EpisodeEvent(Event):
     """Whether the environment raised an exception."""
     error: str = Field("", max_length=MAX_TEXT)
     truncated: bool = False
-    """Whether an executed answer was cut at its token limit."""
+    """Whether an executed answer was cut at its token limit, or a prompt left no room for one."""
     episode_return: Number
     """Sum of the executed candidates' rewards."""
     rewards: Named[Number]

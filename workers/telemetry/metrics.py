@@ -26,6 +26,23 @@ def episode_facts(episode: Episode) -> EpisodeFacts:
         reward_timeouts=episode.reward_timeouts,
         successes=episode.role_success,
         error=episode.error[:500],
+        overlong=episode.overlong,
+        unscored=episode.unscored,
+        unscored_candidates={role: sum(not c.scored for c in _candidates(episode, role)) for role in roles},
+        scored=is_scored(episode),
+    )
+
+
+def is_truncated(episode: Episode) -> bool:
+    """Whether an executed answer was cut at its token limit, or a prompt left no room for one."""
+    cut = any(executed(turn).answer.stop_reason == "length" for turn in episode.turns)
+    return cut or bool(episode.overlong)
+
+
+def is_scored(episode: Episode) -> bool:
+    """Whether every executed candidate has a reward."""
+    return all(executed(turn).scored for turn in episode.turns) and not (
+        episode.unscored and not episode.turns
     )
 
 
@@ -48,8 +65,10 @@ def episode_tokens(episode: Episode) -> int:
 
 
 def train_metrics(collected: Collected) -> dict[str, float]:
-    """`train/...` and `rollout/...` of one collection. Failed episodes count only in `rollout/failed`."""
-    played = [facts for facts in collected.facts if not facts.failed]
+    """`train/...` and `rollout/...` of one collection. Failed episodes count only in `rollout/failed`, and those without a
+    reward only in `rewards/unscored`.
+    """
+    played = [facts for facts in collected.facts if facts.scored and not facts.failed]
     values = {
         "train/return": _mean(facts.episode_return for facts in played),
         "train/length": _mean(float(facts.turns) for facts in played),
@@ -63,22 +82,25 @@ def train_metrics(collected: Collected) -> dict[str, float]:
     for role in _roles(played):
         values[f"train/{role}/candidate_reward"] = _share(
             sum(facts.candidate_rewards.get(role, 0.0) for facts in played),
-            sum(facts.candidates.get(role, 0) for facts in played),
+            sum(facts.candidates.get(role, 0) - facts.unscored_candidates.get(role, 0) for facts in played),
         )
     return values | _rollout_metrics(collected) | _reward_metrics(collected.facts)
 
 
 def eval_metrics(prefix: str, facts: Sequence[EpisodeFacts]) -> dict[str, float]:
-    """`eval/...` or `eval_sampled/...`. A failed episode counts as not successful, and is left out of return and length."""
-    played = [item for item in facts if not item.failed]
+    """`eval/...` or `eval_sampled/...`. A failed episode counts as not successful, and is left out of return and length. One
+    without a reward is left out of all of them, and counted.
+    """
+    scored = [item for item in facts if item.scored]
+    played = [item for item in scored if not item.failed]
     values = {
         f"{prefix}/return": _mean(item.episode_return for item in played),
         f"{prefix}/length": _mean(float(item.turns) for item in played),
-        f"{prefix}/failed": float(len(facts) - len(played)),
-    } | _success(prefix, facts)
+        f"{prefix}/failed": float(len(scored) - len(played)),
+    } | _success(prefix, scored)
     for role in _roles(played):
         values[f"{prefix}/{role}/reward"] = _mean(item.rewards.get(role, 0.0) for item in played)
-    return values
+    return values | _if_any({f"{prefix}/unscored": _unscored(facts), f"{prefix}/overlong": _overlong(facts)})
 
 
 def update_metrics(updated: Updated) -> dict[str, float]:
@@ -180,9 +202,25 @@ def _group_metrics(groups: Mapping[str, Mapping[str, int]]) -> dict[str, float]:
 
 
 def _reward_metrics(facts: Sequence[EpisodeFacts]) -> dict[str, float]:
-    """`rewards/timeouts`, if reward functions were called."""
+    """`rewards/timeouts`, if reward functions were called, and `rewards/unscored`, if they returned None."""
     timeouts = [item.reward_timeouts for item in facts if item.reward_timeouts is not None]
-    return {"rewards/timeouts": float(sum(timeouts))} if timeouts else {}
+    values = {"rewards/timeouts": float(sum(timeouts))} if timeouts else {}
+    return values | _if_any({"rewards/unscored": _unscored(facts)})
+
+
+def _unscored(facts: Sequence[EpisodeFacts]) -> float:
+    """Number of answers for which the reward function returned None."""
+    return float(sum(item.unscored for item in facts))
+
+
+def _overlong(facts: Sequence[EpisodeFacts]) -> float:
+    """Number of episodes that ended because a prompt left no room in the model's context."""
+    return float(sum(bool(item.overlong) for item in facts))
+
+
+def _if_any(counts: Mapping[str, float]) -> dict[str, float]:
+    """The counts that are not 0: most runs never have one."""
+    return {name: count for name, count in counts.items() if count}
 
 
 def _rollout_metrics(collected: Collected) -> dict[str, float]:
@@ -195,6 +233,7 @@ def _rollout_metrics(collected: Collected) -> dict[str, float]:
         "rollout/truncated": _share(sum(item.cut for item in facts), answers),
         "rollout/failed": float(sum(item.failed for item in facts)),
     }
+    values |= _if_any({"rollout/overlong": _overlong(facts)})
     if ahead:
         values |= {"rollout/rejected": float(ahead.rejected), "rollout/waiting": float(ahead.waiting)}
     return values

@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from training_core.types import Candidate, Episode, Turn
-from workers.telemetry.metrics import episode_tokens, executed, rewards_by_role
+from training_core.types import Candidate, Episode, Item, Turn
+from workers.telemetry.metrics import episode_tokens, is_truncated, rewards_by_role
 
 Speller = Callable[[str, Sequence[int]], list[str]]
 """(policy, token ids) -> each token as text."""
@@ -42,7 +42,7 @@ def episode_document(episode: Episode, versions: Mapping[str, int], spell: Spell
         "success": episode.success,
         "failed": episode.failed,
         "error": episode.error,
-        "truncated": any(executed(turn).answer.stop_reason == "length" for turn in episode.turns),
+        "truncated": is_truncated(episode),
         "episode_return": episode.episode_return,
         "rewards": rewards_by_role(episode),
         "versions": dict(versions),
@@ -69,12 +69,18 @@ def annotation_document(
         group = learnt.get((episode.id, position))
         if group is not None:
             document |= {
-                "ratios": group.ratios,
-                "entropies": group.entropies,
-                "training_logprobs": group.training_logprobs,
+                "ratios": _by_candidate(turn, group.ratios),
+                "entropies": _by_candidate(turn, group.entropies),
+                "training_logprobs": _by_candidate(turn, group.training_logprobs),
             }
         turns.append(document | _masks(turn, group))
     return {"episode": episode.id, "turns": turns, "stages": dict(stages)}
+
+
+def _by_candidate(turn: Turn, values: Sequence[list[Item]]) -> list[list[Item]]:
+    """Values of a group's answers by candidate of the turn; a candidate without a reward is not in the group and has none."""
+    learnt = iter(values)
+    return [next(learnt, []) if candidate.scored else [] for candidate in turn.candidates]
 
 
 def _masks(turn: Turn, group: Annotation | None) -> dict[str, Any]:
@@ -82,11 +88,8 @@ def _masks(turn: Turn, group: Annotation | None) -> dict[str, Any]:
     its role is frozen, or its group was left out (all rewards equal, or by the group filter).
     """
     lengths = [len(candidate.answer.token_ids) for candidate in turn.candidates]
-    masks = group.masks if group is not None else []
-    whole = [
-        masks[index] if index < len(masks) and masks[index] else [0] * length
-        for index, length in enumerate(lengths)
-    ]
+    masks = _by_candidate(turn, group.masks if group is not None else [])
+    whole = [mask or [0] * length for mask, length in zip(masks, lengths, strict=True)]
     return {} if all(all(mask) for mask in whole) else {"masks": whole}
 
 

@@ -53,6 +53,7 @@ ILL = {
     "too_easy": shown({"groups/a/too_easy": ramp(0.1, 1.0)}),
     "too_hard": shown({"groups/a/too_hard": [0.95] * 8}),
     "truncation": shown({"rollout/truncated": ramp(0.0, 0.4)}),
+    "overlong": shown({"train/return": [0.0] * 40, "rollout/overlong": [0.0] * 30 + [1.0] * 5}),
     "mismatch": shown({"policy/a/mismatch_mean": ramp(0.001, 0.2)}),
     "staleness": shown({"rollout/staleness": [6.0] * 8}),
     "overfitting": held_out([0.5, 0.8, 0.7, 0.6, 0.55], ramp(0.4, 0.95, 50)),
@@ -85,6 +86,7 @@ WELL = {
     ],
     "too_hard": [shown({"groups/a/too_hard": ramp(1.0, 0.1)})],
     "truncation": [shown({"rollout/truncated": [0.05] * 40})],
+    "overlong": [shown({"train/return": [0.0] * 40, "rollout/overlong": [1.0] * 20})],
     "mismatch": [
         shown({"policy/a/mismatch_mean": [0.01, 0.02] * 10}),
         shown({"policy/a/mismatch_mean": [0.01] * 14 + [0.2]}),

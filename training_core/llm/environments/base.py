@@ -37,6 +37,8 @@ class StepResult:
     """The effect in a few words, for transcripts."""
     timed_out: bool | None = None
     """Whether its reward function ran out of time; None if none was called."""
+    scored: bool = True
+    """False if no reward applies to the answer: it is left out of its group, and both rewards are 0."""
 
 
 class TextEnvironment(Protocol):

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from training_core.errors import PromptRefused
+from training_core.errors import PromptRefused, PromptTooLong
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Prompt
 
@@ -21,14 +21,24 @@ def check_prompts(
     """Check prompts against a transformers model's embedding and against `context`, its context length in tokens (None: no limit).
 
     Returns the maximum length of each prompt's answers in tokens, those before a continuation included: max_tokens, or
-    what the prompt leaves of the context. Raises PromptRefused for the first prompt that is wrong.
+    what the prompt leaves of the context. Raises PromptRefused for the first prompt that is wrong; PromptTooLong for all
+    that leave no room.
     """
     vocabulary = int(model.get_input_embeddings().num_embeddings)
-    return [_answer_limit(prompt, vocabulary, settings.max_tokens, context) for prompt in prompts]
+    limits: list[int] = []
+    too_long: dict[int, str] = {}
+    for number, prompt in enumerate(prompts):
+        try:
+            limits.append(_answer_limit(prompt, vocabulary, settings.max_tokens, context))
+        except PromptTooLong as error:
+            too_long[number] = str(error)
+    if too_long:
+        raise PromptTooLong(next(iter(too_long.values())), tuple(too_long))
+    return limits
 
 
 def _answer_limit(prompt: Prompt, vocabulary: int, max_tokens: int, context: int | None) -> int:
-    """Maximum length of a prompt's answers in tokens. Raises PromptRefused."""
+    """Maximum length of a prompt's answers in tokens. Raises PromptRefused, PromptTooLong."""
     if not len(prompt.token_ids) or prompt.count < 1:
         raise PromptRefused(
             "a prompt is empty or requests no answers; give token ids and a count of 1 or more"
@@ -36,7 +46,7 @@ def _answer_limit(prompt: Prompt, vocabulary: int, max_tokens: int, context: int
     check_ids(prompt.token_ids, vocabulary)
     length = len(prompt.token_ids) - prompt.offset
     if context is not None and length >= context:
-        raise PromptRefused(
+        raise PromptTooLong(
             f"a prompt of {length} tokens leaves no room for an answer in the model's context of {context}; shorten "
             "the prompt"
         )

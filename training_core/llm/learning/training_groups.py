@@ -34,13 +34,16 @@ def make_groups(
 ) -> GroupedBatch:
     """Fill every candidate's advantage in place and sort the trained roles' groups by policy.
 
+    A failed episode is in no group: what broke is not the policy's fault. Nor is a candidate without a reward, or the
+    turns of its role in that episode if whole episodes are compared. Their advantages are 0.
+
     Normalisation over a batch uses all groups that one policy is trained on; frozen roles are normalised separately,
-    for display. With drop_zero_variance, groups without advantages (`informative_groups`) are excluded. Turns of failed
-    episodes before the failure are used. Counts are by role, over all groups. `baselines` are those of the previous
-    batch. Raises EnvironmentFailure if a reward is not finite, ConfigError if custom code returns a wrong shape.
+    for display. With drop_zero_variance, groups without advantages (`informative_groups`) are excluded. Counts are by
+    role, over all groups. `baselines` are those of the previous batch. Raises EnvironmentFailure if a reward is not finite, ConfigError if custom code returns a wrong shape.
     """
     for candidate in (each for episode in episodes for turn in episode.turns for each in turn.candidates):
         candidate.advantage = 0.0
+    episodes = _completed(episodes)
     _check_rewards(episodes)
     hooks = make_hooks(config.algorithm)
     turn_rewards = _turn_rewards(episodes, hooks)
@@ -70,17 +73,26 @@ def make_groups(
 TurnPosition = tuple[Episode, int]
 """An episode and the position of one of its turns."""
 TurnRewards = dict[tuple[str, int], list[float]]
-"""(episode, position of the turn) -> rewards of its candidates, reshaped."""
+"""(episode, position of the turn) -> rewards of its scored candidates, reshaped."""
+
+
+def _completed(episodes: Sequence[Episode]) -> list[Episode]:
+    """The episodes that did not fail."""
+    return [episode for episode in episodes if not episode.failed]
 
 
 def _turns_of(episodes: Sequence[Episode], roles: set[str]) -> Iterator[TurnPosition]:
-    """The turns of these roles that have tokens to train on."""
-    return (
-        (episode, index)
-        for episode in episodes
-        for index, turn in enumerate(episode.turns)
-        if turn.role in roles and _is_trained(turn)
-    )
+    """The turns of these roles that have something to compare, and tokens to train on."""
+    for episode in episodes:
+        unknown = {
+            turn.role
+            for turn in episode.turns
+            if episode.siblings and len(turn.scored) < len(turn.candidates)
+        }
+        for index, turn in enumerate(episode.turns):
+            answered = any(candidate.answer.trained_tokens for candidate in turn.scored)
+            if turn.role in roles - unknown and answered:
+                yield episode, index
 
 
 def _is_trained(turn: Turn) -> bool:
@@ -94,12 +106,11 @@ def _turn_rewards(episodes: Sequence[Episode], hooks: AlgorithmHooks) -> TurnRew
         before: dict[str, float] = {}
         for index, turn in enumerate(episode.turns):
             moment = Moment(turn.index + 1, episode.turns[-1].index + 1, before.get(turn.role, 0.0))
-            rewards = np.array([candidate.reward for candidate in turn.candidates])
-            reshaped = checked_numbers(
-                hooks.turn_rewards(rewards, moment), len(rewards), hooks, "turn_rewards"
-            )
-            turn_rewards[episode.id, index] = reshaped.tolist()
-            if _is_trained(turn):
+            rewards = np.array([candidate.reward for candidate in turn.scored])
+            reshaped = hooks.turn_rewards(rewards, moment) if len(rewards) else rewards
+            checked = checked_numbers(reshaped, len(rewards), hooks, "turn_rewards")
+            turn_rewards[episode.id, index] = checked.tolist()
+            if turn.candidates[turn.executed].scored and _is_trained(turn):
                 before[turn.role] = turn.candidates[turn.executed].reward
     return turn_rewards
 
@@ -135,10 +146,10 @@ def _fill_advantages(
     begin = 0
     for episode, index in turns:
         turn = episode.turns[index]
-        end = begin + len(turn.candidates)
+        end = begin + len(turn.scored)
         values, is_kept, comparisons = candidate_advantages[begin:end], is_trained[begin], compared[begin:end]
         begin = end
-        for candidate, advantage in zip(turn.candidates, values, strict=True):
+        for candidate, advantage in zip(turn.scored, values, strict=True):
             candidate.advantage = advantage
         if is_kept:
             yield _group(episode, index, turn, config, comparisons)
@@ -152,6 +163,7 @@ def is_informative(episodes: Sequence[Episode], config: ExperimentConfig) -> boo
     """
     algorithm = config.algorithm
     roles = {name for name, role in config.team.roles.items() if role.trained}
+    episodes = _completed(episodes)
     turns = list(_turns_of(episodes, roles))
     if not turns:
         return False
@@ -191,7 +203,7 @@ def _check_rewards(episodes: Sequence[Episode]) -> None:
 
 @dataclass(frozen=True)
 class _ComparedUnits:
-    """N compared units and their C candidates."""
+    """N compared units and their C scored candidates."""
 
     rewards: Floats
     """(N,)"""
@@ -218,9 +230,9 @@ def _compare(turns: Sequence[TurnPosition], turn_rewards: TurnRewards) -> _Compa
     for episode, index in turns:
         turn = episode.turns[index]
         if not episode.siblings:
-            owners.extend(range(len(rewards), len(rewards) + len(turn.candidates)))
+            owners.extend(range(len(rewards), len(rewards) + len(turn.scored)))
             rewards.extend(turn_rewards[episode.id, index])
-            groups.extend([len(roles)] * len(turn.candidates))
+            groups.extend([len(roles)] * len(turn.scored))
             roles.append(turn.role)
             continue
         if (episode.id, index) in returns:
@@ -273,7 +285,7 @@ def _returns(
 
 def _trained_tokens(turns: Sequence[TurnPosition], units: _ComparedUnits) -> Floats:
     """(N,) number of trained tokens of each compared unit."""
-    answers = [candidate.answer for episode, index in turns for candidate in episode.turns[index].candidates]
+    answers = [candidate.answer for episode, index in turns for candidate in episode.turns[index].scored]
     counts = [answer.trained_tokens for answer in answers]
     return np.bincount(units.owners, weights=counts, minlength=len(units.rewards)).astype(np.float64)
 
@@ -295,9 +307,9 @@ def _group(
         episode=episode.id,
         turn=index,
         prompt_ids=turn.prompt_ids,
-        answers=[candidate.answer for candidate in turn.candidates],
-        rewards=[candidate.reward for candidate in turn.candidates],
-        advantages=[candidate.advantage or 0.0 for candidate in turn.candidates],
+        answers=[candidate.answer for candidate in turn.scored],
+        rewards=[candidate.reward for candidate in turn.scored],
+        advantages=[candidate.advantage or 0.0 for candidate in turn.scored],
         temperature=sampling.temperature,
         top_k=sampling.top_k,
         top_p=sampling.top_p,

@@ -31,7 +31,8 @@ _STARTUP = 60.0
 class RewardResult:
     """The result of a reward function for an answer."""
 
-    reward: float
+    reward: float | None
+    """None if the function does not apply to the answer."""
     timed_out: bool = False
 
 
@@ -136,7 +137,7 @@ class RewardPool:
                 continue
             self._idle.put(process)
             if "reward" in answer:
-                return RewardResult(float(answer["reward"]))
+                return RewardResult(answer["reward"])
             reason = str(answer["error"])
         raise EnvironmentFailure(
             f"reward function {self._path}: {reason} ({self._section.retries + 1} tries)"

@@ -53,16 +53,20 @@ def _error_reply(error: Exception) -> dict[str, Any]:
     return {"error": f"{type(error).__name__}: {error}"[:2000]}
 
 
-def score(function: Callable[..., Any], request: dict[str, Any]) -> float:
-    """The result of a function, sync or async, for one answer. Propagates its exceptions; raises TypeError if the
-    result is not a number.
+def score(function: Callable[..., Any], request: dict[str, Any]) -> float | None:
+    """The result of a function, sync or async, for one answer; None if it does not apply to the answer. Propagates
+    its exceptions; raises TypeError if the result is neither a number nor None.
     """
     result = function(**request)
     if inspect.isawaitable(result):
         result = asyncio.run(_awaited(result))
+    if result is None:
+        return None
     if isinstance(result, bool | int | float) or hasattr(result, "__float__"):
         return float(result)
-    raise TypeError(f"a reward must be a number, not {type(result).__name__}")
+    raise TypeError(
+        f"a reward must be a number, or None to leave the answer out, not {type(result).__name__}"
+    )
 
 
 async def _awaited(result: Any) -> Any:

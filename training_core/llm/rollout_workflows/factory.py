@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from training_core.config.rollout import RolloutWorkflow as Section
-from training_core.errors import ConfigError
+from training_core.errors import ConfigError, NoReward
 from training_core.importing import load_object
 from training_core.llm.rewards.pool import reward_pool
 from training_core.llm.rollout_workflows.api import GenerationHyperparameters, RolloutWorkflow
@@ -34,7 +34,9 @@ class AsyncRewardWrapper:
 
 
 def make_reward_function(section: Section) -> RewardFunction:
-    """The reward function of a workflow: runs in separate processes with a time limit."""
+    """The reward function of a workflow: runs in separate processes with a time limit. It raises NoReward if it does not
+    apply to an answer.
+    """
     pool = reward_pool(section.reward)
 
     def reward_fn(
@@ -46,7 +48,10 @@ def make_reward_function(section: Section) -> RewardFunction:
             "prompt_ids": prompt_ids,
             "completion_ids": completion_ids,
         }
-        return pool.score({**data, **arguments}).reward
+        reward = pool.score({**data, **arguments}).reward
+        if reward is None:
+            raise NoReward("the reward function returned None for this answer")
+        return reward
 
     return reward_fn
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from training_core.errors import EngineFailure, EnvironmentFailure
+from training_core.errors import EngineFailure, EnvironmentFailure, NoReward, PromptTooLong
 from training_core.llm.generation.base import Engine, Generate, SamplingSettings
 from training_core.llm.rollout_workflows.api import (
     EpisodeResult,
@@ -337,6 +337,8 @@ class InferenceEngine:
             result = await task.make().arun_episode(self, task.data)
             if task.accepts is None or result is None or task.accepts(result):
                 task.result = result
+        except (NoReward, PromptTooLong) as reason:
+            log.info("episode %d is rejected: %s", task.number, reason)
         except Exception as raised:
             error = f"{type(raised).__name__}: {raised}"
             log.warning("episode %d failed and is rejected: %s", task.number, error, exc_info=raised)

@@ -4,7 +4,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from training_core.errors import EngineFailure
+from training_core.errors import EngineFailure, PromptTooLong
 from training_core.llm.generation.base import Generate, SamplingSettings
 from training_core.llm.generation.continuation import generate_until_ended
 from training_core.types import Answer, Prompt
@@ -33,7 +33,8 @@ class RequestBatcher:
     ) -> list[Answer]:
         """`prompt.count` answers; interrupted ones are continued.
 
-        Raises the engine's exception for this prompt: other requests of its batch are not affected.
+        Raises the engine's exception for this prompt, PromptTooLong if it leaves no room for an answer; other requests of
+        its batch are not affected.
         """
         request = _Request(generate, prompt, settings, asyncio.get_running_loop().create_future())
         self._queues.setdefault(policy, []).append(request)
@@ -70,8 +71,19 @@ class RequestBatcher:
                 batch[0].answers.set_exception(error)
         else:
             for request, candidates in zip(batch, answers, strict=True):
-                if not request.answers.done():
+                if request.answers.done():
+                    continue
+                if any(answer.had_no_room for answer in candidates):
+                    request.answers.set_exception(_too_long(request.prompt))
+                else:
                     request.answers.set_result(candidates)
+
+
+def _too_long(prompt: Prompt) -> PromptTooLong:
+    return PromptTooLong(
+        f"a prompt of {len(prompt.token_ids) - prompt.offset} tokens leaves no room for an answer in the model's "
+        "context; shorten the prompt"
+    )
 
 
 def _generate(batch: list[_Request]) -> list[list[Answer]]:

@@ -53,7 +53,9 @@ def play(tasks: Sequence[int], context: RolloutContext, plan: SamplingPlan) -> l
     """Play the tasks, one slot each, to their ends. Propagates exceptions of the policies' engines.
 
     In a role's turn the answers of a slot are executed on copies of its state, one copy is selected, and the next
-    role acts on that. A slot whose environment raises becomes a failed episode; the others continue.
+    role acts on that. A slot whose environment raises becomes a failed episode; one with a prompt that leaves no room for
+    an answer in the model's context ends with what it earned until then. The others continue. An episode also ends after
+    the last turn if its environment does not count turns (because roles were skipped).
     """
     views = context.pool.reset({slot: (task, plan.split) for slot, task in enumerate(tasks)})
     episodes = []
@@ -73,7 +75,7 @@ def play(tasks: Sequence[int], context: RolloutContext, plan: SamplingPlan) -> l
             live = _step(step, turn, live, episodes, context, plan)
         live = _fail_silent(live, turn, episodes)
         turn += 1
-    _truncate(live, episodes, context)
+    _end_early(dict.fromkeys(live, "turns used up"), episodes, context)
     return episodes
 
 
@@ -100,6 +102,7 @@ def _step(
     for request, items in zip(requests, answers, strict=True):
         for item in items:
             record_generation(episodes[item.slot], context, request.role, request.began, item)
+    live = _end_overlong(live, requests, answers, episodes, context)
     for request, items in zip(requests, answers, strict=True):
         remaining = [item for item in items if item.slot in set(live)]
         live = _act(request.role, remaining, turn, live, episodes, context, plan)
@@ -127,7 +130,7 @@ def _act(
             errors[item.slot] = results
             continue
         candidates = _candidates(item, results, context, role)
-        _count_timeouts(episodes[item.slot], results)
+        _count_reward_calls(episodes[item.slot], results)
         chosen[item.slot] = plan.choose(candidates, item.prompt.key)
         record_turn(episodes[item.slot], context, turn, role, item, candidates, chosen[item.slot])
         if plan.conversations:
@@ -166,16 +169,38 @@ def _fail_silent(live: list[int], turn: int, episodes: list[Episode]) -> list[in
     return _without_failed(live, silent, episodes)
 
 
-def _truncate(live: list[int], episodes: list[Episode], context: RolloutContext) -> None:
-    """End the episodes that have used all turns although their environment did not count them (because roles were skipped)."""
-    for slot, view in context.pool.observe(live, "").items() if live else ():
-        close_episode(episodes[slot], replace(view, outcome="turns used up"), time.time())
+def _end_overlong(
+    live: list[int],
+    requests: Sequence[PromptRequest],
+    answers: Sequence[Sequence[SlotAnswers]],
+    episodes: list[Episode],
+    context: RolloutContext,
+) -> list[int]:
+    """End the episodes in which a prompt left no room for an answer; return the slots that continue."""
+    reasons = {
+        item.slot: f"a prompt of {len(item.prompt.token_ids)} tokens to {request.role} leaves no room for an answer in the "
+        "model's context"
+        for request, items in zip(requests, answers, strict=True)
+        for item in items
+        if item.slot in live and any(answer.had_no_room for answer in item.answers)
+    }
+    for slot, reason in reasons.items():
+        episodes[slot].overlong = reason
+    _end_early(reasons, episodes, context)
+    return [slot for slot in live if slot not in reasons]
 
 
-def _count_timeouts(episode: Episode, results: list[StepResult]) -> None:
+def _end_early(outcomes: Mapping[int, str], episodes: list[Episode], context: RolloutContext) -> None:
+    """End the episodes of these slots although their environments have not ended."""
+    for slot, view in context.pool.observe(list(outcomes), "").items() if outcomes else ():
+        close_episode(episodes[slot], replace(view, outcome=outcomes[slot]), time.time())
+
+
+def _count_reward_calls(episode: Episode, results: list[StepResult]) -> None:
     timeouts = [result.timed_out for result in results if result.timed_out is not None]
     if timeouts:
         episode.reward_timeouts = (episode.reward_timeouts or 0) + sum(timeouts)
+    episode.unscored += sum(not result.scored for result in results)
 
 
 def _candidates(
@@ -191,6 +216,7 @@ def _candidates(
             algorithm.team_weight * result.team_reward
             + algorithm.local_weight * result.local_reward
             - answer_cost(answer, role, context.config),
+            scored=result.scored,
         )
         for answer, result in zip(item.answers, results, strict=True)
     ]

@@ -1,6 +1,7 @@
 """Custom rollout workflows with AReaL's interface: K episodes of each task, compared as wholes.
 
-A rejected episode is not trained on; one that raises counts as failed.
+A rejected episode is not trained on, nor is one whose reward function returns None, or whose prompt leaves no room in the
+model's context. One that raises counts as failed.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from training_core.config.rollout import RolloutWorkflow as Section
-from training_core.errors import DataError, EngineFailure
+from training_core.errors import DataError, EngineFailure, NoReward, PromptTooLong
 from training_core.llm.environments.dataset.config import Dataset
 from training_core.llm.environments.host import describe
 from training_core.llm.generation.base import Interrupted, SamplingSettings
@@ -59,9 +60,8 @@ class _PlayedEpisode:
     """(role, response) of the episode's calls."""
 
     def fail(self, error: str) -> None:
-        """Mark the episode as failed; its siblings are not compared with it."""
+        """Mark the episode as failed."""
         self.item.episode.fail(error)
-        self.item.episode.siblings = ""
 
 
 class _RoleEngine:
@@ -129,6 +129,10 @@ async def _play(played: _PlayedEpisode, workflow: RolloutWorkflow, engine: Infer
         played.result = await workflow.arun_episode(engine, RowData(played.item.data))
         played.responses = running.responses
         episode.outcome = "rejected" if played.result is None else ""
+    except NoReward:
+        episode.unscored, episode.outcome = 1, "no reward"
+    except PromptTooLong as error:
+        episode.overlong = episode.outcome = str(error)
     finally:
         episode.ended = time.time()
 

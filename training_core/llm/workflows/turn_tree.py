@@ -38,8 +38,8 @@ def play_turn_tree(tasks: Sequence[int], context: RolloutContext) -> list[Episod
 
 
 def choose_best(candidates: list[Candidate], key: NoiseKey) -> int:
-    """The first candidate with the highest reward."""
-    return max(range(len(candidates)), key=lambda index: candidates[index].reward)
+    """The first candidate with the highest reward; one without a reward only if none has one."""
+    return max(range(len(candidates)), key=lambda index: (candidates[index].scored, candidates[index].reward))
 
 
 def choose_sampled(candidates: list[Candidate], key: NoiseKey) -> int:

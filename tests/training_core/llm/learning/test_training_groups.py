@@ -265,3 +265,49 @@ def test_calls_have_advantages_of_their_own_discounted_returns(discount: float) 
         for number, place in members:
             expected = returns[number, place] - mean if len(members) > 1 else 0.0
             assert advantages(siblings[number].turns[place]) == [pytest.approx(expected, abs=1e-12)]
+
+
+def played(name: str, *rewards: float | None, siblings: str = "kin", **fields: Any) -> Episode:
+    """Turns of the planner with one candidate each; None: without a reward."""
+    turns = [later("planner", index, reward or 0.0) for index, reward in enumerate(rewards)]
+    for each, reward in zip(turns, rewards, strict=True):
+        each.candidates[0].scored = reward is not None
+    return Episode(name, 1, "train", "t", "", turns, siblings=siblings, **fields)
+
+
+@pytest.mark.parametrize(
+    "kind", ["at_grpo", "rloo", "reinforce_plus_plus", "reinforce_plus_plus_baseline", "rae", "dr_grpo"]
+)
+@pytest.mark.parametrize("lost", [{"failed": True}, {}])
+def test_no_statistic_depends_on_episodes_that_are_left_out(kind: str, lost: dict[str, Any]) -> None:
+    """Failed, or without a reward: neither their siblings nor the rest of the batch notice them."""
+    reported = config(algorithm__type=kind)
+    reward = 50.0 if lost else None
+    others = [played("c", reward, **lost), played("d", reward, siblings="others", **lost)]
+    kept = [played("a", 1.0), played("b", 0.5)]
+    alone = make_groups(kept, reported)
+    expected = [advantages(each.turns[0]) for each in kept]
+    together = make_groups([*others, *kept], reported)
+    assert [advantages(each.turns[0]) for each in kept] == expected
+    assert [advantages(each.turns[0]) for each in others] == [[0.0], [0.0]]
+    assert together.baselines == alone.baselines and together.counts == alone.counts
+    assert together.groups == alone.groups
+
+
+def test_candidates_without_a_reward_leave_their_group() -> None:
+    turns = [turn("planner", 0.0, 9.0, 1.0), turn("planner", 0.0, 9.0), turn("planner", 9.0, 9.0)]
+    for each in (turns[0].candidates[1], turns[1].candidates[1], *turns[2].candidates):
+        each.scored = False
+    batch = make_groups([episode("a", *turns)], config())
+    (group,) = batch.groups["planner"]
+    assert [answer.token_ids for answer in group.answers] == [[0], [2]]
+    assert group.advantages == pytest.approx([-math.sqrt(0.5), math.sqrt(0.5)], abs=1e-5)
+    assert advantages(turns[0]) == [group.advantages[0], 0.0, group.advantages[1]]
+    assert advantages(turns[1]) == [0.0, 0.0] and advantages(turns[2]) == [0.0, 0.0]
+    assert batch.counts["planner"] == GroupCounts(2, 1, 0, 1), "a group of one, and none without rewards"
+
+
+def test_a_missing_reward_makes_the_total_of_its_role_unknown() -> None:
+    siblings = [played("a", 1.0, None), played("b", 1.0, 1.0), played("c", 0.0, 0.0)]
+    groups = make_groups(siblings, config()).groups["planner"]
+    assert [group.episode for group in groups] == ["b", "b", "c", "c"]

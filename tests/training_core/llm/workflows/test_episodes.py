@@ -2,7 +2,9 @@
 
 import pytest
 
-from tests.training_core.llm.workflows.counting import Counting, Recorder, make_context
+from tests.training_core.llm.workflows.counting import Recorder, make_context
+from training_core.llm.environments.base import StepResult
+from training_core.llm.environments.host import AnswersBySlot
 from training_core.llm.learning.training_groups import make_groups
 from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.episodes import play_episodes
@@ -54,10 +56,22 @@ def test_siblings_that_earn_the_same_teach_nothing_and_are_counted_once() -> Non
     assert (batch.counts["planner"].total, batch.counts["planner"].zero_variance) == (2, 2)
 
 
-def test_an_episode_that_fails_counts_with_what_it_had_earned() -> None:
-    context = default_context()
-    broken = make_context(context.generate, Counting(breaks_when_seen=(1,)), **ROOM)  # type: ignore[arg-type]
-    episodes = play_episodes([1], broken)
-    assert all(each.failed for each in episodes)
-    make_groups(episodes, broken.config)
-    assert [each.turns[0].candidates[0].advantage for each in episodes] == pytest.approx([-1, 0, 1], abs=1e-5)
+def test_an_episode_that_fails_is_not_compared_with_its_siblings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All siblings answer alike, and one loses its environment in the planner's second turn."""
+    voices = {name: Recorder(lambda seen, prompt, index: "1") for name in ("planner", "executor")}
+    context = make_context(voices, **ROOM)  # type: ignore[arg-type]
+    whole, asked = context.pool.try_answers, []
+
+    def breaks(answers: AnswersBySlot, role: str) -> dict[int, list[StepResult] | str]:
+        asked.append(role)
+        broken = {1: "ConnectionError: the simulator is away"} if asked.count("planner") == 2 else {}
+        return whole(answers, role) | broken
+
+    monkeypatch.setattr(context.pool, "try_answers", breaks)
+    episodes = play_episodes([1], context)
+    assert [each.failed for each in episodes] == [False, True, False]
+    assert episodes[1].role_return("planner") != episodes[0].role_return("planner")
+    batch = make_groups(episodes, context.config)
+    assert batch.groups == {"planner": [], "executor": []}
+    assert (batch.counts["planner"].total, batch.counts["planner"].zero_variance) == (1, 1)
+    assert {c.advantage for each in episodes for turn in each.turns for c in turn.candidates} == {0.0}

@@ -15,7 +15,9 @@ _SHOWN = 2000
 
 
 class DatasetEnvironment(TaskEnvironment[Dataset, Instance]):
-    """One instance. An episode ends with the first correct answer, or when the turns are used up."""
+    """One instance. An episode ends with the first correct answer, with one that has no reward, or when the turns are
+    used up.
+    """
 
     roles: ClassVar[tuple[str, ...]] = ("solver",)
 
@@ -33,8 +35,8 @@ class DatasetEnvironment(TaskEnvironment[Dataset, Instance]):
     def begin(self, instance: Instance) -> None:
         """Start with a given instance."""
         self.instance = instance
-        self.answers: tuple[tuple[str, str, float], ...] = ()
-        """(role, answer, reward), in order."""
+        self.answers: tuple[tuple[str, str, float | None], ...] = ()
+        """(role, answer, reward), in order; None if the reward function does not apply to the answer."""
 
     def observe(self, role: str) -> tuple[Message, ...]:
         """The prompt, and each answer so far, marked as incorrect."""
@@ -54,19 +56,23 @@ class DatasetEnvironment(TaskEnvironment[Dataset, Instance]):
                 **self.instance.data,
             }
         )
+        reward, late = judgement.reward, judgement.timed_out
         turn = sum(speaker == role for speaker, _, _ in self.answers)
-        self.answers += ((role, answer, judgement.reward),)
-        self.success = self.done = not judgement.timed_out and judgement.reward >= self.config.success_reward
-        paid = judgement.reward * self.config.turn_discount**turn
-        info = "the reward function took too long" if judgement.timed_out else f"reward {judgement.reward:g}"
-        return StepResult(0.0, paid, self.done, self.success, info, timed_out=judgement.timed_out)
+        self.answers += ((role, answer, reward),)
+        if reward is None:
+            self.done = True
+            return StepResult(0.0, 0.0, True, False, "no reward", timed_out=False, scored=False)
+        self.success = self.done = not late and reward >= self.config.success_reward
+        paid = reward * self.config.turn_discount**turn
+        info = "the reward function took too long" if late else f"reward {reward:g}"
+        return StepResult(0.0, paid, self.done, self.success, info, timed_out=late)
 
     def board(self) -> dict[str, Any]:
         """Prompt, answers and label, line by line."""
         right = self.config.success_reward
         lines = [{"label": "prompt", "text": self.instance.messages[-1]["content"][:_SHOWN], "state": ""}]
         lines += [
-            {"label": role, "text": answer[:_SHOWN], "state": "good" if reward >= right else "bad"}
+            {"label": role, "text": answer[:_SHOWN], "state": _state(reward, right)}
             for role, answer, reward in self.answers
         ]
         if "label" in self.instance.data:
@@ -81,5 +87,10 @@ class DatasetEnvironment(TaskEnvironment[Dataset, Instance]):
     @property
     def outcome(self) -> str:
         """The outcome."""
-        best = max((reward for _, _, reward in self.answers), default=0.0)
-        return f"reward {best:g}" if self.answers else "under way"
+        rewards = [reward for _, _, reward in self.answers if reward is not None]
+        return f"reward {max(rewards):g}" if rewards else "no reward" if self.answers else "under way"
+
+
+def _state(reward: float | None, right: float) -> str:
+    """The state of an answer's line on the board; empty without a reward."""
+    return "" if reward is None else "good" if reward >= right else "bad"
