@@ -41,17 +41,24 @@ class FormCheck:
 
     @property
     def level(self) -> str:
-        """running; bad: a check failed; good: all passed; warn: some are not known, the values are others, or the check did not end."""
+        """running; bad: a check failed; good: all passed; warn: some have a warning or are not known, the values are others,
+        or the check did not end.
+        """
         if self.job.live:
             return "warn" if self.stale else "running"
         if self.stale or not self.results:
             return "warn"
-        return "bad" if self.failed else "warn" if self.unknown else "good"
+        return "bad" if self.failed else "warn" if self.unknown or self.doubtful else "good"
 
     @property
     def failed(self) -> list[str]:
         """Names of the failed checks."""
         return self._named("failed")
+
+    @property
+    def doubtful(self) -> list[str]:
+        """Names of the checks with a warning."""
+        return self._named("warning")
 
     @property
     def unknown(self) -> list[str]:

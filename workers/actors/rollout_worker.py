@@ -57,9 +57,10 @@ class RolloutWorker(Worker):
 
     def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
         """Sample answers for each prompt; concurrent calls run one after another. With `rollout.partial` new weights
-        interrupt the answers, which continue with them.
+        interrupt the answers, which continue with them. A prompt without room for an answer in the model's context gets
+        answers without a token.
 
-        A prompt that leaves no room in the model's context gets answers without a token. Older weights than `version` are allowed if the update leaves such answers out (rollout.stale = "drop") or trains on
+        Older weights than `version` are allowed if the update leaves such answers out (rollout.stale = "drop") or trains on
         them (rollout.staleness). Raises StalePolicy, EngineFailure.
         """
         rollout = self._spec.config.rollout

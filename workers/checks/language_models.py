@@ -90,12 +90,11 @@ class _Table:
         count = len(opening_messages(section, self._views[role]))
         return f"{section.agent.path} returned {count} message{'s' * (count != 1)}"
 
-    def opening(self, policy: str) -> list[Message] | None:
-        """Messages of a policy's first prompt; None if the step could not be played, or if the role's agent raises."""
-        for role, view in self._views.items():
-            if self._config.team.roles[role].policy == policy:
-                with suppress(Exception):  # stated by the check of the agent
-                    return opening_messages(self._config.team.roles[role], view)
+    def opening(self, role: str) -> list[Message] | None:
+        """Messages of a role's first prompt; None if the step could not be played, or if the role's agent raises."""
+        if role in self._views:
+            with suppress(Exception):  # stated by the check of the agent
+                return opening_messages(self._config.team.roles[role], self._views[role])
         return None
 
 

@@ -1,11 +1,12 @@
 """Checks of base models and engines: files, tokenizer, chat template, weights."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from training_core.config.run import RunConfig
+from training_core.errors import ModelError
 from training_core.importing import resolve
 from training_core.llm.base_models.folder_creation import FACTS
 from training_core.llm.base_models.packaged import PACKAGED_MODELS, check_packaged
@@ -15,7 +16,7 @@ from training_core.llm.generation.registry import ENGINES
 from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.types import Message
 from workers.actors.player import renderer
-from workers.checks.results import Step, Unchecked
+from workers.checks.results import Doubtful, Step, Unchecked
 from workers.checks.shared import Surroundings
 from workers.sizing.estimates import model_shape
 
@@ -24,18 +25,18 @@ LOADED_PARAMETERS = 200_000_000
 Source = Callable[[], Path | str]
 """The folder or hub id of a model."""
 Opening = Callable[[str], list[Message] | None]
-"""Policy -> messages of its first prompt, if the environment could be played."""
+"""Role -> messages of its first prompt, if the environment could be played."""
 
 
 def model_steps(config: RunConfig, around: Surroundings, opening: Opening) -> Iterator[Step]:
     """Checks of each base model and of each policy's engine."""
-    policies: dict[str, str] = {}
-    for policy, model in config.models.items():
-        policies.setdefault(model, policy)
-    for model, policy in policies.items():
+    for model in dict.fromkeys(config.models.values()):
         name = Path(model).name or model
         source = cache(partial(_source, config, around, model))
-        yield f"tokenizer and chat template of {name}", partial(_tokenizer, source, partial(opening, policy))
+        roles = [role for role in config.team.order if config.models[config.team.roles[role].policy] == model]
+        prompts = partial(_prompts, source, opening, roles)
+        yield f"tokenizer and chat template of {name}", partial(_tokenizer, prompts)
+        yield f"context of {name}", partial(_context, config, around, model, prompts)
         yield f"weights of {name}", partial(_weights, config, around, source)
     for policy in config.used_policies:
         section = config.policies[policy].engine
@@ -60,14 +61,42 @@ def _check_can_be_made(config: RunConfig, model: str) -> None:
         check_is_supported(config.environment)
 
 
-def _tokenizer(source: Source, opening: Callable[[], list[Message] | None]) -> str:
+def _prompts(source: Source, opening: Opening, roles: Sequence[str]) -> dict[str, int]:
+    """Tokens of the first prompt of each role whose prompt is known; of any prompt, under the name "", if none is known."""
+    render = renderer(load_tokenizer(source()))
+    known = {role: messages for role in roles if (messages := opening(role))}
+    return {
+        role: len(render(messages))
+        for role, messages in (known or {"": [Message(role="user", content="-")]}).items()
+    }
+
+
+def _tokenizer(prompts: Callable[[], dict[str, int]]) -> str:
     """Load the tokenizer, and render a prompt with its chat template."""
-    tokenizer = load_tokenizer(source())
-    messages = opening()
-    shown = messages or [Message(role="user", content="-")]
-    tokens = len(renderer(tokenizer)(shown))
-    first = "the first prompt has" if messages else "a prompt has"
-    return f"{first} {tokens} tokens"
+    role, tokens = next(iter(prompts().items()))
+    return f"{'the first prompt has' if role else 'a prompt has'} {tokens} tokens"
+
+
+def _context(
+    config: RunConfig, around: Surroundings, model: str, prompts: Callable[[], dict[str, int]]
+) -> str:
+    """Compare each role's first prompt and longest answer with the context. Raises Doubtful if they do not fit."""
+    try:
+        first, length = prompts(), model_shape(model, config, around.home).context
+    except ModelError as error:
+        raise Unchecked(str(error)) from error
+    if "" in first:
+        raise Unchecked("no prompt is known before the run starts")
+    for role, tokens in first.items():
+        section = config.team.roles[role]
+        context = getattr(config.policies[section.policy].engine, "context", 0) or length
+        if context and tokens + section.sampling.max_tokens > context:
+            raise Doubtful(
+                f"the first prompt of {role} has {tokens} tokens and its answers up to {section.sampling.max_tokens}, "
+                f"but the context has {context}, so answers get what is left, and an episode ends at a prompt that leaves "
+                f"nothing; lower team.roles.{role}.sampling.max_tokens, or use a model with a longer context"
+            )
+    return f"the first prompts and their answers fit into {length or 'any number of'} tokens"
 
 
 def _weights(config: RunConfig, around: Surroundings, source: Source) -> str:

@@ -10,11 +10,15 @@ from training_core.errors import TroupeError
 from training_core.llm.base_models.progress import Progress
 from workers.telemetry.faults import fault_of, has_traceback, sentence
 
-State = Literal["passed", "failed", "unknown"]
+State = Literal["passed", "warning", "failed", "unknown"]
 
 
 class Unchecked(TroupeError):
     """A check cannot be made here, or not before the launch; the message states why."""
+
+
+class Doubtful(TroupeError):
+    """A launch would not fail, but the run may not work as expected; the message states why, and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +29,13 @@ class Check:
     """What is checked, in a few words."""
     state: State
     text: str
-    """One sentence: what was found, the cause of a failure, or why it is not known."""
+    """One sentence: what was found, the cause of a warning or a failure, or why it is not known."""
     remedy: str = ""
-    """One sentence; only of a failed check."""
+    """One sentence; only of a warning or a failed check."""
 
 
 Step = tuple[str, Callable[[], str]]
-"""Name of a check, and the function that makes it: it returns what was found and raises for a failure, or Unchecked."""
+"""Name of a check, and the function that makes it: it returns what was found and raises for a failure, Doubtful or Unchecked."""
 
 
 def make_checks(steps: Iterable[Step], progress: Progress) -> list[Check]:
@@ -49,6 +53,9 @@ def _result(name: str, make: Callable[[], str]) -> Check:
         return Check(name, "passed", sentence(make()))
     except Unchecked as unknown:
         return Check(name, "unknown", sentence(str(unknown)))
+    except Doubtful as doubt:
+        fault = fault_of(doubt)
+        return Check(name, "warning", fault.cause, fault.remedy)
     except (Exception, SystemExit) as error:  # code of the user, which may also end the process
         if has_traceback(error):
             traceback.print_exc()

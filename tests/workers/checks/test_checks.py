@@ -62,7 +62,7 @@ def test_a_sound_config_passes_every_check(little_model: Path, tmp_path: Path) -
     assert states(found) == {"passed"}, found
     assert list(found) == [
         "GPUs", "memory", "algorithm", "environment", "one played step",
-        "tokenizer and chat template of little", "weights of little",
+        "tokenizer and chat template of little", "context of little", "weights of little",
     ]  # fmt: skip
     assert "parameters were loaded" in found["weights of little"].text
     assert found["tokenizer and chat template of little"].text.startswith("The first prompt has ")
@@ -94,6 +94,15 @@ def test_a_node_that_does_not_see_the_data_folder_fails_the_check(
             nodes_see(Path(f"/proc/self/fd/{descriptor}"))
     finally:
         os.close(descriptor)
+
+
+def test_a_context_too_short_for_an_answer_is_a_warning(little_model: Path, tmp_path: Path) -> None:
+    config = small_config(little_model, team__roles__executor__sampling__max_tokens=250)
+    found = checked(config, tmp_path)
+    check = found.pop("context of little")
+    assert check.state == "warning" and "executor" in check.text and "256" in check.text
+    assert "team.roles.executor.sampling.max_tokens" in check.remedy
+    assert states(found) == {"passed"} and not failed([check])
 
 
 def test_a_missing_model_folder(tmp_path: Path) -> None:

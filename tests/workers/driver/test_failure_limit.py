@@ -1,5 +1,6 @@
 """Runs of which nothing but failed episodes comes are given up, and never end as finished."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ def facts(failed: bool, error: str = "") -> EpisodeFacts:
     return EpisodeFacts(False, failed, 0.0, {}, {}, {}, 0, 0, 0, None, error)
 
 
+FULL = replace(facts(False), overlong="no room")
 GOOD, BAD = facts(False), facts(True, "ValueError: no tool")
 
 
@@ -84,9 +86,11 @@ def test_a_kind_without_completed_episodes_fails_at_the_end() -> None:
     failure_limit = FailureLimit(5)
     failure_limit.record("train", [GOOD])
     failure_limit.record("eval", [BAD])
-    failure_limit.record("eval", [BAD, BAD])
-    with pytest.raises(EnvironmentFailure, match="all 3 episodes of evaluation failed"):
+    failure_limit.record("eval", [FULL, BAD])
+    with pytest.raises(EnvironmentFailure, match="all 3 episodes of evaluation failed. One of them: no room"):
         failure_limit.finish()
+    failure_limit.record("eval", [replace(FULL, turns=1)])
+    failure_limit.finish()
 
 
 def test_a_job_fails_if_all_episodes_failed() -> None:

@@ -5,6 +5,7 @@ from math import isnan
 import pytest
 
 from tests.workers.driver.builders import episode, turn
+from training_core.types import Episode
 from workers.protocol.records import Collected, EpisodeFacts, Span, Updated
 from workers.telemetry import metrics
 
@@ -36,6 +37,27 @@ def test_reward_timeouts_are_counted_if_a_reward_function_was_called() -> None:
     facts = [metrics.episode_facts(episode(reward_timeouts=count)) for count in (None, 2, 0, 1)]
     assert metrics.train_metrics(Collected(facts, []))["rewards/timeouts"] == 3.0
     assert "rewards/timeouts" not in metrics.train_metrics(Collected(facts[:1], []))
+
+
+def test_answers_without_a_reward_are_counted_and_their_episodes_left_out() -> None:
+    unscored, tried = episode(unscored=1), episode(unscored=1)
+    unscored.turns[0].candidates[1].scored = False  # the executed one
+    tried.turns[0].candidates[0].scored = False
+    facts = [metrics.episode_facts(item) for item in (episode(success=True), tried, unscored)]
+    values = metrics.train_metrics(Collected(facts, []))
+    assert (values["rewards/unscored"], values["train/success"], values["train/return"]) == (2.0, 0.5, 1.5)
+    assert values["train/planner/candidate_reward"] == pytest.approx(2 / 3), "of three candidates"
+    values = metrics.eval_metrics("eval", facts)
+    assert (values["eval/unscored"], values["eval/success"], values["eval/failed"]) == (2.0, 0.5, 0.0)
+    rejected = Episode("e", 1, "train", "t", "", unscored=1)  # by a rollout workflow
+    assert not metrics.episode_facts(rejected).scored
+
+
+def test_episodes_with_a_prompt_without_room_are_counted() -> None:
+    facts = [metrics.episode_facts(item) for item in (episode(overlong="no room"), episode())]
+    assert metrics.train_metrics(Collected(facts, []))["rollout/overlong"] == 1.0
+    assert metrics.eval_metrics("eval", facts)["eval/overlong"] == 1.0
+    assert not [name for name in metrics.train_metrics(Collected(facts[1:], [])) if "overlong" in name]
 
 
 def test_an_evaluation_counts_failed_episodes_as_not_successful() -> None:

@@ -29,6 +29,7 @@ def test_truncated_depends_only_on_executed_candidates() -> None:
     assert not episode_document(played, {}, spell)["truncated"]
     object.__setattr__(played.turns[0].candidates[1].answer, "stop_reason", "length")
     assert episode_document(played, {}, spell)["truncated"]
+    assert episode_document(episode(overlong="no room"), {}, spell)["truncated"]
 
 
 def test_an_annotation_has_all_advantages_and_available_token_values() -> None:
@@ -45,6 +46,10 @@ def test_an_annotation_has_all_advantages_and_available_token_values() -> None:
     some = replace(figures, ratios=[[], [1.0, 1.0]], masks=[[], [0, 1]])
     (turn,) = annotation_document(played, {(played.id, 0): some}, {})["turns"]
     assert turn["masks"] == [[0, 0], [0, 1]], "the first answer was left out of the update"
+    played.turns[0].candidates[0].scored = False  # so it is not in the group
+    one = TokenFigures([[1.0, 1.0]], [[0.5, 0.5]], [[-0.5, -0.5]], [[1, 1]])
+    (turn,) = annotation_document(played, {(played.id, 0): one}, {})["turns"]
+    assert (turn["ratios"], turn["masks"]) == ([[], [1.0, 1.0]], [[0, 0], [1, 1]])
     (turn,) = annotation_document(played, {}, {})["turns"]
     assert turn["masks"] == [[0, 0], [0, 0]] and "ratios" not in turn, "the whole group was left out"
 

@@ -39,7 +39,8 @@ def make_groups(
 
     Normalisation over a batch uses all groups that one policy is trained on; frozen roles are normalised separately,
     for display. With drop_zero_variance, groups without advantages (`informative_groups`) are excluded. Counts are by
-    role, over all groups. `baselines` are those of the previous batch. Raises EnvironmentFailure if a reward is not finite, ConfigError if custom code returns a wrong shape.
+    role, over all groups. `baselines` are those of the previous batch. Raises EnvironmentFailure if a reward is not
+    finite, ConfigError if custom code returns a wrong shape.
     """
     for candidate in (each for episode in episodes for turn in episode.turns for each in turn.candidates):
         candidate.advantage = 0.0

@@ -65,7 +65,7 @@ def score(function: Callable[..., Any], request: dict[str, Any]) -> float | None
     if isinstance(result, bool | int | float) or hasattr(result, "__float__"):
         return float(result)
     raise TypeError(
-        f"a reward must be a number, or None to leave the answer out, not {type(result).__name__}"
+        f"a reward must be a number, not {type(result).__name__}; return None to leave the answer out"
     )
 
 

@@ -36,6 +36,7 @@ POLL_SECONDS = 0.5
 FAILED = 1
 CHECK_STATES = {
     "passed": ("passed", "green"),
+    "warning": ("warning", "yellow"),
     "failed": ("failed", "red"),
     "unknown": ("not known", "yellow"),
 }

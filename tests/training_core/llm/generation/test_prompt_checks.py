@@ -1,14 +1,17 @@
 """Prompts that no model can read are refused before anything is generated, by every engine alike."""
 
+import pickle
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.training_core.llm.toys import TOKENIZER, make_model
-from training_core.errors import PromptRefused
+from training_core.errors import PromptRefused, PromptTooLong
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.continuation import continuation_prompt, join_answers
+from training_core.llm.generation.fitting import NO_ROOM, generate_fitting
 from training_core.llm.generation.openai.config import OpenAi
 from training_core.llm.generation.openai.engine import OpenAiEngine
 from training_core.llm.generation.prompt_checks import check_ids
@@ -48,6 +51,26 @@ def test_answers_get_what_a_prompt_leaves_of_the_context() -> None:
     assert join_answers(begun, rest).token_ids == first[0].token_ids
     with pytest.raises(PromptRefused, match="already has 4 of at most 4 tokens"):
         engine.generate([continuation_prompt(long, 0, first[0])], SamplingSettings(max_tokens=8))
+
+
+def test_prompts_without_room_do_not_keep_others_from_being_answered() -> None:
+    """Of 64 tokens: the second and the last prompt leave none."""
+    engine = TorchEngine(make_model(), TOKENIZER)
+    settings = SamplingSettings(max_tokens=4)
+    full, short = Prompt([6] * 64, 2, KEY), Prompt([6, 7], 3, KEY)
+    with pytest.raises(PromptTooLong) as refused:
+        engine.generate([short, full, short, replace(full, token_ids=[6] * 99)], settings)
+    assert pickle.loads(pickle.dumps(refused.value)).numbers == (1, 3)
+    answers = generate_fitting([short, full, short], partial(engine.generate, settings=settings))
+    assert answers == [
+        *engine.generate([short], settings),
+        [NO_ROOM] * 2,
+        *engine.generate([short], settings),
+    ]
+    assert all(answer.had_no_room for answer in answers[1]) and not any(
+        each.had_no_room for each in answers[0]
+    )
+    assert generate_fitting([full], partial(engine.generate, settings=settings)) == [[NO_ROOM] * 2]
 
 
 def test_ids_up_to_the_embeddings_last_row_are_taken() -> None:

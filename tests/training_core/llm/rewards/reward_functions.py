@@ -49,6 +49,17 @@ def says_text(completions: str, **data: Any) -> Any:
     return "good" if completions == "text" else 1
 
 
+class AppliesToNothing:
+    """No reward applies; a second call would raise."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, completions: str, **data: Any) -> None:
+        self.calls += 1
+        assert self.calls == 1
+
+
 def pid(completions: str, **data: Any) -> float:
     return float(os.getpid())
 

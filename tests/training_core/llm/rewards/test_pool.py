@@ -82,6 +82,11 @@ def test_a_result_must_be_a_number_and_prints_do_not_interfere() -> None:
             pool.score(request("text"))
 
 
+def test_none_is_no_reward_and_is_not_asked_again() -> None:
+    with judged_by("AppliesToNothing", retries=2) as pool:
+        assert pool.score(request("n/a")) == RewardResult(None)
+
+
 def test_judgements_are_spread_over_processes_of_their_own() -> None:
     with judged_by("pid", processes=2) as pool, ThreadPoolExecutor(4) as threads:
         seen = {judgement.reward for judgement in threads.map(pool.score, [request("")] * 20)}

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from training_core.errors import PromptTooLong
 from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.fitting import NO_ROOM
 from training_core.llm.serving.batching import RequestBatcher
 from training_core.types import Answer, NoiseKey, Prompt
 
@@ -122,3 +124,21 @@ def test_an_interrupted_answer_continues_after_its_tokens() -> None:
     (whole,) = asyncio.run(play())
     assert prompts == [[1], [1, 10], [1, 10, 20]]
     assert (whole.token_ids, whole.stop_reason) == ([10, 20, 30], "stop")
+
+
+def test_a_prompt_without_room_is_refused_without_a_second_call() -> None:
+    calls: list[int] = []
+
+    def generate(prompts: Sequence[Prompt], settings: SamplingSettings) -> list[list[Answer]]:
+        calls.append(len(prompts))
+        return [[NO_ROOM] if prompt.token_ids == [POISON] else [answer(1)] for prompt in prompts]
+
+    async def play() -> list[list[Answer] | BaseException]:
+        batcher = RequestBatcher(window=0.05, threads=1)
+        requests = [
+            batcher.generate_answers("policy", generate, prompt(number), WARM) for number in (1, POISON)
+        ]
+        return await asyncio.gather(*requests, return_exceptions=True)
+
+    answered, refused = asyncio.run(play())
+    assert answered == [answer(1)] and isinstance(refused, PromptTooLong) and calls == [2]

@@ -1,13 +1,19 @@
 """Who speaks when: roles that act in parallel, that skip turns, that pass, and a team of three."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from threading import Barrier
 from typing import Any
 
 import pytest
 
-from tests.training_core.llm.workflows.counting import Counting, CountingEnvironment, Recorder, make_context
+from tests.training_core.llm.workflows.counting import (
+    TOKENIZER,
+    Counting,
+    CountingEnvironment,
+    Recorder,
+    make_context,
+)
 from training_core.config.base import EnvironmentSection
 from training_core.config.files import load_config
 from training_core.config.team import Speaks
@@ -18,9 +24,11 @@ from training_core.llm.environments.plan_path.config import PlanPathTrio
 from training_core.llm.environments.plan_path.teams import PlanPathTrioEnvironment
 from training_core.llm.environments.registry import ENVIRONMENTS, EnvironmentKind
 from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.fitting import NO_ROOM
 from training_core.llm.generation.scripted import ScriptedEngine
 from training_core.llm.learning.training_groups import make_groups
 from training_core.llm.workflows.context import RolloutContext
+from training_core.llm.workflows.episodes import play_episodes
 from training_core.llm.workflows.independent import play_independent
 from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Answer, Episode, Prompt
@@ -292,3 +300,38 @@ def test_an_error_of_one_of_several_that_speak_at_once_is_raised() -> None:
     voices = {"planner": planner, "executor": fails}
     with pytest.raises(EngineFailure, match="out of words"):
         play_turn_tree([1], replace(context, generate=voices, parallel_policies=True))
+
+
+PLAYS: dict[str, Callable[[Sequence[int], RolloutContext], list[Episode]]] = {
+    "turn_tree": play_turn_tree,
+    "episodes": play_episodes,
+    "multi_turn": play_episodes,
+    "evaluation": lambda tasks, context: play_independent(tasks, context, "eval"),
+}
+
+
+@pytest.mark.parametrize("name", PLAYS)
+def test_a_prompt_without_room_ends_its_own_episode(name: str) -> None:
+    """The planner's second prompt in task 2: what was earned until then counts."""
+    speaking = Recorder(lambda seen, prompt, index: "1")
+
+    def plan(prompts: list[Prompt], settings: SamplingSettings) -> list[list[Answer]]:
+        return [
+            [NO_ROOM] * prompt.count
+            if prompt.key.turn and "task 2" in TOKENIZER.decode(prompt.token_ids)
+            else answers
+            for prompt, answers in zip(prompts, speaking(prompts, settings), strict=True)
+        ]
+
+    voices = {"planner": plan, "executor": Recorder(lambda seen, prompt, index: "1")}
+    kind = {"workflow__type": name} if name in ("episodes", "multi_turn") else {}
+    context = make_context(voices, resources__environments_per_worker=192, **kind)
+    episodes = PLAYS[name]([1, 2], context)
+    full = [episode for episode in episodes if episode.overlong]
+    assert {episode.task[-1] for episode in full} == {"2"} and len(full) == len(episodes) / 2
+    for episode in full:
+        assert "planner" in episode.overlong and episode.outcome == episode.overlong
+        assert not episode.failed and [turn.role for turn in episode.turns] == ["planner", "executor"]
+        assert episode.episode_return == 401 and episode.ended > 0
+    assert all(len(episode.turns) == 4 for episode in episodes if not episode.overlong)
+    make_groups(episodes, context.config)

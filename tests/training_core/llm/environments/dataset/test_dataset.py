@@ -53,6 +53,15 @@ def test_a_line_is_a_task_and_its_answer_is_judged(tmp_path: Path) -> None:
     assert [line["state"] for line in environment.board()["lines"]] == ["", "bad", ""]
 
 
+def test_an_answer_without_a_reward_ends_the_episode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = DatasetEnvironment(section(sums(tmp_path)), seed=0)
+    environment.reset(3, "train")
+    monkeypatch.setattr(environment._rewards, "score", lambda request: pool.RewardResult(None))
+    result = environment.act("anybody", "n/a")
+    assert (result.scored, result.team_reward, result.done, result.success) == (False, 0.0, True, False)
+    assert (environment.outcome, environment.board()["lines"][1]["state"]) == ("no reward", "")
+
+
 def test_a_second_try_sees_the_first_and_is_discounted(tmp_path: Path) -> None:
     path = write(
         tmp_path,
