@@ -136,3 +136,10 @@ def test_equal_weights_in_mid_sequence_give_the_same_tokens(worker: RolloutWorke
         [item.token_ids for item in group] for group in whole.answers
     ]
     assert all(set(item.versions) == {0, 1} for group in again.answers for item in group)
+
+
+def test_a_prompt_without_room_is_answered_with_nothing(worker: RolloutWorker) -> None:
+    full = Prompt([5] * 256, 2, NoiseKey(0, 0, 1, 2, 0, 0))
+    first, refused, last = worker.generate([PROMPTS[0], full, PROMPTS[1]], SETTINGS, 0).answers
+    assert [first, last] == worker.generate(PROMPTS, SETTINGS, 0).answers
+    assert [answer.had_no_room for answer in refused] == [True, True]

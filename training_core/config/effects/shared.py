@@ -18,6 +18,7 @@ from training_core.config.health import (
     NetworkHealth,
     NotANumber,
     Overfitting,
+    Overlong,
     PolicyShift,
     RatioTails,
     Recent,
@@ -114,7 +115,7 @@ SHARED: Effects = {
     | needs("fork", _forks)
     | needs("relax looks clip_fraction gradient_norm stalled_phase dead_worker not_a_number", _enabled),
     Health: needs(
-        "entropy_collapse ratio_tails too_easy too_hard truncation mismatch length_hacking", _enabled
+        "entropy_collapse ratio_tails too_easy too_hard truncation overlong mismatch length_hacking", _enabled
     )
     | needs("kl_blow_up", _measures_kl)
     | needs("staleness", _is_asynchronous)
@@ -133,6 +134,7 @@ SHARED: Effects = {
     GroupShare: always("above"),
     TooEasy: always("above unless_success"),
     Truncation: always("above"),
+    Overlong: always("within"),
     Mismatch: always("above"),
     Staleness: always("above"),
     Overfitting: always("falls rises"),

@@ -42,8 +42,9 @@ def make_groups(
     role, over all groups. `baselines` are those of the previous batch. Raises EnvironmentFailure if a reward is not
     finite, ConfigError if custom code returns a wrong shape.
     """
-    for candidate in (each for episode in episodes for turn in episode.turns for each in turn.candidates):
-        candidate.advantage = 0.0
+    for turn in (turn for episode in episodes for turn in episode.turns):
+        for candidate in turn.candidates:
+            candidate.advantage = 0.0
     episodes = _completed(episodes)
     _check_rewards(episodes)
     hooks = make_hooks(config.algorithm)

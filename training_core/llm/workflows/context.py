@@ -220,12 +220,3 @@ def record_environment(episode: Episode, start: float, end: float) -> None:
     if end < start:  # it waited for a role that was called at the same time
         return
     episode.stages.append(Stage("environment", start, end))
-
-
-def close_episode(episode: Episode, view: SlotView, now: float) -> None:
-    """Record how an episode ended."""
-    episode.outcome, episode.success, episode.final_board = view.outcome, view.success, view.board
-    episode.role_success = dict(view.role_success)
-    episode.ended = now
-    if view.error:
-        episode.fail(view.error)

@@ -5,8 +5,8 @@ their answers are applied in turn order. Roles that do not speak in a turn are s
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from training_core.llm.environments.base import Split, StepResult
@@ -15,7 +15,6 @@ from training_core.llm.workflows.context import (
     PromptRequest,
     RolloutContext,
     SlotAnswers,
-    close_episode,
     generate_answers,
     make_request,
     record_environment,
@@ -23,6 +22,13 @@ from training_core.llm.workflows.context import (
     record_turn,
 )
 from training_core.llm.workflows.conversation import Conversations
+from training_core.llm.workflows.endings import (
+    close_episode,
+    end_early,
+    end_overlong,
+    fail_silent,
+    without_failed,
+)
 from training_core.llm.workflows.overlong import answer_cost
 from training_core.types import Candidate, Episode, NoiseKey
 
@@ -73,9 +79,9 @@ def play(tasks: Sequence[int], context: RolloutContext, plan: SamplingPlan) -> l
     while live and turn < limit:
         for step in context.config.team.steps:
             live = _step(step, turn, live, episodes, context, plan)
-        live = _fail_silent(live, turn, episodes)
+        live = fail_silent(live, turn, episodes)
         turn += 1
-    _end_early(dict.fromkeys(live, "turns used up"), episodes, context)
+    end_early(dict.fromkeys(live, "turns used up"), episodes, context)
     return episodes
 
 
@@ -96,13 +102,13 @@ def _step(
         request, errors = make_request(
             context, role, keys, plan.count, plan.settings(role), plan.conversations
         )
-        live = _without_failed(live, errors, episodes)
+        live = without_failed(live, errors, episodes)
         requests.append(request)
     answers = generate_answers(context, requests)
     for request, items in zip(requests, answers, strict=True):
         for item in items:
             record_generation(episodes[item.slot], context, request.role, request.began, item)
-    live = _end_overlong(live, requests, answers, episodes, context)
+    live = end_overlong(live, requests, answers, episodes, context)
     for request, items in zip(requests, answers, strict=True):
         remaining = [item for item in items if item.slot in set(live)]
         live = _act(request.role, remaining, turn, live, episodes, context, plan)
@@ -144,56 +150,12 @@ def _act(
         if view.done:
             close_episode(episodes[slot], view, now)
     ended = {slot for slot, view in after.items() if view.done}
-    return [slot for slot in _without_failed(live, errors, episodes) if slot not in ended]
+    return [slot for slot in without_failed(live, errors, episodes) if slot not in ended]
 
 
 def _action_of(text: str, passes: bool) -> str | None:
     """The text passed to the environment; None for a pass, which only a role with may_pass can make."""
     return None if passes and not text.strip() else text
-
-
-def _without_failed(live: list[int], errors: Mapping[int, str], episodes: list[Episode]) -> list[int]:
-    for slot, error in errors.items():
-        episodes[slot].fail(error)
-        episodes[slot].ended = time.time()
-    return [slot for slot in live if slot not in errors]
-
-
-def _fail_silent(live: list[int], turn: int, episodes: list[Episode]) -> list[int]:
-    """Fail the episodes in which no role could speak for a whole turn, because they would never end."""
-    silent = {
-        slot: f"no role can speak: observe() returned None for every role in turn {turn + 1}"
-        for slot in live
-        if not episodes[slot].turns or episodes[slot].turns[-1].index != turn
-    }
-    return _without_failed(live, silent, episodes)
-
-
-def _end_overlong(
-    live: list[int],
-    requests: Sequence[PromptRequest],
-    answers: Sequence[Sequence[SlotAnswers]],
-    episodes: list[Episode],
-    context: RolloutContext,
-) -> list[int]:
-    """End the episodes in which a prompt left no room for an answer; return the slots that continue."""
-    reasons = {
-        item.slot: f"a prompt of {len(item.prompt.token_ids)} tokens to {request.role} leaves no room for an answer in the "
-        "model's context"
-        for request, items in zip(requests, answers, strict=True)
-        for item in items
-        if item.slot in live and any(answer.had_no_room for answer in item.answers)
-    }
-    for slot, reason in reasons.items():
-        episodes[slot].overlong = reason
-    _end_early(reasons, episodes, context)
-    return [slot for slot in live if slot not in reasons]
-
-
-def _end_early(outcomes: Mapping[int, str], episodes: list[Episode], context: RolloutContext) -> None:
-    """End the episodes of these slots although their environments have not ended."""
-    for slot, view in context.pool.observe(list(outcomes), "").items() if outcomes else ():
-        close_episode(episodes[slot], replace(view, outcome=outcomes[slot]), time.time())
 
 
 def _count_reward_calls(episode: Episode, results: list[StepResult]) -> None:

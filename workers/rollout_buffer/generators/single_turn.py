@@ -17,7 +17,7 @@ def run_rollout(data: dict[str, Any]) -> None:
     generator.entry(data["input_file"], query_single_turn, reward, int(data.get("num_epoch", 1)))
 
 
-def reward(messages: list[dict[str, Any]], item: dict[str, Any]) -> float:
+def reward(messages: list[dict[str, Any]], item: dict[str, Any]) -> float | None:
     """Reward by the line's `reward_type`, a built-in function of REWARDS such as math. Raises DataError if it is unknown."""
     kind = item.get("reward_type")
     if kind is None:
