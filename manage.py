@@ -4,7 +4,12 @@
 import os
 import sys
 
+from troupe_client.pythons import python_error
+
 if __name__ == "__main__":
+    error = python_error()
+    if error:
+        sys.exit(error)
     if sys.argv[1:2] == ["up"]:  # without Django: it only watches its children, and should be there at once
         from webapp.stack.up import main
 

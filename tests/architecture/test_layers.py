@@ -64,7 +64,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "driver job",
         "run",
     ),
-    "troupe_client": ("server_api", "reporting", "cli"),
+    "troupe_client": ("pythons server_api", "reporting", "cli"),
     "webapp": (
         "config common agents",
         "api documents",

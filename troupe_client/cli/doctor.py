@@ -12,6 +12,7 @@ import psutil
 
 from training_core.errors import SandboxFailure, TroupeError
 from training_core.sandbox.run import check_sandbox
+from troupe_client.pythons import TESTED, is_tested
 from troupe_client.server_api import find_server, home
 
 TORCH = "2.13.0"
@@ -54,13 +55,18 @@ def examine() -> list[Finding]:
 
 def _python() -> Finding:
     installed = platform.python_version()
-    if installed.startswith("3.11."):
+    if is_tested() or not _has_server():
         return Finding("ok", "Python", installed)
-    return Finding("bad", "Python", f"{installed}; Troupe needs 3.11: make PYTHON=/path/to/python3.11")
+    text = f"{installed}; the server is tested with {', '.join(TESTED)}: make clean, then make run PYTHON=/path/to/python{TESTED[-1]}"
+    return Finding("note", "Python", text)
+
+
+def _has_server() -> bool:
+    return any(_version(name) for name in NEEDED)
 
 
 def _packages() -> list[Finding]:
-    if not any(_version(name) for name in NEEDED):
+    if not _has_server():
         text = "is not installed: only the client is; pip install '.[server]' adds the server and local runs"
         return [Finding("note", "server", text)]
     return [*(_package(name) for name in NEEDED), _torch(), _ninja()]

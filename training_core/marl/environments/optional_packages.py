@@ -10,11 +10,11 @@ REMEDY = (
 )
 
 
-def import_optional(module: str, kind: str) -> Any:
-    """A module that environments of this `type` need. Raises ConfigError with the install command."""
+def import_optional(module: str, kind: str, remedy: str = REMEDY) -> Any:
+    """A module that environments of this `type` need. Raises ConfigError with the install command, `remedy`."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
         raise ConfigError(
-            {"environment.type": f"{kind} needs the package {module.partition('.')[0]}: {REMEDY}"}
+            {"environment.type": f"{kind} needs the package {module.partition('.')[0]}: {remedy}"}
         ) from error

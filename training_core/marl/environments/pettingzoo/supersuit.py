@@ -6,12 +6,15 @@ from training_core.errors import ConfigError
 from training_core.marl.environments.environment_config import SuperSuit
 from training_core.marl.environments.optional_packages import import_optional
 
+REMEDY = "pip install --no-deps supersuit on the machine that runs the workers (`make run` does), then launch again"
+"""Without tinyscaler, which has no wheels for Python 3.13 and which these wrappers do not use."""
+
 
 def wrap(environment: Any, section: SuperSuit) -> Any:
     """Normalise, pad observations, pad actions, stack frames: in this order. Raises ConfigError if one cannot be applied."""
     if section == SuperSuit():
         return environment
-    suit = import_optional("supersuit", "environment.supersuit")
+    suit = import_optional("supersuit", "environment.supersuit", REMEDY)
     wrappers = [
         ("normalise_observations", section.normalise_observations, suit.normalize_obs_v0),
         ("pad_observations", section.pad_observations, suit.pad_observations_v0),
