@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.source import ROOT
+from troupe_client.pythons import TESTED
 
 DOCKER = ROOT / "docker"
 IMAGES = sorted(DOCKER.glob("Dockerfile.*"))
@@ -54,7 +55,7 @@ def test_an_image_is_pinned_and_not_root(path: Path) -> None:
     assert {word for word, _ in instructions(path)} <= set(known)
     arguments = dict(rest.partition("=")[::2] for rest in values(path, "ARG"))
     base = re.sub(r"\$\{(\w+)\}", lambda match: arguments[match[1]], values(path, "FROM")[0])
-    assert base == "python:3.11-slim-bookworm"
+    assert base == f"python:{TESTED[-1]}-slim-bookworm"
     installs = [rest for rest in values(path, "RUN") if "pip install" in rest]
     assert installs
     assert all("-c constraints.txt" in rest for rest in installs)
