@@ -33,10 +33,9 @@ def _copy(lines: Iterable[str], file: TextIO) -> int:
 
 
 def _extract(archive: tarfile.TarFile, folder: Path) -> None:
-    """Extract plain files and folders inside `folder`; Python before 3.11.4 has no extraction filter.
-
-    Raises TarError for any other member, before it is written.
-    """
+    """Extract plain files and folders inside `folder`. Raises TarError for any other member, before it is written."""
+    # Python before 3.11.4 has no filters; 3.12 and 3.13 warn where none is set.
+    archive.extraction_filter = getattr(tarfile, "data_filter", None)
     for member in archive:
         path = PurePosixPath(member.name)
         if not (member.isfile() or member.isdir()) or path.is_absolute() or ".." in path.parts:
