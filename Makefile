@@ -169,10 +169,11 @@ plotly:
 containers: $(VENV)/.dev
 	@$(BIN)/python -m tests.docker.run_containers --compose "$(COMPOSE)"
 
+# Without mcp, of which openai-agents and vLLM need different versions, and what only PyTorch with CUDA brings.
 constraints: $(VENV)/.dev
 	@{ sed -n 1p constraints.txt; \
 	  $(BIN)/python -m pip freeze --all --exclude pip --exclude-editable | sed -e 's/^torch==.*/torch==2.13.0/' | \
-	  grep -vE '^(async-timeout|tinyscaler|vllm|triton|cuda-[a-z]+|nvidia-[a-z0-9-]+)=='; \
+	  grep -vE '^(async-timeout|mcp|tinyscaler|vllm|triton|cuda-[a-z]+|nvidia-[a-z0-9-]+)=='; \
 	  grep '==.*  #' constraints.txt; } > constraints.new && mv constraints.new constraints.txt
 
 clean:
