@@ -24,7 +24,7 @@ COMPOSE ?= docker compose
 export OMP_NUM_THREADS := 1
 export DS_BUILD_OPS := 0
 
-.PHONY: run install dev test test-all check test-soak one-process stages lint types unit ray browser stack format docs docs-site constraints chromium bubblewrap trl benchmarl bench bench-compare gpu test-vllm containers plotly clean
+.PHONY: run install dev test test-all check test-soak one-process stages pythons lint types unit ray browser stack format docs docs-site constraints chromium bubblewrap trl benchmarl bench bench-compare gpu test-vllm containers plotly clean
 
 run: $(VENV)/.base
 	@exec $(BIN)/python manage.py up
@@ -69,45 +69,49 @@ SELECTED ?= not extended and not soak and not vllm
 PYTEST := $(BIN)/pytest --durations=10
 AGAIN := $(MAKE) --no-print-directory --keep-going
 
-test: .venv/.dev chromium bubblewrap
+test: $(VENV)/.dev chromium bubblewrap
 	@$(AGAIN) one-process stages
 
 test-all: export SELECTED := not soak and not vllm
-test-all: .venv/.dev chromium bubblewrap
-	@$(AGAIN) one-process stages
+test-all: $(VENV)/.dev chromium bubblewrap
+	@$(AGAIN) one-process stages pythons
 
-check: .venv/.dev
+# The unit tests and a start with the main job on each supported Python that is found.
+pythons: $(VENV)/.dev
+	$(BIN)/python -m tests.pythons
+
+check: $(VENV)/.dev
 	@$(AGAIN) lint types unit
 
-test-soak: .venv/.dev chromium bubblewrap
+test-soak: $(VENV)/.dev chromium bubblewrap
 	$(BIN)/pytest -v -m soak tests
 
 # Tests that start neither Ray nor a browser nor the stack, in a process for each of two cores.
-one-process: .venv/.dev
+one-process: $(VENV)/.dev
 	$(PYTEST) -q -n 2 -m "$(SELECTED) and not ray and not browser and not stack"
 
 # The others, two stages at a time, the longest first; each prints its output when it ends.
-stages: .venv/.dev
+stages: $(VENV)/.dev
 	@$(AGAIN) --jobs=2 --output-sync=target browser ray stack types lint
 
-browser: .venv/.dev
+browser: $(VENV)/.dev
 	$(PYTEST) -v -m "$(SELECTED) and browser" tests/end_to_end
 
-ray: .venv/.dev
+ray: $(VENV)/.dev
 	$(PYTEST) -v -m "$(SELECTED) and ray" tests/workers
 
-stack: .venv/.dev
+stack: $(VENV)/.dev
 	$(PYTEST) -v -m "$(SELECTED) and stack and not browser" tests/end_to_end
 
-lint: .venv/.dev
+lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/python -m tests.architecture.words
 	$(BIN)/ruff format --check .
 
-types: .venv/.dev
+types: $(VENV)/.dev
 	$(BIN)/mypy
 
-unit: .venv/.dev
+unit: $(VENV)/.dev
 	$(BIN)/pytest -q -n 2
 
 format: $(VENV)/.dev
@@ -137,10 +141,10 @@ var/benchmarl/.done: constraints.txt
 
 # The short set of benchmarks, at most 10 minutes on two idle cores: var/benchmarks/results/*.json. ONLY="name ..." runs a part, RECORD=1
 # replaces the tracked tests/benchmarks/results/*.json.
-bench: .venv/.dev
+bench: $(VENV)/.dev
 	@$(BIN)/python -m tests.benchmarks.bench $(ONLY) $(if $(RECORD),--record)
 
-bench-compare: .venv/.dev
+bench-compare: $(VENV)/.dev
 	@test -n "$(BASE)" || { echo "Name the commit to compare with: make bench-compare BASE=main ONLY=\"llm_step imports\""; exit 1; }
 	@$(BIN)/python -m tests.benchmarks.compare $(BASE) $(ONLY)
 

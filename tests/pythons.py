@@ -15,7 +15,7 @@ from troupe_client.pythons import TESTED
 ROOT = Path(__file__).resolve().parents[1]
 STEPS = {
     "unit tests": ["-q"],
-    "client alone": ["-q", "-m", "slow", "tests/troupe_client/test_install.py"],
+    "client alone": ["-q", "-m", "extended", "tests/troupe_client/test_install.py"],
     "start and main job": ["-q", "-m", "stack", "tests/end_to_end/test_stack_jobs.py"],
 }
 """Arguments of pytest by step."""
