@@ -104,7 +104,7 @@ class FlatAdamElsewhere(FlatAdam):
     def __init__(self, module: torch.nn.Module) -> None:
         self.weights = torch.nn.Parameter(torch.cat([p.detach().reshape(-1) for p in module.parameters()]))
         self._sizes = [p.numel() for p in module.parameters()]
-        self._places = list(range(len(self._sizes)))
+        self._positions = list(range(len(self._sizes)))
         self._state = {}
 
 

@@ -201,17 +201,21 @@ class Conversation:
         for length in range(len(call.messages) - 1, 0, -1):
             history, appended = path[length]
             parent = history.answer
-            said = parent and self._said(parent[0].answers[parent[1]], appended)
-            if parent is None or said is None:
+            answer_ids = parent and self._answer_ids(parent[0].answers[parent[1]], appended)
+            if parent is None or answer_ids is None:
                 continue
             rest = self.renderer.render_continuation(
-                said, call.messages[length:], before=parent[0].text, whole=call.text, continues=call.continues
+                answer_ids,
+                call.messages[length:],
+                before=parent[0].text,
+                whole=call.text,
+                continues=call.continues,
             )
             if rest is not None:
-                call.parent, call.prompt_ids = parent, parent[0].prompt_ids + said + rest
+                call.parent, call.prompt_ids = parent, parent[0].prompt_ids + answer_ids + rest
             return
 
-    def _said(self, answer: Answer, appended: str) -> list[int] | None:
+    def _answer_ids(self, answer: Answer, appended: str) -> list[int] | None:
         """Ids of an answer, and of what its agent has appended unless it was sampled; None if the answer has ended."""
         ids, text = answer.token_ids, self.renderer.decode(answer.token_ids)
         if appended.strip() in text[len(answer.text.rstrip()) :]:

@@ -45,7 +45,7 @@ class Renderer:
 
     def render_continuation(
         self,
-        said: Sequence[int],
+        answer_ids: Sequence[int],
         messages: Sequence[Mapping[str, Any]],
         *,
         before: str,
@@ -54,7 +54,7 @@ class Renderer:
     ) -> list[int] | None:
         """Token ids that the template writes after an answer: the rest of its end of turn, and these messages.
 
-        The answer itself is never rendered again, so its ids stay as sampled: `said`, and possibly ids before it. `before`
+        The answer itself is never rendered again, so its ids stay as sampled: `answer_ids`, and possibly ids before it. `before`
         is the text of the conversation up to the answer, `whole` that of the conversation with the messages. None if the
         template does not continue the one to the other, because it changes earlier text or writes the messages elsewhere.
         """
@@ -74,7 +74,7 @@ class Renderer:
             or not _begins(whole, before.removesuffix(self._generation_prompt))
         ):
             return None
-        return self.encode_after(said, self._without_end_token(said, rest))
+        return self.encode_after(answer_ids, self._without_end_token(answer_ids, rest))
 
     @property
     def vocabulary(self) -> int:
@@ -145,8 +145,8 @@ class Renderer:
 
     def _without_end_token(self, answer: Sequence[int], rest: str) -> str:
         """`rest` without its end-of-turn token if the answer already ends with one."""
-        found = self._end_text.match(rest) if self.ends(answer) else None
-        return rest[found.end() :] if found else rest
+        match = self._end_text.match(rest) if self.ends(answer) else None
+        return rest[match.end() :] if match else rest
 
     def _text(
         self,

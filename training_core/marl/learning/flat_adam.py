@@ -27,9 +27,9 @@ class FlatAdam:
     def __init__(self, module: nn.Module, weight_decay: float, max_norm: float) -> None:
         parameters = in_memory_order(module)
         self._sizes = [parameter.numel() for parameter in parameters]
-        places = {id(parameter): place for place, parameter in enumerate(parameters)}
-        self._places = [places[id(parameter)] for parameter in module.parameters()]
-        """Place in the vector of each of the module's parameters."""
+        positions = {id(parameter): position for position, parameter in enumerate(parameters)}
+        self._positions = [positions[id(parameter)] for parameter in module.parameters()]
+        """Position in the vector of each of the module's parameters."""
         device = parameters[0].device
         self.weights = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in parameters]))
         self.gradients = torch.zeros_like(self.weights, device=device)
@@ -91,7 +91,7 @@ class FlatAdam:
     def state_dict(self) -> dict[str, Tensor]:
         """Moments in the order of the module's parameters, and the step count; empty before the first step."""
         return {
-            name: torch.cat([tensor.split(self._sizes)[place] for place in self._places])
+            name: torch.cat([tensor.split(self._sizes)[position] for position in self._positions])
             if tensor.dim()
             else tensor.clone()
             for name, tensor in self._state.items()
@@ -106,6 +106,6 @@ class FlatAdam:
                 )
         self._state = {name: tensor.to(self.weights.device, copy=True) for name, tensor in state.items()}
         for name in ("exp_avg", "exp_avg_sq") if state else ():
-            parts = self._state[name].split([self._sizes[place] for place in self._places])
-            placed = dict(zip(self._places, parts, strict=True))
-            self._state[name] = torch.cat([placed[place] for place in range(len(placed))])
+            parts = self._state[name].split([self._sizes[position] for position in self._positions])
+            ordered = dict(zip(self._positions, parts, strict=True))
+            self._state[name] = torch.cat([ordered[position] for position in range(len(ordered))])
