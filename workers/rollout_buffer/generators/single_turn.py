@@ -17,7 +17,7 @@ def run_rollout(data: dict[str, Any]) -> None:
     generator.entry(data["input_file"], query_single_turn, reward, int(data.get("num_epoch", 1)))
 
 
-def reward(messages: list[dict[str, Any]], item: dict[str, Any]) -> float | None:
+def reward(messages: list[dict[str, Any]], item: dict[str, Any]) -> float:
     """Reward by the line's `reward_type`, a built-in function of REWARDS such as math. Raises DataError if it is unknown."""
     kind = item.get("reward_type")
     if kind is None:
@@ -27,7 +27,9 @@ def reward(messages: list[dict[str, Any]], item: dict[str, Any]) -> float | None
         known = ", ".join(name for name, where in REWARDS.items() if where)
         raise DataError(f"reward_type {kind!r} is none of the built-in reward functions: {known}")
     fields = {"prompt": "", "completions": str(messages[-1]["content"])}
-    return score(made(path, {}), {**item, **fields, "prompt_ids": [], "completion_ids": []})
+    found = score(made(path, {}), {**item, **fields, "prompt_ids": [], "completion_ids": []})
+    assert found is not None, "built-in functions apply to every answer"
+    return found
 
 
 def ends_with_label(messages: list[dict[str, Any]], item: dict[str, Any]) -> float:
