@@ -22,7 +22,7 @@ from training_core.config.rollout import WORKFLOW_CONFIGS
 from training_core.config.run import RunConfig
 from training_core.importing import resolve
 
-LINES = 400
+LINES = 800
 TEMPLATE_WIDTH = 160
 
 

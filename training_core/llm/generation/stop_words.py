@@ -1,9 +1,10 @@
 """The text of an answer: its end token is stripped, and its stop strings are found independent of token boundaries."""
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+if TYPE_CHECKING:  # processes that play without a model import no transformers
+    from transformers import PreTrainedTokenizerBase
 
 _BYTES = 4
 """A character has at most this many bytes, and a token at least one."""
@@ -11,7 +12,7 @@ _SPARE = 8
 """Additional tokens, because some have no text."""
 
 
-def end_tokens(tokenizer: PreTrainedTokenizerBase, model: Any = None) -> list[int]:
+def end_tokens(tokenizer: "PreTrainedTokenizerBase", model: Any = None) -> list[int]:
     """The ids that end an answer, sorted: the tokenizer's end-of-text token, and those of the model's generation config."""
     named: Any = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     more = named if isinstance(named, list) else [named]
@@ -19,7 +20,7 @@ def end_tokens(tokenizer: PreTrainedTokenizerBase, model: Any = None) -> list[in
 
 
 def decode_texts(
-    tokenizer: PreTrainedTokenizerBase, answers: Sequence[Sequence[int]], ends: Collection[int] = ()
+    tokenizer: "PreTrainedTokenizerBase", answers: Sequence[Sequence[int]], ends: Collection[int] = ()
 ) -> list[str]:
     """Answers as text. Padding, the end-of-text token and the tokens in `ends` are stripped from their end.
 
@@ -27,7 +28,7 @@ def decode_texts(
     """
     stripped = {tokenizer.pad_token_id, tokenizer.eos_token_id, *ends}
     bodies = [_without_trailing(answer, stripped) for answer in answers]
-    if isinstance(tokenizer, PreTrainedTokenizerFast) and not tokenizer.clean_up_tokenization_spaces:
+    if tokenizer.is_fast and not tokenizer.clean_up_tokenization_spaces:
         # Equivalent to batch_decode, without its tenfold cost per answer.
         texts: list[str] = tokenizer.backend_tokenizer.decode_batch(bodies, skip_special_tokens=False)
         return texts
@@ -45,7 +46,7 @@ class StopWords:
     """The stop strings of one call. They may contain special tokens; `ends` are the tokens that end an answer."""
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], ends: Collection[int] = ()
+        self, tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], ends: Collection[int] = ()
     ) -> None:
         self._tokenizer = tokenizer
         self._texts = texts

@@ -17,7 +17,8 @@ from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.scripted import Script, ScriptedEngine
 from training_core.llm.workflows.context import RolloutContext
-from training_core.types import Answer, Message, Prompt
+from training_core.types import Answer, Prompt
+from workers.actors.player import renderer
 
 TOKENIZER = word_tokenizer(
     ("task", "total", "eval", "train", "boom", *(str(number) for number in range(-50, 1000)))
@@ -104,11 +105,8 @@ class Recorder:
         return self.engine.generate(prompts, settings)
 
 
-def render(messages: list[Message]) -> list[int]:
-    """Messages -> ids."""
-    return list(
-        TOKENIZER.apply_chat_template(messages, add_generation_prompt=True, tokenize=True)["input_ids"]
-    )
+render = renderer(TOKENIZER)
+"""Messages -> ids, as a run's workers render them."""
 
 
 def make_context(

@@ -399,7 +399,7 @@ def without(agent: str, value: Any) -> dict[str, Any]:
         ("terminations", [False] * 3, "terminations must be a dict"),
     ],
 )
-def test_a_part_of_a_step_that_does_not_fit_is_refused_by_name(part: str, value: Any, message: str) -> None:
+def test_a_part_of_a_step_that_does_not_fit_is_refused(part: str, value: Any, message: str) -> None:
     environments = SequentialEnvironments(
         lambda: PettingZooEnvironment(Odd(**{part: value}), AdapterSettings(TEAMS)), 1, "odd"
     )
