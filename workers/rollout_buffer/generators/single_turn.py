@@ -27,9 +27,9 @@ def reward(messages: list[dict[str, Any]], item: dict[str, Any]) -> float:
         known = ", ".join(name for name, where in REWARDS.items() if where)
         raise DataError(f"reward_type {kind!r} is none of the built-in reward functions: {known}")
     fields = {"prompt": "", "completions": str(messages[-1]["content"])}
-    found = score(made(path, {}), {**item, **fields, "prompt_ids": [], "completion_ids": []})
-    assert found is not None, "built-in functions apply to every answer"
-    return found
+    value = score(made(path, {}), {**item, **fields, "prompt_ids": [], "completion_ids": []})
+    assert value is not None, "built-in functions apply to every answer"
+    return value
 
 
 def ends_with_label(messages: list[dict[str, Any]], item: dict[str, Any]) -> float:
