@@ -154,20 +154,20 @@ def renderer(tokenizer: Any) -> Render:
     cache = PromptCache(CACHED_TOKENS)
     chat = Renderer(tokenizer)
 
-    def render(messages: Sequence[Message], ids: Sequence[int] = ()) -> list[int]:
+    def render(messages: Sequence[Message], spoken: Sequence[int] = ()) -> list[int]:
         require_chat_template(tokenizer)
-        if ids:
-            return [*ids, *_continuation(chat, messages, ids)]
+        if spoken:
+            return [*spoken, *_continuation(chat, messages, spoken)]
         key = tuple((message["role"], message["content"]) for message in messages)
         return cache.get(key, lambda: chat.render_conversation(messages, None))
 
     return render
 
 
-def _continuation(chat: Renderer, messages: Sequence[Message], ids: Sequence[int]) -> list[int]:
-    """Token ids of the last message, after an answer that ends `ids`. Raises ModelError."""
+def _continuation(chat: Renderer, messages: Sequence[Message], spoken: Sequence[int]) -> list[int]:
+    """Token ids of the last message, after an answer that ends `spoken`. Raises ModelError."""
     before, whole = chat.render_text(messages[:-2], None), chat.render_text(messages, None)
-    rest = chat.render_continuation(ids, messages[-1:], before=before, whole=whole)
+    rest = chat.render_continuation(spoken, messages[-1:], before=before, whole=whole)
     if rest is None:
         raise ModelError(
             "the model's chat template changes earlier text when a conversation continues, so nothing can be "

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -131,17 +131,18 @@ class Renderer:
         turn = [_USER]
         return self._text(turn, None, prompt=True).removeprefix(self._text(turn, None, prompt=False))
 
-    def _template_end(self) -> Iterator[int]:
-        """The special token that the template writes after an answer, if it writes one first."""
+    def _template_end(self) -> set[int]:
+        """The special token that the template writes after an answer; empty if it writes something else first."""
         try:
             text = self._text([_USER, {"role": "assistant", "content": _MARK}], None, prompt=False)
         except RequestRefused:
-            return
+            return set()
         rest = self.encode(text.partition(_MARK)[2])
         special = {number for number, token in self._tokenizer.added_tokens_decoder.items() if token.special}
-        first = next((number for number in rest if self.decode([number]).strip()), None)
-        if first in special:
-            yield first
+        for number in rest:
+            if self.decode([number]).strip():
+                return {number} & special
+        return set()
 
     def _without_end_token(self, answer: Sequence[int], rest: str) -> str:
         """`rest` without its end-of-turn token if the answer already ends with one."""
@@ -183,7 +184,7 @@ def _configured_ends(model: str) -> list[int]:
 
     for name in ("generation_config.json", "config.json"):
         try:
-            config = json.loads(Path(cached_file(model, name, local_files_only=True)).read_text())
+            config = json.loads(Path(str(cached_file(model, name, local_files_only=True))).read_text())
         except (OSError, ValueError):  # the tokenizer is from elsewhere
             continue
         ends = config.get("eos_token_id")

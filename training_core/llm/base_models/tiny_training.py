@@ -3,6 +3,7 @@
 N pairs, S padded length. Only answer tokens count in the loss.
 """
 
+from collections.abc import Sequence
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
@@ -62,7 +63,11 @@ def evaluate_model(environment: Environment, folder: Path, device: str = "cpu") 
         )
         return list(encoded["input_ids"])
 
-    return evaluate_base(environment, engine.generate, lambda messages: ids(messages[-1]["content"]))
+    def render(messages: Sequence[Message], spoken: Sequence[int] = ()) -> list[int]:
+        assert not spoken, "every turn is rendered separately"
+        return ids(messages[-1]["content"])
+
+    return evaluate_base(environment, engine.generate, render)
 
 
 def new_model(recipe: TinyRecipe, tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:

@@ -18,8 +18,8 @@ from training_core.types import Answer, Message
 class Render(Protocol):
     """Chat messages -> prompt token ids, with the generation prompt."""
 
-    def __call__(self, messages: Sequence[Message], ids: Sequence[int] = ()) -> list[int]:
-        """`ids`: those of the messages up to the last but one, an answer; the prompt begins with them exactly.
+    def __call__(self, messages: Sequence[Message], spoken: Sequence[int] = ()) -> list[int]:
+        """`spoken`: the ids of the messages up to the last but one, an answer; the prompt begins with them exactly.
 
         Raises ModelError if the chat template cannot continue them.
         """
