@@ -1,7 +1,8 @@
 """Mathematical answers: finding them in a text, and deciding whether two of them are equal.
 
-Nothing here executes its input. Plain numbers (integers, decimals, fractions, LaTeX fractions) are compared exactly;
-other answers are compared by the library math-verify, which may not terminate on hostile input: call
+Nothing here executes its input. An answer is found in the text, written in one notation (notation.py), read as words, a
+quantity, a list or an interval (reading.py), and compared part by part: words as words, numbers exactly, units by their
+dimension. The library math-verify compares only expressions and equations; it may not terminate on hostile input: call
 `equal_by_algebra` in a process that can be killed (training_core/llm/rewards/pool.py).
 """
 
@@ -11,120 +12,105 @@ from typing import Any
 
 from training_core.llm.answers import after_thought
 from training_core.llm.rewards.expression_cost import too_costly
-from training_core.llm.rewards.units import without_unit
+from training_core.llm.rewards.notation import normal, number
+from training_core.llm.rewards.reading import Answer, clock, is_based, is_text, ratio, read
 
-MOST_DIGITS = 60
-"""Longer digit strings do not count as numbers, because parsing them takes time."""
 _MOST_BOXES = 16
 """Maximum boxes checked, from the end: the cost of a text of opened boxes must stay linear in its length."""
+_MOST_PARTS = 64
+"""Maximum elements of a list that is compared without regard to order."""
 _BOX = re.compile(r"\\f?box(?:ed)?\s*\{")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_JOINED = re.compile(r"(?:[\s$.,;:()\[\]]|\\[()\[\],;]|\\q?quad|\\text\{\s*(?:and|or)\s*\}|and|or)*")
+"""What stands between two boxes that are one answer."""
 _LINE_END = re.compile(r"####\s*([^\n]+)")
-_ANSWER_IS = re.compile(r"(?i:answer\s*(?:is|:|=))\s*([^\n]+)")
-_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:\s*/\s*-?\d+)?|-?\.\d+")
-_PLAIN = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)"
-_RATIO = re.compile(rf"({_PLAIN})(?:/({_PLAIN}))?")
-_MIXED = re.compile(r"(-?)(\d+)\\frac\{(\d+)\}\{(\d+)\}")
-_FRAC = re.compile(rf"(-?)\\frac(?:\{{({_PLAIN})\}}|(\d))(?:\{{({_PLAIN})\}}|(\d))")
-_ORNAMENTS = re.compile(
-    r"\\left|\\right|\\[,!;: ()\[\]]|^\s*\\(?:text|mathrm)\{[^{}]*\}|\\(?:text|mathrm)\{[^{}]*\}[\s.]*$|[$]"
-)
-_SPACE = re.compile(r"\s+(?=\d{3}(?!\d))|(?<!\d)\s+|\s+(?!\d)")
-"""White space within one number: 12 345 is one number, 5 6 are two."""
-_NUMBERS = re.compile(r"\s*\d[\d.]*(?:\s+[-\d.]+)+\s*")
-"""Several numbers, which algebra would read as one."""
-_UPRIGHT = re.compile(r"\\(?:mathrm|rm|text)\{\s*([a-zA-Z])\s*\}")
-"""An upright letter, as in \\mathrm{e}^2: math-verify parses it as a unit."""
-_THOUSANDS = re.compile(r"(?<=\d)(?:,|\{,\})(?=\d{3}(?!\d))")
+_ANSWER_IS = re.compile(r"(?i:answer\s*(?:is|:|=))[\s:*]*([^\n]+)")
+_FORMULA = re.compile(r"(?:approximately |about )?(?:\$\$?([^$]+)\$|\\\((.+?)\\\)|\\\[(.+?)\\\])")
+_SUBJECT = re.compile(r"^the\b[^.]*?\bis\s+", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"[.!?](?:\s|$)")
+_NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?:\s*/\s*-?\d+)?|(?<![\w.])-?\.\d+|\d[\d,]*(?:\.\d+)?")
+_DECIMAL, _DECIMAL_COMMA = re.compile(r"-?\d+\.\d+"), re.compile(r"-?(?:\d+,\d{1,2}|0,\d+|\d{4,},\d+)")
+_RELATION = re.compile(r"[<>=]|\\(?:le|ge|ne)(?![a-z])")
+_IMAGINARY = re.compile(r"(?<![a-zA-Z\\_])i(?![a-zA-Z_])")
+_BOUND_INDEX = re.compile(r"\bi\s*=|_\{?i|\(i\)")
+_DECIMALS = re.compile(r"(?<![\d.])(\d*)\.(\d+)")
 
 
 def final_answer(text: str, *, strict: bool = False) -> str | None:
     r"""The final answer of a text; None if there is none.
 
-    The last complete \boxed{...}; otherwise the text after the last ####; otherwise after the last "answer is" or
-    "answer:"; otherwise the last number. With `strict`, only a box or ####. The reasoning part of the text is
-    ignored.
+    The last \boxed{...}, None if it is not complete; without boxes the text after the last ####; otherwise the formula or
+    the sentence after the last "answer is" or "answer:"; otherwise the last number. With `strict`, only a box or ####.
+    The reasoning part of the text is ignored.
     """
     text = after_thought(text)
-    answer = boxed(text) or _last(_LINE_END, text)
-    if answer is None and not strict:
-        answer = _last(_ANSWER_IS, text)
-        if answer is None or as_fraction(answer) is None:
-            numbers = _NUMBER.findall(text if answer is None else answer)
-            answer = numbers[-1] if numbers else answer
+    if _BOX.search(text):
+        answer = boxed(text)
+    elif (answer := _last(_LINE_END, text)) is None and not strict:
+        stated = _last(_ANSWER_IS, text)
+        answer = _last(_NUMBER, text) if stated is None else _statement(stated)
     return answer.strip() if answer and answer.strip() else None
 
 
 def boxed(text: str) -> str | None:
-    r"""Content of the last \boxed{...} (or \fbox) whose braces close; None if there is none."""
-    for box in reversed(list(_BOX.finditer(text))[-_MOST_BOXES:]):
-        depth = 1
-        for index in range(box.end(), len(text)):
-            depth += {"{": 1, "}": -1}.get(text[index], 0)
-            if depth == 0:
-                return text[box.end() : index]
-    return None
+    r"""Content of the last \boxed{...} (or \fbox), with that of the boxes directly before it; None if the last one is
+    not complete.
+    """
+    starts = list(_BOX.finditer(text))[-_MOST_BOXES:]
+    contents: list[str] = []
+    following = len(text)
+    for box in reversed(starts):
+        end = _end_of_group(text, box.end())
+        if end is None or end > following or contents and not _JOINED.fullmatch(text[end + 1 : following]):
+            break
+        contents.insert(0, text[box.end() : end])
+        following = box.start()
+    return ", ".join(contents) if contents else None
 
 
 def as_fraction(text: str) -> Fraction | None:
-    r"""The exact number in a text: 12, -1,234.50, 3/4, \frac{3}{4}, 1\frac{1}{2}, $7$, 0.5. None for anything else."""
-    bare = re.sub(r"\\[dt]frac", r"\\frac", text.strip().rstrip("."))
-    bare = _THOUSANDS.sub("", _SPACE.sub("", _ORNAMENTS.sub("", bare)))
-    if sum(letter.isdigit() for letter in bare) > MOST_DIGITS:
-        return None
-    if mixed := _MIXED.fullmatch(bare):
-        sign, whole, above, below = mixed.groups()
-        return _ratio(sign, str(int(whole) * int(below) + int(above)), below)
-    if frac := _FRAC.fullmatch(bare):
-        sign, above, digit, below, other = frac.groups()
-        return _ratio(sign, above or digit, below or other)
-    if plain := _RATIO.fullmatch(bare):
-        return _ratio("", plain[1], plain[2] or "1")
-    return None
-
-
-def equal_numbers(answer_text: str, label_text: str) -> bool | None:
-    """Whether two answers are the same number; None if one of them is not a plain number."""
-    one, other = as_fraction(answer_text), as_fraction(label_text)
-    return None if one is None or other is None else one == other
+    r"""The exact number in a text: 12, -1,234.50, 3/4, \frac{3}{4}, 1\frac{1}{2}, $7$, 1e3, 5 cm. None for anything else."""
+    answer = read(normal(text))
+    return None if answer.unit and answer.unit.as_number else answer.number
 
 
 def equal_by_algebra(answer_text: str, label_text: str) -> bool:
-    """Whether two answers are equal according to math-verify: sets, intervals, expressions, equations, ignoring
-    units.
+    """Whether two expressions or two equations are equal according to math-verify.
 
     Run time is unbounded: call it in a process that can be killed.
     """
-    from math_verify import parse, verify  # type: ignore[import-untyped]  # sympy: a second to import
+    from latex2sympy2_extended import NormalizationConfig  # type: ignore[import-untyped]  # sympy: a second to import
+    from math_verify import LatexExtractionConfig, parse, verify  # type: ignore[import-untyped]
 
-    plain = (_UPRIGHT.sub(r" \1", text) for text in (label_text, answer_text))
+    notation = NormalizationConfig(basic_latex=True, malformed_operators=True, nits=True)
+    ways = [LatexExtractionConfig(normalization_config=notation)]
     try:
-        gold, answer = (parse(f"${text}$", parsing_timeout=None) for text in plain)
-        return bool(verify(gold, answer, timeout_seconds=None))
+        gold, answer = (
+            parse(f"${_exact(text)}$", ways, parsing_timeout=None) for text in (label_text, answer_text)
+        )
+        return bool(verify(gold, answer, timeout_seconds=None)) and not _apart(gold[0], answer[0])
     except (MemoryError, RecursionError, OverflowError):  # more than any real answer needs
         return False
 
 
 def equal(answer_text: str, label_text: str) -> bool:
-    """Whether two answers are equal: as texts, as numbers, or by algebra.
+    """Whether two answers are equal. Only one of them may have a unit or a name (`x = 5`); both, they must agree.
 
-    One of them may omit a unit; two different units are different answers. An expression too costly for algebra
-    equals only the same text.
+    An answer too costly for algebra equals only the same text.
     """
-    (one, unit), (other, wanted_unit) = without_unit(answer_text), without_unit(label_text)
-    if (
-        _squeezed(answer_text) == _squeezed(label_text)
-        or _squeezed(one) == _squeezed(other)
-        and unit == wanted_unit
-    ):
+    one, other = normal(answer_text), normal(label_text)
+    if one == other:
         return True
-    if unit and wanted_unit and unit != wanted_unit:
+    if too_costly(one) or too_costly(other):
         return False
-    same = equal_numbers(one, other)
-    if _NUMBERS.fullmatch(one) or _NUMBERS.fullmatch(other):
-        return bool(same)
-    if same is None:
-        same = not (too_costly(one) or too_costly(other)) and equal_by_algebra(one, other)
-    return same
+    if (
+        _DECIMAL.fullmatch(one)
+        and _DECIMAL_COMMA.fullmatch(other)
+        or _DECIMAL.fullmatch(other)
+        and _DECIMAL_COMMA.fullmatch(one)
+    ):
+        one, other = one.replace(",", "."), other.replace(",", ".")
+    return _same(read(one), read(other))
 
 
 def math_reward(prompt: str, completions: str, label: Any = None, strict: bool = False, **data: Any) -> float:
@@ -149,16 +135,136 @@ class MathReward:
         return math_reward(**request, strict=self._strict)
 
 
+def _same(one: Answer, other: Answer) -> bool:
+    if one.name and other.name and one.name != other.name:
+        return False
+    if one.parts and other.parts:
+        return _same_parts(one, other)
+    if _RELATION.search(one.source) and _RELATION.search(other.source) and not (one.name and other.name):
+        return equal_by_algebra(one.source, other.source)
+    if one.parts or other.parts:
+        return False
+    if one.unit and other.unit:
+        if one.unit.dimensions != other.unit.dimensions:
+            return False
+        if one.unit.factor != other.unit.factor:
+            return _same_value(_times(one.value, one.unit.factor), _times(other.value, other.unit.factor))
+        return _same_value(one.value, other.value)
+    if _same_value(one.value, other.value):
+        return True
+    return _scaled(one, other.value) or _scaled(other, one.value)
+
+
+def _scaled(answer: Answer, value: str) -> bool:
+    """Whether a percentage or an angle in degrees equals a number without unit."""
+    scale = answer.unit.as_number if answer.unit else ""
+    exact, plain = number(answer.value), number(value)
+    if scale and exact is not None and plain is not None:  # degrees are irrational
+        return scale == r"\frac{1}{100}" and exact / 100 == plain
+    return bool(scale) and _same_value(rf"({answer.value}) \cdot {scale}", value)
+
+
+def _same_parts(one: Answer, other: Answer) -> bool:
+    if one.brackets != other.brackets or len(one.parts) != len(other.parts):
+        return False
+    named = [len({part.name for part in side.parts} - {""}) for side in (one, other)]
+    if one.brackets or sorted(named) > [0, 1] and 0 in named:
+        return all(map(_same, one.parts, other.parts))
+    left = list(other.parts)
+    if len(left) > _MOST_PARTS:
+        return False
+    for part in one.parts:
+        match = next((index for index, candidate in enumerate(left) if _same(part, candidate)), None)
+        if match is None:
+            return False
+        del left[match]
+    return True
+
+
+def _same_value(one: str, other: str) -> bool:
+    if _squeezed(one) == _squeezed(other):
+        return True
+    numbers = number(one), number(other)
+    if None not in numbers:
+        return numbers[0] == numbers[1]
+    if is_based(one) or is_based(other):
+        return False
+    if ":" in one or ":" in other:
+        return _same_ratio(one, other)
+    if is_text(one) and is_text(other):
+        return _letters(one) == _letters(other)
+    if any(is_text(value) and len(_letters(value)) > 2 for value in (one, other)):
+        return _letters(one) == _letters(other)
+    if bool(_RELATION.search(one)) != bool(_RELATION.search(other)):
+        return False
+    return equal_by_algebra(one, other)
+
+
+def _same_ratio(one: str, other: str) -> bool:
+    """Whether ratios or times are equal. A fraction can be a ratio, a decimal cannot."""
+    times = clock(one), clock(other)
+    if times[0] and times[1]:
+        return times[0][1:] == times[1][1:] and bool(times[0][0] & times[1][0])
+    terms = [ratio(value) or re.split(r"(?<=\d)/(?=\d)", _as_ratio(value)) for value in (one, other)]
+    if any(len(side) < 2 for side in terms) or len(terms[0]) != len(terms[1]):
+        return False
+    first, second = ([Fraction(term) for term in side] for side in terms)
+    return all(a * second[0] == b * first[0] for a, b in zip(first, second, strict=True))
+
+
+def _as_ratio(value: str) -> str:
+    exact = number(value)
+    return str(exact) if exact is not None and exact > 0 and "." not in value else ""
+
+
+def _apart(gold: Any, answer: Any) -> bool:
+    """Whether two constants differ in their first 30 digits: math-verify compares fewer, and takes tiny ones for 0."""
+    try:
+        difference, size = (gold - answer).evalf(30), gold.evalf(30)
+        return bool(abs(difference) > abs(size) * 10**-20)
+    except (AttributeError, TypeError, ValueError):  # not constants
+        return False
+
+
+def _exact(text: str) -> str:
+    """An expression with fractions for decimals, which algebra rounds, and with the root of -1 for i."""
+    if not _BOUND_INDEX.search(text):
+        text = _IMAGINARY.sub(r" \\sqrt{-1} ", text)
+    text = text.replace(r"^\circ", r" \cdot \frac{\pi}{180}")
+    return _DECIMALS.sub(lambda match: rf"\frac{{{int(match[1] + match[2])}}}{{{10 ** len(match[2])}}}", text)
+
+
+def _times(value: str, factor: Fraction) -> str:
+    exact = number(value)
+    if exact is not None:
+        return str(exact * factor)
+    return rf"({value}) \cdot \frac{{{factor.numerator}}}{{{factor.denominator}}}"
+
+
 def _squeezed(text: str) -> str:
-    """The text without spaces and math-mode delimiters."""
-    return _SPACE.sub("", text.strip().replace("$", ""))
+    """The text without spaces, except those between digits."""
+    return re.sub(r"(?<!\d)\s+|\s+(?!\d)", "", text)
 
 
-def _ratio(sign: str, above: str, below: str) -> Fraction | None:
-    if Fraction(below) == 0:
-        return None
-    value = Fraction(above) / Fraction(below)
-    return -value if sign else value
+def _letters(text: str) -> str:
+    return re.sub(r"\\text|[^\w\\+-]|_", "", text).casefold()
+
+
+def _statement(text: str) -> str:
+    """The first formula of a sentence, otherwise the sentence."""
+    if formula := _FORMULA.match(text):
+        return next(group for group in formula.groups() if group)
+    return _SUBJECT.sub("", _SENTENCE_END.split(text.replace("*", " ").strip() + " ")[0])
+
+
+def _end_of_group(text: str, start: int) -> int | None:
+    """The index of the brace that closes the group whose content begins at `start`."""
+    depth = 1
+    for brace in _BRACE.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(brace[0], 0)
+        if depth == 0:
+            return brace.start()
+    return None
 
 
 def _last(pattern: re.Pattern[str], text: str) -> str | None:

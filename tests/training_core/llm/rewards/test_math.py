@@ -1,6 +1,7 @@
 """Answers in texts, and which of them are equal."""
 
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,6 @@ from training_core.llm.rewards.math import (
     boxed,
     equal,
     equal_by_algebra,
-    equal_numbers,
     final_answer,
     math_reward,
 )
@@ -24,13 +24,22 @@ from training_core.llm.rewards.math import (
         (r"\boxed{\text{all } x \in \{1, 2\}}", r"\text{all } x \in \{1, 2\}"),
         (r"\boxed {7}", "7"),
         (r"\fbox{7}", "7"),
-        (r"right is \boxed{5}, then cut off \boxed{6", "5"),
+        (r"right is \boxed{5}, then cut off \boxed{6", None),
+        (r"right is \boxed{5}, then \boxed{}", None),
+        ("5 is it \n#### 5 \\boxed{", None),
+        (r"\boxed{\left\{ 1, 2 \right.}", r"\left\{ 1, 2 \right."),
+        (r"\boxed{1} and $\boxed{2}$", "1, 2"),
+        (r"\boxed{1} is wrong, \boxed{2}", "2"),
+        (r"\boxed{\boxed{7}}", "7"),
         ("3 + 4 = 7\n#### 7", "7"),
         ("#### 1,234 ", "1,234"),
         ("#### 5\nlater #### 6", "6"),
         (r"#### 5 but \boxed{6}", "6"),
-        ("The answer is 3/4.", "3/4."),
-        ("The answer is: $x = 12$", "12"),
+        ("The answer is 3/4.", "3/4"),
+        ("The answer is: $x = 12$", "x = 12"),
+        (r"The answer is $2\pi$. It is not 3.", r"2\pi"),
+        ("**Answer: 42 apples out of 50.**", "42 apples out of 50"),
+        ("it was 1999-2000", "2000"),
         ("we have 12 apples and 15 pears", "15"),
         ("it fell to -3.5 degrees", "-3.5"),
         ("I do not know", None),
@@ -68,6 +77,7 @@ def test_what_stands_in_the_thought_is_no_answer(text: str, answer: str | None, 
 
 def test_boxes_that_never_close_cost_no_more_than_their_text() -> None:
     assert boxed(r"\boxed{1}" + r"\boxed{" * 20_000) is None
+    assert boxed(r"\boxed{" + r"\boxed{1} " * 20_000) == ", ".join("1" * 16)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +89,8 @@ def test_boxes_that_never_close_cost_no_more_than_their_text() -> None:
         (r"\frac{3}{4}", Fraction(3, 4)), (r"-\dfrac{1}{3}", Fraction(-1, 3)), (r"\frac34", Fraction(3, 4)),
         (r"\frac{-1}{2}", Fraction(-1, 2)), (r"1\frac{1}{2}", Fraction(3, 2)), (r"-2\frac{1}{4}", Fraction(-9, 4)),
         ("$7$", Fraction(7)), (r"\(8\)", Fraction(8)), (r"9\text{ apples}", Fraction(9)), (" 4 . ", Fraction(4)),
-        ("12 345", Fraction(12345)), (r"\text{about }7", Fraction(7)), ("- 3", Fraction(-3)),
+        ("12 345", Fraction(12345)), ("1e9", Fraction(10**9)), ("½", Fraction(1, 2)), ("−7", Fraction(-7)),
+        (r"\text{about }7", Fraction(7)), ("- 3", Fraction(-3)),
     ],
 )  # fmt: skip
 def test_numbers_are_read_exactly(text: str, value: Fraction) -> None:
@@ -95,7 +106,6 @@ def test_numbers_are_read_exactly(text: str, value: Fraction) -> None:
         r"\frac{1}{0}",
         "1,23",
         "--3",
-        "1e9",
         "2^3",
         "1 2 3/",
         "nan",
@@ -110,12 +120,6 @@ def test_numbers_are_read_exactly(text: str, value: Fraction) -> None:
 )
 def test_what_is_no_number(text: str) -> None:
     assert as_fraction(text) is None
-
-
-def test_equal_numbers_look_different_and_others_are_not_judged() -> None:
-    assert equal_numbers("0.5", r"\frac{2}{4}") is True
-    assert equal_numbers("0.3333", "1/3") is False
-    assert equal_numbers(r"\sqrt{4}", "2") is None
 
 
 @pytest.mark.parametrize(
@@ -182,6 +186,46 @@ def test_a_unit_may_be_left_out_and_another_unit_may_not(given: str, wanted: str
 @pytest.mark.filterwarnings("ignore")
 def test_percentages_equations_and_lists_against_numbers(given: str, wanted: str, same: bool) -> None:
     assert equal(given, wanted) is same
+
+
+def _rows() -> list[tuple[str, str, bool]]:
+    """(text, label, right) of math_answers.txt."""
+    lines = (Path(__file__).parent / "math_answers.txt").read_text(encoding="utf-8").splitlines()
+    rows = [line.split(" ¦ ") for line in lines if line and not line.startswith("%")]
+    return [
+        (
+            answer[2:].replace("\\n", "\n") if answer.startswith("= ") else rf"\boxed{{{answer}}}",
+            label,
+            right == "1",
+        )
+        for answer, label, right, _ in rows
+    ]
+
+
+def _mismatches(rows: list[tuple[str, str, bool]]) -> tuple[list[str], list[str]]:
+    """The wrongly accepted and the wrongly refused rows."""
+    accepted, refused = [], []
+    for text, label, right in rows:
+        if (math_reward("?", text, label) == 1.0) != right:
+            (refused if right else accepted).append(f"{text} for {label}")
+    return accepted, refused
+
+
+@pytest.mark.extended
+@pytest.mark.filterwarnings("ignore")
+def test_no_answer_is_wrongly_accepted_and_at_most_two_percent_are_wrongly_refused() -> None:
+    rows = _rows()
+    accepted, refused = _mismatches(rows)
+    assert len(rows) >= 300
+    assert accepted == []
+    assert len(refused) <= len(rows) // 50, refused
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_sixth_answer_of_the_set() -> None:
+    accepted, refused = _mismatches(_rows()[::6])
+    assert accepted == []
+    assert len(refused) <= 2, refused
 
 
 HOSTILE = (
