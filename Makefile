@@ -81,7 +81,7 @@ pythons: $(VENV)/.dev
 	$(BIN)/python -m tests.pythons
 
 check: $(VENV)/.dev
-	@$(AGAIN) lint types unit
+	@$(AGAIN) --jobs=3 --output-sync=target lint types unit
 
 test-soak: $(VENV)/.dev chromium bubblewrap
 	$(BIN)/pytest -v -m soak tests

@@ -37,8 +37,11 @@ FLAGS = [
     "--disable-component-update", "--disable-sync", "--disable-quic",
 ]  # fmt: skip
 FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off"}
+SLOW_FOLDERS = ("workers/driver", "workers/gateway", "workers/rollout_buffer", "troupe_client/cli")
+"""Whose tests run a whole training or start a server: `make check` leaves them out."""
 KEPT_TABLES = {"django_content_type", "auth_permission"}
 """Django creates their rows after `migrate`. To create them after each test takes three times as long as to empty all other tables."""
+TESTS = Path(__file__).parent
 BASE = Path(tempfile.mkdtemp(prefix="troupe-test-"))
 BASE.chmod(0o711)  # the account that serves the database goes through it
 SOCKETS = BASE / "pg"
@@ -117,6 +120,14 @@ def _empty_tables(case: object) -> None:
     tables = set(connection.introspection.django_table_names(only_existing=True, include_views=False))
     with connection.cursor() as cursor:
         cursor.execute(f"truncate {', '.join(map(connection.ops.quote_name, sorted(tables - KEPT_TABLES)))}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of `SLOW_FOLDERS`, before pytest selects by markers."""
+    for item in items:
+        if item.path.relative_to(TESTS).as_posix().startswith(SLOW_FOLDERS):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -93,15 +93,6 @@ def test_functions_are_short() -> None:
     assert max(lengths) <= 80
 
 
-def test_names_of_tests_have_at_most_twelve_words() -> None:
-    names = [
-        name
-        for path in (ROOT / "tests").rglob("test_*.py")
-        for name in re.findall(r"def test_(\w+)", path.read_text())
-    ]
-    assert names and not [name for name in names if len(name.split("_")) > 12]
-
-
 def test_no_unfinished_work() -> None:
     marks = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
     found = [str(path) for path in modules().values() if marks.search(path.read_text())]
