@@ -31,8 +31,6 @@ from tests.training_core.config.test_profiles import team, under
 from training_core.config.profiles import PROFILES
 from workers.sizing.placement import place
 
-pytestmark = pytest.mark.extended
-
 name = sys.argv[1]
 profile = PROFILES[name]
 ray.init(num_cpus=profile.cpus, num_gpus=profile.gpus, include_dashboard=False, log_to_driver=False,
@@ -50,6 +48,7 @@ ray.shutdown()
 
 
 @pytest.mark.ray
+@pytest.mark.extended
 @pytest.mark.parametrize("name", sorted(PROFILES))
 def test_a_ray_cluster_of_that_size_places_the_run(name: str) -> None:
     """In its own process: the devices are pretended, and another Ray may run in this process."""

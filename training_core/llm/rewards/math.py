@@ -11,14 +11,15 @@ from fractions import Fraction
 from typing import Any
 
 from training_core.llm.answers import after_thought
-from training_core.llm.rewards.expression_cost import too_costly
+from training_core.llm.rewards.expression_cost import MAX_CHARACTERS, too_costly
 from training_core.llm.rewards.notation import normal, number
-from training_core.llm.rewards.reading import Answer, clock, is_based, is_text, ratio, read
+from training_core.llm.rewards.reading import Answer, clock, is_text, ratio, read, stands_for_itself
 
 _MOST_BOXES = 16
 """Maximum boxes checked, from the end: the cost of a text of opened boxes must stay linear in its length."""
 _MOST_PARTS = 64
 """Maximum elements of a list that is compared without regard to order."""
+_LONGEST_NUMBER = 200
 _BOX = re.compile(r"\\f?box(?:ed)?\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _JOINED = re.compile(r"(?:[\s$.,;:()\[\]]|\\[()\[\],;]|\\q?quad|\\text\{\s*(?:and|or)\s*\}|and|or)*")
@@ -33,6 +34,7 @@ _DECIMAL, _DECIMAL_COMMA = re.compile(r"-?\d+\.\d+"), re.compile(r"-?(?:\d+,\d{1
 _RELATION = re.compile(r"[<>=]|\\(?:le|ge|ne)(?![a-z])")
 _IMAGINARY = re.compile(r"(?<![a-zA-Z\\_])i(?![a-zA-Z_])")
 _BOUND_INDEX = re.compile(r"\bi\s*=|_\{?i|\(i\)")
+_CONJUNCTION = re.compile(r"\b(?:and|or)\b|\\l(?:and|or)\b")
 _DECIMALS = re.compile(r"(?<![\d.])(\d*)\.(\d+)")
 
 
@@ -70,6 +72,8 @@ def boxed(text: str) -> str | None:
 
 def as_fraction(text: str) -> Fraction | None:
     r"""The exact number in a text: 12, -1,234.50, 3/4, \frac{3}{4}, 1\frac{1}{2}, $7$, 1e3, 5 cm. None for anything else."""
+    if len(text) > _LONGEST_NUMBER:
+        return None
     answer = read(normal(text))
     return None if answer.unit and answer.unit.as_number else answer.number
 
@@ -98,6 +102,8 @@ def equal(answer_text: str, label_text: str) -> bool:
 
     An answer too costly for algebra equals only the same text.
     """
+    if max(len(answer_text), len(label_text)) > MAX_CHARACTERS:
+        return answer_text.strip("$ \n") == label_text.strip("$ \n")
     one, other = normal(answer_text), normal(label_text)
     if one == other:
         return True
@@ -141,7 +147,7 @@ def _same(one: Answer, other: Answer) -> bool:
     if one.parts and other.parts:
         return _same_parts(one, other)
     if _RELATION.search(one.source) and _RELATION.search(other.source) and not (one.name and other.name):
-        return equal_by_algebra(one.source, other.source)
+        return _equal_expressions(one.source, other.source)
     if one.parts or other.parts:
         return False
     if one.unit and other.unit:
@@ -187,7 +193,7 @@ def _same_value(one: str, other: str) -> bool:
     numbers = number(one), number(other)
     if None not in numbers:
         return numbers[0] == numbers[1]
-    if is_based(one) or is_based(other):
+    if stands_for_itself(one) or stands_for_itself(other):
         return False
     if ":" in one or ":" in other:
         return _same_ratio(one, other)
@@ -197,7 +203,12 @@ def _same_value(one: str, other: str) -> bool:
         return _letters(one) == _letters(other)
     if bool(_RELATION.search(one)) != bool(_RELATION.search(other)):
         return False
-    return equal_by_algebra(one, other)
+    return _equal_expressions(one, other)
+
+
+def _equal_expressions(one: str, other: str) -> bool:
+    """Algebra, which does not see words between expressions."""
+    return not (_CONJUNCTION.search(one) or _CONJUNCTION.search(other)) and equal_by_algebra(one, other)
 
 
 def _same_ratio(one: str, other: str) -> bool:
@@ -218,10 +229,14 @@ def _as_ratio(value: str) -> str:
 
 
 def _apart(gold: Any, answer: Any) -> bool:
-    """Whether two constants differ in their first 30 digits: math-verify compares fewer, and takes tiny ones for 0."""
+    """Whether two constants differ in their first 50 digits: math-verify compares fewer, and takes tiny ones for 0."""
+    if getattr(gold, "is_Relational", False) and getattr(answer, "is_Relational", False):
+        return bool(gold.free_symbols != answer.free_symbols)  # equations without solution are not all equal
     try:
-        difference, size = (gold - answer).evalf(30), gold.evalf(30)
-        return bool(abs(difference) > abs(size) * 10**-20)
+        difference, size = (gold - answer).evalf(60), gold.evalf(60)
+        return bool(
+            difference.is_finite is None and difference.is_number or abs(difference) > abs(size) * 10**-50
+        )
     except (AttributeError, TypeError, ValueError):  # not constants
         return False
 

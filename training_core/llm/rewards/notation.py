@@ -48,6 +48,7 @@ _RULES = tuple(
         (r"\\varnothing(?![a-z])|\\\{\s*\\\}", r"\\emptyset "),
         (r"\\mathbb\s*(?:\{R\}|R)", r"\\mathbb{R}"),
         (r"\^\s*\{?\s*\\circ(?![a-z])\s*\}?|\\degree(?![a-z])", r"^\\circ "),
+        (r"\^\\circ\s*(?:\\text\s*\{\s*([CF])\s*\}|([CF]))$", r"\\text{ degree \1\2}"),
         (r"\+\s*\\infty", r"\\infty"),
         (r"\*\*", "^"),
         (r"\*", r"\\cdot "),

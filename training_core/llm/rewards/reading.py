@@ -25,6 +25,7 @@ _NAME = re.compile(
     r"|\\text\s*\{[^{}]*\}"
 )  # fmt: skip
 """What stands before the equals sign of a result: `x`, `f(x)`, `(p,q)`, `\\angle ABC`."""
+_LONGEST_NAME = 60
 _SUCH_THAT = re.compile(r"\\\{(.*?)(?:\\in\s*\\mathbb\{R\}\s*)?(?:\||:|\\mid)(.*)\\\}", re.DOTALL)
 _WHOLE_TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
 _BASE = re.compile(r"-?[\da-zA-Z]*\d[\da-zA-Z]*_(?:\d|\{\s*\d+\s*\}|\\text\s*\{[^{}]*\})")
@@ -32,7 +33,7 @@ _RATIO = re.compile(r"\d+(?:\.\d+)?(?:\s*:\s*\d+(?:\.\d+)?)+")
 _CLOCK = re.compile(r"(\d{1,2}):([0-5]\d)(?::([0-5]\d))?\s*(?:\\text\s*\{)?\s*([AaPp]\.?[Mm]\.?)?\s*\}?")
 _PROSE = re.compile(r"(?:^|\s)[^\W\d_]{3,}(?=\s|$)")
 _SEVERAL_NUMBERS = re.compile(r"(?=.*\d\s+\.?\d)[\d.\s-]+")
-_ALL_REALS = (r"(-\infty,\infty)", {r"\mathbb{r}", "all real numbers", "all reals"})
+_ALL_REALS = (r"(-\infty,\infty)", {r"\mathbb{r", "all real numbers", "all reals"})
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Answer:
 def read(text: str) -> Answer:
     """The structure of a normal text."""
     text = ungrouped(_without_outer(text.strip()))
-    text = _ALL_REALS[0] if text.lower() in _ALL_REALS[1] else text
+    text = _ALL_REALS[0] if text.lower().removeprefix(r"\text{").removesuffix("}") in _ALL_REALS[1] else text
     if such := _SUCH_THAT.fullmatch(text):
         return read(such[2])
     pieces, separators = _split(text, _SEPARATORS)
@@ -78,14 +79,14 @@ def read(text: str) -> Answer:
 
 def is_text(value: str) -> bool:
     """Whether a value is words, which are compared letter by letter."""
-    if value.startswith(r"\text") or _SEVERAL_NUMBERS.fullmatch(value):
+    if value.startswith(r"\text"):
         return True
     return re.fullmatch(rf"{_WORD}(?:[\s'-]+{_WORD})*", value) is not None or bool(_PROSE.search(value))
 
 
-def is_based(value: str) -> bool:
-    """Whether a value is digits with the base as subscript: these stand for themselves."""
-    return _BASE.fullmatch(value) is not None
+def stands_for_itself(value: str) -> bool:
+    """Whether a value is digits with the base as subscript, or several numbers: these stand for themselves."""
+    return bool(_BASE.fullmatch(value) or _SEVERAL_NUMBERS.fullmatch(value))
 
 
 def ratio(value: str) -> tuple[str, ...] | None:
@@ -102,6 +103,10 @@ def clock(value: str) -> tuple[frozenset[int], int, int] | None:
     both = {hour % 12, hour % 12 + 12} if half or hour <= 12 else {hour}
     hours = {time for time in both if not half or (time >= 12) == (half == "P")}
     return frozenset(hours), int(match[2]), int(match[3] or 0)
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= _LONGEST_NAME and _NAME.fullmatch(text) is not None
 
 
 def _split(text: str, marks: set[str]) -> tuple[list[str], list[str]]:
@@ -178,9 +183,9 @@ def _relation(text: str, sides: list[str], relations: list[str]) -> Answer:
     """A result `x = 5`, an inequality as interval, or an equation as its text."""
     first, last = sides[0], sides[-1]
     if set(relations) <= {"=", r"\approx"} or relations == [r"\in"]:
-        if not _NAME.fullmatch(first) and _NAME.fullmatch(last) and number(first) is not None:
+        if not _is_name(first) and _is_name(last) and number(first) is not None:
             first, last = last, first
-        if _NAME.fullmatch(first):
+        if _is_name(first):
             inner = read(last)
             return Answer(text, first.replace(" ", ""), inner.value, inner.unit, inner.brackets, inner.parts)
         return Answer(text, value=text)
@@ -190,7 +195,7 @@ def _relation(text: str, sides: list[str], relations: list[str]) -> Answer:
 def _inequality(text: str, sides: list[str], relations: list[str]) -> Answer | None:
     r"""`a < x \le b`, `x > a`, `x \ne a` with constants a, b as intervals; None for other inequalities."""
     if len(sides) == 2:
-        if not _NAME.fullmatch(sides[0]) and relations[0] in _MIRRORED:
+        if not _is_name(sides[0]) and relations[0] in _MIRRORED:
             sides, relations = sides[::-1], [_MIRRORED[relations[0]]]
         name, end = sides
         low, high = ("", end) if relations[0] in ("<", r"\le") else (end, "")
@@ -202,7 +207,7 @@ def _inequality(text: str, sides: list[str], relations: list[str]) -> Answer | N
     else:
         return None
     bare = re.sub(r"\\[a-zA-Z]+", "", low + high)
-    if not _NAME.fullmatch(name) or "|" in name or re.search(r"[a-df-zA-Z]", bare):
+    if not _is_name(name) or "|" in name or re.search(r"[a-df-zA-Z]", bare):
         return None
     if relations == [r"\ne"]:
         below, above = _interval(text, "", "(", low, ")"), _interval(text, low, "(", "", ")")

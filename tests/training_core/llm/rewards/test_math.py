@@ -181,6 +181,12 @@ def test_a_unit_may_be_left_out_and_another_unit_may_not(given: str, wanted: str
         ("5 6", "56", False),
         (r"5 \text{ or } 6", "56", False),
         ("5, 6", "6", False),
+        ("2 3", "5", False),
+        ("1 2 3", "123", False),
+        ("5 at least", "5", False),
+        ("x+1=x", "y+2=y", False),
+        ("x>5 and x<7", "x>5 or x<7", False),
+        (r"\pi+10^{-25}", r"\pi", False),
     ],
 )
 @pytest.mark.filterwarnings("ignore")
