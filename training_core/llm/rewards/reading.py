@@ -111,19 +111,19 @@ def _is_name(text: str) -> bool:
 
 def _split(text: str, marks: set[str]) -> tuple[list[str], list[str]]:
     """The pieces of a text between marks outside all brackets, and these marks. Unbalanced brackets: no split."""
-    pieces, split_at, depth, start = [""], [], 0, 0
+    pieces, marked, depth, start = [""], [], 0, 0
     for token in _TOKEN.finditer(text):
         word = token[0].strip()
         depth += (word in _OPENS) - (word in _CLOSES)
         if depth == 0 and word in marks:
             pieces[-1] = text[start : token.start()].strip()
             pieces.append("")
-            split_at.append(word)
+            marked.append(word)
             start = token.end()
     pieces[-1] = text[start:].strip()
     if depth or not all(pieces[:1]) and len(pieces) > 1:
         return [text], []
-    return pieces, split_at
+    return pieces, marked
 
 
 def _without_outer(text: str) -> str:

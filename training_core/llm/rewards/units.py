@@ -118,18 +118,18 @@ def unit(text: str) -> Unit:
     factor = Fraction(1)
     for position, product in enumerate(words.split("/")):
         names = re.findall(r"([A-Za-z]+)\s*(?:\^\s*\{?\s*(-?\d))?", product)
-        if not all(_unit_named(name) for name, _ in names):
+        if not all(_entry(name) for name, _ in names):
             phrase = " ".join(_singular(name) for name, _ in names)
             names = [(phrase, "".join(power for _, power in names))]
         for name, power in names:
-            dimension, own, size = _unit_named(name) or (name, 1, Fraction(1))
+            dimension, own, size = _entry(name) or (name, 1, Fraction(1))
             exponent = int(power or 1) * (-1 if position else 1)
             factor *= size**exponent
             powers[dimension] = powers.get(dimension, 0) + own * exponent
     return Unit(tuple(sorted((name, power) for name, power in powers.items() if power)), factor)
 
 
-def _unit_named(name: str) -> tuple[str, int, Fraction] | None:
+def _entry(name: str) -> tuple[str, int, Fraction] | None:
     return _UNITS.get(name) or _UNITS.get(_singular(name))
 
 
@@ -140,13 +140,7 @@ def _singular(name: str) -> str:
 
 def _spelled_out(names: list[str], *, spaced: bool, quotient: bool) -> bool:
     """Whether words after a number are a unit although nothing marks them as text."""
-<<<<<<< HEAD
-    if any(name.lower() in _NOT_UNITS for name in names) or len(names) > 4:
-        return False
-    if all(_unit_named(name) or name in _SHORTHANDS for name in names):
-=======
-    if all(_known(name) or name in _SHORTHANDS for name in names):
->>>>>>> afd77133 (Tell units from conditions, and compare both graders' verdicts)
+    if all(_entry(name) or name in _SHORTHANDS for name in names):
         return quotient and spaced or any(len(name) > 1 for name in names)
     return spaced and any(len(name) > 2 for name in names)
 

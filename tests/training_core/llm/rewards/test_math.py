@@ -219,7 +219,7 @@ def _mismatches(rows: list[tuple[str, str, bool]]) -> tuple[list[str], list[str]
 
 @pytest.mark.extended
 @pytest.mark.filterwarnings("ignore")
-def test_no_answer_is_wrongly_accepted_and_at_most_two_percent_are_wrongly_refused() -> None:
+def test_no_answer_is_wrongly_accepted_and_few_are_refused() -> None:
     rows = _rows()
     accepted, refused = _mismatches(rows)
     assert len(rows) >= 300
@@ -228,7 +228,7 @@ def test_no_answer_is_wrongly_accepted_and_at_most_two_percent_are_wrongly_refus
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_every_sixth_answer_of_the_set() -> None:
+def test_each_sixth_answer_of_the_set() -> None:
     accepted, refused = _mismatches(_rows()[::6])
     assert accepted == []
     assert len(refused) <= 2, refused
