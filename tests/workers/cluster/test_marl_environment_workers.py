@@ -100,7 +100,7 @@ def test_shares_step_in_their_workers_and_failures_name_the_environment(hosts: A
     from workers.cluster.remote_environments import RemoteMaker
 
     path = "tests.training_core.marl.environments.parallel:Countdown"
-    section = PettingZoo(path=path, args={"leaves": "red_1"})
+    section = PettingZoo(path=path, args={"vanishes": "red_1"})
     environments = RemoteMaker(hosts(section))(section, 3)
     view = environments.reset(0)
     assert environments.count == 3 and view.observations["agents"].shape == (3, 3, 4)
