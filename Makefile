@@ -92,16 +92,16 @@ one-process: $(VENV)/.dev
 
 # The others, two stages at a time, the longest first; each prints its output when it ends.
 stages: $(VENV)/.dev
-	@$(AGAIN) --jobs=2 --output-sync=target browser ray stack types lint
+	@$(AGAIN) --jobs=2 --output-sync=target browser stack ray types lint
 
 browser: $(VENV)/.dev
-	$(PYTEST) -v -m "$(SELECTED) and browser" tests/end_to_end
+	$(PYTEST) -v -m "$(SELECTED) and browser and not stack" tests/end_to_end
 
 ray: $(VENV)/.dev
 	$(PYTEST) -v -m "$(SELECTED) and ray" tests/workers
 
 stack: $(VENV)/.dev
-	$(PYTEST) -v -m "$(SELECTED) and stack and not browser" tests/end_to_end
+	$(PYTEST) -v -m "$(SELECTED) and stack" tests/end_to_end
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -43,6 +43,7 @@ def keep(page: object, name: str) -> None:
         page.screenshot(path=Path(folder) / f"{name}.png")  # type: ignore[attr-defined]
 
 
+@pytest.mark.extended
 def test_a_person_launches_watches_reads_and_stops(stack: RunningStack, browser: Browser) -> None:
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     context.set_default_timeout(120_000)

@@ -259,6 +259,7 @@ def test_given_servers_are_used_and_left_alone(servers: object) -> None:
         stack.remove()
 
 
+@pytest.mark.extended
 def test_a_database_that_is_not_there_is_told() -> None:
     stack = RunningStack(
         DATABASE_URL=f"postgres://nobody@127.0.0.1:{free_ports(1)[0]}/none", TROUPE_LAUNCHER="local"

@@ -237,6 +237,7 @@ def test_a_resumed_run_gives_the_same_numbers(
     assert conversation(tmp_path, 2) == [item for item in conversation(reference) if item[0] > 1]
 
 
+@pytest.mark.extended
 def test_a_fork_continues_with_another_runs_weights(
     ray_cluster: None, little_model: Path, tmp_path: Path
 ) -> None:
