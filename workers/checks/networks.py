@@ -25,6 +25,8 @@ from workers.checks.shared import Surroundings, shared_steps
 
 COUNT = 2
 """Environments of the played step."""
+LARGE = 20_000_000
+"""Weights of a first layer above which the check warns."""
 
 
 def steps(config: MarlConfig, around: Surroundings) -> Iterator[Step]:
@@ -75,12 +77,28 @@ class _Table:
         }
         trainer.close()
         self._constructed().close()
-        return f"parameters of actors: {', '.join(f'{name} {size:,}' for name, size in sizes.items())}"
+        text = f"parameters of actors: {', '.join(f'{name} {size:,}' for name, size in sizes.items())}"
+        return "; ".join([text, *_wide(trainer)])
 
     def _constructed(self) -> VectorEnvironment:
         if self._environments is None:
             raise Unchecked("the environment could not be constructed")
         return self._environments
+
+
+def _wide(trainer: MarlTrainer) -> list[str]:
+    """Warnings of multi-layer perceptrons whose first layer is large because of the observations, such as pictures."""
+    warnings = []
+    for name, learner in trainer.learners.items():
+        inputs = max(learner.slots.observation_dim, learner.critic_inputs.inputs)
+        network = trainer.config.policies[name].network
+        weights = inputs * network.hidden_dim
+        if network.type == "mlp" and weights > LARGE:
+            warnings.append(
+                f"warning: {inputs:,} inputs give {name} a first layer of {weights:,} weights; make the observations "
+                f'smaller, or set policies.{name}.network.type = "custom"'
+            )
+    return warnings
 
 
 def _algorithm(config: MarlConfig) -> str:

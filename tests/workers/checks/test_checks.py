@@ -13,6 +13,7 @@ from tests.workers.running import small_config, small_networks
 from tests.workers.wrong_environments import OWN, WRONG_ENVIRONMENTS, tree_with
 from training_core.config.files import load_config, parse_config, preset_names, to_toml
 from training_core.sandbox import run as sandbox
+from workers.checks import networks
 from workers.checks.nodes import nodes_see
 from workers.checks.registry import checks_of
 from workers.checks.results import Check, Unchecked, failed, make_checks
@@ -232,6 +233,14 @@ def test_networks_pass_every_check(preset: str, tmp_path: Path) -> None:
     found = checked(small_networks(preset), tmp_path)
     assert states(found) == {"passed"}, found
     assert list(found) == ["GPUs", "algorithm", "environment", "one played step", "networks"]
+
+
+def test_a_large_first_layer_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = small_networks("spread_mappo")
+    assert "warning" not in checked(config, tmp_path)["networks"].text
+    monkeypatch.setattr(networks, "LARGE", 100)
+    check = checked(config, tmp_path)["networks"]
+    assert check.state == "passed" and "warning" in check.text
 
 
 def test_networks_of_the_user_that_cannot_be_loaded(tmp_path: Path) -> None:
