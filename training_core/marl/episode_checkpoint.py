@@ -70,7 +70,7 @@ def continue_episodes(arrays: Arrays, runner: VectorRunner, learners: Mapping[st
         )
         return False
     for name, learner in learners.items():
-        device = learner.actor_adam.weights.device
+        device = learner.actor_adam.gradients.device
         learner.set_memory(memory_of(select_prefix(arrays, f"critic.{name}"), device))
     return True
 

@@ -102,9 +102,7 @@ class FlatAdamElsewhere(FlatAdam):
     """As FlatAdam, without gradients."""
 
     def __init__(self, module: torch.nn.Module) -> None:
-        self.weights = torch.nn.Parameter(torch.cat([p.detach().reshape(-1) for p in module.parameters()]))
-        self._sizes = [p.numel() for p in module.parameters()]
-        self._positions = list(range(len(self._sizes)))
+        self.gradients = torch.cat([p.detach().reshape(-1) for p in module.parameters()])
         self._state = {}
 
 

@@ -113,8 +113,8 @@ def test_a_chunked_update_equals_a_loop(kind: str, algorithm: str, terminates: b
         ]
     chunks, _ = learner._prepare(rollout)
     torch.manual_seed(0)
-    for adam in (learner.actor_adam, learner.critic_adam):
-        adam.weights.data += 0.1 * torch.randn_like(adam.weights)  # as after a few steps: ratios are not 1
+    for parameter in [*learner.actor.parameters(), *learner.critic.parameters()]:
+        parameter.data += 0.1 * torch.randn_like(parameter)  # as after a few steps: ratios are not 1
     naive = copy.deepcopy((learner.actor, learner.critic))
     actor, critic = naive
     for parameter in [*actor.parameters(), *critic.parameters()]:

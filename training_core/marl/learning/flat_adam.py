@@ -2,48 +2,40 @@
 
 Weights and gradients are one vector each, with the network's tensors as views: an optimiser step, the norm and the
 zeroing of gradients are then one operation each, independent of the number of layers.
+
+The weights of a network with a GRU or LSTM remain where they are, in one tensor each: cuDNN needs a recurrent layer's
+weights at the start of one piece of memory, in its own order, where torch has put them (`flatten_parameters`).
 """
 
 import torch
 from torch import Tensor, nn
 
 
-def in_memory_order(module: nn.Module) -> list[nn.Parameter]:
-    """A module's parameters, those of its recurrent layers first: their matrices, then their biases.
-
-    cuDNN copies the weights of a GRU or LSTM in each call unless they are one chunk in this order, at the start of their
-    storage.
-    """
-    recurrent = [part for part in module.modules() if isinstance(part, nn.RNNBase)]
-    first = [parameter for part in recurrent for parameter in part.parameters()]
-    first.sort(key=lambda parameter: parameter.dim() != 2)
-    known = {id(parameter) for parameter in first}
-    return [*first, *(parameter for parameter in module.parameters() if id(parameter) not in known)]
-
-
 class FlatAdam:
     """AdamW (Loshchilov and Hutter 2019; Adam if weight_decay is 0), with gradients scaled down to a norm."""
 
     def __init__(self, module: nn.Module, weight_decay: float, max_norm: float) -> None:
-        parameters = in_memory_order(module)
-        self._sizes = [parameter.numel() for parameter in parameters]
-        positions = {id(parameter): position for position, parameter in enumerate(parameters)}
-        self._positions = [positions[id(parameter)] for parameter in module.parameters()]
-        """Position in the vector of each of the module's parameters."""
-        device = parameters[0].device
-        self.weights = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in parameters]))
-        self.gradients = torch.zeros_like(self.weights, device=device)
-        self.weights.grad = self.gradients
+        parameters = list(module.parameters())
+        sizes = [parameter.numel() for parameter in parameters]
+        vector = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
+        self.gradients = torch.zeros_like(vector)
+        for parameter, gradient in zip(parameters, self.gradients.split(sizes), strict=True):
+            parameter.grad = gradient.view_as(parameter)
+        self._parts = [vector]
+        if any(isinstance(layer, nn.RNNBase) for layer in module.modules()):
+            self._parts = [parameter.data.view(-1) for parameter in parameters]
+        else:
+            for parameter, weights in zip(parameters, vector.split(sizes), strict=True):
+                parameter.data = weights.view_as(parameter)
         self.max_norm = max_norm
-        begin = 0
-        for parameter in parameters:
-            end = begin + parameter.numel()
-            parameter.data = self.weights.data[begin:end].view_as(parameter)
-            parameter.grad = self.gradients[begin:end].view_as(parameter)
-            begin = end
         self._weight_decay = weight_decay
         self._learning_rate = 0.0
         self._state: dict[str, Tensor] = {}
+
+    @property
+    def weights(self) -> Tensor:
+        """All weights (P,): the vector itself, or a copy if they are in several tensors."""
+        return self._parts[0] if len(self._parts) == 1 else torch.cat(self._parts)
 
     def set_learning_rate(self, learning_rate: float) -> None:
         """Set the learning rate of the following steps."""
@@ -68,17 +60,18 @@ class FlatAdam:
     @torch.no_grad()
     def _apply(self) -> None:
         if not self._state:
-            self._state = {name: torch.zeros_like(self.weights) for name in ("exp_avg", "exp_avg_sq")}
-            self._state["step"] = torch.zeros((), dtype=torch.float32, device=self.weights.device)
+            self._state = {name: torch.zeros_like(self.gradients) for name in ("exp_avg", "exp_avg_sq")}
+            self._state["step"] = torch.zeros((), dtype=torch.float32, device=self.gradients.device)
         self._state["step"] += 1
+        sizes = [part.numel() for part in self._parts]
         # The kernel itself: around it the optimiser's `step` takes longer than a small network's arithmetic.
         torch._fused_adamw_(
-            [self.weights],
-            [self.gradients],
-            [self._state["exp_avg"]],
-            [self._state["exp_avg_sq"]],
+            self._parts,
+            self.gradients.split(sizes),
+            self._state["exp_avg"].split(sizes),
+            self._state["exp_avg_sq"].split(sizes),
             [],
-            [self._state["step"]],
+            [self._state["step"]] * len(sizes),
             amsgrad=False,
             beta1=0.9,
             beta2=0.999,
@@ -89,23 +82,14 @@ class FlatAdam:
         )
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Moments in the order of the module's parameters, and the step count; empty before the first step."""
-        return {
-            name: torch.cat([tensor.split(self._sizes)[position] for position in self._positions])
-            if tensor.dim()
-            else tensor.clone()
-            for name, tensor in self._state.items()
-        }
+        """Moments and the step count; empty before the first step."""
+        return {name: tensor.clone() for name, tensor in self._state.items()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Restore `state_dict`. Raises ValueError if it belongs to another network."""
         for name in ("exp_avg", "exp_avg_sq"):
-            if state and state[name].shape != self.weights.shape:
+            if state and state[name].shape != self.gradients.shape:
                 raise ValueError(
-                    f"the optimiser has {self.weights.numel()} weights, the checkpoint {state[name].numel()}"
+                    f"the optimiser has {self.gradients.numel()} weights, the checkpoint {state[name].numel()}"
                 )
-        self._state = {name: tensor.to(self.weights.device, copy=True) for name, tensor in state.items()}
-        for name in ("exp_avg", "exp_avg_sq") if state else ():
-            parts = self._state[name].split([self._sizes[position] for position in self._positions])
-            ordered = dict(zip(self._positions, parts, strict=True))
-            self._state[name] = torch.cat([ordered[position] for position in range(len(ordered))])
+        self._state = {name: tensor.to(self.gradients.device, copy=True) for name, tensor in state.items()}

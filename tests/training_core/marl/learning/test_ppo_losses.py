@@ -76,31 +76,6 @@ def test_returns_far_from_zero_keep_their_spread(offset: float) -> None:
     assert scale.std == pytest.approx(float(whole.std(correction=0)), rel=1e-4)
 
 
-@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM])
-def test_recurrent_weights_are_one_chunk_and_checkpoints_do_not_depend_on_it(kind: type[nn.RNNBase]) -> None:
-    """The order of cuDNN: every layer's matrices, then every layer's biases, from the start of the storage."""
-    torch.manual_seed(0)
-    module = nn.ModuleDict({"before": nn.Linear(3, 4), "cells": kind(4, 5, 2), "head": nn.Linear(5, 1)})
-    weights = {name: weight.detach().clone() for name, weight in module.named_parameters()}
-    adam = FlatAdam(module, weight_decay=0.0, max_norm=0.0)
-    begin = 0
-    for part in ("weight_ih_l0", "weight_hh_l0", "weight_ih_l1", "weight_hh_l1", "bias_ih_l0", "bias_hh_l0"):
-        weight = getattr(module["cells"], part)
-        assert weight.storage_offset() == begin and weight.is_contiguous(), part
-        begin += weight.numel()
-    assert all(torch.equal(weight, weights[name]) for name, weight in module.named_parameters())
-    for number, weight in enumerate(module.parameters()):
-        weight.grad.fill_(number + 1.0)
-    adam.step()
-    stored = adam.state_dict()["exp_avg"].split([weight.numel() for weight in module.parameters()])
-    assert [float(part.mean()) for part in stored] == pytest.approx(
-        [0.1 * (n + 1) for n in range(len(stored))]
-    )
-    other = FlatAdam(module, weight_decay=0.0, max_norm=0.0)
-    other.load_state_dict(adam.state_dict())
-    assert torch.equal(other._state["exp_avg"], adam._state["exp_avg"])
-
-
 def test_one_vector_learns_as_torchs_adam_does():
     def made():
         torch.manual_seed(3)
