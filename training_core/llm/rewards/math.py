@@ -8,6 +8,7 @@ dimension. The library math-verify compares only expressions and equations; it m
 
 import re
 from fractions import Fraction
+from string import ascii_uppercase
 from typing import Any
 
 from training_core.llm.answers import after_thought
@@ -25,7 +26,7 @@ _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _JOINED = re.compile(r"(?:[\s$.,;:()\[\]]|\\[()\[\],;]|\\q?quad|\\text\{\s*(?:and|or)\s*\}|and|or)*")
 """What stands between two boxes that are one answer."""
 _LINE_END = re.compile(r"####\s*([^\n]+)")
-_ANSWER_IS = re.compile(r"(?i:answer\s*(?:is|:|=))[\s:*]*([^\n]+)")
+_ANSWER_IS = re.compile(r"(?i:answer\s*(?:is|:|=))[\s:*]*(?=([^\n]+))")
 _FORMULA = re.compile(r"(?:approximately |about )?(?:\$\$?([^$]+)\$|\\\((.+?)\\\)|\\\[(.+?)\\\])")
 _SUBJECT = re.compile(r"^the\b[^.]*?\bis\s+", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?](?:\s|$)")
@@ -35,6 +36,8 @@ _RELATION = re.compile(r"[<>=]|\\(?:le|ge|ne)(?![a-z])")
 _IMAGINARY = re.compile(r"(?<![a-zA-Z\\_])i(?![a-zA-Z_])")
 _BOUND_INDEX = re.compile(r"\bi\s*=|_\{?i|\(i\)")
 _CONJUNCTION = re.compile(r"\b(?:and|or)\b|\\l(?:and|or)\b")
+_COMMAND, _SYMBOL = re.compile(r"\\[a-zA-Z]+"), re.compile(r"\\[a-zA-Z]+|[A-Z]")
+_VARIABLES = "qwzuvhkmnpst"
 _DECIMALS = re.compile(r"(?<![\d.])(\d*)\.(\d+)")
 
 
@@ -90,7 +93,8 @@ def equal_by_algebra(answer_text: str, label_text: str) -> bool:
     ways = [LatexExtractionConfig(normalization_config=notation)]
     try:
         gold, answer = (
-            parse(f"${_exact(text)}$", ways, parsing_timeout=None) for text in (label_text, answer_text)
+            parse(f"${_exact(text)}$", ways, parsing_timeout=None)
+            for text in _capitals_renamed(label_text, answer_text)
         )
         return bool(verify(gold, answer, timeout_seconds=None)) and not _apart(gold[0], answer[0])
     except (MemoryError, RecursionError, OverflowError):  # more than any real answer needs
@@ -247,6 +251,15 @@ def _exact(text: str) -> str:
         text = _IMAGINARY.sub(r" \\sqrt{-1} ", text)
     text = text.replace(r"^\circ", r" \cdot \frac{\pi}{180}")
     return _DECIMALS.sub(lambda match: rf"\frac{{{int(match[1] + match[2])}}}{{{10 ** len(match[2])}}}", text)
+
+
+def _capitals_renamed(*texts: str) -> list[str]:
+    """The texts with an unused letter for each capital whose small letter is in them too: the parser takes both for one."""
+    letters = set(_COMMAND.sub("", "".join(texts)))
+    capitals = sorted(letter for letter in letters if letter in ascii_uppercase and letter.lower() in letters)
+    unused = [letter for letter in _VARIABLES if letter not in letters and letter.upper() not in letters]
+    names = dict(zip(capitals, unused, strict=False))
+    return [_SYMBOL.sub(lambda match: names.get(match[0], match[0]), text) for text in texts]
 
 
 def _times(value: str, factor: Fraction) -> str:
