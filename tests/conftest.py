@@ -37,8 +37,12 @@ FLAGS = [
     "--disable-component-update", "--disable-sync", "--disable-quic",
 ]  # fmt: skip
 FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off"}
-SLOW_FOLDERS = ("workers/driver", "workers/gateway", "workers/rollout_buffer", "troupe_client/cli")
-"""Whose tests run a whole training or start a server: `make check` leaves them out."""
+SLOW_PARTS = (
+    "workers/driver", "workers/gateway", "workers/rollout_buffer", "troupe_client/cli", "architecture/test_import_budget",
+    "docs/test_adding", "training_core/llm/test_other_device", "training_core/marl/test_other_device",
+    "training_core/marl/test_seed_group", "training_core/marl/test_trainer",
+)  # fmt: skip
+"""Folders and files whose tests train, or start a server or an interpreter: `make check` leaves them out."""
 KEPT_TABLES = {"django_content_type", "auth_permission"}
 """Django creates their rows after `migrate`. To create them after each test takes three times as long as to empty all other tables."""
 TESTS = Path(__file__).parent
@@ -124,9 +128,9 @@ def _empty_tables(case: object) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of `SLOW_FOLDERS`, before pytest selects by markers."""
+    """Mark the tests of `SLOW_PARTS`, before pytest selects by markers."""
     for item in items:
-        if item.path.relative_to(TESTS).as_posix().startswith(SLOW_FOLDERS):
+        if item.path.relative_to(TESTS).as_posix().startswith(SLOW_PARTS):
             item.add_marker(pytest.mark.slow)
 
 
