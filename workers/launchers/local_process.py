@@ -68,10 +68,10 @@ class LocalProcessLauncher:
         return name
 
     def status(self, submission_id: str) -> JobStatus:
-        self._children = [child for child in self._children if child.poll() is None]
         folder = self._jobs / submission_id
         try:
             alive = (folder / "pid").exists() and _alive(folder)
+            self._reap()
             code = _read(folder / "exit")  # read after the check of the process, which writes it last
             stopped = (folder / "stopped").exists()
             return _state(folder, alive=alive, code=code, stopped=stopped)
@@ -141,11 +141,16 @@ class LocalProcessLauncher:
             )
         self._children.append(child)
 
+    def _reap(self) -> None:
+        """Forget the children that ended. After `_alive`: what it saw dead is no zombie when the caller goes on."""
+        self._children = [child for child in self._children if child.poll() is None]
+
     def _ended(self, folder: Path, timeout: float) -> bool:
         deadline = time.monotonic() + timeout
         while True:
-            self._children = [child for child in self._children if child.poll() is None]
-            if not _alive(folder):
+            alive = _alive(folder)
+            self._reap()
+            if not alive:
                 return True
             if time.monotonic() >= deadline:
                 return False

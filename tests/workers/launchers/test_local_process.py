@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from workers.launchers import local_process
 from workers.launchers.launcher import STOP_SECONDS, JobState, Launch, LauncherFailure
 from workers.launchers.local_process import LocalProcessLauncher
 
@@ -109,6 +110,26 @@ def test_a_killed_driver_has_failed(launcher: LocalProcessLauncher, launch: Make
     os.killpg(pid_of(launcher, name), signal.SIGKILL)
     until(lambda: launcher.status(name).state is JobState.FAILED)
     assert launcher.status(name).message == "the driver was killed"
+
+
+def test_a_driver_that_ends_during_the_last_check_leaves_no_zombie(
+    launcher: LocalProcessLauncher, launch: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = pid_of(launcher, name := started(launcher, launch("stubborn")))
+    looks = 0
+
+    def look(folder: Path) -> bool:
+        nonlocal looks
+        looks += 1
+        if looks == 2:
+            os.killpg(pid, signal.SIGKILL)
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        return alive(folder)
+
+    alive = local_process._alive
+    monkeypatch.setattr(local_process, "_alive", look)
+    launcher.stop(name)
+    assert not Path(f"/proc/{pid}").exists()
 
 
 def test_a_reused_pid_is_recognised(launcher: LocalProcessLauncher, launch: Make) -> None:
