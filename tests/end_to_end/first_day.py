@@ -338,5 +338,3 @@ STEPS = (
     install, demonstration, own_change, wait_for_checkpoint, wrong_values, own_environment, failed_run,
     fork_and_compare, wrong_walk, report, share,
 )  # fmt: skip
-BY_KEYBOARD = (own_change, fork_and_compare, wrong_walk, report)
-"""The steps that need no mouse, once the demonstration has a checkpoint."""
