@@ -13,7 +13,7 @@ from training_core.llm.agents.session import PolicyClient, Session
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Answer, Prompt
 from training_core.versions import first_version_tokens
-from workers.gateway.batching import Batcher
+from workers.gateway.batching import CONTEXT_FULL, Batcher
 from workers.gateway.encoding import encodable
 from workers.gateway.requests import ChatRequest, TextRequest
 
@@ -117,7 +117,12 @@ async def _generate(
     key = session.noise(role, call.prompt_ids, request.seed)
     prompt = Prompt(call.prompt_ids, request.n, key, rid=f"{session.spec.episode.id}/{role}")
     call.started = time.time()
-    answers = await batcher.ask(client, prompt, settings)
+    try:
+        answers = await batcher.ask(client, prompt, settings)
+    except RequestRefused as refusal:
+        session.overlong = str(refusal) if refusal.code == CONTEXT_FULL else session.overlong
+        raise
+    session.overlong = ""
     if request.on_update == "abort":
         answers = [_until_update(answer, client) for answer in answers]
     call.ended = time.time()

@@ -11,6 +11,8 @@ from training_core.llm.serving.batching import RequestBatcher
 from training_core.types import Answer, Prompt
 
 log = logging.getLogger(__name__)
+CONTEXT_FULL = "context_length_exceeded"
+"""OpenAI's code for a prompt that leaves no room for an answer."""
 
 
 class Batcher(RequestBatcher):
@@ -34,8 +36,9 @@ class Batcher(RequestBatcher):
         A prompt of one token tests the engine: if it answers that, the request was at fault.
         """
         if isinstance(error, PromptRefused):
-            code = "context_length_exceeded" if "context" in str(error) else "invalid_request"
-            return RequestRefused(str(error), 400, code)
+            return RequestRefused(
+                str(error), 400, CONTEXT_FULL if "context" in str(error) else "invalid_request"
+            )
         log.warning("a policy failed to answer a request: %s", describe(error))
         ids = client.renderer.encode("hello")[:1] or [0]
         trial = replace(prompt, token_ids=ids, count=1, offset=0, rid="")

@@ -67,6 +67,8 @@ class Session:
         self.conversations = {role: Conversation(client.renderer) for role, client in spec.clients.items()}
         self.returns_token_ids = False
         """Whether every answer contains its token ids, logprobs and versions, even if not requested."""
+        self.overlong = ""
+        """Refusal of the latest call, if its prompt left no room for an answer: an agent may shorten it and go on."""
         self.accepted_at = 0.0
         """When an agent accepted it, in seconds since the epoch; 0 before."""
         self._number = 0
@@ -186,18 +188,14 @@ def write_episode(session: Session, success_at: float, weights: tuple[float, flo
             candidate.reward = weights[0] * team + weights[1] * candidate.local_reward
     episode.turns += played
     episode.stages = list(_stages(session))
-    episode.ended = time.time()
+    episode.ended, episode.overlong = time.time(), session.overlong
     total += outcome.reward + sum(outcome.by_role.values())
     if outcome.error:
-        _fail(episode, outcome.error)
+        episode.fail(outcome.error)
     else:
         episode.success = total >= success_at if outcome.success is None else bool(outcome.success)
         episode.outcome = outcome.text or f"reward {total:g}"
     return episode
-
-
-def _trained(turn: Turn) -> bool:
-    return any(candidate.answer.trained_tokens for candidate in turn.candidates)
 
 
 def _segments(session: Session) -> list[Turn]:
@@ -267,14 +265,6 @@ def _is_trained(turn: Turn) -> bool:
 
 def _untrained(answer: Answer) -> Answer:
     return replace(answer, loss_mask=[False] * len(answer.token_ids))
-
-
-def _fail(episode: Episode, error: str) -> None:
-    episode.fail(error)
-    episode.siblings = ""
-    for turn in episode.turns:
-        for candidate in turn.candidates:
-            candidate.answer = _untrained(candidate.answer)
 
 
 def _stages(session: Session) -> list[Stage]:
