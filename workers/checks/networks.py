@@ -20,13 +20,13 @@ from training_core.marl.environments.base import (
 from training_core.marl.environments.factory import make_environments
 from training_core.marl.trainer import MarlTrainer, check_rollout_length, learner_class
 from workers.actors.visible_devices import on_visible_devices
-from workers.checks.results import Step, Unchecked
+from workers.checks.results import Doubtful, Step, Unchecked
 from workers.checks.shared import Surroundings, shared_steps
 
 COUNT = 2
 """Environments of the played step."""
 LARGE = 20_000_000
-"""Weights of a first layer above which the check warns."""
+"""Number of weights of a first layer above which the check warns."""
 
 
 def steps(config: MarlConfig, around: Surroundings) -> Iterator[Step]:
@@ -77,8 +77,8 @@ class _Table:
         }
         trainer.close()
         self._constructed().close()
-        text = f"parameters of actors: {', '.join(f'{name} {size:,}' for name, size in sizes.items())}"
-        return "; ".join([text, *_wide(trainer)])
+        _check_first_layers(trainer)
+        return f"parameters of actors: {', '.join(f'{name} {size:,}' for name, size in sizes.items())}"
 
     def _constructed(self) -> VectorEnvironment:
         if self._environments is None:
@@ -86,19 +86,17 @@ class _Table:
         return self._environments
 
 
-def _wide(trainer: MarlTrainer) -> list[str]:
-    """Warnings of multi-layer perceptrons whose first layer is large because of the observations, such as pictures."""
-    warnings = []
+def _check_first_layers(trainer: MarlTrainer) -> None:
+    """Warn of a multi-layer perceptron whose first layer is large because of its observations, such as pictures."""
     for name, learner in trainer.learners.items():
         inputs = max(learner.slots.observation_dim, learner.critic_inputs.inputs)
         network = trainer.config.policies[name].network
         weights = inputs * network.hidden_dim
         if network.type == "mlp" and weights > LARGE:
-            warnings.append(
-                f"warning: {inputs:,} inputs give {name} a first layer of {weights:,} weights; make the observations "
-                f'smaller, or set policies.{name}.network.type = "custom"'
+            raise Doubtful(
+                f"{inputs:,} inputs give {name} a first layer of {weights:,} weights; make the observations smaller, or set "
+                f'policies.{name}.network.type = "custom"'
             )
-    return warnings
 
 
 def _algorithm(config: MarlConfig) -> str:

@@ -14,7 +14,7 @@ from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Answer, Prompt
 from training_core.versions import first_version_tokens
 from workers.gateway.batching import CONTEXT_FULL, Batcher
-from workers.gateway.encoding import encodable
+from workers.gateway.encoding import as_received
 from workers.gateway.requests import ChatRequest, TextRequest
 
 
@@ -45,7 +45,7 @@ async def answer_chat(session: Session, request: ChatRequest, batcher: Batcher) 
     )
     settings = _settings(client, request.limit, request.stops)
     answers = await _generate(session, role, call, settings, request, batcher)
-    replies = [encodable(parse_answer(answer.text, tools=request.offered or False)) for answer in answers]
+    replies = [as_received(parse_answer(answer.text, tools=request.offered or False)) for answer in answers]
     conversation.record_answers(call, answers, replies)
     return Answered(call, client, role, replies)
 
@@ -93,7 +93,7 @@ async def _answer_ids(session: Session, ids: list[int], request: TextRequest, ba
     call = conversation.start_text_call(ids, number=number, id=name.replace("chatcmpl", "cmpl"))
     settings = _settings(client, request.max_tokens, request.stops)
     answers = await _generate(session, role, call, settings, request, batcher)
-    replies = [encodable(parse_answer(answer.text, tools=False)) for answer in answers]
+    replies = [as_received(parse_answer(answer.text, tools=False)) for answer in answers]
     conversation.record_answers(call, answers, replies)
     return Answered(call, client, role, replies)
 

@@ -16,7 +16,7 @@ def event(document: Any) -> bytes:
     return b"data: " + encoded(document) + b"\n\n"
 
 
-def encodable(value: Any) -> Any:
+def as_received(value: Any) -> Any:
     """A document with texts that UTF-8 can encode, as the client receives it."""
     return json.loads(encoded(value))
 

@@ -12,7 +12,7 @@ from tests.workers.gateway.playing import Scripted, make_session
 from training_core.llm.agents.session import Session
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Answer, Prompt
-from workers.gateway.encoding import encodable, encoded, event
+from workers.gateway.encoding import as_received, encoded, event
 from workers.gateway.gateway import Gateway
 
 ASK: dict[str, Any] = {"model": "solver", "messages": [{"role": "user", "content": "What is the weather?"}]}
@@ -27,7 +27,7 @@ HOSTILE = [
 def test_every_document_is_encoded() -> None:
     document = {"content": "a\ud83d b", "deep": [{"é": "\udfff"}]}
     assert json.loads(encoded(document).decode()) == {"content": "a? b", "deep": [{"é": "?"}]}
-    assert encodable(document) == json.loads(event(document).decode().removeprefix("data: "))
+    assert as_received(document) == json.loads(event(document).decode().removeprefix("data: "))
 
 
 @pytest.mark.parametrize("text", HOSTILE)
