@@ -116,7 +116,7 @@ def test_torn_and_foreign_ones_are_refused_and_passed_over(tmp_path: Path, damag
 )
 def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
     write(tmp_path, 5)
-    with pytest.raises(CheckpointError):
+    with pytest.raises(CheckpointError, match="use a name like iteration-000020"):
         checkpoints.find(tmp_path, name)
 
 
@@ -130,8 +130,11 @@ def test_a_link_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_missing_one_is_refused_by_naming_those_there_are(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="there are none$"):
+        checkpoints.find(tmp_path, "iteration-000006")
+    write(tmp_path, 4)
     write(tmp_path, 5)
-    with pytest.raises(CheckpointError, match="there are iteration-000005"):
+    with pytest.raises(CheckpointError, match="there are iteration-000004, iteration-000005$"):
         checkpoints.find(tmp_path, "iteration-000006")
     assert checkpoints.latest(tmp_path / "nowhere") is None
 

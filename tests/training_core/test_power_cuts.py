@@ -187,4 +187,7 @@ def test_a_cheap_look_compares_sizes_alone(tmp_path: Path) -> None:
     model = place / "planner" / "model.safetensors"
     model.write_bytes(bytes(model.stat().st_size))
     assert damage(place, contents=False) == ""
+    assert checkpoints.read_state(place)["iteration"] == 1
     assert "SHA-256" in damage(place)
+    with pytest.raises(CheckpointError, match="SHA-256"):
+        checkpoints.verify(place)

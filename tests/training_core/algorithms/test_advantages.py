@@ -188,6 +188,18 @@ def test_whitening_leaves_groups_that_are_not_telling_out() -> None:
     assert whitened(np.array([2.0, 2.0, 2.0]), np.ones(3, dtype=bool)).tolist() == [0.0, 0.0, 0.0]
 
 
+def test_weighted_whitening_by_hand() -> None:
+    # of 0 with weight 2 and 3 with weight 1: mean 1, squares 2 + 4; an advantage that is not live has no weight
+    values, live = np.array([0.0, 9.0, 3.0]), np.array([True, False, True])
+    weights = np.array([2.0, 7.0, 1.0])
+    unbiased, biased = (
+        whitened(values, live, weights=weights),
+        whitened(values, live, unbiased=False, weights=weights),
+    )
+    assert unbiased.tolist() == pytest.approx([-1 / math.sqrt(3), 0.0, 2 / math.sqrt(3)], abs=1e-5)
+    assert biased.tolist() == pytest.approx([-1 / math.sqrt(2), 0.0, 2 / math.sqrt(2)], abs=1e-5)
+
+
 def test_an_advantage_of_zero_in_a_telling_group_counts_in_whitening() -> None:
     live = np.ones(3, dtype=bool)
     assert whitened(np.array([-1.0, 0.0, 4.0]), live)[1] == pytest.approx(-1 / math.sqrt(7), abs=1e-5)

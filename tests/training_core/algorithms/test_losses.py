@@ -75,4 +75,5 @@ def test_entropy_by_hand_with_a_cut_token() -> None:
 def test_weights_by_hand() -> None:
     lengths = tensor([1, 3])
     assert token_weights(lengths, "token").tolist() == pytest.approx([0.25] * 4)
+    assert token_weights(tensor([1]), "token").tolist() == [1.0]
     assert token_weights(lengths, "sequence").tolist() == pytest.approx([0.5, 1 / 6, 1 / 6, 1 / 6])

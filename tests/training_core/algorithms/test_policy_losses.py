@@ -63,10 +63,22 @@ def test_cispo_by_hand() -> None:
     assert gradient("cispo", made, Bounds(1.0, 4.0)) == pytest.approx([-5.0, -1.0, 1.0, 0.0, -1.0, 2.0])
 
 
+def test_cispo_bounds_small_weights_too() -> None:
+    made = tokens([0.5] * 6, [1.0] * 6)
+    loss, clipped = POLICY_LOSSES["cispo"](made, Bounds(0.2, 4.0))
+    assert clipped.all() and loss.tolist() == pytest.approx([0.8 * math.log(2.0)] * 6)
+
+
+def test_gspo_bounds_the_loss_of_bad_responses() -> None:
+    made = tokens([5.0] * 6, [-1.0] * 6)
+    assert POLICY_LOSSES["sequence_clip"](made, Bounds(0.2, 0.2, 3.0))[0].tolist() == pytest.approx([3.0] * 6)
+
+
 def test_reinforce_ignores_the_sampler_and_clips_nothing() -> None:
     made = tokens([6.0, 0.5, 1.0, 1.0, 1.0, 2.0], [1.0, 2.0, -1.0, 0.0, 1.0, -1.0])
     assert gradient("reinforce", made, Bounds(0.1, 0.1)) == pytest.approx([-1.0, -2.0, 1.0, 0.0, -1.0, 1.0])
-    assert not POLICY_LOSSES["reinforce"](made, Bounds(0.1, 0.1))[1].any()
+    clipped = POLICY_LOSSES["reinforce"](made, Bounds(0.1, 0.1))[1]
+    assert clipped.dtype == torch.bool and not clipped.any()
 
 
 def test_at_the_sampler_every_loss_has_the_policy_gradient() -> None:
@@ -95,3 +107,8 @@ def test_corrections_by_hand(kind: str, wanted: list[float]) -> None:
     weights = correction_weights(start, torch.zeros(4), kind, 0.5, 2.0)  # type: ignore[arg-type]
     assert weights.tolist() == pytest.approx(wanted, abs=1e-6)
     assert not weights.requires_grad
+
+
+def test_the_bounds_of_masked_weights_are_kept() -> None:
+    """IcePop keeps floor <= w <= cap."""
+    assert correction_weights(torch.zeros(1), torch.zeros(1), "mask", 1.0, 1.0).tolist() == [1.0]

@@ -151,11 +151,13 @@ def _spans(messages: Messages, tokenizer: Any, tools: Tools, text: str) -> Itera
     header = _render(tokenizer, [_ANCHOR], generation=True).removeprefix(user)
     rendered = _render(tokenizer, [_ANCHOR, {"role": "assistant", "content": _PLACEHOLDERS[0]}])
     closing = rendered.rpartition(_PLACEHOLDERS[0])[2]
+    contents = [_content(messages, index, tokenizer, tools, text) for index in range(len(messages))]
     previous_end = 0
-    for index, message in enumerate(messages):
-        begin, end = _content(messages, index, tokenizer, tools, text)
+    for message, (begin, end), (next_begin, _) in zip(
+        messages, contents, [*contents[1:], (len(text), len(text))], strict=True
+    ):
         if message["role"] == "assistant":
-            closes = text.find(closing, end) if closing else -1
+            closes = text.find(closing, end, next_begin)
             end = closes + len(closing) if closes >= 0 else end
             if _is_trained(message):
                 yield _after_header(text, header, previous_end, begin), end

@@ -116,3 +116,18 @@ def test_dynamic_sampling_is_refused_where_every_group_is_learnt_from() -> None:
 def test_a_critic_is_not_taught_rewards_compared_within_groups() -> None:
     with pytest.raises(ConfigError, match="a critic predicts the reward of an answer"):
         load_config("plan_path_duo", {"algorithm.type": "ppo", "algorithm.std_level": "group"})
+
+
+def test_without_a_turn_of_a_trained_role_a_task_is_not_informative() -> None:
+    assert not is_informative([Episode("e", 1, "train", "t", "", [])], config_of())
+
+
+def test_the_share_of_groups_to_filter_is_no_matter_of_one_task() -> None:
+    """Of a whole batch, the half with the lowest means would be left out: here, the group that varies."""
+    rewards = [[0.0, 1.0, 0.0], [5.0, 5.0, 5.0]]
+    turns = [
+        Turn(place, "planner", "planner", [], [1], [Candidate(ANSWER, reward=each) for each in mine], 0)
+        for place, mine in enumerate(rewards)
+    ]
+    task = [Episode("e", 1, "train", "t", "", turns)]
+    assert is_informative(task, config_of(group_filter="mean", filter_ratio=0.5))

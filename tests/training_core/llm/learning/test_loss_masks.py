@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import pytest
+from tokenizers import processors
 
 from tests.training_core.llm.learning.chat_tokenizers import (
     FORGETS_THOUGHTS,
@@ -139,6 +140,70 @@ def test_a_user_who_writes_the_marks_is_not_trained_on() -> None:
         assert said == ["<think>b</think>seven<|im_end|>\n"], kind
 
 
+def test_what_the_template_writes_after_the_generation_prompt_is_trained_on() -> None:
+    """The policy generated it: an empty thought, before a content that begins later."""
+    said = [
+        text
+        for trained, text in shown(
+            mask_messages("generic", [TALK[0], {**TALK[1], "content": "three"}], QWEN3), QWEN3
+        )
+        if trained
+    ]
+    assert said == ["<think></think>three<|im_end|>\n"]
+
+
+def test_a_part_of_the_generation_prompt_is_found_in_its_own_turn() -> None:
+    """The template writes all of it in the first turn, and its beginning in the second one."""
+    turns = NO_MARKS.replace("assistant:\\n", "assistant:\\n>\\n").replace(
+        "message.role + ':\\n'",
+        "message.role + ':\\n' + ('>\\n' if loop.index0 == 1 else '*\\n' if loop.index0 == 3 else '')",
+    )
+    plain = chat_tokenizer(turns)
+    said = shown(mask_messages("generic", TALK, plain), plain)
+    assert [text for trained, text in said if trained] == [
+        "<think>a</think>three\n",
+        "*\n<think>b</think>seven\n",
+    ]
+
+
+def test_a_turn_without_a_closing_ends_before_the_next_message() -> None:
+    """The template closes only the last answer."""
+    plain = chat_tokenizer(
+        NO_MARKS.replace("+ '\\n' }}{% endfor", "+ ('<|im_end|>' if loop.last else '') }}{% endfor")
+    )
+    said = shown(mask_messages("generic", TALK, plain), plain)
+    assert [text for trained, text in said if trained] == [
+        "<think>a</think>three",
+        "<think>b</think>seven<|im_end|>",
+    ]
+
+
+def test_an_answer_that_repeats_the_generation_prompt_is_trained_on_as_a_whole() -> None:
+    answer = "say <|im_start|>assistant\nseven"
+    talk = [TALK[0], {"role": "assistant", "content": answer}]
+    for kind in ("qwen", "generic"):
+        said = [text for trained, text in shown(mask_messages(kind, talk, QWEN), QWEN) if trained]
+        assert said == [f"{answer}<|im_end|>\n"], kind
+
+
+@pytest.mark.parametrize("kind", ["qwen", "distill_qwen", "generic"])
+def test_parts_get_no_special_tokens_of_the_tokenizer(kind: str) -> None:
+    """As Llama's tokenizer, which puts a token before every text."""
+    opening = chat_tokenizer(WITH_DEFAULT_SYSTEM)
+    opening.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        "<pad> $A", special_tokens=[("<pad>", 2)]
+    )
+    assert opening("hello")["input_ids"][0] == 2
+    assert mask_messages(kind, TALK, opening) == mask_messages(kind, TALK, QWEN)
+
+
+def test_an_empty_last_message_has_nothing_to_train_on() -> None:
+    assert (
+        mask_messages("distill_qwen", [TALK[0], {"role": "assistant", "content": None}], QWEN).response_length
+        == 0
+    )
+
+
 def test_tools_are_told_once() -> None:
     tools = [{"type": "function", "function": {"name": "add"}}]
     for kind in ("qwen", "qwen3", "generic"):
@@ -146,6 +211,7 @@ def test_tools_are_told_once() -> None:
         text = tokenizer.decode(mask_messages(kind, TOOL_TALK, tokenizer, tools).token_ids)
         assert text.count("# Tools") == 1
         assert text == tokenizer.apply_chat_template(TOOL_TALK, tools=tools, tokenize=False)
+    assert QWEN.decode(mask_messages("distill_qwen", TALK, QWEN, tools).token_ids).count("# Tools") == 1
 
 
 def naive(messages: list[dict[str, Any]], tokenizer: Any) -> MaskedTokens:
@@ -188,3 +254,19 @@ def test_errors_say_what_to_do() -> None:
         mask_messages("llama", TALK, QWEN)
     with pytest.raises(DataError, match="without messages"):
         mask_messages("qwen", [], QWEN)
+    silent = chat_tokenizer(
+        NO_MARKS.replace(
+            "{% if add_generation_prompt %}{{ 'assistant:\\n' }}", "{% if add_generation_prompt %}{{ 'go' }}"
+        )
+    )
+    with pytest.raises(DataError, match="without its generation prompt 'go'; use the generic loss mask"):
+        mask_messages("qwen", TALK, silent)
+    with pytest.raises(DataError, match="needs a fast tokenizer"):
+        mask_messages("generic", TALK, Slow())
+
+
+class Slow:
+    """A tokenizer without offsets."""
+
+    def apply_chat_template(self, messages: Any, tokenize: bool, **other: Any) -> Any:
+        return QWEN.apply_chat_template(messages, tokenize=tokenize)

@@ -12,7 +12,7 @@ from training_core.config.files import load_config
 from training_core.errors import CheckpointError, EnvironmentFailure
 from training_core.llm.learning.baselines import read_baselines, save_baselines
 from training_core.llm.learning.training_groups import make_groups
-from training_core.types import Answer, Candidate, Episode, Turn
+from training_core.types import Answer, Candidate, Compared, Episode, Turn
 
 
 def turn(role: str, *rewards: float, policy: str = "") -> Turn:
@@ -104,9 +104,17 @@ def test_a_groups_sampling_is_its_roles() -> None:
         team__roles__planner__sampling__temperature=0.7,
         team__roles__planner__sampling__top_k=5,
         team__roles__planner__sampling__top_p=0.9,
+        team__roles__planner__sampling__max_tokens=33,
+        algorithm__reshape="binary",
+        algorithm__reshape_threshold=0.5,
     )
-    group = make_groups([episode("a", turn("planner", 0.0, 1.0))], tempered).groups["planner"][0]
-    assert (group.temperature, group.top_k, group.top_p) == (0.7, 5, 0.9)
+    played = episode("a", turn("planner", 1.0, 1.0), turn("planner", 0.0, 4.0))
+    (group,) = make_groups([played], tempered).groups["planner"]
+    assert (group.temperature, group.top_k, group.top_p, group.max_tokens) == (0.7, 5, 0.9, 33)
+    assert group.role == "planner"
+    assert group.compared == [Compared(2, 1, 0.0), Compared(3, 1, 1.0)], (
+        "units and groups count the whole batch"
+    )
 
 
 @pytest.mark.parametrize("reward", [math.nan, math.inf])
@@ -145,6 +153,14 @@ def test_a_discount_is_by_the_team_s_turn() -> None:
     assert batch.groups["executor"][0].advantages == [-2.0, 2.0]
 
 
+def test_a_late_turn_weighs_more_by_its_place_among_the_episode_s_turns() -> None:
+    reported = config(algorithm__reshape="turn_weighted", algorithm__std_level="none")
+    played = episode("a", later("planner", 0, 0.0, 4.0), later("executor", 1, 0.0, 4.0))
+    batch = make_groups([played], reported)
+    assert batch.groups["planner"][0].advantages == [-1.0, 1.0]  # the first of two turns: half of the reward
+    assert batch.groups["executor"][0].advantages == [-2.0, 2.0]
+
+
 def test_normalised_rewards_lie_between_0_and_1_in_their_group() -> None:
     reported = config(algorithm__reshape="normalised", algorithm__std_level="none")
     batch = make_groups(
@@ -168,6 +184,21 @@ def test_shaping_looks_at_what_the_role_earned_before_and_episodes_are_summed() 
     # a: 1 + 1 + 3 + 2 = 7; b: 2 + 2 + 0 - 2 = 2; mean 4.5
     assert [group.advantages for group in batch.groups["planner"]] == [[2.5], [2.5], [-2.5], [-2.5]]
     assert batch.groups["executor"] == []
+
+
+def test_shaping_compares_with_the_last_answer_that_has_a_reward() -> None:
+    reported = config(
+        algorithm__reshape="shaped",
+        algorithm__reshape_discount=1.0,
+        algorithm__std_level="none",
+        algorithm__mean_level="none",
+    )
+    turns = [later("planner", 0, 1.0, 2.0), later("planner", 1, 50.0, 50.0), later("planner", 2, 3.0, 4.0)]
+    for candidate in turns[1].candidates:
+        candidate.scored = False
+    groups = make_groups([episode("a", *turns)], reported).groups["planner"]
+    # r + (r - before): nothing came before the first turn, and the first candidate of each turn was executed
+    assert [group.advantages for group in groups] == [[2.0, 4.0], [5.0, 7.0]]
 
 
 def test_filtered_groups_teach_nothing_and_are_counted_by_role() -> None:
@@ -195,6 +226,13 @@ def test_filter_ratio_excludes_the_groups_with_the_least_variance() -> None:
     batch = make_groups([played], reported)
     assert [group.turn for group in batch.groups["planner"]] == [1, 3]
     assert (batch.counts["planner"].filtered, batch.counts["executor"].filtered) == (2, 0)
+
+
+@pytest.mark.parametrize(("unbiased", "kept"), [(True, 1), (False, 0)])
+def test_the_filter_measures_the_deviation_of_the_algorithm(unbiased: bool, kept: int) -> None:
+    """Of 0 and 2: 1.41 by n - 1, 1 by n."""
+    wide = config(algorithm__group_filter="std", algorithm__filter_low=1.2, algorithm__unbiased_std=unbiased)
+    assert len(make_groups([episode("a", turn("planner", 0.0, 2.0))], wide).groups["planner"]) == kept
 
 
 def test_each_role_has_a_baseline_and_groups_of_one_are_informative() -> None:
@@ -265,6 +303,8 @@ def test_calls_have_advantages_of_their_own_discounted_returns(discount: float) 
         for number, place in members:
             expected = returns[number, place] - mean if len(members) > 1 else 0.0
             assert advantages(siblings[number].turns[place]) == [pytest.approx(expected, abs=1e-12)]
+    counts = make_groups(siblings, config(algorithm__group_filter="mean", algorithm__filter_low=9.0)).counts
+    assert counts["planner"].filtered == len({nth for role, nth in groups if role == "planner"})
 
 
 def played(name: str, *rewards: float | None, siblings: str = "kin", **fields: Any) -> Episode:
