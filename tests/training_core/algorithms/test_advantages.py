@@ -15,6 +15,9 @@ from training_core.algorithms.advantages import (
     whitened,
 )
 from training_core.algorithms.grouping import GroupCounts, GroupFilter, count_groups, left_out
+from training_core.algorithms.hooks import ComparedRewards
+from training_core.algorithms.registry import make_hooks
+from training_core.algorithms.reinforce_plus_plus.config import ReinforcePlusPlusBaseline
 
 REWARDS = np.array([1.0, 2.0, 3.0, 5.0, 5.0, 5.0, 7.0])
 GROUPS = np.array([0, 0, 0, 1, 1, 1, 2])
@@ -198,6 +201,18 @@ def test_weighted_whitening_by_hand() -> None:
     )
     assert unbiased.tolist() == pytest.approx([-1 / math.sqrt(3), 0.0, 2 / math.sqrt(3)], abs=1e-5)
     assert biased.tolist() == pytest.approx([-1 / math.sqrt(2), 0.0, 2 / math.sqrt(2)], abs=1e-5)
+
+
+@pytest.mark.parametrize(("unbiased", "deviation"), [(True, math.sqrt(3)), (False, math.sqrt(2))])
+def test_reinforce_plus_plus_baseline_whitens_over_tokens(unbiased: bool, deviation: float) -> None:
+    """Rewards 0 and 3 of one group, the first one's answer with two tokens: advantages -1.5 and 1.5."""
+    hooks = make_hooks(ReinforcePlusPlusBaseline(unbiased_std=unbiased))
+    compared = ComparedRewards(
+        np.array([0.0, 3.0]), np.array([0, 0]), ["a"], np.array([True]), np.array([2.0, 1.0])
+    )
+    found = hooks.advantages(compared, {})
+    # weights 2 and 1: mean -0.5; squares 2 x 1 + 4
+    assert found == pytest.approx([-1 / deviation, 2 / deviation], abs=1e-5)
 
 
 def test_an_advantage_of_zero_in_a_telling_group_counts_in_whitening() -> None:

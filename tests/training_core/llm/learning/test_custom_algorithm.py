@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,6 +13,7 @@ from tests.training_core.llm.learning.test_training_groups import advantages, co
 from tests.training_core.llm.toys import make_model, naive_logprobs
 from training_core.algorithms.custom.config import CustomAlgorithm
 from training_core.algorithms.registry import make_hooks
+from training_core.algorithms.results import checked_numbers
 from training_core.config.algorithms import ALGORITHM_CONFIGS
 from training_core.errors import ConfigError
 from training_core.llm.learning.training_groups import is_informative, make_groups
@@ -77,6 +79,24 @@ def test_a_wrong_shape_is_reported_with_the_method_and_the_shape(method: str) ->
     with pytest.raises(ConfigError, match=rf"algorithm.path: WrongShapes.{method} returned .*; return one"):
         make_groups(episodes(), config(algorithm=tree))
         learner(CustomAlgorithm(**tree)).update(off_policy_groups(), 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("result", "returned"),
+    [
+        ([1.0], "an array of shape (1,)"),
+        ([[1.0, 2.0]], "an array of shape (1, 2)"),
+        ({"a": 1.0}, "dict: float() argument must be"),
+    ],
+)
+def test_a_result_that_is_no_array_of_that_length_is_described(result: object, returned: str) -> None:
+    hooks = make_hooks(CustomAlgorithm(**custom(DEFAULT)))
+    assert checked_numbers([1, 2], 2, hooks, "advantages").dtype == np.float64
+    with pytest.raises(ConfigError) as caught:
+        checked_numbers(result, 2, hooks, "advantages")
+    text = str(caught.value)
+    assert f"AlgorithmHooks.advantages returned {returned}" in text
+    assert text.endswith("return one number for each entry, shape (2,)")
 
 
 @pytest.mark.parametrize(
