@@ -8,6 +8,7 @@ import ctypes
 import gc
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from threading import Lock
 from types import TracebackType
 from typing import Protocol
@@ -134,24 +135,21 @@ def _plain(body: bytes) -> Iterator[bytes]:
         yield body[start : start + (1 << 20)]
 
 
-def _expanded(make: Callable[[], Expander]) -> Callable[[bytes], Iterator[bytes]]:
-    def pieces(body: bytes) -> Iterator[bytes]:
-        """Yield the output of consecutive members or frames; anything else is rejected. Raises EOFError for a truncated body."""
-        at, members = 0, 0
-        while at < len(body):
-            members += 1
-            if members > MAX_MEMBERS:
-                raise EOFError(f"it has more than {MAX_MEMBERS} members")
-            expander = make()
-            while not expander.eof:
-                if at >= len(body):
-                    raise EOFError("it is truncated")
-                piece = body[at : at + _SLICE]
-                at += len(piece)
-                yield expander.decompress(piece)
-            at -= len(expander.unused_data)
-
-    return pieces
+def _expanded(make: Callable[[], Expander], body: bytes) -> Iterator[bytes]:
+    """Yield the output of consecutive members or frames; anything else is rejected. Raises EOFError for a truncated body."""
+    at, members = 0, 0
+    while at < len(body):
+        members += 1
+        if members > MAX_MEMBERS:
+            raise EOFError(f"it has more than {MAX_MEMBERS} members")
+        expander = make()
+        while not expander.eof:
+            if at >= len(body):
+                raise EOFError("it is truncated")
+            piece = body[at : at + _SLICE]
+            at += len(piece)
+            yield expander.decompress(piece)
+        at -= len(expander.unused_data)
 
 
 def _zstd() -> Expander:
@@ -162,5 +160,9 @@ def _gzip() -> Expander:
     return zlib.decompressobj(wbits=31)
 
 
-_COMPRESSED = {"zstd": _expanded(_zstd), "gzip": _expanded(_gzip)}
-_PIECES: dict[str, Callable[[bytes], Iterator[bytes]]] = {"": _plain, "identity": _plain, **_COMPRESSED}
+_PIECES: dict[str, Callable[[bytes], Iterator[bytes]]] = {
+    "": _plain,
+    "identity": _plain,
+    "zstd": partial(_expanded, _zstd),
+    "gzip": partial(_expanded, _gzip),
+}

@@ -104,6 +104,12 @@ class TestOrder:
         assert answer.json()["seq"] == changes.get("seq", 2)
         assert path in answer.json()["errors"]
 
+    @pytest.mark.parametrize(("seq", "named"), [(7, 7), (True, None), ("7", None), (None, None)])
+    def test_an_invalid_first_event_is_named_by_its_own_seq(
+        self, event: Make, send: Send, seq: object, named: int | None
+    ) -> None:
+        assert send(event(1) | {"seq": seq, "time": -1}).json()["seq"] == named
+
     def test_numbers_that_json_lacks_are_stored_as_such(self, run: Run, event: Make, send: Send) -> None:
         send(
             event(1, values={"a": "NaN"}),

@@ -1,14 +1,19 @@
 """What a dead run left on disk is stored without a server in between, once, and what cannot be stored is told."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import zstandard
 
-from webapp.ingest.spool import spool_store
+from webapp.ingest.spool import DirectChannel, spool_store
 from webapp.metrics.selectors import series_read
 from webapp.runs.models import Attempt, LogLine, Run
 from workers.reporting.reporter import Reporter
 from workers.storage.run_folder import RunFolder
+from workers.telemetry.delivery import ServerResponse
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("attempt")]
 
@@ -27,11 +32,20 @@ def test_a_spool_is_stored_once(run: Run, tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     told(run, folder)
     for _ in range(2):
-        spool_store(run.pk, folder.spool(1))
+        assert spool_store(run.pk, folder.spool(1))
+    assert len(list(folder.spool(1).glob("*.rejected.jsonl"))) == 1
     run.refresh_from_db()
     assert run.event_count == 3
     assert series_read(run, ["a"])["a"]["values"] == [1.0, "Infinity"]
     assert "rejected.jsonl" in LogLine.objects.get().message
+
+
+def test_a_batch_is_answered_as_over_http(run: Run, event: Callable[..., dict[str, Any]]) -> None:
+    channel = DirectChannel(run.pk)
+    body = zstandard.compress(json.dumps(event(1)).encode())
+    assert channel.post(body) == ServerResponse(200, {"acknowledged": 1, "command": None})
+    late = zstandard.compress(json.dumps(event(3)).encode())
+    assert channel.post(late) == ServerResponse(409, {"code": "gap", "expected": 2})
 
 
 def test_two_producers_and_a_torn_line(run: Run, tmp_path: Path) -> None:
@@ -49,7 +63,7 @@ def test_what_belongs_nowhere_stays_on_disk(
 ) -> None:
     folder = RunFolder(tmp_path)
     told(run, folder, attempt=2)
-    spool_store(run.pk, folder.spool(2))
+    assert not spool_store(run.pk, folder.spool(2))
     assert "not stored completely" in caplog.text
     Attempt.objects.create(run=run, number=2, submission_id="two")
     spool_store(run.pk, folder.spool(2))
