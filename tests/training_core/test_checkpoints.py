@@ -1,6 +1,5 @@
 """Checkpoints are whole or not there; what is torn, foreign or a path trick is refused."""
 
-import json
 import os
 from pathlib import Path
 
@@ -41,9 +40,13 @@ def test_an_error_while_writing_leaves_what_was_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("written", [(), ("executor",), ("executor", "executor/policy.json")])
 def test_a_draft_without_a_trained_policy_is_no_checkpoint(written: tuple[str, ...], tmp_path: Path) -> None:
     """A process on a machine that does not mount the folder writes into its own."""
+    named = "planner/policy.json" if len(written) == 2 else "executor/policy.json, planner/policy.json"
     place = write(tmp_path, 5)
     with (
-        pytest.raises(CheckpointError, match=r"planner/policy\.json"),
+        pytest.raises(
+            CheckpointError,
+            match=f"{named} is missing there; mount this folder at the same path on every machine of the run$",
+        ),
         checkpoints.writing(tmp_path, 10, {}, ("executor", "planner")) as draft,
     ):
         for name in written:
@@ -74,11 +77,28 @@ def test_the_name_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_one_of_an_earlier_attempt_is_replaced(tmp_path: Path) -> None:
     write(tmp_path, 5, "old")
+    (tmp_path / ".replaced-iteration-000005" / "planner").mkdir(parents=True)  # of a process that died
     assert (write(tmp_path, 5, "new") / "planner" / "model").read_text() == "new"
+    assert [item.name for item in tmp_path.iterdir()] == ["iteration-000005"]
 
 
-@pytest.mark.parametrize("damage", ["missing", "shorter", "no manifest", "no json", "other layout"])
-def test_torn_and_foreign_ones_are_refused_and_passed_over(tmp_path: Path, damage: str) -> None:
+NO_FORMAT = "manifest.json does not have Troupe's format"
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        ("missing", "planner/model is missing"),
+        ("shorter", "planner/model has 5 bytes instead of 7"),
+        ("no manifest", "manifest.json is missing"),
+        ("a folder", "manifest.json cannot be read (Is a directory)"),
+        ("{", "manifest.json cannot be read (it is not JSON)"),
+        ("[]", NO_FORMAT),
+        ('{"layout": 2, "files": {"planner/model": {"bytes": 7}}}', NO_FORMAT),
+        ('{"layout": 99, "files": {}}', "manifest.json has layout 99, this version of Troupe reads 1 and 2"),
+    ],
+)
+def test_torn_and_foreign_ones_are_refused_and_passed_over(tmp_path: Path, damage: str, reason: str) -> None:
     whole, place = write(tmp_path, 5), write(tmp_path, 6)
     model, manifest = place / "planner" / "model", place / "manifest.json"
     if damage == "missing":
@@ -87,15 +107,32 @@ def test_torn_and_foreign_ones_are_refused_and_passed_over(tmp_path: Path, damag
         model.write_text("weigh")
     elif damage == "no manifest":
         manifest.unlink()
-    elif damage == "no json":
-        manifest.write_text("{")
+    elif damage == "a folder":
+        manifest.unlink()
+        manifest.mkdir()
     else:
-        manifest.write_text(json.dumps({"layout": 99, "files": {}}))
-    with pytest.raises(CheckpointError):
+        manifest.write_text(damage)
+    with pytest.raises(CheckpointError) as refused:
         checkpoints.read_state(place)
+    assert f"is damaged: {reason}; use another checkpoint" in str(refused.value)
     with pytest.raises(CheckpointError):
         checkpoints.find(tmp_path, place.name)
     assert checkpoints.latest(tmp_path) == whole
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"), [(OSError(5, "Input/output error"), "Input/output error"), (OSError(), "OSError")]
+)
+def test_a_file_that_cannot_be_read_is_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, reason: str
+) -> None:
+    place = write(tmp_path, 5)
+
+    def fail(file: Path) -> str:
+        raise error
+
+    monkeypatch.setattr(checkpoints, "_sha256", fail)
+    assert checkpoints.damage(place) == f"its files cannot be read ({reason})"
 
 
 @pytest.mark.parametrize(
@@ -151,8 +188,10 @@ def test_the_latest_and_the_best_are_kept(tmp_path: Path) -> None:
 def test_drafts_of_the_dead_are_swept_and_never_found(tmp_path: Path) -> None:
     (tmp_path / ".draft-0011").mkdir()
     assert checkpoints.checkpoints(tmp_path) == {}
+    place = write(tmp_path, 5)
+    (tmp_path / f".replaced-{place.name}").mkdir()
     checkpoints.sweep(tmp_path)
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [place]
 
 
 def test_a_full_disk_is_told(tmp_path: Path) -> None:

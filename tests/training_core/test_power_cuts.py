@@ -160,6 +160,7 @@ def test_what_is_wrong_is_said_file_by_file(tmp_path: Path) -> None:
         f"planner/model.safetensors has 4 bytes instead of {size}, rollout_buffer.json is missing"
     )
     (place / "executor" / "model.safetensors").write_bytes(b"")
+    assert "more" not in damage(place)
     (place / "state.json").write_bytes(b"")
     assert damage(place).endswith(" and 1 more files")
     assert str(tmp_path) not in damage(place)

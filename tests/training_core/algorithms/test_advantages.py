@@ -66,8 +66,14 @@ def test_without_normalisation_rewards_stay() -> None:
 
 
 def test_leaving_one_out_of_one_gives_nothing() -> None:
-    how = Normalisation("batch", "none", leave_one_out=True, drop_equal=False)
-    assert normalised_advantages(np.array([4.0]), np.array([0]), how).tolist() == [0.0]
+    for leave_one_out in (True, False):
+        how = Normalisation("batch", "none", leave_one_out=leave_one_out, drop_equal=False)
+        assert normalised_advantages(np.array([4.0]), np.array([0]), how).tolist() == [0.0]
+
+
+def test_an_empty_batch_has_no_advantages() -> None:
+    nothing = np.array([]), np.array([], dtype=np.int64)
+    assert has_variance(*nothing).tolist() == []
 
 
 def test_difficulty_by_hand() -> None:
