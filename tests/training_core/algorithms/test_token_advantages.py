@@ -67,13 +67,14 @@ def test_a_score_lies_on_the_last_token() -> None:
 
 
 def test_the_value_loss_takes_the_worse_of_bounded_and_unbounded() -> None:
-    values = torch.tensor([1.0, 1.0, 0.1, -1.0], requires_grad=True)
-    old, returns = torch.zeros(4), torch.tensor([1.0, 2.0, 1.0, 1.0])
-    # bounded by 0.2: 0.2, 0.2, 0.1, -0.2; errors: max(0, 0.8), max(1, 1.8), max(0.9, 0.9), max(2, 1.2), squared and halved
+    values = torch.tensor([1.0, 1.0, 0.1, -1.0, -1.0], requires_grad=True)
+    old, returns = torch.zeros(5), torch.tensor([1.0, 2.0, 1.0, 1.0, -1.0])
+    # bounded by 0.2: 0.2, 0.2, 0.1, -0.2, -0.2; errors: max(0, 0.8), max(1, 1.8), max(0.9, 0.9), max(2, 1.2), max(0, 0.8),
+    # squared and halved
     losses = value_loss(values, old, returns, 0.2) / 2
-    assert losses.tolist() == pytest.approx([0.32, 1.62, 0.405, 2.0])
+    assert losses.tolist() == pytest.approx([0.32, 1.62, 0.405, 2.0, 0.32])
     losses.sum().backward()
     # who went too far towards its return is not drawn farther; who went the wrong way is drawn back
     assert values.grad is not None
-    assert values.grad.tolist() == pytest.approx([0.0, 0.0, -0.9, -2.0])
-    assert value_loss(values, old, returns, None).tolist() == pytest.approx([0.0, 1.0, 0.81, 4.0])
+    assert values.grad.tolist() == pytest.approx([0.0, 0.0, -0.9, -2.0, 0.0])
+    assert value_loss(values, old, returns, None).tolist() == pytest.approx([0.0, 1.0, 0.81, 4.0, 0.0])

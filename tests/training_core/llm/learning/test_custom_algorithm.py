@@ -13,7 +13,7 @@ from tests.training_core.llm.learning.test_training_groups import advantages, co
 from tests.training_core.llm.toys import make_model, naive_logprobs
 from training_core.algorithms.custom.config import CustomAlgorithm
 from training_core.algorithms.registry import make_hooks
-from training_core.algorithms.results import checked_numbers
+from training_core.algorithms.results import checked_loss, checked_numbers
 from training_core.config.algorithms import ALGORITHM_CONFIGS
 from training_core.errors import ConfigError
 from training_core.llm.learning.training_groups import is_informative, make_groups
@@ -97,6 +97,15 @@ def test_a_result_that_is_no_array_of_that_length_is_described(result: object, r
     text = str(caught.value)
     assert f"AlgorithmHooks.advantages returned {returned}" in text
     assert text.endswith("return one number for each entry, shape (2,)")
+
+
+@pytest.mark.parametrize(
+    "result", [torch.zeros(2), (torch.zeros(2),), (torch.zeros(2), None), (torch.zeros(2), [False, False])]
+)
+def test_a_policy_loss_is_a_pair_of_tensors(result: object) -> None:
+    hooks = make_hooks(CustomAlgorithm(**custom(DEFAULT)))
+    with pytest.raises(ConfigError, match="AlgorithmHooks.policy_loss returned values of shape"):
+        checked_loss(result, 2, hooks)
 
 
 @pytest.mark.parametrize(
