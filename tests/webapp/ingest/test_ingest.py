@@ -18,6 +18,7 @@ from webapp.ingest import bodies as limits
 from webapp.ingest.errors import IngestRejected
 from webapp.ingest.models import Producer
 from webapp.ingest.services import batch_store
+from webapp.ingest.views import check_token
 from webapp.metrics.models import Chunk
 from webapp.metrics.selectors import series_read
 from webapp.runs.models import Attempt, LogLine, Run
@@ -194,11 +195,21 @@ class TestTokens:
             answer = send(event(1), secret=secret)
             assert answer.status_code == 401
             assert answer["WWW-Authenticate"] == "Bearer"
+            assert answer.json() == {"code": "unauthenticated", "detail": "a valid bearer token is required"}
+
+    def test_the_scheme_is_bearer(self, run: Run, token: str) -> None:
+        for header in (f"Bearer {token}", f"bearer  {token} "):
+            check_token(header, run.pk)
+        for header in (f"Basic {token}", f"Bearer {token} {token}", token, "Bearer ", ""):
+            with pytest.raises(IngestRejected):
+                check_token(header, run.pk)
 
     def test_another_runs_token(self, run: Run, event: Make, send: Send) -> None:
         other = Run.objects.create(project=run.project, owner=run.owner, name="o", config={}, iterations=1)
         secret = token_create(run.owner, "ingest", ["ingest"], run_id=other.pk)[1]
-        assert send(event(1), secret=secret).status_code == 403
+        answer = send(event(1), secret=secret)
+        assert answer.status_code == 403
+        assert answer.json() == {"code": "forbidden", "detail": "this token cannot write events of this run"}
 
     def test_a_token_that_only_reads(self, run: Run, event: Make, send: Send) -> None:
         assert send(event(1), secret=token_create(run.owner, "x", ["read"])[1]).status_code == 403
@@ -243,8 +254,24 @@ class TestBodies:
         assert post(compressor.compress(b"\n" * (limits.MAX_EXPANDED + 1)), "zstd").status_code == 413
 
     def test_too_much_at_once(self, post: Send) -> None:
-        assert post(os.urandom(limits.MAX_BODY + 1)).status_code == 413
+        answer = post(os.urandom(limits.MAX_BODY + 1))
+        assert answer.status_code == 413
+        assert answer.json() == {"code": "too_large", "detail": f"at most {limits.MAX_BODY} bytes at once"}
         assert post(b"{}\n" * (batches.MAX_EVENTS + 1)).status_code == 413
+
+    def test_the_largest_body_is_read_to_its_end(self, event: Make, post: Send) -> None:
+        line = json.dumps(event(1)).encode()
+        assert post(line.rjust(limits.MAX_BODY)).json()["acknowledged"] == 1
+
+    def test_a_large_body_is_not_read_while_another_is_stored(
+        self, event: Make, post: Send, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(limits, "PATIENCE", 0.01)
+        line = json.dumps(event(1)).encode()
+        with limits.Room() as other:
+            other.claim(limits.LARGE + 1)
+            assert post(line.rjust(limits.LARGE + 1)).status_code == 503
+            assert post(line.rjust(limits.LARGE)).status_code == 200
 
     @pytest.mark.parametrize("encoding", ["zstd", "gzip"])
     def test_a_cut_off_body_stores_nothing(self, run: Run, event: Make, post: Send, encoding: str) -> None:

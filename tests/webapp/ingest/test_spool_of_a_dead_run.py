@@ -62,9 +62,10 @@ def test_what_belongs_nowhere_stays_on_disk(
     run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = RunFolder(tmp_path)
-    told(run, folder, attempt=2)
+    producer = told(run, folder, attempt=2).producer
     assert not spool_store(run.pk, folder.spool(2))
-    assert "not stored completely" in caplog.text
+    assert f"run {run.pk}: the spool {producer}.jsonl was not stored completely: " in caplog.text
+    assert f"run {run.pk} has no attempt 2" in caplog.text
     Attempt.objects.create(run=run, number=2, submission_id="two")
     spool_store(run.pk, folder.spool(2))
     assert series_read(run, ["a"])["a"]["attempts"] == [2, 2]
