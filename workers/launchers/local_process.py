@@ -142,7 +142,7 @@ class LocalProcessLauncher:
         self._children.append(child)
 
     def _reap(self) -> None:
-        """Forget the children that ended. After `_alive`: what it saw dead is no zombie when the caller goes on."""
+        """Forget the children that ended. After `_alive`: a process that it saw dead is no zombie afterwards."""
         self._children = [child for child in self._children if child.poll() is None]
 
     def _ended(self, folder: Path, timeout: float) -> bool:

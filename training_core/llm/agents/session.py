@@ -68,7 +68,7 @@ class Session:
         self.returns_token_ids = False
         """Whether every answer contains its token ids, logprobs and versions, even if not requested."""
         self.overlong = ""
-        """Refusal of the latest call, if its prompt left no room for an answer: an agent may shorten it and go on."""
+        """Refusal of the latest call, if its prompt left no room for an answer: an agent may shorten it and continue."""
         self.accepted_at = 0.0
         """When an agent accepted it, in seconds since the epoch; 0 before."""
         self._number = 0
