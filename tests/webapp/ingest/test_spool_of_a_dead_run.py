@@ -33,11 +33,21 @@ def test_a_spool_is_stored_once(run: Run, tmp_path: Path) -> None:
     told(run, folder)
     for _ in range(2):
         assert spool_store(run.pk, folder.spool(1))
-    assert len(list(folder.spool(1).glob("*.rejected.jsonl"))) == 1
     run.refresh_from_db()
     assert run.event_count == 3
     assert series_read(run, ["a"])["a"]["values"] == [1.0, "Infinity"]
     assert "rejected.jsonl" in LogLine.objects.get().message
+
+
+def test_a_spool_is_stored_although_another_one_left_rejected_events(run: Run, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    told(run, folder)
+    assert spool_store(run.pk, folder.spool(1))
+    (rejected,) = folder.spool(1).glob("*.rejected.jsonl")
+    later = folder.spool(1) / f"{told(run, folder).producer}.jsonl"
+    later.rename(folder.spool(1) / f"{rejected.name}.jsonl")  # read after the rejected ones
+    assert spool_store(run.pk, folder.spool(1))
+    assert series_read(run, ["a"])["a"]["steps"] == [1, 1, 3, 3]
 
 
 def test_a_batch_is_answered_as_over_http(run: Run, event: Callable[..., dict[str, Any]]) -> None:

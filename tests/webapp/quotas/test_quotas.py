@@ -128,7 +128,8 @@ def test_events_wait_until_there_is_room(run: Run, user: User, event: Event) -> 
     run.save()
     with pytest.raises(IngestRejected) as refused:
         batch_store(run.pk, event(4), "")
-    assert refused.value.status == 507 and refused.value.payload["command"] == "stop"
+    assert refused.value.status == 507
+    assert (refused.value.payload["code"], refused.value.payload["command"]) == ("quota", "stop")
     assert "stores 3 points, and its quota is 3" in refused.value.payload["detail"]
     assert reason(run).startswith(HELD) and run.event_count == 3
     assert Attempt.objects.get().heartbeat_at > before, "it is heard, though not stored"

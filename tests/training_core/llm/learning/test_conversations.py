@@ -125,6 +125,7 @@ def test_minibatches_and_processes_keep_conversations_whole() -> None:
     groups = turns()
     assert conversations(groups, range(6)) == [[0, 1, 2], [3, 4], [5]]
     assert conversations(groups, [5, 4, 0, 2]) == [[5], [4], [0, 2]]
+    assert conversations(groups, [0, 3, 1, 4, 2]) == [[0, 1, 2], [3, 4]]
     parts = list(learner("at_grpo", minibatches=4)._minibatches(groups, 1))
     assert sorted(parts) == [[0, 1, 2], [3, 4], [5]]
     shares = [Processes(rank, 2).share([0, 1, 2, 3, 4, 5], groups) for rank in (0, 1)]

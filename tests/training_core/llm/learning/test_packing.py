@@ -148,6 +148,15 @@ def test_groups_with_one_prompt_share_a_row_and_long_ones_are_split() -> None:
     assert [row.tokens for row in tree_rows(groups, [0], 1)] == [[6, 7, 3, 4], [6, 7, 8, 9]]
 
 
+def test_places_that_responses_share_count_once_for_the_length_of_a_row() -> None:
+    group = [bare_group([6, 7], [[3, 4, 5], [3, 8, 5]])]
+    assert [len(row.tokens) for row in tree_rows(group, [0], 5)] == [5]
+    assert [len(row.tokens) for row in tree_rows(group, [0], 4)] == [4, 4]
+    apart = [bare_group([6, 7], [[3, 4], [8, 9]])]
+    assert [len(row.tokens) for row in tree_rows(apart, [0], 4)] == [4]
+    assert [len(row.tokens) for row in tree_rows(apart, [0], 3)] == [3, 3]
+
+
 def test_an_answer_without_tokens_has_no_row() -> None:
     assert tree_rows([bare_group([6, 7], [[], []])], [0], 100) == []
 
@@ -158,6 +167,11 @@ def test_micro_batches_hold_every_row_once_within_the_limit() -> None:
     assert sorted(len(row.tokens) for part in batches for row in part) == [3, 4, 4, 5, 9, 9, 30]
     for part in batches:
         assert len(part) == 1 or len(part) * max(len(row.tokens) for row in part) <= 20
+
+
+def test_a_micro_batch_is_filled_to_its_limit() -> None:
+    rows = [Row([0] * 10, [], []) for _ in range(5)]
+    assert [len(part) for part in micro_batches(rows, 20)] == [2, 2, 1]
 
 
 def test_large_micro_batches_are_not_padded_much() -> None:
