@@ -1,6 +1,7 @@
 """Reading a spool: whole lines only, and any line can be found again."""
 
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,34 @@ def test_a_line_longer_than_a_batch_is_returned_complete(tmp_path: Path) -> None
     batch = reader.take(100, 10)
     assert batch is not None
     assert batch.data.splitlines()[0] == b"1" + b"x" * 5000
+
+
+def test_a_partly_written_line_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a disk that is nearly full."""
+    writer, write = SpoolWriter(tmp_path / "p1.jsonl"), os.write
+    assert writer.append(b"first ", b"\n") == 1
+    with monkeypatch.context() as nearly_full:
+        nearly_full.setattr(os, "write", lambda file, line: write(file, line[:3]))
+        with pytest.raises(OSError, match="only 3 of 9 bytes could be written to"):
+            writer.append(b"second ", b"\n")
+    assert writer.append(b"next ", b"\n") == 2
+    writer.close()
+    writer.close()
+    assert writer.path.read_bytes() == b"first 1\nnext 2\n"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        writer.append(b"late ", b"\n")
+
+
+def test_a_spool_has_one_writer_and_no_readers_beyond_the_group(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        writer = SpoolWriter(tmp_path / "p1.jsonl")
+    finally:
+        os.umask(before)
+    assert writer.path.stat().st_mode & 0o777 == 0o640
+    with pytest.raises(FileExistsError):
+        SpoolWriter(writer.path)
+    writer.close()
 
 
 def test_numbers_that_json_lacks_are_words() -> None:
