@@ -22,6 +22,7 @@ from troupe_client.reporting.artifacts import (
     version_fetch,
     version_put,
 )
+from troupe_client.reporting.config_values import config_json
 from troupe_client.reporting.episodes import Message, episode_fields, turns_of
 from troupe_client.reporting.opening import ALPHABET, OpenedRun, begin, data_folder, new_id, request_run
 from troupe_client.reporting.scalars import Scalars
@@ -70,7 +71,7 @@ class ClientRun:
     def log(self, values: Mapping[str, Any], step: int | None = None, *, commit: bool = True) -> None:
         """Report scalars of one step; mappings may be nested. Without `step` the step counts up; `commit=False` keeps it.
 
-        Raises TypeError for values that are not numbers, RuntimeError after `finish` or in a forked child.
+        Values that are not numbers are left out with a warning. Raises RuntimeError after `finish` or in a forked child.
         """
         reporter = self._open()
         if step is not None:
@@ -213,7 +214,8 @@ class RunDescription(TypedDict, total=False):
     tags: Sequence[str]
     notes: str
     """Markdown."""
-    config: Mapping[str, Any]
+    config: Any
+    """A mapping, a dataclass, a namespace or a settings object, with any values."""
     team: Mapping[str, str]
     """Policy by role; each gets its own colour and curves."""
     algorithm: str
@@ -254,6 +256,7 @@ def run_begin(
         return ClientRun(run_id, None, folder, "")
     body: dict[str, Any] = {
         **described,
+        "config": config_json(described.get("config")),
         "id": run_id,
         "project": project or os.environ.get("TROUPE_PROJECT", "").strip(),
         "name": name,

@@ -1,52 +1,89 @@
-"""Convert logged values to what an event may hold: flat names of permitted characters, plain numbers."""
+"""Convert logged values to what an event may hold: flat names, plain numbers."""
 
+import logging
 import re
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
-_UNSAFE = re.compile(r"[^A-Za-z0-9_./ -]")
-LONGEST = 200
+from workers.telemetry.limits import MAX_NAME, NAME_FIRST, NAME_REST
+
+logger = logging.getLogger("troupe")
+_STORABLE = re.compile(f"{NAME_FIRST}{NAME_REST}*")
+_UNSTORABLE = re.compile(f"(?!{NAME_REST}).|[\ud800-\udfff]", re.DOTALL)
+_DIGEST = 8
+_LARGEST = 2**63
 
 
 class Scalars:
-    """Flattens mappings and cleans names; each name is cleaned once and cached."""
+    """Flattens mappings and checks names; each name is checked once and cached."""
 
     def __init__(self) -> None:
         self._names: dict[Any, str] = {}
+        self._left_out: set[str] = set()
 
     def flat(self, values: Mapping[str, Any]) -> dict[str, float]:
         """Convert {"train": {"loss": tensor(0.5)}} to {"train/loss": 0.5}.
 
-        Raises TypeError for a value that is not a number, e.g. text or a picture.
+        Values that are not one number, such as text, None and arrays, are left out; a warning names each of them once.
         """
-        names, out = self._names, {}
-        for key, value in values.items():
-            name = names.get(key) or self._name(key)
-            if type(value) is float or type(value) is int:
-                out[name] = value
-            elif isinstance(value, Mapping):
-                for below, number in self.flat(value).items():
-                    out[f"{name}/{below}"[:LONGEST]] = number
-            else:
-                out[name] = _number(name, value)
+        out: dict[str, float] = {}
+        left_out: dict[str, str] = {}
+        self._fill(out, left_out, "", values)
+        if left_out:
+            self._warn(left_out)
         return out
 
-    def _name(self, key: Any) -> str:
-        name = _UNSAFE.sub("_", str(key))[:LONGEST]
-        if not name or name[0] in "./ -":
-            name = f"_{name}"[:LONGEST]
-        self._names[key] = name
+    def _fill(
+        self, out: dict[str, float], left_out: dict[str, str], above: str, values: Mapping[str, Any]
+    ) -> None:
+        names = self._names
+        for key, value in values.items():
+            path = f"{above}{key}" if above else key
+            if isinstance(value, Mapping):
+                self._fill(out, left_out, f"{path}/", value)
+                continue
+            name = names.get(path) or self._name(path)
+            if type(value) is float or (type(value) is int and -_LARGEST <= value < _LARGEST):
+                out[name] = value
+            elif (number := _number(value)) is not None:
+                out[name] = number
+            elif name not in self._left_out:
+                left_out[name] = type(value).__name__
+
+    def _name(self, path: Any) -> str:
+        """Return the stored name. One that cannot be stored gets the digest of the original, so that no two are merged."""
+        original = str(path)
+        name = original
+        if len(name) > MAX_NAME or not _STORABLE.fullmatch(name) or _UNSTORABLE.search(name):
+            digest = sha256(original.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
+            name = _UNSTORABLE.sub("_", original)
+            name = name if _STORABLE.match(name) else f"_{name}"
+            name = f"{name[: MAX_NAME - _DIGEST - 1]}~{digest}"
+            logger.warning("The metric %.300r is stored as %r: %s", original, name, _RULE)
+        self._names[path] = name
         return name
 
-
-def _number(name: str, value: Any) -> float:
-    """Convert bool, numpy and torch scalars, Decimal and Fraction."""
-    size = getattr(value, "numel", None) or getattr(value, "size", 1)
-    if isinstance(value, str | bytes) or (size() if callable(size) else size) != 1:
-        raise TypeError(
-            f"{name} must be one number, not {type(value).__name__}; log its mean, or use log_episode"
+    def _warn(self, left_out: Mapping[str, str]) -> None:
+        self._left_out |= set(left_out)
+        logger.warning(
+            "Left out, because they are not numbers: %s. log takes one number for each name; texts go to log_episode or alert",
+            ", ".join(f"{name} ({kind})" for name, kind in left_out.items()),
         )
+
+
+_RULE = f"names have at most {MAX_NAME} characters, without commas and control characters, and begin with neither / nor a space"
+
+
+def _number(value: Any) -> float | None:
+    """Convert bool, numpy and torch scalars, Decimal and Fraction; None if it is not one number."""
     try:
-        return float(value.item() if hasattr(value, "item") else value)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name}: {type(value).__name__} is not a number") from error
+        size = getattr(value, "numel", None) or getattr(value, "size", 1)
+        if (size() if callable(size) else size) != 1:
+            return None
+        value = value.item() if hasattr(value, "item") else value
+        return None if isinstance(value, str | bytes) else float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+    except (TypeError, ValueError, RuntimeError):
+        return None

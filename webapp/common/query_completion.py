@@ -26,7 +26,7 @@ def complete(
     else:
         word = _WORD.search(text)
         begun, start = (word[0], word.start()) if word else ("", len(text))
-        options = [{"text": name, "note": note} for name, note in fields()]
+        options = [{"text": _quoted(name), "note": note} for name, note in fields()]
     return {"start": start, "options": fitting(options, begun)}
 
 
@@ -38,4 +38,6 @@ def fitting(options: list[dict[str, str]], begun: str) -> list[dict[str, str]]:
 
 
 def _quoted(text: str) -> str:
-    return text if re.fullmatch(r"[\w.\/:@-]+", text) else '"' + text.replace('"', "") + '"'
+    if re.fullmatch(r"[\w.\/:@-]+", text):
+        return text
+    return f'"{text}"' if '"' not in text else "'" + text.replace("'", "") + "'"

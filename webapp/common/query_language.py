@@ -21,8 +21,8 @@ GRAMMAR = r"""
 ?both: negation ("and"i negation)*
 ?negation: "not"i negation -> negated
     | "(" either ")"
-    | WORD OPERATOR value -> comparison
-    | WORD "in"i "[" value ("," value)* "]" -> membership
+    | (WORD | QUOTED) OPERATOR value -> comparison
+    | (WORD | QUOTED) "in"i "[" value ("," value)* "]" -> membership
     | (WORD | QUOTED | NUMBER) -> words
 ?value: QUOTED -> quoted | NUMBER -> number | WORD -> word
 OPERATOR: "!=" | "<=" | ">=" | "=" | "<" | ">" | "~"
@@ -161,9 +161,14 @@ def number_fits(field: Token, column: str, operator: str, value: Any) -> Q:
     return Q(**{f"{column}{LOOKUPS[operator]}": whole})
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value is a number."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def number_check(field: Token, operator: str, value: Any) -> None:
     """Raise FilterError unless a number is compared."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or operator == "~":
+    if not is_number(value) or operator == "~":
         raise FilterError(f"compare {field} with a number", column_of(field))
 
 

@@ -10,6 +10,7 @@ from training_core.errors import ConfigError
 from webapp.compare.configs import RECORDED, flat_configs
 from webapp.compare.forms import Choice, names_of
 from webapp.compare.groups import ASIDE_PATHS, differing, groups_make
+from webapp.metrics.measures import is_metric, metric_read
 from webapp.metrics.models import Series
 from webapp.runs.models import Run
 
@@ -103,8 +104,8 @@ def _wanted(runs: Sequence[Run], choice: Choice) -> list[tuple[str, str]]:
 
 def _column(runs: Sequence[Run], name: str) -> dict[str, Any]:
     """Return run -> value, for the runs that have one."""
-    if "/" in name:
-        series = Series.objects.filter(run__in=[run.pk for run in runs], key=name)
+    if is_metric(name):
+        series = Series.objects.filter(run__in=[run.pk for run in runs], key=metric_read(name)[0])
         return {run: value for run, value in series.values_list("run_id", "last_value") if isfinite(value)}
     flat = {run: values.get(name) for run, values in flat_configs(runs).items()}
     return {run: value for run, value in flat.items() if value is not None}

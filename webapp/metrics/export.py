@@ -27,7 +27,8 @@ def series_csv(run: Run, keys: Iterable[str] = ()) -> Iterator[bytes]:
 
 def _rows(key: str, points: Points, part: slice) -> bytes:
     columns = (points.attempts[part], points.steps[part], points.times[part], points.values[part])
+    name = '"' + key.replace('"', '""') + '"' if '"' in key else key  # a name has no comma and no line break
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return "".join(
-        f"{key},{attempt},{step},{time!r},{value!r}\n" for attempt, step, time, value in rows
+        f"{name},{attempt},{step},{time!r},{value!r}\n" for attempt, step, time, value in rows
     ).encode()

@@ -9,7 +9,7 @@ from training_core.errors import ConfigError
 from webapp.agents.rewards import shaped_label
 from webapp.metrics.arrays import spell
 from webapp.metrics.headline import HEADLINE
-from webapp.metrics.measures import MEASURES, metric_read
+from webapp.metrics.measures import MEASURES, is_metric, metric_read
 from webapp.metrics.models import Series
 from webapp.runs.models import Run
 from webapp.runs.notes import run_notes_latest
@@ -106,7 +106,7 @@ def _column(word: str) -> Column:
     if word in FACTS:
         kind, heading, sort = FACTS[word]
         return Column(word, kind, heading, sort)
-    if "/" in word:
+    if is_metric(word):
         key, measure = metric_read(word)
         heading = _HEADINGS.get(key, key) + ("" if measure == "last" else f", {measure}")
         return Column(word, "metric", heading, f"-{word}")
@@ -114,7 +114,8 @@ def _column(word: str) -> Column:
         return Column(word, "config", word, word)
     raise ConfigError(
         {
-            "columns": f"{word[:40]!r} is not a column: use {', '.join(FACTS)}, a config field (run.seed) or a metric (eval/success:max)"
+            "columns": f"{word[:40]!r} is not a column: use {', '.join(FACTS)}, "
+            "a config field (run.seed) or a metric (eval/success:max, metric.loss)"
         }
     )
 

@@ -8,6 +8,7 @@ from django.contrib.auth.models import AnonymousUser
 
 from webapp.accounts.models import User
 from webapp.common.query_completion import complete, fitting
+from webapp.metrics.measures import metric_word
 from webapp.metrics.models import Series
 from webapp.run_table.columns import FACTS
 from webapp.run_table.filters import FIELDS
@@ -49,7 +50,7 @@ def _fields(user: User | AnonymousUser) -> Iterator[tuple[str, str]]:
     keys = (
         Series.objects.filter(run__in=[pk for pk, _ in recent[:20]]).values_list("key", flat=True).distinct()
     )
-    yield from ((key, "metric") for key in sorted(keys))
+    yield from ((metric_word(key), "metric") for key in sorted(keys))
     paths = {path for _, config in recent for path in leaves(config)}
     yield from ((path, "config") for path in sorted(paths))
 

@@ -13,7 +13,7 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
 
 from webapp.metrics.headline import HEADLINE
-from webapp.metrics.measures import MEASURES, metric_read
+from webapp.metrics.measures import MEASURES, is_metric, metric_read
 from webapp.metrics.models import Series
 from webapp.run_table.columns import Column, config_at
 from webapp.run_table.sorting import is_sort, value_of, without
@@ -101,13 +101,13 @@ def families_list(runs: QuerySet[Run], sort: str = "") -> QuerySet[Any, Any]:
         }
     name = sort.removeprefix("-")
     order = FACTS.get(name, "until")
-    if is_sort(sort) and ("/" in name or "." in name):
+    if is_sort(sort) and (is_metric(name) or "." in name):
         runs, value = value_of(runs, name)
         order = "sorted"
         # A metric's mean over its runs; of a field that differs, the least value (Postgres has no minimum of JSON values).
         columns["sorted"] = (
             Avg(without(without(value, inf), -inf))
-            if "/" in name
+            if is_metric(name)
             else ArrayAgg(value, order_by=[value], default=None)
         )
     descending = sort.startswith("-") or (order == "until" and sort != "created")

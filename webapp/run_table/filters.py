@@ -1,7 +1,8 @@
 """The filter language of the runs table: `algorithm.type = at_grpo and eval/success > 0.8`.
 
-A word with a slash is a metric (its last value, or another measure: `eval/success:max`), one with a dot a config
-field, a plain one a fact of the run; a word without an operator is searched in names, ids, presets and tags.
+A word with a slash, in quotes or after `metric.` is a metric (its last value, or another measure: `eval/success:max`), one with
+a dot a config field, a plain one a fact of the run or, compared with a number, a metric. A word without an operator is searched in
+names, ids, presets and tags.
 All user input reaches the database as bound parameters.
 """
 
@@ -21,12 +22,13 @@ from webapp.common.query_language import (
     column_of,
     condition_read,
     flag_check,
+    is_number,
     number_check,
     number_fits,
     text_check,
     unquoted,
 )
-from webapp.metrics.measures import MEASURES, metric_read
+from webapp.metrics.measures import MEASURES, is_metric, metric_read
 from webapp.metrics.models import Series
 from webapp.run_table.config_tests import ConfigTest, config_fits, config_joined, config_not, config_test
 from webapp.runs.models import Run, RunNote, RunState
@@ -89,13 +91,15 @@ class _RunCompiler(Compiler):
         name = str(field)
         if name in FIELDS:
             return _of_run(field, operator, value)
-        if "/" in name:
+        if field.type == "QUOTED" or is_metric(name):
             return _of_metric(field, operator, value)
         if "." in name:
             return _of_config(field, operator, value)
+        if is_number(value) and operator != "~":
+            return _of_metric(field, operator, value)
         known = ", ".join(FIELDS)
         raise FilterError(
-            f"{name!r} is not a field: use {known}, a config field (algorithm.type) or a metric (eval/success)",
+            f"{name!r} is not a field: use {known}, a config field (algorithm.type) or a metric (loss < 1)",
             column_of(field),
         )
 
@@ -130,7 +134,7 @@ def _of_config(field: Token, operator: str, value: Any) -> ConfigTest:
 def _of_metric(field: Token, operator: str, value: Any) -> Q:
     """Return the condition on a measure of a metric (webapp.metrics.measures); runs without it do not match."""
     number_check(field, operator, value)
-    key, measure = metric_read(str(field))
+    key, measure = metric_read(unquoted(field))
     lookup = {"key": key, f"{MEASURES[measure]}{LOOKUPS[operator]}": float(value)}
     return Q(Exists(Series.objects.filter(run=OuterRef("pk"), **lookup)))
 

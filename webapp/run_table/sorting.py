@@ -8,7 +8,7 @@ from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.db.models.functions import Cast, NullIf
 
 from webapp.metrics.headline import HEADLINE
-from webapp.metrics.measures import MEASURES, metric_read
+from webapp.metrics.measures import MEASURES, is_metric, metric_read
 from webapp.runs.models import Run
 
 COLUMNS = {
@@ -31,7 +31,9 @@ LONGEST = 250
 def is_sort(wanted: str) -> bool:
     """Whether this is a valid sort order."""
     name = wanted.removeprefix("-")
-    return name in SORTS or (0 < len(name) < LONGEST and "\0" not in name and ("/" in name or "." in name))
+    return name in SORTS or (
+        0 < len(name) < LONGEST and "\0" not in name and (is_metric(name) or "." in name)
+    )
 
 
 def runs_sort(runs: QuerySet[Run], wanted: str) -> QuerySet[Run]:
@@ -48,7 +50,7 @@ def value_of(runs: QuerySet[Run], name: str) -> tuple[QuerySet[Run], Any]:
     """Return the runs with the expression of a metric's or config field's value for each; NaN is null."""
     if name in HEADLINE:
         return runs, _number(Cast(KeyTextTransform(name, "headline"), FloatField()))
-    if "/" in name:
+    if is_metric(name):
         key, measure = metric_read(name)
         runs = runs.alias(sorted_series=FilteredRelation("series", condition=Q(series__key=key)))
         return runs, _number(F(f"sorted_series__{MEASURES[measure]}"))

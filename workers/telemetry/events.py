@@ -10,7 +10,16 @@ from typing import Annotated, Any, Literal, TypeVar
 import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field, model_validator
 
-from workers.telemetry.limits import MAX_DATA, MAX_DEPTH, MAX_KEYS, MAX_METRICS, MAX_TEXT
+from workers.telemetry.limits import (
+    MAX_DATA,
+    MAX_DEPTH,
+    MAX_KEYS,
+    MAX_METRICS,
+    MAX_NAME,
+    MAX_TEXT,
+    NAME_FIRST,
+    NAME_REST,
+)
 
 
 def _small(value: dict[str, Any]) -> dict[str, Any]:
@@ -50,7 +59,7 @@ Moment = Annotated[float, Field(ge=0, le=253402300799)]
 """Seconds since the epoch, until the year 9999."""
 Data = Annotated[dict[str, Any], AfterValidator(_small)]
 """Free-form JSON."""
-Key = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./ -]*$")]
+Key = Annotated[str, Field(max_length=MAX_NAME, pattern=f"^{NAME_FIRST}{NAME_REST}*$")]
 Name = Annotated[str, Field(max_length=200)]
 """Name of a role or a policy; configs allow 40 characters."""
 Item = TypeVar("Item")

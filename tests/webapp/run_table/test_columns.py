@@ -17,6 +17,7 @@ from webapp.accounts.models import Project, User
 from webapp.metrics.services import points_store
 from webapp.run_table.columns import STANDARD, columns_read, rows_cells
 from webapp.run_table.selectors import runs_list
+from webapp.run_table.sorting import runs_sort
 from webapp.runs.models import Run
 from webapp.runs.selectors import run_summary
 from workers.telemetry.events import MetricsEvent
@@ -79,6 +80,17 @@ def test_each_kind_by_hand(make: Make) -> None:
         "x/nan": ("NaN", None),
         "no/such": (None, None),
     }
+
+
+def test_a_metric_without_a_slash_is_a_column_and_an_order(make: Make) -> None:
+    for name, value in (("low", 1.0), ("high", 2.0)):
+        run = make(name, metrics={"loss": [3.0, value]})
+        assert shown(run, "metric.loss, metric.loss:max") == {
+            "metric.loss": (value, value - 3.0),
+            "metric.loss:max": (3.0, 0.0),
+        }
+    for wanted, order in (("metric.loss", ["low", "high"]), ("-metric.loss", ["high", "low"])):
+        assert [run.name for run in runs_sort(Run.objects.all(), wanted)] == order
 
 
 def test_the_standard_columns_are_those_of_none_and_need_no_series(

@@ -119,6 +119,26 @@ def test_what_is_found(four: None, text: str, expected: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "loss < 1",
+        "metric.loss < 1",
+        "metric.loss:max > 2",
+        '"loss" < 1',
+        "奖励 > 6",
+        '"pass#1 (mean)" = 0.9',
+        "loss in [0.5, 7]",
+    ],
+)
+def test_metrics_without_a_slash(make: Callable[..., Run], text: str) -> None:
+    make("other", 0.5)
+    run = make("mine")
+    for key, value in {"loss": 0.5, "奖励": 7.0, "pass#1 (mean)": 0.9}.items():
+        Series.objects.create(run=run, key=key, last_value=value, max_value=9.0)
+    assert names(text) == {"mine"} and names(f"not {text}") == {"other"}
+
+
+@pytest.mark.parametrize(
     ("text", "column", "words"),
     [
         ("colour = red", 1, "not a field"),
@@ -197,6 +217,18 @@ def test_the_page_and_the_api_say_the_same(four: None, user: User, client: Clien
 def test_what_may_come_next(four: None, user: User, text: str, start: int, option: str) -> None:
     found = filter_complete(user, text)
     assert found["start"] == start and option in [item["text"] for item in found["options"]]
+
+
+def test_names_of_metrics_are_offered_as_they_are_written(make: Callable[..., Run], user: User) -> None:
+    run = make("mine")
+    Series.objects.bulk_create(
+        Series(run=run, key=key, last_value=1.0) for key in ("loss", "pass#1 (mean)", 'say "b"')
+    )
+    for begun in ("loss", "pass", "say"):
+        offered = [
+            item["text"] for item in filter_complete(user, begun)["options"] if item["note"] == "metric"
+        ]
+        assert offered and all(names(f"{text} = 1") == {"mine"} for text in offered)
 
 
 def test_nobody_is_told_of_other_peoples_runs(four: None) -> None:
