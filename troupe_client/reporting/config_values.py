@@ -110,6 +110,8 @@ def _array(value: Any, above: tuple[int, ...]) -> Any:
         size *= length
     if size > MAX_ELEMENTS:
         return f"{type(value).__name__} of shape {shape}"
+    if type(value).__name__ in ("float16", "float32"):
+        return _simple(float(str(value)))  # 0.0001, where the nearest 64-bit number is 9.999999747378752e-05
     try:
         return _plain(value.tolist(), above)
     except Exception:  # a tensor without data

@@ -58,7 +58,7 @@ class Broken:
     ("value", "stored"),
     [
         (np.int64(3), 3),
-        (np.float32(0.5), 0.5),
+        (np.float32(1e-4), 1e-4),
         (np.bool_(True), True),
         (np.float64("nan"), "NaN"),
         (float("inf"), "Infinity"),
