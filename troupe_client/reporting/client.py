@@ -25,6 +25,7 @@ from troupe_client.reporting.artifacts import (
 from troupe_client.reporting.config_values import config_json
 from troupe_client.reporting.episodes import Message, episode_fields, turns_of
 from troupe_client.reporting.opening import ALPHABET, OpenedRun, begin, data_folder, new_id, request_run
+from troupe_client.reporting.progress import Progress
 from troupe_client.reporting.scalars import Scalars
 from troupe_client.server_api import Server, ServerAway, run_path
 from workers.provenance.collecting import program_provenance
@@ -35,6 +36,8 @@ from workers.telemetry.delivery import Undelivered
 logger = logging.getLogger("troupe")
 Mode = Literal["online", "offline", "disabled"]
 MODES = ("online", "offline", "disabled")
+STOP = ("stop", "pause")
+"""Commands of people; others, such as that of a newer attempt, do not end a program."""
 
 
 class ClientRun:
@@ -47,19 +50,29 @@ class ClientRun:
         folder: Path,
         address: str,
         server: Server | None = None,
+        name: str = "",
+        step: int = 0,
+        progress: Progress | None = None,
     ) -> None:
         self.id = run_id
+        self.name = name or run_id
+        self.state = "running"
         self.url = address
         """Address of the run's page; empty if offline or disabled."""
         self.folder = folder
-        self.step = 0
-        """Step of the next `log` without a step."""
+        self.step = step
+        """Step of the next `log` without a step; of a resumed run, the one after its last."""
         self._reporter = reporter
         self._server = server
         self._scalars = Scalars()
+        self._progress = progress or Progress()
         self._episodes = 0
         self._pid = os.getpid()
         self._ended = False
+
+    def __str__(self) -> str:
+        """Return name, state and address."""
+        return f"{self.name} ({self.state}): {self.url or self.folder}"
 
     def _repr_html_(self) -> str:
         """Show a notebook the link to the run's page."""
@@ -79,7 +92,7 @@ class ClientRun:
         flat = self._scalars.flat(values)
         if reporter:
             reporter.metrics(self.step, flat)
-            reporter.iteration = self.step
+            reporter.iteration = self._progress.note(self.step, committed=commit)
         if commit:
             self.step += 1
 
@@ -122,7 +135,7 @@ class ClientRun:
     def should_stop(self) -> bool:
         """Return whether a person pressed Stop on the run's page. Check it once per step and end the loop."""
         reporter = self._open()
-        return reporter is not None and reporter.command is not None
+        return reporter is not None and reporter.command in STOP
 
     def log_artifact(
         self,
@@ -170,11 +183,12 @@ class ClientRun:
         """
         if self._ended or self._pid != os.getpid():
             return True
-        self._ended = True
+        self._ended, self.state = True, status
         if self._reporter is None:
             return True
-        stopped = status == "finished" and self._reporter.command is not None
-        self._reporter.status("stopped" if stopped else status, self.step, message)
+        if status == "finished" and self._reporter.command in STOP:
+            self.state = "stopped"
+        self._reporter.status(self.state, self._progress.completed, message)
         delivered = self._reporter.close()
         if not delivered or not self.url:
             logger.warning(
@@ -230,15 +244,17 @@ def run_begin(
     *,
     id: str = "",
     resume: Literal["never", "allow", "must"] = "never",
+    role: str = "",
     mode: Mode | None = None,
     dir: str = "",
     **described: Unpack[RunDescription],
 ) -> ClientRun:
     """Start a run in `project` (a slug; default: your first project).
 
-    `id` is generated; the id of an existing run needs resume="allow" or "must". `mode` is "online", "offline"
-    (`troupe sync ID` delivers later) or "disabled" (nothing is written). `dir` is the folder of events. Arguments
-    default to environment variables (docs/client.md). Raises TroupeError for bad arguments, without a known server,
+    `id` is generated; the id of an existing run needs resume="allow" or "must", which continue the count of its steps, or a
+    `role`: the part of another program, such as "eval", in the run. The run's state follows the program without a role. `mode`
+    is "online", "offline" (`troupe sync ID` delivers later) or "disabled" (nothing is written). `dir` is the folder of events.
+    Arguments default to environment variables (docs/client.md). Raises TroupeError for bad arguments, without a known server,
     and if the server refuses the run. A server that does not answer is not an error.
     """
     if unknown := set(described) - set(RunDescription.__annotations__):
@@ -253,7 +269,7 @@ def run_begin(
         raise TroupeError(f"the id {run_id!r} must be 8 to 12 characters of {ALPHABET}; omit it for a new id")
     folder = data_folder(dir) / "runs" / run_id
     if chosen == "disabled":
-        return ClientRun(run_id, None, folder, "")
+        return ClientRun(run_id, None, folder, "", name=name)
     body: dict[str, Any] = {
         **described,
         "config": config_json(described.get("config")),
@@ -262,6 +278,7 @@ def run_begin(
         "name": name,
         "group": described.get("group") or os.environ.get("TROUPE_RUN_GROUP", "").strip(),
         "resume": resume,
+        "role": role,
         "provenance": program_provenance(),
         "nonce": secrets.token_hex(8),
     }
@@ -286,8 +303,12 @@ def _reporting(run_id: str, folder: Path, body: dict[str, Any], opened: OpenedRu
         address = server.address(opened.page or f"/runs/{run_id}/")
         if not opened.page:
             logger.warning("%s does not answer; events are stored in %s until it does", server.url, folder)
-    reporter.status("running", 0, facts={"client": True})
-    return ClientRun(run_id, reporter, folder, address, opened.server if opened else None)
+    known = opened or OpenedRun(Server("", ""), 1, "")
+    progress = Progress(known.steps or int(body.get("steps", 0)), known.iteration, known.step)
+    reporter.status("running", known.iteration, facts={"client": True, "role": body["role"]})
+    server_of_artifacts = opened.server if opened else None
+    name = known.name or body["name"]
+    return ClientRun(run_id, reporter, folder, address, server_of_artifacts, name, known.step, progress)
 
 
 def _begin_late(server: Server, body: dict[str, Any]) -> None:

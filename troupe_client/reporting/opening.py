@@ -38,12 +38,27 @@ class OpenedRun:
     attempt: int
     page: str
     """Path of its page; empty until the server answers."""
+    name: str = ""
+    step: int = 0
+    """Step after the last one that the server has."""
+    iteration: int = 0
+    """Completed steps."""
+    steps: int = 0
+    """Total number of steps; 0: unknown."""
 
 
 def begin(server: Server, body: dict[str, Any]) -> OpenedRun:
     """Start the run on the server; safe to repeat. Raises ServerAway (try later), ServerFailure (refused)."""
     answer = server.call("/api/v1/client-runs/", body)
-    return OpenedRun(server, int(answer["attempt"]), str(answer["run"]["links"]["page"]))
+    run = answer["run"]
+    known = {
+        "name": run.get("name", ""),
+        "iteration": run.get("iteration", 0),
+        "steps": run.get("iterations", 0),
+    }
+    return OpenedRun(
+        server, int(answer["attempt"]), str(run["links"]["page"]), step=answer.get("step", 0), **known
+    )
 
 
 def request_run(folder: Path, body: dict[str, Any], *, online: bool) -> OpenedRun | None:
@@ -52,7 +67,8 @@ def request_run(folder: Path, body: dict[str, Any], *, online: bool) -> OpenedRu
     Raises TroupeError if no server is known, if it refuses, or if it does not answer a request to resume.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / REQUEST).write_text(json.dumps(body, default=str, ensure_ascii=False))
+    if not (body["role"] and (folder / REQUEST).exists()):  # the main program's request creates the run
+        (folder / REQUEST).write_text(json.dumps(body, default=str, ensure_ascii=False))
     if not online:
         if body["resume"] != "never":
             raise TroupeError('resuming needs the server, which numbers the attempt; use mode="online"')

@@ -68,6 +68,14 @@ def project_get(user: Person, slug: str) -> Project:
     return project
 
 
+def project_named(user: Person, word: str) -> Project:
+    """Return one of the user's projects by its slug, or by the name that pages show. Raises Http404."""
+    named = projects_visible(user).filter(name__iexact=word.strip())
+    if len(found := list(named[:2])) == 1 and not projects_visible(user).filter(slug=word).exists():
+        return found[0]
+    return project_get(user, word)
+
+
 def project_default(user: Person) -> Project | None:
     """Return the default project of the user's runs: the oldest in which they may launch."""
     return projects_editable(user).order_by("pk").first()

@@ -10,7 +10,7 @@ from training_core.config.kinds import AnyConfig
 from training_core.errors import ConfigError
 from webapp.accounts.models import Project
 from webapp.accounts.permissions import Person
-from webapp.accounts.selectors import project_default, project_get
+from webapp.accounts.selectors import project_default, project_named
 from webapp.runs.permitted import parse_permitted
 
 CONFIG_KEYS = {"preset", "overrides", "config"}
@@ -30,7 +30,7 @@ def project_of(user: Person, slug: Any) -> Project:
     """Return the project with this slug, or the caller's default. Raises Http404, PermissionDenied, ConfigError."""
     if not isinstance(slug, str):
         raise ConfigError({"project": "give a project's slug"})
-    project = project_get(user, slug) if slug else project_default(user)
+    project = project_named(user, slug) if slug else project_default(user)
     if project is None:
         raise PermissionDenied("you cannot launch in any project; ask an owner for the editor level")
     return project

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import DataError, connection, transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from webapp.checkpoints import services as checkpoints
@@ -16,11 +17,11 @@ from webapp.ingest.models import Producer
 from webapp.metrics import services as metrics
 from webapp.quotas.enforcement import storage_held
 from webapp.runs.lifecycle import run_announce, run_locked, run_reason_set
-from webapp.runs.logs import log_lines_store
-from webapp.runs.models import Attempt, Run
+from webapp.runs.logs import log_lines_store, server_says
+from webapp.runs.models import Attempt, Run, RunSource
 from webapp.runs.selectors import attempts_from
 from webapp.scheduling import services as runs
-from webapp.scheduling.client_runs import client_run_revive
+from webapp.scheduling.client_runs import QUIET, client_run_revive
 from webapp.timeline import services as timeline
 from webapp.transcripts import services as transcripts
 from workers.telemetry.events import (
@@ -110,7 +111,9 @@ def _store_locked(run_id: str, batch: EventBatch) -> IngestAnswer:
     if batch.first > producer.acknowledged + 1:
         raise gap(producer.acknowledged + 1)
     fresh = batch.events[producer.acknowledged + 1 - batch.first :]
-    client_run_revive(run, attempt)
+    leads = _leads(run, producer)
+    if leads:
+        client_run_revive(run, attempt)
     held = storage_held(run.project_id) if fresh else ""
     if fresh and (held or run.events_held):
         run.events_held = bool(held)
@@ -119,9 +122,13 @@ def _store_locked(run_id: str, batch: EventBatch) -> IngestAnswer:
     if fresh and not held:
         run.event_count += len(fresh)
         producer.acknowledged = batch.last
-    _progress_save(run, attempt, producer)
+    _progress_save(run, attempt, producer, leads=leads)
     if fresh and not held:
-        _store(run, attempt, fresh, newest=newest)
+        _store(run, attempt, fresh)
+        if leads:
+            _progress_note(run, attempt, fresh, newest=newest)
+        else:
+            _failure_note(run, producer, fresh)
         run_announce(run)
     return IngestAnswer(producer.acknowledged, runs.command_for(run, attempt, newest=newest), held)
 
@@ -129,7 +136,7 @@ def _store_locked(run_id: str, batch: EventBatch) -> IngestAnswer:
 def _producer(run: Run, batch: EventBatch) -> Producer:
     """Return the producer's row; may be created under the run's lock."""
     producer = _PRODUCER.first(run.pk, batch.producer) or Producer.objects.create(
-        run=run, producer=batch.producer, attempt=batch.attempt
+        run=run, producer=batch.producer, attempt=batch.attempt, **_part(batch.events[0])
     )
     if producer.attempt != batch.attempt:
         raise invalid(
@@ -138,16 +145,38 @@ def _producer(run: Run, batch: EventBatch) -> Producer:
     return producer
 
 
-def _progress_save(run: Run, attempt: Attempt, producer: Producer) -> None:
+def _part(first: AnyEvent) -> dict[str, Any]:
+    """Return the fields `program` and `role` of a new producer, which the first event of a custom program states."""
+    if not isinstance(first, StatusEvent) or first.facts.get("client") is not True:
+        return {}
+    return {"program": True, "role": str(first.facts.get("role", ""))[:60]}
+
+
+def _leads(run: Run, producer: Producer) -> bool:
+    """Whether the run's state follows this producer.
+
+    Of several custom programs in one attempt, it is the first one without a role, else the first one; one that has not reported
+    for a while is left out.
+    """
+    if run.source != RunSource.CLIENT or not producer.program:
+        return True
+    programs = Producer.objects.filter(run=run, attempt=producer.attempt, program=True)
+    alive = programs.filter(Q(updated_at__gte=timezone.now() - QUIET) | Q(pk=producer.pk))
+    first = min(alive.values_list("role", "pk"), key=lambda program: (program[0] != "", program[1]))
+    return bool(first[1] == producer.pk)
+
+
+def _progress_save(run: Run, attempt: Attempt, producer: Producer, *, leads: bool) -> None:
     """Save the numbers of events, and the time of this message by the server's clock."""
     now = timezone.now()
-    attempt.heartbeat_at, attempt.unreachable_since = now, None
+    if leads:
+        attempt.heartbeat_at, attempt.unreachable_since = now, None
     of_producer: list[Any] = [producer.acknowledged, now, producer.pk]
     with connection.cursor() as cursor:
-        cursor.execute(_SAVE, [now, attempt.pk, *of_producer, run.event_count, run.pk])
+        cursor.execute(_SAVE, [now, attempt.pk if leads else None, *of_producer, run.event_count, run.pk])
 
 
-def _store(run: Run, attempt: Attempt, events: list[AnyEvent], *, newest: bool) -> None:
+def _store(run: Run, attempt: Attempt, events: list[AnyEvent]) -> None:
     """Pass each kind of event to the app that stores it. Events of an old attempt are stored too, except for its state."""
     cursor = run.event_count
     if points := [event for event in events if isinstance(event, MetricsEvent)]:
@@ -155,7 +184,14 @@ def _store(run: Run, attempt: Attempt, events: list[AnyEvent], *, newest: bool) 
     for kind, store in KEPT.items():
         if some := [event for event in events if isinstance(event, kind)]:
             store(run, cursor, some)
-    _progress_note(run, attempt, events, newest=newest)
+
+
+def _failure_note(run: Run, producer: Producer, events: list[AnyEvent]) -> None:
+    """Write the failure of a program that does not decide over the run's state to the log."""
+    for event in events:
+        if isinstance(event, StatusEvent) and event.state == "failed":
+            name = f"The program {producer.role!r}" if producer.role else "Another program"
+            server_says(run, producer.attempt, f"{name} of this run failed: {event.message}", "error")
 
 
 def _progress_note(run: Run, attempt: Attempt, events: list[AnyEvent], *, newest: bool) -> None:

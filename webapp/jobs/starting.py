@@ -8,7 +8,7 @@ from django.http import Http404
 from training_core.config.files import no_preset, parse_config, preset_names, read_preset
 from training_core.errors import ConfigError
 from webapp.accounts.permissions import Person
-from webapp.accounts.selectors import project_default, project_get
+from webapp.accounts.selectors import project_default, project_named
 from webapp.jobs.models import Job
 from webapp.jobs.selectors import checkpoint_find
 from webapp.jobs.services import Subject, job_create
@@ -26,7 +26,7 @@ def config_job_start(user: Person, kind: str, wanted: Mapping[str, Any]) -> Job:
             raise ConfigError({"preset": no_preset(preset)})
         tree = read_preset(preset)
     slug = str(wanted.get("project") or "")
-    project = project_get(user, slug) if slug else project_default(user)
+    project = project_named(user, slug) if slug else project_default(user)
     if project is None:
         raise Http404("you cannot launch in any project")
     subject = Subject(tree, overrides=wanted.get("overrides") or {})

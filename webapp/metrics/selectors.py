@@ -91,6 +91,12 @@ def keys(run: Run, query: NameQuery | None = None, most: int | None = None) -> l
     return [SeriesFacts(key, count, step, spell(value), time) for key, count, step, value, time in facts]
 
 
+def step_next(run: Run) -> int:
+    """Return the step after the last one of the newest attempt with points; 0 without points."""
+    newest = Series.objects.filter(run=run).order_by("-last_attempt", "-last_step").first()
+    return newest.last_step + 1 if newest else 0
+
+
 def series_rows(run: Run) -> list[SeriesRow]:
     """Return the rows of all metrics of a run, by name; `series_read` takes them, so that a page reads them once."""
     return _series_rows(Series.objects.filter(run=run).order_by("key"))

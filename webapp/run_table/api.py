@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 from training_core.config.files import read_preset
 from training_core.errors import ConfigError
 from webapp.accounts.models import Project
-from webapp.accounts.selectors import project_default, project_get
+from webapp.accounts.selectors import project_default, project_named
 from webapp.api.pagination import NewestFirst, OrderedPages
 from webapp.api.queries import choice, text, truth
 from webapp.api.schema import JSON, parameter
@@ -153,7 +153,7 @@ class RunList(generics.ListAPIView[Run]):
         return Response(RunSerializer(made).data, status=status.HTTP_201_CREATED)
 
     def _project(self, slug: str) -> Project:
-        project = project_get(self.request.user, slug) if slug else project_default(self.request.user)
+        project = project_named(self.request.user, slug) if slug else project_default(self.request.user)
         if project is None:
             raise PermissionDenied("you cannot launch in any project; ask an owner for the editor level")
         return project

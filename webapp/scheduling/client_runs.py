@@ -30,6 +30,8 @@ from workers.telemetry.faults import Fault
 
 QUIET = timedelta(seconds=60)
 """Silence after which the owner is notified."""
+HEARD = timedelta(seconds=15)
+"""A program that has reported within this time is alive: reports come every 5 s."""
 GIVEN_UP = timedelta(minutes=15)
 """Silence after which the run counts as failed, until its program reports again."""
 
@@ -51,6 +53,11 @@ class ClientRun(BaseModel):
     team: dict[str, str] = Field({}, max_length=64, description="Role to policy.")
     algorithm: str = Field("external", max_length=60)
     environment: str = Field("external", max_length=60)
+    role: str = Field(
+        "",
+        max_length=60,
+        description="The program's part, if several programs report to one run; empty: the main program.",
+    )
     steps: int = Field(0, ge=0, le=2**31 - 1, description="Total steps, for progress; 0: unknown.")
     resume: str = Field("never", pattern="^(allow|must|never)$")
     provenance: dict[str, Any] = Field({}, description="Command, machine and repositories of the program.")
@@ -64,6 +71,8 @@ class ClientRun(BaseModel):
 @transaction.atomic
 def client_run_begin(user: Person, project: Project, wanted: ClientRun) -> tuple[Run, Attempt]:
     """Return the run and the attempt for the program's events.
+
+    A program with a role, or one that resumes a run whose program is alive, joins the latest attempt.
 
     Raises PermissionDenied, ConfigError (values that cannot be stored), TransitionRefused (an id that is in use, or unknown
     with resume = "must").
@@ -88,9 +97,19 @@ def client_run_begin(user: Person, project: Project, wanted: ClientRun) -> tuple
         raise TransitionRefused(f"the id {wanted.id} is in use by another run; choose another one")
     if wanted.nonce and latest.submission_id == _submission(run, latest.number, wanted.nonce):
         return run, latest
+    if wanted.role or (wanted.resume != "never" and _is_alive(latest)):
+        return run, latest
     if wanted.resume == "never":
-        raise TransitionRefused(f'run {wanted.id} exists; pass resume="allow" to continue it')
+        raise TransitionRefused(
+            f'run {wanted.id} exists; pass resume="allow" to continue it, or a role to report to it as another program'
+        )
     return run, _resumed(run, latest, wanted)
+
+
+def _is_alive(attempt: Attempt) -> bool:
+    """Whether the program of an attempt reports; another program then joins it, and neither ends the other."""
+    heard = attempt.heartbeat_at or attempt.created_at
+    return attempt.state != Attempt.State.ENDED and timezone.now() - heard < HEARD
 
 
 def _made(user: Person, project: Project, wanted: ClientRun) -> Run:

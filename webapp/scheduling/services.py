@@ -200,6 +200,8 @@ def command_for(run: Run, attempt: Attempt, *, newest: bool) -> str | None:
     An attempt that ended by its driver's own report needs no command; one that was ended here (stopped before it started,
     given up) must exit. newest: whether the run has no later attempt.
     """
+    if newest and attempt.ended_as == "stopped" and run.source == RunSource.CLIENT:
+        return "stop"  # for the other programs of the run
     if attempt.state == Attempt.State.ENDED or not newest:
         return "exit"
     return run.stop_requested or None
@@ -212,7 +214,9 @@ def is_at_work(attempt: Attempt) -> bool:
 
 def status_apply(run: Run, attempt: Attempt, event: StatusEvent) -> None:
     """Advance the run by its driver's report. Reports of an old attempt, or late ones, change nothing."""
-    if run.attempts.filter(number__gt=attempt.number).exists() or attempt.state == Attempt.State.ENDED:
+    newest = not run.attempts.filter(number__gt=attempt.number).exists()
+    if not newest or attempt.state == Attempt.State.ENDED:
+        _late_apply(run, event, newest=newest)
         return
     fault = fault_in(event.message)
     if event.state in ("starting", "running") and event.facts:
@@ -237,6 +241,13 @@ def status_apply(run: Run, attempt: Attempt, event: StatusEvent) -> None:
     run.save()
     if run.state == RunState.QUEUED:
         transaction.on_commit(partial(submit_soon, run.pk))
+
+
+def _late_apply(run: Run, event: StatusEvent, *, newest: bool) -> None:
+    """Note the progress of a custom program's run that has ended: a repeated import adds to it."""
+    if newest and run.source == RunSource.CLIENT and event.iteration > run.iteration:
+        run.iteration = event.iteration
+        run.save(update_fields=["iteration"])
 
 
 def _started(run: Run, attempt: Attempt) -> None:

@@ -136,6 +136,7 @@ def test_steps_count_up_unless_they_are_given(run: ClientRun) -> None:
     assert seen == [(0, {"a": 1.0}), (1, {"a": 2.0}), (1, {"b": 3.0}), (40, {"a": "NaN"}), (41, {"a": 5.0})]
     assert [event["state"] for event in stored_events(run, "status")] == ["running", "finished"]
     assert stored_events(run, "status")[-1]["iteration"] == 42
+    assert str(run) == f"{run.id} (finished): {run.folder}"
 
 
 def test_messages_become_turns_and_the_last_has_the_reward(run: ClientRun) -> None:

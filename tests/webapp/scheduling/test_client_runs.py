@@ -1,6 +1,7 @@
 """A custom program against the real server: its run, curves, transcripts and end."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ from django.utils import timezone
 import troupe
 from training_core.errors import TroupeError
 from troupe_client.cli.shipping import ship_run
+from troupe_client.reporting.client import run_begin
 from troupe_client.server_api import find_server
 from webapp.accounts.models import Membership, Project, User
 from webapp.accounts.throttling import GUESSES
 from webapp.accounts.tokens import token_create
+from webapp.ingest.models import Producer
 from webapp.runs.models import Attempt, Run
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.client_runs import ClientRun, client_run_begin, client_run_look_after
@@ -132,7 +135,108 @@ def test_going_on_makes_a_second_attempt(connected: User) -> None:
     with troupe.init("lab", id=first.id, resume="must") as second:
         second.log({"loss": 0.5}, step=6)
     row = Run.objects.get(pk=first.id)
-    assert row.attempts.count() == 2 and row.state == "finished" and row.iteration == 7
+    assert row.attempts.count() == 2 and row.state == "finished" and row.iteration == 6
+
+
+def points(run: str, key: str) -> list[tuple[int, float]]:
+    """Steps and values that charts show."""
+    series = find_server().call(f"/api/v1/runs/{run}/series/", keys=key)["series"][key]
+    return list(zip(series["steps"], series["values"], strict=True))
+
+
+def test_a_resumed_run_goes_on_counting(connected: User) -> None:
+    first = troupe.init("lab", steps=6)
+    for value in range(3):
+        troupe.log({"x": value})
+    assert troupe.finish()
+    second = troupe.init("lab", id=first.id, resume="must")
+    assert second.step == 3
+    for value in range(3, 6):
+        troupe.log({"x": value})
+    assert troupe.finish()
+    assert points(first.id, "x") == [(step, float(step)) for step in range(6)]
+    assert Run.objects.get(pk=first.id).iteration == 6
+
+
+def delivered(run: troupe.ClientRun) -> None:
+    """Wait until the server has all events of a run."""
+    reporter = run._open()
+    assert reporter is not None
+    for _ in range(400):
+        if reporter.has_stored(reporter.seq):
+            return
+        reporter._closing.wait(0.05)
+    raise AssertionError("the events were not delivered")
+
+
+@pytest.mark.parametrize("options", [{"role": "eval"}, {"resume": "must"}])
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_second_program_disturbs_nobody(connected: User, options: dict[str, Any], failed: bool) -> None:
+    with run_begin("lab", steps=9) as first:
+        first.log({"loss": 1.0}, step=1)
+        delivered(first)
+        with suppress(ValueError), run_begin("lab", id=first.id, **options) as second:
+            second.log({"eval/accuracy": 0.5}, step=5)
+            if failed:
+                raise ValueError("no model")
+        delivered(first)
+        assert not first.should_stop()
+        row = Run.objects.get(pk=first.id)
+        assert (row.state, row.attempts.count()) == ("running", 1) and row.iteration < 5
+        assert row.log_lines.filter(level="error", message__contains="no model").count() == failed
+        first.log({"loss": 0.5}, step=9)
+    assert points(first.id, "loss") == [(1, 1.0), (9, 0.5)]
+    assert points(first.id, "eval/accuracy") == [(5, 0.5)]
+    row = Run.objects.get(pk=first.id)
+    assert (row.state, row.iteration) == ("finished", 9)
+
+
+def test_the_state_follows_the_main_program_whoever_came_first(connected: User) -> None:
+    judge = run_begin("lab", role="eval", name="whole")
+    judge.log({"eval/accuracy": 0.25})
+    delivered(judge)
+    with run_begin("lab", id=judge.id, resume="allow") as trainer:
+        trainer.log({"loss": 1.0}, step=7)
+        delivered(trainer)
+        judge.finish("failed", "too slow")
+        assert Run.objects.get(pk=judge.id).state == "running"
+    row = Run.objects.get(pk=judge.id)
+    assert (row.state, row.name, row.attempts.count()) == ("finished", "whole", 1)
+
+
+def test_a_program_with_a_role_reports_after_the_end(connected: User) -> None:
+    with run_begin("lab") as trainer:
+        trainer.log({"loss": 1.0})
+    with run_begin("lab", id=trainer.id, role="eval") as judge:
+        judge.log({"eval/accuracy": 0.5}, step=0)
+    row = Run.objects.get(pk=trainer.id)
+    assert (row.state, row.attempts.count()) == ("finished", 1)
+    assert points(trainer.id, "eval/accuracy") == [(0, 0.5)]
+
+
+def test_another_program_takes_over_from_one_that_is_silent(connected: User) -> None:
+    first = run_begin("lab")
+    delivered(first)
+    second = run_begin("lab", id=first.id, resume="allow")
+    delivered(second)
+    Producer.objects.filter(run_id=first.id).order_by(
+        "pk"
+    ).first().delete()  # the first one was ended by SIGKILL
+    second.log({"loss": 1.0}, step=3)
+    assert second.finish()
+    row = Run.objects.get(pk=first.id)
+    assert (row.state, row.iteration, row.attempts.count()) == ("finished", 3, 1)
+    assert first.finish() and Run.objects.get(pk=first.id).iteration == 3
+
+
+def test_a_project_is_found_by_the_name_that_pages_show(connected: User) -> None:
+    twins = [Project.objects.create(slug=slug, name="Twins") for slug in ("twin-1", "twin-2")]
+    for project in twins:
+        Membership.objects.create(project=project, user=connected, level=Membership.Level.OWNER)
+    run = run_begin("Lab")
+    assert run.finish() and Run.objects.get(pk=run.id).project.slug == "lab"
+    with pytest.raises(TroupeError, match="twin-1"):
+        run_begin("Twins")
 
 
 def test_what_is_not_yours_is_refused(
