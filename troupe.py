@@ -14,15 +14,15 @@ Environment: TROUPE_URL, TROUPE_TOKEN, TROUPE_PROJECT, TROUPE_RUN_ID, TROUPE_RUN
 disabled), TROUPE_DIR. Importing this loads neither Ray, torch nor Django.
 """
 
-import atexit
 import functools
+import os
 import sys
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 from training_core.errors import TroupeError
 from troupe_client.reporting.client import ClientRun, run_begin
+from troupe_client.reporting.program_end import ProgramEnd
 
 __all__ = [
     "ClientRun",
@@ -38,7 +38,9 @@ __all__ = [
 
 run: ClientRun | None = None
 """The run of this process, between `init` and `finish`."""
-_crash = ""
+_end: ProgramEnd | None = None
+_pid = 0
+"""The process of `_end`; a forked child has none."""
 
 
 @functools.wraps(run_begin)
@@ -46,8 +48,7 @@ def init(*args: Any, **options: Any) -> ClientRun:
     """Start the run of this process and print its link; an open run is finished first."""
     global run
     finish()
-    if not _exit_hooks:
-        _install_exit_hooks()
+    _watch_end()
     try:
         run = run_begin(*args, **options)
     except TroupeError as error:
@@ -97,22 +98,16 @@ def trainer_callback(**options: Any) -> Any:
 def _current() -> ClientRun:
     if run is None:
         raise RuntimeError("no run is open; call troupe.init() first")
+    if _end:
+        _end.goes_on()
     return run
 
 
-_exit_hooks = False
-
-
-def _install_exit_hooks() -> None:
-    """Finish the run when the program ends, as failed if an exception ends it."""
-    global _exit_hooks
-    _exit_hooks = True
-    previous_hook = sys.excepthook
-
-    def record_crash(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        global _crash
-        _crash = f"{kind.__name__}: {error}"
-        previous_hook(kind, error, trace)
-
-    sys.excepthook = record_crash
-    atexit.register(lambda: finish("failed" if _crash else "finished", _crash))
+def _watch_end() -> None:
+    """Finish the run when the program ends, as failed if an error, an exit code or a signal ends it."""
+    global _end, _pid
+    if _pid == os.getpid():
+        return
+    _pid = os.getpid()
+    _end = ProgramEnd(lambda reason: finish("failed" if reason else "finished", reason))
+    _end.watch()

@@ -27,9 +27,9 @@ function update(run) {
   why.classList.toggle("bad", run.state === "failed");
   showFindings(row.querySelector("[data-findings]"), run);
   for (const bar of row.querySelectorAll("progress")) {
-    bar.max = run.iterations;
+    bar.max = run.iterations || 1;
     bar.value = run.iteration;
-    write(row.querySelector("[data-iteration]"), `${count(run.iteration)} of ${count(run.iterations)}`);
+    write(row.querySelector("[data-iteration]"), run.iterations ? `${count(run.iteration)} of ${count(run.iterations)}` : count(run.iteration));
   }
   const left = run.eta_seconds === null || ENDED.includes(run.state) ? "" : duration(run.eta_seconds);
   for (const cell of row.querySelectorAll("[data-left]")) cell.textContent = left;

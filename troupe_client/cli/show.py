@@ -100,12 +100,17 @@ def runs_table(runs: list[dict[str, Any]]) -> tuple[Table, list[str]]:
             run["id"],
             Text(visible(run["name"])),
             state(run),
-            f"{run['iteration']}/{run['iterations']}",
+            done(run),
             *_cells(run, requested, metrics),
             duration(run["eta_seconds"]),
             Text(visible(stated(run)), style="dim"),
         )
     return table, ["left", *reversed(columns), "iteration", "reason"]
+
+
+def done(run: Mapping[str, Any]) -> str:
+    """Completed iterations, and their total number if it is known: 3/10, or 3."""
+    return f"{run['iteration']}/{run['iterations']}" if run["iterations"] else str(run["iteration"])
 
 
 def _cells(run: dict[str, Any], requested: list[str], metrics: list[str]) -> list[Text]:
@@ -133,9 +138,7 @@ def run_panel(run: dict[str, Any], series: dict[str, Any], lines: list[dict[str,
     head = Text.assemble((name, "bold"), f"  {run['id']}  ", state(run), f"  {reason}")
     progress = Table.grid(padding=(0, 1))
     bar = ProgressBar(total=run["iterations"], completed=run["iteration"], width=40)
-    progress.add_row(
-        f"iteration {run['iteration']}/{run['iterations']}", bar, f"{duration(run['eta_seconds'])} left"
-    )
+    progress.add_row(f"iteration {done(run)}", bar, f"{duration(run['eta_seconds'])} left")
     metrics = plain_table("metric", "step", "value", "course", right=("step", "value"))
     for key, columns in series.items():
         values = columns["values"]

@@ -32,6 +32,11 @@ def printed(monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]], **termi
     return file.getvalue().splitlines()
 
 
+def test_a_run_without_a_total_shows_its_steps_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, row = printed(monkeypatch, [RUN | {"iteration": 7, "iterations": 0}], width=80)
+    assert " 7 " in row and "7/" not in row
+
+
 def test_a_pipe_gets_every_value_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     header, row = printed(monkeypatch, [RUN], width=80)
     assert header.split() == ["id", "name", "state", "iteration", "eval/success", "left", "reason"]

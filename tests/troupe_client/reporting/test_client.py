@@ -228,17 +228,52 @@ assert not loaded, loaded
 """
 
 
-@pytest.mark.parametrize(("last", "state"), [("", "finished"), ("raise ValueError('bad loss')", "failed")])
-def test_a_program_finishes_its_run_at_exit(tmp_path: Path, last: str, state: str) -> None:
+ENDS = {
+    "": ("finished", "", 0),
+    "raise ValueError('bad loss')": ("failed", "ValueError: bad loss", 1),
+    "raise KeyboardInterrupt": ("failed", "KeyboardInterrupt", -2),
+    "sys.exit()": ("finished", "", 0),
+    "sys.exit(0)": ("finished", "", 0),
+    "sys.exit(3)": ("failed", "exit code 3", 3),
+    "sys.exit('loss is NaN')": ("failed", "loss is NaN", 1),
+    # Hydra and click print an exception themselves.
+    "try: 1 / 0\nexcept ZeroDivisionError: sys.exit(1)": (
+        "failed",
+        "exit code 1 after ZeroDivisionError: division by zero",
+        1,
+    ),
+    "sys.excepthook = lambda *_: None\nraise ValueError('hidden')": ("failed", "ValueError: hidden", 1),
+    "def main():\n try: sys.exit(4)\n finally: troupe.run.step\nmain()": ("failed", "exit code 4", 4),
+    # Caught: the program continues.
+    "def quiet():\n try: sys.exit(2)\n except SystemExit: pass\nquiet()": ("finished", "", 0),
+    "try: sys.exit(2)\nexcept SystemExit: troupe.log({'loss': 2})": ("finished", "", 0),
+    "import threading; t = threading.Thread(target=sys.exit, args=(2,)); t.start(); t.join()": (
+        "finished",
+        "",
+        0,
+    ),
+    "os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)": ("failed", "ended by SIGTERM", -15),
+    "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); os.kill(os.getpid(), signal.SIGTERM); time.sleep(9)": (
+        "finished",
+        "",
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("last", [pytest.param(last, id=last[:40]) for last in ENDS])
+def test_the_end_of_a_program_is_the_end_of_its_run(tmp_path: Path, last: str) -> None:
+    state, message, code = ENDS[last]
     environment = {**os.environ, "TROUPE_DIR": str(tmp_path), "TROUPE_RUN_ID": "abcdefgh23"}
-    subprocess.run([sys.executable, "-c", PROGRAM % last], env=environment, check=not last, timeout=500)
+    program = PROGRAM % f"import os, signal, time\n{last}"
+    done = subprocess.run([sys.executable, "-c", program], env=environment, timeout=500, capture_output=True)
+    assert done.returncode == code, done.stderr
     lines = [
         json.loads(line) for path in tmp_path.rglob("spool/*.jsonl") for line in path.read_text().splitlines()
     ]
     assert (tmp_path / "runs" / "abcdefgh23").is_dir()
     ended = [line for line in lines if line["type"] != "heartbeat"][-1]
-    assert ended["type"] == "status" and ended["state"] == state
-    assert ("bad loss" in ended["message"]) == bool(last)
+    assert (ended["type"], ended["state"], ended["message"]) == ("status", state, message)
 
 
 def test_log_without_init_is_refused() -> None:
@@ -278,3 +313,47 @@ def test_only_rank_zero_reports(tmp_path: Path) -> None:
     callback.on_log(None, state, TrainerControl(), logs={"loss": 0.5})
     callback.on_train_end(None, state, TrainerControl())
     assert not list(tmp_path.iterdir())
+
+
+CHILDREN = """
+import multiprocessing, sys
+import troupe
+
+def work(id, how):
+    troupe.init(id=id, role=how, mode="offline")
+    troupe.log({"loss": 1.0})
+    if how == "exit":
+        sys.exit(3)
+    if how == "error":
+        raise ValueError("no data")
+
+if __name__ == "__main__":
+    run = troupe.init(mode="offline", id="abcdefgh23")
+    context = multiprocessing.get_context(sys.argv[1])
+    children = [context.Process(target=work, args=(run.id, how)) for how in ("well", "exit", "error")]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+    troupe.log({"loss": 0.5})
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_child_processes_report_as_programs_of_their_own(tmp_path: Path, method: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(CHILDREN)
+    environment = {**os.environ, "TROUPE_DIR": str(tmp_path), "PYTHONPATH": str(Path(troupe.__file__).parent)}
+    subprocess.run(
+        [sys.executable, program, method], env=environment, check=True, capture_output=True, timeout=500
+    )
+    seen = {}
+    for path in tmp_path.rglob("spool/*.jsonl"):
+        events = [json.loads(line) for line in path.read_text().splitlines()]
+        seen[events[0]["facts"]["role"]] = events[-1]["state"], events[-1]["message"]
+    assert seen == {
+        "": ("finished", ""),
+        "well": ("finished", ""),
+        "exit": ("failed", "exit code 3"),
+        "error": ("failed", "ValueError: no data"),
+    }
