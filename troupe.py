@@ -88,11 +88,12 @@ def finish(status: Any = "finished", message: str = "") -> bool:
 def trainer_callback(**options: Any) -> Any:
     """Return a callback for transformers' and TRL's trainers: `Trainer(..., callbacks=[troupe.trainer_callback()])`.
 
-    `options` are those of `init`. In distributed training only rank 0 reports.
+    It reports to the open run, and starts one with `options`, those of `init`, if there is none. In distributed training only
+    rank 0 reports.
     """
     from troupe_client.reporting.trainer import TroupeCallback
 
-    return TroupeCallback(init, options)
+    return TroupeCallback(init, lambda: run, options)
 
 
 def _current() -> ClientRun:

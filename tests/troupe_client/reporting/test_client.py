@@ -4,9 +4,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -282,26 +282,69 @@ def test_log_without_init_is_refused() -> None:
     assert troupe.finish()
 
 
-def test_the_trainer_callback_keeps_the_names_of_metrics(tmp_path: Path) -> None:
-    from transformers import TrainerControl, TrainerState
+@pytest.fixture
+def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """A trainer of a model of two layers, whose callback reports to files."""
+    from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
-    arguments = SimpleNamespace(run_name="sft", to_sanitized_dict=lambda: {"learning_rate": 0.25})
-    state, control = TrainerState(max_steps=4, is_world_process_zero=True), TrainerControl()
-    callback = troupe.trainer_callback(mode="offline", dir=str(tmp_path), id="abcdefgh24")
-    callback.on_train_begin(arguments, state, control)
-    state.global_step = 2
-    callback.on_log(arguments, state, control, logs={"loss": 0.5, "eval/reward": 1.0, "words": "left out"})
-    assert not callback.on_step_end(arguments, state, control).should_training_stop
-    callback.on_train_end(arguments, state, control)
-    folder = tmp_path / "runs" / "abcdefgh24"
-    lines = [
-        json.loads(line) for path in folder.rglob("spool/*.jsonl") for line in path.read_text().splitlines()
-    ]
-    (metrics,) = [line for line in lines if line["type"] == "metrics"]
-    assert metrics["step"] == 2 and metrics["values"] == {"train/loss": 0.5, "eval/reward": 1.0}
-    asked = json.loads((folder / "client.json").read_text())
-    assert asked["steps"] == 4 and asked["config"]["learning_rate"] == 0.25
-    assert lines[-1]["state"] == "finished"
+    monkeypatch.setenv("TROUPE_DIR", str(tmp_path))
+    monkeypatch.setenv("TROUPE_MODE", "offline")
+    data = [{"input_ids": torch.arange(8), "labels": torch.arange(8)}] * 8
+    sizes = {"vocab_size": 32, "hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2}
+
+    def make(steps: int = 2, **options: Any) -> Any:
+        model = LlamaForCausalLM(LlamaConfig(num_hidden_layers=1, **sizes))
+        settings = {"eval_strategy": "steps", "eval_steps": 1, "logging_steps": 1, "learning_rate": 0.25}
+        arguments = TrainingArguments(
+            str(tmp_path / "out"), max_steps=steps, report_to=[], use_cpu=True, disable_tqdm=True, **settings
+        )
+        callbacks = [troupe.trainer_callback(**options)]
+        return Trainer(model, arguments, train_dataset=data, eval_dataset=data, callbacks=callbacks)
+
+    return make
+
+
+def steps_of(run: ClientRun, key: str) -> list[int]:
+    """Steps at which a run has a metric."""
+    return [event["step"] for event in stored_events(run, "metrics") if key in event["values"]]
+
+
+@pytest.mark.slow
+def test_a_trainer_reports_what_comes_before_and_after_training(trained: Callable[..., Any]) -> None:
+    trainer = trained(name="callback", steps=2)
+    trainer.evaluate()
+    trainer.train()
+    trainer.evaluate()
+    run = troupe.run
+    assert run and run.state == "running"
+    trainer.log({"eval_words": np.float32(0.5), "loss": torch.tensor(2.0), "rewards/mean": 1})
+    assert stored_events(run, "metrics")[-1]["values"] == {
+        "eval/words": 0.5,
+        "train/loss": 2.0,
+        "rewards/mean": 1,
+        "train/epoch": 2.0,
+    }
+    assert steps_of(run, "eval/loss") == [0, 1, 2, 2] and set(steps_of(run, "train/loss")) == {1, 2}
+    asked = json.loads((run.folder / "client.json").read_text())
+    assert asked["config"]["learning_rate"] == 0.25 and asked["name"] == "callback"
+    assert troupe.finish() and stored_events(run, "status")[-1]["iteration"] == 2
+    trainer.evaluate()  # reported nowhere, with a warning
+    assert troupe.run is None
+
+
+@pytest.mark.slow
+def test_a_trainer_uses_the_open_run_and_leaves_it_open(trained: Callable[..., Any]) -> None:
+    mine = troupe.init(name="mine")
+    troupe.log({"before": 1})
+    trained(name="not used").train()
+    troupe.log({"after": 1})
+    assert troupe.run is mine and steps_of(mine, "train/loss") == [1, 2] and steps_of(mine, "after") == [3]
+    troupe.finish()
+    trained().train()
+    first = troupe.run
+    trained().train()
+    assert first and troupe.run and troupe.run is not first and first.state == "finished"
+    troupe.finish()
 
 
 def test_only_rank_zero_reports(tmp_path: Path) -> None:
