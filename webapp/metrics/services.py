@@ -16,6 +16,7 @@ from webapp.metrics.headline import HEADLINE, headline_update
 from webapp.metrics.models import Chunk, Series
 from webapp.metrics.outlines import outlined
 from webapp.metrics.summaries import summary_set
+from webapp.metrics.valid_summaries import End, ends_of, is_repeat, summaries_renew
 from webapp.metrics.wide import keys_split, wide_store
 from webapp.runs.events import OF_STATE
 from webapp.runs.lifecycle import run_locked
@@ -41,7 +42,7 @@ FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::float8[], %s::float8[], 
   AS new (key, count, step, value, time, first, low, high)
 ON CONFLICT (run_id, key) DO UPDATE SET
   chunk_count = old.chunk_count + 1, {summary_set("excluded")}
-RETURNING id, key, last_value, first_value, xmax = 0
+RETURNING id, key, last_value, first_value, last_attempt, xmax = 0
 """
 _INSERT = """
 INSERT INTO metrics_chunk (attempt, cursor, series_id, count, first_step, last_step, steps, values, times, outline)
@@ -74,9 +75,13 @@ def points_store(run: Run, attempt: int, cursor: int, events: list[MetricsEvent]
         _drop(run, attempt, events, split.beyond)
     columns = _columns(events, split.narrow if len(split.narrow) < len(keys) else None)
     if columns:
+        before = ends_of(run, columns) if attempt > 1 else {}
         stored = _series_update(run, attempt, columns)
         _chunks_insert([stored[key][0] for key in columns], attempt, cursor, list(columns.values()))
-        headline_update(run, columns, {key: (last, first) for key, (_, last, first) in stored.items()})
+        ends = {key: (last, first) for key, (_, last, first, _) in stored.items()}
+        for key, first in _repeats_renew(attempt, columns, before, stored).items():
+            ends[key] = (ends[key][0], first)
+        headline_update(run, columns, ends)
     if split.wide:
         wide_store(run, attempt, cursor, events, split.wide)
 
@@ -144,8 +149,10 @@ def _drop(run: Run, attempt: int, events: Iterable[MetricsEvent], beyond: list[s
 
 def _series_update(
     run: Run, attempt: int, columns: dict[str, Column]
-) -> dict[str, tuple[int, float, float | None]]:
-    """Update the summaries of these series and the number of the run's; returns id, last value and first value by key."""
+) -> dict[str, tuple[int, float, float | None, int]]:
+    """Update the summaries of these series and the number of the run's; returns id, last value, first value and last attempt by
+    key.
+    """
     lasts = [column.last() for column in columns.values()]
     steps, values, times = ([last[column] for last in lasts] for column in range(3))
     counts = [len(column.steps) for column in columns.values()]
@@ -158,7 +165,19 @@ def _series_update(
     if fresh := sum(inserted for *_, inserted in rows):
         run.series_count += fresh
         run.save(update_fields=["series_count"])
-    return {key: (pk, last, first) for pk, key, last, first, _ in rows}
+    return {key: (pk, last, first, newest) for pk, key, last, first, newest, _ in rows}
+
+
+def _repeats_renew(
+    attempt: int,
+    columns: dict[str, Column],
+    before: dict[str, End],
+    stored: dict[str, tuple[int, float, float | None, int]],
+) -> dict[str, float | None]:
+    """Renew the summaries of series with repeated points; returns their first values. before: ends, for attempts after the first."""
+    repeats = [key for key, end in before.items() if is_repeat(end, End(attempt, min(columns[key].steps)))]
+    repeats += [key for key, (*_, newest) in stored.items() if newest > attempt == 1]
+    return summaries_renew({stored[key][0]: key for key in repeats}) if repeats else {}
 
 
 def _range(values: list[float]) -> list[float | None]:

@@ -13,10 +13,11 @@ from django.db import connection, transaction
 
 from webapp.metrics.arrays import Floats, Ints, pack_floats, pack_ints
 from webapp.metrics.blocks import GROUP, Wide, block_pack, block_unpack, wide_join
-from webapp.metrics.models import Block, Chunk
+from webapp.metrics.models import Block, Chunk, Series
 from webapp.metrics.name_cache import NameCache
 from webapp.metrics.outlines import outlined
 from webapp.metrics.summaries import summary_set
+from webapp.metrics.valid_summaries import End, is_repeat, summaries_renew
 from webapp.runs.lifecycle import run_locked
 from webapp.runs.models import Run
 from workers.telemetry.events import MetricsEvent
@@ -113,7 +114,7 @@ def blocks_compact(run_id: str, group: int) -> None:
             return
         blocks = list(Block.objects.filter(run_id=run_id, group=group).order_by("id"))
         if fresh := [block for block in blocks if not block.summed and block.count]:
-            _summarise(wide_join([block_unpack(block) for block in fresh]))
+            _summarise(run_id, wide_join([block_unpack(block) for block in fresh]))
             Block.objects.filter(pk__in=[block.pk for block in fresh]).update(summed=True)
         some = [block for block in blocks if block.count]
         if not some:
@@ -187,9 +188,33 @@ def _series_analyse() -> None:
         database.execute("ANALYZE (SKIP_LOCKED) metrics_series")
 
 
-def _summarise(points: Wide) -> None:
+def _summarise(run_id: str, points: Wide) -> None:
+    summaries = Summaries.of(points)
+    rows = Series.objects.filter(pk__in=summaries.series.tolist(), run=run_id)
+    before = {
+        pk: (key, End(*end)) for pk, key, *end in rows.values_list("pk", "key", "last_attempt", "last_step")
+    }
     with connection.cursor() as database:
-        database.execute(_UPDATE, list(Summaries.of(points).lists()))
+        database.execute(_UPDATE, list(summaries.lists()))
+    if any(end.attempt > 1 for _, end in before.values()) or points.attempts.max() > 1:
+        starts = _starts(points)
+        repeats = {
+            pk: key for pk, (key, end) in before.items() if any(is_repeat(end, new) for new in starts[pk])
+        }
+        summaries_renew(repeats)
+
+
+def _starts(points: Wide) -> dict[int, list[End]]:
+    """Return attempt and first step of the points of each series, for each attempt."""
+    order = np.lexsort((points.steps, points.attempts, points.series))
+    pairs = np.stack([points.series[order], points.attempts[order]])
+    firsts = order[np.flatnonzero(np.append(True, (pairs[:, 1:] != pairs[:, :-1]).any(axis=0)))]
+    starts: dict[int, list[End]] = {}
+    for at in firsts.tolist():
+        starts.setdefault(int(points.series[at]), []).append(
+            End(int(points.attempts[at]), int(points.steps[at]))
+        )
+    return starts
 
 
 @dataclass(frozen=True)
