@@ -4,8 +4,10 @@ A repeated import adds new values only: run, producer and seq are functions of f
 """
 
 import hashlib
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -38,6 +40,7 @@ def stable_id(folder: Path) -> str:
 def import_folder(server: Server, folder: Path, project: str, name: str, tags: list[str]) -> tuple[str, int]:
     """Deliver the scalars of one folder. Returns the id of the run and the number of values.
 
+    A file that repeats steps of earlier ones, as after a resume with `purge_step`, is a new attempt: its values replace theirs.
     Raises TroupeError (the server refuses, or TensorBoard is not installed), Undelivered.
     """
     run = stable_id(folder)
@@ -47,25 +50,60 @@ def import_folder(server: Server, folder: Path, project: str, name: str, tags: l
         "algorithm": "tensorboard",
         "config": {"folder": str(folder)},
     }
-    opened = begin(server, {"id": run, "project": project, "nonce": "import", **description})
-    count = last = 0
-    with TemporaryDirectory() as scratch:
-        for file in sorted(folder.glob(PATTERN)):
-            producer = hashlib.sha256(file.name.encode()).hexdigest()[:16]
-            spool = SpoolWriter(Path(scratch) / f"{producer}.jsonl")
-            envelope = {"run": run, "attempt": opened.attempt, "producer": producer}
-            for time_written, step, values in scalars_of(file):
-                event = {"type": "metrics", "step": step, "values": values, "time": time_written}
-                _append(spool, envelope, event)
-                count, last = count + len(values), max(last, step)
-            _deliver(spool, server, run)
-        spool = SpoolWriter(Path(scratch) / "end.jsonl")
-        end = {"type": "status", "state": "finished", "iteration": last, "message": "", "facts": {}}
-        _append(
-            spool, {"run": run, "attempt": opened.attempt, "producer": "end"}, end | {"time": time.time()}
-        )
-        _deliver(spool, server, run)
+    request = {"id": run, "project": project, "resume": "allow", **description}
+    files = sorted(folder.glob(PATTERN), key=_in_order)
+    ends: dict[str, int] = {}
+    count = attempt = 0
+    for file in files:
+        recorded = Recorded.of(file)
+        again = recorded.repeats(ends)
+        if again and attempt:
+            _deliver_end(server, run, attempt, max(ends.values()))
+        if again or not attempt:
+            attempt += 1
+            nonce = "import" if attempt == 1 else f"import-{attempt}"
+            attempt = begin(server, request | {"nonce": nonce}).attempt
+        producer = file.name if attempt == 1 else f"{file.name} {attempt}"
+        _deliver(server, run, attempt, hashlib.sha256(producer.encode()).hexdigest()[:16], recorded.events)
+        count += recorded.count
+        ends |= recorded.lasts
+    _deliver_end(server, run, attempt, max(ends.values(), default=0))
     return run, count
+
+
+@dataclass
+class Recorded:
+    """The scalars of an event file."""
+
+    events: list[bytes] = field(default_factory=list)
+    """Metrics events without an envelope."""
+    count: int = 0
+    firsts: dict[str, int] = field(default_factory=dict)
+    """Smallest step by tag."""
+    lasts: dict[str, int] = field(default_factory=dict)
+    """Largest step by tag."""
+
+    @classmethod
+    def of(cls, file: Path) -> "Recorded":
+        """Read a file."""
+        recorded = cls()
+        for time_written, step, values in scalars_of(file):
+            event = {"type": "metrics", "step": step, "values": values, "time": time_written}
+            recorded.events.append(encode(event))
+            recorded.count += len(values)
+            for tag in values:
+                recorded.firsts[tag] = min(step, recorded.firsts.get(tag, step))
+                recorded.lasts[tag] = max(step, recorded.lasts.get(tag, step))
+        return recorded
+
+    def repeats(self, ends: Mapping[str, int]) -> bool:
+        """Whether it has a step of a tag that earlier files have, or an earlier one. ends: their last steps by tag."""
+        return any(tag in ends and first <= ends[tag] for tag, first in self.firsts.items())
+
+
+def _in_order(file: Path) -> list[Any]:
+    """Sort files by the time and the number in their names."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file.name)]
 
 
 def scalars_of(file: Path) -> Iterator[tuple[float, int, dict[str, float]]]:
@@ -87,17 +125,25 @@ def scalars_of(file: Path) -> Iterator[tuple[float, int, dict[str, float]]]:
             yield event.wall_time, event.step, clean.flat(values)
 
 
-def _append(spool: SpoolWriter, envelope: dict[str, Any], event: dict[str, Any]) -> None:
-    spool.append(encode(envelope)[:-1] + b',"seq":', b"," + encode(event)[1:] + b"\n")
+def _deliver_end(server: Server, run: str, attempt: int, last: int) -> None:
+    """Report the end. Its producer depends on the last step: a repeated import with new steps reports it again."""
+    end = {"type": "status", "state": "finished", "iteration": last, "message": "", "facts": {}}
+    _deliver(server, run, attempt, f"end-{attempt}-{last}", [encode(end | {"time": time.time()})])
 
 
-def _deliver(spool: SpoolWriter, server: Server, run: str) -> None:
-    spool.close()
-    uploader = SpoolUploader(
-        spool.path, HttpChannel(server.address(f"/api/v1/runs/{run}/events/"), server.token)
-    )
-    try:
-        while uploader.step():
-            pass
-    finally:
-        uploader.close()
+def _deliver(server: Server, run: str, attempt: int, producer: str, events: Iterable[bytes]) -> None:
+    """Deliver events of one producer; those that the server has are not stored again."""
+    head = encode({"run": run, "attempt": attempt, "producer": producer})[:-1] + b',"seq":'
+    with TemporaryDirectory() as scratch:
+        spool = SpoolWriter(Path(scratch) / "spool.jsonl")
+        for event in events:
+            spool.append(head, b"," + event[1:] + b"\n")
+        spool.close()
+        uploader = SpoolUploader(
+            spool.path, HttpChannel(server.address(f"/api/v1/runs/{run}/events/"), server.token)
+        )
+        try:
+            while uploader.step():
+                pass
+        finally:
+            uploader.close()

@@ -95,8 +95,9 @@ def client_run_begin(user: Person, project: Project, wanted: ClientRun) -> tuple
     if run.project_id != project.pk or run.source != RunSource.CLIENT or latest is None:
         guess_note("run", user.pk)
         raise TransitionRefused(f"the id {wanted.id} is in use by another run; choose another one")
-    if wanted.nonce and latest.submission_id == _submission(run, latest.number, wanted.nonce):
-        return run, latest
+    known = run.attempts.filter(submission_id__endswith=f"-{wanted.nonce}").first() if wanted.nonce else None
+    if known is not None:
+        return run, known
     if wanted.role or (wanted.resume != "never" and _is_alive(latest)):
         return run, latest
     if wanted.resume == "never":
