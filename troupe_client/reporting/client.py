@@ -268,7 +268,7 @@ def run_begin(
     if not 8 <= len(run_id) <= 12 or set(run_id) - set(ALPHABET):
         raise TroupeError(f"the id {run_id!r} must be 8 to 12 characters of {ALPHABET}; omit it for a new id")
     folder = data_folder(dir) / "runs" / run_id
-    if chosen == "disabled":
+    if chosen == "disabled" or _is_other_rank(role):
         return ClientRun(run_id, None, folder, "", name=name)
     body: dict[str, Any] = {
         **described,
@@ -284,6 +284,17 @@ def run_begin(
     }
     opened = request_run(folder, body, online=chosen == "online")
     return _reporting(run_id, folder, body, opened)
+
+
+def _is_other_rank(role: str) -> bool:
+    """Whether this is a process of a distributed training other than rank 0, and has no part of its own."""
+    rank = os.environ.get("RANK", "").strip()
+    if role or not rank.isdigit() or int(rank) == 0:
+        return False
+    logger.warning(
+        "Rank %s does not report, because rank 0 does; pass a role to init to report from it as well", rank
+    )
+    return True
 
 
 def _reporting(run_id: str, folder: Path, body: dict[str, Any], opened: OpenedRun | None) -> ClientRun:

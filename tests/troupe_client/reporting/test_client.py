@@ -209,6 +209,18 @@ def test_disabled_mode_writes_nothing_but_checks_values(tmp_path: Path) -> None:
     assert run.finish() and not list(tmp_path.iterdir())
 
 
+def test_rank_zero_reports_for_a_distributed_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for rank, role, reports in (("0", "", True), ("3", "", False), ("3", "rank 3", True)):
+        monkeypatch.setenv("RANK", rank)
+        caplog.clear()
+        run = run_begin(mode="offline", dir=str(tmp_path / f"{rank}{role}"), role=role)
+        run.log({"loss": 1.0})
+        run.finish()
+        assert run.folder.exists() == reports and ("Rank 3 does not report" in caplog.text) != reports
+
+
 @pytest.mark.parametrize(
     "options", [{"mode": "loud"}, {"id": "short"}, {"id": "CAPITALS1"}, {"resume": "must"}, {"colour": "red"}]
 )
