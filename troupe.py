@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from training_core.errors import TroupeError
-from troupe_client.reporting.client import ClientRun, run_begin
+from troupe_client.reporting.client import PATIENCE, ClientRun, run_begin
 from troupe_client.reporting.program_end import ProgramEnd
 
 __all__ = [
@@ -78,11 +78,11 @@ def should_stop() -> bool:
     return _current().should_stop()
 
 
-def finish(status: Any = "finished", message: str = "") -> bool:
-    """End the open run, if any. Returns whether the server has stored all of it."""
+def finish(status: Any = "finished", message: str = "", timeout: float = 30.0) -> bool:
+    """End the open run, if any. Returns whether the server has stored all of it; see ClientRun.finish."""
     global run
     finished, run = run, None
-    return finished.finish(status, message) if finished else True
+    return finished.finish(status, message, timeout) if finished else True
 
 
 def trainer_callback(**options: Any) -> Any:
@@ -110,5 +110,5 @@ def _watch_end() -> None:
     if _pid == os.getpid():
         return
     _pid = os.getpid()
-    _end = ProgramEnd(lambda reason: finish("failed" if reason else "finished", reason))
+    _end = ProgramEnd(lambda reason: finish("failed" if reason else "finished", reason, PATIENCE))
     _end.watch()

@@ -66,7 +66,7 @@ class Server:
                 params=_parameters(query),
                 content=None if body is None else _encoded(body),
                 headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"},
-                timeout=self.timeout,
+                timeout=httpx.Timeout(self.timeout, connect=min(5.0, self.timeout)),
                 trust_env=False,
             )
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:

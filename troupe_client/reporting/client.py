@@ -7,12 +7,14 @@ Imports neither Ray, torch nor Django.
 import logging
 import os
 import secrets
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
 from training_core.errors import TroupeError
+from troupe_client.reporting.after_end import AfterEnd
 from troupe_client.reporting.artifacts import (
     Table,
     cache_folder,
@@ -36,6 +38,8 @@ from workers.telemetry.delivery import Undelivered
 logger = logging.getLogger("troupe")
 Mode = Literal["online", "offline", "disabled"]
 MODES = ("online", "offline", "disabled")
+PATIENCE = 1.5
+"""Seconds that the end of a run waits for a server that does not answer."""
 STOP = ("stop", "pause")
 """Commands of people; others, such as that of a newer attempt, do not end a program."""
 
@@ -48,24 +52,28 @@ class ClientRun:
         run_id: str,
         reporter: Reporter | None,
         folder: Path,
-        address: str,
-        server: Server | None = None,
+        opened: OpenedRun | None = None,
         name: str = "",
-        step: int = 0,
-        progress: Progress | None = None,
+        steps: int = 0,
     ) -> None:
         self.id = run_id
-        self.name = name or run_id
+        self.name = (opened and opened.name) or name or run_id
         self.state = "running"
-        self.url = address
+        self.url = opened.server.address(opened.page or f"/runs/{run_id}/") if opened else ""
         """Address of the run's page; empty if offline or disabled."""
         self.folder = folder
-        self.step = step
+        self.step = opened.step if opened else 0
         """Step of the next `log` without a step; of a resumed run, the one after its last."""
         self._reporter = reporter
-        self._server = server
+        self._server = opened.server if opened else None
         self._scalars = Scalars()
-        self._progress = progress or Progress()
+        known = (opened.iteration, opened.step) if opened else (0, 0)
+        self._progress = Progress(steps or (opened.steps if opened else 0), *known)
+        self._after_end = (
+            AfterEnd(folder, reporter.spool, opened.server.url, opened.server.token)
+            if opened and reporter and sys.executable
+            else None
+        )
         self._episodes = 0
         self._pid = os.getpid()
         self._ended = False
@@ -175,11 +183,15 @@ class ClientRun:
         return self._server, self._server.call(run_path(self.id))
 
     def finish(
-        self, status: Literal["finished", "stopped", "failed"] = "finished", message: str = ""
+        self,
+        status: Literal["finished", "stopped", "failed"] = "finished",
+        message: str = "",
+        timeout: float = 30.0,
     ) -> bool:
-        """Report the end and deliver pending events for at most 30 s. A second call does nothing.
+        """Report the end and deliver pending events for at most `timeout` seconds while the server answers.
 
-        Returns whether the server has stored all events.
+        What is left is delivered by another process, for a minute, or by `troupe sync`. A second call does nothing. Returns whether
+        the server has stored all events.
         """
         if self._ended or self._pid != os.getpid():
             return True
@@ -189,10 +201,12 @@ class ClientRun:
         if status == "finished" and self._reporter.command in STOP:
             self.state = "stopped"
         self._reporter.status(self.state, self._progress.completed, message)
-        delivered = self._reporter.close()
+        delivered = self._reporter.close(timeout, PATIENCE)
+        if self._after_end:
+            self._after_end.end(delivered=delivered)
         if not delivered or not self.url:
             logger.warning(
-                "Run %s is stored in %s; deliver it with: TROUPE_HOME=%s troupe sync %s",
+                "Run %s is stored in %s; deliver what the server does not have with: TROUPE_HOME=%s troupe sync %s",
                 self.id,
                 self.folder,
                 self.folder.parent.parent,
@@ -269,7 +283,7 @@ def run_begin(
         raise TroupeError(f"the id {run_id!r} must be 8 to 12 characters of {ALPHABET}; omit it for a new id")
     folder = data_folder(dir) / "runs" / run_id
     if chosen == "disabled" or _is_other_rank(role):
-        return ClientRun(run_id, None, folder, "", name=name)
+        return ClientRun(run_id, None, folder, name=name)
     body: dict[str, Any] = {
         **described,
         "config": config_json(described.get("config")),
@@ -300,7 +314,6 @@ def _is_other_rank(role: str) -> bool:
 def _reporting(run_id: str, folder: Path, body: dict[str, Any], opened: OpenedRun | None) -> ClientRun:
     if opened is None:
         reporter = Reporter(RunFolder(folder), run_id, 1)
-        address = ""
     else:
         server = opened.server
         reporter = Reporter(
@@ -311,15 +324,11 @@ def _reporting(run_id: str, folder: Path, body: dict[str, Any], opened: OpenedRu
             server.token,
             before=None if opened.page else lambda: _begin_late(server, body),
         )
-        address = server.address(opened.page or f"/runs/{run_id}/")
         if not opened.page:
             logger.warning("%s does not answer; events are stored in %s until it does", server.url, folder)
-    known = opened or OpenedRun(Server("", ""), 1, "")
-    progress = Progress(known.steps or int(body.get("steps", 0)), known.iteration, known.step)
-    reporter.status("running", known.iteration, facts={"client": True, "role": body["role"]})
-    server_of_artifacts = opened.server if opened else None
-    name = known.name or body["name"]
-    return ClientRun(run_id, reporter, folder, address, server_of_artifacts, name, known.step, progress)
+    completed = opened.iteration if opened else 0
+    reporter.status("running", completed, facts={"client": True, "role": body["role"]})
+    return ClientRun(run_id, reporter, folder, opened, body["name"], int(body.get("steps") or 0))
 
 
 def _begin_late(server: Server, body: dict[str, Any]) -> None:

@@ -67,7 +67,8 @@ def request_run(folder: Path, body: dict[str, Any], *, online: bool) -> OpenedRu
     Raises TroupeError if no server is known, if it refuses, or if it does not answer a request to resume.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    if not (body["role"] and (folder / REQUEST).exists()):  # the main program's request creates the run
+    if body["resume"] == "never" and not (body["role"] and (folder / REQUEST).exists()):
+        # The request of the main program, which creates the run; one that resumes it is not repeated.
         (folder / REQUEST).write_text(json.dumps(body, default=str, ensure_ascii=False))
     if not online:
         if body["resume"] != "never":

@@ -4,6 +4,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
 
@@ -83,6 +84,11 @@ class Reporter:
     def has_stored(self, seq: int) -> bool:
         """Whether the server has stored all events up to `seq`; True if there is no server."""
         return self._shipping is None or self.acknowledged >= seq
+
+    @property
+    def spool(self) -> Path:
+        """The file of its events."""
+        return self._spool.path
 
     @property
     def seq(self) -> int:
@@ -166,19 +172,29 @@ class Reporter:
         self._append({"type": "status", **fields})
         self._wake.set()
 
-    def close(self, timeout: float = 30.0) -> bool:
+    def close(self, timeout: float = 30.0, patience: float = 30.0) -> bool:
         """Deliver pending events for at most `timeout` seconds, then refuse further events.
 
-        Returns whether the server has stored all events.
+        `patience`: seconds without an answer of the server after which it gives up earlier. Returns whether the server has stored
+        all events.
         """
         with self._close_lock:
             if not self._closing.is_set():
                 self._deadline = time.monotonic() + timeout
                 self._closing.set()
                 self._wake.set()
-                self._thread.join(timeout + 1.0)
+                self._wait(self._deadline + min(1.0, timeout / 10), patience)
                 self._spool.close()
         return self.has_stored(self.seq)
+
+    def _wait(self, until: float, patience: float) -> None:
+        """Wait for the thread until a time (monotonic seconds), or as long as the server answers."""
+        started = time.monotonic()
+        while self._thread.is_alive() and (now := time.monotonic()) < until:
+            if self._shipping and now - max(started, self._shipping.answered) > patience:
+                self._deadline = now
+                return
+            self._thread.join(0.05)
 
     def _append(self, event: dict[str, Any]) -> None:
         event["time"] = time.time()

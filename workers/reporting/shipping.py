@@ -28,6 +28,8 @@ class Shipping:
         self._last_warning = -WARNING_SECONDS
         self.command: str | None = None
         self.acknowledged = 0
+        self.answered = 0.0
+        """Time of the last accepted batch, in monotonic seconds."""
 
     def ship(self) -> None:
         """Deliver all pending events, unless a pause after a failure has not ended."""
@@ -67,6 +69,7 @@ class Shipping:
             return False
         self._pause = 0.0
         self.acknowledged = self._uploader.acknowledged
+        self.answered = time.monotonic()
         self.command = self._uploader.command or self.command
         return more
 

@@ -87,7 +87,11 @@ def test_a_resumed_training_has_one_value_at_each_step(
     resume(folder, range(5, 7), 1, 4)
     troupe("tensorboard", "import", str(folder))
     row.refresh_from_db()
-    assert len(valid_points(run)) == 7 and (row.state, row.iteration, row.attempts.count()) == ("finished", 6, 3)
+    assert len(valid_points(run)) == 7 and (row.state, row.iteration, row.attempts.count()) == (
+        "finished",
+        6,
+        3,
+    )
 
 
 def test_a_folder_without_event_files_is_refused(connected: str, troupe: Troupe, tmp_path: Path) -> None:
