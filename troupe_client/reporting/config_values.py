@@ -75,10 +75,10 @@ def _items(value: Any) -> Mapping[Any, Any] | None:
     for method in ("_asdict", "model_dump", "to_dict"):  # named tuples, pydantic, transformers
         if callable(getattr(value, method, None)):
             try:
-                found = getattr(value, method)()
+                items = getattr(value, method)()
             except Exception:  # a foreign method; the value is described instead
                 return None
-            return found if isinstance(found, Mapping) else None
+            return items if isinstance(items, Mapping) else None
     named = type(value).__name__ in ("Namespace", "SimpleNamespace") or hasattr(value, "__attrs_attrs__")
     return vars(value) if named and hasattr(value, "__dict__") else None
 

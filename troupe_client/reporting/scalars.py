@@ -40,13 +40,14 @@ class Scalars:
         names = self._names
         for key, value in values.items():
             path = f"{above}{key}" if above else key
+            if type(value) is float or (type(value) is int and -_LARGEST <= value < _LARGEST):
+                out[names.get(path) or self._name(path)] = value
+                continue
             if isinstance(value, Mapping):
                 self._fill(out, left_out, f"{path}/", value)
                 continue
             name = names.get(path) or self._name(path)
-            if type(value) is float or (type(value) is int and -_LARGEST <= value < _LARGEST):
-                out[name] = value
-            elif (number := _number(value)) is not None:
+            if (number := _number(value)) is not None:
                 out[name] = number
             elif name not in self._left_out:
                 left_out[name] = type(value).__name__

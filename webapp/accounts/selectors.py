@@ -70,9 +70,10 @@ def project_get(user: Person, slug: str) -> Project:
 
 def project_named(user: Person, word: str) -> Project:
     """Return one of the user's projects by its slug, or by the name that pages show. Raises Http404."""
-    named = projects_visible(user).filter(name__iexact=word.strip())
-    if len(found := list(named[:2])) == 1 and not projects_visible(user).filter(slug=word).exists():
-        return found[0]
+    visible = projects_visible(user)
+    named = list(visible.filter(name__iexact=word.strip())[:2])
+    if len(named) == 1 and not visible.filter(slug=word).exists():
+        return named[0]
     return project_get(user, word)
 
 

@@ -97,11 +97,13 @@ class Reporter:
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Report scalars of one step, in several events if needed. NaN and infinities are preserved."""
-        pairs = list(values.items())
-        for start in range(0, len(pairs) or 1, MAX_METRICS):
-            self._append(
-                {"type": "metrics", "step": step, "values": dict(pairs[start : start + MAX_METRICS])}
-            )
+        if len(values) <= MAX_METRICS:
+            self._append({"type": "metrics", "step": step, "values": values})
+        else:
+            pairs = list(values.items())
+            for start in range(0, len(pairs), MAX_METRICS):
+                some = dict(pairs[start : start + MAX_METRICS])
+                self._append({"type": "metrics", "step": step, "values": some})
         self._steps += 1
         if self._steps == LARGE_BATCH:
             self._wake.set()
