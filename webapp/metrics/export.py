@@ -6,6 +6,7 @@ from webapp.metrics.chunks import Points
 from webapp.metrics.models import Series
 from webapp.metrics.selectors import points_read
 from webapp.runs.models import Run
+from workers.http.csv_cells import cell_text
 
 HEADER = "metric,attempt,step,time,value\n"
 AT_ONCE = 20_000
@@ -27,7 +28,9 @@ def series_csv(run: Run, keys: Iterable[str] = ()) -> Iterator[bytes]:
 
 def _rows(key: str, points: Points, part: slice) -> bytes:
     columns = (points.attempts[part], points.steps[part], points.times[part], points.values[part])
-    name = '"' + key.replace('"', '""') + '"' if '"' in key else key  # a name has no comma and no line break
+    name = str(cell_text(key))
+    if '"' in name:  # a name has no comma and no line break
+        name = '"' + name.replace('"', '""') + '"'
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return "".join(
         f"{name},{attempt},{step},{time!r},{value!r}\n" for attempt, step, time, value in rows

@@ -36,7 +36,7 @@ def test_a_run_is_told_whole(run: Run, url: str, token: str, tmp_path: Path) -> 
 def test_what_the_server_refuses_is_seen_in_the_log(run: Run, url: str, token: str, tmp_path: Path) -> None:
     reporter = Reporter(RunFolder(tmp_path), run.pk, 1, url, token)
     reporter.metrics(1, {"train/return": 1.0})
-    reporter.metrics(2, {"<script>": 1.0})
+    reporter.metrics(2, {"a,b": 1.0})
     reporter.phase("driver", "dancing", 1, 1.0, 2.0)
     reporter.metrics(3, {"train/return": 3.0})
     assert reporter.close()

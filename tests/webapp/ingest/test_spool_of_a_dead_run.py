@@ -22,7 +22,7 @@ def told(run: Run, folder: RunFolder, attempt: int = 1) -> Reporter:
     """A reporter that never reached a server."""
     reporter = Reporter(folder, run.pk, attempt)
     reporter.metrics(1, {"a": 1.0})
-    reporter.metrics(2, {"<b>": 2.0})
+    reporter.metrics(2, {"a,b": 2.0})
     reporter.metrics(3, {"a": float("inf")})
     reporter.close()
     return reporter

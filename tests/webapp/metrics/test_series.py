@@ -1,5 +1,7 @@
 """Series: what is stored comes back, in the right order, once; nothing that stands out is lost when it is drawn."""
 
+import csv
+import io
 import math
 from importlib import import_module
 from typing import Any
@@ -10,6 +12,7 @@ from django.apps import apps
 
 from webapp.metrics.arrays import for_charts
 from webapp.metrics.downsampling import kept_indices
+from webapp.metrics.export import series_csv
 from webapp.metrics.models import Chunk, Series
 from webapp.metrics.selectors import keys, points_after, series_read
 from webapp.metrics.services import points_store, series_compact
@@ -48,6 +51,13 @@ def test_numbers_are_rounded_for_charts(values: list[float], rounded: list[float
 
 @pytest.mark.django_db
 class TestReading:
+    def test_a_csv_file_has_every_name_and_no_formula(self, run: Run) -> None:
+        names = ["loss", '"a" b', "=1+1", "@x", "奖励", "<b>", "-1"]
+        store(run, event(1, dict.fromkeys(names, 2.0)))
+        rows = list(csv.reader(io.StringIO(b"".join(series_csv(run)).decode())))
+        assert {row[0] for row in rows[1:]} == {"loss", '"a" b', "'=1+1", "'@x", "奖励", "<b>", "-1"}
+        assert all(row[1:] == ["1", "1", "1.0", "2.0"] for row in rows[1:])
+
     def test_points_come_back_as_they_were(self, run: Run) -> None:
         store(run, event(1, {"a": 0.5, "b": 2}, 10.0), event(2, {"a": 0.25}, 11.0))
         store(run, event(3, {"a": 0.125}, 12.0))
