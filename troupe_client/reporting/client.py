@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, TypedDict, Unpack
 
 from training_core.errors import TroupeError
@@ -69,14 +70,12 @@ class ClientRun:
         self._scalars = Scalars()
         known = (opened.iteration, opened.step) if opened else (0, 0)
         self._progress = Progress(steps or (opened.steps if opened else 0), *known)
-        self._after_end = (
-            AfterEnd(folder, reporter.spool, opened.server.url, opened.server.token)
-            if opened and reporter and sys.executable
-            else None
-        )
+        self._after_end = _after_end(reporter.spool, folder, opened.server) if opened and reporter else None
         self._episodes = 0
         self._pid = os.getpid()
         self._ended = False
+        self._lock = Lock()
+        """Of the step and the progress."""
 
     def __str__(self) -> str:
         """Return name, state and address."""
@@ -95,14 +94,14 @@ class ClientRun:
         Values that are not numbers are left out with a warning. Raises RuntimeError after `finish` or in a forked child.
         """
         reporter = self._open()
-        if step is not None:
-            self.step = int(step)
         flat = self._scalars.flat(values)
+        with self._lock:
+            at = self.step if step is None else int(step)
+            self.step = at + commit
+            completed = self._progress.note(at, committed=commit)
         if reporter:
-            reporter.metrics(self.step, flat)
-            reporter.iteration = self._progress.note(self.step, committed=commit)
-        if commit:
-            self.step += 1
+            reporter.metrics(at, flat)
+            reporter.iteration = completed
 
     def log_episode(
         self,
@@ -329,6 +328,17 @@ def _reporting(run_id: str, folder: Path, body: dict[str, Any], opened: OpenedRu
     completed = opened.iteration if opened else 0
     reporter.status("running", completed, facts={"client": True, "role": body["role"]})
     return ClientRun(run_id, reporter, folder, opened, body["name"], int(body.get("steps") or 0))
+
+
+def _after_end(spool: Path, folder: Path, server: Server) -> AfterEnd | None:
+    """Start the process that outlives this one; a machine that starts no further process reports without it."""
+    try:
+        return AfterEnd(folder, spool, server.url, server.token) if sys.executable else None
+    except OSError as error:
+        logger.warning(
+            "An end without a report will not be noticed at once: no process can be started: %s", error
+        )
+        return None
 
 
 def _begin_late(server: Server, body: dict[str, Any]) -> None:

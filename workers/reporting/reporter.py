@@ -4,6 +4,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from math import inf
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
@@ -174,10 +175,10 @@ class Reporter:
         self._append({"type": "status", **fields})
         self._wake.set()
 
-    def close(self, timeout: float = 30.0, patience: float = 30.0) -> bool:
+    def close(self, timeout: float = 30.0, patience: float = inf) -> bool:
         """Deliver pending events for at most `timeout` seconds, then refuse further events.
 
-        `patience`: seconds without an answer of the server after which it gives up earlier. Returns whether the server has stored
+        `patience`: seconds after which it gives up if the server is away. Returns whether the server has stored
         all events.
         """
         with self._close_lock:
@@ -190,10 +191,10 @@ class Reporter:
         return self.has_stored(self.seq)
 
     def _wait(self, until: float, patience: float) -> None:
-        """Wait for the thread until a time (monotonic seconds), or as long as the server answers."""
+        """Wait for the thread until a time (monotonic seconds); only `patience` seconds if the server is away."""
         started = time.monotonic()
         while self._thread.is_alive() and (now := time.monotonic()) < until:
-            if self._shipping and now - max(started, self._shipping.answered) > patience:
+            if self._shipping and self._shipping.is_away and now - started > patience:
                 self._deadline = now
                 return
             self._thread.join(0.05)

@@ -28,8 +28,6 @@ class Shipping:
         self._last_warning = -WARNING_SECONDS
         self.command: str | None = None
         self.acknowledged = 0
-        self.answered = 0.0
-        """Time of the last accepted batch, in monotonic seconds."""
 
     def ship(self) -> None:
         """Deliver all pending events, unless a pause after a failure has not ended."""
@@ -44,6 +42,11 @@ class Shipping:
                 return
             if self._pause:
                 time.sleep(max(0.0, min(self._pause, 1.0, deadline - time.monotonic())))
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the server did not accept the last batch."""
+        return self._pause > 0
 
     def close(self) -> None:
         """Close the connection."""
@@ -69,7 +72,6 @@ class Shipping:
             return False
         self._pause = 0.0
         self.acknowledged = self._uploader.acknowledged
-        self.answered = time.monotonic()
         self.command = self._uploader.command or self.command
         return more
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -137,6 +138,24 @@ def test_steps_count_up_unless_they_are_given(run: ClientRun) -> None:
     assert [event["state"] for event in stored_events(run, "status")] == ["running", "finished"]
     assert stored_events(run, "status")[-1]["iteration"] == 42
     assert str(run) == f"{run.id} (finished): {run.folder}"
+
+
+def test_threads_share_a_run(run: ClientRun) -> None:
+    def work(name: str) -> None:
+        for value in range(200):
+            run.log({name: value})
+
+    threads = [threading.Thread(target=work, args=(f"thread {number}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    run.finish()
+    events = stored_events(run, "metrics")
+    assert sorted(event["step"] for event in events) == list(range(800))
+    for number in range(4):
+        values = [event["values"].get(f"thread {number}") for event in events]
+        assert [value for value in values if value is not None] == list(range(200))
 
 
 def test_messages_become_turns_and_the_last_has_the_reward(run: ClientRun) -> None:
