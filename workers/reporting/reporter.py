@@ -99,7 +99,8 @@ class Reporter:
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Report scalars of one step, in several events if needed. NaN and infinities are preserved."""
         if len(values) <= MAX_METRICS:
-            self._append({"type": "metrics", "step": step, "values": values})
+            whole = values if type(values) is dict else dict(values)
+            self._append({"type": "metrics", "step": step, "values": whole})
         else:
             pairs = list(values.items())
             for start in range(0, len(pairs), MAX_METRICS):
