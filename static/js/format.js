@@ -7,6 +7,8 @@ const COUNTS = new RegExp([
   "|policy/[^/]+/(tokens|computed_tokens|trained_groups|skipped_steps|overflowed_steps)",
   "|buffer/(current_size|max_size|total_\\w+|open_groups|ready_groups|groups_\\w+))(:\\w+)?$",
 ].join(""));
+/* Metrics that Troupe averages over episodes: NaN if an iteration has no complete episode. */
+const AVERAGES = /^(train|eval|eval_sampled)\/(return|success|length|[^/]+\/reward)(:\w+)?$/;
 const WORDS = { NaN: "NaN", Infinity: "∞", "-Infinity": "−∞" };
 
 export function number(value) {
@@ -16,17 +18,24 @@ export function number(value) {
   return finite(value).replaceAll("-", "−");
 }
 
+const LARGE = 1e12; // numbers of at least this size have an exponent, so that they fit their cell
+
+function large(value) {
+  return value.toExponential(2).replace("e+", "e").replaceAll("-", "−");
+}
+
 function finite(value) {
   const size = Math.abs(value);
+  if (size >= LARGE) return large(value);
   if (size >= 1000) return Math.round(value).toLocaleString("en-US");
   if (size >= 100) return value.toFixed(1);
-  if (size >= 0.01 || size === 0) return value.toFixed(2);
+  if (size >= 0.01 || size === 0) return (value || 0).toFixed(2); // 0 for -0
   return size >= 0.001 ? value.toFixed(4) : value.toExponential(1);
 }
 
-/* The value of the metric `key`: a count without decimals, and NaN as a missing value. */
+/* The value of the metric `key`: a count without decimals, and NaN of an average of episodes as missing. */
 export function figure(value, key = "") {
-  if (value === "NaN" || Number.isNaN(value)) return number(null);
+  if ((value === "NaN" || Number.isNaN(value)) && AVERAGES.test(key)) return number(null);
   return Number.isInteger(value) && COUNTS.test(key) ? count(value) : number(value);
 }
 
@@ -40,11 +49,13 @@ export function hours(value) {
 
 /* A fixed number of decimals, for columns of related numbers. */
 export function fixed(value, digits) {
-  return Number.isFinite(value) ? value.toFixed(digits).replaceAll("-", "−") : number(value);
+  if (!Number.isFinite(value)) return number(value);
+  return Math.abs(value) >= LARGE ? large(value) : value.toFixed(digits).replace(/^-(?=[0.]*$)/, "").replaceAll("-", "−");
 }
 
 export function count(value) {
-  return value === null || value === undefined ? "–" : value.toLocaleString("en-US").replaceAll("-", "−");
+  if (value === null || value === undefined) return "–";
+  return Math.abs(value) >= LARGE ? large(value) : value.toLocaleString("en-US").replaceAll("-", "−");
 }
 
 export function signed(value) {

@@ -11,6 +11,7 @@ import { Checkpoints } from "./run/checkpoints.js";
 import { Curves } from "./run/curves.js";
 import { Episodes } from "./run/episodes.js";
 import { Header } from "./run/header.js";
+import { headline } from "./run/headline.js";
 import { Logs } from "./run/logs.js";
 import { Marks } from "./run/marks.js";
 import { Panels } from "./run/panels.js";
@@ -18,7 +19,7 @@ import { PanelBoard } from "./panels/board.js";
 import { notes } from "./run/notes.js";
 import { readAgain } from "./run/regions.js";
 import { ENDED } from "./run/states.js";
-import { tiles } from "./run/tiles.js";
+import { tiles, tilesAgain } from "./run/tiles.js";
 import { WideCurves } from "./run/wide-curves.js";
 
 const page = data("run-page");
@@ -28,7 +29,7 @@ const marks = new Marks(page.marks ?? []);
 const ended = () => ENDED.includes(run.summary.state);
 
 const parts = [new Header(run), new Episodes(run.id), new Logs(run.id), new Checkpoints(), marks];
-let board = null;
+let board = null, curves = null;
 if (page.charts) {
   const view = new View(page.axes), built = data("panel-board");
   if (built) parts.push(new Panels(new PanelBoard(built, view, "curve-panels")));
@@ -39,23 +40,41 @@ if (page.charts) {
     name: run.id,
     csv: (keys) => `/api/v1/runs/${run.id}/series/export/?${new URLSearchParams({ keys: keys.join(",") })}`,
     leads: leadsOf(page.leads ?? []),
-    onPick: (step, origin = run.id) => step !== undefined && location.assign(`/runs/${origin}/transcripts/?iteration=${step}`),
+    onPick: (step, origin = run.id) => step !== undefined && document.querySelector("[data-episode-count]") && location.assign(`/runs/${origin}/transcripts/?iteration=${step}`),
   });
-  parts.push(document.querySelector("[data-charts-end]") ? new WideCurves(board, page.charts) : new Curves(board, page.charts, page.whole));
+  curves = document.querySelector("[data-charts-end]") ? new WideCurves(board, page.charts) : new Curves(board, page.charts, page.whole);
+  parts.push(curves);
   tiles(store, page.versus);
 }
+headline();
 notes(run, () => board?.step ?? null);
 if (page.series) store.put(page.series);
 
-/* Regions that only the server can render: after a change of state or attempt, when the base model has been evaluated, when the first
-   update has reported its metrics. */
+/* Regions that only the server can render: after a change of state or attempt, and when the base model has been evaluated. */
 function outdated({ run: now, points }) {
   const before = run.summary;
   const evaluated = document.querySelector("[data-not-evaluated]") && ("eval/success" in points || "eval_sampled/success" in points);
-  const trained = !document.querySelector("[data-curve-count]") && Object.keys(points).some((key) => key.startsWith("policy/"));
   const judged = JSON.stringify(now.findings) !== JSON.stringify(before.findings);
-  return judged || now.state !== before.state || now.attempts.length !== before.attempts.length || evaluated || trained;
+  return judged || now.state !== before.state || now.attempts.length !== before.attempts.length || evaluated;
 }
+
+/* The overview is read again when there are new metrics, and when there are the first transcripts or checkpoints. */
+const known = page.known && new Set(page.known);
+function grown({ points, episodes, checkpoints }) {
+  if (!known) return false;
+  const fresh = Object.keys(points).filter((key) => !known.has(key));
+  for (const key of fresh) known.add(key);
+  return fresh.length > 0 || (episodes.length > 0 && (!document.querySelector("[data-episode-count]") || !document.querySelector("[data-charts-follow] > *")))
+    || (checkpoints.length > 0 && !document.querySelector("[data-checkpoint-count]"));
+}
+
+async function readFresh() {
+  const fresh = await readAgain();
+  marks.again(fresh);
+  curves?.again?.(fresh);
+  tilesAgain(store);
+}
+const readSoon = atMost(3000, readFresh);
 
 /* A delta without the points of a run with many metrics: the visible series are read again, the others when they become visible. */
 const again = atMost(2000, () => {
@@ -66,7 +85,8 @@ const again = atMost(2000, () => {
 
 export const feed = new RunFeed(run.id, page.cursor);
 feed.addEventListener("delta", ({ detail }) => {
-  if (outdated(detail)) readAgain().then((fresh) => marks.again(fresh));
+  if (outdated(detail)) readFresh();
+  else if (grown(detail)) readSoon();
   run.summary = detail.run;
   if (detail.more) again();
   const unknown = store.add(detail.points);

@@ -12,6 +12,7 @@ import { withTimes } from "./times.js";
 import { RowNote } from "./row-note.js";
 import { readAgain } from "./run/regions.js";
 import { ENDED } from "./run/states.js";
+import { progress } from "./run/progress.js";
 import { CHART_WORDS, Workspace } from "./workspace.js";
 
 function update(run) {
@@ -29,8 +30,8 @@ function update(run) {
   for (const bar of row.querySelectorAll("progress")) {
     bar.max = run.iterations || 1;
     bar.value = run.iteration;
-    write(row.querySelector("[data-iteration]"), run.iterations ? `${count(run.iteration)} of ${count(run.iterations)}` : count(run.iteration));
   }
+  for (const text of row.querySelectorAll("[data-iteration]")) write(text, progress(run));
   const left = run.eta_seconds === null || ENDED.includes(run.state) ? "" : duration(run.eta_seconds);
   for (const cell of row.querySelectorAll("[data-left]")) cell.textContent = left;
   for (const cell of row.querySelectorAll("[data-spark]")) cell.replaceChildren(...spark(run.headline.spark?.values ?? []));

@@ -24,11 +24,11 @@ export class SeriesStore extends EventTarget {
     return this.#columns.get(key) ?? null;
   }
 
-  /* Last value of a key, and its difference from the first finite one; null if there is nothing to compare. */
+  /* Last value of a key, and its difference from the first finite one; null if there is nothing to compare, or the last is not finite. */
   ends(key) {
     const values = this.get(key)?.values ?? [], known = values.filter(Number.isFinite);
     if (!values.length) return null;
-    return { last: values.at(-1), moved: known.length > 1 ? known.at(-1) - known[0] : null };
+    return { last: values.at(-1), moved: known.length > 1 && Number.isFinite(values.at(-1)) ? known.at(-1) - known[0] : null };
   }
 
   /* Columns in the server's format: {key: {steps, values, times, attempts}}. */

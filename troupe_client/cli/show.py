@@ -100,7 +100,7 @@ def runs_table(runs: list[dict[str, Any]]) -> tuple[Table, list[str]]:
             run["id"],
             Text(visible(run["name"])),
             state(run),
-            done(run),
+            progress(run),
             *_cells(run, requested, metrics),
             duration(run["eta_seconds"]),
             Text(visible(stated(run)), style="dim"),
@@ -108,8 +108,8 @@ def runs_table(runs: list[dict[str, Any]]) -> tuple[Table, list[str]]:
     return table, ["left", *reversed(columns), "iteration", "reason"]
 
 
-def done(run: Mapping[str, Any]) -> str:
-    """Completed iterations, and their total number if it is known: 3/10, or 3."""
+def progress(run: Mapping[str, Any]) -> str:
+    """ "12/40", or "12" if the total is not known."""
     return f"{run['iteration']}/{run['iterations']}" if run["iterations"] else str(run["iteration"])
 
 
@@ -136,9 +136,9 @@ def run_panel(run: dict[str, Any], series: dict[str, Any], lines: list[dict[str,
     """One run for `watch`: state, progress, latest metrics with their course, last log lines."""
     name, reason = visible(run["name"]), visible(stated(run))
     head = Text.assemble((name, "bold"), f"  {run['id']}  ", state(run), f"  {reason}")
-    progress = Table.grid(padding=(0, 1))
+    bars = Table.grid(padding=(0, 1))
     bar = ProgressBar(total=run["iterations"], completed=run["iteration"], width=40)
-    progress.add_row(f"iteration {done(run)}", bar, f"{duration(run['eta_seconds'])} left")
+    bars.add_row(f"iteration {progress(run)}", bar, f"{duration(run['eta_seconds'])} left")
     metrics = plain_table("metric", "step", "value", "course", right=("step", "value"))
     for key, columns in series.items():
         values = columns["values"]
@@ -147,4 +147,4 @@ def run_panel(run: dict[str, Any], series: dict[str, Any], lines: list[dict[str,
         )
     remedy = [Text(visible(f"Remedy: {run['remedy']}"))] if run.get("remedy") else []
     log = [Text.assemble((f"{line['time'][11:19]} ", "dim"), log_line(line), style="dim") for line in lines]
-    return Group(head, *remedy, progress, "", metrics, "", *log)
+    return Group(head, *remedy, bars, "", metrics, "", *log)

@@ -249,6 +249,8 @@ class RunDescription(TypedDict, total=False):
     environment: str
     steps: int
     """Total number of steps, for the progress; 0: unknown."""
+    headline: Sequence[str]
+    """Metrics that its overview shows first; without it, they are chosen by their names."""
 
 
 def run_begin(
@@ -290,6 +292,7 @@ def run_begin(
         "project": project or os.environ.get("TROUPE_PROJECT", "").strip(),
         "name": name,
         "group": described.get("group") or os.environ.get("TROUPE_RUN_GROUP", "").strip(),
+        "headline": [*Scalars().flat(dict.fromkeys(described.get("headline", ()), 0.0))],  # names as logged
         "resume": resume,
         "role": role,
         "provenance": program_provenance(),

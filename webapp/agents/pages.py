@@ -17,6 +17,8 @@ class TileFigure:
     """Caption below it."""
     since: str = ""
     """Reference of its change; empty: the change is not shown."""
+    more_is_better: bool = True
+    """Whether a change upwards is good; matters only with `since`."""
 
 
 @dataclass(frozen=True)

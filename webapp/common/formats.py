@@ -16,6 +16,10 @@ COUNTS = re.compile(
     r"|buffer/(current_size|max_size|total_\w+|open_groups|ready_groups|groups_\w+))(:\w+)?"
 )
 """Metrics that count something, also with a measure (":max"); their means need not be whole numbers."""
+AVERAGES = re.compile(r"(train|eval|eval_sampled)/(return|success|length|[^/]+/reward)(:\w+)?")
+"""Metrics that Troupe averages over episodes: NaN if an iteration has no complete episode."""
+LARGE = 1e12
+"""Numbers of at least this size have an exponent, so that they fit their cell."""
 WORDS = {"NaN": "NaN", "Infinity": "\N{INFINITY}", "-Infinity": f"{MINUS}\N{INFINITY}"}
 
 
@@ -31,28 +35,32 @@ def number(value: Any) -> str:
     if isinstance(value, str):
         return WORDS.get(value, value)
     if isinstance(value, int):
-        return f"{value:,}".replace("-", MINUS)
+        return _large(value) if abs(value) >= LARGE else f"{value:,}".replace("-", MINUS)
     if not isfinite(value):
         return WORDS["NaN"] if isnan(value) else WORDS["Infinity" if value > 0 else "-Infinity"]
     return _finite(value).replace("-", MINUS)
 
 
+def _large(value: float) -> str:
+    return f"{value:.2e}".replace("e+", "e").replace("-", MINUS)
+
+
 def _finite(value: float) -> str:
     size = abs(value)
+    if size >= LARGE:
+        return _large(value)
     if size >= 1000:
         return f"{value:,.0f}"
     if size >= 100:
         return f"{value:.1f}"
     if size >= 0.01 or size == 0:
-        return f"{value:.2f}"
+        return f"{value or 0.0:.2f}"  # 0.0 for -0.0
     return f"{value:.4f}" if size >= 0.001 else f"{value:.1e}".replace("e-0", "e-")
 
 
 def figure(value: Any, key: str = "") -> str:
-    """Format the value of the metric `key` as `number`: a count without decimals, and NaN as a missing value."""
-    if (
-        value == "NaN" or value != value
-    ):  # an average of nothing, as the return of an iteration without a complete episode
+    """Format the value of the metric `key` as `number`: a count without decimals, and NaN of an average of episodes as missing."""
+    if (value == "NaN" or value != value) and AVERAGES.fullmatch(key):
         return NONE
     if isinstance(value, float) and value.is_integer() and COUNTS.fullmatch(key):
         return number(int(value))
@@ -80,7 +88,9 @@ def fixed(value: float | str | None) -> str:
     """Format with two decimals, for aligned columns of numbers."""
     if not isinstance(value, int | float) or not isfinite(value):
         return number(value)
-    return f"{value:.2f}".replace("-", MINUS)
+    if abs(value) >= LARGE:
+        return _large(value)
+    return f"{round(value, 2) or 0.0:.2f}".replace("-", MINUS)  # -0.00 is 0.00
 
 
 def reward(value: float | str | None) -> str:

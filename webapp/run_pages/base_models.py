@@ -32,7 +32,7 @@ def base_models(config: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Bas
     return [
         _base_model(policy, tones.get(policy, 0), settings, _object(reports.get(policy)))
         for policy, settings in config["policies"].items()
-        if policy in tones and "model" in settings
+        if policy in tones and settings.get("model")  # a custom program names none
     ]
 
 

@@ -131,6 +131,11 @@ class ChartSection:
     panels: list[Panel]
 
 
+def is_custom(config: Mapping[str, Any]) -> bool:
+    """Whether a program with its own training loop reports the run (webapp.scheduling.client_runs): its names mean what it decides."""
+    return "client" in config
+
+
 def unit_of(metric: str, config: Mapping[str, Any]) -> str:
     """Return the unit of a metric by the last part of its name, without the number of a device; empty if it has none."""
     units = UNITS | agent_pages(config).units
@@ -200,12 +205,10 @@ def _place(key: str) -> tuple[str, str, str]:
 
 
 def _panel(section: str, chart: str, config: Mapping[str, Any]) -> Panel:
-    leaf = chart.rsplit("/", 1)[-1]
+    leaf, identity = chart.rsplit("/", 1)[-1], slugify(f"{section}-{chart}")
+    if (
+        is_custom(config) and section != "system"
+    ):  # an equal name need not have the unit and the range of Troupe's metric
+        return Panel(identity, chart, "")
     unit = "seconds" if section == "time" else unit_of(leaf, config)
-    return Panel(
-        slugify(f"{section}-{chart}"),
-        chart.replace("_", " "),
-        unit,
-        [],
-        (0.0, 1.0) if leaf in SHARES else None,
-    )
+    return Panel(identity, chart.replace("_", " "), unit, [], (0.0, 1.0) if leaf in SHARES else None)

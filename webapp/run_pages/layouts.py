@@ -1,10 +1,10 @@
 """Default charts of a run's overview, by algorithm.
 
-A new algorithm needs no entry here: it gets DEFAULT. Charts of unreported metrics are omitted once the run has reported
-some, so that a layout may contain metrics of optional settings (a KL, a corrected ratio).
+A new algorithm needs no entry here: it gets DEFAULT. Charts of unreported metrics are omitted, so that a layout may contain
+metrics of optional settings (a KL, a corrected ratio).
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +19,13 @@ from webapp.run_pages.charts import (
     Panel,
     Tone,
     all_sections,
+    is_custom,
     unit_of,
 )
+from webapp.run_pages.headline_metrics import MOST_CHARTS, named_panels
 
 FIRST = 6
-"""Number of charts for a run without metrics; for other runs, the number is rounded up to whole rows."""
+"""Number of charts; a larger number is rounded down to whole rows."""
 ROW = 3
 
 
@@ -96,14 +98,26 @@ LAYOUTS: dict[str, tuple[str, ...]] = {
 """algorithm.type -> ids of CHARTS, most important first."""
 
 
-def overview_panels(config: Mapping[str, Any], keys: Collection[str] = ()) -> list[Panel]:
-    """Return the charts of the run's algorithm; `keys` are its reported metrics."""
-    panels = layout_panels(config)
-    if not any(key.startswith(("policy/", "train/")) for key in keys):
-        return panels[:FIRST]
-    reported = set(keys)
-    shown = [panel for panel in panels if any(line.key in reported for line in panel.lines)]
-    return shown[: max(FIRST, len(shown) // ROW * ROW)] or panels[:FIRST]
+def overview_panels(
+    config: Mapping[str, Any], keys: Sequence[str], chosen: Sequence[str] = ()
+) -> list[Panel]:
+    """Return the charts with data of a run that has reported the metrics `keys`, in this order: of the metrics that it has chosen,
+    of its algorithm, and for a run without a trainer of Troupe, of the most important names.
+    """
+    reported, named = set(keys), named_panels(keys)
+    usual = [panel for panel in layout_panels(config) if reported.intersection(panel.keys)]
+    usual = usual[: max(FIRST, len(usual) // ROW * ROW)]
+    most = max(MOST_CHARTS, len(usual))
+    if is_custom(config) or not usual:
+        covered = {key for panel in usual for key in panel.keys}
+        usual += [panel for panel in named if not covered.intersection(panel.keys)]
+    first = [
+        next(panel for panel in [*usual, *named] if key in panel.keys) for key in chosen if key in reported
+    ]
+    panels = list({panel.id: panel for panel in [*first, *usual]}.values())[:most]
+    for panel in panels:
+        panel.lines = [line for line in panel.lines if line.key in reported]
+    return panels
 
 
 def layout_panels(config: Mapping[str, Any]) -> list[Panel]:
@@ -112,10 +126,10 @@ def layout_panels(config: Mapping[str, Any]) -> list[Panel]:
     return [panel_of(name, config) for name in names]
 
 
-def panel_get(chart: str, keys: Collection[str], config: Mapping[str, Any]) -> Panel | None:
-    """Return the panel with this id: one of all metrics, or of CHARTS."""
+def panel_get(chart: str, keys: Sequence[str], config: Mapping[str, Any]) -> Panel | None:
+    """Return the panel with this id: one of all metrics, of the overview, or of CHARTS."""
     panels = [panel for section in all_sections(keys, config) for panel in section.panels]
-    match = next((panel for panel in panels if panel.id == chart), None)
+    match = next((panel for panel in [*panels, *named_panels(keys)] if panel.id == chart), None)
     return match or (panel_of(chart, config) if chart in CHARTS else None)
 
 
@@ -124,13 +138,8 @@ def panel_of(name: str, config: Mapping[str, Any]) -> Panel:
     chart = CHARTS[name]
     lines = [line for metric in chart.lines for line in _lines(metric, config)]
     leaf = chart.lines[0][0].rsplit("/", 1)[-1]
-    return Panel(
-        name,
-        shaped_label(chart.title, [config]),
-        chart.unit or unit_of(leaf, config),
-        lines,
-        (0.0, 1.0) if leaf in SHARES else None,
-    )
+    title, unit = shaped_label(chart.title, [config]), chart.unit or unit_of(leaf, config)
+    return Panel(name, title, unit, lines, (0.0, 1.0) if leaf in SHARES and not is_custom(config) else None)
 
 
 def _lines(metric: tuple[str, str, Tone], config: Mapping[str, Any]) -> list[ChartLine]:

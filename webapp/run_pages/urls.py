@@ -24,6 +24,7 @@ urlpatterns = [
     path("<str:run_id>/notes/", note_views.run_note_act, name="note"),
     path("<str:run_id>/notes/<int:pk>/change/", note_views.run_note_change_act, name="note-change"),
     path("<str:run_id>/notes/<int:pk>/remove/", note_views.run_note_remove_act, name="note-remove"),
+    path("<str:run_id>/headline/", views.headline_act, name="headline"),
     path("<str:run_id>/edit/", views.run_edit_act, name="edit"),
     path("<str:run_id>/act/<slug:act>/", views.run_act, name="act"),
 ]

@@ -15,8 +15,9 @@ from webapp.accounts.permissions import Visitor, can_edit
 from webapp.agents.registry import agent_pages
 from webapp.checkpoints.lineage import lineage_shown
 from webapp.common.redirects import back
+from webapp.common.templatetags.troupe import pretty
 from webapp.health.selectors import finding_document, findings_read
-from webapp.metrics.names import is_reported, names_first, names_reported
+from webapp.metrics.names import names_first, names_reported
 from webapp.metrics.selectors import CHART_POINTS, SeriesRow, key_names, series_read, series_rows
 from webapp.panels.context import board_data
 from webapp.run_pages.ancestry import leads_of
@@ -34,12 +35,14 @@ from webapp.run_pages.forms import LogFilters
 from webapp.run_pages.layouts import layout_panels, overview_panels, panel_get
 from webapp.run_pages.marks import marks_shown
 from webapp.run_pages.spending import spending_read
-from webapp.run_pages.tiles import compared_keys, overview_tiles, tile_keys
+from webapp.run_pages.tiles import compared_keys, episode_tiles, overview_tiles, tile_keys, tile_specs
 from webapp.run_pages.wide_runs import MOST, MOST_OFFERED, names_of_chart, part_of
 from webapp.run_table.saved_views import panel_views
 from webapp.runs.config_differences import config_named
 from webapp.runs.facts import facts_of
 from webapp.runs.frame import framed_run, run_context
+from webapp.runs.headlines import MOST as HEADLINES
+from webapp.runs.headlines import run_headline_set
 from webapp.runs.logs import LEVELS, LineFilter, log_sources
 from webapp.runs.models import Run
 from webapp.runs.notes import run_notes_list
@@ -60,10 +63,11 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show figures, curves, latest transcripts, base model, checkpoints."""
     run = framed_run(request.user, run_id, whole=True)
     rows = series_rows(run) if run.series_count <= MOST else None
-    every = _overview_keys(run) if rows is None else {row.key for row in rows}
-    panels = overview_panels(run.config, every)
+    every = _overview_keys(run) if rows is None else [row.key for row in sorted(rows, key=lambda row: row.pk)]
+    panels = overview_panels(run.config, every, run.headline_keys)
+    specs = tile_specs(run.config, every, run.headline_keys)
     drawn = [line.key for panel in panels for line in panel.lines]
-    series = _series(run, rows, drawn, [key for key in tile_keys(run.config) if key not in drawn])
+    series = _series(run, rows, drawn, [key for key in tile_keys(specs, run.config) if key not in drawn])
     checkpoint_data, notes, findings = checkpoint_context(run), run_notes_list(run), findings_read(run)
     marks = marks_shown(request.user, run, checkpoint_data["checkpoints"], notes, findings)
     leads = leads_of(request.user, run)
@@ -71,6 +75,7 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
     data = curves_data(run.config, every, panels, marks, leads) | {
         "series": series,
         "whole": False,
+        "known": every,
         "versus": {"id": parent.pk, "keys": compared_keys(run.config)} if parent else None,
     }
     context = (
@@ -80,7 +85,10 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
     )
     context |= {
         "panels": panels,
-        "tiles": overview_tiles(run.config, series, run.parent_iteration, parent),
+        "tiles": overview_tiles(run.config, specs, series, run.parent_iteration, parent)
+        or episode_tiles(run),
+        "every": every[:MOST_OFFERED],
+        "most_headlines": HEADLINES,
         "leads": leads,
         "spent": spending_read(run, rows),
         "base_models": base_models(run.config, facts_of(run)),
@@ -111,13 +119,24 @@ def _series(
     return {key: columns.get(key, empty) for key in dict.fromkeys([*drawn, *tiles])}
 
 
-def _overview_keys(run: Run) -> set[str]:
-    """Return the metrics of the run that the overview needs: those of its charts and axes, and one of training if it has reported any."""
-    keys = names_reported(
-        run, [*AXIS_KEYS, *(line.key for panel in layout_panels(run.config) for line in panel.lines)]
-    )
-    trained = any(key.startswith(("policy/", "train/")) for key in keys)
-    return keys if trained or not is_reported(run, ("policy", "train")) else keys | {"train/"}
+def _overview_keys(run: Run) -> list[str]:
+    """Return the metrics of a run with many that its overview may show: those that it has chosen, those of its layout and axes, and
+    the first ones by name.
+    """
+    layout = [key for panel in layout_panels(run.config) for key in panel.keys]
+    tiles = tile_keys(agent_pages(run.config).tiles, run.config)
+    return names_first(run, MOST_OFFERED, [*run.headline_keys, *AXIS_KEYS, *layout, *tiles])
+
+
+@require_POST
+def headline_act(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Choose the metrics that the overview shows first: one per line."""
+    run = run_get(request.user, run_id)
+    try:
+        run_headline_set(request.user, run, request.POST.get("headline", "").splitlines())
+    except ConfigError as error:
+        messages.error(request, str(error))
+    return redirect("runs:detail", run.pk)
 
 
 @require_GET
@@ -201,7 +220,8 @@ def config_page(request: HttpRequest, run_id: str) -> HttpResponse:
 
 def _config_page(request: HttpRequest, run: Run, form: dict[str, Any], status: int = 200) -> HttpResponse:
     try:
-        toml = to_toml(parse_config(config_named(run)))
+        own = run.config.get("client")
+        toml = to_toml(parse_config(config_named(run))) if own is None else pretty(own)
     except ConfigError as error:
         toml = f"# This config is from another version of Troupe and cannot be read: {error}"
     address = request.build_absolute_uri("/api/v1/runs/")

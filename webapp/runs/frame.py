@@ -35,13 +35,25 @@ jsonb_build_object(
   'resume_note', runs_run.facts->>'resume_note',
   'gateway', runs_run.facts->>'gateway',
   'checkpoints', (SELECT count(*) FROM checkpoints_checkpoint WHERE run_id = runs_run.id AND NOT removed),
+  'timeline', EXISTS (SELECT FROM runs_phase WHERE run_id = runs_run.id) OR EXISTS (SELECT FROM timeline_batch WHERE run_id = runs_run.id),
+  'artifacts', EXISTS (SELECT FROM artifacts_artifactversion WHERE run_id = runs_run.id)
+    OR EXISTS (SELECT FROM artifacts_artifactuse WHERE run_id = runs_run.id),
   'played', (SELECT last_value::text FROM metrics_series WHERE run_id = runs_run.id AND key = 'progress/episodes'),
   'forks', EXISTS (SELECT FROM runs_run fork WHERE fork.parent_id = runs_run.id),
   'facts', CASE WHEN %s AND length(runs_run.facts::text) <= %s THEN runs_run.facts END)
 """
 
 
-_ABSENT = {"resume_note": "", "gateway": "", "checkpoints": 0, "played": None, "forks": False, "facts": None}
+_ABSENT = {
+    "resume_note": "",
+    "gateway": "",
+    "checkpoints": 0,
+    "timeline": False,
+    "artifacts": False,
+    "played": None,
+    "forks": False,
+    "facts": None,
+}
 """The frame of a run that was deleted in between."""
 
 
@@ -72,16 +84,16 @@ def run_context(user: User | AnonymousUser, run: Run, tab: str, **data: Any) -> 
         "tab": tab,
         "facts": facts,
         "tabs": [
-            tab
-            for tab in _tabs(run, facts["checkpoints"])
-            if not isinstance(user, Visitor) or tab.name in SHARED_TABS
+            tab for tab in _tabs(run, facts, tab) if not isinstance(user, Visitor) or tab.name in SHARED_TABS
         ],
         "acts": ACTS,
         "act_state": _act_state(run),
         "can_edit": level in (Level.OWNER, Level.EDITOR),
         "owner": level == Level.OWNER,
         "ended": run.state in INACTIVE_STATES,
-        "algorithm": run.config["algorithm"]["type"].replace("_", "-").upper(),
+        "algorithm": _algorithm(run.config),
+        "custom": run.source == RunSource.CLIENT,
+        "counted": "step" if run.source == RunSource.CLIENT else "iteration",
         "team": _team(run.config),
         "agents": agent_pages(run.config),
         "return_heading": return_label(run.config),
@@ -126,33 +138,47 @@ def frame_of(run: Run) -> dict[str, Any]:
     return _ABSENT | read
 
 
-def _tabs(run: Run, checkpoints: int) -> list[Tab]:
-    findings = sum(run.finding_counts.values())
-    return [
+def _tabs(run: Run, facts: Mapping[str, Any], here: str) -> list[Tab]:
+    """Return the tabs; those that can be empty only if there is something on them, or if it is this page."""
+    episodes, findings = sum(run.episode_counts.values()), sum(run.finding_counts.values())
+    empty = {
+        "transcripts": not episodes,
+        "timeline": not facts["timeline"],
+        "checkpoints": not facts["checkpoints"],
+        "artifacts": not facts["artifacts"],
+    }
+    tabs = [
         _tab(run, "overview", "runs:detail"),
         _tab(run, "curves", "runs:curves", run.series_count),
-        _tab(
-            run,
-            "transcripts",
-            "transcripts:list",
-            sum(run.episode_counts.values()),
-            agent_pages(run.config).episodes,
-        ),
+        _tab(run, "transcripts", "transcripts:list", episodes, agent_pages(run.config).episodes),
         _tab(run, "timeline", "timeline:page"),
         _tab(run, "health", "health:page", findings),
-        _tab(run, "checkpoints", "runs:checkpoints", checkpoints),
+        _tab(run, "checkpoints", "runs:checkpoints", facts["checkpoints"]),
         _tab(run, "artifacts", "artifacts:run"),
         _tab(run, "logs", "runs:logs"),
         _tab(run, "config", "runs:config"),
     ]
+    return [tab for tab in tabs if tab.name == here or not empty.get(tab.name)]
 
 
 def _tab(run: Run, name: str, address: str, count: int | None = None, label: str = "") -> Tab:
     return Tab(name, (label or name).capitalize(), reverse(address, args=[run.pk]), count)
 
 
+UNNAMED = "external"
+"""Algorithm and environment of a program that has not named its own (webapp.scheduling.client_runs)."""
+
+
+def _algorithm(config: Mapping[str, Any]) -> str:
+    name = str(config["algorithm"]["type"])
+    return "" if name == UNNAMED else name.replace("_", "-").upper()
+
+
 def _team(config: Mapping[str, Any]) -> str:
+    """Return the numbers of roles and policies; empty for a program without roles."""
     roles = config["team"]["roles"]
+    if not roles:
+        return ""
     policies = {role["policy"] for role in roles.values()}
     return f"{_counted(len(roles), 'role')}, {_counted(len(policies), 'policy', 'policies')}"
 

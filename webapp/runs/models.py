@@ -104,6 +104,8 @@ class Run(models.Model):
     """Its colour on every page, 1 to RUN_TONES: the runs of a project take turns, in the order in which they are created."""
     headline = models.JSONField(default=dict)
     """Latest values of the few metrics shown in tables, by key."""
+    headline_keys = models.JSONField(default=list, blank=True)
+    """Metrics that its overview shows first, as chosen by its program or a user; empty: by their names."""
     facts = models.JSONField(default=dict)
     """Reported by the driver at start: packages, base models."""
     event_count = models.BigIntegerField(default=0)

@@ -21,6 +21,7 @@ from webapp.accounts.throttling import GUESSES, guess_note, too_many_guesses
 from webapp.provenance.reported import provenance_read
 from webapp.provenance.services import provenance_store
 from webapp.runs.families import family_of
+from webapp.runs.headlines import headline_read
 from webapp.runs.lifecycle import run_add, run_locked, run_move, run_reason_set, runs_locked
 from webapp.runs.models import ACTIVE_STATES, ALPHABET, Attempt, Run, RunNote, RunSource, RunState
 from webapp.runs.permitted import check_storable
@@ -59,6 +60,9 @@ class ClientRun(BaseModel):
         description="The program's part, if several programs report to one run; empty: the main program.",
     )
     steps: int = Field(0, ge=0, le=2**31 - 1, description="Total steps, for progress; 0: unknown.")
+    headline: list[str] = Field(
+        [], description="Metrics that the overview shows first; empty: by their names."
+    )
     resume: str = Field("never", pattern="^(allow|must|never)$")
     provenance: dict[str, Any] = Field({}, description="Command, machine and repositories of the program.")
     nonce: str = Field(
@@ -131,6 +135,7 @@ def _made(user: Person, project: Project, wanted: ClientRun) -> Run:
         family=family_of(config),
         state=RunState.RUNNING,
         iterations=wanted.steps,
+        headline_keys=headline_read(wanted.headline),
         started_at=now,
     )
     run_add(run)
@@ -170,7 +175,14 @@ def _seed(config: Mapping[str, Any]) -> Any:
 def _resumed(run: Run, latest: Attempt, wanted: ClientRun) -> Attempt:
     if latest.state != Attempt.State.ENDED:
         attempt_end(latest, "stopped", "its program started again")
-    run_move(run, RunState.RUNNING, stop_requested="", iterations=wanted.steps or run.iterations)
+    headline = run.headline_keys or headline_read(wanted.headline)  # a choice on the page is not replaced
+    run_move(
+        run,
+        RunState.RUNNING,
+        stop_requested="",
+        iterations=wanted.steps or run.iterations,
+        headline_keys=headline,
+    )
     return _attempt(run, latest.number + 1, wanted)
 
 

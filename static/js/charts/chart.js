@@ -71,8 +71,9 @@ export class Chart {
 
   #legend() {
     lastValues(this.#element, this.#store);
-    const bad = this.keys.flatMap((key) => this.#store.get(key)?.values ?? []).filter((value) => !Number.isFinite(value)).length;
-    this.#badge("[data-not-finite]", bad, `${bad} not finite`);
+    const bad = this.keys.flatMap((key) => this.#store.get(key)?.values ?? []).filter((value) => !Number.isFinite(value));
+    const undefinedOnes = bad.filter(Number.isNaN).length, infinite = bad.length - undefinedOnes;
+    this.#badge("[data-not-finite]", bad.length, [undefinedOnes && `${undefinedOnes} NaN`, infinite && `${infinite} ∞`].filter(Boolean).join(", "));
   }
 
   #badge(which, shown, text) {

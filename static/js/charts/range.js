@@ -39,6 +39,7 @@ function visible([low, high]) {
 }
 
 function padded([low, high], alone) {
-  const room = high > low ? (high - low) * 0.06 : alone;
+  const equal = high - low <= Math.max(Math.abs(low), Math.abs(high)) * 1e-9; // but for rounding, as by smoothing
+  const room = equal ? alone : (high - low) * 0.06;
   return [low - room, high + room];
 }

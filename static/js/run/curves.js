@@ -4,9 +4,10 @@ import { follow, reveal } from "../announce.js";
 import { addressGet, addressSet } from "../address.js";
 
 export class Curves {
-  #specs; #whole;
+  #board; #specs; #whole;
 
   constructor(board, specs, whole) {
+    this.#board = board;
     this.#specs = specs;
     this.#whole = whole;
     for (const spec of specs) {
@@ -18,6 +19,26 @@ export class Curves {
 
   delta(message, unknown) {
     if (this.#whole) fresh(this.#specs, unknown);
+  }
+
+  /* The overview: charts of metrics that have arrived since are added; a chart that has not changed stays as it is. */
+  again(fresh) {
+    const holder = document.querySelector("[data-charts-follow]");
+    if (!holder || !fresh) return;
+    const before = new Map(this.#specs.map((spec) => [spec.id, JSON.stringify(spec)]));
+    if (JSON.stringify(fresh.charts) === JSON.stringify(this.#specs)) return;
+    const olds = new Set(holder.children), added = [];
+    const elements = fresh.charts.map((spec) => {
+      const old = document.getElementById(`chart-${spec.id}`), twin = fresh.page.getElementById(`chart-${spec.id}`);
+      if (old && before.get(spec.id) === JSON.stringify(spec)) return old;
+      added.push([document.adoptNode(twin), spec]);
+      return twin;
+    });
+    for (const old of olds) if (!elements.includes(old)) this.#board.remove(old);
+    holder.replaceChildren(...elements);
+    for (const [element, spec] of added) this.#board.add(element, spec);
+    for (const head of document.querySelectorAll("[data-charts-head]")) head.hidden = !elements.length;
+    this.#specs = fresh.charts;
   }
 }
 

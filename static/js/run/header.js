@@ -4,6 +4,7 @@ import { follow, write } from "../announce.js";
 import { showFindings } from "../findings.js";
 import { count, duration, hours } from "../format.js";
 import { withTimes } from "../times.js";
+import { counted, progress } from "./progress.js";
 import { ENDED } from "./states.js";
 
 const HOUR = 3600;
@@ -37,11 +38,12 @@ function show(summary) {
   const actState = summary.state === "stopping" && summary.stop_requested === "pause" ? "pausing" : summary.state;
   for (const form of root.querySelectorAll("[data-when]")) form.hidden = !form.dataset.when.split(" ").includes(actState);
   const bar = root.querySelector("progress");
+  bar.hidden = !summary.iterations;
   bar.max = summary.iterations || 1;
   bar.value = summary.iteration;
   bar.classList.toggle("idle", ENDED.includes(summary.state) && summary.state !== "finished");
   root.querySelector("[data-link]").toggleAttribute("data-idle", ENDED.includes(summary.state));
-  const iteration = summary.iterations ? `iteration ${count(summary.iteration)} of ${count(summary.iterations)}` : `step ${count(summary.iteration)}`;
+  const iteration = summary.iterations ? `${counted(summary)} ${progress(summary)}` : progress(summary);
   write(root.querySelector("[data-iteration]"), iteration);
   announceRun(summary, iteration);
   showFault(root.querySelector("[data-fault]"), summary);
@@ -75,7 +77,6 @@ function times(summary) {
   write(document.querySelector("[data-times]"), timesText(summary));
   const ran = secondsRun(summary.attempts, summary.ended_at ? new Date(summary.ended_at) : new Date());
   if (!ran) return;
-  writeAll("[data-ran]", () => duration(ran));
   const counted = (shift) => ran + Number(shift || 0);
   writeAll("[data-hours]", ({ hours: held, shift }) => hours((Number(held) * counted(shift)) / HOUR));
   if (summary.eta_seconds !== null) writeAll("[data-hours-at-end]", ({ hoursAtEnd, shift }) => hours((Number(hoursAtEnd) * (counted(shift) + summary.eta_seconds)) / HOUR));

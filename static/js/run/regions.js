@@ -1,5 +1,5 @@
 /* After a resync, replaces the regions that the server renders with fresh ones.
-   Returns the script data of the fresh page, if it could be read. */
+   Returns the script data of the fresh page, and the page, if it could be read. */
 
 import { announceRegions } from "../announce.js";
 
@@ -13,5 +13,5 @@ export async function readAgain() {
   }
   announceRegions();
   const handed = fresh.getElementById("run-page");
-  return handed ? JSON.parse(handed.textContent) : null;
+  return handed ? { ...JSON.parse(handed.textContent), page: fresh } : null;
 }

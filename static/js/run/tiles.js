@@ -7,6 +7,11 @@ import { SeriesStore } from "../series.js";
 
 const MOST_POINTS = 10000;
 
+/* Reads the series of tiles that have been added to the page. */
+export function tilesAgain(store) {
+  store.load([...document.querySelectorAll("[data-figure]")].map((figure) => figure.dataset.figure).filter(Boolean)).catch(() => {});
+}
+
 /* `versus`: {id, keys} of the parent of a fork, whose values are compared; null if there is none. */
 export function tiles(store, versus) {
   const parent = versus && new SeriesStore(versus.id, { points: MOST_POINTS });
@@ -25,7 +30,8 @@ function show(figure, store, parent) {
   const compared = figure.querySelector("[data-versus]");
   if (compared) against(compared, current(store.get(key)), current(parent?.get(key)));
   const change = figure.querySelector("[data-change]");
-  if (change && ends.moved !== null) mark(change, ends.moved, `since ${change.dataset.change}`);
+  if (change && ends.moved === null) change.textContent = "";
+  else if (change) mark(change, ends.moved, `since ${change.dataset.change}`);
 }
 
 /* The latest value against the parent's at the same step, or at its last step before; as in webapp/run_pages/ancestry.py. */

@@ -13,12 +13,14 @@ from webapp.common.tones import policy_tones, role_tones
 
 NUMBERS = {
     0.914: "0.91", -0.25: "−0.25", 12.4: "12.40", 123.45: "123.5", 8412.4: "8,412", 0.0012: "0.0012", 0.0: "0.00",
-    1.2e-5: "1.2e−5", "NaN": "NaN", "-Infinity": "−∞",
+    1.2e-5: "1.2e−5", "NaN": "NaN", "-Infinity": "−∞", 1e300: "1.00e300", -1e300: "−1.00e300", 1e-300: "1.0e−300",
+    123456789012.0: "123,456,789,012",
 }  # fmt: skip
 FIGURES = {
     ("rollout/failed", 48.0): "48", ("eval/failed:max", 48.0): "48", ("rollout/failed", 1.5): "1.50", ("progress/tokens", 12.0): "12",
     ("progress/tokens", 9300.0): "9,300", ("policy/planner/computed_tokens", 7.0): "7", ("buffer/waited", 2.0): "2.00",
     ("train/return", 48.0): "48.00", ("train/return", "NaN"): "–", ("eval/success", None): "–", ("eval/failed", "Infinity"): "∞",
+    ("loss", "NaN"): "NaN", ("progress/tokens", 1e300): "1.00e300",
 }  # fmt: skip
 """(metric, value) -> its text."""
 HOURS = {1.4e-4: "< 0.01", 0.0: "0.00", 0.02: "0.02", 12.0: "12.00"}
@@ -34,6 +36,12 @@ def test_formats() -> None:
     assert [size(value) for value in SIZES] == list(SIZES.values())
     assert number(None) == "–" and number(9300) == "9,300"
     assert [fixed(12.345), fixed("NaN"), reward(0.0025), reward(-0.2)] == ["12.35", "NaN", "+0.00", "−0.20"]
+    assert [number(-0.0), fixed(-0.001), fixed(1e300), number(10**300)] == [
+        "0.00",
+        "0.00",
+        "1.00e300",
+        "1.00e300",
+    ]
     assert [change(3.0, "rollout/failed"), change(-0.5, "train/return")] == ["+3", "−0.50"]
     assert signed(0.5) == "+0.50" and signed(-0.5) == "−0.50" and signed(0.0) == "0.00"
 

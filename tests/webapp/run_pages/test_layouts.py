@@ -6,14 +6,19 @@ import pytest
 
 from training_core.config.algorithms import ALGORITHM_CONFIGS
 from training_core.config.files import load_config
+from webapp.agents.registry import agent_pages
 from webapp.run_pages.charts import all_sections
-from webapp.run_pages.layouts import CHARTS, DEFAULT, LAYOUTS, overview_panels, panel_get
-from webapp.run_pages.tiles import overview_tiles, tile_keys
+from webapp.run_pages.layouts import CHARTS, DEFAULT, LAYOUTS, layout_panels, overview_panels, panel_get
+from webapp.run_pages.tiles import Tile, overview_tiles, tile_keys, tile_specs
 
 
 @pytest.fixture
 def config() -> dict[str, Any]:
     return load_config("plan_path_duo").model_dump(mode="json")
+
+
+def tiles_of(config: dict[str, Any], series: dict[str, Any], forked_at: int = 0) -> list[Tile]:
+    return overview_tiles(config, tile_specs(config, list(series)), series, forked_at)
 
 
 def of(config: dict[str, Any], algorithm: str) -> dict[str, Any]:
@@ -24,12 +29,15 @@ def of(config: dict[str, Any], algorithm: str) -> dict[str, Any]:
 def test_every_algorithm_has_a_layout_of_charts_that_exist(config: dict[str, Any], algorithm: str) -> None:
     names = LAYOUTS.get(algorithm, DEFAULT)
     assert set(names) <= set(CHARTS) and len(set(names)) == len(names)
-    panels = overview_panels(of(config, algorithm))
-    assert [panel.id for panel in panels] == list(names[:6]), "nothing is reported yet"
+    chosen = of(config, algorithm)
+    assert overview_panels(chosen, []) == [], "nothing is reported yet"
+    keys = [key for panel in layout_panels(chosen) for key in panel.keys]
+    panels = [panel.id for panel in overview_panels(chosen, keys)]
+    assert panels == list(names[: len(panels)]) and len(panels) % 3 == 0
 
 
 def test_roles_and_policies_have_a_line_each(config: dict[str, Any]) -> None:
-    panels = {panel.id: panel for panel in overview_panels(config)}
+    panels = {panel.id: panel for panel in layout_panels(config)}
     assert [line.key for line in panels["reward"].lines] == ["train/planner/reward", "train/executor/reward"]
     assert [line.label for line in panels["entropy"].lines] == ["planner", "executor"]
     assert panels["success"].range == (0.0, 1.0) and panels["groups"].unit == "share"
@@ -38,6 +46,8 @@ def test_roles_and_policies_have_a_line_each(config: dict[str, Any]) -> None:
 def test_charts_of_what_is_not_reported_are_left_out(config: dict[str, Any]) -> None:
     keys = ["train/return", "eval/success", "policy/planner/grad_norm", "policy/planner/value_loss"]
     assert [panel.id for panel in overview_panels(config, keys)] == ["success", "return", "gradient"]
+    (line,) = overview_panels(config, keys)[0].lines
+    assert line.key == "eval/success", "its other line has no data"
     assert [panel.id for panel in overview_panels(of(config, "ppo"), keys)] == [
         "success",
         "return",
@@ -61,23 +71,20 @@ def test_tiles_show_last_values_and_what_they_moved(config: dict[str, Any]) -> N
         "train/planner/reward": {"values": [1.0, 2.0]},
         "rollout/failed": {"values": [3.0]},
     }
-    tiles = {tile.label: tile.figures for tile in overview_tiles(config, series)}
+    tiles = {tile.label: tile.figures for tile in tiles_of(config, series)}
+    assert list(tiles) == ["Success, greedy", "Reward by role", "Errors"], "those with data"
     assert (tiles["Success, greedy"][0].value, tiles["Success, greedy"][0].change) == (0.75, 0.5)
-    assert [(each.under, each.value) for each in tiles["Reward by role"]] == [
-        ("planner", 2.0),
-        ("executor", None),
-    ]
-    assert [each.value for each in tiles["Errors"]] == [3.0, None]
-    assert {"rollout/staleness", "policy/executor/kl"} <= set(tile_keys(config))
+    assert [(each.under, each.value) for each in tiles["Reward by role"]] == [("planner", 2.0)]
+    assert [each.value for each in tiles["Errors"]] == [3.0]
+    (broken,) = tiles_of(config, {"eval/success": {"values": [0.25, 0.5, "NaN"]}})[0].figures
+    assert (broken.value, broken.change) == ("NaN", None)
 
 
 def test_tiles_of_a_fork_count_from_its_checkpoint(config: dict[str, Any]) -> None:
     series = {"eval/success": {"values": [0.75, 0.875]}}
-    since = {
-        figure.key: figure.since for tile in overview_tiles(config, series, 80) for figure in tile.figures
-    }
-    assert (since["eval/success"], since["train/return"]) == ("iteration 80", "iteration 80")
-    assert since["rollout/staleness"] == ""
+    series |= {"rollout/staleness": {"values": [1.0]}}
+    since = {figure.key: figure.since for tile in tiles_of(config, series, 80) for figure in tile.figures}
+    assert since == {"eval/success": "iteration 80", "rollout/staleness": ""}
 
 
 def test_compute_has_a_chart_a_measure_and_a_line_a_policy() -> None:
@@ -96,24 +103,17 @@ def test_compute_has_a_chart_a_measure_and_a_line_a_policy() -> None:
 
 def test_small_networks_have_tiles_and_units_of_their_own() -> None:
     config = load_config("spread_toy").model_dump(mode="json")
-    tiles = {
-        tile.label: tile.figures
-        for tile in overview_tiles(
-            config, {"eval/return": {"values": [43.0, 125.0]}, "rollout/failed": {"values": [0.0, 2.0]}}
-        )
-    }
-    assert [(figure.key, figure.value) for figure in tiles["Failed episodes"]] == [
-        ("rollout/failed", 2.0),
-        ("eval/failed", None),
-    ]
+    series = {"eval/return": {"values": [43.0, 125.0]}, "rollout/failed": {"values": [0.0, 2.0]}}
+    tiles = {tile.label: tile.figures for tile in tiles_of(config, series)}
+    assert [(figure.key, figure.value) for figure in tiles["Failed episodes"]] == [("rollout/failed", 2.0)]
     assert (tiles["Return, greedy"][0].value, tiles["Return, greedy"][0].change) == (125.0, 82.0)
-    assert not any("token" in key for key in tile_keys(config))
+    assert not any("token" in key for key in tile_keys(agent_pages(config).tiles, config))
     sides = load_config("tag_mappo").model_dump(mode="json")
     sides["team"]["roles"] = dict(
         sorted(sides["team"]["roles"].items(), reverse=True)
     )  # as a database may keep them
-    labels = [tile.label for tile in overview_tiles(sides, {})]
-    assert labels[:3] == [
+    returns = dict.fromkeys(("eval/return", "eval_sampled/return", "train/return"), {"values": [1.0]})
+    assert [tile.label for tile in tiles_of(sides, returns)] == [
         f"Return of adversaries{word}" for word in (", greedy", ", sampled", " in training")
     ]
     told = (

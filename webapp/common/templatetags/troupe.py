@@ -44,6 +44,20 @@ def get(mapping: dict[str, Any] | None, key: str) -> Any:
 
 
 @register.filter
+def counted(run: dict[str, Any]) -> str:
+    """Return what the run of a summary counts: steps for a custom program, iterations for a trainer of Troupe."""
+    return "step" if run["source"] == "client" else "iteration"
+
+
+@register.filter
+def progress(run: dict[str, Any]) -> str:
+    """Return "12 of 40", or "step 12" if the total is not known; empty before the first step. As static/js/run/progress.js."""
+    if run["iterations"]:
+        return f"{formats.number(run['iteration'])} of {formats.number(run['iterations'])}"
+    return f"{counted(run)} {formats.number(run['iteration'])}" if run["iteration"] else ""
+
+
+@register.filter
 def paired(values: Sequence[Any], others: Sequence[Any]) -> list[tuple[Any, Any]]:
     """Return the pairs of two sequences of the same length."""
     return list(zip(values, others, strict=True))
