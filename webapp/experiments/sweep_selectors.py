@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
+from urllib.parse import urlencode
 
 from django.db.models import Count, Q, QuerySet
 from django.http import Http404
@@ -15,7 +16,7 @@ from webapp.agents.rewards import shaped_label
 from webapp.experiments.fields import spell
 from webapp.experiments.models import Sweep
 from webapp.experiments.sweep_planning import column_styles, short_names
-from webapp.metrics.headline import HEADLINE, outcome_key
+from webapp.metrics.headline import HEADLINE, SPARK, outcome_key
 from webapp.runs.models import ACTIVE_STATES, ENDED_STATES
 from webapp.runs.selectors import run_summary, runs_visible
 
@@ -136,6 +137,27 @@ def sweep_document(user: Person, sweep: Sweep, sort: str = "", metric: str = "")
     return sweep_summary(sweep) | {"metric": metric, "results": rows, "points": sweep_points(rows, metric)}
 
 
+def _curves(
+    sweep: Sweep, document: Mapping[str, Any], configs: Sequence[Mapping[str, Any]]
+) -> list[dict[str, str]]:
+    """Return the charts of a sweep: of the metric by which its points are ranked, and of the return in training, the best points first.
+
+    A point is a group of the comparison: the runs with equal values, or with an equal config except for the seed.
+    """
+    runs = [run for point in document["points"] for run in point["runs"]]
+    fields = [path for path in sweep.axes if path != SEED]
+    by = fields[0] if len(fields) == 1 and "*" not in fields[0] else "family"
+    reported = {key for row in document["results"] for key in row["headline"]}
+    return [
+        {
+            "label": shaped_label(LABELS.get(key, key), configs),
+            "query": urlencode({"runs": ",".join(runs), "key": key, "by": by}, safe=",/"),
+        }
+        for key in dict.fromkeys((document["metric"], SPARK))
+        if key in reported
+    ]
+
+
 def sweep_context(user: Person, sweep: Sweep, sort: str, metric: str) -> dict[str, Any]:
     """Return the context of the page of a sweep."""
     document = sweep_document(user, sweep, sort, metric)
@@ -145,6 +167,8 @@ def sweep_context(user: Person, sweep: Sweep, sort: str, metric: str) -> dict[st
         sweep.runs.values_list("config", flat=True)[:1]
     )  # all have the same environment, unless it is an axis
     means = [point["mean"] for point in document["points"] if point["mean"] is not None]
+    if not sort and not document["active"]:
+        document["results"] = _sorted(document["results"], f"-{metric}")
     return document | {
         "place": "sweeps",
         "project_slug": "",
@@ -155,6 +179,7 @@ def sweep_context(user: Person, sweep: Sweep, sort: str, metric: str) -> dict[st
         "fields": [path for path in sweep.axes if path != SEED],
         "metrics": [(key, shaped_label(LABELS.get(key, key), configs)) for key in HEADLINE],
         "metric_sort": f"-{metric}",
+        "curves": _curves(sweep, document, configs),
         "metric_label": shaped_label(LABELS.get(metric, metric), configs),
         "return_heading": shaped_label("return", configs),
         "best": max(means) if means else None,

@@ -109,8 +109,8 @@ def sweep_page(request: HttpRequest, pk: int) -> HttpResponse:
     metric = request.GET.get("metric", "")
     sort = request.GET.get("sort", "")
     context = sweep_context(request.user, sweep, sort, metric if metric in HEADLINE else "")
-    context["can_edit"] = can_edit(request.user, sweep.project)
     part = request.headers.get("HX-Request") == "true"
+    context |= {"can_edit": can_edit(request.user, sweep.project), "part": part}
     return render(request, "experiments/_sweep_runs.html" if part else "experiments/sweep.html", context)
 
 

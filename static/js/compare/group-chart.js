@@ -78,6 +78,11 @@ export class GroupChart {
     return [broughtBy(this.element) ?? (await readJson(this.element.dataset.source))];
   }
 
+  /* The sets that are drawn. */
+  shown(sets) {
+    return sets;
+  }
+
   show(sets) {
     this.#sets = sets;
     this.#legend();
@@ -93,10 +98,10 @@ export class GroupChart {
 
   draw() {
     if (!this.#sets) return;
-    const sets = this.#sets.filter((set) => set.axis.length);
+    const all = this.shown(this.#sets), sets = all.filter((set) => set.axis.length);
     if (!sets.length) return this.say("no points on this axis");
     if (!this.#plot.data) this.#plot.replaceChildren();
-    const looks = looksOf(this.#sets), below = [], means = [];
+    const looks = looksOf(all), below = [], means = [];
     for (const set of sets) {
       const axis = set.axis.map((value) => (set.x === "time" ? value / 60 : value));
       for (const group of set.groups) {

@@ -65,6 +65,11 @@ def test_seeds_share_a_process_unless_told_otherwise(troupe: Troupe) -> None:
     assert Sweep.objects.get().separate_processes
 
 
+def test_seeds_may_be_named_like_a_field(troupe: Troupe) -> None:
+    made = json.loads(troupe("sweep", "launch", "plan_path_duo", "run.seed=0..2", "--yes", "--json").out)
+    assert [row["values"] for row in made["results"]] == [{"run.seed": seed} for seed in (0, 1, 2)]
+
+
 def test_lists_go_together(troupe: Troupe) -> None:
     words = ("--list", "rollout.group_size=2,4", "--list", "rollout.tasks=16,8", "--yes", "--json")
     made = json.loads(troupe("sweep", "launch", "plan_path_duo", *words).out)
@@ -83,6 +88,7 @@ def test_lists_go_together(troupe: Troupe) -> None:
         (("--grid", "rollout.group_size"), "not of the form"),
         (("--grid", "rollout.group_size=2", "--list", "rollout.tasks=2"), "either --grid or --list"),
         ((), "vary at least one field"),
+        (("run.seed=0..2", "--seeds", "3"), "--seeds 0..2"),
     ],
 )
 def test_invalid_sweeps_are_refused(troupe: Troupe, words: tuple[str, ...], message: str) -> None:

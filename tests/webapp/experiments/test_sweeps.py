@@ -1,6 +1,7 @@
 """Sweeps: planned, launched, read, stopped; by page and by API."""
 
 import json
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from django.core.exceptions import PermissionDenied
@@ -178,6 +179,13 @@ def test_the_page_ranks_points_and_sorts_runs(ada: Client, sweep: Sweep) -> None
     assert "4 of 4 runs ended" in text_of(page) and "0.80" in values and not elements(page, "[hx-trigger]")
     assert values.index("0.90") < values.index("0.70")
     assert "Stop all" not in text_of(page)
+    (chart,) = elements(page, "[data-group-chart]")
+    best_first = [run for point in document["points"] for run in point["runs"]]
+    query = parse_qs(urlsplit(chart["data-source"]).query)
+    assert query == {"runs": [",".join(best_first)], "key": ["eval/success"], "by": ["family"]}
+    assert [group["n"] for group in ada.get(chart["data-source"]).json()["groups"]] == [], (
+        "nothing is reported"
+    )
     part = ada.get(f"/experiments/sweeps/{sweep.pk}/", headers={"HX-Request": "true"}).content.decode()
     assert "<html" not in part and "Points" in part
     assert sweep.name in ada.get("/experiments/sweeps/").content.decode()

@@ -74,18 +74,20 @@ def sweep(  # noqa: PLR0913 - each is an option of the command
 
 def _body(preset: str, words: list[str], grid: list[str], listed: list[str], seeds: str) -> dict[str, Any]:
     from training_core.config.files import parse_overrides
-    from training_core.config.sweeps import parse_axes
+    from training_core.config.sweeps import SEED, parse_axes
     from training_core.errors import ConfigError
 
     if grid and listed:
         raise ConfigError({"--list": "give either --grid or --list"})
     axes = parse_axes([*grid, *listed])
-    if seeds:
-        axes |= parse_axes([f"run.seed={seeds}"])
+    named = [word for word in words if word.removeprefix("--").startswith(f"{SEED}=")]
+    seed_words = [*named, *([f"{SEED}={seeds}"] if seeds else [])]
+    if len(seed_words) > 1 or seed_words and SEED in axes:
+        raise ConfigError({SEED: "is given twice; name all seeds by --seeds 0..2"})
     return {
         "preset": preset,
-        "overrides": parse_overrides(words),
-        "axes": axes,
+        "overrides": parse_overrides([word for word in words if word not in named]),
+        "axes": axes | parse_axes(seed_words),
         "method": "list" if listed else "grid",
     }
 
