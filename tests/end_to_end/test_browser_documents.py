@@ -43,7 +43,7 @@ def test_a_reader_finds_follows_and_copies(page: Page, server: Server, context: 
 
 
 @pytest.mark.extended
-def test_question_marks_explain_in_place(page: Page, server: Server, run: Run) -> None:
+def test_terms_are_explained_in_place(page: Page, server: Server, run: Run) -> None:
     page.goto(f"{server.url}/runs/{run.pk}/")
     button = page.locator(".chart").get_by_role("button", name="What is Entropy by policy?")
     button.focus()
@@ -55,8 +55,11 @@ def test_question_marks_explain_in_place(page: Page, server: Server, run: Run) -
     page.keyboard.press("Escape")
     expect(box).to_be_hidden()
     expect(button).to_be_focused()
-    button.click()
-    page.locator(".tile").get_by_role("button", name="What is Staleness?").click()
+    page.get_by_role("heading", name="Entropy by policy").hover()
+    expect(box).to_be_visible()
+    page.get_by_role("heading", name="Curves").hover()
+    expect(box).to_be_hidden()
+    page.locator(".tile dt", has_text="Staleness").click()
     box = page.get_by_role("dialog", name="What is Staleness?")
     expect(box).to_contain_text("Mean number of updates")
     page.set_viewport_size({"width": 390, "height": 844})

@@ -81,6 +81,8 @@ def test_a_choice_is_of_the_program_and_then_of_the_page(program: Run, user: Use
     client.post(f"/runs/{program.pk}/headline/", {"headline": "f1\n\n lr \nf1"})
     program.refresh_from_db()
     assert program.headline_keys == ["f1", "lr"]
+    (text,) = elements(client.get(f"/runs/{program.pk}/"), "textarea[name=headline]")
+    assert text.content.splitlines() == ["f1", "lr"]
     again = ClientRun(id=program.pk, headline=["loss"], resume="allow")
     resumed, _ = client_run_begin(user, program.project, again)
     assert resumed.headline_keys == ["f1", "lr"]
