@@ -10,7 +10,7 @@ box.className = "help-box";
 box.popover = "manual";
 box.tabIndex = -1;
 box.setAttribute("role", "dialog");
-let opener = null, pinned = false, timer = null, returning = false;
+let opener = null, pinned = false, byFocus = false, timer = null, returning = false;
 
 function close() {
   clearTimeout(timer);
@@ -21,7 +21,7 @@ function close() {
   if (inside) opener.focus();
   returning = false;
   opener = null;
-  pinned = false;
+  pinned = byFocus = false;
   box.hidePopover();
 }
 
@@ -79,12 +79,15 @@ document.addEventListener("pointerover", (event) => {
   clearTimeout(timer);
   if (held && opener) return;
   if (button) timer = setTimeout(() => open(button), REST);
-  else if (opener && opener !== document.activeElement) timer = setTimeout(close, LEAVE);
+  else if (opener && !byFocus) timer = setTimeout(close, LEAVE);
 });
 
 document.addEventListener("focusin", (event) => {
   const button = event.target.closest(BUTTON);
-  if (button && !returning && button !== opener && button.matches(":focus-visible")) open(button);
+  if (button && !returning && button !== opener && button.matches(":focus-visible")) {
+    open(button);
+    byFocus = true;
+  }
 });
 
 document.addEventListener("focusout", (event) => {
