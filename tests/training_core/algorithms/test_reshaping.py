@@ -62,6 +62,7 @@ OF = np.array([0, 0, 0, 1, 1, 2, 2, 3, 3])
     ("how", "wanted"),
     [
         (GroupFilter(), []),
+        (GroupFilter("none", low=9.0, ratio=0.5), []),
         (GroupFilter("mean", low=1.0, high=6.0), [2, 3]),
         (GroupFilter("std", low=0.5), [1]),
         (GroupFilter("std", low=0.5, high=1.2), [1, 3]),
@@ -75,5 +76,6 @@ def test_what_a_filter_leaves_out(how: GroupFilter, wanted: list[int]) -> None:
 
 
 def test_equal_groups_are_left_out_in_order() -> None:
-    out = left_out(np.ones(8), np.repeat(np.arange(4), 2), GroupFilter("std", ratio=0.5))
-    assert out.tolist() == [True, True, False, False]
+    for count in (4, 100):  # sorts of more than 16 numbers are not stable by themselves
+        out = left_out(np.ones(2 * count), np.repeat(np.arange(count), 2), GroupFilter("std", ratio=0.5))
+        assert out.tolist() == [True] * (count // 2) + [False] * (count // 2)

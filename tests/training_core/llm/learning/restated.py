@@ -49,6 +49,13 @@ class Restated(AlgorithmHooks):
         return torch.where(cut, most, loss), (bounded > free) | cut
 
 
+class Scaled(AlgorithmHooks):
+    """Rewards relative to the turn's largest: it needs at least one."""
+
+    def turn_rewards(self, rewards: Any, moment: Any) -> Any:
+        return rewards / rewards.max()
+
+
 class Unmakeable(AlgorithmHooks):
     """Its constructor fails."""
 

@@ -60,6 +60,15 @@ def test_a_kl_penalty_in_the_reward_reaches_the_custom_advantages() -> None:
     assert all(torch.equal(found[key], expected[key]) for key in expected)
 
 
+def test_custom_code_gets_no_turn_without_rewards() -> None:
+    unscored = turn("planner", 5.0, 6.0)
+    for candidate in unscored.candidates:
+        candidate.scored = False
+    played = episode("a", unscored, turn("planner", 1.0, 2.0))
+    (group,) = make_groups([played], config(algorithm=custom(f"{HERE}:Scaled"))).groups["planner"]
+    assert group.turn == 1
+
+
 def test_reshaped_rewards_decide_which_groups_are_informative() -> None:
     tree = custom(f"{HERE}:Restated", bonus=1e12)  # larger rewards: differences are rounding
     played = [episode("a", turn("planner", 0.0, 1.0))]
