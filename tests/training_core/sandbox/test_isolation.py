@@ -4,9 +4,9 @@ import os
 import shutil
 import signal
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.training_core.sandbox.tries import HONEST, MEMORY
@@ -175,8 +175,10 @@ def test_a_missing_answer_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def _stop_below(pid: int) -> None:
-    """Stop what a process has started; parents first, so that they start no more."""
-    with suppress(FileNotFoundError, ProcessLookupError):  # it ends by itself meanwhile
-        for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
-            os.kill(child, signal.SIGSTOP)
-            _stop_below(child)
+    """Stop what a process has started, until nothing new is found: they start others meanwhile."""
+    stopped: set[int] = set()
+    while started := {child.pid for child in psutil.Process(pid).children(recursive=True)} - stopped:
+        for child in started:
+            with suppress(ProcessLookupError):  # it ends by itself meanwhile
+                os.kill(child, signal.SIGSTOP)
+        stopped |= started

@@ -231,16 +231,14 @@ def test_invalid_rewards_are_refused(gateway: Gateway, given: dict[str, Any]) ->
     assert not session.outcome.rewarded
 
 
-def test_failed_episodes_are_reported_and_not_trained_on(gateway: Gateway) -> None:
+def test_failed_episodes_are_reported(gateway: Gateway) -> None:
     for error in ("it broke", ""):
         session = make_session(Scripted("one"))
         talk(gateway, session)(ASK)
         httpx.post(f"{gateway.url}/episodes/{session.key}/close", json={"error": error}, timeout=60)
         episode = write_episode(session, 1.0)
-        assert episode.failed and not episode.success and episode.siblings == ""
+        assert episode.failed and not episode.success
         assert episode.error == (error or "the agent ended without a reward")
-        answer = episode.turns[0].candidates[0].answer
-        assert answer.learnt(answer.token_ids) == []
 
 
 @pytest.mark.parametrize("manner", ["resume", "abort"])
