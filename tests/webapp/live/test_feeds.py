@@ -88,23 +88,30 @@ async def test_too_many_points_resync(user: User, live_run: Run, store: Store) -
 
 
 async def test_fifty_sockets_one_read(user: User, live_run: Run, store: Store, quiet: None) -> None:
+    subscribed = asyncio.Event()
+
+    def note(run_id: str) -> None:
+        subscribed.set()
+
+    feeds().listener.add(note)
+    await subscribed.wait()  # a subscription that stands later causes a read
     clients = [socket(user, f"/ws/runs/{live_run.pk}/") for _ in range(50)]
     for client in clients:
         assert (await client.connect())[0]
         await client.send_json_to({"cursor": 0})
     feed = feeds().of(live_run.pk)
     await until(lambda: len(feed._sockets) == 50)
-    await until(lambda: feed.reads == 2)  # one for the first socket, one when the subscription stood
-    before = feed.reads
+    assert feed.reads == 1, "for the first socket"
     await store(3)
     feed.notify()
     texts = [await client.receive_from() for client in clients]
-    assert feed.reads == before + 1
+    assert feed.reads == 2
     assert set(texts) == {texts[0]}
     assert points(json.loads(texts[0])) == [1, 2, 3]
     for client in clients:
         await client.disconnect()
     assert not feeds()._feeds
+    feeds().listener.remove(note)
 
 
 @pytest.fixture
