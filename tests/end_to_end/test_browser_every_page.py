@@ -24,11 +24,11 @@ ACTS = {
     "accounts:member-remove", "accounts:token-revoke", "jobs:form-preview", "experiments:edit", "experiments:estimate",
     "experiments:sweep-check", "experiments:sweep-stop", "experiments:template-delete", "experiments:template-save",
     "health:act", "health:fork", "jobs:cancel", "jobs:say", "jobs:start",
-    "reports:delete", "reports:preview", "reports:restore", "reports:share", "runs:act", "runs:bulk", "runs:checkpoint-act", "runs:headline",
+    "reports:delete", "reports:preview", "reports:restore", "reports:share", "runs:act", "runs:bulk", "runs:checkpoint-act",
     "runs:checkpoints-prune", "runs:edit", "runs:note", "runs:note-change", "runs:note-remove", "runs:view-act", "runs:view-save",
     "shares:revoke", "transcripts:note", "transcripts:note-remove",
     "transcripts:query-save", "transcripts:query-remove", "notifications:act", "notifications:again", "accounts:logout",
-    "compare:share", "reports:new", "artifacts:alias", "artifacts:version-delete", "artifacts:prune",
+    "runs:headline", "compare:share", "reports:new", "artifacts:alias", "artifacts:version-delete", "artifacts:prune",
 }  # fmt: skip
 """What is sent, not visited."""
 
