@@ -100,7 +100,7 @@ def _current() -> ClientRun:
     if run is None:
         raise RuntimeError("no run is open; call troupe.init() first")
     if _end:
-        _end.goes_on()
+        _end.forget_exit()
     return run
 
 

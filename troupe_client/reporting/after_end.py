@@ -1,4 +1,4 @@
-"""A process that outlives the program: it reports an end without a word, and delivers what the program has left.
+"""A process that outlives the program: it reports an end that the program could not report, and delivers what the program has left.
 
 `os._exit`, SIGKILL and a crash of the interpreter leave no time for a report. The program holds a pipe to this process, which the
 system closes with the program. At import this loads the standard library only, and it waits without using the processor.
@@ -58,7 +58,7 @@ class AfterEnd:
             self._pipe.close()
             if delivered:
                 self._process.wait(1.0)
-        except (OSError, ValueError, subprocess.TimeoutExpired):  # somebody has ended it
+        except (OSError, ValueError, subprocess.TimeoutExpired):  # the process was ended
             return
 
 

@@ -40,7 +40,7 @@ class ProgramEnd:
         if threading.current_thread() is threading.main_thread():
             self._watch_signals()
 
-    def goes_on(self) -> None:
+    def forget_exit(self) -> None:
         """Forget a sys.exit that the program has caught."""
         self._exit = self._outermost = None
 

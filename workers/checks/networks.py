@@ -87,7 +87,7 @@ class _Table:
 
 
 def _check_first_layers(trainer: MarlTrainer) -> None:
-    """Warn of a multi-layer perceptron whose first layer is large because of its observations, such as pictures."""
+    """Raises Doubtful for a multi-layer perceptron whose first layer is large because of its observations, such as pictures."""
     for name, learner in trainer.learners.items():
         inputs = max(learner.slots.observation_dim, learner.critic_inputs.inputs)
         network = trainer.config.policies[name].network
