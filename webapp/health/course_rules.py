@@ -73,7 +73,7 @@ def dead_worker(seen: HealthInputs, rule: config.DeadWorker) -> Iterator[Found]:
         yield Found("driver", title, seen.step, seen.step, figures, (), critical_at=1.0)
     for number in lost:
         figures = {"attempt": number, "reason": seen.vitals.reasons.get(number, "")[:400]}
-        title = f"Attempt {number} died and was followed by another"
+        title = f"Attempt {number} ended with an error"
         yield Found(f"attempt {number}", title, seen.step, seen.step, figures, ())
 
 
