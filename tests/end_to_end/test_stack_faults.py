@@ -25,8 +25,8 @@ pytestmark = [pytest.mark.stack, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[RunningStack]:
-    """One stack for the tests of this file, which leave it well. The port it wants is taken."""
+def one_stack() -> Iterator[RunningStack]:
+    """One stack for the tests of this file. The port it wants is taken."""
     wanted = free_ports(1)[0]
     with socket.socket() as other:
         other.bind(("127.0.0.1", wanted))
@@ -36,6 +36,13 @@ def stack() -> Iterator[RunningStack]:
             yield stack.start()
         finally:
             stack.remove()
+
+
+@pytest.fixture
+def stack(one_stack: RunningStack) -> RunningStack:
+    """The stack of this file, started again if another test has ended it."""
+    assert one_stack.process
+    return one_stack if one_stack.process.poll() is None else one_stack.start()
 
 
 def kill(stack: RunningStack, name: str, number: int = signal.SIGKILL) -> psutil.Process:
