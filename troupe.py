@@ -22,10 +22,15 @@ from typing import Any
 
 from training_core.errors import TroupeError
 from troupe_client.reporting.client import PATIENCE, ClientRun, run_begin
+from troupe_client.reporting.media import Histogram, Image, Table, Text
 from troupe_client.reporting.program_end import ProgramEnd
 
 __all__ = [
     "ClientRun",
+    "Histogram",
+    "Image",
+    "Table",
+    "Text",
     "alert",
     "finish",
     "init",
@@ -59,7 +64,7 @@ def init(*args: Any, **options: Any) -> ClientRun:
 
 
 def log(values: Mapping[str, Any], step: int | None = None, *, commit: bool = True) -> None:
-    """Report scalars of one step; see ClientRun.log."""
+    """Report scalars and media of one step; see ClientRun.log."""
     _current().log(values, step, commit=commit)
 
 

@@ -3,6 +3,7 @@
 import { reveal } from "./announce.js";
 import { atMost, data } from "./dom.js";
 import { ChartBoard } from "./charts.js";
+import { count } from "./format.js";
 import { leadsOf } from "./charts/leads.js";
 import { View } from "./charts/view.js";
 import { RunFeed } from "./live.js";
@@ -68,6 +69,14 @@ function grown({ points, episodes, checkpoints }) {
     || (checkpoints.length > 0 && !document.querySelector("[data-checkpoint-count]"));
 }
 
+/* media.js reads the values on the page of media. */
+function mediaGrown(stored) {
+  const mark = document.querySelector("[data-media-count]");
+  if (mark) mark.textContent = count(stored);
+  else readSoon();
+  document.dispatchEvent(new CustomEvent("mediagrown"));
+}
+
 async function readFresh() {
   const fresh = await readAgain();
   marks.again(fresh);
@@ -87,6 +96,7 @@ export const feed = new RunFeed(run.id, page.cursor);
 feed.addEventListener("delta", ({ detail }) => {
   if (outdated(detail)) readFresh();
   else if (grown(detail)) readSoon();
+  if (detail.run.media !== run.summary.media) mediaGrown(detail.run.media);
   run.summary = detail.run;
   if (detail.more) again();
   const unknown = store.add(detail.points);

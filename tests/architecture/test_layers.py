@@ -71,7 +71,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "accounts",
         "administration runs",
         "metrics notifications provenance shares",
-        "checkpoints transcripts",
+        "checkpoints media transcripts",
         "quotas timeline",
         "artifacts",
         "scheduling",

@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from troupe_client.reporting.media import Histogram, Image, Table, Text
 from workers.provenance.repository import packed_diff
 
 Event = dict[str, Any]
@@ -98,6 +99,18 @@ class Story:
             yield self.event("status", state="running", iteration=iteration + 1, message="")
             if (iteration + 1) % 20 == 0:
                 yield self.checkpoint(iteration + 1)
+
+    def media(self, step: int) -> Iterator[Event]:
+        """A value of each kind, and a second image."""
+        pixels = Image([[0, 255], [255, 0]], caption="a checkerboard").document()
+        yield self.event("media", step=step, name="sample", values=[pixels, pixels])
+        values = {
+            "weights": Histogram(counts=[1, step, 2], edges=[-1, 0, 1, 2]),
+            "answers": Table([{"question": f"{n} + 1?", "answer": n + 1 + step} for n in range(30)]),
+            "note": Text(f"Said at {step}: {HOSTILE}"),
+        }
+        for name, value in values.items():
+            yield self.event("media", step=step, name=name, values=[value.document()])
 
     def skill(self, step: int) -> float:
         """Success that rises from 0.3 to 0.93."""

@@ -39,6 +39,8 @@ def full_run(user: User) -> Run:
     story = Story(made.pk, start=time.time() - 30)
     tell(made, encoded(story.opening()))
     tell(made, encoded(story.iterations(0, 24)))
+    tell(made, encoded(story.media(1)))
+    tell(made, encoded(story.media(20)))
     Phase.objects.bulk_create(
         Phase(
             run=made, attempt=1, cursor=1, iteration=iteration, worker=worker, phase=phase, policy="planner",

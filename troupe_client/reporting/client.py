@@ -27,6 +27,7 @@ from troupe_client.reporting.artifacts import (
 )
 from troupe_client.reporting.config_values import config_json
 from troupe_client.reporting.episodes import Message, episode_fields, turns_of
+from troupe_client.reporting.media import Media
 from troupe_client.reporting.opening import ALPHABET, OpenedRun, begin, data_folder, new_id, request_run
 from troupe_client.reporting.progress import Progress
 from troupe_client.reporting.scalars import Scalars
@@ -89,18 +90,22 @@ class ClientRun:
         return f'Troupe run <a href="{address}" target="_blank" rel="noopener">{self.id}</a>'
 
     def log(self, values: Mapping[str, Any], step: int | None = None, *, commit: bool = True) -> None:
-        """Report scalars of one step; mappings may be nested. Without `step` the step counts up; `commit=False` keeps it.
+        """Report scalars and media of one step; mappings may be nested. Without `step` the step counts up; `commit=False` keeps it.
 
-        Values that are not numbers are left out with a warning. Raises RuntimeError after `finish` or in a forked child.
+        Other values are left out with a warning. Raises RuntimeError after `finish` or in a forked child.
         """
         reporter = self._open()
-        flat = self._scalars.flat(values)
+        media: dict[str, list[Media]] = {}
+        flat = self._scalars.flat(values, media)
         with self._lock:
             at = self.step if step is None else int(step)
             self.step = at + commit
             completed = self._progress.note(at, committed=commit)
         if reporter:
-            reporter.metrics(at, flat)
+            if flat or not media:
+                reporter.metrics(at, flat)
+            for name, items in media.items():
+                reporter.media(at, name, [item.document() for item in items])
             reporter.iteration = completed
 
     def log_episode(

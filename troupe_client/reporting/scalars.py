@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
+from troupe_client.reporting.media import Media, limit_of, media_of
 from workers.telemetry.limits import MAX_NAME, NAME_FIRST, NAME_REST
 
 logger = logging.getLogger("troupe")
@@ -22,20 +23,22 @@ class Scalars:
         self._names: dict[Any, str] = {}
         self._left_out: set[str] = set()
 
-    def flat(self, values: Mapping[str, Any]) -> dict[str, float]:
-        """Convert {"train": {"loss": tensor(0.5)}} to {"train/loss": 0.5}.
+    def flat(
+        self, values: Mapping[str, Any], media: dict[str, list[Media]] | None = None
+    ) -> dict[str, float]:
+        """Convert {"train": {"loss": tensor(0.5)}} to {"train/loss": 0.5}; `media` receives the media by name.
 
-        Values that are not one number, such as text, None and arrays, are left out; a warning names each of them once.
+        Values that are neither, such as text, None and arrays, are left out; a warning names each of them once.
         """
         out: dict[str, float] = {}
-        left_out: dict[str, str] = {}
-        self._fill(out, left_out, "", values)
-        if left_out:
-            self._warn(left_out)
+        others: dict[str, Any] = {}
+        self._fill(out, others, "", values)
+        if others:
+            self._sort(others, {} if media is None else media)
         return out
 
     def _fill(
-        self, out: dict[str, float], left_out: dict[str, str], above: str, values: Mapping[str, Any]
+        self, out: dict[str, float], others: dict[str, Any], above: str, values: Mapping[str, Any]
     ) -> None:
         names = self._names
         for key, value in values.items():
@@ -44,13 +47,26 @@ class Scalars:
                 out[names.get(path) or self._name(path)] = value
                 continue
             if isinstance(value, Mapping):
-                self._fill(out, left_out, f"{path}/", value)
+                self._fill(out, others, f"{path}/", value)
                 continue
             name = names.get(path) or self._name(path)
             if (number := _number(value)) is not None:
                 out[name] = number
+            else:
+                others[name] = value
+
+    def _sort(self, others: Mapping[str, Any], media: dict[str, list[Media]]) -> None:
+        """Put media apart, and name the rest in a warning."""
+        wrong: dict[str, str] = {}
+        for name, value in others.items():
+            found = media_of(value)
+            reason = limit_of(found) if found else type(value).__name__
+            if not reason:
+                media[name] = found
             elif name not in self._left_out:
-                left_out[name] = type(value).__name__
+                wrong[name] = reason
+        if wrong:
+            self._warn(wrong)
 
     def _name(self, path: Any) -> str:
         """Return the stored name. One that cannot be stored gets the digest of the original, so that no two are merged."""
@@ -68,7 +84,7 @@ class Scalars:
     def _warn(self, left_out: Mapping[str, str]) -> None:
         self._left_out |= set(left_out)
         logger.warning(
-            "Left out, because they are not numbers: %s. log takes one number for each name; texts go to log_episode or alert",
+            "Left out, because log does not take them: %s. It takes one number for each name, and media such as troupe.Text",
             ", ".join(f"{name} ({kind})" for name, kind in left_out.items()),
         )
 

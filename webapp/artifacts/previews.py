@@ -10,6 +10,7 @@ from pathlib import Path
 
 from webapp.artifacts.models import ArtifactFile, ArtifactVersion
 from webapp.artifacts.storage import content_path
+from workers.telemetry.limits import image_type
 
 MOST_BYTES = 64 * 1024
 """Bytes of a file that are read."""
@@ -17,8 +18,6 @@ MOST_ROWS, MOST_COLUMNS, MOST_CHARACTERS = 20, 20, 200
 """Of a table, and of a cell."""
 MOST_LINES = 200
 LARGEST_IMAGE = 4 << 20
-IMAGES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
-"""First bytes of images, with their types. SVG is not among them, because it can contain scripts."""
 
 
 @dataclass
@@ -63,11 +62,6 @@ def preview_of(version: ArtifactVersion, file: ArtifactFile) -> Preview:
     return Preview(
         file.path, "text", _note(min(len(lines), MOST_LINES), "lines", cut or len(lines) > MOST_LINES), shown
     )
-
-
-def image_type(start: bytes) -> str:
-    """Return the media type of an image by its first bytes; empty for anything else."""
-    return next((kind for first, kind in IMAGES.items() if start.startswith(first)), "")
 
 
 def _note(count: int, what: str, more: bool) -> str:

@@ -10,7 +10,7 @@ from training_core.errors import TroupeError
 from webapp.accounts.permissions import can_edit
 from webapp.artifacts.downloads import file_response
 from webapp.artifacts.models import ArtifactFile, ArtifactVersion
-from webapp.artifacts.previews import LARGEST_IMAGE, Preview, image_type, preview_of
+from webapp.artifacts.previews import LARGEST_IMAGE, Preview, preview_of
 from webapp.artifacts.retention import artifacts_prune
 from webapp.artifacts.selectors import (
     aliases_of,
@@ -27,6 +27,7 @@ from webapp.artifacts.storage import content_path
 from webapp.common.formats import size
 from webapp.runs.frame import run_context
 from webapp.runs.selectors import run_get
+from workers.telemetry.limits import image_type
 
 MOST = 200
 MOST_FILES = 200

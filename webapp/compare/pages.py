@@ -27,12 +27,14 @@ TABS = (
     ("config", "Config", "compare:config"),
     ("parallel", "Parallel coordinates", "compare:parallel"),
     ("probes", "Same tasks", "compare:probes"),
+    ("media", "Media", "compare:media"),
 )
 CONTROLS = {
     "curves": {"runs", "filter", "key", "by", "x", "band", "smooth", "log", "at", "top"},
     "config": {"runs", "filter", "by", "all"},
     "parallel": {"runs", "filter", "by", "axes", "key", "brush"},
     "probes": {"runs", "filter", "kind", "at", "task"},
+    "media": {"runs", "filter"},
 }
 """Form controls of each page; the other parameters are hidden fields."""
 CHIPS = 40
@@ -84,6 +86,7 @@ def page_context(user: Person, selection: Compared, tab: str) -> dict[str, Any]:
         "tabs": [
             {"name": name, "label": label, "url": f"{reverse(url)}?{choice.query()}"}
             for name, label, url in TABS
+            if name == tab or name != "media" or any(run.media_count for run in selection.runs)
         ],
         "groupings": groupings(configs_of(selection.runs), choice.by),
         "axes": _axes(selection),

@@ -12,4 +12,5 @@ urlpatterns = [
     path("compare/config/", views.config_page, name="config"),
     path("compare/parallel/", views.parallel_page, name="parallel"),
     path("compare/probes/", views.probes_page, name="probes"),
+    path("compare/media/", views.media_page, name="media"),
 ]

@@ -23,6 +23,7 @@ from webapp.compare.probes import plays_read
 from webapp.compare.selection import MOST_GROUPED, configs_of, runs_chosen
 from webapp.compare.selectors import runs_compare
 from webapp.compare.table import table_read
+from webapp.media.views import media_shown
 from webapp.runs.models import ACTIVE_STATES
 from webapp.runs.selectors import runs_visible
 from webapp.shares.services import share_make, share_path
@@ -125,6 +126,18 @@ def probes_page(request: HttpRequest) -> HttpResponse:
         except ConfigError as error:
             context |= {"wrong": message_of(error)}
     return render(request, "compare/probes.html", context)
+
+
+@require_GET
+def media_page(request: HttpRequest) -> HttpResponse:
+    """Show the media of the runs side by side at one step."""
+    selection = compared(request)
+    context = page_context(request.user, selection, "media")
+    if selection.runs:
+        context |= media_shown(selection.runs, request.GET) | {"kept": selection.choice.said()}
+    if request.GET.get("part") == "values":
+        return render(request, "media/_values.html", context)
+    return render(request, "compare/media.html", context)
 
 
 def _panel(selection: Compared, key: str) -> dict[str, Any]:

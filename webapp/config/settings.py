@@ -41,6 +41,7 @@ INSTALLED_APPS = [
     "webapp.runs",
     "webapp.provenance",
     "webapp.metrics",
+    "webapp.media",
     "webapp.transcripts",
     "webapp.checkpoints",
     "webapp.artifacts",

@@ -14,6 +14,7 @@ from webapp.ingest.batches import EventBatch, batch_read
 from webapp.ingest.bodies import Room
 from webapp.ingest.errors import IngestRejected, full, gap, invalid
 from webapp.ingest.models import Producer
+from webapp.media import services as media
 from webapp.metrics import services as metrics
 from webapp.quotas.enforcement import storage_held
 from webapp.runs.lifecycle import run_announce, run_locked, run_reason_set
@@ -33,6 +34,7 @@ from workers.telemetry.events import (
     Event,
     HeartbeatEvent,
     LogEvent,
+    MediaEvent,
     MetricsEvent,
     PhaseEvent,
     StatusEvent,
@@ -53,6 +55,7 @@ class IngestAnswer:
 
 
 KEPT: dict[type[Event], Callable[[Run, int, list[Any]], None]] = {
+    MediaEvent: media.media_store,
     EpisodeEvent: transcripts.episodes_store,
     EpisodeAnnotationEvent: transcripts.annotations_store,
     BatchEvent: timeline.batches_store,

@@ -8,6 +8,7 @@ from django.db.models.functions import Length
 
 from webapp.accounts.models import Project
 from webapp.checkpoints.models import Checkpoint
+from webapp.media.models import MediaValue
 from webapp.metrics.models import Series
 from webapp.quotas.enforcement import GIGA
 from webapp.quotas.models import Quota
@@ -29,11 +30,12 @@ def points_stored(project: Project) -> int:
 
 
 def bytes_stored(project: Project) -> int:
-    """Return the bytes of compressed transcripts, annotations, stored checkpoints, and files of artifacts."""
+    """Return the bytes of compressed transcripts, annotations, media, stored checkpoints, and files of artifacts."""
     files = apps.get_model("artifacts", "ArtifactFile").objects.filter(version__removed=False)
     bodies, *others = [
         _total(EpisodeBody.objects.all(), "episode__run__project", Sum("size"), project),
         _total(EpisodeAnnotation.objects.all(), "run__project", Sum(Length("data")), project),
+        _total(MediaValue.objects.all(), "run__project", Sum("size"), project),
         _total(Checkpoint.objects.filter(removed=False), "run__project", Sum("size"), project),
         _total(files, "version__artifact__project", Sum("size"), project),
     ]

@@ -22,7 +22,7 @@ from webapp.runs.models import INACTIVE_STATES, Run, RunSource, RunState
 from webapp.runs.selectors import parent_shown, run_get, summary_shown
 from webapp.runs.states import RESUMABLE
 
-SHARED_TABS = ("overview", "curves", "transcripts")
+SHARED_TABS = ("overview", "curves", "transcripts", "media")
 """Pages of a run available to visitors with a share link; see webapp/shares/kinds.py."""
 
 
@@ -143,6 +143,7 @@ def _tabs(run: Run, facts: Mapping[str, Any], here: str) -> list[Tab]:
     episodes, findings = sum(run.episode_counts.values()), sum(run.finding_counts.values())
     empty = {
         "transcripts": not episodes,
+        "media": not run.media_count,
         "timeline": not facts["timeline"],
         "checkpoints": not facts["checkpoints"],
         "artifacts": not facts["artifacts"],
@@ -151,6 +152,7 @@ def _tabs(run: Run, facts: Mapping[str, Any], here: str) -> list[Tab]:
         _tab(run, "overview", "runs:detail"),
         _tab(run, "curves", "runs:curves", run.series_count),
         _tab(run, "transcripts", "transcripts:list", episodes, agent_pages(run.config).episodes),
+        _tab(run, "media", "media:page", run.media_count),
         _tab(run, "timeline", "timeline:page"),
         _tab(run, "health", "health:page", findings),
         _tab(run, "checkpoints", "runs:checkpoints", facts["checkpoints"]),

@@ -114,6 +114,8 @@ class Run(models.Model):
     """Number of metrics."""
     episode_counts = models.JSONField(default=dict)
     """Number of stored episodes by kind."""
+    media_count = models.IntegerField(default=0)
+    """Number of stored histograms, images, tables and texts."""
     values_dropped = models.BigIntegerField(default=0)
     """Number of values not stored because the run had too many metrics."""
     events_held = models.BooleanField(default=False)

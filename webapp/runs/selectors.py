@@ -121,6 +121,7 @@ def run_summary(run: Run) -> dict[str, Any]:
         "eta_seconds": eta_seconds(run, attempts[-1] if attempts else None),
         "headline": run.headline,
         "findings": run.finding_counts,
+        "media": run.media_count,
         "cursor": run.event_count,
         "created_at": run.created_at.isoformat(),
         "started_at": run.started_at and run.started_at.isoformat(),

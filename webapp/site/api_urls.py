@@ -8,7 +8,7 @@ from webapp.ingest.views import events
 from webapp.site.schema_view import SchemaView
 
 APPS = (
-    "accounts", "experiments", "run_table", "panels", "runs", "provenance", "scheduling", "run_pages", "metrics", "transcripts",
+    "accounts", "experiments", "run_table", "panels", "runs", "provenance", "scheduling", "run_pages", "metrics", "media", "transcripts",
     "checkpoints", "artifacts", "jobs", "health", "timeline", "compare", "cluster", "shares", "quotas", "notifications", "reports",
 )  # fmt: skip
 """Apps with an `api_urls` module."""

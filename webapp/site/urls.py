@@ -19,6 +19,7 @@ urlpatterns = [
         "sweeps/", RedirectView.as_view(pattern_name="experiments:sweeps", query_string=True), name="sweeps"
     ),
     path("runs/", include("webapp.run_pages.urls")),
+    path("runs/", include("webapp.media.urls")),
     path("runs/", include("webapp.transcripts.urls")),
     path("runs/", include("webapp.timeline.urls")),
     path("runs/", include("webapp.health.urls")),

@@ -14,7 +14,7 @@ import orjson
 from workers.reporting.encoding import encode
 from workers.reporting.shipping import Shipping
 from workers.storage.run_folder import RunFolder
-from workers.telemetry.limits import MAX_METRICS, MAX_TEXT
+from workers.telemetry.limits import MAX_MEDIA, MAX_METRICS, MAX_TEXT
 from workers.telemetry.spool import SpoolWriter
 
 logger = logging.getLogger(__name__)
@@ -109,6 +109,13 @@ class Reporter:
         self._steps += 1
         if self._steps == LARGE_BATCH:
             self._wake.set()
+
+    def media(self, step: int, name: str, values: list[dict[str, Any]]) -> None:
+        """Report media of one name and step: documents as in workers.telemetry.events. Too large ones become a line of the log."""
+        if (size := len(encode({"values": values}))) > MAX_MEDIA:
+            reason = f"its {size:,} bytes are more than {MAX_MEDIA >> 20} MiB"
+            return self.log("warning", "media", f"{name} of step {step} is left out: {reason}")
+        self._append({"type": "media", "step": step, "name": name, "values": values})
 
     def episode(self, fields: Mapping[str, Any]) -> None:
         """Report an episode: the fields of EpisodeEvent without the envelope."""

@@ -5,20 +5,32 @@ without gaps. Times are seconds since the epoch. Numbers that JSON lacks are sen
 The reporter writes plain dicts of these shapes; the server validates them with these models.
 """
 
-from typing import Annotated, Any, Literal, TypeVar
+import base64
+from functools import cached_property
+from itertools import pairwise
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field, model_validator
 
 from workers.telemetry.limits import (
+    MAX_BINS,
+    MAX_CAPTION,
+    MAX_CELL,
+    MAX_COLUMNS,
     MAX_DATA,
     MAX_DEPTH,
+    MAX_IMAGE,
+    MAX_ITEMS,
     MAX_KEYS,
+    MAX_MEDIA_TEXT,
     MAX_METRICS,
     MAX_NAME,
+    MAX_ROWS,
     MAX_TEXT,
     NAME_FIRST,
     NAME_REST,
+    image_type,
 )
 
 
@@ -54,6 +66,7 @@ Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 Attempt = Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
 Seq = Annotated[int, Field(strict=True, ge=1, le=2**63 - 1)]
 Size = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Pixels = Annotated[int, Field(ge=0, le=2**16)]
 Mask = Annotated[int, Field(ge=0, le=1)]
 Moment = Annotated[float, Field(ge=0, le=253402300799)]
 """Seconds since the epoch, until the year 9999."""
@@ -103,7 +116,88 @@ class MetricsEvent(Event):
 
 
 class Part(Strict):
-    """Base of the pieces of an episode's body."""
+    """Base of the pieces of an event."""
+
+
+Caption = Annotated[str, Field(max_length=MAX_CAPTION)]
+
+
+class HistogramMedia(Part):
+    """A distribution: the number of values in each of B bins, and the B + 1 increasing edges."""
+
+    kind: Literal["histogram"]
+    counts: Many[Amount] = Field(min_length=1, max_length=MAX_BINS)
+    edges: Many[Annotated[float, Field(allow_inf_nan=False)]] = Field(max_length=MAX_BINS + 1)
+    caption: Caption = ""
+
+    @model_validator(mode="after")
+    def _increasing(self) -> Self:
+        if len(self.edges) != len(self.counts) + 1 or any(low >= high for low, high in pairwise(self.edges)):
+            raise ValueError("needs one more edge than counts, and edges that increase")
+        return self
+
+
+class ImageMedia(Part):
+    """A picture, as the base64 of a file of a listed type."""
+
+    kind: Literal["image"]
+    data: Annotated[str, Field(max_length=MAX_IMAGE // 3 * 4 + 4)]
+    width: Pixels = 0
+    height: Pixels = 0
+    """Pixels; 0 if unknown."""
+    caption: Caption = ""
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        if not image_type(self.content[:16]):
+            raise ValueError("is neither PNG, JPEG, GIF nor WebP in base64")
+        return self
+
+    @cached_property
+    def content(self) -> bytes:
+        """The file; empty if `data` is not base64."""
+        try:
+            return base64.b64decode(self.data, validate=True)
+        except ValueError:
+            return b""
+
+
+Cell = Annotated[str, Field(max_length=MAX_CELL)] | bool | int | float | None
+
+
+class TableMedia(Part):
+    """Rows of equal length with the names of their columns."""
+
+    kind: Literal["table"]
+    columns: Many[Annotated[str, Field(max_length=MAX_CELL)]] = Field(max_length=MAX_COLUMNS)
+    rows: Many[Many[Cell]] = Field(max_length=MAX_ROWS)
+    caption: Caption = ""
+
+    @model_validator(mode="after")
+    def _rectangular(self) -> Self:
+        if any(len(row) != len(self.columns) for row in self.rows):
+            raise ValueError(f"each row needs {len(self.columns)} cells, one for each column")
+        return self
+
+
+class TextMedia(Part):
+    """A text."""
+
+    kind: Literal["text"]
+    text: str = Field(max_length=MAX_MEDIA_TEXT)
+    caption: Caption = ""
+
+
+AnyMedia = Annotated[HistogramMedia | ImageMedia | TableMedia | TextMedia, Field(discriminator="kind")]
+
+
+class MediaEvent(Event):
+    """Media of one name and step."""
+
+    type: Literal["media"]
+    step: Int64
+    name: Key
+    values: Many[AnyMedia] = Field(min_length=1, max_length=MAX_ITEMS)
 
 
 class Candidate(Part):
@@ -340,6 +434,7 @@ class HeartbeatEvent(Event):
 
 AnyEvent = Annotated[
     MetricsEvent
+    | MediaEvent
     | EpisodeEvent
     | EpisodeAnnotationEvent
     | BatchEvent

@@ -29,6 +29,7 @@ def told(run: Run) -> Run:
     story = Story(run.pk)
     batch_store(run.pk, encoded(story.opening()), "")
     batch_store(run.pk, encoded(story.iterations(0, 4, whole=1)), "")
+    batch_store(run.pk, encoded(story.media(1)), "")
     run.refresh_from_db()
     EpisodeNote.objects.create(
         episode=run.episodes.order_by("pk").first(), author=run.owner, label="leak", text="between us"
@@ -61,11 +62,11 @@ def addresses(run: Run, patterns: Any = None, before: str = "", names: str = "")
     episode = run.episodes.order_by("pk").first()
     values = {"run_id": run.pk, "pk": episode.pk if episode else 1, "slug": run.project.slug, "secret": "x"}
     values["chart"] = "success"
+    media = run.media.filter(kind="text").first()
     found = []
     for each in patterns if patterns is not None else get_resolver().url_patterns:
-        path = before + re.sub(
-            r"<(?:\w+:)?(\w+)>", lambda match: str(values.get(match[1], "1")), str(each.pattern)
-        )
+        pattern = str(each.pattern).replace("media/<int:pk>", f"media/{media.pk if media else 1}")
+        path = before + re.sub(r"<(?:\w+:)?(\w+)>", lambda match: str(values.get(match[1], "1")), pattern)
         if isinstance(each, URLResolver):
             inner = names + (f"{each.namespace}:" if each.namespace else "")
             found += addresses(run, each.url_patterns, path, inner)

@@ -16,6 +16,7 @@ OBJECTS = (
     ("checkpoints/<int:pk>", "pk", "checkpoint"),
     ("runs/<str:run_id>/notes/<int:pk>", "pk", "run_note"),
     ("episodes/<int:pk>", "pk", "episode"),
+    ("media/<int:pk>", "pk", "media"),
     ("channels/<int:pk>", "pk", "channel"),
     ("health/<int:pk>", "pk", "finding"),
     ("findings/<int:pk>", "pk", "finding"),

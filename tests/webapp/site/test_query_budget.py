@@ -27,12 +27,13 @@ from webapp.runs.models import Attempt, Phase, Run
 MOST_QUERIES, MOST_BYTES = 12, 400_000
 RUN_PAGES = """/ curves/ curves/entropy/ checkpoints/ logs/ config/ transcripts/ transcripts/?q=right
 transcripts/?q=right&role=planner&reward_min=1&label=good transcripts/?query=turns>0 transcripts/table/
-transcripts/curve/?query=probe probes/ timeline/ health/ artifacts/ episodes/{episode}/ episodes/{episode}/tree/
+transcripts/curve/?query=probe probes/ timeline/ health/ artifacts/ media/ episodes/{episode}/ episodes/{episode}/tree/
 episodes/{episode}/diff/"""
 PAGES = """/runs/ /runs/?q=plan /runs/?group=family /runs/?charts=1 /runs/?filter=run.seed<9 /experiments/new/?preset=plan_path_duo
 /experiments/new/?run={run} /experiments/sweeps/ /experiments/sweeps/new/ /experiments/sweeps/{sweep}/ /artifacts/ /jobs/ /jobs/{job}/
 /compare/?runs={run},{other} /compare/config/?runs={run},{other} /compare/parallel/?runs={run},{other}
-/compare/probes/?runs={run},{other} /reports/ /reports/{report}/ /reports/{report}/edit/ /reports/{report}/versions/ /cluster/
+/compare/probes/?runs={run},{other} /compare/media/?runs={run},{other}
+/reports/ /reports/{report}/ /reports/{report}/edit/ /reports/{report}/versions/ /cluster/
 /account/tokens/ /account/projects/ /account/password/ /account/projects/lab/members/ /account/projects/lab/tokens/
 /account/projects/lab/audit/ /account/projects/lab/shares/ /account/projects/lab/quotas/ /account/projects/lab/webhooks/
 /account/projects/lab/webhooks/{hook}/ /docs/ /docs/curves/"""
@@ -45,6 +46,7 @@ def ada(run: Run, project: Project, user: User) -> Client:
     story = Story(run.pk, start=time.time() - 30)
     batch_store(run.pk, encoded(story.opening()), "")
     batch_store(run.pk, encoded(story.iterations(0, 24)), "")
+    batch_store(run.pk, encoded(story.media(1)), "")
     Phase.objects.create(
         run=run,
         attempt=1,

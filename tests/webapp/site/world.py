@@ -57,7 +57,7 @@ def _run(world: World) -> dict[str, object]:
     second = Run.objects.create(name=f"second of {world.project.slug}", config=mixed, **fields)
     Attempt.objects.create(run=run, number=1, state="live", submission_id=f"{run.pk}-1")
     story = Story(run.pk)
-    for events in (story.opening(), story.iterations(0, 12, whole=1)):
+    for events in (story.opening(), story.iterations(0, 12, whole=1), story.media(1), story.media(9)):
         batch_store(run.pk, encoded(events), "")
     checkpoint = Checkpoint.objects.create(
         run=run,
@@ -79,6 +79,7 @@ def _run(world: World) -> dict[str, object]:
         "checkpoint": checkpoint.pk,
         "checkpoint_name": "10",
         "episode": episode.pk,
+        "media": run.media.first().pk,  # type: ignore[union-attr]
         "other_episode": other.pk,
         "episode_note": note.pk,
         "run_note": RunNote.objects.create(run=run, author=world.owner, step=1, text="seen").pk,
