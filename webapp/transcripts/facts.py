@@ -59,7 +59,8 @@ def _group(turn: Mapping[str, Any]) -> dict[str, Any]:
     group = {"role": turn["role"], "candidates": len(candidates)}
     rewards = [_finite(candidate["reward"]) for candidate in candidates]
     known = [reward for reward in rewards if reward is not None]
-    if known and len(known) == len(rewards):
+    scored = sum(candidate["reward"] is not None for candidate in candidates)
+    if known and len(known) == scored:
         group["mean"] = fmean(known)
         if len(known) > 1:
             equal = isclose(min(known), max(known), rel_tol=1e-9)

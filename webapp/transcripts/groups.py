@@ -111,9 +111,11 @@ def folded(candidates: Sequence[Mapping[str, Any]], executed: int | None) -> lis
     return list(entries.values())
 
 
-def spread(rewards: Sequence[float | str]) -> tuple[float | None, float | None]:
-    """Return mean and unbiased standard deviation; None if a reward is not finite, or there are too few of them."""
-    values = [float(reward) for reward in rewards]
+def spread(rewards: Sequence[float | str | None]) -> tuple[float | None, float | None]:
+    """Return mean and unbiased standard deviation; None if a reward is not finite, or there are too few of them. Candidates without
+    a reward are left out.
+    """
+    values = [float(reward) for reward in rewards if reward is not None]
     if not values or not all(map(isfinite, values)):
         return None, None
     return fmean(values), stdev(values) if len(values) > 1 else None
@@ -121,7 +123,7 @@ def spread(rewards: Sequence[float | str]) -> tuple[float | None, float | None]:
 
 def is_level(candidates: Sequence[Mapping[str, Any]]) -> bool:
     """Whether several candidates have equal rewards (up to rounding, as in the loss), and thus no learning signal."""
-    rewards = [float(candidate["reward"]) for candidate in candidates]
+    rewards = [float(candidate["reward"]) for candidate in candidates if candidate["reward"] is not None]
     if len(rewards) < 2 or not all(map(isfinite, rewards)):
         return False
     return isclose(min(rewards), max(rewards), rel_tol=1e-9) and not any(
@@ -131,8 +133,10 @@ def is_level(candidates: Sequence[Mapping[str, Any]]) -> bool:
 
 def lean(candidate: Mapping[str, Any], mean: float | None) -> tuple[str, int]:
     """Return (up, down or even; intensity from 0 to HEATS) of the advantage, or if unknown, of reward - mean."""
-    advantage = candidate["advantage"]
-    value = float(advantage) if advantage is not None else float(candidate["reward"]) - (mean or 0.0)
+    advantage, reward = candidate["advantage"], candidate["reward"]
+    if advantage is None and reward is None:
+        return "even", 0
+    value = float(advantage) if advantage is not None else float(reward) - (mean or 0.0)
     if not isfinite(value) or value == 0:
         return "even", 0
     return ("up" if value > 0 else "down"), ceil(min(1.0, abs(value) / STRONG) * HEATS)

@@ -31,7 +31,7 @@ __all__ = ["BaseGenerator", "query_single_turn"]
 
 RolloutFunction = Callable[..., Messages]
 """(client, messages, sampling_params) -> messages; if it has a parameter `tools`, it gets those of the input file's line."""
-RewardFunction = Callable[..., float]
+RewardFunction = Callable[..., float | None]
 Item = dict[str, Any]
 _CONTEXT = multiprocessing.get_context("fork")
 """A plugin's functions need not be importable by name."""
@@ -147,7 +147,9 @@ class BaseGenerator:
                     play.written.value += 1
 
     def _record(self, item: Item, client: Any, play: "_Play") -> dict[str, Any]:
-        """Play a prompt. If every attempt raises, the record contains the error and counts as invalid."""
+        """Play a prompt. If every attempt raises, the record contains the error and counts as invalid; so does one whose reward is
+        None, which is unscored.
+        """
         sampling = {"max_tokens": self.max_tokens, **self.sampling_params}
         extra = {"label": item.get("label"), "epoch": item["epoch"], "repeat": item["repeat"]}
         messages, reward = list(item["prompt"]), self.invalid_reward
@@ -160,8 +162,12 @@ class BaseGenerator:
                 messages = play.rollout(
                     client, [dict(message) for message in item["prompt"]], dict(sampling), **offered
                 )
-                reward = float(play.reward(messages, item))
+                given = play.reward(messages, item)
                 extra.pop("error", None)
+                if given is None:
+                    extra["unscored"] = True
+                else:
+                    reward = float(given)
                 break
             except (
                 Exception
@@ -195,7 +201,7 @@ class _Play:
     """Parameters that all worker processes share."""
 
     rollout: RolloutFunction
-    reward: Callable[[Messages, Item], float]
+    reward: Callable[[Messages, Item], float | None]
     written: Any
     failed: Any
     takes_tools: bool
@@ -231,7 +237,7 @@ def read_prompts(path: Path) -> list[Item]:
     return items
 
 
-def _two_arguments(reward: RewardFunction) -> Callable[[Messages, Item], float]:
+def _two_arguments(reward: RewardFunction) -> Callable[[Messages, Item], float | None]:
     """Adapt a reward function to the signature (messages, item)."""
     parameters = len(inspect.signature(reward).parameters)
     return reward if parameters >= 2 else lambda messages, _: reward(messages)

@@ -214,7 +214,8 @@ class Candidate(Part):
     stop_reason: Literal["stop", "length", "interrupt"]
     local_reward: Number
     team_reward: Number
-    reward: Number
+    reward: Number | None
+    """None if a reward function returned None: the candidate is left out of its group."""
     advantage: Number | None = None
 
 

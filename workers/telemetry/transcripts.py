@@ -118,5 +118,5 @@ def _candidate_document(candidate: Candidate, policy: str, spell: Speller) -> di
         "stop_reason": answer.stop_reason,
         "local_reward": candidate.local_reward,
         "team_reward": candidate.team_reward,
-        "reward": candidate.reward,
+        "reward": candidate.reward if candidate.scored else None,
     }

@@ -18,6 +18,7 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.ingest import bodies
 from webapp.ingest.errors import IngestRejected
 from webapp.ingest.models import Producer
+from webapp.media.models import MediaValue
 from webapp.metrics.models import Series
 from webapp.runs.facts import facts_of, packages_of
 from webapp.runs.models import Attempt, LogLine, Phase, Run
@@ -185,6 +186,7 @@ COLUMNS: dict[tuple[type[Any], str], tuple[type[models.Model], str]] = {
     (events.Event, "run"): (Run, "id"),
     (events.Event, "producer"): (Producer, "producer"),
     (events.MetricsEvent, "values"): (Series, "key"),
+    (events.MediaEvent, "name"): (MediaValue, "name"),
     (events.EpisodeEvent, "episode"): (Episode, "name"),
     (events.EpisodeEvent, "kind"): (Episode, "kind"),
     (events.EpisodeEvent, "task"): (Episode, "task"),

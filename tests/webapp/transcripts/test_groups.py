@@ -76,6 +76,7 @@ def test_the_page_contains_the_first_tokens_of_each_candidate(
     [
         ([], None, None, False), ([2.0], 2.0, None, False), ([0.1, 0.1], 0.1, 0.0, True),
         ([1.0, "NaN"], None, None, False), (["NaN", "NaN"], None, None, False), (["Infinity"] * 2, None, None, False),
+        ([None, 1.0, 1.0], 1.0, 0.0, True), ([None, None], None, None, False),
     ],
 )  # fmt: skip
 def test_spread(rewards: list[Any], mean: float | None, std: float | None, level: bool) -> None:
@@ -87,7 +88,7 @@ def test_spread(rewards: list[Any], mean: float | None, std: float | None, level
     ("advantage", "reward", "told"),
     [
         (0.0, 9.0, ("even", 0)), (0.1, 0.0, ("up", 1)), (-1.1, 9.0, ("down", 3)), (50.0, 0.0, ("up", 4)),
-        (None, 2.0, ("up", 2)), (None, 0.5, ("down", 1)), ("NaN", 1.0, ("even", 0)),
+        (None, 2.0, ("up", 2)), (None, 0.5, ("down", 1)), ("NaN", 1.0, ("even", 0)), (None, None, ("even", 0)),
     ],
 )  # fmt: skip
 def test_colours_follow_the_advantage_or_the_reward(

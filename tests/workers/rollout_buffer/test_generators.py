@@ -14,7 +14,7 @@ from tests.workers.rollout_buffer.engine import StubEngine
 from tests.workers.rollout_buffer.serving import Service
 from training_core.errors import DataError, EngineFailure
 from workers.rollout_buffer.engine_client import make_client, query_single_turn
-from workers.rollout_buffer.generator import BaseGenerator, DataFailure, read_prompts
+from workers.rollout_buffer.generator import BaseGenerator, DataFailure, _Play, read_prompts
 from workers.rollout_buffer.generators.single_turn import reward
 from workers.rollout_buffer.plugins import BUILT_IN, PluginFailure, find_plugins
 
@@ -197,6 +197,16 @@ def test_stored_records_are_not_generated_again() -> None:
     items = [{"instance_id": name, "prompt": []} for name in "ab"]
     tasks = [(task["instance_id"], task["epoch"], task["repeat"]) for task in generator._tasks(items, 2)]
     assert tasks == [("b", 0, 2), *[("a", 1, n) for n in range(3)], *[("b", 1, n) for n in range(3)]]
+
+
+def test_a_reward_of_none_is_no_error_and_is_not_tried_again() -> None:
+    calls: list[str] = []
+    play = _Play(lambda *_: [*calls, {"role": "assistant"}], lambda *_: calls.append("reward"), None, None, False)  # type: ignore[func-returns-value] # fmt: skip
+    record = BaseGenerator("", "")._record(
+        {"instance_id": "a", "prompt": [], "epoch": 0, "repeat": 0}, None, play
+    )
+    assert calls == ["reward"] and record["reward"] == -1.0
+    assert record["extra_info"]["unscored"] is True and "error" not in record["extra_info"]
 
 
 @pytest.mark.parametrize(

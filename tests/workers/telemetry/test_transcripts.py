@@ -47,6 +47,10 @@ def test_an_annotation_has_all_advantages_and_available_token_values() -> None:
     (turn,) = annotation_document(played, {(played.id, 0): some}, {})["turns"]
     assert turn["masks"] == [[0, 0], [0, 1]], "the first answer was left out of the update"
     played.turns[0].candidates[0].scored = False  # so it is not in the group
+    told = EpisodeEvent(
+        **ENVELOPE, type="episode", **episode_document(played, {}, lambda _, ids: ["x"] * len(ids))
+    )
+    assert [candidate.reward is None for candidate in told.turns[0].candidates] == [True, False]
     one = TokenFigures([[1.0, 1.0]], [[0.5, 0.5]], [[-0.5, -0.5]], [[1, 1]])
     (turn,) = annotation_document(played, {(played.id, 0): one}, {})["turns"]
     assert (turn["ratios"], turn["masks"]) == ([[], [1.0, 1.0]], [[0, 0], [1, 1]])

@@ -59,6 +59,9 @@ class RecordReader:
         if extra.get("error"):
             episode.fail(str(extra["error"]))
             return episode
+        if extra.get("unscored") is True:
+            episode.unscored, episode.outcome = 1, "no reward"
+            return episode
         role = self._role(extra)
         policy = self.config.team.roles[role].policy
         try:

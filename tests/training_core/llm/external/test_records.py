@@ -115,6 +115,11 @@ def test_what_cannot_be_learnt_from_is_a_failed_episode() -> None:
         assert episode.failed and not episode.turns and said in episode.error
 
 
+def test_a_record_without_a_reward_is_unscored() -> None:
+    episode = reader().episode(record(("user", "w1"), ("assistant", "w2"), unscored=True), "train", "0")
+    assert (episode.unscored, episode.failed, episode.turns) == (1, False, [])
+
+
 def every_other(messages: Any, tokenizer: Any, tools: Any) -> MaskedTokens:
     """A mask of one's own: of the last message's words the first, third ..."""
     before = ids("<user> w1 <assistant>")
