@@ -27,6 +27,7 @@ from training_core.config.kinds import AnyConfig
 from training_core.config.permitted import checkpoint_below_home
 from training_core.config.sweeps import SEED, parse_axes
 from training_core.errors import ConfigError
+from workers.storage.shared_folder import FolderNotShared, unseen
 
 USAGE_ERROR = 2
 
@@ -40,7 +41,7 @@ def main(words: Sequence[str] | None = None) -> int:
             return _run_members(arguments)
         config = _config(arguments)
         seeds = _seeds(arguments, config)
-    except (ConfigError, OSError) as error:
+    except (ConfigError, OSError, FolderNotShared) as error:
         _complain(error)
         return USAGE_ERROR
     if arguments.check:
@@ -97,11 +98,11 @@ def _run_seeds(arguments: argparse.Namespace, run: str, home: Path, seeds: Seque
 
 
 def _run_members(arguments: argparse.Namespace) -> int:
-    """Run the attempts of --member, all in this process. Raises ConfigError, OSError for a config that cannot be read."""
+    """Run the attempts of --member, all in this process. Raises ConfigError, OSError, FolderNotShared."""
     home = arguments.home.expanduser().resolve()
     os.environ["TROUPE_HOME"] = str(home)
     folders = [Path(folder) for _, _, folder, _ in arguments.member]
-    configs = [parse_config(read_toml((folder / "config.toml").read_text())) for folder in folders]
+    configs = [parse_config(read_toml(_text(folder / "config.toml", launched=True))) for folder in folders]
     from workers.driver.seeds import run_members  # slow import: only after the configs are valid
     from workers.protocol.records import Attempt
 
@@ -221,13 +222,25 @@ def _refuse(unknown: Sequence[str]) -> None:
 
 
 def _config(arguments: argparse.Namespace) -> AnyConfig:
-    """The config that the arguments name. Raises ConfigError, OSError."""
+    """The config that the arguments name. Raises ConfigError, OSError, FolderNotShared."""
     files = [word for word in arguments.words if "=" not in word]
     overrides = parse_overrides([word for word in arguments.words if "=" in word])
     if len(files) + bool(arguments.preset) != 1:
         raise ConfigError({"": "name one config file or one --preset"})
-    tree = read_preset(arguments.preset) if arguments.preset else read_toml(Path(files[0]).read_text())
-    return parse_config(apply_overrides(tree, overrides))
+    if arguments.preset:
+        return parse_config(apply_overrides(read_preset(arguments.preset), overrides))
+    text = _text(Path(files[0]), launched=bool(arguments.ingest_url))
+    return parse_config(apply_overrides(read_toml(text), overrides))
+
+
+def _text(config: Path, *, launched: bool) -> str:
+    """The text of a config. Raises OSError; of a config that the server has written (`launched`), FolderNotShared."""
+    try:
+        return config.read_text()
+    except FileNotFoundError as error:
+        if launched:
+            raise unseen(config.parent, "server", error) from error
+        raise
 
 
 def _complain(error: Exception) -> None:

@@ -37,6 +37,8 @@ from workers import run
         ),
         (["--preset", "spread_mappo", "--local", "--seeds", "0,1", "--folder", "f"], "belongs to one run"),
         (["missing.toml", "--local", "run.iterations=2"], "No such file"),
+        (["/absent/config.toml", "--ingest-url", "http://x"], "does not see the server's folder /absent"),
+        (["--member", "run", "1", "/absent", "http://x"], "does not see the server's folder /absent"),
     ],
 )
 def test_bad_configs_are_refused_with_a_remedy(

@@ -36,7 +36,12 @@ def check_mark(worker: object, mark: Path) -> None:
     try:
         mark.read_bytes()
     except OSError as error:
-        raise FolderNotShared(
-            f"node {socket.gethostname()} does not see the driver's folder {mark.parent} ({error.strerror}); mount TROUPE_HOME "
-            "at the same path on every node (docs/getting-started.md)"
-        ) from error
+        raise unseen(mark.parent, "driver", error) from error
+
+
+def unseen(folder: Path, owner: str, error: OSError) -> FolderNotShared:
+    """Return the error of a folder of the driver or the server that this machine does not see."""
+    return FolderNotShared(
+        f"node {socket.gethostname()} does not see the {owner}'s folder {folder} ({error.strerror}); mount TROUPE_HOME "
+        "at the same path on every node (docs/getting-started.md)"
+    )
