@@ -239,7 +239,7 @@ def _text(config: Path, *, launched: bool) -> str:
         return config.read_text()
     except FileNotFoundError as error:
         if launched:
-            raise unseen(config.parent, "server", error) from error
+            raise unseen(f"the server's folder {config.parent}", error) from error
         raise
 
 

@@ -162,12 +162,12 @@ class BaseGenerator:
                 messages = play.rollout(
                     client, [dict(message) for message in item["prompt"]], dict(sampling), **offered
                 )
-                given = play.reward(messages, item)
+                value = play.reward(messages, item)
                 extra.pop("error", None)
-                if given is None:
+                if value is None:
                     extra["unscored"] = True
                 else:
-                    reward = float(given)
+                    reward = float(value)
                 break
             except (
                 Exception

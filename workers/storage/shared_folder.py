@@ -36,12 +36,12 @@ def check_mark(worker: object, mark: Path) -> None:
     try:
         mark.read_bytes()
     except OSError as error:
-        raise unseen(mark.parent, "driver", error) from error
+        raise unseen(f"the driver's folder {mark.parent}", error) from error
 
 
-def unseen(folder: Path, owner: str, error: OSError) -> FolderNotShared:
-    """Return the error of a folder of the driver or the server that this machine does not see."""
+def unseen(folder: str, error: OSError) -> FolderNotShared:
+    """Return the error of a folder that this machine does not see."""
     return FolderNotShared(
-        f"node {socket.gethostname()} does not see the {owner}'s folder {folder} ({error.strerror}); mount TROUPE_HOME "
+        f"node {socket.gethostname()} does not see {folder} ({error.strerror}); mount TROUPE_HOME "
         "at the same path on every node (docs/getting-started.md)"
     )

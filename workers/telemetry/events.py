@@ -148,7 +148,7 @@ class ImageMedia(Part):
     caption: Caption = ""
 
     @model_validator(mode="after")
-    def _known(self) -> Self:
+    def _check_type(self) -> Self:
         if not image_type(self.content[:16]):
             raise ValueError("is neither PNG, JPEG, GIF nor WebP in base64")
         return self

@@ -20,7 +20,7 @@ TOKENIZER = chat_tokenizer(WITH_DEFAULT_SYSTEM)
 SETTINGS = SamplingSettings(temperature=0.9, max_tokens=12)
 
 
-def make_engine(seed: int = 0) -> TorchEngine:
+def make_engine(seed: int = 0, **options: Any) -> TorchEngine:
     """A small Llama with rather spread-out random weights."""
     torch.manual_seed(seed)
     config = LlamaConfig(
@@ -40,7 +40,7 @@ def make_engine(seed: int = 0) -> TorchEngine:
         for weight in model.parameters():
             if weight.dim() > 1:
                 weight.mul_(6.0)
-    return TorchEngine(model.eval(), TOKENIZER)
+    return TorchEngine(model.eval(), TOKENIZER, **options)
 
 
 class Recorded:

@@ -7,7 +7,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
 
-from tests.workers.gateway.playing import TOKENIZER, Recorded, Scripted, make_session
+from tests.workers.gateway.playing import TOKENIZER, Recorded, Scripted, make_engine, make_session
 from training_core.llm.agents.session import Session
 from training_core.llm.generation.torch.engine import TorchEngine
 from training_core.types import Prompt
@@ -16,6 +16,12 @@ from workers.rollout_buffer.engine_client import query_single_turn
 
 ASK: list[Any] = [{"role": "user", "content": "What is the weather?"}]
 TOOLS: list[Any] = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
+
+
+@pytest.fixture(scope="module")
+def engine() -> TorchEngine:
+    """Without its cache: the episodes here have one id, and a continued conversation has other last digits of its logprobs."""
+    return make_engine(cache_bytes=0)
 
 
 def client(gateway: Gateway, session: Session) -> OpenAI:
