@@ -204,7 +204,8 @@ class ClientRun:
             return True
         if status == "finished" and self._reporter.command in STOP:
             self.state = "stopped"
-        self._reporter.status(self.state, self._progress.completed, message)
+        done = self._progress.end() if self.state == "finished" else self._progress.completed
+        self._reporter.status(self.state, done, message)
         delivered = self._reporter.close(timeout, PATIENCE)
         if self._after_end:
             self._after_end.end(delivered=delivered)

@@ -13,6 +13,7 @@ class Progress:
         self.completed = completed
         self._total = total
         self._first = None if next_step == 0 else int(completed < next_step)
+        self._last = -1
         self._logged = False
 
     def note(self, step: int, *, committed: bool) -> int:
@@ -28,5 +29,15 @@ class Progress:
             done = min(done, self._total)
         before = self.completed if self._logged else 0
         self.completed = min(max(done, before, 0), LARGEST)
+        self._last = max(step, self._last)
         self._logged = True
+        return self.completed
+
+    def end(self) -> int:
+        """Return the number of completed steps of a program that ends as planned.
+
+        A program that logs every tenth step counts from 0 if its last step of N is N - 1.
+        """
+        if self._total and self._last == self._total - 1:
+            self.completed = self._total
         return self.completed

@@ -112,9 +112,7 @@ def scalars_of(file: Path) -> Iterator[tuple[float, int, dict[str, float]]]:
         from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
         from tensorboard.util import tensor_util
     except ImportError as error:
-        raise TroupeError(
-            'reading event files needs TensorBoard: pip install "troupe[tensorboard]"'
-        ) from error
+        raise TroupeError("reading event files needs TensorBoard: pip install tensorboard") from error
     clean = Scalars()
     for event in EventFileLoader(str(file)).Load():
         values: dict[str, Any] = {}

@@ -58,7 +58,7 @@ class TroupeCallback(TrainerCallback):
         if run is not None and run is not TroupeCallback._begun:
             return run
         defaults = {
-            "config": args.to_sanitized_dict(),
+            "config": args.to_dict(),
             "steps": max(state.max_steps, args.max_steps, 0),  # the state has it from train() on
             "name": getattr(args, "run_name", None) or "",
         }

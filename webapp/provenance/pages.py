@@ -3,7 +3,7 @@
 from typing import Any
 
 from webapp.provenance.selectors import provenance_document
-from webapp.runs.models import Run
+from webapp.runs.models import Run, RunSource
 
 
 def provenance_context(run: Run, chosen: str = "") -> dict[str, Any]:
@@ -16,17 +16,19 @@ def provenance_context(run: Run, chosen: str = "") -> dict[str, Any]:
     shown = attempts.get(number)
     launch = document["launch"]
     repositories: list[dict[str, Any]] = []
-    for origin, record in (("of the launch", launch), ("of the driver", shown)):
+    reporter = "program" if run.source == RunSource.CLIENT else "driver"
+    for origin, record in (("of the launch", launch), (f"of the {reporter}", shown)):
         for repository in record["repositories"] if record else []:
             same = [row for row in repositories if _state(row) == _state(repository)]
             if same:
-                same[0]["origin"] = "of the launch and of the driver"
+                same[0]["origin"] = f"of the launch and of the {reporter}"
             else:
                 repositories.append(repository | {"origin": origin})
     for index, repository in enumerate(repositories):
         repository["anchor"] = f"diff-{index}"
     return {
         "launch": launch,
+        "reporter": reporter,
         "attempt": shown,
         "numbers": list(attempts),
         "repositories": repositories,

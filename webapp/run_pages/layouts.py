@@ -104,7 +104,8 @@ def overview_panels(
     """Return the charts with data of a run that has reported the metrics `keys`, in this order: of the metrics that it has chosen,
     of its algorithm, and for a run without a trainer of Troupe, of the most important names.
     """
-    reported, named = set(keys), named_panels(keys)
+    reported = set(keys)
+    named = named_panels(keys, [key for key in chosen if key in reported])
     usual = [panel for panel in layout_panels(config) if reported.intersection(panel.keys)]
     usual = usual[: max(FIRST, len(usual) // ROW * ROW)]
     most = max(MOST_CHARTS, len(usual))
@@ -129,7 +130,7 @@ def layout_panels(config: Mapping[str, Any]) -> list[Panel]:
 def panel_get(chart: str, keys: Sequence[str], config: Mapping[str, Any]) -> Panel | None:
     """Return the panel with this id: one of all metrics, of the overview, or of CHARTS."""
     panels = [panel for section in all_sections(keys, config) for panel in section.panels]
-    match = next((panel for panel in [*panels, *named_panels(keys)] if panel.id == chart), None)
+    match = next((panel for panel in [*panels, *named_panels(keys, keys)] if panel.id == chart), None)
     return match or (panel_of(chart, config) if chart in CHARTS else None)
 
 

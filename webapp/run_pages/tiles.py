@@ -13,9 +13,10 @@ from webapp.agents.pages import TileFigure, TileSpec
 from webapp.agents.registry import agent_pages
 from webapp.agents.rewards import shaped_label
 from webapp.common.tones import policy_tones, role_tones
+from webapp.metrics.importance import by_importance
 from webapp.run_pages.ancestry import Versus, versus_parent
 from webapp.run_pages.charts import is_custom
-from webapp.run_pages.headline_metrics import MOST_TILES, by_importance, named_tiles
+from webapp.run_pages.headline_metrics import MOST_TILES, named_tiles
 from webapp.runs.models import Run
 from webapp.transcripts.models import Episode
 

@@ -221,7 +221,7 @@ def config_page(request: HttpRequest, run_id: str) -> HttpResponse:
 def _config_page(request: HttpRequest, run: Run, form: dict[str, Any], status: int = 200) -> HttpResponse:
     try:
         own = run.config.get("client")
-        toml = to_toml(parse_config(config_named(run))) if own is None else pretty(own)
+        toml = to_toml(parse_config(config_named(run))) if own is None else pretty(dict(sorted(own.items())))
     except ConfigError as error:
         toml = f"# This config is from another version of Troupe and cannot be read: {error}"
     address = request.build_absolute_uri("/api/v1/runs/")

@@ -357,7 +357,8 @@ def test_a_trainer_reports_what_comes_before_and_after_training(trained: Callabl
     }
     assert steps_of(run, "eval/loss") == [0, 1, 2, 2] and set(steps_of(run, "train/loss")) == {1, 2}
     asked = json.loads((run.folder / "client.json").read_text())
-    assert asked["config"]["learning_rate"] == 0.25 and asked["name"] == "callback"
+    assert asked["config"]["learning_rate"] == 0.25 and asked["config"]["report_to"] == []
+    assert asked["name"] == "callback"
     assert troupe.finish() and stored_events(run, "status")[-1]["iteration"] == 2
     trainer.evaluate()  # reported nowhere, with a warning
     assert troupe.run is None

@@ -34,6 +34,14 @@ def test_a_step_is_complete_when_it_is_committed() -> None:
     assert noted == [0, 1, 1]
 
 
+@pytest.mark.parametrize(("steps", "completed"), [((9, 19, 29), 30), ((10, 20, 30), 30), ((10, 20), 20)])
+def test_the_end_as_planned_completes_the_last_step(steps: tuple[int, ...], completed: int) -> None:
+    progress = Progress(30)
+    for step in steps:
+        progress.note(step, committed=True)
+    assert progress.end() == completed
+
+
 @pytest.mark.parametrize(
     ("completed", "next_step", "step", "then"),
     [(10, 10, 10, 11), (10, 11, 11, 11), (10, 10, 5, 6), (10, 11, 5, 5)],

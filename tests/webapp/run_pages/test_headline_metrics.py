@@ -8,7 +8,7 @@ from tests.webapp.elements import elements
 from training_core.errors import ConfigError
 from webapp.accounts.models import Project, User
 from webapp.run_pages.charts import all_sections
-from webapp.run_pages.headline_metrics import by_importance, named_panels
+from webapp.run_pages.headline_metrics import named_panels
 from webapp.run_pages.layouts import overview_panels, panel_get
 from webapp.run_pages.tiles import tile_keys, tile_specs
 from webapp.runs.headlines import MOST, headline_read, run_headline_set
@@ -18,11 +18,6 @@ from webapp.transcripts.models import Episode
 
 CONFIG = client_config(ClientRun(id="23456789"))
 SUPERVISED = ["epoch", "lr", "loss", "accuracy", "eval/loss", "val_accuracy"]
-TRL = [
-    "train/loss", "train/grad_norm", "train/learning_rate", "train/num_tokens", "completions/mean_length", "completions/clipped_ratio",
-    "rewards/format_reward/mean", "rewards/format_reward/std", "train/reward", "train/reward_std", "train/kl", "train/entropy",
-]  # fmt: skip
-"""Names as TRL's GRPOTrainer reports them through `troupe.trainer_callback`."""
 
 
 @pytest.fixture
@@ -31,24 +26,12 @@ def program(user: User, project: Project) -> Run:
     return run
 
 
-def test_the_most_important_names_come_first_and_spreads_do_not_count() -> None:
-    assert by_importance(SUPERVISED) == ["loss", "eval/loss", "accuracy", "val_accuracy", "lr"]
-    assert by_importance(TRL) == [
-        "train/loss", "train/reward", "rewards/format_reward/mean", "train/learning_rate", "train/kl", "train/entropy",
-        "train/grad_norm", "completions/mean_length",
-    ]  # fmt: skip
-    assert by_importance(["speed", "a/b", "system/host/cpu_percent"]) == ["speed", "a/b"], (
-        "no known name: all"
-    )
-
-
-def test_splits_of_a_metric_share_a_chart_and_every_metric_has_one() -> None:
+def test_splits_of_a_metric_share_a_chart_and_counters_have_none() -> None:
     charts = [(panel.title, panel.keys) for panel in named_panels(SUPERVISED)]
     assert charts == [
         ("loss", ["loss", "eval/loss"]),
         ("accuracy", ["accuracy", "val_accuracy"]),
         ("lr", ["lr"]),
-        ("epoch", ["epoch"]),
     ]
     panel = named_panels(SUPERVISED)[0]
     found = panel_get(panel.id, SUPERVISED, CONFIG)
@@ -73,6 +56,8 @@ def test_a_choice_decides_tiles_and_the_first_charts() -> None:
     assert tile_keys(tile_specs(CONFIG, SUPERVISED, chosen), CONFIG) == ["accuracy", "epoch"]
     charts = [panel.title for panel in overview_panels(CONFIG, SUPERVISED, chosen)]
     assert charts == ["accuracy", "epoch", "loss", "lr"]
+    (_, counter, *_) = overview_panels(CONFIG, SUPERVISED, chosen)
+    assert panel_get(counter.id, SUPERVISED, CONFIG) == counter, "a chosen counter has a page of its own"
 
 
 def test_a_choice_is_of_the_program_and_then_of_the_page(program: Run, user: User, client: Client) -> None:
