@@ -54,9 +54,11 @@ const metricsAgain = atMost(2000, async () => {
 
 function showMetrics(run) {
   for (const cell of document.querySelectorAll(`tr[data-run="${CSS.escape(run.id)}"] [data-metric]`)) {
-    const change = run.changes[cell.dataset.metric], mark = cell.querySelector("[data-change]");
-    cell.querySelector("[data-value]").textContent = figure(run.columns[cell.dataset.metric], cell.dataset.metric);
-    mark.textContent = change === null ? "" : signed(change, cell.dataset.metric);
+    const word = cell.dataset.metric, change = run.changes[word], mark = cell.querySelector("[data-change]"), name = cell.querySelector("[data-name]");
+    const { metric, value } = name ? run.columns[word] ?? { metric: "", value: null } : { metric: word, value: run.columns[word] };
+    if (name) name.textContent = metric;
+    cell.querySelector("[data-value]").textContent = figure(value, metric);
+    mark.textContent = change === null ? "" : signed(change, metric);
     if (!cell.hasAttribute("data-better")) continue;
     mark.classList.toggle("good", change > 0);
     mark.classList.toggle("bad", change < 0);

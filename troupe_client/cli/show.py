@@ -120,7 +120,9 @@ def _cells(run: dict[str, Any], requested: list[str], metrics: list[str]) -> lis
 
 
 def _cell(value: Any, change: Any = None) -> Text:
-    """A metric with its change, or the value of a config field."""
+    """A metric with its change, in the column headline with its name, or the value of a config field."""
+    if isinstance(value, dict) and value.keys() == {"metric", "value"}:
+        return Text(f"{visible(value['metric'])} ").append_text(_cell(value["value"], change))
     if isinstance(value, float):
         return Text(number(value) + (f" ({change:+.3f})" if change is not None else ""))
     return Text("–" if value is None else visible(str(value)))

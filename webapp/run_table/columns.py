@@ -11,13 +11,10 @@ from webapp.metrics.arrays import spell
 from webapp.metrics.headline import HEADLINE
 from webapp.metrics.measures import MEASURES, is_metric, metric_read
 from webapp.metrics.models import Series
+from webapp.run_table.headlines import OWN, STANDARD, headline_names
 from webapp.runs.models import Run
 from webapp.runs.notes import run_notes_latest
 
-STANDARD = ("progress", "left", "eval/success", "eval_sampled/success", "train/return", "created")
-"""Default columns, in addition to name and state."""
-BESIDE_CHARTS = ("eval/success",)
-"""Default columns of a table with charts next to it."""
 MOST = 20
 LONGEST = 2000
 FACTS: dict[str, tuple[str, str, str]] = {
@@ -31,9 +28,10 @@ FACTS: dict[str, tuple[str, str, str]] = {
     "preset": ("text", "preset", "preset"),
     "priority": ("config", "priority", "-priority"),
     "note": ("text", "latest note", ""),
+    OWN: ("own", "headline", ""),
 }
 """Kind, heading and order of each column that is a fact of the run."""
-EXPLAINED = {"progress": "progress", "left": "left", "priority": "priority", "note": "latest-note"}
+EXPLAINED = {"progress": "progress", "left": "left", "priority": "priority", "note": "latest-note", OWN: OWN}
 """Facts with a row in docs/columns.md -> its anchor."""
 _HEADINGS = {
     "train/return": "return",
@@ -47,7 +45,7 @@ _PLACES = {"left": "eta_seconds", "created": "created_at", "started": "started_a
 
 @dataclass(frozen=True)
 class Column:
-    """One column. kind: progress, left, moment, text, config or metric."""
+    """One column. kind: progress, left, moment, text, config, metric, or own: the first headline metric of each run."""
 
     word: str
     kind: str
@@ -75,7 +73,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """A run's value in a column; JSON types only."""
+    """A run's value in a column; JSON types only. A column of the kind own has {"metric", "value"}, or None."""
 
     column: Column
     value: Any
@@ -124,13 +122,21 @@ def rows_cells(
     runs: Sequence[Run], summaries: Iterable[Mapping[str, Any]], columns: Sequence[Column]
 ) -> list[list[Cell]]:
     """Return the cells of each run, in the order of the columns. summaries: `run_summary` of each."""
-    series = _series_of(runs, columns)
+    firsts: dict[str, str] = {}
+    if any(column.kind == "own" for column in columns):
+        firsts = {pk: keys[0] for pk, keys in headline_names(runs).items() if keys}
+    series = _series_of(runs, columns, firsts.values())
     if any(column.word == "note" for column in columns):
         notes = run_notes_latest(runs)
         texts = {run.pk: notes[run.pk].text if run.pk in notes else "" for run in runs}
         summaries = [{**summary, "note": texts[summary["id"]]} for summary in summaries]
     return [
-        [_cell(run, summary, column, series) for column in columns]
+        [
+            _own_cell(run, column, firsts.get(run.pk), series)
+            if column.kind == "own"
+            else _cell(run, summary, column, series)
+            for column in columns
+        ]
         for run, summary in zip(runs, summaries, strict=True)
     ]
 
@@ -140,7 +146,7 @@ def cells_json(cells: Iterable[Cell]) -> dict[str, dict[str, Any]]:
     cells = list(cells)
     return {
         "columns": {cell.column.word: cell.value for cell in cells},
-        "changes": {cell.column.word: cell.change for cell in cells if cell.column.kind == "metric"},
+        "changes": {cell.column.word: cell.change for cell in cells if cell.column.kind in ("metric", "own")},
     }
 
 
@@ -151,12 +157,14 @@ def config_at(config: Any, path: str) -> Any:
     return config
 
 
-def _series_of(runs: Sequence[Run], columns: Iterable[Column]) -> dict[tuple[str, str], Series]:
-    """Return by run and key the series of metrics that are not in the headline."""
+def _series_of(
+    runs: Sequence[Run], columns: Iterable[Column], also: Iterable[str]
+) -> dict[tuple[str, str], Series]:
+    """Return by run and key the series of metrics that are not in the headline, and those of the metrics `also`."""
     metrics = [column.word for column in columns if column.kind == "metric" and column.word not in HEADLINE]
-    if not metrics:
+    keys = {metric_read(word)[0] for word in metrics} | set(also)
+    if not keys:
         return {}
-    keys = {metric_read(word)[0] for word in metrics}
     return {(row.run_id, row.key): row for row in Series.objects.filter(run__in=runs, key__in=keys)}
 
 
@@ -168,6 +176,15 @@ def _cell(
     if column.word in FACTS:
         return Cell(column, summary[_PLACES.get(column.word, column.word)])
     return Cell(column, config_at(run.config, column.word))
+
+
+def _own_cell(run: Run, column: Column, key: str | None, series: Mapping[tuple[str, str], Series]) -> Cell:
+    row = series.get((run.pk, key)) if key else None
+    if row is None:
+        return Cell(column, None)
+    value, first = spell(row.last_value), row.first_value
+    change = value - first if _finite(value) and _finite(first) else None
+    return Cell(column, {"metric": key, "value": value}, change)
 
 
 def _metric_cell(run: Run, column: Column, series: Mapping[tuple[str, str], Series]) -> Cell:

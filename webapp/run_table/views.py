@@ -21,8 +21,6 @@ from webapp.common.tones import run_tone
 from webapp.panels.context import AXES, board_data
 from webapp.panels.forms import BANDS, ChartSettings
 from webapp.run_table.columns import (
-    BESIDE_CHARTS,
-    STANDARD,
     Column,
     columns_of_runs,
     columns_read,
@@ -30,6 +28,7 @@ from webapp.run_table.columns import (
 )
 from webapp.run_table.families import families_list, families_rows
 from webapp.run_table.forms import RunFilters
+from webapp.run_table.headlines import columns_default
 from webapp.run_table.saved_views import (
     EVERYTHING,
     WORDS,
@@ -68,15 +67,10 @@ def runs_page(request: HttpRequest) -> HttpResponse:
         return redirect(view_address(view))
     filters, charts = RunFilters(request.GET).values(), ChartSettings(request.GET).values()
     wrong: dict[str, str] = {}
-    default = BESIDE_CHARTS if charts.get("charts") else STANDARD
-    try:
-        columns = columns_read(str(filters.get("columns", "")), default)
-    except ConfigError as error:
-        wrong, columns = error.fields, columns_read("", default)
     try:
         runs = runs_list(request.user, filters)
     except FilterError as error:
-        wrong, runs = wrong | error.fields, Run.objects.none()
+        wrong, runs = error.fields, Run.objects.none()
     grouped = filters.get("group") == "family"
     number = request.GET.get("page")
     page = (
@@ -87,6 +81,11 @@ def runs_page(request: HttpRequest) -> HttpResponse:
     shown = (
         list(runs.filter(family__in=[row["family"] for row in page])[:PER_PAGE]) if grouped else list(page)
     )
+    default = columns_default(shown, beside_charts=bool(charts.get("charts")))
+    try:
+        columns = columns_read(str(filters.get("columns", "")), default)
+    except ConfigError as error:
+        wrong, columns = wrong | error.fields, columns_read("", default)
     columns, editable = columns_of_runs(columns, shown), list(projects_editable(request.user))
     context = {
         "place": "runs",

@@ -15,7 +15,8 @@ from tests.webapp.elements import elements
 from training_core.errors import ConfigError
 from webapp.accounts.models import Project, User
 from webapp.metrics.services import points_store
-from webapp.run_table.columns import STANDARD, columns_read, rows_cells
+from webapp.run_table.columns import columns_read, rows_cells
+from webapp.run_table.headlines import STANDARD
 from webapp.run_table.selectors import runs_list
 from webapp.run_table.sorting import runs_sort
 from webapp.runs.models import Run
