@@ -28,6 +28,7 @@ from troupe_client.reporting.artifacts import (
 from troupe_client.reporting.config_values import config_json
 from troupe_client.reporting.episodes import Message, episode_fields, turns_of
 from troupe_client.reporting.media import Media
+from troupe_client.reporting.notebook import LiveCharts, notebook_show
 from troupe_client.reporting.opening import ALPHABET, OpenedRun, begin, data_folder, new_id, request_run
 from troupe_client.reporting.progress import Progress
 from troupe_client.reporting.scalars import Scalars
@@ -72,6 +73,7 @@ class ClientRun:
         known = (opened.iteration, opened.step) if opened else (0, 0)
         self._progress = Progress(steps or (opened.steps if opened else 0), *known)
         self._after_end = _after_end(reporter.spool, folder, opened.server) if opened and reporter else None
+        self._live: LiveCharts | None = None
         self._episodes = 0
         self._pid = os.getpid()
         self._ended = False
@@ -107,6 +109,17 @@ class ClientRun:
             for name, items in media.items():
                 reporter.media(at, name, [item.document() for item in items])
             reporter.iteration = completed
+        if self._live:
+            self._live.note(at, flat)
+
+    def live(self, *names: str) -> None:
+        """Show charts of these metrics in the output of a notebook's cell, and update them while `log` is called.
+
+        Without names: of the first six that are logged from now on. Raises TroupeError outside a notebook.
+        """
+        self._open()
+        show = notebook_show(self.url or "the page of the run")
+        self._live = LiveCharts(self._repr_html_(), [*Scalars().flat(dict.fromkeys(names, 0.0))], show)
 
     def log_episode(
         self,
@@ -200,6 +213,8 @@ class ClientRun:
         if self._ended or self._pid != os.getpid():
             return True
         self._ended, self.state = True, status
+        if self._live:
+            self._live.draw()
         if self._reporter is None:
             return True
         if status == "finished" and self._reporter.command in STOP:

@@ -182,7 +182,8 @@ def _own_cell(run: Run, column: Column, key: str | None, series: Mapping[tuple[s
     row = series.get((run.pk, key)) if key else None
     if row is None:
         return Cell(column, None)
-    value, first = spell(row.last_value), row.first_value
+    value: Any = spell(row.last_value)
+    first: Any = row.first_value
     change = value - first if _finite(value) and _finite(first) else None
     return Cell(column, {"metric": key, "value": value}, change)
 
