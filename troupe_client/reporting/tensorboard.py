@@ -47,7 +47,6 @@ def import_folder(server: Server, folder: Path, project: str, name: str, tags: l
     description = {
         "name": name[:120],
         "tags": tags,
-        "algorithm": "tensorboard",
         "config": {"folder": str(folder)},
     }
     request = {"id": run, "project": project, "resume": "allow", **description}

@@ -7,14 +7,14 @@ WORDS = tuple(
     map(
         re.compile,
         (
-            r"(mean_|episode_|ep_)?(reward|return|rew)s?(_mean)?",
+            r"(mean_)?(episode_|episodic_|ep_)?(reward|return|rew)s?(_mean)?",
             r"(mean_)?success(_rate)?|win_rate|solved|pass(@|_at_|_)\d+",
             r"(total_)?loss|nll|cross_entropy",
             r"(mean_)?acc(uracy)?|f1|score|exact_match|em|bleu|auc|map|m?iou|top_?\d",
             r"perplexity|ppl|bits_per_byte",
             r"rewards?/(?!.*std$).+",
             r"kl|kl_divergence|approx_kl|entropy",
-            r"(mean_)?(ep_|episode_)?len(gth)?(_mean)?",
+            r"(mean_)?(episode_|episodic_|ep_)?len(gth)?(_mean)?",
             r".*_loss|loss/.*",
             r"rewards?_std|explained_variance|clip_?frac(tion)?|clip_ratio(/region_mean)?",
             r"grad(ient)?_norm",
@@ -30,7 +30,7 @@ _ASIDE = ("system/", "time/", "progress/", "compute/")
 """Metrics that describe the machine and the progress."""
 _COUNTERS = re.compile(
     r"(.*[/_])?(epoch|step|iteration|(global|env|total)_steps|total_timesteps|n_updates|num_tokens|total_flos"
-    r"|(step|preparation|wall|elapsed)_time|runtime|fps|per_sec(ond)?)"
+    r"|(step|preparation|wall|elapsed)_time|runtime|fps|sps|SPS|per_sec(ond)?)"
 )
 """Counters and clocks."""
 

@@ -93,7 +93,8 @@ def _attempts(run: Run) -> Iterator[Mark]:
     for attempt in attempts_of(run):
         step, time = first_iteration(run, attempt), _seconds(attempt.started_at or attempt.created_at)
         if attempt.number > 1:
-            origin = f"resumed from {attempt.resumed_from}" if attempt.resumed_from else "from the start"
+            since = attempt.resumed_from or (attempt.resumed_iteration and f"step {step}")
+            origin = f"resumed from {since}" if since else "from the start"
             yield Mark("attempt", step, time, f"attempt {attempt.number}", origin, link, attempt.number)
         if attempt.changes:
             changes = ", ".join(f"{path} = {value}" for path, value in attempt.changes.items())

@@ -173,7 +173,7 @@ class Attempt(models.Model):
     resumed_from = models.CharField(max_length=400, blank=True)
     """Checkpoint path relative to the run folder; empty for a fresh start."""
     resumed_iteration = models.IntegerField(default=0)
-    """Iteration of `resumed_from`; 0 for a fresh start."""
+    """Iteration of `resumed_from`, or the steps that a custom program had completed; 0 for a fresh start."""
     exact = models.BooleanField(default=False)
     """Whether a user selected `resumed_from`: then a damaged one is not replaced by another checkpoint."""
     changes = models.JSONField(default=dict)

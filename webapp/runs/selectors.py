@@ -169,7 +169,7 @@ def eta_seconds(run: Run, attempt: Attempt | None) -> float | None:
 
 def first_iteration(run: Run, attempt: Attempt) -> int:
     """Return the iteration from which the attempt starts."""
-    return attempt.resumed_iteration if attempt.resumed_from else run.parent_iteration
+    return max(attempt.resumed_iteration, run.parent_iteration)
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:

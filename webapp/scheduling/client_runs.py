@@ -187,12 +187,14 @@ def _resumed(run: Run, latest: Attempt, wanted: ClientRun) -> Attempt:
 
 
 def _attempt(run: Run, number: int, wanted: ClientRun) -> Attempt:
+    """Create an attempt, which counts on from the completed steps of the run."""
     provenance_store(run, number, provenance_read({"via": "client"} | wanted.provenance))
     return Attempt.objects.create(
         run=run,
         number=number,
         state=Attempt.State.LIVE,
         submission_id=_submission(run, number, wanted.nonce),
+        resumed_iteration=run.iteration,
         heartbeat_at=timezone.now(),
         started_at=timezone.now(),
     )

@@ -12,6 +12,7 @@ STABLE_BASELINES = [
     "time/fps", "time/iterations", "rollout/ep_rew_mean", "rollout/ep_len_mean", "train/approx_kl", "train/clip_fraction",
     "train/learning_rate", "train/loss", "train/n_updates", "train/value_loss", "eval/mean_reward", "eval/mean_ep_length",
 ]  # fmt: skip
+CLEAN_RL = ["charts/SPS", "losses/value_loss", "charts/episodic_length", "charts/episodic_return"]
 LIGHTNING = ["lr-AdamW", "train_loss", "epoch", "val_acc", "val_loss"]
 
 
@@ -24,6 +25,11 @@ def test_the_outcome_comes_first_and_counters_clocks_and_spreads_do_not_count() 
         "rollout/ep_rew_mean", "eval/mean_reward", "train/loss", "train/approx_kl", "rollout/ep_len_mean", "eval/mean_ep_length",
         "train/value_loss", "train/clip_fraction", "train/learning_rate",
     ]  # fmt: skip
+    assert by_importance(CLEAN_RL) == [
+        "charts/episodic_return",
+        "charts/episodic_length",
+        "losses/value_loss",
+    ]
     assert by_importance(LIGHTNING) == ["train_loss", "val_loss", "val_acc", "lr-AdamW"]
 
 

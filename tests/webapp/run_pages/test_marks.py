@@ -1,17 +1,20 @@
 """Notes on runs, and what is marked on their curves."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from webapp.accounts.models import AuditEntry, Membership, Project, User
 from webapp.checkpoints.models import Checkpoint
 from webapp.health.models import Finding
 from webapp.run_pages.marks import KINDS, marks_list
 from webapp.runs.models import Attempt, Run, RunNote
+from webapp.runs.selectors import attempts_of, eta_seconds
+from webapp.scheduling.client_runs import ClientRun, client_run_begin
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -168,3 +171,18 @@ def test_the_table_shows_the_latest_note_and_filters_find_any(
     assert "No run matches" in ada.get('/runs/?filter=note+%3D+"entropy"').content.decode()
     (row,) = ada.get("/api/v1/runs/?columns=note").json()["results"]
     assert row["columns"] == {"note": "<b>raised</b> it"}
+
+
+def test_a_program_that_resumes_is_marked_at_the_step_from_which_it_counts_on(
+    user: User, project: Project
+) -> None:
+    run, _ = client_run_begin(user, project, ClientRun(id="23456789", steps=20))
+    Attempt.objects.filter(run=run).update(state=Attempt.State.ENDED)
+    Run.objects.filter(pk=run.pk).update(iteration=10, state="finished")
+    run, attempt = client_run_begin(user, project, ClientRun(id=run.pk, resume="must"))
+    Attempt.objects.filter(pk=attempt.pk).update(started_at=timezone.now() - timedelta(seconds=50))
+    Run.objects.filter(pk=run.pk).update(iteration=15)
+    again = Run.objects.get(pk=run.pk)
+    (mark,) = (mark for mark in marks_list(again) if mark.kind == "attempt")
+    assert (mark.step, mark.detail) == (10, "resumed from step 10")
+    assert eta_seconds(again, attempts_of(again)[-1]) == pytest.approx(50, abs=5)
