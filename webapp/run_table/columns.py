@@ -12,7 +12,7 @@ from webapp.metrics.headline import HEADLINE
 from webapp.metrics.measures import MEASURES, is_metric, metric_read
 from webapp.metrics.models import Series
 from webapp.run_table.headlines import OWN, STANDARD, headline_names
-from webapp.runs.models import Run
+from webapp.runs.models import Run, RunSource
 from webapp.runs.notes import run_notes_latest
 
 MOST = 20
@@ -52,10 +52,14 @@ class Column:
     heading: str
     sort: str = ""
     """The sort key of its heading; empty if it cannot be sorted."""
+    foreign: bool = False
+    """Whether custom programs have named the metric: an equal name need not have the meaning of Troupe's."""
 
     @property
     def explained(self) -> tuple[str, str]:
         """Return kind and name of its explanation (webapp/documents/explanations.py); empty if its heading is clear."""
+        if self.kind == "metric" and self.foreign:
+            return "", ""
         if self.kind == "metric":
             return "metric", metric_read(self.word)[0]
         return ("column", f"runs--{EXPLAINED[self.word]}") if self.word in EXPLAINED else ("", "")
@@ -85,9 +89,12 @@ class Cell:
 
 def columns_of_runs(columns: Iterable[Column], runs: Iterable[Run]) -> list[Column]:
     """Return columns with the headings for these runs: a return with shaped rewards is labelled as such."""
-    configs = [run.config for run in runs]
+    runs = list(runs)
+    configs, foreign = [run.config for run in runs], all(run.source == RunSource.CLIENT for run in runs)
     return [
-        replace(column, heading=shaped_label(column.heading, configs)) if column.kind == "metric" else column
+        replace(column, heading=shaped_label(column.heading, configs), foreign=foreign)
+        if column.kind == "metric"
+        else column
         for column in columns
     ]
 

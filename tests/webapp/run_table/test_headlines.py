@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 from tests.webapp.elements import elements
 from webapp.accounts.models import Project, User
 from webapp.metrics.services import points_store
-from webapp.run_table.columns import columns_read, rows_cells
+from webapp.run_table.columns import columns_of_runs, columns_read, rows_cells
 from webapp.run_table.headlines import BESIDE_CHARTS, MIXED, OWN, STANDARD, columns_default
 from webapp.runs.models import Run
 from webapp.runs.selectors import run_summary
@@ -68,6 +68,15 @@ def test_runs_of_troupe_keep_their_columns(program: Program, user: User, project
     assert columns_default([ours, same_names]) == columns_default([]) == STANDARD
     assert columns_default([ours], beside_charts=True) == BESIDE_CHARTS
     assert columns_default([ours, program(3, {"loss": 1.0})]) == MIXED
+
+
+def test_names_of_programs_have_no_explanation_of_troupe(
+    program: Program, user: User, project: Project
+) -> None:
+    ours = Run.objects.create(name="ours", config={}, iterations=1, project=project, owner=user)
+    runs, columns = [program(2, {"train/loss": 1.0})], columns_read("train/loss,progress")
+    assert [column.explained[0] for column in columns_of_runs(columns, runs)] == ["", "column"]
+    assert [column.explained[0] for column in columns_of_runs(columns, [*runs, ours])] == ["metric", "column"]
 
 
 def test_a_cell_has_the_name_the_value_and_its_change(program: Program) -> None:
