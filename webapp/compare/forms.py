@@ -12,6 +12,7 @@ from training_core.errors import ConfigError
 from webapp.agents.registry import agent_pages
 from webapp.compare.selection import configs_of
 from webapp.metrics.expressions import expression_read
+from webapp.run_table.headlines import metric_compared
 from webapp.runs.models import Run
 
 MOST_KEYS = 6
@@ -88,7 +89,8 @@ class ChoiceForm(forms.Form):
     key = forms.CharField(
         required=False,
         max_length=1000,
-        help_text="the metric or expression of metrics, default eval/success (small networks: eval/return); of several, the first",
+        help_text="the metric or expression of metrics, default eval/success (small networks: eval/return; custom programs: "
+        "a headline metric); of several, the first",
     )
     by = forms.CharField(
         required=False,
@@ -148,6 +150,8 @@ def meant(choice: Choice, runs: Sequence[Run]) -> Choice:
     """Return the choice with the runs' own default metric if none was requested and all runs share it."""
     if choice.key != Choice.key:
         return choice
+    if key := metric_compared(runs):
+        return replace(choice, key=key)
     headlines = {agent_pages(config).headline for config in configs_of(runs)}
     return replace(choice, key=headlines.pop()) if len(headlines) == 1 else choice
 

@@ -3,6 +3,7 @@
 A text without spaces and parentheses is the name of one metric. Names with other characters are quoted.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,6 +28,7 @@ METRIC: /[A-Za-z_]([\w.:\/-]*\w)?/
 QUOTED: /"[^"\n]+"/
 %ignore /\s+/
 """
+_NOT_PLAIN = re.compile(r'[\s()"]')
 LONGEST = 200
 FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {
     "abs": np.abs,
@@ -53,6 +55,11 @@ class Expression:
     def single(self) -> bool:
         """Whether it is a metric alone."""
         return self.keys == (self.text,)
+
+
+def is_plain(key: str) -> bool:
+    """Whether the name of a metric is an expression as it is, without quotes."""
+    return not _NOT_PLAIN.search(key)
 
 
 def expression_read(text: str, field: str = "key") -> Expression:

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.urls import reverse
 
+from webapp.metrics.expressions import is_plain
 from webapp.metrics.importance import by_importance, without_split
 from webapp.metrics.models import Series
 from webapp.panels.definitions import DEFAULT, MOST_METRICS, MOST_PANELS, PanelDefinition
@@ -21,8 +22,6 @@ AXES = {
 }
 MOST_KEYS = 5000
 """Maximum number of metrics that a board offers."""
-_NEEDS_QUOTES = re.compile(r'[\s()"]')
-"""Characters that make a name an expression."""
 
 
 def board_data(
@@ -61,7 +60,7 @@ def panels_named(keys: Iterable[str]) -> list[PanelDefinition]:
     """Return panels of the most important metrics of custom programs; the splits of one metric (loss, eval/loss) share a panel."""
     groups: dict[str, list[str]] = {}
     for key in by_importance(keys):
-        if not _NEEDS_QUOTES.search(key):
+        if is_plain(key):
             groups.setdefault(without_split(key), []).append(key)
     return [
         PanelDefinition(metrics=group[:MOST_METRICS], title=name if len(group) > 1 else "")

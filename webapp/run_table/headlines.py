@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
+from webapp.metrics.expressions import is_plain
 from webapp.metrics.importance import by_importance
 from webapp.metrics.measures import metric_word
 from webapp.metrics.models import Series
@@ -60,6 +61,13 @@ def columns_default(runs: Sequence[Run], *, beside_charts: bool = False) -> tupl
     if beside_charts:
         return tuple(own or map(metric_word, shared[:1]))
     return ("progress", "left", *map(metric_word, shared), *own, "created")
+
+
+def metric_compared(runs: Sequence[Run]) -> str:
+    """Return the metric that most of these custom programs have among their first ones; empty if another run is among them."""
+    names = headline_names(runs)
+    counts = Counter(key for keys in names.values() for key in filter(is_plain, keys[:MOST_SHARED]))
+    return counts.most_common(1)[0][0] if counts and len(names) == len(runs) else ""
 
 
 def _shared(names: Collection[Sequence[str]]) -> list[str]:

@@ -13,7 +13,7 @@ from tests.webapp.elements import elements
 from webapp.accounts.models import Project, User
 from webapp.metrics.services import points_store
 from webapp.run_table.columns import columns_of_runs, columns_read, rows_cells
-from webapp.run_table.headlines import BESIDE_CHARTS, MIXED, OWN, STANDARD, columns_default
+from webapp.run_table.headlines import BESIDE_CHARTS, MIXED, OWN, STANDARD, columns_default, metric_compared
 from webapp.runs.models import Run
 from webapp.runs.selectors import run_summary
 from webapp.scheduling.client_runs import ClientRun, client_run_begin
@@ -60,6 +60,16 @@ def test_metrics_of_most_programs_are_columns_and_others_have_one_of_their_own(p
     assert middle([one, chosen]) == middle([silent]) == (OWN,)
     assert middle([one, two, silent]) == ("train/reward", "metric.loss"), "it may log them later"
     assert columns_default([one, two], beside_charts=True) == ("train/reward",)
+
+
+def test_programs_are_compared_by_a_metric_that_most_of_them_have(
+    program: Program, user: User, project: Project
+) -> None:
+    runs = [program(2, {"eval/loss": 1.0, "train/loss": 1.0}), program(3, {"reward": 1.0, "train/loss": 1.0})]
+    assert metric_compared(runs) == "train/loss" and metric_compared([program(4, {"a reward": 1.0})]) == ""
+    assert metric_compared([]) == ""
+    ours = Run.objects.create(name="ours", config={}, iterations=1, project=project, owner=user)
+    assert metric_compared([*runs, ours]) == ""
 
 
 def test_runs_of_troupe_keep_their_columns(program: Program, user: User, project: Project) -> None:
