@@ -65,3 +65,9 @@ ACTS = (
         "primary",
     ),
 )
+
+PROGRAM_ACTS = (
+    Act("stop", "Stop", "Request the program to end: its should_stop() is true", ("running",), "danger"),
+    Act("stop", "Stopping …", "The program has been requested to end", ("stopping",), "", True),
+)
+"""Actions of the run of a custom program, which the server neither pauses, ends nor starts again."""

@@ -16,7 +16,7 @@ from webapp.accounts.permissions import Level, Person, Visitor
 from webapp.accounts.selectors import membership_level
 from webapp.agents.registry import agent_pages
 from webapp.agents.rewards import return_label
-from webapp.runs.acts import ACTS
+from webapp.runs.acts import ACTS, PROGRAM_ACTS
 from webapp.runs.facts import LARGEST
 from webapp.runs.models import INACTIVE_STATES, Run, RunSource, RunState
 from webapp.runs.selectors import parent_shown, run_get, summary_shown
@@ -86,7 +86,7 @@ def run_context(user: User | AnonymousUser, run: Run, tab: str, **data: Any) -> 
         "tabs": [
             tab for tab in _tabs(run, facts, tab) if not isinstance(user, Visitor) or tab.name in SHARED_TABS
         ],
-        "acts": ACTS,
+        "acts": PROGRAM_ACTS if run.source == RunSource.CLIENT else ACTS,
         "act_state": _act_state(run),
         "can_edit": level in (Level.OWNER, Level.EDITOR),
         "owner": level == Level.OWNER,

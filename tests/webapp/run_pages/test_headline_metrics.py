@@ -97,6 +97,12 @@ def test_an_overview_without_data_has_no_tiles_no_charts_and_no_empty_tabs(
     assert [badge.text for badge in elements(page, ".page-head .badge")] == []
 
 
+def test_a_program_can_be_stopped_and_nothing_else(program: Run, user: User, client: Client) -> None:
+    client.force_login(user)
+    page = client.get(f"/runs/{program.pk}/")
+    assert [button.text for button in elements(page, ".page-head .acts button")] == ["Stop", "Stopping …"]
+
+
 def test_a_program_that_only_logs_episodes_has_their_figures(
     program: Run, user: User, client: Client
 ) -> None:
