@@ -20,7 +20,7 @@ function begin() {
     if (old) element.replaceWith(old.element);
     return old ?? new HeatMap(element);
   });
-  for (const map of maps) map.beside = maps.filter((other) => other !== map && other.name === map.name);
+  for (const map of maps) map.others = maps.filter((other) => other !== map && other.name === map.name);
   mediaTables(holder);
   mark();
 }
@@ -29,45 +29,45 @@ function mark() {
   for (const map of maps) map.mark(slider ? steps[Number(slider.value)] : null);
 }
 
-/* Reads the values of the address again. `anew`: also the heat maps, which do not depend on the step. */
-async function again(anew = false) {
+/* Reads the values of the address again. `reload`: also the heat maps, which do not depend on the step. */
+async function again(reload = false) {
   const turn = ++asked, query = new URLSearchParams(location.search);
   query.set("part", "values");
   try {
     const answer = await fetch(`?${query}`, { headers: { Accept: "text/html" } });
     if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-    if (turn === asked) put(fresh.body, anew); // else a later step has been asked for
+    if (turn === asked) put(fresh.body, reload); // else a later step has been asked for
   } catch (error) {
     announce("media", `The media of this step are not loaded: ${error.message}`, true);
   }
 }
 
-/* Shows what the server has rendered. `anew`: heat maps are read again, too. The focus stays. */
-function put(fresh, anew) {
+/* Shows what the server has rendered. `reload`: heat maps are read again, too. The focus stays. */
+function put(fresh, reload) {
   const focused = holder.contains(document.activeElement) ? document.activeElement : null;
   const key = focused?.closest("[data-key]")?.dataset.key;
   holder.replaceChildren(...fresh.childNodes);
   begin();
-  if (anew) maps.forEach((map) => map.load());
+  if (reload) maps.forEach((map) => map.load());
   if (key && focused.type === "search") holder.querySelector(`[data-key="${CSS.escape(key)}"] input`)?.focus();
   else focused?.focus();
 }
 const soon = atMost(120, () => again());
 
 function slide() {
-  const place = Number(slider.value), step = steps[place];
+  const index = Number(slider.value), step = steps[index];
   field.value = step;
   slider.setAttribute("aria-valuetext", `step ${step}`);
-  addressSet({ step: place === steps.length - 1 ? "" : String(step) });
+  addressSet({ step: index === steps.length - 1 ? "" : String(step) });
   mark();
   soon();
 }
 
 slider?.addEventListener("input", slide);
 field?.addEventListener("change", () => {
-  const wanted = Number(field.value), place = steps.findLastIndex((step) => step <= wanted);
-  slider.value = Math.max(0, place);
+  const wanted = Number(field.value), index = steps.findLastIndex((step) => step <= wanted);
+  slider.value = Math.max(0, index);
   slide();
 });
 tools.addEventListener("submit", (event) => {

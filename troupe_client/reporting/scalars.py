@@ -59,10 +59,10 @@ class Scalars:
         """Put media apart, and name the rest in a warning."""
         wrong: dict[str, str] = {}
         for name, value in others.items():
-            found = media_of(value)
-            reason = limit_of(found) if found else type(value).__name__
+            items = media_of(value)
+            reason = limit_of(items) if items else type(value).__name__
             if not reason:
-                media[name] = found
+                media[name] = items
             elif name not in self._left_out:
                 wrong[name] = reason
         if wrong:

@@ -36,12 +36,12 @@ class RunMedia(APIView):
         run = run_get(request.user, run_id)
         name = text(request, "name")
         if not name:
-            return Response({"results": [vars(each) for each in names_of(values_of(run)).get(run.pk, [])]})
+            return Response({"results": [vars(row) for row in names_of(values_of(run)).get(run.pk, [])]})
         most = min(number(request, "limit", 100, 1), 500)
         rows = values_of(run).filter(name=name, pk__gt=number(request, "after", 0)).defer("data")
-        found = list(rows.order_by("pk")[: most + 1])
-        results = [_document(value) for value in found[:most]]
-        return Response({"results": results, "next": results[-1]["id"] if len(found) > most else None})
+        values = list(rows.order_by("pk")[: most + 1])
+        results = [_document(value) for value in values[:most]]
+        return Response({"results": results, "next": results[-1]["id"] if len(values) > most else None})
 
 
 def _document(value: MediaValue) -> dict[str, Any]:

@@ -51,11 +51,11 @@ def values_of(*runs: Run) -> QuerySet[MediaValue]:
 
 def _kept(begun: Mapping[int, int]) -> Q:
     """Return the condition of attempts, newest first with their first step, that each ends where a later one begins."""
-    kept, end = [], None
+    conditions, end = [], None
     for attempt, first in begun.items():
-        kept.append(Q(attempt=attempt) if end is None else Q(attempt=attempt, step__lt=end))
+        conditions.append(Q(attempt=attempt) if end is None else Q(attempt=attempt, step__lt=end))
         end = first if end is None else min(end, first)
-    return reduce(or_, kept)
+    return reduce(or_, conditions)
 
 
 def names_of(rows: QuerySet[MediaValue], words: str = "") -> dict[str, list[MediaName]]:
@@ -68,10 +68,10 @@ def names_of(rows: QuerySet[MediaValue], words: str = "") -> dict[str, list[Medi
         .annotate(values=Count("pk"), first_step=Min("step"), last_step=Max("step"), first=Min("pk"))
     )
     fields = ("run", "name", "kind", "values", "first_step", "last_step")
-    found: dict[str, list[MediaName]] = {}
+    names: dict[str, list[MediaName]] = {}
     for run, *name in figures.order_by("first").values_list(*fields):
-        found.setdefault(run, []).append(MediaName(*name))
-    return found
+        names.setdefault(run, []).append(MediaName(*name))
+    return names
 
 
 def steps_of(rows: QuerySet[MediaValue]) -> list[int]:
@@ -88,12 +88,12 @@ def values_at(
     newest = until.order_by(*shown, "-step", "-attempt", "-time").distinct(*shown)
     same = [Q(**key) for key in newest.values(*shown, "step", "attempt", "time")]
     content = Case(When(~Q(kind="image"), then=F("data")), output_field=BinaryField(null=True))
-    found: dict[Shown, list[MediaValue]] = {}
+    values: dict[Shown, list[MediaValue]] = {}
     if same:
         for value in rows.filter(reduce(or_, same)).defer("data").annotate(shown=content).order_by("pk"):
             value.data = value.shown or b""
-            found.setdefault((value.run_id, value.name, value.kind), []).append(value)
-    return found
+            values.setdefault((value.run_id, value.name, value.kind), []).append(value)
+    return values
 
 
 def heat_map(run: Run, name: str) -> dict[str, Any]:
@@ -132,4 +132,4 @@ def _chosen(steps: list[int], most: int) -> list[int]:
     """Return at most `most` of the steps, evenly spread, with the first and the last."""
     if len(steps) <= most:
         return steps
-    return [steps[round(place * (len(steps) - 1) / (most - 1))] for place in range(most)]
+    return [steps[round(index * (len(steps) - 1) / (most - 1))] for index in range(most)]

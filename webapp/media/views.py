@@ -22,21 +22,21 @@ def media_shown(runs: Sequence[Run], asked: QueryDict) -> dict[str, Any]:
     step = int(wanted) if wanted.isdecimal() and len(wanted) < 19 else None
     rows = values_of(*runs)
     named = names_of(rows, words)
-    names = list({(each.name, each.kind): each for run in runs for each in named.get(run.pk, [])}.values())
+    names = list({(name.name, name.kind): name for run in runs for name in named.get(run.pk, [])}.values())
     steps = steps_of(rows) if names else []
-    found = values_at(rows, [each.name for each in names[:MOST_NAMES]], step)
-    logged = {(run, each.name, each.kind) for run, some in named.items() for each in some}
+    values = values_at(rows, [name.name for name in names[:MOST_NAMES]], step)
+    logged = {(run, name.name, name.kind) for run, some in named.items() for name in some}
     return {
         "media": [
             {
-                "name": each,
+                "name": name,
                 "columns": [
-                    (run, key in logged, found.get(key, []))
+                    (run, key in logged, values.get(key, []))
                     for run in runs
-                    for key in [(run.pk, each.name, each.kind)]
+                    for key in [(run.pk, name.name, name.kind)]
                 ],
             }
-            for each in names[:MOST_NAMES]
+            for name in names[:MOST_NAMES]
         ],
         "more_names": max(0, len(names) - MOST_NAMES),
         "steps": steps,

@@ -13,7 +13,7 @@ export class HeatMap {
 
   constructor(element) {
     this.element = element;
-    this.beside = []; // of the same name in other runs
+    this.others = []; // of the same name in other runs
     this.name = element.dataset.name;
     this.read = null;
     this.#canvas = el("canvas", { tabindex: "0", role: "img", "aria-label": `Histograms of ${element.dataset.name} over the steps` });
@@ -31,15 +31,15 @@ export class HeatMap {
   async load() {
     try {
       this.read = await readJson(this.element.dataset.heatMap);
-      for (const map of [this, ...this.beside]) map.draw();
+      for (const map of [this, ...this.others]) map.draw();
     } catch (error) {
       this.#text.textContent = `The histograms are not loaded: ${error.message}`;
     }
   }
 
-  /* Lowest and highest value of the vertical axis; those of the maps beside it belong to it. */
+  /* Lowest and highest value of the vertical axis; those of the other maps of its name belong to it, too. */
   get range() {
-    const maps = [this, ...this.beside].filter((map) => map.read?.steps.length);
+    const maps = [this, ...this.others].filter((map) => map.read?.steps.length);
     return [Math.min(...maps.map((map) => map.read.edges[0])), Math.max(...maps.map((map) => map.read.edges.at(-1)))];
   }
 

@@ -47,11 +47,11 @@ class MediaTable {
       this.#read ??= readJson(this.#element.dataset.mediaTable);
       const { rows } = await this.#read, { column, down, words } = this.#chosen;
       const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
-      let found = rows.filter((row) => wanted.every((word) => row.some((cell) => text(cell).toLowerCase().includes(word))));
-      if (column >= 0) found = found.toSorted((one, other) => compare(one[column], other[column]) * (down ? -1 : 1));
-      this.#shown = found.slice(0, MOST);
+      let matches = rows.filter((row) => wanted.every((word) => row.some((cell) => text(cell).toLowerCase().includes(word))));
+      if (column >= 0) matches = matches.toSorted((one, other) => compare(one[column], other[column]) * (down ? -1 : 1));
+      this.#shown = matches.slice(0, MOST);
       this.#element.querySelector("tbody").replaceChildren(...this.#shown.map((row) => el("tr", {}, row.map((cell, place) => el("td", { class: this.#classes[place] }, text(cell))))));
-      note.textContent = `${wanted.length ? `${count(found.length)} of ` : ""}${count(rows.length)} rows${found.length > MOST ? `, the first ${MOST} shown` : ""}`;
+      note.textContent = `${wanted.length ? `${count(matches.length)} of ` : ""}${count(rows.length)} rows${matches.length > MOST ? `, the first ${MOST} shown` : ""}`;
       this.#element.querySelectorAll("thead th").forEach((head, index) => head.setAttribute("aria-sort", index !== column ? "none" : down ? "descending" : "ascending"));
     } catch (error) {
       this.#read = null;

@@ -45,7 +45,7 @@ def media_download(
     server, folder = find_server(), to or Path(f"media-{run_id}")
     names = [name] if name else [row["name"] for row in server.call(run_path(run_id, "media/"))["results"]]
     files = [
-        _write(server, run_id, value, folder) for each in names for value in _values(server, run_id, each)
+        _write(server, run_id, value, folder) for wanted in names for value in _values(server, run_id, wanted)
     ]
     if not files:
         raise TroupeError(
