@@ -42,7 +42,7 @@ WORKER_KINDS: dict[AgentKind, WorkerKind] = {
     AgentKind.NETWORKS: WorkerKind(
         processes="workers.sizing.placement:trainer_processes",
         actors="workers.cluster.session:start_trainer",
-        local_backend="workers.backends.local_networks:LocalNetworksBackend",
+        local_backend="workers.backends.seeds:LocalNetworksBackend",
         checks="workers.checks.networks:steps",
         jobs={
             "check": "workers.jobs.check:check",

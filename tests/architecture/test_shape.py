@@ -165,7 +165,7 @@ def test_every_environment_of_small_networks_has_its_tag_and_a_constructor() -> 
 
 
 def test_every_network_has_its_tag_and_a_constructor() -> None:
-    from training_core.marl.networks.factory import PACKAGE
+    from training_core.marl.networks.agents import PACKAGE
     from training_core.marl.networks.registry import NETWORKS
 
     for tag, kind in NETWORKS.items():

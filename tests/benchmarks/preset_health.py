@@ -19,8 +19,8 @@ import numpy as np
 from training_core.config.files import load_config, parse_overrides
 from training_core.config.health import RunHealth
 from webapp.health.inputs import HealthInputs, SeriesTail
-from webapp.health.levels import Level, level_now
 from webapp.health.rules import judge
+from webapp.health.services import Level, level_now
 
 Curves = dict[str, dict[int, float]]
 

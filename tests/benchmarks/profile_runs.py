@@ -37,7 +37,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "workers/reporting/",
         "workers/telemetry/",
         "workers/driver/run_events.py",
-        "workers/actors/episode_documents.py",
+        "workers/actors/coordinator.py",
         "annotations.py",
     ),
     "checkpoints": ("checkpointing.py", "policy_checkpoint.py", "episode_checkpoint.py", "workers/storage/"),

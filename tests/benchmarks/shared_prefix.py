@@ -20,7 +20,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrai
 from tests.benchmarks.results import REPEATS, Benchmark, Ratio, Side, run_alone, timed
 from training_core.algorithms.at_grpo.config import AtGrpo
 from training_core.config.models import Policy
-from training_core.llm.base_models.word_tokenizer import word_tokenizer
+from training_core.llm.base_models.tiny_training import word_tokenizer
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.torch.engine import TorchEngine
 from training_core.llm.learning.learner import Learner

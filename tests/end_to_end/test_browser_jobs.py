@@ -18,7 +18,7 @@ from webapp.accounts.models import User
 from webapp.checkpoints.models import Checkpoint
 from webapp.jobs.models import Job
 from webapp.jobs.services import Subject, job_create, job_folder, jobs_follow, jobs_submit
-from workers.jobs.intervals import wilson
+from workers.jobs.figures import wilson
 from workers.launchers.fake import FakeLauncher
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]

@@ -39,8 +39,7 @@ def client(stack: RunningStack) -> Iterator["Client"]:
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random model that speaks the environment's words: nothing to wait for."""
     from training_core.llm.base_models.tiny import TinyRecipe
-    from training_core.llm.base_models.tiny_training import new_model
-    from training_core.llm.base_models.word_tokenizer import word_tokenizer
+    from training_core.llm.base_models.tiny_training import new_model, word_tokenizer
     from training_core.llm.environments.registry import warm_start_of
 
     folder = tmp_path_factory.mktemp("model")

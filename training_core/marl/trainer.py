@@ -15,7 +15,7 @@ from torch import Tensor
 
 from training_core.config.marl.run import MarlConfig, unreached_ends
 from training_core.devices import torch_device
-from training_core.errors import CheckpointError, ConfigError
+from training_core.errors import CheckpointError, ConfigError, EnvironmentFailure
 from training_core.importing import load_object
 from training_core.marl.agent_slots import slots_by_policy
 from training_core.marl.algorithms.custom_ppo.config import CustomPpo
@@ -26,7 +26,6 @@ from training_core.marl.environments.episode_state import Arrays
 from training_core.marl.environments.factory import make_environments
 from training_core.marl.episode_checkpoint import continue_episodes, load_episodes, save_episodes
 from training_core.marl.evaluation import evaluate
-from training_core.marl.failure_limit import FailureLimit
 from training_core.marl.learning.learner import PolicyLearner
 from training_core.marl.learning.policy_checkpoint import load_actor, load_policy, save_policy
 from training_core.marl.records import Collection, EpisodeResult
@@ -34,6 +33,45 @@ from training_core.marl.rollouts import Rollout, collect
 from training_core.marl.tensors import device_of_environment, generator_for
 from training_core.marl.vector_runner import Actor, VectorRunner
 from training_core.seeding import keyed_seed
+
+DEFAULT_ITERATIONS = 3
+"""Default of run.failure_patience: a few environments may all fail in one iteration by chance."""
+
+
+class FailureLimit:
+    """The failures of the environments so far."""
+
+    def __init__(self, iterations: int = DEFAULT_ITERATIONS) -> None:
+        self._iterations = iterations
+        """Consecutive iterations with only failures, after at least one finished episode, after which the run fails."""
+        self._remaining = 0
+        """Remaining tolerated iterations with only failures."""
+        self._failures = 0
+        """Failures since the last finished episode."""
+
+    def record(self, rollout: Rollout, episodes: list[EpisodeResult]) -> None:
+        """Process an iteration. It has only failures if every environment failed and no episode finished; lost
+        workers do not count.
+
+        Raises EnvironmentFailure: immediately if no episode has ever finished, and also if there are so many failures
+        over several iterations that each environment must have failed several times.
+        """
+        failures = [episode.failure for episode in episodes if episode.failure and not episode.failure.lost]
+        if any(episode.failure is None for episode in episodes):
+            self._remaining, self._failures = self._iterations, 0
+        self._failures += len(failures)
+        all_failed = bool(rollout.failed.any(0).all()) and len(failures) == len(episodes)
+        self._remaining -= all_failed
+        many_failures = self._failures >= rollout.failed.shape[1] * (self._iterations + 1)
+        if failures and ((all_failed and self._remaining <= 0) or many_failures):
+            summary = (
+                "every environment failed" if all_failed else f"environments failed {self._failures} times"
+            )
+            raise EnvironmentFailure(
+                f"{summary}, and no episode finished. The first: {failures[0].error}. Fix the environment, and test it "
+                "separately before you launch again"
+            )
+
 
 COLLECTION, WEIGHTS = 0, 1
 """Streams of the seeds of rollouts and of initial weights; evaluation and minibatches have separate streams."""

@@ -14,10 +14,19 @@ from webapp.api.queries import text
 from webapp.api.schema import parameter
 from webapp.checkpoints.downloads import checkpoint_download, download_response
 from webapp.checkpoints.lineage import lineage
+from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.retention import checkpoint_do, checkpoints_prune
 from webapp.checkpoints.selectors import checkpoint_named
-from webapp.checkpoints.serializers import CheckpointSerializer
 from webapp.runs.selectors import run_get
+
+
+class CheckpointSerializer(serializers.ModelSerializer[Checkpoint]):
+    """A checkpoint."""
+
+    class Meta:
+        model = Checkpoint
+        exclude = ("cursor",)
+
 
 JSON = OpenApiTypes.OBJECT
 

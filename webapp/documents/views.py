@@ -1,4 +1,10 @@
-"""The documentation's pages, their search and images, and the texts of "?" buttons."""
+"""The documentation's pages, their search and images, and the texts of "?" buttons.
+
+The text of a "?" button explains a metric, a health rule, a config field or a column. It is a row of a table in the documentation.
+"""
+
+import re
+from dataclasses import dataclass
 
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
@@ -8,10 +14,50 @@ from django.utils.safestring import SafeString
 from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_safe
 
-from webapp.documents.explanations import PAGES, explanations
 from webapp.documents.pages import IMAGES, START, image_path, page_address, page_paths
-from webapp.documents.rendering import ORIGIN, document_get
+from webapp.documents.rendering import ORIGIN, Passage, document_get
 from webapp.documents.search import search
+
+PAGES = {"metric": "metrics", "rule": "health", "field": "configuration", "column": "columns"}
+"""What can be explained -> the page whose tables have a row for it."""
+BY_ANCHOR = ("field", "column")
+"""Kinds whose names are anchors of rows (HEADING--NAME): the same field or column is in several tables."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A row of a table: its first cell is the name, the others are its explanation."""
+
+    cells: tuple[SafeString, ...]
+    address: str
+
+
+def explanation(kind: str, name: str) -> Explanation | None:
+    """Return the row for a name of this kind; None if there is none. `<role>` and the like in a row's name stand for any word."""
+    page = document_get(PAGES[kind])
+    rows = [] if page is None else [row for row in page.passages if row.cells]
+    for row in rows:
+        if kind in BY_ANCHOR and row.anchor == name:
+            return Explanation(row.cells, f"{page_address(PAGES[kind])}#{row.anchor}")
+        if kind not in BY_ANCHOR and any(_pattern(known).fullmatch(name) for known in _names(row)):
+            return Explanation(row.cells, f"{page_address(PAGES[kind])}#{row.anchor}")
+    return None
+
+
+def explanations(kind: str, names: list[str]) -> list[Explanation]:
+    """Return the rows for all names, each once."""
+    rows = (explanation(kind, name) for name in names)
+    return list(dict.fromkeys(row for row in rows if row))
+
+
+def _names(row: Passage) -> list[str]:
+    return row.heading.split(", ")
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    words = re.split(r"<\w+>", name)
+    return re.compile("[^/]+".join(re.escape(word) for word in words))
+
 
 MOST_NAMES = 40
 """Metrics of one "?" button."""

@@ -1,6 +1,10 @@
-"""Changes to findings: created, updated and resolved by the rules; dismissed and reopened by users."""
+"""Changes to findings: created, updated and resolved by the rules; dismissed and reopened by users.
+
+Severity levels have hysteresis: they are raised at one bound and lowered below a smaller one.
+"""
 
 from collections import Counter
+from enum import IntEnum
 
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
@@ -15,7 +19,6 @@ from webapp.accounts.permissions import Person, can_edit
 from webapp.health.actions import finding_act
 from webapp.health.input_selectors import health_inputs
 from webapp.health.inputs import Found
-from webapp.health.levels import Level, level_now
 from webapp.health.models import Checked, Finding
 from webapp.health.rules import judge
 from webapp.health.selectors import finding_facts
@@ -23,6 +26,26 @@ from webapp.runs.events import event_send
 from webapp.runs.lifecycle import run_announce, run_locked
 from webapp.runs.logs import server_says
 from webapp.runs.models import ENDED_STATES, Run
+
+
+class Level(IntEnum):
+    """Severity in increasing order."""
+
+    NONE = 0
+    WARNING = 1
+    CRITICAL = 2
+
+
+def level_now(before: Level, measurement: Found, relax: float) -> Level:
+    """Return the level of a measurement, given the previous level: a level is kept down to `relax` times its bound."""
+    if _reached(measurement.excess, measurement.critical_at, before is Level.CRITICAL, relax):
+        return Level.CRITICAL
+    return Level.WARNING if _reached(measurement.excess, 1.0, before >= Level.WARNING, relax) else Level.NONE
+
+
+def _reached(excess: float, bound: float, held: bool, relax: float) -> bool:
+    return excess > bound or held and excess >= relax * bound
+
 
 State, Severity = Finding.State, Finding.Severity
 

@@ -1,6 +1,6 @@
 """A long series in a few hundred buckets: mean, minimum and maximum of each, so that smoothing and bands use every point.
 
-Long series are drawn by their extremes (webapp.metrics.downsampling): a moving average over those would depend on their
+Long series are drawn by their extremes (webapp.metrics.selectors): a moving average over those would depend on their
 number. The buckets cover all valid points: finite, and not repeated by a later attempt.
 """
 

@@ -2,7 +2,7 @@
 
 A leaf is LEAF consecutive points by step. Of each leaf the outline retains the first, the last, the smallest and the largest point, one
 NaN, and count, mean, minimum and maximum of the finite values. A series of a million points has 8,000 leaves, so that a chart of
-twenty such series reads 3 % of their points; no spike and no NaN is lost (webapp.metrics.downsampling works on the retained points).
+twenty such series reads 3 % of their points; no spike and no NaN is lost (webapp.metrics.selectors works on the retained points).
 """
 
 from collections.abc import Sequence

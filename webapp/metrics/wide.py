@@ -3,10 +3,15 @@
 A chunk and a summary for each metric and batch would cost fifty times more than the values. A block holds the points of a batch of up to
 GROUP metrics. The task `metrics.compact` later updates the summaries (the last value, the number of points), merges small blocks, and moves
 the points to a chunk for each series once there are enough of them.
+
+Names of stored metrics are kept in memory: a batch of a run with many metrics does not ask the database for all of its names.
 """
 
-from collections.abc import Collection, Sequence
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from threading import Lock
 
 import numpy as np
 from django.db import connection, transaction
@@ -14,13 +19,54 @@ from django.db import connection, transaction
 from webapp.metrics.arrays import Floats, Ints, pack_floats, pack_ints
 from webapp.metrics.blocks import GROUP, Wide, block_pack, block_unpack, wide_join
 from webapp.metrics.models import Block, Chunk, Series
-from webapp.metrics.name_cache import NameCache
 from webapp.metrics.outlines import outlined
 from webapp.metrics.summaries import summary_set
 from webapp.metrics.valid_summaries import End, is_repeat, summaries_renew
 from webapp.runs.lifecycle import run_locked
 from webapp.runs.models import Run
 from workers.telemetry.events import MetricsEvent
+
+MOST_NAMES = 200_000
+"""Maximum number of names of all runs, about 30 MB; the runs that were not used for the longest time are removed."""
+
+
+class NameCache:
+    """Ids of series by run and name; None for narrow ones. Only committed series may be added: an id never changes.
+
+    A run is identified by its id and its time of creation, because a program may create a run with the id of a removed one.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._runs: OrderedDict[tuple[str, datetime], dict[str, int | None]] = OrderedDict()
+        self._count = 0
+
+    def ids(self, run: Run, keys: Iterable[str]) -> dict[str, int | None]:
+        """Return the ids of those names that are in the cache."""
+        with self._lock:
+            names = self._runs.get((run.pk, run.created_at))
+            if names is None:
+                return {}
+            self._runs.move_to_end((run.pk, run.created_at))
+            return {key: names[key] for key in keys if key in names}
+
+    def add(self, run: Run, ids: dict[str, int | None]) -> None:
+        """Add names; removes other runs above MOST_NAMES, and the run itself if it alone has more."""
+        with self._lock:
+            names = self._runs.setdefault((run.pk, run.created_at), {})
+            self._runs.move_to_end((run.pk, run.created_at))
+            self._count -= len(names)
+            names |= ids
+            self._count += len(names)
+            while self._count > MOST_NAMES:
+                _, removed = self._runs.popitem(last=False)
+                self._count -= len(removed)
+
+    @property
+    def count(self) -> int:
+        """Return the number of names."""
+        return self._count
+
 
 NARROW = 1000
 """Number of metrics of a run whose points go to chunks at once."""

@@ -1,5 +1,6 @@
 """Pages of a project's destinations."""
 
+from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -9,7 +10,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from training_core.errors import ConfigError
 from webapp.accounts.selectors import project_get
 from webapp.notifications import services
-from webapp.notifications.forms import DestinationForm
+from webapp.notifications.kinds.registry import KINDS
 from webapp.notifications.selectors import (
     deliveries_list,
     delivery_get,
@@ -17,6 +18,29 @@ from webapp.notifications.selectors import (
     destination_status,
     destinations_list,
 )
+from webapp.runs.events import EVENTS
+
+
+class DestinationForm(forms.Form):
+    """The kind, address and events of a destination."""
+
+    kind = forms.ChoiceField(label="Kind", choices=[(name, kind.title) for name, kind in KINDS.items()])
+    name = forms.CharField(max_length=80, label="Name")
+    address = forms.CharField(
+        max_length=2000,
+        label="Address",
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+        help_text="Webhook: https://host/path. Channel: an Apprise URL such as mailto://user:password@host. "
+        "It may contain a secret: it is encrypted, and not shown again.",
+    )
+    events = forms.MultipleChoiceField(
+        label="Events",
+        required=False,
+        choices=[(name, f"{name}: {words}") for name, words in EVENTS.items()],
+        widget=forms.CheckboxSelectMultiple,
+        help_text="If none is selected, a webhook gets all events, a channel the findings.",
+    )
+
 
 SHOWN = 50
 FRAME = {"mine": True, "place": "projects", "part": "notifications"}

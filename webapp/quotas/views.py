@@ -1,7 +1,9 @@
 """The page of a project's quotas."""
 
 from copy import copy
+from typing import ClassVar
 
+from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -9,9 +11,25 @@ from django.views.decorators.http import require_http_methods
 
 from webapp.accounts.permissions import is_owner
 from webapp.accounts.selectors import project_get
-from webapp.quotas.forms import QuotaForm
+from webapp.quotas.models import Quota
 from webapp.quotas.selectors import LIMITS, quota_of, usage_read
 from webapp.quotas.services import quota_set
+
+
+class QuotaForm(forms.ModelForm):  # type: ignore[type-arg]
+    """The limits; an empty field is no limit."""
+
+    class Meta:
+        model = Quota
+        fields = LIMITS
+        widgets: ClassVar = {name: forms.NumberInput(attrs={"placeholder": "no limit"}) for name in LIMITS}
+        help_texts: ClassVar = {
+            "runs": "Further runs wait in the queue. 0: no run starts.",
+            "cpus": "All runs of the project together.",
+            "gpus": "All runs of the project together.",
+            "points": "Points of curves. Counted twice a minute.",
+            "gigabytes": "Transcripts in the database and checkpoints on disk. Counted twice a minute.",
+        }
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

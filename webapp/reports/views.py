@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
+from django import forms
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
@@ -17,7 +18,6 @@ from training_core.errors import ConfigError
 from webapp.accounts.permissions import Visitor, can_edit
 from webapp.accounts.selectors import project_default, project_get, projects_editable
 from webapp.reports.export import export_answer
-from webapp.reports.forms import ReportForm
 from webapp.reports.models import Report
 from webapp.reports.rendering import report_parts
 from webapp.reports.selectors import report_get, reports_visible, version_get
@@ -26,6 +26,16 @@ from webapp.shares.middleware import GRANTS
 from webapp.shares.selectors import address_opens
 from webapp.shares.services import share_make, share_path
 from webapp.transcripts.probes import parts_differ
+
+
+class ReportForm(forms.Form):
+    """A title and a text, with the revision they are based on."""
+
+    title = forms.CharField(max_length=200, required=False)
+    text = forms.CharField(required=False, strip=False)
+    base = forms.IntegerField(required=False, min_value=1, max_value=2**31 - 1)
+    project = forms.SlugField(required=False)
+
 
 MOST = 200
 """Number of reports in the list."""

@@ -57,7 +57,7 @@ class Column:
 
     @property
     def explained(self) -> tuple[str, str]:
-        """Return kind and name of its explanation (webapp/documents/explanations.py); empty if its heading is clear."""
+        """Return kind and name of its explanation (webapp/documents/views.py); empty if its heading is clear."""
         if self.kind == "metric" and self.foreign:
             return "", ""
         if self.kind == "metric":

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from django import forms
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import Http404
@@ -11,8 +12,14 @@ from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import User
 from webapp.accounts.permissions import Person, can_edit, is_owner
-from webapp.runs.forms import RunNoteForm
 from webapp.runs.models import Run, RunNote
+
+
+class RunNoteForm(forms.Form):
+    """A note on a run."""
+
+    text = forms.CharField(max_length=4000)
+    step = forms.IntegerField(required=False, min_value=0, max_value=10**17)
 
 
 @transaction.atomic

@@ -1,16 +1,69 @@
-"""The spans of a time window, lane by lane, and how long each lane waited."""
+"""The spans of a time window, lane by lane, and how long each lane waited.
+
+The utilisation of the workers' devices is a curve with a limited number of points.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+import zstandard
 from django.db.models import Max, Min, QuerySet, Subquery
 
 from webapp.runs.models import Phase, Run
 from webapp.timeline.compute import Compute, compute_by_phase, compute_document
+from webapp.timeline.models import Utilisation
 from webapp.timeline.spans import Lane, LaneSpan, lanes_make, lanes_thin
-from webapp.timeline.utilisation import Device, utilisation_read
 from webapp.timeline.waits import IterationWait, Wait, waits_by_iteration, who_waits
+
+MOST = 600
+"""Maximum number of points of one worker's curve."""
+Sample = tuple[float, float]
+"""Time (seconds since the epoch) and utilisation in percent."""
+
+
+@dataclass
+class Device:
+    """A worker's device over a window."""
+
+    name: str
+    """Host and device; workers on the same device have the same."""
+    samples: list[Sample] = field(default_factory=list)
+    """In order of time."""
+
+    @property
+    def mean(self) -> float | None:
+        """Mean utilisation in percent over the samples; None if there are none."""
+        return sum(percent for _, percent in self.samples) / len(self.samples) if self.samples else None
+
+
+def utilisation_read(run: Run, start: float, end: float, most: int = MOST) -> dict[str, Device]:
+    """Return by worker its (latest) device and at most `most` points from start to end, each the mean of its interval."""
+    devices: dict[str, Device] = {}
+    rows = Utilisation.objects.filter(run=run, start__lte=end, end__gte=start).order_by("start", "pk")
+    for worker, name, data in rows.values_list("worker", "device", "data"):
+        device = devices.setdefault(worker, Device(name))
+        device.name = name
+        samples = orjson.loads(zstandard.decompress(data))
+        device.samples += [(moment, percent) for moment, percent in samples if start <= moment <= end]
+    for device in devices.values():
+        device.samples = thinned(sorted(device.samples), start, end, most)
+    return devices
+
+
+def thinned(samples: Sequence[Sample], start: float, end: float, most: int) -> list[Sample]:
+    """Return the samples, or if there are more than `most`, the means of that many equal intervals, at their start times."""
+    if len(samples) <= most or end <= start:
+        return list(samples)
+    stretches: dict[int, list[Sample]] = {}
+    for moment, percent in samples:
+        index = min(most - 1, int(most * (moment - start) / (end - start)))
+        stretches.setdefault(index, []).append((moment, percent))
+    return [
+        (some[0][0], sum(percent for _, percent in some) / len(some)) for _, some in sorted(stretches.items())
+    ]
+
 
 WINDOW = 10
 """Default number of iterations."""

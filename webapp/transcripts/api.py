@@ -1,5 +1,6 @@
 """REST API of episodes and their transcripts."""
 
+import math
 from typing import Any
 
 from django import forms
@@ -25,8 +26,27 @@ from webapp.transcripts.listing import EXAMINED, floor_of, is_examined
 from webapp.transcripts.models import Episode
 from webapp.transcripts.notes import note_add, note_document, note_get, note_remove, notes_list
 from webapp.transcripts.selectors import episode_document, episode_get, episodes_list
-from webapp.transcripts.serializers import EpisodeSerializer
 from webapp.transcripts.words import terms
+
+
+class FiniteFloat(serializers.FloatField):
+    """NaN and infinities as strings, because JSON has none."""
+
+    def to_representation(self, value: float) -> Any:
+        """Return a number or "NaN", "Infinity", "-Infinity"."""
+        if math.isfinite(value):
+            return value
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+
+
+class EpisodeSerializer(serializers.ModelSerializer[Episode]):
+    """An episode's facts."""
+
+    episode_return = FiniteFloat()
+
+    class Meta:
+        model = Episode
+        exclude = ("cursor", "words", "groups")
 
 
 def _kind(field: forms.Field) -> type:

@@ -6,7 +6,7 @@ process; on Ray it is an actor and its policies are other actors. It holds no te
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -18,15 +18,58 @@ from training_core.llm.agents.loading import check_workflow
 from training_core.llm.base_models.base_evaluation import base_evaluation
 from training_core.llm.environments.host import EnvironmentPool
 from training_core.types import Episode
-from workers.actors.episode_documents import EpisodeDocuments, annotations
+from training_core.versions import oldest_versions
 from workers.actors.player import Player
 from workers.actors.rollouts import Rollouts, TrainingEpisodes
 from workers.actors.training_state import TrainingState, update_record
 from workers.gateway.opening import open_gateway
 from workers.protocol.records import Collected, EpisodeKind, Span, Started, System, TrainingBackend, Updated
-from workers.protocol.spec import PolicyProxy, Ready
+from workers.protocol.spec import PolicyProxy, PolicyUpdate, Ready
 from workers.telemetry.batches import batch_documents
 from workers.telemetry.metrics import episode_facts
+from workers.telemetry.transcripts import annotation_document, choose_transcripts, episode_document
+
+
+class EpisodeDocuments:
+    """Builds documents. Each token is decoded once per policy."""
+
+    def __init__(self, config: RunConfig, tokenizers: Mapping[str, Any]) -> None:
+        self._config = config
+        self._tokenizers = tokenizers
+        self._texts: dict[str, dict[int, str]] = {}
+        """Text of tokens, by policy and id."""
+
+    def choose(self, iteration: int, episodes: Sequence[Episode]) -> list[Episode]:
+        """The training episodes of an iteration that get transcripts."""
+        count = self._config.reporting.episodes_per_iteration
+        chosen = choose_transcripts(self._config.run.seed, iteration, len(episodes), count)
+        return [episodes[index] for index in sorted(chosen)]
+
+    def transcripts(self, episodes: Sequence[Episode], versions: Mapping[str, int]) -> list[dict[str, Any]]:
+        """Fields of episode events. `versions` are those of policies that generated nothing in an episode."""
+        return [
+            episode_document(episode, {**versions, **oldest_versions(episode)}, self._token_texts)
+            for episode in episodes
+        ]
+
+    def _token_texts(self, policy: str, ids: Sequence[int]) -> list[str]:
+        texts = self._texts.setdefault(policy, {})
+        for number in ids:
+            if number not in texts:
+                texts[number] = self._tokenizers[policy].decode([number])
+        return [texts[number] for number in ids]
+
+
+def annotations(
+    episodes: Sequence[Episode], updates: Mapping[str, PolicyUpdate], consumed: float
+) -> list[dict[str, Any]]:
+    """Fields of annotation events. `consumed`: start of the update, in seconds since the epoch."""
+    figures = {turn: item for update in updates.values() for turn, item in update.annotations.items()}
+    return [
+        annotation_document(episode, figures, {"generated": episode.ended, "consumed": consumed})
+        for episode in episodes
+    ]
+
 
 Result = TypeVar("Result")
 

@@ -1,25 +1,83 @@
 """Player: plays tasks with the current policies, for a waiting loop or a collector in the background."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from threading import Lock
+from typing import Any, TypeVar
 
 from training_core.config.rollout import RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.errors import ModelError
 from training_core.llm.agents.gateway import AgentGateway
 from training_core.llm.agents.rendering import Renderer, require_chat_template
-from training_core.llm.environments.host import EnvironmentPool
+from training_core.llm.environments.base import Split, StepResult
+from training_core.llm.environments.host import AnswersBySlot, EnvironmentPool, SlotView
 from training_core.llm.external.source import RolloutSource
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.workflows.context import Generate, Render, RolloutContext
 from training_core.llm.workflows.registry import EVALUATIONS, WORKFLOWS
 from training_core.llm.workflows.served_policies import ServedPolicies
 from training_core.types import Answer, Episode, Message, Prompt
-from workers.actors.prompt_cache import PromptCache
-from workers.actors.slots import SlotRange
 from workers.protocol.records import EpisodeKind, Span
 from workers.protocol.spec import PolicyProxy
+
+
+class PromptCache:
+    """The prompts that were used last, at most `tokens` tokens in total. Thread-safe."""
+
+    def __init__(self, tokens: int) -> None:
+        self._room = tokens
+        """Tokens that can still be added."""
+        self._prompts: OrderedDict[Hashable, list[int]] = OrderedDict()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._prompts)
+
+    def get(self, key: Hashable, render: Callable[[], list[int]]) -> list[int]:
+        """The prompt with this key; `render` is called if it is not in the cache."""
+        with self._lock:
+            if key in self._prompts:
+                self._prompts.move_to_end(key)
+                return self._prompts[key]
+        prompt = render()
+        with self._lock:
+            self._room += len(self._prompts.pop(key, ())) - len(prompt)
+            self._prompts[key] = prompt
+            while self._room < 0:
+                self._room += len(self._prompts.popitem(last=False)[1])
+        return prompt
+
+
+Value = TypeVar("Value")
+
+
+class SlotRange:
+    """An EnvironmentPool whose slot 0 is the whole pool's slot `first`."""
+
+    def __init__(self, pool: EnvironmentPool, first: int) -> None:
+        self._pool = pool
+        self._first = first
+
+    def reset(self, tasks: dict[int, tuple[int, Split]]) -> dict[int, SlotView]:
+        return self._from_pool(self._pool.reset(self._to_pool(tasks)))
+
+    def observe(self, slots: list[int], role: str) -> dict[int, SlotView]:
+        return self._from_pool(self._pool.observe([slot + self._first for slot in slots], role))
+
+    def try_answers(self, answers: AnswersBySlot, role: str) -> dict[int, list[StepResult] | str]:
+        return self._from_pool(self._pool.try_answers(self._to_pool(answers), role))
+
+    def commit(self, chosen: dict[int, int]) -> dict[int, SlotView]:
+        return self._from_pool(self._pool.commit(self._to_pool(chosen)))
+
+    def _to_pool(self, by_slot: Mapping[int, Value]) -> dict[int, Value]:
+        return {slot + self._first: value for slot, value in by_slot.items()}
+
+    def _from_pool(self, by_slot: dict[int, Value]) -> dict[int, Value]:
+        return {slot - self._first: value for slot, value in by_slot.items()}
+
 
 CACHED_TOKENS = 1 << 18
 """Tokens of the rendered prompts that are kept for each policy, at about 40 bytes each."""

@@ -1,5 +1,6 @@
-"""Checks that all kinds of agents have: devices, memory, loggers."""
+"""Checks that all kinds of agents have: devices, memory, loggers, and whether all nodes see the data folder."""
 
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,13 +12,44 @@ from training_core.config.kinds import AnyConfig
 from training_core.devices import cuda_is_visible
 from training_core.errors import ConfigError
 from training_core.loggers.registry import LOGGERS, enabled_loggers
-from workers.checks.nodes import nodes_see
 from workers.checks.results import Step, Unchecked
 from workers.sizing.demand import demand
 from workers.sizing.estimates import estimate
 from workers.sizing.gpus import refuse_gpus, requested_gpus
 from workers.sizing.memory_fit import NodeMemory, memory_shortages, memory_unknown
 from workers.sizing.size_text import size_text
+from workers.storage.shared_folder import check_mark, marked
+
+PATIENCE = 60.0
+"""Seconds for all nodes to answer: each starts a process."""
+
+
+def nodes_see(folder: Path) -> str:
+    """Read a file of this process on every node. Raises FolderNotShared, Unchecked."""
+    if not os.environ.get("RAY_ADDRESS"):
+        raise Unchecked("this process does not belong to the cluster; the start of the run checks it")
+    import ray  # slow: needed only where there are several nodes
+    from ray.exceptions import RayError, RayTaskError
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    if not ray.is_initialized():
+        ray.init(logging_level=logging.WARNING)
+    nodes = [str(node["NodeID"]) for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+    read = ray.remote(num_cpus=0, max_retries=0)(check_mark)
+    with marked(folder) as mark:
+        try:
+            calls = [
+                read.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(
+                    None, mark
+                )
+                for node in nodes
+            ]
+            ray.get(calls, timeout=PATIENCE)
+        except RayTaskError as error:
+            raise error.cause from error
+        except RayError as error:
+            raise Unchecked("not every node answers; the start of the run checks it") from error
+    return f"all nodes of the cluster ({len(nodes)}) see {folder}"
 
 
 @dataclass(frozen=True)

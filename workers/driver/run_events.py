@@ -1,19 +1,20 @@
-"""Reports the driver's progress as events, and stores the counters that a checkpoint needs."""
+"""Reports the driver's progress and unusually long phases as events, and stores the counters that a checkpoint needs."""
 
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from math import isfinite, nan
 from pathlib import Path
+from statistics import median
 from typing import Any, Protocol
 
 from training_core.config.experiment import ExperimentConfig
 from training_core.config.shaping import is_shaped
 from training_core.importing import resolve
 from workers.driver.lines import checkpoint_line, evaluation_line, iteration_line, model_line
-from workers.driver.slow_phases import SlowPhases
 from workers.kinds import WORKER_KINDS
 from workers.protocol.records import Collected, Phase, Span, Started, System, Updated
 from workers.provenance.attempts import attempt_provenance
@@ -26,6 +27,32 @@ from workers.telemetry.log_text import log_text
 from workers.telemetry.output import LEVEL as OUTPUT
 from workers.telemetry.output import ProcessOutput
 from workers.telemetry.reasons import plain
+
+FACTOR, LEAST = 3.0, 1.0
+"""A phase is slow if it takes FACTOR times the median and LEAST seconds more than it."""
+ENOUGH, WINDOW = 5, 50
+"""Minimum number of earlier durations, and the number of latest ones that the median is of."""
+MOST = 200
+"""Maximum number of lines of one attempt."""
+
+
+class SlowPhases:
+    """Compares each phase's duration with the median of its own."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, deque[float]] = {}
+        self._lines = 0
+
+    def line(self, iteration: int, phase: str, seconds: float) -> str:
+        """Add a duration. Returns a line for the run's log if the phase was slow, otherwise an empty one."""
+        earlier = self._seconds.setdefault(phase, deque(maxlen=WINDOW))
+        usual = median(earlier) if len(earlier) >= ENOUGH else seconds
+        earlier.append(seconds)
+        if seconds < FACTOR * usual or seconds < usual + LEAST or self._lines >= MOST:
+            return ""
+        self._lines += 1
+        return f"slow {phase} in iteration {iteration}: {seconds:.1f} s, its median is {usual:.1f} s"
+
 
 log = logging.getLogger(__name__)
 MOST_LINES = 1000

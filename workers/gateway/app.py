@@ -1,10 +1,13 @@
-"""The gateway's HTTP surface: the OpenAI API below each episode's address, and episodes to take, reward and close."""
+"""The gateway's HTTP surface: the OpenAI API below each episode's address, and episodes to take, reward and close.
+
+A call whose client has gone before its response is sent counts as not received.
+"""
 
 import hmac
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -19,15 +22,44 @@ from training_core.errors import RequestRefused
 from training_core.llm.agents.failures import end_failed
 from training_core.llm.agents.messages import shorten
 from training_core.llm.agents.session import Session
-from workers.gateway.answering import answer_chat, answer_text
+from workers.gateway.answering import Answered, answer_chat, answer_text, discard
 from workers.gateway.batching import Batcher
-from workers.gateway.delivery import streamed, whole
-from workers.gateway.encoding import Json
+from workers.gateway.encoding import Json, encoded, event
 from workers.gateway.ignored import Ignored
 from workers.gateway.requests import ChatRequest, TextRequest
 from workers.gateway.responses import chat_response, chat_stream, text_response, text_stream
 from workers.gateway.session_registry import SessionRegistry
-from workers.http.body_limit import BodyLimit
+from workers.http.body_limit import BodyLimit, Receive, Send
+
+
+class Delivered(Response):
+    """A complete body that answers calls. If the client has disconnected before it is sent, the calls are discarded."""
+
+    def __init__(
+        self, parts: list[Answered], body: bytes, headers: Mapping[str, str], media_type: str
+    ) -> None:
+        super().__init__(body, 200, headers, media_type)
+        self._parts = parts
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Send it; see the ASGI specification."""
+        if await Request(scope, receive).is_disconnected():
+            discard(self._parts)
+        await super().__call__(scope, receive, send)
+
+
+def whole(parts: list[Answered], document: Any, headers: Mapping[str, str]) -> Delivered:
+    """A response in one piece."""
+    return Delivered(parts, encoded(document), headers, "application/json")
+
+
+def streamed(
+    parts: list[Answered], documents: Iterable[Mapping[str, Any]], headers: Mapping[str, str]
+) -> Delivered:
+    """A stream of server-sent events. They are all known when it begins, so that they are sent at once."""
+    events = b"".join(map(event, documents)) + b"data: [DONE]\n\n"
+    return Delivered(parts, events, headers, "text/event-stream")
+
 
 log = logging.getLogger(__name__)
 Asked = TypeVar("Asked", bound=BaseModel)

@@ -19,8 +19,13 @@ from training_core.config.run import RunConfig
 from training_core.llm.base_models.folder_creation import create_once
 from training_core.llm.base_models.progress import silent
 from training_core.llm.base_models.tiny import TinyRecipe
-from training_core.llm.base_models.tiny_training import encode_pairs, evaluate_model, new_model, train
-from training_core.llm.base_models.word_tokenizer import word_tokenizer
+from training_core.llm.base_models.tiny_training import (
+    encode_pairs,
+    evaluate_model,
+    new_model,
+    train,
+    word_tokenizer,
+)
 from training_core.llm.environments.registry import warm_start_of
 from training_core.llm.models.loading import load_model, load_tokenizer
 

@@ -13,10 +13,9 @@ from training_core.errors import EnvironmentFailure
 from training_core.marl.environments.base import Failure
 from training_core.marl.environments.seeds import episode_seeds
 from training_core.marl.evaluation import EVALUATION
-from training_core.marl.failure_limit import FailureLimit
 from training_core.marl.learning.value_scale import ValueScale
 from training_core.marl.records import EpisodeResult
-from training_core.marl.trainer import COLLECTION, MarlTrainer
+from training_core.marl.trainer import COLLECTION, FailureLimit, MarlTrainer
 from training_core.seeding import keyed_seed
 
 STEPS, ENVIRONMENTS = 6, 3

@@ -10,7 +10,7 @@ from tests.architecture.source import ROOT
 from tests.end_to_end.seed import Story
 from training_core.config.files import load_config
 from webapp.agents.registry import AGENT_PAGES
-from webapp.documents.explanations import explanation
+from webapp.documents.views import explanation
 from webapp.experiments.fields import config_sections
 from webapp.health.rules import RULES
 from webapp.run_pages.charts import UNITS

@@ -7,7 +7,7 @@ import pytest
 from tests.benchmarks.preset_health import courses, read_curves, run_preset
 from training_core.config.files import load_config
 from training_core.config.health import Health
-from webapp.health.levels import Level
+from webapp.health.services import Level
 
 pytestmark = pytest.mark.extended
 LONG = (

@@ -8,8 +8,8 @@ import pytest
 
 from training_core.config.health import Health, NetworkHealth, RunHealth
 from webapp.health.inputs import Found, HealthInputs, SeriesTail, Vitals
-from webapp.health.levels import Level, level_now
 from webapp.health.rules import RULES, judge
+from webapp.health.services import Level, level_now
 
 NAN = float("nan")
 

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from django.apps import apps
 
+from webapp.metrics.api import series_csv
 from webapp.metrics.arrays import for_charts
-from webapp.metrics.downsampling import kept_indices
-from webapp.metrics.export import series_csv
 from webapp.metrics.models import Chunk, Series
-from webapp.metrics.selectors import keys, points_after, series_read
+from webapp.metrics.selectors import kept_indices, keys, points_after, series_read
 from webapp.metrics.services import points_store, series_compact
 from webapp.metrics.tasks import compact, compact_run
 from webapp.runs.lifecycle import run_move

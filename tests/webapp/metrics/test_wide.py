@@ -12,13 +12,13 @@ from django.utils import timezone
 from webapp.compare.lines import lines_read
 from webapp.health.input_selectors import _curves
 from webapp.metrics import selectors, wide
+from webapp.metrics.api import series_csv
 from webapp.metrics.blocks import GROUP
-from webapp.metrics.export import series_csv
 from webapp.metrics.models import Block, Chunk, Series
-from webapp.metrics.name_cache import NameCache
 from webapp.metrics.selectors import keys, points_after, points_read, series_read
 from webapp.metrics.services import points_store
 from webapp.metrics.tasks import compact
+from webapp.metrics.wide import NameCache
 from webapp.runs.models import Run
 from workers.telemetry.events import MetricsEvent
 
@@ -188,7 +188,7 @@ def test_a_batch_of_twenty_thousand_metrics_makes_few_rows(run: Run) -> None:
 
 
 def test_the_cache_of_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webapp.metrics.name_cache.MOST_NAMES", 5)
+    monkeypatch.setattr("webapp.metrics.wide.MOST_NAMES", 5)
     cache = NameCache()
     one, two, three = (Run(pk=name, created_at=timezone.now()) for name in ("one", "two", "three"))
     cache.add(one, {"a": 1, "b": None})

@@ -1,6 +1,6 @@
 """Rendered prompts are kept within a bound; those used last stay."""
 
-from workers.actors.prompt_cache import PromptCache
+from workers.actors.player import PromptCache
 
 
 def test_the_prompts_used_last_stay() -> None:

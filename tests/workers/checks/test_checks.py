@@ -14,10 +14,9 @@ from tests.workers.wrong_environments import OWN, WRONG_ENVIRONMENTS, tree_with
 from training_core.config.files import load_config, parse_config, preset_names, to_toml
 from training_core.sandbox import run as sandbox
 from workers.checks import networks
-from workers.checks.nodes import nodes_see
 from workers.checks.registry import checks_of
 from workers.checks.results import Check, Unchecked, failed, make_checks
-from workers.checks.shared import ClusterDevices, Surroundings
+from workers.checks.shared import ClusterDevices, Surroundings, nodes_see
 from workers.job import main as do_job
 from workers.run import main as do_run
 from workers.sizing.memory_fit import NodeMemory

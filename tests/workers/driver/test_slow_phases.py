@@ -1,6 +1,6 @@
 """Phases that take much longer than usual are found by their median."""
 
-from workers.driver.slow_phases import SlowPhases
+from workers.driver.run_events import SlowPhases
 
 
 def test_a_phase_is_slow_against_its_own_median() -> None:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from workers.jobs.intervals import Z, wilson
+from workers.jobs.figures import Z, wilson
 
 
 @pytest.mark.parametrize(

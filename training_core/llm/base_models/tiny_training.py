@@ -10,19 +10,43 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from training_core.config.environments import Environment
 from training_core.llm.base_models.base_evaluation import evaluate_base
 from training_core.llm.base_models.progress import Progress
-from training_core.llm.base_models.tiny import CONTEXT, TinyRecipe
-from training_core.llm.base_models.word_tokenizer import word_tokenizer
+from training_core.llm.base_models.tiny import CONTEXT, SPECIAL, TinyRecipe
 from training_core.llm.environments.base import Demonstration
 from training_core.llm.environments.registry import warm_start_of
 from training_core.llm.generation.torch.engine import TorchEngine
 from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.types import Message
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ '<' + message['role'] + '> ' + message['content'] }}"
+    "{{ ' <eos> ' if message['role'] == 'assistant' else ' ' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}"
+)
+
+
+def word_tokenizer(words: tuple[str, ...]) -> PreTrainedTokenizerFast:
+    """A tokenizer with one token per word of `words`, split at spaces; unknown words become <unk>."""
+    vocabulary = {word: index for index, word in enumerate((*SPECIAL.values(), *words))}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL["unk"]))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=False)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=SPECIAL["pad"],
+        unk_token=SPECIAL["unk"],
+        eos_token=SPECIAL["eos"],
+        additional_special_tokens=[SPECIAL["system"], SPECIAL["user"], SPECIAL["assistant"]],
+        chat_template=CHAT_TEMPLATE,
+        clean_up_tokenization_spaces=False,
+        padding_side="left",
+    )
 
 
 def make_tiny(

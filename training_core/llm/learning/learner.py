@@ -5,36 +5,39 @@ T trained response tokens of a micro-batch, U distinct positions that predict th
 Non-finite numbers: data (advantages, sampled logprobs) is refused with an error that names the episode, because the
 cause is outside the learner. A gradient is skipped and counted (`skipped_steps`), so that one bad batch neither
 damages the weights nor ends a long run; several in a row raise LearnerFailure, because the run makes no progress.
+
+In a training pass the model is in evaluation mode: dropout of the base model stays off, so ratios of fresh data are 1.
+Activation checkpointing of blocks (Chen et al., arXiv 1604.06174) and an adapter's dropout are enabled individually.
 """
 
 import copy
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from training_core.algorithms.losses import kl_penalty, token_entropies
 from training_core.algorithms.ppo.config import ActorCritic
 from training_core.algorithms.registry import make_hooks
 from training_core.config.algorithms import Algorithm
 from training_core.errors import LearnerFailure
+from training_core.llm.generation.sampling import tempered_log_probs
 from training_core.llm.learning.annotations import Annotations, annotate
 from training_core.llm.learning.critic import Critic
 from training_core.llm.learning.kl_penalty import apply_kl_penalty, changes_rewards, has_kl_reward
 from training_core.llm.learning.learner_config import Optimisation, TrainedPolicy
-from training_core.llm.learning.log_probs import is_untruncated, sampling_log_probs, untruncated_logprobs
 from training_core.llm.learning.micro_batches import MicroBatch, MicroBatchOptions, make_micro_batches
 from training_core.llm.learning.missing_logprobs import fill_missing_logprobs
 from training_core.llm.learning.objective import kl_costs, needs_initial_pass, token_losses
 from training_core.llm.learning.optimisation import Optimiser
 from training_core.llm.learning.packing import conversations
 from training_core.llm.learning.processes import SINGLE_PROCESS, Processes
-from training_core.llm.learning.schedules import learning_rate
 from training_core.llm.learning.token_logprobs import ResponseForward, RowBatch
-from training_core.llm.learning.training_mode import recompute_activations, training_passes
 from training_core.llm.learning.update_sums import UpdateSums
 from training_core.llm.models.adapters import (
     has_adapter,
@@ -47,6 +50,63 @@ from training_core.llm.models.flops import TRAINING, shape_of
 from training_core.seeding import keyed_seed, keyed_uniform
 from training_core.types import Group
 from training_core.versions import check_ages
+
+
+def is_untruncated(piece: MicroBatch) -> bool:
+    return piece.top_k == 0 and piece.top_p >= 1.0
+
+
+def sampling_log_probs(logits: Tensor, piece: MicroBatch) -> Tensor:
+    """Log-probabilities (U, V) with the temperature and truncation of sampling; sampled tokens are never truncated."""
+    keep = None
+    if not is_untruncated(piece):
+        keep = torch.zeros_like(logits, dtype=torch.bool)
+        keep[piece.batch.node_indices, piece.batch.targets] = True
+    return tempered_log_probs(logits, piece.temperature, piece.top_k, piece.top_p, keep)
+
+
+def untruncated_logprobs(logits: Tensor, piece: MicroBatch) -> Tensor:
+    """The response tokens' logprobs (T,) after temperature only. Two policies are compared by these, because one may
+    truncate a token that the other does not.
+    """
+    return tempered_log_probs(logits, piece.temperature)[piece.batch.node_indices, piece.batch.targets]
+
+
+def learning_rate(learner: Optimisation, iteration: int, iterations: int) -> float:
+    """The learning rate of an iteration (from 1): linear warm-up, then constant, linear or cosine to the final rate."""
+    if iteration <= learner.warmup_iterations:
+        return learner.learning_rate * iteration / (learner.warmup_iterations + 1)
+    if learner.schedule == "constant":
+        return learner.learning_rate
+    span = max(iterations - learner.warmup_iterations - 1, 1)
+    done = min((iteration - learner.warmup_iterations - 1) / span, 1.0)
+    left = 1.0 - done if learner.schedule == "linear" else 0.5 * (1.0 + math.cos(math.pi * done))
+    return learner.final_learning_rate + (learner.learning_rate - learner.final_learning_rate) * left
+
+
+def recompute_activations(model: PreTrainedModel) -> None:
+    """Store only the inputs of each block of the model. Raises LearnerFailure if the model does not support it."""
+    try:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    except ValueError as error:
+        raise LearnerFailure(
+            f"{type(model).__name__} cannot recompute activations; set learner.activation_checkpointing = false"
+        ) from error
+
+
+@contextmanager
+def training_passes(model: nn.Module) -> Iterator[None]:
+    """Context in which passes use activation checkpointing and dropout, if the model is configured for them."""
+    blocks = [part for part in model.modules() if isinstance(part, GradientCheckpointingLayer)]
+    drops = [drop for part in model.modules() for drop in getattr(part, "lora_dropout", {}).values()]
+    for part in (*blocks, *drops):
+        part.training = True  # only this module: `train` would also affect its submodules
+    try:
+        yield
+    finally:
+        for part in (*blocks, *drops):
+            part.training = False
+
 
 MAX_CONSECUTIVE_SKIPS = 10
 """Consecutive optimiser steps without a finite gradient after which an update fails."""

@@ -9,10 +9,19 @@ import torch
 from torch import Tensor, nn
 
 from training_core.fast_linear import use_fast_products
-from training_core.marl.networks.base import Memory, map_memory
-from training_core.marl.networks.factory import make_backbone
+from training_core.importing import resolve
+from training_core.marl.networks.base import Backbone, Memory, map_memory
 from training_core.marl.networks.layers import linear
 from training_core.marl.networks.network_config import Network
+from training_core.marl.networks.registry import NETWORKS
+
+PACKAGE = __name__.rpartition(".")[0]
+
+
+def make_backbone(section: Network, inputs: int) -> Backbone:
+    """A backbone with initial weights. Raises ConfigError, with fields relative to the policy, for a wrong custom class."""
+    backbone: Backbone = resolve(f"{PACKAGE}.{NETWORKS[section.type].make}")(section, inputs)
+    return backbone
 
 
 class AgentNetwork(Protocol):

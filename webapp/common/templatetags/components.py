@@ -93,7 +93,7 @@ def help_button(
     label_id: str = "",
     named: bool = True,
 ) -> SafeString:
-    """Return a "?" button that explains metrics, rules, fields or columns in place (webapp/documents/explanations.py).
+    """Return a "?" button that explains metrics, rules, fields or columns in place (webapp/documents/views.py).
 
     A button next to a label (`label_id`) or in a column's head (not `named`) does not repeat its text as its own name.
     """

@@ -227,7 +227,7 @@ def sort_header(
 ) -> SafeString:
     """Return a column header that sorts the table, first as in `sort`, then reversed; not sortable if `sort` is empty.
 
-    A "?" button explains the `name` of a `kind`, if there is one (webapp/documents/explanations.py).
+    A "?" button explains the `name` of a `kind`, if there is one (webapp/documents/views.py).
     """
     help_ = format_html(" {}", help_button(context, kind, label, name, named=False)) if kind and name else ""
     if not sort:

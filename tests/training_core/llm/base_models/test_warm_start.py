@@ -117,8 +117,7 @@ def test_nothing_is_done_unless_it_is_asked_for(tmp_path: Path) -> None:
 def test_demonstrations_lower_the_loss(tmp_path: Path) -> None:
     """An untrained model with the environment's words."""
     from training_core.llm.base_models.tiny import TinyRecipe
-    from training_core.llm.base_models.tiny_training import new_model
-    from training_core.llm.base_models.word_tokenizer import word_tokenizer
+    from training_core.llm.base_models.tiny_training import new_model, word_tokenizer
     from training_core.llm.environments.registry import warm_start_of
 
     tokenizer = word_tokenizer(warm_start_of("plan_path").vocabulary(GRID))

@@ -1,6 +1,6 @@
 """The scripted engine answers as told, in the shapes of a real one."""
 
-from training_core.llm.base_models.word_tokenizer import word_tokenizer
+from training_core.llm.base_models.tiny_training import word_tokenizer
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.scripted import ScriptedEngine
 from training_core.types import NoiseKey, Prompt

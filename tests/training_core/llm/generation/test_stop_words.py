@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from tests.training_core.llm.toys import TOKENIZER, make_model, text_of
 from training_core.config.team import Sampling
 from training_core.errors import EngineFailure
-from training_core.llm.base_models.word_tokenizer import word_tokenizer
+from training_core.llm.base_models.tiny_training import word_tokenizer
 from training_core.llm.generation.base import SamplingSettings, settings_of
 from training_core.llm.generation.continuation import continuation_prompt, join_answers
 from training_core.llm.generation.scripted import ScriptedEngine

@@ -10,7 +10,7 @@ from training_core.algorithms.advantages import normalised_advantages, whitened
 from training_core.algorithms.hooks import normalisation
 from training_core.algorithms.policy_gradient_config import PolicyGradient
 from training_core.algorithms.rae.config import Rae
-from training_core.algorithms.rae.role_baselines import role_advantages
+from training_core.algorithms.rae.hooks import role_advantages
 from training_core.config.algorithms import ALGORITHM_CONFIGS
 from training_core.config.models import Policy
 from training_core.llm.generation.base import SamplingSettings

@@ -13,11 +13,10 @@ from training_core.errors import LearnerFailure, StalePolicy
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.sampling import tempered_log_probs
 from training_core.llm.generation.torch.engine import TorchEngine
-from training_core.llm.learning.learner import Learner
+from training_core.llm.learning.learner import Learner, learning_rate
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.llm.learning.micro_batches import MicroBatch
 from training_core.llm.learning.packing import rows_work, tree_rows
-from training_core.llm.learning.schedules import learning_rate
 from training_core.types import Group, NoiseKey, Prompt
 
 PROMPTS = [[6, 7, 8, 9], [10, 11], [12, 13, 14, 15, 16]]

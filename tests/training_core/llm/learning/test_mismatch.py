@@ -7,7 +7,7 @@ import torch
 
 from tests.training_core.llm.learning.test_learner import ANSWERS, groups, learner
 from tests.training_core.llm.toys import make_model, naive_logprobs
-from training_core.llm.learning.mismatch import Mismatch
+from training_core.llm.learning.update_sums import Mismatch
 
 TOKENS = sum(len(answer) for answers in ANSWERS for answer in answers)
 

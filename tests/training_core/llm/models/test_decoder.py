@@ -21,9 +21,9 @@ from transformers import (
 
 from training_core.fast_linear import use_fast_products
 from training_core.llm.generation.prefix_tree import supports_prefix_tree
+from training_core.llm.learning.learner import recompute_activations
 from training_core.llm.learning.packing import tree_rows
 from training_core.llm.learning.token_logprobs import ResponseForward, RowBatch, collate
-from training_core.llm.learning.training_mode import recompute_activations
 from training_core.llm.models.decoder import decoder_of
 from training_core.types import Answer, Group
 

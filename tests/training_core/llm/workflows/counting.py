@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 from training_core.config.base import Section
 from training_core.config.files import load_config
 from training_core.config.run import RunConfig
-from training_core.llm.base_models.word_tokenizer import word_tokenizer
+from training_core.llm.base_models.tiny_training import word_tokenizer
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.generation.base import SamplingSettings

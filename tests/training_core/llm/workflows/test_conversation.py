@@ -10,7 +10,7 @@ from tests.training_core.llm.learning.chat_tokenizers import OPENS_THOUGHT, chat
 from training_core.config.files import load_config
 from training_core.config.rollout import TRY_AGAIN
 from training_core.errors import ModelError
-from training_core.llm.base_models.word_tokenizer import word_tokenizer
+from training_core.llm.base_models.tiny_training import word_tokenizer
 from training_core.llm.environments.arithmetic.config import Arithmetic
 from training_core.llm.environments.arithmetic.demonstrations import arithmetic_vocabulary
 from training_core.llm.environments.arithmetic.problems import task_problem

@@ -18,7 +18,7 @@ from training_core.config.base import EnvironmentSection
 from training_core.config.files import load_config
 from training_core.config.team import Speaks
 from training_core.errors import ConfigError, EngineFailure
-from training_core.llm.base_models.word_tokenizer import word_tokenizer
+from training_core.llm.base_models.tiny_training import word_tokenizer
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.environments.plan_path.config import PlanPathTrio
 from training_core.llm.environments.plan_path.teams import PlanPathTrioEnvironment

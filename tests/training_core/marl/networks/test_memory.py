@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from training_core.config.marl.policies import NETWORK_CONFIGS
+from training_core.marl.networks.agents import make_backbone
 from training_core.marl.networks.base import Backbone, Memory, map_memory, reset_memory
-from training_core.marl.networks.factory import make_backbone
 from training_core.marl.networks.network_config import Network
 from training_core.marl.networks.transformer.backbone import Block, TransformerBackbone
 

@@ -8,8 +8,7 @@ import pytest
 from training_core.config.files import load_config, parse_config
 from training_core.config.rollout import TRY_AGAIN
 from training_core.errors import ModelError
-from training_core.llm.base_models.tiny_training import encode_pairs
-from training_core.llm.base_models.word_tokenizer import word_tokenizer
+from training_core.llm.base_models.tiny_training import encode_pairs, word_tokenizer
 from training_core.llm.environments.arithmetic.config import Arithmetic
 from training_core.llm.environments.arithmetic.demonstrations import (
     BOX,
