@@ -84,7 +84,7 @@ def should_stop() -> bool:
 
 
 def finish(status: Any = "finished", message: str = "", timeout: float = 30.0) -> bool:
-    """End the open run, if any. Returns whether the server has stored all of it; see ClientRun.finish."""
+    """End the open run, if any. Returns whether the server, or offline the disk, has all of it; see ClientRun.finish."""
     global run
     finished, run = run, None
     return finished.finish(status, message, timeout) if finished else True

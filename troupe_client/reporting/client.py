@@ -208,7 +208,7 @@ class ClientRun:
         """Report the end and deliver pending events for at most `timeout` seconds while the server answers.
 
         What is left is delivered by another process, for a minute, or by `troupe sync`. A second call does nothing. Returns whether
-        the server has stored all events.
+        the server has stored all events; True offline, where they are on disk.
         """
         if self._ended or self._pid != os.getpid():
             return True

@@ -61,7 +61,8 @@ def import_folder(server: Server, folder: Path, project: str, name: str, tags: l
         if again or not attempt:
             attempt += 1
             nonce = "import" if attempt == 1 else f"import-{attempt}"
-            attempt = begin(server, request | {"nonce": nonce}).attempt
+            first = max(0, min(recorded.firsts.values(), default=0))
+            attempt = begin(server, request | {"nonce": nonce, "first_step": first}).attempt
         producer = file.name if attempt == 1 else f"{file.name} {attempt}"
         _deliver(server, run, attempt, hashlib.sha256(producer.encode()).hexdigest()[:16], recorded.events)
         count += recorded.count

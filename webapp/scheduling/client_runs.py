@@ -64,6 +64,12 @@ class ClientRun(BaseModel):
         [], description="Metrics that the overview shows first; empty: by their names."
     )
     resume: str = Field("never", pattern="^(allow|must|never)$")
+    first_step: int | None = Field(
+        None,
+        ge=0,
+        le=2**31 - 1,
+        description="First step of a program that resumes earlier than after the last step.",
+    )
     provenance: dict[str, Any] = Field({}, description="Command, machine and repositories of the program.")
     nonce: str = Field(
         "",
@@ -187,14 +193,15 @@ def _resumed(run: Run, latest: Attempt, wanted: ClientRun) -> Attempt:
 
 
 def _attempt(run: Run, number: int, wanted: ClientRun) -> Attempt:
-    """Create an attempt, which counts on from the completed steps of the run."""
+    """Create an attempt, which counts on from the completed steps of the run, or repeats some of them."""
+    first = run.iteration if wanted.first_step is None else min(run.iteration, wanted.first_step)
     provenance_store(run, number, provenance_read({"via": "client"} | wanted.provenance))
     return Attempt.objects.create(
         run=run,
         number=number,
         state=Attempt.State.LIVE,
         submission_id=_submission(run, number, wanted.nonce),
-        resumed_iteration=run.iteration,
+        resumed_iteration=first,
         heartbeat_at=timezone.now(),
         started_at=timezone.now(),
     )

@@ -92,6 +92,8 @@ def test_a_resumed_training_has_one_value_at_each_step(
         6,
         3,
     )
+    begun = row.attempts.order_by("number").values_list("resumed_iteration", flat=True)
+    assert list(begun) == [0, 10, 5], "the page marks the first step of each attempt"
 
 
 def test_a_folder_without_event_files_is_refused(connected: str, troupe: Troupe, tmp_path: Path) -> None:
