@@ -29,15 +29,15 @@ function mark() {
   for (const map of maps) map.mark(slider ? steps[Number(slider.value)] : null);
 }
 
-/* Reads the values of the address again. `reload`: also the heat maps, which do not depend on the step. */
-async function again(reload = false) {
+/* Reads the values of the address again. */
+async function again() {
   const turn = ++asked, query = new URLSearchParams(location.search);
   query.set("part", "values");
   try {
     const answer = await fetch(`?${query}`, { headers: { Accept: "text/html" } });
     if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-    if (turn === asked) put(fresh.body, reload); // else a later step has been asked for
+    if (turn === asked) put(fresh.body, false); // else a later step has been asked for
   } catch (error) {
     announce("media", `The media of this step are not loaded: ${error.message}`, true);
   }
@@ -53,7 +53,7 @@ function put(fresh, reload) {
   if (key && focused.type === "search") holder.querySelector(`[data-key="${CSS.escape(key)}"] input`)?.focus();
   else focused?.focus();
 }
-const soon = atMost(120, () => again());
+const soon = atMost(120, again);
 
 function slide() {
   const index = Number(slider.value), step = steps[index];
@@ -66,7 +66,8 @@ function slide() {
 
 slider?.addEventListener("input", slide);
 field?.addEventListener("change", () => {
-  const wanted = Number(field.value), index = steps.findLastIndex((step) => step <= wanted);
+  const wanted = Number(field.value || NaN), index = steps.findLastIndex((step) => step <= wanted);
+  if (Number.isNaN(wanted)) return void (field.value = steps[Number(slider.value)]);
   slider.value = Math.max(0, index);
   slide();
 });
@@ -81,10 +82,11 @@ begin();
 /* New values of a run that is watched at its last step: the page is read again, with the steps of the slider. */
 const mediaAgain = atMost(3000, async () => {
   if (slider && Number(slider.value) !== Number(slider.max)) return;
-  if (!slider) return void again(true);
   const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
   if (!answer.ok) return;
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  if (!slider && fresh.querySelector("[data-media-slider]")) return location.reload(); // there is a second step
+  if (!slider) return put(fresh.querySelector("[data-media-values]"), true);
   const now = JSON.parse(fresh.getElementById("media-steps").textContent);
   steps.splice(0, steps.length, ...now);
   slider.max = String(now.length - 1); // first: a value above the maximum is cut

@@ -18,7 +18,7 @@ from troupe_client.server_api import Server, ServerFailure
 
 TABLE = "table.jsonl"
 """File of a table: one JSON object per row."""
-Table = Sequence[Mapping[str, Any]]
+Rows = Sequence[Mapping[str, Any]]
 
 
 def version_body(
@@ -62,7 +62,7 @@ def files_of(source: Path) -> dict[str, Path]:
     return files
 
 
-def table_write(table: Table, folder: Path) -> dict[str, Path]:
+def table_write(table: Rows, folder: Path) -> dict[str, Path]:
     """Write rows as JSON Lines, and return path in the artifact -> file."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / TABLE

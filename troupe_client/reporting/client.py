@@ -17,7 +17,7 @@ from typing import Any, Literal, TypedDict, Unpack
 from training_core.errors import TroupeError
 from troupe_client.reporting.after_end import AfterEnd
 from troupe_client.reporting.artifacts import (
-    Table,
+    Rows,
     cache_folder,
     files_of,
     table_write,
@@ -27,7 +27,7 @@ from troupe_client.reporting.artifacts import (
 )
 from troupe_client.reporting.config_values import config_json
 from troupe_client.reporting.episodes import Message, episode_fields, turns_of
-from troupe_client.reporting.media import Media
+from troupe_client.reporting.media import Media, Table
 from troupe_client.reporting.notebook import LiveCharts, notebook_show
 from troupe_client.reporting.opening import ALPHABET, OpenedRun, begin, data_folder, new_id, request_run
 from troupe_client.reporting.progress import Progress
@@ -164,14 +164,14 @@ class ClientRun:
 
     def log_artifact(
         self,
-        source: str | Path | Table,
+        source: str | Path | Rows | Table,
         name: str,
         *,
         type: str = "",
         aliases: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Store a file, a folder or a table (a list of mappings) as a version of the artifact `name`, made by this run.
+        """Store a file, a folder or a table (a `Table`, or a list of mappings) as a version of the artifact `name`, made by this run.
 
         Waits for the upload. Equal contents are the same version. Returns the version. Raises TroupeError without a server.
         """
@@ -179,7 +179,8 @@ class ClientRun:
         if isinstance(source, str | Path):
             files, kind = files_of(Path(source)), "file"
         else:
-            files, kind = table_write(source, self.folder / "artifacts" / name), "table"
+            rows = source.mappings() if isinstance(source, Table) else source
+            files, kind = table_write(rows, self.folder / "artifacts" / name), "table"
         body = version_body(name, files, type or kind, aliases, metadata or {})
         return version_put(server, run_path(self.id, "artifacts/"), run["project"], body, files)
 

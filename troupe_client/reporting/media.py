@@ -11,7 +11,6 @@ import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from workers.telemetry.limits import (
     MAX_CAPTION,
     MAX_CELL,
     MAX_COLUMNS,
+    MAX_EDGE,
     MAX_IMAGE,
     MAX_ITEMS,
     MAX_MEDIA_TEXT,
@@ -154,6 +154,10 @@ class Table(Media):
         """Return the value as in workers.telemetry.events."""
         return super().document() | {"columns": self.columns, "rows": self.rows}
 
+    def mappings(self) -> list[dict[str, Any]]:
+        """Return the rows as mappings of column to cell."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
 
 class Text(Media):
     """A text, shown as it is."""
@@ -209,7 +213,7 @@ def _counted(values: Any, bins: int) -> tuple[list[float], list[float], int]:
     import numpy
 
     array = _array(values, "Histogram").ravel().astype(numpy.float64)
-    finite = array[numpy.isfinite(array)].clip(-1e300, 1e300)  # a range that float64 has
+    finite = array[numpy.isfinite(array)].clip(-MAX_EDGE, MAX_EDGE)
     strange = array.size - finite.size
     if not finite.size:
         return [0.0], [0.0, 1.0], strange
@@ -224,9 +228,13 @@ def _counted(values: Any, bins: int) -> tuple[list[float], list[float], int]:
 def _check_bins(counts: list[float], edges: list[float]) -> None:
     if not counts or len(edges) != len(counts) + 1 or len(counts) > MAX_BINS:
         raise TroupeError(f"Histogram needs values, or 1 to {MAX_BINS} counts with one more edge")
-    increase = all(low < high for low, high in pairwise(edges)) and all(map(isfinite, edges))
-    if not increase or not all(count >= 0 for count in counts):
-        raise TroupeError("counts of a histogram are 0 or more, and its edges are finite and increase")
+    increase = (
+        all(low < high for low, high in pairwise(edges)) and edges[0] >= -MAX_EDGE and edges[-1] <= MAX_EDGE
+    )
+    if not increase or not all(0 <= count <= MAX_EDGE for count in counts):
+        raise TroupeError(
+            f"counts of a histogram are 0 or more, and its edges increase, between ±{MAX_EDGE:g}"
+        )
 
 
 def _pixels(array: "ndarray[Any, Any]") -> "ndarray[Any, Any]":

@@ -26,8 +26,8 @@ WIDTH, HEIGHT = 220, 72
 
 
 @dataclass
-class Course:
-    """The course of one metric: the smallest and the largest point of each of at most BUCKETS buckets of successive points."""
+class Curve:
+    """The curve of one metric: the smallest and the largest point of each of at most BUCKETS buckets of successive points."""
 
     buckets: list[tuple[Point, Point]] = field(default_factory=list)
     last: Point = (0.0, 0.0)
@@ -63,7 +63,7 @@ class LiveCharts:
     ) -> None:
         self._head, self._clock = head, clock
         self._named = bool(names)
-        self._courses = {name: Course() for name in names}
+        self._curves = {name: Curve() for name in names}
         self._lock = Lock()
         self._update = show(self._html())
         self._due = clock()
@@ -74,10 +74,10 @@ class LiveCharts:
             for name, value in values.items():
                 if not isfinite(value):
                     continue
-                if name not in self._courses and not self._named and len(self._courses) < MOST_CHARTS:
-                    self._courses[name] = Course()
-                if name in self._courses:
-                    self._courses[name].add(float(step), float(value))
+                if name not in self._curves and not self._named and len(self._curves) < MOST_CHARTS:
+                    self._curves[name] = Curve()
+                if name in self._curves:
+                    self._curves[name].add(float(step), float(value))
             if self._clock() < self._due:
                 return
             self._due = self._clock() + EVERY
@@ -90,7 +90,7 @@ class LiveCharts:
         self._update(page)
 
     def _html(self) -> str:
-        charts = [_chart(name, course) for name, course in self._courses.items() if course.buckets]
+        charts = [_chart(name, curve) for name, curve in self._curves.items() if curve.buckets]
         body = "".join(charts) or "The charts appear with the first values."
         return f'<div>{self._head}</div><div style="display:flex;flex-wrap:wrap;gap:16px;margin-top:8px">{body}</div>'
 
@@ -118,9 +118,9 @@ def _merged(one: tuple[Point, Point], two: tuple[Point, Point]) -> tuple[Point, 
     return min(one[0], two[0], key=lambda point: point[1]), max(one[1], two[1], key=lambda point: point[1])
 
 
-def _chart(name: str, course: Course) -> str:
+def _chart(name: str, curve: Curve) -> str:
     """Return the name, the last value, and the curve in the colour of the text, with its smallest and largest value."""
-    points = course.points()
+    points = curve.points()
     steps, values = [step for step, _ in points], [value for _, value in points]
     low, high, first, end = min(values), max(values), steps[0], steps[-1]
     wide, tall = (end - first) or 1.0, (high - low) or 1.0
@@ -130,7 +130,7 @@ def _chart(name: str, course: Course) -> str:
     )
     title, small = escape(name), 'style="font-size:11px;opacity:.7"'
     return (
-        f'<div style="width:{WIDTH}px;color:inherit"><div style="overflow-wrap:anywhere">{title} <b>{course.last[1]:.4g}</b></div>'
+        f'<div style="width:{WIDTH}px;color:inherit"><div style="overflow-wrap:anywhere">{title} <b>{curve.last[1]:.4g}</b></div>'
         f'<svg width="{WIDTH}" height="{HEIGHT + 4}" viewBox="0 -2 {WIDTH} {HEIGHT + 4}" role="img" aria-label="{title}">'
         f'<polyline points="{line}" fill="none" stroke="currentColor" stroke-width="1.5" stroke-linejoin="round"/></svg>'
         f"<div {small}>step {first:.0f} to {end:.0f}, {low:.4g} to {high:.4g}</div></div>"

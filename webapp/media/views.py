@@ -1,5 +1,6 @@
 """The media page of a run, and what it shares with the comparison of runs."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ MOST_NAMES = 60
 def media_shown(runs: Sequence[Run], asked: QueryDict) -> dict[str, Any]:
     """Return the context of media side by side: for each name the values of each run at `step`, or at the last step without a valid one."""
     words, wanted = asked.get("q", "").replace("\0", ""), asked.get("step", "")
-    step = int(wanted) if wanted.isdecimal() and len(wanted) < 19 else None
+    step = int(wanted) if re.fullmatch(r"-?\d{1,18}", wanted) else None
     rows = values_of(*runs)
     named = names_of(rows, words)
     names = list({(name.name, name.kind): name for run in runs for name in named.get(run.pk, [])}.values())

@@ -1,4 +1,4 @@
-"""The order of metrics by what their names say: those of the outcome first, counters and clocks not at all."""
+"""The order of metrics by their names: the outcome of training first, without counters and clocks."""
 
 import re
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ WORDS = tuple(
         ),
     )
 )
-"""Names of metrics that say most about training, the most important first. A name is compared without its split."""
+"""Names of the usual metrics, the most important first. A name is compared without its split."""
 SPLITS = ("train", "training", "eval", "evaluation", "val", "valid", "validation", "test", "dev")
 _SPLIT = re.compile(rf"^({'|'.join(SPLITS)})[_/](?=.)")
 _REPEATED = re.compile(rf"^({'|'.join(SPLITS)})/\1_")
@@ -36,17 +36,17 @@ _COUNTERS = re.compile(
 
 
 def by_importance(keys: Iterable[str]) -> list[str]:
-    """Return the metrics whose names are WORDS, the most important first; if there are none, those that `described` has.
+    """Return the metrics whose names are WORDS, the most important first; if there are none, those of `without_counters`.
 
     keys: in the order in which the run has reported them.
     """
-    listed = described(keys)
+    listed = without_counters(keys)
     ranks = {key: _rank(key) for key in listed}
     named = [key for key in listed if ranks[key] < len(WORDS)]
     return sorted(named, key=lambda key: ranks[key]) or listed
 
 
-def described(keys: Iterable[str]) -> list[str]:
+def without_counters(keys: Iterable[str]) -> list[str]:
     """Return the metrics without those of the machine, counters, clocks, and means over another one (train/train_loss of train/loss).
 
     A run that reports nothing else keeps its counters and clocks.
@@ -54,7 +54,9 @@ def described(keys: Iterable[str]) -> list[str]:
     listed = [key for key in keys if not key.startswith(_ASIDE)]
     known = {key for key in listed if not _REPEATED.match(key)}
     plain = [
-        key for key in listed if not _COUNTERS.fullmatch(key) and (key in known or _once(key) not in known)
+        key
+        for key in listed
+        if not _COUNTERS.fullmatch(key) and (key in known or _without_repetition(key) not in known)
     ]
     return plain or listed
 
@@ -64,7 +66,7 @@ def without_split(key: str) -> str:
     return _SPLIT.sub("", key)
 
 
-def _once(key: str) -> str:
+def _without_repetition(key: str) -> str:
     """Return train/loss for train/train_loss."""
     return _REPEATED.sub(r"\1/", key)
 

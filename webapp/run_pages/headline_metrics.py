@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from django.utils.text import slugify
 
 from webapp.agents.pages import TileFigure, TileSpec
-from webapp.metrics.importance import SPLITS, by_importance, described, without_split
+from webapp.metrics.importance import SPLITS, by_importance, without_counters, without_split
 from webapp.run_pages.charts import GREEDY, SAMPLED, ChartLine, Panel, Tone
 
 MOST_TILES = 8
@@ -21,11 +21,11 @@ def named_tiles(keys: Iterable[str]) -> list[TileSpec]:
 
 
 def named_panels(keys: Sequence[str], also: Iterable[str] = ()) -> list[Panel]:
-    """Return a chart for each metric that `described` has, the most important first, and for each of `also`; the splits of one
+    """Return a chart for each metric of `without_counters`, the most important first, and for each of `also`; the splits of one
     metric (loss, eval/loss) share a chart.
     """
     groups: dict[str, list[str]] = {}
-    for key in dict.fromkeys([*by_importance(keys), *described(keys), *also]):
+    for key in dict.fromkeys([*by_importance(keys), *without_counters(keys), *also]):
         groups.setdefault(without_split(key), []).append(key)
     return [_panel(name, members) for name, members in groups.items()]
 

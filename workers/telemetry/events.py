@@ -20,6 +20,7 @@ from workers.telemetry.limits import (
     MAX_COLUMNS,
     MAX_DATA,
     MAX_DEPTH,
+    MAX_EDGE,
     MAX_IMAGE,
     MAX_ITEMS,
     MAX_KEYS,
@@ -126,8 +127,8 @@ class HistogramMedia(Part):
     """A distribution: the number of values in each of B bins, and the B + 1 increasing edges."""
 
     kind: Literal["histogram"]
-    counts: Many[Amount] = Field(min_length=1, max_length=MAX_BINS)
-    edges: Many[Annotated[float, Field(allow_inf_nan=False)]] = Field(max_length=MAX_BINS + 1)
+    counts: Many[Annotated[float, Field(ge=0, le=MAX_EDGE)]] = Field(min_length=1, max_length=MAX_BINS)
+    edges: Many[Annotated[float, Field(ge=-MAX_EDGE, le=MAX_EDGE)]] = Field(max_length=MAX_BINS + 1)
     caption: Caption = ""
 
     @model_validator(mode="after")

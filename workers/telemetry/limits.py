@@ -24,6 +24,8 @@ MAX_ITEMS = 32
 """Media of one name and step."""
 MAX_BINS = 512
 """Bins of a histogram."""
+MAX_EDGE = 1e300
+"""Largest edge and count of a histogram: differences and sums of them are finite."""
 MAX_ROWS = 10_000
 """Rows of a table."""
 MAX_COLUMNS = 100

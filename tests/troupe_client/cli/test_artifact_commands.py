@@ -52,6 +52,8 @@ def test_a_program_logs_and_uses_artifacts(connected: str) -> None:
     rows = [json.loads(line) for line in (folder / "table.jsonl").read_text().splitlines()]
     assert rows[0] == {"role": "planner", "reward": 1.0} and ArtifactUse.objects.get().run_id == other.id
     assert other.use_artifact("episodes") == folder
+    same = client.Table([["planner", 1.0]], columns=["role", "reward"])
+    assert other.log_artifact(same, "one")["digest"] == other.log_artifact(same.mappings(), "one")["digest"]
     client.finish()
 
 

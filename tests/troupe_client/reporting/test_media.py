@@ -54,7 +54,16 @@ def test_a_histogram_without_a_finite_value_is_empty() -> None:
 
 @pytest.mark.parametrize(
     ("counts", "edges"),
-    [([1], [0]), ([1, 2], [0, 1, 1]), ([-1], [0, 1]), ([1], [0, float("inf")]), ([], [0.0]), (None, None)],
+    [
+        ([1], [0]),
+        ([1, 2], [0, 1, 1]),
+        ([-1], [0, 1]),
+        ([1], [0, float("inf")]),
+        ([1], [float("nan"), 1]),
+        ([1], [-1e308, 1]),
+        ([], [0.0]),
+        (None, None),
+    ],
 )
 def test_bad_bins_are_refused(counts: list[float] | None, edges: list[float] | None) -> None:
     with pytest.raises(TroupeError):

@@ -9,7 +9,7 @@ import pytest
 
 import troupe
 from training_core.errors import TroupeError
-from troupe_client.reporting.notebook import BUCKETS, MOST_CHARTS, Course, LiveCharts
+from troupe_client.reporting.notebook import BUCKETS, MOST_CHARTS, Curve, LiveCharts
 
 
 class Cell:
@@ -65,11 +65,11 @@ def test_values_that_are_not_finite_are_left_out() -> None:
 
 
 def test_a_long_course_keeps_its_ends_and_spikes_in_bounded_memory() -> None:
-    course = Course()
+    curve = Curve()
     for step in range(100_000):
-        course.add(step, {54_321: 9.0, 77_777: -9.0}.get(step, step / 1e6))
-    points = course.points()
-    assert len(points) <= 2 * BUCKETS + 1 and len(course.buckets) <= BUCKETS
+        curve.add(step, {54_321: 9.0, 77_777: -9.0}.get(step, step / 1e6))
+    points = curve.points()
+    assert len(points) <= 2 * BUCKETS + 1 and len(curve.buckets) <= BUCKETS
     assert {(0, 0.0), (54_321, 9.0), (77_777, -9.0), (99_999, 0.099999)} <= set(points)
     assert points == sorted(points)
 

@@ -112,11 +112,12 @@ def test_long_lists_are_paged(run: Run, api: Client) -> None:
 
 def test_the_page_and_the_comparison_show_the_chosen_step(run: Run, client: Client, user: User) -> None:
     client.force_login(user)
-    store(run, (0, "a", Text("early <i>")), (5, "a", Text("late")))
+    store(run, (-2, "a", Text("first")), (0, "a", Text("early <i>")), (5, "a", Text("late")))
     other = Run.objects.create(project=run.project, owner=user, name="other", config=run.config, iterations=1)
     store(other, (3, "a", Text("beside")))
     page = client.get(f"/runs/{run.pk}/media/", {"step": 4}).content.decode()
     assert "early &lt;i&gt;" in page and "late" not in page
+    assert "first" in client.get(f"/runs/{run.pk}/media/", {"step": -1}).content.decode()
     both = client.get("/compare/media/", {"runs": f"{run.pk},{other.pk}"}).content.decode()
     assert "late" in both and "beside" in both
     assert "No media with this name" in client.get(f"/runs/{run.pk}/media/", {"q": "zz"}).content.decode()
@@ -135,6 +136,8 @@ def test_media_count_for_the_storage_quota(run: Run) -> None:
         {"kind": "image", "data": "no base64!"},
         {"kind": "histogram", "counts": [1], "edges": [1, 0]},
         {"kind": "histogram", "counts": [1, 1], "edges": [0, 1]},
+        {"kind": "histogram", "counts": [1], "edges": [-1e308, 1e308]},
+        {"kind": "histogram", "counts": [1e308], "edges": [0, 1]},
         {"kind": "table", "columns": ["a"], "rows": [[1, 2]]},
         {"kind": "table", "columns": ["a"], "rows": [[{}]]},
         {"kind": "video", "data": ""},

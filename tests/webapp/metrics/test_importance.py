@@ -1,6 +1,6 @@
 """The order of metrics by their names, for the names that common trainers log."""
 
-from webapp.metrics.importance import by_importance, described, without_split
+from webapp.metrics.importance import by_importance, without_counters, without_split
 
 TRL = [
     "train/loss", "train/grad_norm", "train/learning_rate", "train/num_tokens", "completions/mean_length", "completions/clipped_ratio",
@@ -39,11 +39,11 @@ def test_without_a_known_name_all_count_and_a_lone_counter_is_better_than_nothin
 
 
 def test_a_mean_over_a_metric_is_left_out_beside_it_only() -> None:
-    assert described(["train/loss", "train/train_loss", "eval/train_loss"]) == [
+    assert without_counters(["train/loss", "train/train_loss", "eval/train_loss"]) == [
         "train/loss",
         "eval/train_loss",
     ]
-    assert described(["train/train_loss"]) == ["train/train_loss"]
+    assert without_counters(["train/train_loss"]) == ["train/train_loss"]
 
 
 def test_a_split_is_the_start_of_a_name() -> None:
