@@ -11,6 +11,7 @@ from tests.architecture.source import PACKAGES, ROOT, imports, modules
 WEB_MAY = (
     "training_core.config",
     "training_core.errors",
+    "troupe_client.documents",
     "workers.http",
     "workers.launchers",
     "workers.provenance",
@@ -64,7 +65,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "driver job",
         "run",
     ),
-    "troupe_client": ("pythons server_api", "reporting", "cli"),
+    "troupe_client": ("documents pythons server_api", "reporting", "cli"),
     "webapp": (
         "config common agents",
         "api documents",

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.conf import settings
 
-from webapp.artifacts.storage import LARGEST_FILE
+from webapp.artifacts.contents import LARGEST_FILE
 from webapp.ingest.bodies import MAX_BODY
 from workers.http.body_limit import App, BodyLimit, Receive, Send
 
