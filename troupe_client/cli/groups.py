@@ -7,6 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from troupe_client.cli.resources import REQUESTS
 from troupe_client.cli.topics.registry import GROUPS, TOP
 
 MOST_SUGGESTIONS = 3
@@ -35,6 +36,8 @@ def add_groups(app: typer.Typer) -> None:
         sub = typer.Typer(help=group.about, no_args_is_help=True, cls=CommandGroup)
         for topic in group.topics:
             sub.add_typer(topic)
+        for command, request in REQUESTS.get(name, {}).items():
+            sub.command(command)(request.command())
         app.add_typer(sub, name=name, rich_help_panel=group.section)
 
 

@@ -1,6 +1,7 @@
 """Output of every command: lines, rows, tables and JSON."""
 
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from troupe_client.server_api import Server
 
 console = Console(soft_wrap=not sys.stdout.isatty())
 errors = Console(stderr=True)
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.+Z]")
 UNLIMITED = 1_000_000
 """Width of output that is not a terminal: nothing is wrapped or cut."""
 LEAST_WIDTH = 16
@@ -71,10 +73,27 @@ def print_documents(
     print_table(table)
 
 
+def print_document(row: dict[str, Any], document: type[Document], done: str = "") -> None:
+    """Print the columns of a row of the API in a line, and the word `done`."""
+    cells = [_cell(row[name]) for name in document.columns.values() if row.get(name) not in (None, "", [])]
+    print_line("  ".join([*cells, done]).rstrip())
+
+
 def _cell(value: Any) -> str:
-    if value is None or value == []:
-        return "–"
-    return visible(", ".join(map(str, value)) if isinstance(value, list) else str(value))
+    """A value of JSON as the text of a cell."""
+    match value:
+        case None | [] | {} | "":
+            return "–"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.6g}"
+        case list():
+            return visible(", ".join(map(str, value)))
+        case dict():
+            return visible("  ".join(f"{key}={item}" for key, item in value.items()))
+    text = str(value)
+    return text[:19] if _TIME.match(text) else visible(text)
 
 
 def print_launched(server: Server, run: dict[str, Any], as_json: bool) -> None:

@@ -92,24 +92,6 @@ def checkpoints(run_id: RunId, as_json: AsJson = False) -> None:
     print_table(table)
 
 
-@app.command("pin")
-def pin(run_id: RunId, checkpoint: Checkpoint, as_json: AsJson = False) -> None:
-    """Exempt a checkpoint from retention."""
-    _act(run_id, checkpoint, "pin", as_json)
-
-
-@app.command("unpin")
-def unpin(run_id: RunId, checkpoint: Checkpoint, as_json: AsJson = False) -> None:
-    """Apply retention to a pinned checkpoint again."""
-    _act(run_id, checkpoint, "unpin", as_json)
-
-
-@app.command("delete")
-def delete_checkpoint(run_id: RunId, checkpoint: Checkpoint, as_json: AsJson = False) -> None:
-    """Delete a checkpoint from disk."""
-    _act(run_id, checkpoint, "delete", as_json)
-
-
 @app.command("prune")
 def prune(
     run_id: RunId,
@@ -123,11 +105,6 @@ def prune(
     iterations = ", ".join(map(str, pruned["deleted"])) or "nothing"
     verb = "would delete" if dry else "deleted"
     print_result(pruned, as_json, f"{verb} {iterations} ({pruned['bytes'] / 1e6:.1f} MB)")
-
-
-def _act(run_id: str, name: str, act: str, as_json: bool) -> None:
-    row = find_server().call(checkpoint_path(run_id, name, f"{act}/"), {})
-    print_result(row, as_json, f"{row['path']}  {_marks(row)}")
 
 
 def _marks(row: dict[str, Any]) -> str:

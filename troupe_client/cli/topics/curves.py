@@ -11,7 +11,6 @@ from troupe_client.cli.output import (
     plain_table,
     print_json,
     print_line,
-    print_result,
     print_rows,
     print_table,
     visible,
@@ -20,10 +19,6 @@ from troupe_client.server_api import find_server, run_path
 
 app = typer.Typer()
 costs = typer.Typer()
-notes = typer.Typer()
-NoteId = Annotated[
-    int, typer.Argument(metavar="NOTE", help="Number of the note, as `troupe run-note list` shows it.", min=1)
-]
 
 
 @app.command("list")
@@ -96,49 +91,3 @@ def cost(run_id: RunId, as_json: AsJson = False) -> None:
     print_line(f"{spent['tokens']} training tokens{repeated}")
     if spent["eta_seconds"] is not None:
         print_line(f"{spent['eta_seconds']:.0f} s left")
-
-
-@notes.command("add")
-def run_note(
-    run_id: RunId,
-    text: Annotated[str, typer.Argument(help="Text of the note.")],
-    step: Annotated[
-        int | None, typer.Option(help="Iteration that the note belongs to; default: the whole run.", min=0)
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Add a note to a run, or to a step on its curves."""
-    body = {"text": text} | ({} if step is None else {"step": step})
-    note = find_server().call(run_path(run_id, "notes/"), body)
-    print_result(note, as_json, _note(note))
-
-
-@notes.command("list")
-def run_notes(run_id: RunId, as_json: AsJson = False) -> None:
-    """List the notes on a run, newest first."""
-    notes = find_server().call(run_path(run_id, "notes/"))["results"]
-    print_rows(notes, as_json, _note, "No notes yet: troupe run-note add RUN TEXT --step STEP")
-
-
-@notes.command("edit")
-def run_note_change(
-    run_id: RunId,
-    number: NoteId,
-    text: Annotated[str, typer.Argument(help="New text of the note.")],
-    as_json: AsJson = False,
-) -> None:
-    """Change the text of a note on a run."""
-    note = find_server().call(run_path(run_id, f"notes/{number}/change/"), {"text": text})
-    print_result(note, as_json, _note(note))
-
-
-@notes.command("remove")
-def run_note_remove(run_id: RunId, number: NoteId, as_json: AsJson = False) -> None:
-    """Remove a note from a run."""
-    removed = find_server().call(run_path(run_id, f"notes/{number}/remove/"), {})
-    print_result(removed, as_json, f"{removed['id']}  removed")
-
-
-def _note(note: dict[str, Any]) -> str:
-    step = "run" if note["step"] is None else f"step {note['step']}"
-    return f"{note['id']}  {step}  {note['author'] or '-'}  {note['text']}"

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from troupe_client.cli.arguments import AsJson, Project, RunId
-from troupe_client.cli.output import console, print_json, print_launched, print_line, print_result, print_rows
+from troupe_client.cli.output import console, print_json, print_launched, print_line, print_result
 from troupe_client.server_api import find_server, project_path, run_path
 
 findings = typer.Typer()
@@ -36,18 +36,6 @@ def health(
         console.print("No findings.")
 
 
-@findings.command("dismiss")
-def dismiss(run_id: RunId, finding: FindingId, as_json: AsJson = False) -> None:
-    """Dismiss a finding."""
-    _act(run_id, finding, "dismiss", as_json)
-
-
-@findings.command("reopen")
-def reopen(run_id: RunId, finding: FindingId, as_json: AsJson = False) -> None:
-    """Reopen a dismissed finding."""
-    _act(run_id, finding, "reopen", as_json)
-
-
 @findings.command("fork")
 def fork_finding(
     run_id: RunId,
@@ -66,11 +54,6 @@ def fork_finding(
     print_launched(server, server.call(run_path(run_id, f"findings/{finding}/fork/"), body), as_json)
 
 
-def _act(run_id: str, finding: int, act: str, as_json: bool) -> None:
-    changed = find_server().call(run_path(run_id, f"findings/{finding}/{act}/"), {})
-    print_result(changed, as_json, f"{changed['id']}  {changed['state']}  {changed['title']}")
-
-
 def _show(finding: dict[str, Any]) -> None:
     steps = f"steps {finding['first_step']} to {finding['last_step']}"
     label = finding["severity"] if finding["state"] == "open" else finding["state"]
@@ -80,33 +63,6 @@ def _show(finding: dict[str, Any]) -> None:
             print_line(f"    {name}: {finding[name]}")
 
 
-@channel.command("list")
-def channels(project: Project, as_json: AsJson = False) -> None:
-    """List the channels that receive a project's messages."""
-    rows = find_server().call(project_path(project, "channels/"))["results"]
-    print_rows(
-        rows,
-        as_json,
-        lambda channel: f"{channel['id']}  {channel['name']}  {channel['kind']}  {channel['said']}",
-        "No channels yet: troupe channel add PROJECT NAME",
-    )
-
-
-@channel.command("add")
-def channel_add(
-    project: Project,
-    name: Annotated[str, typer.Argument(help="Name of the channel.")],
-    address: Annotated[
-        str,
-        typer.Option(prompt="Apprise URL", hide_input=True, help="An Apprise URL; prompted for by default."),
-    ],
-    as_json: AsJson = False,
-) -> None:
-    """Add a channel for a project's messages: webhook, e-mail or chat."""
-    channel = find_server().call(project_path(project, "channels/"), {"name": name, "address": address})
-    print_result(channel, as_json, f"{channel['id']}  {channel['name']}")
-
-
 @channel.command("test")
 def channel_try(project: Project, channel: ChannelId, as_json: AsJson = False) -> None:
     """Send a test message to a channel."""
@@ -114,10 +70,3 @@ def channel_try(project: Project, channel: ChannelId, as_json: AsJson = False) -
     print_result(result, as_json, f"{result['name']}  {result['said']}")
     if not result["taken"]:
         sys.exit(1)
-
-
-@channel.command("remove")
-def channel_remove(project: Project, channel: ChannelId, as_json: AsJson = False) -> None:
-    """Remove a channel."""
-    removed = find_server().call(project_path(project, f"channels/{channel}/remove/"), {})
-    print_result(removed, as_json, f"{removed['name']}  removed")

@@ -10,28 +10,12 @@ import typer
 
 from training_core.errors import TroupeError
 from troupe_client.cli.arguments import AsJson, RunId
-from troupe_client.cli.output import plain_table, print_json, print_line, print_result, print_table
+from troupe_client.cli.output import print_result
 from troupe_client.server_api import Server, find_server, run_path
 
 app = typer.Typer()
 SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
 _UNSAFE = re.compile(r"[^\w.-]+")
-
-
-@app.command("list")
-def media_list(run_id: RunId, as_json: AsJson = False) -> None:
-    """List the names of the media, with kind, number of values and steps."""
-    rows = find_server().call(run_path(run_id, "media/"))["results"]
-    if as_json:
-        return print_json(rows)
-    if not rows:
-        return print_line('No media yet: troupe.log({"samples": troupe.Image(array)})')
-    table = plain_table("name", "kind", "values", "steps", right=("values",))
-    for row in rows:
-        table.add_row(
-            row["name"], row["kind"], str(row["values"]), f"{row['first_step']} to {row['last_step']}"
-        )
-    print_table(table)
 
 
 @app.command("download")

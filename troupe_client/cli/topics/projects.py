@@ -1,101 +1,81 @@
-"""Projects: members, tokens, audit log."""
+"""Projects: limits, and read-only links to their runs."""
 
 from typing import Annotated, Any
 
 import typer
 
 from troupe_client.cli.arguments import AsJson, Project
-from troupe_client.cli.output import print_rows
-from troupe_client.server_api import ServerFailure, find_server, project_path
+from troupe_client.cli.output import print_json, print_line, print_rows
+from troupe_client.server_api import ServerFailure, find_server, project_path, run_path
 
 app = typer.Typer()
-member = typer.Typer()
+shares = typer.Typer()
 
 
-@app.command("list")
-def projects(as_json: AsJson = False) -> None:
-    """List your projects."""
-    rows = find_server().call("/api/v1/projects/")["results"]
-    print_rows(rows, as_json, lambda project: f"{project['slug']}  {project['level']}  {project['name']}")
-
-
-@app.command("create")
-def project_create(
-    name: Annotated[str, typer.Argument(help="Name of the project.")], as_json: AsJson = False
-) -> None:
-    """Create a project that you own."""
-    created = find_server().call("/api/v1/projects/", {"name": name})
-    print_rows([created], as_json, lambda project: str(project["slug"]))
-
-
-@member.command("list")
-def members(project: Project, as_json: AsJson = False) -> None:
-    """List the members of a project."""
-    rows = find_server().call(project_path(project, "members/"))["results"]
-    print_rows(rows, as_json, _member)
-
-
-@member.command("set")
-def member_set(
+@app.command("quota")
+def quota(
     project: Project,
-    username: Annotated[str, typer.Argument(help="Username of an existing account.")],
-    level: Annotated[str, typer.Argument(help="owner, editor or viewer.")],
+    limits: Annotated[
+        list[str] | None,
+        typer.Argument(help="Limits to change, e.g. runs=2 gpus=4 points=none; default: show them."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add a member to a project, or change a member's level."""
-    body = {"username": username, "level": level}
-    print_rows([find_server().call(project_path(project, "members/"), body)], as_json, _member)
+    """Show or change the limits of a project: runs, cpus, gpus at once; points, gigabytes stored."""
+    path = project_path(project, "quota/")
+    body = {name: _number(value) for name, value in (_pair(word) for word in limits or [])}
+    current = find_server().call(path, body) if body else find_server().call(path)
+    if as_json:
+        return print_json([current])
+    rows = [
+        {"name": name, "used": current["used"][name], "limit": limit}
+        for name, limit in current["limits"].items()
+    ]
+    print_rows(rows, False, _row)
+    if current["locked"]:
+        print_line("set by an administrator")
 
 
-@member.command("remove")
-def member_remove(
-    project: Project,
-    username: Annotated[str, typer.Argument(help="Username of the member.")],
+def _pair(word: str) -> tuple[str, str]:
+    name, sign, value = word.partition("=")
+    if not sign:
+        raise ServerFailure(f"{word!r}: write name=value, e.g. runs=2, or runs=none for no limit")
+    return name, value
+
+
+def _number(text: str) -> float | int | None:
+    if text.lower() in ("none", ""):
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        raise ServerFailure(f"{text!r} is not a number; write none for no limit") from None
+    return int(value) if value.is_integer() else value
+
+
+def _row(row: dict[str, Any]) -> str:
+    limit = "no limit" if row["limit"] is None else f"of {row['limit']:,}"
+    return f"{row['name']:<10} {row['used']:,} {limit}"
+
+
+@shares.command("create")
+def share(
+    runs: Annotated[list[str], typer.Argument(help="Id of a run; several ids share their comparison.")],
+    title: Annotated[str, typer.Option(help="Title in the list of links.")] = "",
+    days: Annotated[
+        int, typer.Option(help="Days until the link expires; 0: valid until revoked.", min=0)
+    ] = 30,
     as_json: AsJson = False,
 ) -> None:
-    """Remove a member from a project."""
-    if "/" in username or username in ("", ".", ".."):
-        raise ServerFailure(f"{username!r} is not a username; `troupe member list PROJECT` lists them")
-    removed = find_server().call(project_path(project, f"members/{username}/remove/"), {})
-    print_rows([removed], as_json, lambda member: f"{member['username']}  removed")
-
-
-@app.command("tokens")
-def project_tokens(project: Project, as_json: AsJson = False) -> None:
-    """List the API tokens with access to a project: of all members for its owners, otherwise your own."""
-    rows = find_server().call(project_path(project, "tokens/"))["results"]
-    print_rows(rows, as_json, _token, "No tokens.")
-
-
-@app.command("audit")
-def audit(
-    project: Project,
-    user: Annotated[str, typer.Option(help="Username of who acted.")] = "",
-    act: Annotated[str, typer.Option(help="Prefix of the action: run, or run.stop.")] = "",
-    target: Annotated[str, typer.Option(help="Part of the target's name.")] = "",
-    since: Annotated[str, typer.Option(help="Start: a date, e.g. 2026-01-31, or a date and time.")] = "",
-    until: Annotated[str, typer.Option(help="End: a date, or a date and time.")] = "",
-    limit: Annotated[int, typer.Option(help="Maximum number of lines.", min=1, max=500)] = 50,
-    as_json: AsJson = False,
-) -> None:
-    """Show the audit log of a project, newest first."""
-    query = {"user": user, "act": act, "target": target, "since": since, "until": until, "limit": limit}
-    rows = find_server().call(project_path(project, "audit/"), **query)["results"]
-    print_rows(rows, as_json, _entry)
-
-
-def _member(member: dict[str, Any]) -> str:
-    return f"{member['username']}  {member['level']}"
-
-
-def _token(token: dict[str, Any]) -> str:
-    used = f"used {token['last_used_at'][:10]}" if token["last_used_at"] else "never used"
-    reach = "this project only" if token["project"] else "all projects"
-    scopes = ", ".join(token["scopes"])
-    return f"{token['prefix']}  {token['username']}  {token['name']}  {scopes}  {reach}  {used}"
-
-
-def _entry(entry: dict[str, Any]) -> str:
-    details = " ".join(f"{name}={value}" for name, value in entry["details"].items())
-    user = entry["user"] or "Troupe"
-    return f"{entry['time'][:19]}  {user}  {entry['act']}  {entry['target']}  {details}".rstrip()
+    """Create a read-only link to a run or a comparison of runs, shown only once."""
+    server = find_server()
+    project = server.call(run_path(runs[0]))["project"]
+    one = len(runs) == 1
+    body = {
+        "kind": "run" if one else "comparison",
+        "target": runs[0] if one else f"runs={','.join(runs)}",
+        "title": title,
+        "days": days or None,
+    }
+    created = server.call(project_path(project, "shares/"), body)
+    print_rows([created], as_json, lambda link: str(link["link"]))

@@ -5,16 +5,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from troupe_client.cli.arguments import AsJson, InProject
 from troupe_client.cli.output import (
-    plain_table,
     print_json,
-    print_line,
     print_result,
-    print_rows,
-    print_table,
     visible,
 )
 from troupe_client.server_api import find_server
@@ -22,21 +17,6 @@ from troupe_client.server_api import find_server
 app = typer.Typer()
 ReportId = Annotated[int, typer.Argument(help="Number of the report, as `troupe report list` shows it.")]
 MarkdownFile = Annotated[Path, typer.Argument(help="Markdown file; - reads standard input.")]
-
-
-@app.command("list")
-def report_list(as_json: AsJson = False) -> None:
-    """List the reports of your projects."""
-    rows = find_server().call("/api/v1/reports/")["results"]
-    if as_json:
-        return print_json(rows)
-    table = plain_table("report", "title", "project", "author", "changed", wrap=("title",))
-    for row in rows:
-        title = Text(visible(row["title"]))
-        table.add_row(str(row["id"]), title, row["project"], row["author"], row["updated_at"][:16])
-    print_table(table, ["author", "project", "changed"]) if rows else print_line(
-        "No reports yet: troupe report create FILE --title TITLE"
-    )
 
 
 @app.command("create")
@@ -83,30 +63,6 @@ def report_edit(
     print_result(saved, as_json, f"saved as version {saved['version']}")
 
 
-@app.command("versions")
-def report_versions(number: ReportId, as_json: AsJson = False) -> None:
-    """List the saved versions of a report, newest first."""
-    rows = find_server().call(f"/api/v1/reports/{number}/versions/")["results"]
-    print_rows(rows, as_json, _version)
-
-
-def _version(row: dict[str, object]) -> str:
-    conflict = "  conflict: another save came first" if row["kind"] == "conflict" else ""
-    time = str(row["updated_at"])[:16]
-    return f"{row['number']}  {time}  {row['author']}  {row['characters']} characters{conflict}"
-
-
-@app.command("restore")
-def report_restore(
-    number: ReportId,
-    version: Annotated[int, typer.Argument(help="Number of the version.")],
-    as_json: AsJson = False,
-) -> None:
-    """Restore an older version of a report."""
-    restored = find_server().send("POST", f"/api/v1/reports/{number}/versions/{version}/restore/", {})
-    print_result(restored, as_json, f"version {version} is restored")
-
-
 @app.command("export")
 def report_export(
     number: ReportId,
@@ -122,24 +78,6 @@ def report_export(
     characters = len(exported["text"])
     written = {"file": str(output), "characters": characters}
     print_result(written, as_json, f"{output}  {characters} characters")
-
-
-@app.command("share")
-def report_share(
-    number: ReportId,
-    days: Annotated[int, typer.Option(help="Days until the link expires; 0: valid until revoked.")] = 30,
-    as_json: AsJson = False,
-) -> None:
-    """Create a read-only link to a report, shown only once."""
-    created = find_server().call(f"/api/v1/reports/{number}/share/", {"days": days or None})
-    print_result(created, as_json, created["link"])
-
-
-@app.command("delete")
-def report_delete(number: ReportId, as_json: AsJson = False) -> None:
-    """Delete a report with all its versions."""
-    deleted = find_server().send("DELETE", f"/api/v1/reports/{number}/")
-    print_result(deleted, as_json, f"{deleted['title']}  deleted")
 
 
 def _read(file: Path) -> str:

@@ -11,7 +11,6 @@ from troupe_client.cli.output import (
     print_json,
     print_line,
     print_result,
-    print_rows,
     print_table,
     visible,
 )
@@ -108,23 +107,6 @@ def _show_plan(planned: dict[str, Any]) -> None:
         )
 
 
-@app.command("list")
-def sweeps(
-    limit: Annotated[int, typer.Option(help="Maximum number of sweeps.", min=1, max=500)] = 20,
-    as_json: AsJson = False,
-) -> None:
-    """List sweeps, newest first."""
-    rows = find_server().call("/api/v1/sweeps/", limit=limit)["results"]
-    if as_json:
-        return print_json(rows)
-    table = plain_table("sweep", "name", "preset", "runs", "ended", "varies", wrap=("name", "varies"))
-    for row in rows:
-        counts = (str(row["runs"]), str(row["ended"]))
-        varied = Text(visible(", ".join(row["axes"])))
-        table.add_row(str(row["id"]), Text(visible(row["name"])), row["preset"], *counts, varied)
-    print_table(table) if rows else print_line("No sweeps yet: troupe sweep launch PRESET --seeds 0,1,2")
-
-
 @app.command("show")
 def sweep_show(
     sweep_id: SweepId,
@@ -145,10 +127,3 @@ def sweep_show(
         table.add_row(row["id"], *values, state(row), progress, number(row["headline"].get(metric)))
     print_line(sweep["name"], "bold")
     print_table(table, ["iteration", "state"])
-
-
-@app.command("stop")
-def sweep_stop(sweep_id: SweepId, as_json: AsJson = False) -> None:
-    """Stop the runs of a sweep that have not ended."""
-    stopped = find_server().call(f"/api/v1/sweeps/{sweep_id}/stop/", {})["results"]
-    print_rows(stopped, as_json, lambda row: f"{row['id']}  {'stopping' if row['ok'] else row['detail']}")

@@ -4,19 +4,15 @@ import json
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
 from troupe_client.cli.arguments import AsJson, InProject, Overrides
-from troupe_client.cli.lookup import find_named
 from troupe_client.cli.output import (
-    plain_table,
     print_json,
     print_launched,
     print_line,
     print_result,
-    print_table,
-    visible,
 )
+from troupe_client.cli.resources import find_named
 from troupe_client.server_api import Server, ServerFailure, find_server
 from workers.provenance.collecting import launch_provenance
 
@@ -24,23 +20,6 @@ app = typer.Typer()
 Name = Annotated[
     str, typer.Argument(help="Name or number of the template, as `troupe template list` shows it.")
 ]
-
-
-@app.command("list")
-def template_list(as_json: AsJson = False) -> None:
-    """List the templates of your projects."""
-    rows = _all(find_server())
-    if as_json:
-        return print_json(rows)
-    table = plain_table(
-        "template", "name", "preset", "changes", "project", "description", wrap=("name", "description")
-    )
-    for row in rows:
-        name, preset, description = (Text(visible(row[key])) for key in ("name", "preset", "description"))
-        table.add_row(str(row["id"]), name, preset, str(len(row["overrides"])), row["project"], description)
-    print_table(table, ["project", "description"]) if rows else print_line(
-        "No templates yet: troupe template save NAME PRESET key=value"
-    )
 
 
 @app.command("save")
@@ -94,15 +73,6 @@ def template_launch(
     print_launched(
         server, server.call(path, body | {"provenance": launch_provenance("command line")}), as_json
     )
-
-
-@app.command("delete")
-def template_delete(name: Name, as_json: AsJson = False) -> None:
-    """Delete a template; runs launched from it remain."""
-    server = find_server()
-    number = find_named(_all(server), name, "template")["id"]
-    deleted = server.send("DELETE", f"/api/v1/templates/{number}/")
-    print_result(deleted, as_json, f"{deleted['name']}  deleted")
 
 
 def _all(server: Server) -> list[dict[str, Any]]:

@@ -11,8 +11,6 @@ from troupe_client.cli.output import (
     plain_table,
     print_json,
     print_line,
-    print_result,
-    print_rows,
     print_table,
     visible,
 )
@@ -20,7 +18,6 @@ from troupe_client.cli.show import number, turns_line
 from troupe_client.server_api import find_server, run_path
 
 app = typer.Typer()
-note_app = typer.Typer()
 EpisodeId = Annotated[
     int, typer.Argument(help="Number of the episode, as `troupe episode list` shows it.", min=1)
 ]
@@ -187,45 +184,6 @@ def export_transcripts(
         print_line(f"{count} episodes in {output}")
 
 
-@note_app.command("add")
-def note(
-    episode: EpisodeId,
-    text: Annotated[str, typer.Argument(help="Text of the note.")] = "",
-    label: Annotated[str, typer.Option("--label", "-l", help="A label to search for.")] = "",
-    turn: Annotated[
-        int | None, typer.Option(help="Number of the turn, from 1; default: the whole episode.", min=1)
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Add a label or a note to an episode or to one of its turns."""
-    body = {"text": text, "label": label} | ({"turn": turn} if turn else {})
-    created = find_server().call(f"/api/v1/episodes/{episode}/notes/", body)
-    print_result(created, as_json, _note(created))
-
-
-@note_app.command("list")
-def notes(episode: EpisodeId, as_json: AsJson = False) -> None:
-    """List the labels and notes of an episode."""
-    rows = find_server().call(f"/api/v1/episodes/{episode}/notes/")["results"]
-    print_rows(rows, as_json, _note, "No notes yet: troupe episode-note add EPISODE TEXT --label LABEL")
-
-
-@note_app.command("remove")
-def note_remove(
-    episode: EpisodeId,
-    number: Annotated[
-        int,
-        typer.Argument(
-            metavar="NOTE", help="Number of the note, as `troupe episode-note list` shows it.", min=1
-        ),
-    ],
-    as_json: AsJson = False,
-) -> None:
-    """Remove a note."""
-    removed = find_server().call(f"/api/v1/episodes/{episode}/notes/{number}/remove/", {})
-    print_result(removed, as_json, f"{removed['id']}  removed")
-
-
 @app.command("probes")
 def probes(
     run_id: RunId,
@@ -260,11 +218,6 @@ def diff(
     for turn in comparison["turns"]:
         text = "".join(marks[part["op"]][0] + part["text"] + marks[part["op"]][1] for part in turn["said"])
         print_line(f"#{turn['number']} {turn['role']}: {text}", "dim" if turn["same"] else "")
-
-
-def _note(note: dict[str, Any]) -> str:
-    target = f"#{note['turn']}" if note["turn"] else "episode"
-    return f"{note['id']}  {target}  {note['author']}  {note['label']}  {note['text']}".rstrip()
 
 
 def _parse_filters(filters: list[str] | None) -> dict[str, str]:
