@@ -26,14 +26,14 @@ CLIENT_MAY = (
     "workers.provenance",
     "workers.reporting",
     "workers.rollout_buffer.rules",
-    "workers.storage.run_folder",
+    "workers.storage.folders",
     "workers.telemetry",
 )
 """What the client imports at start. Commands of the server import more when they are called."""
 ORDER: dict[str, tuple[str, ...]] = {
     "training_core": (
         "boards errors seeding served types",
-        "algorithms checkpoint_reading checkpoints devices fast_linear importing loggers sandbox versions",
+        "algorithms checkpoints devices fast_linear importing loggers sandbox versions",
         "config.base llm.environments.base",
         "config.rewards",
         "algorithms.*config llm.*config loggers.*config marl.*config",
@@ -55,12 +55,12 @@ ORDER: dict[str, tuple[str, ...]] = {
         "base_models",
     ),
     "workers": (
-        "kinds",
-        "protocol http provenance sizing storage node base_model",
+        "kinds ray_private",
+        "protocol http provenance sizing storage prefork base_model",
         "gateway rollout_buffer telemetry",
         "actors launchers reporting",
-        "checks",
-        "backends cluster jobs",
+        "cluster jobs",
+        "preflight",
         "driver job",
         "run",
     ),
@@ -199,15 +199,14 @@ def test_no_import_cycles() -> None:
         ("training_core.config.files", "torch ray django transformers numpy"),
         ("workers.launchers.registry", "torch ray django transformers"),
         ("workers.telemetry.events", "torch ray django transformers"),
-        ("workers.sizing.demand", "torch ray django transformers"),
         ("workers.sizing.estimates", "torch ray django transformers"),
         ("workers.reporting.reporter", "torch ray django transformers"),
         ("workers.run", "torch ray django transformers"),
         ("troupe_client.cli.app", "torch ray django transformers"),
-        ("workers.actors.env_worker", "torch django"),
+        ("workers.actors.environment_workers", "torch django"),
         ("workers.driver.attempt", "torch ray django transformers"),
         ("workers.cluster.ray_backend", "torch django transformers"),
-        ("workers.backends.local", "ray django"),
+        ("workers.driver.local_backends", "ray django"),
     ],
 )
 def test_light_modules_stay_light(module: str, heavy: str) -> None:

@@ -34,9 +34,8 @@ from training_core.llm.generation.torch.engine import TorchEngine
 from training_core.llm.models.adapters import trained_weights
 from training_core.llm.models.loading import DTYPES
 from workers.actors.weights import pack, unpack
-from workers.cluster.members import Member
+from workers.cluster.actors import Member, Spawner
 from workers.cluster.remote_policy import RemotePolicy
-from workers.cluster.spawner import Spawner
 from workers.sizing.placement import place
 
 POLICY = "planner"

@@ -49,10 +49,10 @@ def collected(workers: int, tasks: int, home: Path) -> str:
     import ray
 
     from workers.actors.coordinator import RolloutCoordinator
-    from workers.actors.policy_worker import PolicyWorker
-    from workers.cluster.pool import RemotePool
-    from workers.cluster.spawner import Spawner
-    from workers.protocol.spec import WorkerSpec
+    from workers.actors.policy_workers import PolicyWorker
+    from workers.cluster.actors import Spawner
+    from workers.cluster.remote_environments import RemotePool
+    from workers.protocol import WorkerSpec
     from workers.sizing.placement import place
 
     config = spread(workers, tasks)

@@ -18,8 +18,8 @@ from webapp.accounts.models import User
 from webapp.checkpoints.models import Checkpoint
 from webapp.jobs.models import Job
 from webapp.jobs.services import Subject, job_create, job_folder, jobs_follow, jobs_submit
-from workers.jobs.figures import wilson
-from workers.launchers.fake import FakeLauncher
+from workers.jobs.context import wilson
+from workers.launchers.registry import FakeLauncher
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 HOSTILE = "<img src=x onerror=alert(1)>"

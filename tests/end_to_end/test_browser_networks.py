@@ -13,7 +13,7 @@ from webapp.accounts.models import User
 from webapp.runs.models import Run
 from webapp.transcripts.models import Episode
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 SMALL = {

@@ -133,7 +133,7 @@ def test_killed_parts_cost_a_run_nothing(stack: RunningStack, client: Client, mo
 def test_the_workers_of_a_run_are_forked(stack: RunningStack, client: Client, model: Path) -> None:
     run = client.launch(model, **{"run.iterations": 500})
     client.until(run, lambda found: found["iteration"] >= 1)
-    server = next(process for process in stack.tree() if "workers.node.fork_server" in title(process))
+    server = next(process for process in stack.tree() if "workers.prefork.server" in title(process))
     forked = [title(process) for process in server.children()]
     assert sum(name.startswith("ray::PolicyWorker") for name in forked) >= 2, forked
     assert client.http.post(f"{stack.url}/api/v1/runs/{run}/stop/").status_code == 200

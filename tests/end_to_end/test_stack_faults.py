@@ -202,7 +202,7 @@ def test_ctrl_c_leaves_nothing(stack: RunningStack) -> None:
     tree = stack.tree()
     assert len(tree) > 10
     titles = [title(process).split() for process in tree]
-    (socket,) = {words[3] for words in titles if "workers.node.fork_server" in words}
+    (socket,) = {words[3] for words in titles if "workers.prefork.server" in words}
     assert Path(socket).is_socket()
     assert stack.stop(signal.SIGINT) == 0
     assert not Path(socket).parent.exists()

@@ -75,8 +75,6 @@ def test_the_driver_imports_no_torch(module: str) -> None:
 
 
 def test_environment_workers_import_no_torch() -> None:
-    code = (
-        "import sys, workers.actors.env_worker; print('torch' in sys.modules, 'transformers' in sys.modules)"
-    )
+    code = "import sys, workers.actors.environment_workers; print('torch' in sys.modules, 'transformers' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False False"

@@ -14,7 +14,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from training_core.checkpoint_reading import read_errors_explained
+from training_core.checkpoints import read_errors_explained
 from training_core.config.marl.run import MarlConfig
 from training_core.errors import CheckpointError
 from training_core.marl.environments.episode_state import Arrays, select_prefix, with_prefix

@@ -24,7 +24,7 @@ from webapp.scheduling.admission import left
 from webapp.stack.worker_probe import STALE, seconds_since_alive
 from workers.launchers.launcher import Capacity, LauncherFailure
 from workers.launchers.registry import make_launcher
-from workers.sizing.demand import Demand, demand, pools
+from workers.sizing.placement import Demand, demand, pools
 
 QUEUE = "celery"
 """Celery's default queue, a list in Redis."""

@@ -9,8 +9,7 @@ from webapp.common.tones import SHARED, policy_tones
 from webapp.experiments.estimates import LONGEST_PROMPT, Appraisal, appraise
 from webapp.experiments.views import posted_draft
 from webapp.runs.permitted import check_runs_visible
-from workers.sizing.estimates import PROMPT_TOKENS, WorkerMemory
-from workers.sizing.memory_fit import KINDS, PARTS
+from workers.sizing.estimates import KINDS, PARTS, PROMPT_TOKENS, WorkerMemory
 
 BAR = 100.0
 """Width of a bar in the units of its drawing."""

@@ -9,8 +9,7 @@ from training_core.config.kinds import AnyConfig
 from webapp.cluster.selectors import capacity_read, limits_read
 from webapp.scheduling.admission import demands_ahead
 from workers.launchers.launcher import Capacity
-from workers.sizing.estimates import Estimate, estimate
-from workers.sizing.memory_fit import NodeMemory, memory_shortages, memory_unknown
+from workers.sizing.estimates import Estimate, NodeMemory, estimate, memory_shortages, memory_unknown
 
 LONGEST_PROMPT = 1_000_000
 """Maximum prompt length of an estimate."""

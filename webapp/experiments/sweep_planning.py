@@ -11,8 +11,8 @@ from training_core.config.sweeps import SEED, Method, combinations, count, expan
 from training_core.errors import ConfigError
 from webapp.experiments.fields import spell
 from webapp.runs.permitted import check_storable, parse_permitted
-from workers.sizing.demand import demand
 from workers.sizing.estimates import volume
+from workers.sizing.placement import demand
 
 
 @dataclass(frozen=True)

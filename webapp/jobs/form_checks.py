@@ -30,7 +30,7 @@ class FormCheck:
 
     @property
     def results(self) -> Sequence[Mapping[str, Any]]:
-        """Results by check, as workers.checks.results.Check; empty until the job has ended."""
+        """Results by check, as workers.preflight.checks.Check; empty until the job has ended."""
         checks: list[Mapping[str, Any]] = self.job.result.get("checks", [])
         return checks
 

@@ -32,8 +32,8 @@ from webapp.runs.permitted import parse_permitted_for
 from webapp.runs.states import TransitionRefused
 from workers.launchers.launcher import JobLaunch, JobState, LauncherFailure
 from workers.launchers.registry import make_launcher
-from workers.storage.job_folder import JobFolder
-from workers.telemetry.reasons import reason
+from workers.storage.folders import JobFolder
+from workers.telemetry.faults import reason
 
 log = logging.getLogger(__name__)
 OVER = (JobState.FAILED, JobState.STOPPED, JobState.SUCCEEDED)

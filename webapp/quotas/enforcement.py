@@ -8,7 +8,7 @@ from math import inf
 
 from webapp.common.compiled import CompiledQuery
 from webapp.quotas.models import Quota
-from workers.sizing.demand import Demand
+from workers.sizing.placement import Demand
 
 GIGA = 10**9
 SLACK = 1e-6

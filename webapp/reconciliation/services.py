@@ -27,9 +27,8 @@ from webapp.scheduling.submission import run_submit_now
 from workers.launchers.bundled_ray import cluster_has_ended
 from workers.launchers.launcher import STOP_SECONDS, JobState, JobStatus, Launcher, LauncherFailure
 from workers.launchers.registry import make_launcher
-from workers.storage.run_folder import RunFolder
-from workers.telemetry.faults import Fault, fault_in
-from workers.telemetry.reasons import plain, printed_failure, seed_output
+from workers.storage.folders import RunFolder
+from workers.telemetry.faults import Fault, fault_in, plain, printed_failure, seed_output
 
 log = logging.getLogger(__name__)
 DEATH_SECONDS = 90

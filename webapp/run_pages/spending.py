@@ -14,7 +14,7 @@ from webapp.metrics.chunks import Points
 from webapp.metrics.selectors import SeriesRow, points_read
 from webapp.runs.models import Attempt, Run, RunSource
 from webapp.runs.selectors import attempts_of, eta_seconds
-from workers.sizing.demand import Demand, demand
+from workers.sizing.placement import Demand, demand
 
 TOKENS = "progress/tokens"
 HOUR = 3600.0

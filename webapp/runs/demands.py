@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 from training_core.config.files import parse_config
 from training_core.errors import ConfigError
 from webapp.runs.models import Attempt, Run, RunSource, RunState
-from workers.sizing.demand import Demand, demand
+from workers.sizing.placement import Demand, demand
 
 log = logging.getLogger(__name__)
 HOLDING = (RunState.STARTING, RunState.RUNNING, RunState.STOPPING)

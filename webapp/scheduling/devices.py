@@ -6,7 +6,7 @@ from training_core.config.kinds import AnyConfig
 from workers.launchers.bundled_ray import present_cluster
 from workers.launchers.launcher import LauncherFailure
 from workers.launchers.registry import make_launcher
-from workers.sizing.gpus import refuse_gpus, requested_gpus
+from workers.sizing.placement import refuse_gpus, requested_gpus
 
 LOCAL = "local"
 """The launcher of processes on this machine."""

@@ -16,7 +16,7 @@ from webapp.runs.lifecycle import runs_locked
 from webapp.runs.models import Attempt, Run, RunSource, RunState
 from webapp.scheduling.admission import SLACK, left
 from workers.launchers.launcher import Capacity
-from workers.sizing.demand import Demand, demand
+from workers.sizing.placement import Demand, demand
 
 MOST = 32
 """Maximum number of runs in one process."""

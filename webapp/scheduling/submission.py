@@ -34,8 +34,8 @@ from workers.launchers.launcher import (
     SeedGroupLaunch,
 )
 from workers.launchers.registry import make_launcher
-from workers.sizing.demand import demand
-from workers.storage.run_folder import RunFolder
+from workers.sizing.placement import demand
+from workers.storage.folders import RunFolder
 from workers.telemetry.faults import Fault, fault_of
 
 log = logging.getLogger(__name__)

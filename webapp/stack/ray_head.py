@@ -56,7 +56,7 @@ class RayHead:
         start = [
             sys.executable,
             "-m",
-            "workers.node",
+            "workers.prefork.node",
             "start",
             "--head",
             "--block",

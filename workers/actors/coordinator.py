@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,17 +17,88 @@ from training_core.config.run import RunConfig
 from training_core.llm.agents.loading import check_workflow
 from training_core.llm.base_models.base_evaluation import base_evaluation
 from training_core.llm.environments.host import EnvironmentPool
+from training_core.llm.learning.baselines import read_baselines, save_baselines
+from training_core.llm.learning.training_groups import GroupedBatch, make_groups
 from training_core.types import Episode
 from training_core.versions import oldest_versions
 from workers.actors.player import Player
 from workers.actors.rollouts import Rollouts, TrainingEpisodes
-from workers.actors.training_state import TrainingState, update_record
 from workers.gateway.opening import open_gateway
-from workers.protocol.records import Collected, EpisodeKind, Span, Started, System, TrainingBackend, Updated
-from workers.protocol.spec import PolicyProxy, PolicyUpdate, Ready
-from workers.telemetry.batches import batch_documents
+from workers.protocol import (
+    Collected,
+    EpisodeKind,
+    PolicyProxy,
+    PolicyUpdate,
+    Ready,
+    Span,
+    Started,
+    System,
+    TrainingBackend,
+    Updated,
+)
 from workers.telemetry.metrics import episode_facts
-from workers.telemetry.transcripts import annotation_document, choose_transcripts, episode_document
+from workers.telemetry.transcripts import (
+    annotation_document,
+    batch_documents,
+    choose_transcripts,
+    episode_document,
+)
+
+
+class TrainingState:
+    """What the coordinator remembers between updates."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self._config = config
+        self.versions: dict[str, int] = dict.fromkeys(config.used_policies, 0)
+        self._baselines: dict[str, float] = {}
+        """By name, if the algorithm has baselines; RAE's are by role."""
+        self._unpublished: set[str] = set()
+        """Policies that were updated since weights were last published."""
+
+    def groups(self, episodes: list[Episode]) -> GroupedBatch:
+        """Groups with advantages, by policy. Updates the baselines."""
+        groups = make_groups(episodes, self._config, self._baselines)
+        self._baselines = groups.baselines
+        return groups
+
+    def updated(self, policies: Iterable[str]) -> None:
+        """Mark policies whose new weights are to be published."""
+        self._unpublished.update(policies)
+
+    def next_versions(self) -> dict[str, int]:
+        """New versions of the updated policies, sorted by name; marks them as published."""
+        versions = {policy: self.versions[policy] + 1 for policy in sorted(self._unpublished)}
+        self._unpublished = set()
+        return versions
+
+    def restore(self, checkpoint: Path) -> None:
+        """Load the baselines."""
+        self._baselines = read_baselines(checkpoint)
+
+    def save(self, folder: Path) -> None:
+        """Write the baselines, if there are any."""
+        if self._baselines:
+            save_baselines(folder, self._baselines)
+
+
+def update_record(
+    updates: Mapping[str, PolicyUpdate],
+    groups: GroupedBatch,
+    annotations: list[dict[str, Any]],
+    batch: list[dict[str, Any]],
+) -> Updated:
+    """The driver's record of the updates of all policies."""
+    answers = sum(update.answers for update in updates.values())
+    return Updated(
+        {policy: update.metrics for policy, update in updates.items()},
+        annotations,
+        {role: asdict(counts) for role, counts in groups.counts.items()},
+        sum(update.dropped for update in updates.values()),
+        sum(update.lag for update in updates.values()) / answers if answers else 0.0,
+        [span for update in updates.values() for span in update.spans],
+        batch,
+    )
 
 
 class EpisodeDocuments:

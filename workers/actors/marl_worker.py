@@ -13,9 +13,8 @@ from training_core.config.marl.run import MarlConfig
 from training_core.marl.environments.base import VectorEnvironment
 from training_core.marl.environments.factory import make_environments
 from training_core.marl.records import Collection, EpisodeResult, RecordedEpisode
-from workers.actors.machine import machine_load, prepare_process
-from workers.actors.utilisation import UtilisationSampler
-from workers.protocol.records import (
+from workers.actors.machine import UtilisationSampler, machine_load, prepare_process
+from workers.protocol import (
     Collected,
     EpisodeFacts,
     EpisodeKind,

@@ -18,8 +18,7 @@ from training_core.llm.models.flops import peak_of
 from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.seeding import keyed_seed
 from workers.actors.machine import prepare_process
-from workers.protocol.records import Span
-from workers.protocol.spec import WorkerSpec
+from workers.protocol import Span, WorkerSpec
 
 
 @dataclass

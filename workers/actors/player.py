@@ -19,8 +19,7 @@ from training_core.llm.workflows.context import Generate, Render, RolloutContext
 from training_core.llm.workflows.registry import EVALUATIONS, WORKFLOWS
 from training_core.llm.workflows.served_policies import ServedPolicies
 from training_core.types import Answer, Episode, Message, Prompt
-from workers.protocol.records import EpisodeKind, Span
-from workers.protocol.spec import PolicyProxy
+from workers.protocol import EpisodeKind, PolicyProxy, Span
 
 
 class PromptCache:

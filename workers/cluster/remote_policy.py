@@ -1,4 +1,4 @@
-"""RemotePolicy: one policy's workers on Ray."""
+"""RemotePolicy: one policy's workers on Ray, and the process group through which its first update worker sends weights to the others."""
 
 import itertools
 import logging
@@ -13,15 +13,81 @@ from ray.exceptions import RayActorError
 
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Group, Prompt
-from workers.cluster.answers import LOST_REMEDY, answer, exit_of
-from workers.cluster.broadcast_group import BroadcastGroup
-from workers.cluster.members import Member, call_all, lost, wait_for
-from workers.cluster.mutex import Mutex
-from workers.cluster.spawner import CONTROL, Spawner
-from workers.protocol.records import Span, System, TransferFailure, WorkerLost
-from workers.protocol.spec import Generated, PolicyProxy, PolicyUpdate, Ready
+from workers.cluster.actors import (
+    CONTROL,
+    LOST_REMEDY,
+    Member,
+    Mutex,
+    Spawner,
+    answer,
+    call_all,
+    exit_of,
+    lost,
+    wait_for,
+)
+from workers.protocol import (
+    Generated,
+    PolicyProxy,
+    PolicyUpdate,
+    Ready,
+    Span,
+    System,
+    TransferFailure,
+    WorkerLost,
+)
 
 log = logging.getLogger(__name__)
+
+
+class BroadcastGroup:
+    """Connects the workers, and again after one of them was replaced or a broadcast failed."""
+
+    def __init__(self) -> None:
+        self._lives: list[int] | None = None
+        """The lives of the connected rollout workers, in order; None if they are not connected."""
+
+    def includes(self, receivers: Sequence[Member]) -> bool:
+        """Whether these rollout workers are connected."""
+        return self._lives == [member.life for member in receivers]
+
+    def connect(self, sender: Member, receivers: Sequence[Member]) -> bool:
+        """Connect the workers unless they are connected. Returns False if that failed; raises WorkerLost if the sender died."""
+        if self.includes(receivers):
+            return True
+        self._lives = None
+        try:
+            self._connect(sender, receivers)
+        except (RayActorError, TransferFailure) as error:
+            self.failed(exit_of(error) if isinstance(error, RayActorError) else str(error))
+            return False
+        self._lives = [member.life for member in receivers]
+        return True
+
+    def failed(self, reason: str) -> None:
+        """Connect again at the next publication; this one uses the object store."""
+        self._lives = None
+        log.warning(
+            "new weights go through the object store, and the workers connect again later: %s", reason
+        )
+
+    @staticmethod
+    def _connect(sender: Member, receivers: Sequence[Member]) -> None:
+        controls = [member.handle for member in receivers]
+        for started in [
+            handle.await_start.options(concurrency_group=CONTROL).remote() for handle in controls
+        ]:
+            answer(started)
+        address = wait_for(sender, sender.handle.open_group.remote())
+        formed = sender.handle.form_group.remote(len(receivers) + 1)
+        joined = [
+            handle.join_group.options(concurrency_group=CONTROL).remote(address, rank, len(receivers) + 1)
+            for rank, handle in enumerate(controls, start=1)
+        ]
+        for reference in joined:
+            answer(reference)
+        wait_for(sender, formed)
+
+
 MAX_LIVES = 5
 """Replacements of one rollout worker before the run fails."""
 

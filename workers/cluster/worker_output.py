@@ -6,14 +6,11 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-import ray
-from ray._private import worker as ray_worker
-from ray._private.ray_logging import global_worker_stdstream_dispatcher
-from ray._private.state import actors
 from ray.util import get_node_ip_address
+
+from workers import ray_private
 
 log = logging.getLogger(__name__)
 Heard = Callable[[str, str, Sequence[str]], None]
@@ -54,8 +51,7 @@ class WorkerNames:
     def read(self) -> None:
         """Add the actors that have started since, also those that have ended."""
         self._looked = time.monotonic()
-        job = ray.JobID.from_hex(ray.get_runtime_context().get_job_id())
-        for facts in actors(job_id=job).values():
+        for facts in ray_private.actors_of_this_job():
             name = str(facts["Name"])
             if name.startswith(self._prefix):
                 process = str(facts["Address"]["IPAddress"]), int(facts["Pid"])
@@ -74,7 +70,7 @@ class WorkerOutput:
 
     def open(self) -> None:
         """Start to listen. Ray must be connected."""
-        global_worker_stdstream_dispatcher.add_handler(NAME, self._emit)
+        ray_private.listen(NAME, self._emit)
 
     def close(self) -> None:
         """Stop listening, after the last lines of workers that have ended."""
@@ -83,14 +79,14 @@ class WorkerOutput:
             here = str(get_node_ip_address())  # type: ignore[no-untyped-call]
             if any(address != here for address, _ in self._names.known):
                 self._settle()
-            global_worker_stdstream_dispatcher.remove_handler(NAME)
+            ray_private.stop_listening(NAME)
             for process, name in self._names.known.items():
                 for stream, lines in self._rest(process) if process[0] == here else ():
                     self._heard(name, stream, lines)
         except Exception:  # of private parts of Ray, at the end of a run
             log.exception("the last output of workers could not be read")
         finally:
-            global_worker_stdstream_dispatcher.remove_handler(NAME)
+            ray_private.stop_listening(NAME)
 
     def _emit(self, batch: dict[str, Any]) -> None:
         """Handle one batch of Ray: {"ip", "pid", "is_err", "lines", ...}. An error would end the thread of Ray."""
@@ -113,11 +109,10 @@ class WorkerOutput:
 
     def _rest(self, process: Process) -> Iterator[tuple[str, list[str]]]:
         """Lines in the files of a process on this machine that Ray has not sent yet: it looks for new files every half second."""
-        node: Any = ray_worker._global_node
-        folder = Path(node.get_logs_dir_path())
         for suffix, stream in STREAMS.items():
             files = sorted(
-                folder.glob(f"worker-*-{process[1]}.{suffix}"), key=lambda path: path.stat().st_mtime
+                ray_private.folder_of_logs().glob(f"worker-*-{process[1]}.{suffix}"),
+                key=lambda path: path.stat().st_mtime,
             )
             for path in files[-1:]:  # a process of an earlier job may have had the same id
                 text = path.read_bytes().decode(errors="replace").removesuffix("\n")

@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-from workers.protocol.records import Started
+from workers.protocol import Started
 
 FILE = "gateway.json"
 

@@ -17,11 +17,9 @@ from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.host import AnswersBySlot, EnvironmentHost, EnvironmentPool, SlotView
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Answer, Prompt
-from workers.jobs.context import JobContext
-from workers.jobs.figures import figures
-from workers.jobs.policies import InferenceOnly, coordinator_of, frozen, proxies_of
-from workers.protocol.records import EpisodeFacts
-from workers.protocol.spec import Generated, Ready
+from workers.jobs.context import JobContext, figures
+from workers.jobs.language_models import InferenceOnly, coordinator_of, frozen, proxies_of
+from workers.protocol import EpisodeFacts, Generated, Ready
 
 ANSWER_SECONDS = 900.0
 """Seconds that the person has for an answer; then the job ends, and frees its devices."""

@@ -6,8 +6,8 @@ import pytest
 
 from tests.troupe_client.cli.conftest import Troupe
 from webapp.runs.models import Run
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity
+from workers.launchers.registry import FakeLauncher
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

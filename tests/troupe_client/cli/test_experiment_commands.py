@@ -7,8 +7,8 @@ import pytest
 from tests.troupe_client.cli.conftest import Troupe
 from webapp.experiments.models import Sweep, Template
 from webapp.runs.models import Run
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity
+from workers.launchers.registry import FakeLauncher
 
 pytestmark = pytest.mark.usefixtures("connected")
 RATES = "policies.*.learner.learning_rate"

@@ -16,7 +16,7 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.metrics.services import points_store
 from webapp.runs.models import Attempt, LogLine, Run
 from webapp.transcripts.models import EpisodeBody
-from workers.launchers.fake import FakeLauncher
+from workers.launchers.registry import FakeLauncher
 from workers.telemetry.events import MetricsEvent
 
 

@@ -14,8 +14,8 @@ from webapp.jobs.models import Job
 from webapp.runs.models import Run
 from webapp.runs.permitted import parse_permitted_for
 from webapp.scheduling import submission
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity
+from workers.launchers.registry import FakeLauncher
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MODEL = "policies.planner.model"

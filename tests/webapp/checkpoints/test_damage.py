@@ -25,8 +25,8 @@ from webapp.runs.states import TransitionRefused
 from webapp.scheduling import submission
 from webapp.scheduling.forking import run_fork, run_fork_named
 from webapp.scheduling.services import run_resume
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity
+from workers.launchers.registry import FakeLauncher
 from workers.reporting.encoding import encode
 from workers.telemetry.events import CheckpointEvent
 

@@ -87,7 +87,7 @@ def test_transformers_loads_what_was_downloaded(run: Run, user: User, make: Make
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from workers.driver.attempt import run_attempt
-    from workers.protocol.records import Attempt
+    from workers.protocol import Attempt
 
     make(20)
     folder = tmp_path / "trained"

@@ -17,8 +17,8 @@ from webapp.runs.models import Run, RunSource
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling import submission
 from webapp.scheduling.forking import run_fork
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity
+from workers.launchers.registry import FakeLauncher
 
 
 def test_a_fork_remembers_where_it_comes_from(run: Run, user: User, make: Make) -> None:

@@ -19,7 +19,7 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.runs.models import Run
 from webapp.scheduling.forking import run_fork
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 from workers.run import main
 
 DOCS = Path(__file__).parents[3] / "docs" / "marl.md"

@@ -9,8 +9,8 @@ from django.test import Client
 from webapp.accounts.models import Project, User
 from webapp.cluster.selectors import cluster_read
 from webapp.runs.models import Attempt, Run
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity, Node
+from workers.launchers.registry import FakeLauncher
 
 Another = Callable[..., Run]
 

@@ -12,8 +12,8 @@ from training_core.config.files import load_config
 from webapp.accounts.models import Project, User
 from webapp.experiments.estimates import Verdict, verdict
 from webapp.runs.models import Run
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity, Node
+from workers.launchers.registry import FakeLauncher
 from workers.sizing.estimates import estimate
 
 ESTIMATE = "/experiments/estimate/"

@@ -33,9 +33,9 @@ from webapp.jobs.starting import job_start
 from webapp.reconciliation.tasks import LOOKING_LOCK
 from webapp.runs.models import Run
 from webapp.runs.states import TransitionRefused
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import JobLaunch, JobState, LauncherFailure
-from workers.storage.job_folder import JobFolder
+from workers.launchers.registry import FakeLauncher
+from workers.storage.folders import JobFolder
 
 pytestmark = pytest.mark.django_db
 HOSTILE = "<script>alert(1)</script>"

@@ -17,7 +17,7 @@ from webapp.jobs.services import Subject, job_create, job_folder, jobs_follow, j
 from webapp.jobs.starting import job_start
 from webapp.runs.models import Run
 from workers.job import main
-from workers.launchers.fake import FakeLauncher
+from workers.launchers.registry import FakeLauncher
 
 pytestmark = pytest.mark.django_db
 SMALL = {"run.iterations": 2, "rollout.environments": 2, "rollout.steps": 25}

@@ -27,11 +27,11 @@ from webapp.reconciliation.services import runs_reconcile_now
 from webapp.runs.models import Attempt, Run
 from webapp.scheduling import submission
 from webapp.scheduling.submission import run_submit_now
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity, JobState
+from workers.launchers.registry import FakeLauncher
 from workers.reporting.reporter import Reporter
-from workers.sizing.demand import demand
-from workers.storage.run_folder import RunFolder
+from workers.sizing.placement import demand
+from workers.storage.folders import RunFolder
 
 
 @pytest.fixture(autouse=True)

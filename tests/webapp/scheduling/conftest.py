@@ -13,8 +13,8 @@ from webapp.ingest.services import IngestAnswer, batch_store
 from webapp.reconciliation import services as reconciliation
 from webapp.runs.models import Attempt, Run
 from webapp.scheduling import submission
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity
+from workers.launchers.registry import FakeLauncher
 
 Say = Callable[..., IngestAnswer]
 

@@ -8,9 +8,9 @@ from django.utils import timezone
 
 from webapp.runs.models import Run
 from webapp.scheduling.submission import run_submit_now
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity
-from workers.sizing.demand import demand
+from workers.launchers.registry import FakeLauncher
+from workers.sizing.placement import demand
 
 
 def another(run: Run, **fields: Any) -> Run:

@@ -15,7 +15,7 @@ from webapp.runs.models import Run, RunState
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.editing import run_resume_edited
 from webapp.scheduling.submission import run_submit_now
-from workers.launchers.fake import FakeLauncher
+from workers.launchers.registry import FakeLauncher
 
 RATE = "policies.planner.learner.learning_rate"
 

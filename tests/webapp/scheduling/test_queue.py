@@ -11,8 +11,8 @@ from webapp.common import task_queue
 from webapp.runs import queue
 from webapp.runs.models import Attempt, Run
 from webapp.scheduling.submission import run_submit_now
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity
+from workers.launchers.registry import FakeLauncher
 
 
 def test_a_broker_that_does_not_answer_raises_nothing(

@@ -20,8 +20,8 @@ from webapp.runs.models import Attempt, Run
 from webapp.scheduling.seed_groups import MOST
 from webapp.scheduling.services import run_end_now, run_resume, run_stop
 from webapp.scheduling.submission import run_submit_now
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import AnyLaunch, Capacity, JobState, LauncherFailure
+from workers.launchers.registry import FakeLauncher
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("long_up")]
 SMALL = {"run.iterations": 4, "rollout.environments": 4}

@@ -10,8 +10,8 @@ from webapp.runs.models import Attempt, Run, RunState
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.editing import run_resume_edited
 from webapp.scheduling.services import run_create, run_pause, run_resume, run_stop
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity
+from workers.launchers.registry import FakeLauncher
 from workers.telemetry.faults import fault_of
 
 

@@ -13,8 +13,8 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.runs.models import Attempt, Run
 from webapp.scheduling.services import run_stop
 from webapp.scheduling.submission import run_submit_now
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity, JobState, Launch, LauncherFailure
+from workers.launchers.registry import FakeLauncher
 
 
 def another(run: Run, **fields: Any) -> Run:
@@ -230,7 +230,7 @@ def test_a_driver_that_ends_before_its_submission_is_stored_is_kept(
 
 def _wants(launcher: FakeLauncher, run: Run) -> float:
     from training_core.config.files import parse_config
-    from workers.sizing.demand import demand
+    from workers.sizing.placement import demand
 
     assert launcher.status("x").state is JobState.MISSING
     return demand(parse_config(run.config)).cpus

@@ -13,9 +13,9 @@ from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.sampling import tempered_log_probs
 from training_core.llm.serving.gate import Gate
 from training_core.types import NoiseKey, Prompt
-from workers.actors.rollout_worker import RolloutWorker
+from workers.actors.policy_workers import RolloutWorker
 from workers.actors.weights import PackedWeights, pack
-from workers.protocol.spec import WorkerSpec
+from workers.protocol import WorkerSpec
 
 LENGTH = 12
 SETTINGS = SamplingSettings(temperature=1.7, max_tokens=LENGTH)

@@ -12,9 +12,9 @@ from training_core.errors import ConfigError
 from training_core.llm.learning.training_groups import is_informative
 from training_core.types import Answer, Candidate, Episode, Turn
 from workers.actors.player import Played
-from workers.actors.resampling import collect_informative
+from workers.actors.rollouts import collect_informative
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 ANSWER = Answer([1], [0.0], [0], "stop", "")
 

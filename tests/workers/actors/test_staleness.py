@@ -4,8 +4,7 @@ import pytest
 
 from tests.workers.driver.builders import group
 from training_core.errors import StalePolicy
-from workers.actors.staleness import check_versions, check_weights
-from workers.actors.update_worker import spread
+from workers.actors.policy_workers import check_versions, check_weights, spread
 
 
 def test_fresh_groups_pass_untouched() -> None:

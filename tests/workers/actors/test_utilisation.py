@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from workers.actors.utilisation import UtilisationSampler
-from workers.protocol.records import Load
+from workers.actors.machine import UtilisationSampler
+from workers.protocol import Load
 
 
 def samples(sampler: UtilisationSampler, count: int) -> Load:

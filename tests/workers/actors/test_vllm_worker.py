@@ -11,8 +11,8 @@ from training_core.llm.base_models.tiny import TinyRecipe
 from training_core.llm.base_models.tiny_training import make_tiny
 from training_core.llm.environments.host import EnvironmentHost
 from workers.actors.coordinator import RolloutCoordinator
-from workers.actors.policy_worker import PolicyWorker
-from workers.protocol.spec import WorkerSpec
+from workers.actors.policy_workers import PolicyWorker
+from workers.protocol import WorkerSpec
 
 pytestmark = pytest.mark.vllm
 ROUNDING = 0.05

@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from workers.actors import weight_group
-from workers.actors.weight_group import Layout, WeightGroup, layout_of, open_store
-from workers.protocol.records import TransferFailure
+from workers.actors.weights import Layout, WeightGroup, layout_of, open_store
+from workers.protocol import TransferFailure
 
 CPU = torch.device("cpu")
 
@@ -38,7 +37,7 @@ def broadcast(
 
 @pytest.mark.parametrize("bucket", [1, 100, 2**20])
 def test_weights_are_received_bit_for_bit(bucket: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weight_group, "BUCKET_BYTES", bucket)
+    monkeypatch.setattr("workers.actors.weights.BUCKET_BYTES", bucket)
     embedding = torch.randn(5, 3)
     weights = {
         "embedding": embedding,

@@ -11,7 +11,7 @@ from tests.workers.running import events, small_config
 from training_core.config.files import parse_config
 from training_core.errors import ConfigError, EnvironmentFailure
 from workers.driver.attempt import FAILED, run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 pytestmark = [pytest.mark.ray, pytest.mark.extended]
 
@@ -71,7 +71,7 @@ def test_an_actors_error_is_unwrapped_through_two_actors(
 ) -> None:
     from ray.exceptions import RayTaskError
 
-    from workers.cluster.answers import answer
+    from workers.cluster.actors import answer
 
     outer = actor(Outer, actor(Inner))
     with pytest.raises(error) as told:
@@ -85,7 +85,7 @@ def test_an_actors_death_has_a_short_reason(ray_cluster: None) -> None:
     import ray
     from ray.exceptions import RayActorError
 
-    from workers.cluster.answers import answer, exit_of
+    from workers.cluster.actors import answer, exit_of
 
     killed, ended, broken = actor(Inner), actor(Inner), actor(Broken)
     with pytest.raises(RayActorError) as told:
@@ -114,7 +114,7 @@ class Full:
 
 
 def test_an_actor_without_device_memory_states_what_to_lower(ray_cluster: None) -> None:
-    from workers.cluster.answers import answer
+    from workers.cluster.actors import answer
     from workers.telemetry.faults import fault_of
 
     with pytest.raises(RuntimeError) as told:

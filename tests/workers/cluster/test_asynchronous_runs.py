@@ -9,7 +9,7 @@ import pytest
 
 from tests.workers.running import curve, events, small_config
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 pytestmark = pytest.mark.ray
 
@@ -57,7 +57,7 @@ def test_an_actor_loads_new_weights_in_mid_sequence(
 
     from training_core.llm.generation.base import SamplingSettings
     from training_core.types import NoiseKey, Prompt
-    from workers.cluster.spawner import CONTROL, Spawner
+    from workers.cluster.actors import CONTROL, Spawner
     from workers.sizing.placement import place
 
     config = small_config(little_model, **APART, rollout__staleness=100)
@@ -91,7 +91,7 @@ def test_workers_that_die_during_play_are_replaced(
     import ray
 
     from workers.cluster.ray_backend import RayBackend
-    from workers.protocol.records import StopChecks
+    from workers.protocol import StopChecks
 
     config = small_config(
         little_model,

@@ -8,7 +8,7 @@ import pytest
 from tests.training_core.llm.learning.restated import HERE, custom
 from tests.workers.running import curve, events, small_config
 from workers.driver.attempt import FAILED, run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(300), pytest.mark.extended]
 

@@ -18,9 +18,9 @@ from training_core.marl.environments.pettingzoo.config import PettingZoo
 from training_core.marl.environments.seeds import episode_seeds
 from training_core.marl.trainer import COLLECTION
 from training_core.seeding import keyed_seed
-from workers.actors.marl_env_worker import MarlEnvWorker
+from workers.actors.environment_workers import MarlEnvWorker
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt, WorkerLost
+from workers.protocol import Attempt, WorkerLost
 
 pytestmark = pytest.mark.ray
 

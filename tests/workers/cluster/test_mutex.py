@@ -3,7 +3,7 @@
 import pickle
 import threading
 
-from workers.cluster.mutex import Mutex
+from workers.cluster.actors import Mutex
 
 
 def test_a_mutex_is_unlocked_after_unpickling_and_excludes_others() -> None:

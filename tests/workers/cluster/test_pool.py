@@ -18,8 +18,8 @@ ANSWERS = {"planner": ["go up", "go left", "no idea"], "executor": ["up", "left"
 def make_pool(label: str, workers: int) -> tuple[Any, list[Any]]:
     import ray
 
-    from workers.cluster.pool import RemotePool
-    from workers.cluster.spawner import Spawner
+    from workers.cluster.actors import Spawner
+    from workers.cluster.remote_environments import RemotePool
     from workers.sizing.placement import place
 
     config = load_config("plan_path_duo", {"resources.environment_workers": workers})

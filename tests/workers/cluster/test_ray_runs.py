@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 
 from tests.workers.running import conversation, curve, events, small_config
 from training_core.config.files import load_config
-from workers.backends.local import LocalBackend
 from workers.driver.attempt import FAILED, run_attempt
-from workers.protocol.records import Attempt, Collected, StopChecks, StoppedBeforeStart, WorkerLost
+from workers.driver.local_backends import LocalBackend
+from workers.protocol import Attempt, Collected, StopChecks, StoppedBeforeStart, WorkerLost
 
 pytestmark = pytest.mark.ray
 

@@ -17,7 +17,7 @@ from tests.workers.running import curve, events, stopped_when
 from training_core.config.files import parse_config
 from training_core.config.run import RunConfig
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 pytestmark = [pytest.mark.ray, pytest.mark.extended]
 PLUGINS = ROOT / "tests" / "workers" / "rollout_buffer" / "plugins"

@@ -15,7 +15,7 @@ from tests.workers.running import curve, events, small_config, small_networks
 from training_core.checkpoints import checkpoints
 from training_core.config.kinds import AnyConfig
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 from workers.reporting.reporter import Reporter
 
 pytestmark = [pytest.mark.ray, pytest.mark.extended]

@@ -109,8 +109,8 @@ def test_a_policy_s_answers_do_not_depend_on_the_number_of_workers(
     whole = play(EnvironmentHost(config.environment, config.run.seed), range(60))
     import ray
 
-    from workers.cluster.pool import RemotePool
-    from workers.cluster.spawner import Spawner
+    from workers.cluster.actors import Spawner
+    from workers.cluster.remote_environments import RemotePool
     from workers.sizing.placement import place
 
     spawner = Spawner(config, None, "sampled", None)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from tests.gpu.tasks import make_groups, make_prompts
 from tests.workers.running import conversation, curve, small_config
 from training_core.llm.generation.base import SamplingSettings
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 from workers.sizing.placement import place
 
 pytestmark = pytest.mark.ray
@@ -33,9 +33,8 @@ def planner(model: Path, folder: Path) -> Iterator[Any]:
     """The planner's two rollout workers and its update worker, started."""
     import ray
 
-    from workers.cluster.members import Member
+    from workers.cluster.actors import Member, Spawner
     from workers.cluster.remote_policy import RemotePolicy
-    from workers.cluster.spawner import Spawner
 
     config = small_config(model, **BROADCAST)
     placement, spawner = place(config), Spawner(config, folder, folder.name, None)
@@ -119,7 +118,7 @@ def test_a_failed_broadcast_falls_back_to_the_object_store(
 ) -> None:
     import ray
 
-    from workers.cluster.spawner import CONTROL
+    from workers.cluster.actors import CONTROL
 
     with planner(little_model, tmp_path) as policy:
         policy.publish(1, 0)

@@ -26,7 +26,7 @@ from training_core.llm.rollout_workflows.inference_engine import RolloutLimits
 from training_core.llm.rollout_workflows.rows import RowData
 from training_core.llm.rollout_workflows.token_ids import workflow_tokenizer
 from workers.driver.attempt import FAILED, run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 pytestmark = pytest.mark.extended
 

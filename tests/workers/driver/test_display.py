@@ -5,8 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from workers.driver.display import Bar, Lines
-from workers.driver.lines import evaluation_line, iteration_line
+from workers.driver.display import Bar, Lines, evaluation_line, iteration_line
 
 VALUES = {"train/success": 0.5, "train/return": 1.25, "time/iteration": 2.0}
 

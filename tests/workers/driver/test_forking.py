@@ -7,7 +7,7 @@ from safetensors.torch import load_file
 
 from tests.workers.running import conversation, curve, events, small_config
 from workers.driver.attempt import FAILED, run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from training_core.config.files import to_toml
 from training_core.llm.environments.plan_path.game import PlanPathEnvironment
 from training_core.llm.environments.registry import ENVIRONMENTS, EnvironmentKind
 from workers.driver.attempt import FAILED, SUPERSEDED, run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 from workers.reporting.reporter import Reporter
 from workers.telemetry.events import AnyEvent
 

@@ -16,7 +16,7 @@ from training_core.marl.environments.seeds import episode_seeds
 from training_core.marl.trainer import COLLECTION
 from training_core.seeding import keyed_seed
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 MEMORY = {"recurrent_hidden_dim": 16, "chunk_length": 4}
 NETWORKS: dict[str, dict[str, Any]] = {

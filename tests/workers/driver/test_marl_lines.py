@@ -2,7 +2,7 @@
 
 from training_core.config.files import load_config
 from training_core.config.marl.run import MarlConfig
-from workers.driver.marl_lines import summary_lines
+from workers.driver.display import summary_lines
 
 RETURNS = {
     "eval/return": 125.0,

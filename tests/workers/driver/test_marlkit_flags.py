@@ -17,7 +17,7 @@ from training_core.config.marl.run import MarlConfig
 from training_core.errors import ConfigError
 from training_core.marl.trainer import MarlTrainer
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 SHORT: dict[str, Any] = {
     "run.iterations": 2,

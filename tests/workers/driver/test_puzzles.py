@@ -10,7 +10,7 @@ from training_core.llm.base_models.progress import silent
 from training_core.llm.base_models.tiny import TinyRecipe
 from training_core.llm.base_models.tiny_training import make_tiny
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 pytestmark = pytest.mark.extended
 

@@ -14,10 +14,9 @@ from training_core.errors import StalePolicy
 from training_core.llm.generation.base import Interrupted, SamplingSettings
 from training_core.llm.generation.torch.engine import TorchEngine
 from training_core.types import Answer, Prompt
-from workers.actors.policy_worker import PolicyWorker
+from workers.actors.policy_workers import PolicyWorker
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
-from workers.protocol.spec import WorkerSpec
+from workers.protocol import Attempt, WorkerSpec
 
 pytestmark = pytest.mark.extended
 

@@ -15,7 +15,7 @@ from training_core.config.kinds import AnyConfig
 from workers.actors.coordinator import RolloutCoordinator
 from workers.actors.marl_worker import MarlWorker
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt, Collected
+from workers.protocol import Attempt, Collected
 from workers.reporting.reporter import Reporter
 
 APART = {
@@ -114,7 +114,7 @@ def test_a_failed_checkpoint_during_play_is_reported_and_not_fatal(
     little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from training_core.errors import CheckpointError
-    from workers.backends.local import LocalBackend
+    from workers.driver.local_backends import LocalBackend
 
     asked: list[str] = []
     failed = threading.Event()

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from workers.jobs.figures import Z, wilson
+from workers.jobs.context import Z, wilson
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ from training_core.errors import ConfigError
 from workers.driver.attempt import run_attempt
 from workers.job import main
 from workers.jobs import talk as talking
-from workers.jobs.figures import wilson
-from workers.jobs.policies import swapped
-from workers.protocol.records import Attempt
-from workers.storage.job_folder import JobFolder
+from workers.jobs.context import wilson
+from workers.jobs.language_models import swapped
+from workers.protocol import Attempt
+from workers.storage.folders import JobFolder
 
 
 @pytest.fixture(scope="module")

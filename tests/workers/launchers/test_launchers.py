@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import JobState, Launch, LauncherFailure
 from workers.launchers.local_process import LocalProcessLauncher
 from workers.launchers.ray_jobs import RayJobLauncher
-from workers.launchers.registry import make_launcher
+from workers.launchers.registry import FakeLauncher, make_launcher
 
 
 def test_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

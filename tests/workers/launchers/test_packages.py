@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from workers.launchers.launcher import LauncherFailure
-from workers.launchers.packages import code_package
+from workers.launchers.ray_jobs import code_package
 
 
 @pytest.fixture(autouse=True)

@@ -20,8 +20,7 @@ from workers.launchers.launcher import (
     Node,
     SeedGroupLaunch,
 )
-from workers.launchers.packages import code_package
-from workers.launchers.ray_jobs import RayJobLauncher
+from workers.launchers.ray_jobs import RayJobLauncher, code_package
 
 from .conftest import RayHead, until
 

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from troupe_client.reporting.sync import ship_spool, undelivered
 from workers.reporting import reporter as reporter_module
 from workers.reporting.reporter import Reporter
-from workers.storage.run_folder import RunFolder
+from workers.storage.folders import RunFolder
 from workers.telemetry.events import AnyEvent
 
 EVENTS: TypeAdapter[Any] = TypeAdapter(AnyEvent)
@@ -289,7 +289,7 @@ def test_events_lost_on_a_full_disk_are_counted_and_reported(tmp_path: Path) -> 
 CHILD = """
 import sys
 from pathlib import Path
-from workers.storage.run_folder import RunFolder
+from workers.storage.folders import RunFolder
 from workers.reporting.reporter import Reporter
 reporter = Reporter(RunFolder(Path(sys.argv[1])), "run1", 1)
 step = 0

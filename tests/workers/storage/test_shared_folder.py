@@ -7,8 +7,8 @@ import pytest
 
 from tests.workers.running import events, small_config
 from workers.driver.attempt import FAILED, run_attempt
-from workers.protocol.records import Attempt
-from workers.storage.shared_folder import FolderNotShared, check_mark, marked
+from workers.protocol import Attempt
+from workers.storage.folders import FolderNotShared, check_mark, marked
 
 
 def test_a_process_that_sees_the_folder_passes(tmp_path: Path) -> None:

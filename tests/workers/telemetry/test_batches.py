@@ -1,8 +1,8 @@
 """Batch events: facts and stages of episodes by hand."""
 
 from training_core.types import Answer, Candidate, Episode, Stage, StopReason, Turn
-from workers.telemetry.batches import AT_ONCE, batch_documents, staleness_of
 from workers.telemetry.events import BatchEvent
+from workers.telemetry.transcripts import AT_ONCE, batch_documents, staleness_of
 
 
 def answer(tokens: int, version: int, stop: StopReason = "stop") -> Candidate:

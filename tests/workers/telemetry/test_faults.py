@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from training_core.checkpoint_reading import write_errors_explained
+from training_core.checkpoints import write_errors_explained
 from training_core.errors import CheckpointError, ConfigError, EngineFailure, ModelError
 from workers.telemetry.faults import LONGEST, Fault, fault_in, fault_of
 

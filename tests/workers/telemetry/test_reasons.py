@@ -2,7 +2,7 @@
 
 import pytest
 
-from workers.telemetry.reasons import LONGEST, plain, reason
+from workers.telemetry.faults import LONGEST_REASON, plain, reason
 
 WRAPPED = (
     "\x1b[36mray::RolloutCoordinator.collect()\x1b[39m (pid=5872, actor_id=02, repr=<workers.actors.coordinator.X object>)\n"
@@ -11,12 +11,12 @@ WRAPPED = (
     "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n\tclass_name: PolicyWorker\n"
     "\nThe above exception was the direct cause of the following exception:\n\n"
     "\x1b[36mray::RolloutCoordinator.collect()\x1b[39m (pid=5872)\n    ) from error\n"
-    "workers.protocol.records.WorkerLost: policy-planner died; a new attempt starts from the last checkpoint\n"
+    "workers.protocol.WorkerLost: policy-planner died; a new attempt starts from the last checkpoint\n"
 )
 
 
 def test_a_ray_tracebacks_reason_is_its_last_message() -> None:
-    told = "workers.protocol.records.WorkerLost: policy-planner died; a new attempt starts from the last checkpoint"
+    told = "workers.protocol.WorkerLost: policy-planner died; a new attempt starts from the last checkpoint"
     assert reason(WRAPPED) == told
 
 
@@ -41,4 +41,4 @@ def test_terminal_codes_and_invisible_characters_are_removed() -> None:
 
 def test_a_long_reason_is_cut_at_the_limit() -> None:
     told = reason("x" * 100_000)
-    assert len(told) == LONGEST and told.endswith("…")
+    assert len(told) == LONGEST_REASON and told.endswith("…")

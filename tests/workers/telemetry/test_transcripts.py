@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tests.workers.driver.builders import episode
-from workers.protocol.spec import TokenFigures
+from workers.protocol import TokenFigures
 from workers.telemetry.events import EpisodeAnnotationEvent, EpisodeEvent
 from workers.telemetry.transcripts import annotation_document, choose_transcripts, episode_document
 

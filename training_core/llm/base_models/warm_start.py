@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from training_core.checkpoint_reading import write_errors_explained
+from training_core.checkpoints import write_errors_explained
 from training_core.config.environments import Environment
 from training_core.config.models import WarmStart
 from training_core.errors import DataError, ModelError

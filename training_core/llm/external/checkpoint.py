@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from training_core.checkpoint_reading import read_errors_explained, write_errors_explained
+from training_core.checkpoints import read_errors_explained, write_errors_explained
 
 FILE = "rollout_buffer.json"
 

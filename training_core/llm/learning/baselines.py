@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from training_core.checkpoint_reading import write_errors_explained
+from training_core.checkpoints import write_errors_explained
 from training_core.errors import CheckpointError
 
 FILE = "baselines.json"

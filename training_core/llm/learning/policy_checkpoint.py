@@ -18,8 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from training_core.checkpoint_reading import read_errors_explained, write_errors_explained
-from training_core.checkpoints import POLICY
+from training_core.checkpoints import POLICY, read_errors_explained, write_errors_explained
 from training_core.config.team import NAME_PATTERN
 from training_core.errors import CheckpointError, ModelError
 from training_core.llm.learning.learner import Learner, LearnerState

@@ -13,8 +13,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from training_core.checkpoint_reading import read_errors_explained, write_errors_explained
-from training_core.checkpoints import POLICY
+from training_core.checkpoints import POLICY, read_errors_explained, write_errors_explained
 from training_core.marl.learning.learner import PolicyLearner
 from training_core.marl.learning.value_scale import ValueScale
 

@@ -17,8 +17,8 @@ from training_core.loggers import registry
 from training_core.loggers.base import LoggerSetup
 from troupe_client.reporting.tensorboard import scalars_of
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
-from workers.reporting.loggers.feeding import Loggers
+from workers.protocol import Attempt
+from workers.reporting.loggers import Loggers
 
 
 def opening(folder: Path) -> LoggerSetup:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from training_core.checkpoint_reading import write_errors_explained
+from training_core.checkpoints import write_errors_explained
 from training_core.errors import EngineFailure, PromptRefused
 from training_core.llm.generation.base import Interrupted, SamplingSettings
 from training_core.llm.generation.openai.config import OpenAi
