@@ -27,7 +27,7 @@ class WorkerKind:
 WORKER_KINDS: dict[AgentKind, WorkerKind] = {
     AgentKind.LANGUAGE_MODELS: WorkerKind(
         processes="workers.sizing.placement:policy_processes",
-        actors="workers.cluster.ray_backend:start_policies",
+        actors="workers.driver.ray_backend:start_policies",
         local_backend="workers.driver.local_backends:LocalBackend",
         checks="workers.preflight.language_models:steps",
         jobs={
@@ -41,7 +41,7 @@ WORKER_KINDS: dict[AgentKind, WorkerKind] = {
     ),
     AgentKind.NETWORKS: WorkerKind(
         processes="workers.sizing.placement:trainer_processes",
-        actors="workers.cluster.ray_backend:start_trainer",
+        actors="workers.driver.ray_backend:start_trainer",
         local_backend="workers.driver.local_backends:LocalNetworksBackend",
         checks="workers.preflight.networks:steps",
         jobs={

@@ -33,9 +33,9 @@ from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.torch.engine import TorchEngine
 from training_core.llm.models.adapters import trained_weights
 from training_core.llm.models.loading import DTYPES
+from workers.actors.members import Member, Spawner
+from workers.actors.remote_policy import RemotePolicy
 from workers.actors.weights import pack, unpack
-from workers.cluster.actors import Member, Spawner
-from workers.cluster.remote_policy import RemotePolicy
 from workers.sizing.placement import place
 
 POLICY = "planner"
@@ -168,10 +168,10 @@ def policy(size: Size, precision: str, folder: Path) -> Iterator[tuple[RemotePol
     )
     placement, spawner = place(config), Spawner(config, folder, f"publication-{os.getpid()}", None)
     rollouts, updaters = (
-        [Member(slot, spawner.policy_worker(slot)) for slot in placement.of(kind, POLICY)]
+        [spawner.member(slot) for slot in placement.of(kind, POLICY)]
         for kind in ("rollout", "update")
     )
-    proxy = RemotePolicy(spawner, rollouts, updaters)
+    proxy = RemotePolicy(rollouts, updaters)
     try:
         proxy.start(None)
         yield proxy, [*rollouts, *updaters]

@@ -24,7 +24,6 @@ from training_core.errors import SandboxFailure
 INSTALL = "install bubblewrap and libseccomp (Debian: apt-get install bubblewrap libseccomp2)"
 _NOT_PERMITTED, _NO_SUCH_CALL = 1, 38
 """EPERM, and ENOSYS, on which the C library falls back to an older call."""
-
 _NEVER_NEEDED = """
 ptrace process_vm_readv process_vm_writev process_madvise pidfd_getfd kcmp setns umount2 pivot_root chroot open_tree move_mount
 fsopen fsconfig fsmount fspick mount_setattr keyctl add_key request_key bpf perf_event_open userfaultfd io_uring_setup
@@ -32,7 +31,6 @@ io_uring_enter io_uring_register kexec_load kexec_file_load init_module finit_mo
 name_to_handle_at socket personality quotactl swapon swapoff reboot acct syslog fanotify_init
 """
 """Calls that are refused even to the launcher and its supervisors. They need unshare, mount and capset."""
-
 _REFUSED = """
 fork vfork execve execveat unshare mount kill tkill tgkill pidfd_open pidfd_send_signal rt_sigqueueinfo rt_tgsigqueueinfo
 shmget shmat shmctl shmdt msgget msgsnd msgrcv msgctl semget semop semtimedop semctl mq_open mq_unlink
@@ -43,7 +41,6 @@ setuid setgid setreuid setregid setresuid setresgid setgroups setsid setpgid cap
 mlock mlock2 mlockall mincore vmsplice setxattr lsetxattr fsetxattr
 """
 """Calls that are refused to a program with EPERM. Any other call that is not allowed returns ENOSYS."""
-
 _ALLOWED = """
 read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 open openat openat2 creat close close_range lseek
 _llseek stat lstat fstat stat64 lstat64 fstat64 newfstatat fstatat64 statx statfs fstatfs statfs64 fstatfs64 access faccessat
@@ -63,7 +60,6 @@ poll ppoll select pselect6 _newselect epoll_create epoll_create1 epoll_ctl epoll
 socketpair sendto recvfrom shutdown getsockopt setsockopt getsockname getpeername
 """
 """Calls that a program may make with any arguments: its own files, memory, threads, clocks and signal handlers."""
-
 _ALLOWED_COMMANDS = {
     "fcntl": (1, (0, 1, 2, 3, 4, 5, 6, 7, 9, 1030, 1031, 1032, 1034)),
     "ioctl": (1, (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)),
@@ -79,6 +75,30 @@ names of memory.
 _THREAD = 0x10000
 _NAMESPACES = 0x7E020000 | 0x80
 """CLONE_THREAD, and every CLONE_NEW* flag."""
+_NOBODY = "65534"
+
+
+def command(harness: Path, filter_fd: int, disk_bytes: int, *, namespaces: bool = True) -> list[str]:
+    """The command line that runs a harness in a sandbox. Raises SandboxFailure if no sandbox can be started.
+
+    Without `namespaces` the harness cannot create any, so the sandbox can only run one program.
+    """
+    program = shutil.which("bwrap")
+    if platform.system() != "Linux" or program is None:
+        raise SandboxFailure(f"no sandbox is available for agents' code: {INSTALL}")
+    return [
+        program,
+        *("--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--clearenv"),
+        *("--uid", _NOBODY, "--gid", _NOBODY, "--hostname", "sandbox"),
+        *("--cap-drop", "ALL", *(("--cap-add", "CAP_SYS_ADMIN") if namespaces else ())),
+        *_system(),
+        *("--dev", "/dev", "--remount-ro", "/dev"),
+        *("--size", str(disk_bytes), "--tmpfs", "/tmp", "--chdir", "/tmp"),
+        *("--ro-bind", str(harness), "/harness.py", "--remount-ro", "/"),
+        *("--seccomp", str(filter_fd), "--"),
+        *(_interpreter(), "-I", "-S", "-B", "/harness.py"),
+        *(base64.b64encode(program_filter()).decode(), str(disk_bytes)),
+    ]
 
 
 @cache
@@ -131,32 +151,6 @@ def _compiled(rules: Any) -> bytes:
         rules.export_bpf(compiled)
         compiled.seek(0)
         return compiled.read()
-
-
-_NOBODY = "65534"
-
-
-def command(harness: Path, filter_fd: int, disk_bytes: int, *, namespaces: bool = True) -> list[str]:
-    """The command line that runs a harness in a sandbox. Raises SandboxFailure if no sandbox can be started.
-
-    Without `namespaces` the harness cannot create any, so the sandbox can only run one program.
-    """
-    program = shutil.which("bwrap")
-    if platform.system() != "Linux" or program is None:
-        raise SandboxFailure(f"no sandbox is available for agents' code: {INSTALL}")
-    return [
-        program,
-        *("--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--clearenv"),
-        *("--uid", _NOBODY, "--gid", _NOBODY, "--hostname", "sandbox"),
-        *("--cap-drop", "ALL", *(("--cap-add", "CAP_SYS_ADMIN") if namespaces else ())),
-        *_system(),
-        *("--dev", "/dev", "--remount-ro", "/dev"),
-        *("--size", str(disk_bytes), "--tmpfs", "/tmp", "--chdir", "/tmp"),
-        *("--ro-bind", str(harness), "/harness.py", "--remount-ro", "/"),
-        *("--seccomp", str(filter_fd), "--"),
-        *(_interpreter(), "-I", "-S", "-B", "/harness.py"),
-        *(base64.b64encode(program_filter()).decode(), str(disk_bytes)),
-    ]
 
 
 def _interpreter() -> str:

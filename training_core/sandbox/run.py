@@ -28,6 +28,8 @@ _HELP = (
 )
 _GRACE = 20.0
 """Additional seconds for an answer on a busy machine."""
+Status = Literal["ok", "invalid", "error", "timeout", "output", "killed"]
+_MIB = 1024**2
 
 
 class Unanswered(Exception):
@@ -141,10 +143,6 @@ def _read_line(process: "subprocess.Popen[bytes]", deadline: float) -> bytes:
             raise _Lost
         read += piece
     return bytes(read)
-
-
-Status = Literal["ok", "invalid", "error", "timeout", "output", "killed"]
-_MIB = 1024**2
 
 
 @dataclass(frozen=True)

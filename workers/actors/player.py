@@ -19,7 +19,11 @@ from training_core.llm.workflows.context import Generate, Render, RolloutContext
 from training_core.llm.workflows.registry import EVALUATIONS, WORKFLOWS
 from training_core.llm.workflows.served_policies import ServedPolicies
 from training_core.types import Answer, Episode, Message, Prompt
-from workers.protocol import EpisodeKind, PolicyProxy, Span
+from workers.protocol import Ahead, EpisodeKind, PolicyProxy, Span
+
+Value = TypeVar("Value")
+CACHED_TOKENS = 1 << 18
+"""Tokens of the rendered prompts that are kept for each policy, at about 40 bytes each."""
 
 
 class PromptCache:
@@ -49,9 +53,6 @@ class PromptCache:
         return prompt
 
 
-Value = TypeVar("Value")
-
-
 class SlotRange:
     """An EnvironmentPool whose slot 0 is the whole pool's slot `first`."""
 
@@ -78,16 +79,21 @@ class SlotRange:
         return {slot - self._first: value for slot, value in by_slot.items()}
 
 
-CACHED_TOKENS = 1 << 18
-"""Tokens of the rendered prompts that are kept for each policy, at about 40 bytes each."""
-
-
 @dataclass(frozen=True)
 class Played:
     """Episodes, and the workers' spans."""
 
     episodes: list[Episode]
     spans: list[Span]
+    """In the asynchronous loop those since the last batch, including those of tasks for later batches."""
+    left_out: int = 0
+    """Number of uninformative tasks that others replaced."""
+    ahead: Ahead | None = None
+    """State of play in the background; None in the synchronous loop."""
+    queued: float = 0.0
+    """Earliest possible start of the episodes, in seconds since the epoch."""
+    seconds: float = 0.0
+    """Time that a collection took, or waited for the collector."""
 
 
 class Player:

@@ -3,60 +3,53 @@
 The driver imports them to start them as actors and stays free of torch: methods import what needs torch.
 """
 
+import logging
 import os
-import time
-from typing import TYPE_CHECKING
-
-from training_core.llm.base_models.progress import Progress, silent
-from workers.actors.machine import Monitored, prepare_process
-from workers.protocol import Ready, WorkerSpec
-
-if TYPE_CHECKING:
-    from workers.actors.model_loading import LoadedModel
+import socket
+import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from zlib import crc32
 
 from training_core.errors import StalePolicy
-from training_core.llm.generation.base import Engine, SamplingSettings
+from training_core.llm.base_models.progress import Progress, silent
+from training_core.llm.generation.base import Engine, SamplingSettings, SleepingEngine
 from training_core.llm.generation.continuation import generate_until_ended
 from training_core.llm.generation.fitting import generate_fitting
 from training_core.llm.serving.gate import Gate
+from training_core.seeding import keyed_seed
 from training_core.types import Answer, Group, Prompt
 from training_core.versions import answer_age
-from workers.protocol import Address, Generated, Span, TransferFailure
+from workers.actors.machine import INTERVAL, UtilisationSampler, machine_load, prepare_process
+from workers.protocol import (
+    Address,
+    Generated,
+    PolicyUpdate,
+    Ready,
+    Span,
+    System,
+    TokenFigures,
+    TransferFailure,
+    WorkerSpec,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from workers.actors.model_loading import LoadedModel
-    from workers.actors.weights import PackedWeights, WeightGroup
-import logging
-import socket
-from typing import TYPE_CHECKING, Any, TypeVar
-from zlib import crc32
-
-from training_core.seeding import keyed_seed
-from workers.protocol import (
-    PolicyUpdate,
-    TokenFigures,
-)
-
-if TYPE_CHECKING:
     from training_core.llm.learning.annotations import GroupAnnotation
     from workers.actors.model_loading import LoadedModel
     from workers.actors.weights import PackedWeights, WeightGroup
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import cast
 
-from training_core.llm.generation.base import SleepingEngine
+log = logging.getLogger(__name__)
+Item = TypeVar("Item")
 
 
-class Worker(Monitored):
+class Worker:
     """A process, or a part of one, that works for one policy.
 
     The driver imports workers to start them as actors and stays free of torch: methods import what needs torch.
@@ -67,6 +60,7 @@ class Worker(Monitored):
         prepare_process(spec.config.resources.threads)
         self._spec = spec
         self._progress = progress
+        self._sampler: UtilisationSampler | None = None
 
     def ping(self) -> int:
         """Return the process id."""
@@ -77,8 +71,19 @@ class Worker(Monitored):
         from workers.actors.model_loading import load
 
         loaded = load(self._spec, self._created, self._progress)
-        self._monitor(self._spec, on_gpu=loaded.on_gpu)
+        every = min(INTERVAL, self._spec.config.reporting.system_every)
+        threads = self._spec.config.resources.threads
+        self._sampler = UtilisationSampler(self._spec.name, threads, on_gpu=loaded.on_gpu, every=every)
         return loaded
+
+    def system(self) -> System:
+        """Load of this machine, and of this worker's device since the last call."""
+        return System(machine_load(), [self._sampler.take()] if self._sampler else [])
+
+    def close(self) -> None:
+        """Stop monitoring the device."""
+        if self._sampler:
+            self._sampler.close()
 
 
 def ready(loaded: "LoadedModel", version: int) -> Ready:
@@ -289,10 +294,6 @@ class RolloutWorker(Worker):
         iteration = prompts[0].key.iteration if prompts else 0
         flops = self._shape.forward(generation_work(prompts, answers)) if self._shape else None
         return Span(name, "rollout", policy, iteration, start, time.time(), flops, self._loaded.peak)
-
-
-log = logging.getLogger(__name__)
-Item = TypeVar("Item")
 
 
 class UpdateWorker(Worker):

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,25 +26,91 @@ from workers.actors.player import Played, Player
 from workers.protocol import Ahead, EpisodeKind, Span
 
 
-@dataclass(frozen=True)
-class Resampled:
-    """The episodes of one iteration, and the number of replaced tasks."""
+class Rollouts:
+    """Plays with a player and, in the asynchronous loop, owns the collector."""
 
-    played: Played
-    left_out: int
-    """Number of uninformative tasks that were replaced."""
+    def __init__(self, config: RunConfig, player: Player) -> None:
+        self._config = config
+        self._player = player
+        self._collector: Collector | None = None
+        self._external_before: dict[str, Any] | None = None
+        """During a collection: the state of external rollouts after the last completed iteration, for checkpoints."""
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """Metrics of external rollouts; empty for other workflows."""
+        return dict(self._player.external.figures) if self._player.external is not None else {}
+
+    def play_ahead(
+        self, completed: int, versions: Mapping[str, int], admission: dict[str, Any] | None
+    ) -> None:
+        """Start the collector after `completed` iterations."""
+        self._collector = Collector(self._config, self._player)
+        self._collector.start(completed, versions, admission)
+
+    def collect(self, iteration: int, versions: Mapping[str, int]) -> Played:
+        """Play the iteration's tasks, or wait for a batch of the collector."""
+        start = time.time()
+        if self._collector is not None:
+            batch = self._collector.take()
+            episodes = [replace(episode, iteration=iteration) for episode in batch.episodes]
+            queued = min((episode.started for episode in episodes), default=start)
+            played = replace(batch, episodes=episodes, queued=queued)
+        else:
+            sampled = collect_informative(self._player, self._config, iteration, versions.__getitem__)
+            played = replace(sampled, queued=start)
+        return replace(played, seconds=time.time() - start)
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Within the block, `save` writes the state of external rollouts as it was before the block."""
+        external = self._player.external
+        self._external_before = deepcopy(external.state()) if external is not None else None
+        try:
+            yield
+        finally:
+            self._external_before = None
+
+    def evaluate(
+        self, iteration: int, kind: EpisodeKind, tasks: range, versions: Mapping[str, int]
+    ) -> Played:
+        """Play held-out tasks; in the asynchronous loop, in slots that training does not use."""
+        first_slot = self._config.training_slots if self._collector else 0
+        return self._player.evaluate(iteration, kind, tasks, versions.__getitem__, first_slot=first_slot)
+
+    def published(self, iteration: int, versions: Mapping[str, int]) -> None:
+        """Report a publication of weights to the collector."""
+        if self._collector is not None:
+            self._collector.published(iteration, versions)
+
+    def restore(self, checkpoint: Path) -> None:
+        """Load the state of external rollouts."""
+        if self._player.external is not None:
+            self._player.external.recall(read_external(checkpoint))
+
+    def save(self, folder: Path) -> None:
+        """Write the state of external rollouts after the last completed iteration."""
+        if self._player.external is not None:
+            save_external(folder, self._external_before or self._player.external.state())
+
+    def close(self) -> None:
+        """End background play and external rollouts."""
+        if self._collector is not None:
+            self._collector.close()
+            self._collector = None
+        self._player.close()
 
 
 def collect_informative(
     player: Player, config: RunConfig, iteration: int, version: Callable[[str], int]
-) -> Resampled:
+) -> Played:
     """Play rollout.tasks tasks and replace uninformative ones, up to rollout.most_tasks tasks in total.
 
     If too few are informative even then, the first uninformative ones complete the batch.
     """
     rollout = config.rollout
     if rollout.most_tasks == rollout.tasks:
-        return Resampled(player.train(iteration, _numbers(iteration, rollout.tasks), version), 0)
+        return player.train(iteration, _numbers(iteration, rollout.tasks), version)
     numbers = _numbers(iteration, rollout.most_tasks)
     first, last = numbers.start, numbers.stop
     informative: list[Episode] = []
@@ -64,7 +130,7 @@ def collect_informative(
         begun = tasks.stop
     fill = uninformative[:missing]
     filled = [episode for episodes in fill for episode in episodes]
-    return Resampled(Played([*informative, *filled], spans), len(uninformative) - len(fill))
+    return Played([*informative, *filled], spans, left_out=len(uninformative) - len(fill))
 
 
 def _numbers(iteration: int, tasks: int) -> range:
@@ -81,16 +147,6 @@ def by_task(episodes: Sequence[Episode]) -> list[list[Episode]]:
 
 class CollectorClosed(TroupeError):
     """The collector was closed while a wave was being played; the wave is discarded."""
-
-
-@dataclass(frozen=True)
-class CollectedBatch:
-    """The episodes of one iteration's update, in the order of their tasks."""
-
-    episodes: list[Episode]
-    spans: list[Span]
-    """Spans since the last batch, including those of tasks for later batches."""
-    ahead: Ahead
 
 
 class Collector:
@@ -121,7 +177,7 @@ class Collector:
             self._threads.append(thread)
             thread.start()
 
-    def take(self) -> CollectedBatch:
+    def take(self) -> Played:
         """Wait for rollout.tasks accepted tasks that are not too old, oldest first. Raises what a thread raised."""
         count = self._config.rollout.tasks
         with self._changed:
@@ -156,13 +212,13 @@ class Collector:
         for thread in self._threads:
             thread.join()
 
-    def _batch(self, episodes: list[Episode]) -> CollectedBatch:
+    def _batch(self, episodes: list[Episode]) -> Played:
         now = time.time()
         spans, self._spans = self._spans, []
         rejected, self._rejected = self._rejected, 0
         seconds, self._since = now - self._since, now
         ahead = Ahead(seconds, rejected, len(self._finished), self._admission.state())
-        return CollectedBatch(episodes, spans, ahead)
+        return Played(episodes, spans, ahead=ahead)
 
     def _reject_old(self) -> None:
         """Reject finished tasks whose oldest token is older than the bound."""
@@ -230,98 +286,3 @@ class Collector:
             self._spans.extend(played.spans)
             self._admission.accept(tasks)
             self._changed.notify_all()
-
-
-@dataclass(frozen=True)
-class TrainingEpisodes:
-    """The training episodes of one iteration."""
-
-    episodes: list[Episode]
-    spans: list[Span]
-    queued: float
-    """Earliest possible start of the episodes, in seconds since the epoch."""
-    seconds: float
-    """Time that the collection took, or waited for the collector."""
-    left_out: int = 0
-    """Number of uninformative tasks that others replaced."""
-    ahead: Ahead | None = None
-
-
-class Rollouts:
-    """Plays with a player and, in the asynchronous loop, owns the collector."""
-
-    def __init__(self, config: RunConfig, player: Player) -> None:
-        self._config = config
-        self._player = player
-        self._collector: Collector | None = None
-        self._external_before: dict[str, Any] | None = None
-        """During a collection: the state of external rollouts after the last completed iteration, for checkpoints."""
-
-    @property
-    def figures(self) -> dict[str, float]:
-        """Metrics of external rollouts; empty for other workflows."""
-        return dict(self._player.external.figures) if self._player.external is not None else {}
-
-    def play_ahead(
-        self, completed: int, versions: Mapping[str, int], admission: dict[str, Any] | None
-    ) -> None:
-        """Start the collector after `completed` iterations."""
-        self._collector = Collector(self._config, self._player)
-        self._collector.start(completed, versions, admission)
-
-    def collect(self, iteration: int, versions: Mapping[str, int]) -> TrainingEpisodes:
-        """Play the iteration's tasks, or wait for a batch of the collector."""
-        if self._collector is not None:
-            return _taken(self._collector, iteration)
-        start = time.time()
-        sampled = collect_informative(self._player, self._config, iteration, versions.__getitem__)
-        played, seconds = sampled.played, time.time() - start
-        return TrainingEpisodes(played.episodes, played.spans, start, seconds, sampled.left_out)
-
-    @contextmanager
-    def collecting(self) -> Iterator[None]:
-        """Within the block, `save` writes the state of external rollouts as it was before the block."""
-        external = self._player.external
-        self._external_before = deepcopy(external.state()) if external is not None else None
-        try:
-            yield
-        finally:
-            self._external_before = None
-
-    def evaluate(
-        self, iteration: int, kind: EpisodeKind, tasks: range, versions: Mapping[str, int]
-    ) -> Played:
-        """Play held-out tasks; in the asynchronous loop, in slots that training does not use."""
-        first_slot = self._config.training_slots if self._collector else 0
-        return self._player.evaluate(iteration, kind, tasks, versions.__getitem__, first_slot=first_slot)
-
-    def published(self, iteration: int, versions: Mapping[str, int]) -> None:
-        """Report a publication of weights to the collector."""
-        if self._collector is not None:
-            self._collector.published(iteration, versions)
-
-    def restore(self, checkpoint: Path) -> None:
-        """Load the state of external rollouts."""
-        if self._player.external is not None:
-            self._player.external.recall(read_external(checkpoint))
-
-    def save(self, folder: Path) -> None:
-        """Write the state of external rollouts after the last completed iteration."""
-        if self._player.external is not None:
-            save_external(folder, self._external_before or self._player.external.state())
-
-    def close(self) -> None:
-        """End background play and external rollouts."""
-        if self._collector is not None:
-            self._collector.close()
-            self._collector = None
-        self._player.close()
-
-
-def _taken(collector: Collector, iteration: int) -> TrainingEpisodes:
-    """A batch of the collector as the episodes of an iteration."""
-    start = time.time()
-    batch = collector.take()
-    episodes = [replace(episode, iteration=iteration) for episode in batch.episodes]
-    queued = min((episode.started for episode in episodes), default=start)
-    return TrainingEpisodes(episodes, batch.spans, queued, time.time() - start, ahead=batch.ahead)

@@ -36,6 +36,7 @@ _ALIGNMENT = 16
 """Bytes to which weights in a bucket are aligned."""
 _ROOM = 1.2
 """Free memory of a GPU that received weights need there, relative to their size; otherwise they are stored on the host."""
+Bucket = list[tuple[str, torch.dtype, tuple[int, ...]]]
 
 
 @dataclass(frozen=True)
@@ -151,9 +152,6 @@ class WeightGroup:
         group.broadcast(tensor, 0).wait()
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
-
-
-Bucket = list[tuple[str, torch.dtype, tuple[int, ...]]]
 
 
 def _process_group(store: PrefixStore, rank: int, size: int, device: torch.device) -> Any:

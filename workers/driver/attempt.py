@@ -211,7 +211,7 @@ def _backend(
         make = resolve(WORKER_KINDS[attempt.config.agents].local_backend)
         backend: TrainingBackend = make(attempt, attempt.config, stop_signal.stop_checks, run_events.loading)
         return backend
-    from workers.cluster.ray_backend import RayBackend
+    from workers.driver.ray_backend import RayBackend
 
     return RayBackend(
         attempt,

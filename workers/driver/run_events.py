@@ -31,6 +31,9 @@ ENOUGH, WINDOW = 5, 50
 """Minimum number of earlier durations, and the number of latest ones that the median is of."""
 MOST = 200
 """Maximum number of lines of one attempt."""
+log = logging.getLogger(__name__)
+MOST_LINES = 1000
+"""Maximum number of iterations with a line in the run's log; of more, every n-th has one."""
 
 
 class SlowPhases:
@@ -49,11 +52,6 @@ class SlowPhases:
             return ""
         self._lines += 1
         return f"slow {phase} in iteration {iteration}: {seconds:.1f} s, its median is {usual:.1f} s"
-
-
-log = logging.getLogger(__name__)
-MOST_LINES = 1000
-"""Maximum number of iterations with a line in the run's log; of more, every n-th has one."""
 
 
 class RunEvents:
@@ -158,9 +156,9 @@ class RunEvents:
             for name, numbers in updated.distributions.items():
                 self.loggers.histogram(iteration, f"policy/{name}", numbers)
         for document in updated.annotations:
-            self._reporter.annotation(document)
+            self._reporter.report("episode_annotation", document)
         for document in updated.batch:
-            self._reporter.batch(document)
+            self._reporter.report("batch", document)
         self._spans(updated.spans)
         self._timed(iteration, "update", seconds)
 
@@ -243,7 +241,7 @@ class RunEvents:
         self._metrics(iteration, metrics.system_metrics(system.hosts))
         for load in system.loads:
             if load.samples:
-                self._reporter.utilisation(asdict(load))
+                self._reporter.report("utilisation", asdict(load))
 
     def system_due(self) -> bool:
         """Whether `reporting.system_every` has passed since the last sample."""
@@ -288,7 +286,7 @@ class RunEvents:
 
     def _spans(self, spans: Iterable[Span]) -> None:
         for span in metrics.merge_spans(spans):
-            self._reporter.span(asdict(span))
+            self._reporter.report("phase", asdict(span))
 
 
 class ReportedLog(logging.Handler):

@@ -15,6 +15,29 @@ from workers.storage.folders import JobFolder
 
 Z = 1.959964
 """Quantile of a two-sided 95 % interval."""
+MAX_EPISODES = 200
+"""Maximum number of episodes that a job stores."""
+MAX_ASSIGNMENTS = 16
+"""With more assignments than this, a match plays only those in which one checkpoint has exactly one role."""
+Config = TypeVar("Config", bound=ExperimentConfig)
+
+
+@dataclass(frozen=True)
+class JobContext(Generic[Config]):
+    """One short job: its config, weights and parameters."""
+
+    config: Config
+    folder: JobFolder
+    home: Path
+    """TROUPE_HOME, where base models are cached."""
+    parameters: Mapping[str, Any]
+    checkpoint: Path | None = None
+    other: Path | None = None
+    """The second checkpoint of a match."""
+
+    def progress(self, done: float, text: str) -> None:
+        """Report the share done (0 to 1) and the current step."""
+        self.folder.write("progress", {"done": min(max(done, 0.0), 1.0), "text": text})
 
 
 def wilson(successes: int, trials: int) -> tuple[float, float]:
@@ -28,10 +51,6 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
     middle = (share + z / 2) / (1 + z)
     half = math.sqrt(share * (1 - share) * z + z**2 / 4) / (1 + z)
     return max(0.0, middle - half), min(1.0, middle + half)
-
-
-MAX_EPISODES = 200
-"""Maximum number of episodes that a job stores."""
 
 
 def figures(facts: Iterable[EpisodeFacts]) -> dict[str, Any]:
@@ -61,10 +80,6 @@ def figures(facts: Iterable[EpisodeFacts]) -> dict[str, Any]:
     }
 
 
-MAX_ASSIGNMENTS = 16
-"""With more assignments than this, a match plays only those in which one checkpoint has exactly one role."""
-
-
 def checkpoint_assignments(roles: list[str]) -> list[dict[str, str]]:
     """Assignments of the checkpoints "a" and "b" to the roles (or policies), all-a and all-b first."""
     all_assignments = [dict(zip(roles, sides, strict=True)) for sides in product("ab", repeat=len(roles))]
@@ -73,24 +88,3 @@ def checkpoint_assignments(roles: list[str]) -> list[dict[str, str]]:
     if len(all_assignments) > MAX_ASSIGNMENTS:
         mixed = [item for item in mixed if 1 in (list(item.values()).count(side) for side in "ab")]
     return uniform + mixed
-
-
-Config = TypeVar("Config", bound=ExperimentConfig)
-
-
-@dataclass(frozen=True)
-class JobContext(Generic[Config]):
-    """One short job: its config, weights and parameters."""
-
-    config: Config
-    folder: JobFolder
-    home: Path
-    """TROUPE_HOME, where base models are cached."""
-    parameters: Mapping[str, Any]
-    checkpoint: Path | None = None
-    other: Path | None = None
-    """The second checkpoint of a match."""
-
-    def progress(self, done: float, text: str) -> None:
-        """Report the share done (0 to 1) and the current step."""
-        self.folder.write("progress", {"done": min(max(done, 0.0), 1.0), "text": text})

@@ -6,13 +6,12 @@ from typing import Any
 
 from training_core.config.models import Policy
 from training_core.config.run import RunConfig
-from training_core.errors import CheckpointError, ConfigError, EngineFailure
+from training_core.errors import CheckpointError, ConfigError
 from training_core.llm.base_models.registry import resolve_model
 from training_core.llm.base_models.tiny import read_facts
 from training_core.llm.environments.host import EnvironmentHost, EnvironmentPool
 from training_core.llm.models.adapter_config import WholeModel
 from training_core.llm.models.loading import load_tokenizer
-from training_core.types import Group
 from workers.actors.coordinator import RolloutCoordinator
 from workers.actors.machine import rollout_gpus
 from workers.actors.policy_workers import PolicyWorker
@@ -22,10 +21,7 @@ from workers.protocol import (
     Collected,
     EpisodeFacts,
     PolicyProxy,
-    PolicyUpdate,
     Ready,
-    Span,
-    System,
     WorkerSpec,
 )
 
@@ -128,23 +124,6 @@ def evaluated(
         documents.extend(collected.transcripts[: max(0, MAX_EPISODES - len(documents))])
         context.progress(0.5 + 0.5 * len(facts) / len(tasks), f"{label}{len(facts)} of {len(tasks)} episodes")
     return Collected(facts, documents)
-
-
-class InferenceOnly:
-    """The methods of a PolicyProxy for training, for a policy that only generates."""
-
-    def update(self, groups: list[Group], iteration: int, version: int, annotated: set[str]) -> PolicyUpdate:
-        """Raise EngineFailure."""
-        raise EngineFailure("this policy only generates and cannot be updated")
-
-    def publish(self, version: int, iteration: int) -> list[Span]:
-        return []
-
-    def save(self, folder: Path) -> None:
-        """Save nothing."""
-
-    def system(self) -> System:
-        return System({})
 
 
 def evaluate(context: JobContext[RunConfig]) -> dict[str, Any]:

@@ -27,6 +27,10 @@ from workers.storage.folders import check_mark, marked
 from workers.telemetry.faults import fault_of, has_traceback, sentence
 
 State = Literal["passed", "warning", "failed", "unknown"]
+Step = tuple[str, Callable[[], str]]
+"""Name of a check, and the function that makes it: it returns what was found and raises for a failure, Doubtful or Unchecked."""
+PATIENCE = 60.0
+"""Seconds for all nodes to answer: each starts a process."""
 
 
 class Unchecked(TroupeError):
@@ -48,10 +52,6 @@ class Check:
     """One sentence: what was found, the cause of a warning or a failure, or why it is not known."""
     remedy: str = ""
     """One sentence; only of a warning or a failed check."""
-
-
-Step = tuple[str, Callable[[], str]]
-"""Name of a check, and the function that makes it: it returns what was found and raises for a failure, Doubtful or Unchecked."""
 
 
 def make_checks(steps: Iterable[Step], progress: Progress) -> list[Check]:
@@ -97,10 +97,6 @@ def printed(checks: Sequence[Check], *, as_json: bool = False) -> str:
 def failed(checks: Iterable[Check]) -> bool:
     """Whether a launch would fail."""
     return any(check.state == "failed" for check in checks)
-
-
-PATIENCE = 60.0
-"""Seconds for all nodes to answer: each starts a process."""
 
 
 def nodes_see(folder: Path) -> str:

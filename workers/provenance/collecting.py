@@ -24,6 +24,12 @@ from workers.provenance.repository import repositories, without_secrets
 
 ROOT = Path(__file__).resolve().parents[2]
 """Folder that Troupe's packages are imported from."""
+TIMEOUT = 5.0
+_QUERY = ("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits")
+PACKAGES = ("troupe", "torch", "transformers", "tokenizers", "safetensors", "numpy", "ray")
+OPTIONAL = ("peft", "vllm", "deepspeed", "pettingzoo", "mpe2", "gymnasium", "supersuit", "vmas", "trl")
+MOST_INSTALLED = 1000
+LONGEST_COMMAND = 4000
 
 
 def attempt_provenance(config: Section, home: Path) -> dict[str, Any]:
@@ -40,56 +46,6 @@ def attempt_provenance(config: Section, home: Path) -> dict[str, Any]:
         "code": code_of(config),
         "data": data_of(config, home),
     }
-
-
-TIMEOUT = 5.0
-_QUERY = ("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits")
-
-
-def machine_facts() -> dict[str, Any]:
-    """Return {"host", "system", "processor", "cores" (logical), "memory" (bytes), "gpus": [{"name", "memory" (bytes),
-    "driver"}], "python"}. Reads no environment variables.
-    """
-    return {
-        "host": socket.gethostname(),
-        "system": platform.platform(),
-        "processor": _processor(),
-        "cores": psutil.cpu_count() or 0,
-        "memory": psutil.virtual_memory().total,
-        "gpus": _gpus(),
-        "python": platform.python_version(),
-    }
-
-
-def _processor() -> str:
-    """The model of the first processor."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "model name":
-                return value.strip()
-    except OSError:
-        pass  # not Linux
-    return platform.processor() or platform.machine()
-
-
-def _gpus() -> list[dict[str, Any]]:
-    """NVIDIA GPUs, as their driver reports them; without torch, which the driver process does not import."""
-    try:
-        answer = subprocess.run(_QUERY, capture_output=True, text=True, check=True, timeout=TIMEOUT).stdout
-    except (OSError, subprocess.SubprocessError):
-        return []
-    rows = [row for row in csv.reader(answer.splitlines(), skipinitialspace=True) if len(row) == 3]
-    return [
-        {"name": name, "memory": int(memory) << 20 if memory.isdigit() else 0, "driver": driver}
-        for name, memory, driver in rows
-    ]
-
-
-PACKAGES = ("troupe", "torch", "transformers", "tokenizers", "safetensors", "numpy", "ray")
-OPTIONAL = ("peft", "vllm", "deepspeed", "pettingzoo", "mpe2", "gymnasium", "supersuit", "vmas", "trl")
-MOST_INSTALLED = 1000
-LONGEST_COMMAND = 4000
 
 
 def launch_provenance(via: str, source: str = "") -> dict[str, Any]:
@@ -144,3 +100,43 @@ def _version(name: str) -> str:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return ""
+
+
+def machine_facts() -> dict[str, Any]:
+    """Return {"host", "system", "processor", "cores" (logical), "memory" (bytes), "gpus": [{"name", "memory" (bytes),
+    "driver"}], "python"}. Reads no environment variables.
+    """
+    return {
+        "host": socket.gethostname(),
+        "system": platform.platform(),
+        "processor": _processor(),
+        "cores": psutil.cpu_count() or 0,
+        "memory": psutil.virtual_memory().total,
+        "gpus": _gpus(),
+        "python": platform.python_version(),
+    }
+
+
+def _processor() -> str:
+    """The model of the first processor."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    except OSError:
+        pass  # not Linux
+    return platform.processor() or platform.machine()
+
+
+def _gpus() -> list[dict[str, Any]]:
+    """NVIDIA GPUs, as their driver reports them; without torch, which the driver process does not import."""
+    try:
+        answer = subprocess.run(_QUERY, capture_output=True, text=True, check=True, timeout=TIMEOUT).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    rows = [row for row in csv.reader(answer.splitlines(), skipinitialspace=True) if len(row) == 3]
+    return [
+        {"name": name, "memory": int(memory) << 20 if memory.isdigit() else 0, "driver": driver}
+        for name, memory, driver in rows
+    ]

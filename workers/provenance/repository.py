@@ -26,15 +26,6 @@ _PATTERNS = (
     re.compile(r"(://[^/\s:@]*:)[^/\s@]+(@)"),
 )
 """Values of common services, quoted values of names such as `api_key`, unquoted ones with a digit, passwords in URLs."""
-
-
-def without_secrets(text: str) -> str:
-    """Return the text with values that look like secrets replaced by MASK."""
-    for pattern in _PATTERNS:
-        text = pattern.sub(rf"\1{MASK}\2", text)
-    return text
-
-
 TIMEOUT = 10.0
 """Maximum seconds of one git command."""
 MOST_DIFF = 512 << 10
@@ -173,3 +164,10 @@ def _git(folder: Path, *words: str) -> str:
         env=variables | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"},
         capture_output=True, text=True, errors="replace", check=True, timeout=TIMEOUT, stdin=subprocess.DEVNULL,
     ).stdout  # fmt: skip
+
+
+def without_secrets(text: str) -> str:
+    """Return the text with values that look like secrets replaced by MASK."""
+    for pattern in _PATTERNS:
+        text = pattern.sub(rf"\1{MASK}\2", text)
+    return text

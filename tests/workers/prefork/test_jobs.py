@@ -1,4 +1,4 @@
-"""Short jobs in processes of a real fork server."""
+"""Short jobs in processes of a real prefork server."""
 
 import os
 import signal

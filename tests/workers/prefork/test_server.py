@@ -1,4 +1,4 @@
-"""Which workers the fork server takes; a program that no fork server serves."""
+"""Which workers the prefork server takes; a program that no prefork server serves."""
 
 import json
 import os
@@ -94,7 +94,7 @@ def test_variables_are_expanded_as_ray_does(text: str, monkeypatch: pytest.Monke
     assert ours == os.environ
 
 
-def test_the_fork_server_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+def test_the_prefork_server_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     folder = tmp_path / "fork"
     folder.mkdir()
     command = [sys.executable, "-m", "workers.prefork.server", str(folder / "socket"), "600"]
@@ -106,7 +106,7 @@ def test_the_fork_server_ends_with_the_process_that_started_it(tmp_path: Path) -
     assert not folder.exists()
 
 
-def test_without_a_fork_server_ray_starts_the_worker(tmp_path: Path) -> None:
+def test_without_a_prefork_server_ray_starts_the_worker(tmp_path: Path) -> None:
     assert run_forked(str(tmp_path / "nobody"), arguments()) is None
     assert run_forked("", arguments()) is None
     assert ray_program().is_file()

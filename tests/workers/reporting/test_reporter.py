@@ -99,7 +99,9 @@ def test_every_kind_of_event_validates(tmp_path: Path) -> None:
     reporter.status("starting", 0, facts={"packages": {"torch": "2"}})
     reporter.metrics(1, {"train/return": 0.5})
     reporter.episode(episode)
-    reporter.annotation({"episode": "1-1-train-0", "turns": [{"turn": 0, "advantages": [0.1]}]})
+    reporter.report(
+        "episode_annotation", {"episode": "1-1-train-0", "turns": [{"turn": 0, "advantages": [0.1]}]}
+    )
     reporter.phase("driver", "rollout", 1, 1.0, 2.0)
     reporter.checkpoint(1, "checkpoints/iteration-000001", 10, {"eval/success": 0.5}, best=True)
     reporter.log("info", "driver", "hello")

@@ -57,7 +57,7 @@ def test_an_actor_loads_new_weights_in_mid_sequence(
 
     from training_core.llm.generation.base import SamplingSettings
     from training_core.types import NoiseKey, Prompt
-    from workers.cluster.actors import CONTROL, Spawner
+    from workers.actors.members import CONTROL, Spawner
     from workers.sizing.placement import place
 
     config = small_config(little_model, **APART, rollout__staleness=100)
@@ -90,7 +90,7 @@ def test_workers_that_die_during_play_are_replaced(
 ) -> None:
     import ray
 
-    from workers.cluster.ray_backend import RayBackend
+    from workers.driver.ray_backend import RayBackend
     from workers.protocol import StopChecks
 
     config = small_config(
@@ -116,7 +116,7 @@ def test_workers_that_die_during_play_are_replaced(
             if iteration in (1, 2):
                 assert backend._session is not None
                 for name in ("rollout-planner-0", "environment-0") if iteration == 1 else ("environment-1",):
-                    os.kill(ray.get(backend._session.workers[name].ping.remote()), signal.SIGKILL)
+                    os.kill(ray.get(backend._session.workers[name].handle.ping.remote()), signal.SIGKILL)
             updated = backend.update(iteration)
             assert updated.metrics["planner"]["tokens"] > 0
             backend.publish(iteration)

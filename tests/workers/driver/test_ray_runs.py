@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from tests.workers.running import conversation, curve, events, small_config
+from tests.workers.running import conversation, curve, small_config
 from training_core.config.files import load_config
-from workers.driver.attempt import FAILED, run_attempt
+from workers.driver.attempt import run_attempt
 from workers.driver.local_backends import LocalBackend
 from workers.protocol import Attempt, Collected, StopChecks, StoppedBeforeStart, WorkerLost
 
@@ -55,7 +55,7 @@ def reference(little_model: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 @contextmanager
 def crew_of(config: Any, name: str, folder: Path) -> Iterator[Any]:
     """A crew of actors, started; ended afterwards."""
-    from workers.cluster.ray_backend import RayBackend
+    from workers.driver.ray_backend import RayBackend
 
     backend = RayBackend(
         Attempt(config, name, 1, folder, folder), StopChecks(lambda: None, lambda: None), lambda text: None
@@ -180,7 +180,7 @@ def test_a_dead_update_worker_ends_the_attempt_by_name(
 def test_a_waiting_run_reports_missing_devices_and_can_be_stopped(
     ray_cluster: None, little_model: Path, tmp_path: Path
 ) -> None:
-    from workers.cluster.ray_backend import RayBackend
+    from workers.driver.ray_backend import RayBackend
 
     said: list[str] = []
 
@@ -198,30 +198,6 @@ def test_a_waiting_run_reports_missing_devices_and_can_be_stopped(
     assert "waiting for 100.8 CPU cores" in said[0]
     assert "of 4 CPU cores" in said[0]
     assert "the cluster is too small" in said[0]
-
-
-@pytest.mark.extended
-def test_a_dead_policy_worker_fails_the_attempt(
-    ray_cluster: None, little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from workers.cluster.ray_backend import RayBackend
-
-    collect = RayBackend.collect
-
-    def collect_once(self: RayBackend, iteration: int) -> Collected:
-        if iteration == 2:
-            kill("doomed-1-policy-planner")
-        return collect(self, iteration)
-
-    monkeypatch.setattr(RayBackend, "collect", collect_once)
-    attempt = Attempt(small_config(little_model), "doomed", 1, tmp_path, tmp_path)
-    assert run_attempt(attempt, local=False) == FAILED
-    last = events(tmp_path, "status")[-1]
-    assert (last["state"], last["iteration"]) == ("failed", 1)
-    assert "policy-planner died" in last["message"]
-    assert any(
-        "Traceback" in event["message"] for event in events(tmp_path, "log") if event["level"] == "error"
-    )
 
 
 @pytest.mark.extended

@@ -62,7 +62,7 @@ def host(name: str, section: Any) -> Any:
     """A process for environments of this section."""
     import ray  # here, not above: it reads the fixture's variables when it is imported
 
-    from workers.cluster.remote_environments import Host
+    from workers.actors.remote_environments import Host
 
     remote: Any = ray.remote(num_cpus=0)(MarlEnvWorker)
     return Host(name, lambda life: remote.remote(section))
@@ -93,11 +93,11 @@ def hosts(ray_cluster: None) -> Iterator[Callable[[Any], list[Any]]]:
 
     yield make
     for each in made:
-        ray.kill(each.worker)
+        ray.kill(each.handle)
 
 
 def test_shares_step_in_their_workers_and_failures_name_the_environment(hosts: Any) -> None:
-    from workers.cluster.remote_environments import RemoteMaker
+    from workers.actors.remote_environments import RemoteMaker
 
     path = "tests.training_core.marl.environments.parallel:Countdown"
     section = PettingZoo(path=path, args={"vanishes": "red_1"})
@@ -113,7 +113,7 @@ def test_shares_step_in_their_workers_and_failures_name_the_environment(hosts: A
 
 
 def test_shares_have_last_boards(hosts: Any) -> None:
-    from workers.cluster.remote_environments import RemoteMaker
+    from workers.actors.remote_environments import RemoteMaker
 
     tag = SimpleTag(max_cycles=2)
     apart, here = RemoteMaker(hosts(tag))(tag, 3), make_environments(tag, 3)
@@ -126,7 +126,7 @@ def test_shares_have_last_boards(hosts: Any) -> None:
 
 
 def test_a_dead_worker_is_replaced_and_its_episodes_fail(hosts: Any) -> None:
-    from workers.cluster.remote_environments import RemoteMaker
+    from workers.actors.remote_environments import RemoteMaker
 
     tag = SimpleTag(max_cycles=4)
     both = hosts(tag)
@@ -137,7 +137,7 @@ def test_a_dead_worker_is_replaced_and_its_episodes_fail(hosts: Any) -> None:
         begun = each.reset(4)
     own = here.step(moves)
     apart.step(moves)
-    end(both[1].worker)
+    end(both[1].handle)
     assert apart.board(2) is None and apart.board(1) == here.board(1)
     lost, own = apart.step(moves), here.step(moves)
     assert list(lost.failures) == [2] and lost.failures[2].lost
@@ -155,16 +155,16 @@ def test_a_dead_worker_is_replaced_and_its_episodes_fail(hosts: Any) -> None:
     again = other.reset(4)
     assert all(np.array_equal(again.observations[role], seen) for role, seen in begun.observations.items())
     assert other.step({role: chosen[:2] for role, chosen in moves.items()}).failures == {}
-    end(both[0].worker)
+    end(both[0].handle)
     assert apart.reset(4).observations.keys() == start.observations.keys()
 
 
 def test_a_worker_is_replaced_at_most_max_lives_times(hosts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from workers.cluster import remote_environments
+    from workers.actors.remote_environments import RemoteMaker
 
-    monkeypatch.setattr(remote_environments, "MAX_LIVES", 1)
+    monkeypatch.setattr("workers.actors.members.MAX_LIVES", 1)
     section = CustomMarl(path=MORTAL, args={"seed": first_seed(1, 0)})
-    environments = remote_environments.RemoteMaker(hosts(section))(section, 2)
+    environments = RemoteMaker(hosts(section))(section, 2)
     environments.reset(0)
     stay = {"agents": np.zeros((2, 2), dtype=np.int64)}
     moved = [environments.step(stay) for _ in range(3)]

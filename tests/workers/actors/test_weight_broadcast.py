@@ -33,16 +33,15 @@ def planner(model: Path, folder: Path) -> Iterator[Any]:
     """The planner's two rollout workers and its update worker, started."""
     import ray
 
-    from workers.cluster.actors import Member, Spawner
-    from workers.cluster.remote_policy import RemotePolicy
+    from workers.actors.members import Spawner
+    from workers.actors.remote_policy import RemotePolicy
 
     config = small_config(model, **BROADCAST)
     placement, spawner = place(config), Spawner(config, folder, folder.name, None)
     rollouts, updaters = (
-        [Member(slot, spawner.policy_worker(slot)) for slot in placement.of(kind, "planner")]
-        for kind in ("rollout", "update")
+        [spawner.member(slot) for slot in placement.of(kind, "planner")] for kind in ("rollout", "update")
     )
-    policy = RemotePolicy(spawner, rollouts, updaters)
+    policy = RemotePolicy(rollouts, updaters, collective=True)
     try:
         policy.start(None)
         yield policy
@@ -118,7 +117,7 @@ def test_a_failed_broadcast_falls_back_to_the_object_store(
 ) -> None:
     import ray
 
-    from workers.cluster.actors import CONTROL
+    from workers.actors.members import CONTROL
 
     with planner(little_model, tmp_path) as policy:
         policy.publish(1, 0)

@@ -18,16 +18,21 @@ ANSWERS = {"planner": ["go up", "go left", "no idea"], "executor": ["up", "left"
 def make_pool(label: str, workers: int) -> tuple[Any, list[Any]]:
     import ray
 
-    from workers.cluster.actors import Spawner
-    from workers.cluster.remote_environments import RemotePool
+    from workers.actors.members import Spawner
+    from workers.actors.remote_environments import RemotePool
     from workers.sizing.placement import place
 
     config = load_config("plan_path_duo", {"resources.environment_workers": workers})
     spawner = Spawner(config, None, label, None)  # type: ignore[arg-type]
     actor_slots = place(config).of("environment")
-    handles = [spawner.env_worker(actor_slot) for actor_slot in actor_slots]
+    members = [spawner.member(actor_slot) for actor_slot in actor_slots]
+    handles = [member.handle for member in members]
     assert ray.get([handle.ping.remote() for handle in handles])
-    return RemotePool(spawner, actor_slots, handles), handles
+    return RemotePool(members), handles
+
+
+def lives(pool: Any) -> list[int]:
+    return [member.life for member in pool._workers]
 
 
 @pytest.fixture
@@ -36,7 +41,7 @@ def pool(ray_cluster: None, request: pytest.FixtureRequest) -> Iterator[tuple[An
 
     made, handles = make_pool(f"pool-{request.node.name}", 3)
     yield made, handles
-    for handle in (*handles, *made._workers):
+    for handle in (*handles, *(member.handle for member in made._workers)):
         ray.kill(handle)
 
 
@@ -63,11 +68,11 @@ def test_replacements_repeat_the_calls_of_dead_workers(pool: tuple[Any, list[Any
     for turn in range(3):
         for role in ("planner", "executor"):
             assert step(spread, role, turn) == step(alone, role, turn)
-        victim = ray.get(spread._workers[turn].ping.remote())
+        victim = ray.get(spread._workers[turn].handle.ping.remote())
         os.kill(victim, signal.SIGKILL)
-    assert spread._lives == [1, 1, 0], "the last one died after the last call"
+    assert lives(spread) == [1, 1, 0], "the last one died after the last call"
     assert opening(spread) == opening(alone)
-    assert spread._lives == [1, 1, 1]
+    assert lives(spread) == [1, 1, 1]
 
 
 class Crossing:
@@ -91,7 +96,7 @@ class Crossing:
     def _replace(self) -> None:
         import ray
 
-        os.kill(ray.get(self._pool._workers[0].ping.remote()), signal.SIGKILL)
+        os.kill(ray.get(self._pool._workers[0].handle.ping.remote()), signal.SIGKILL)
         self._pool.reset({30: (7, "train")})  # slot 30 is worker 0's as well
 
 
@@ -115,5 +120,5 @@ def test_a_replacement_gets_calls_that_were_not_stored_yet(pool: tuple[Any, list
         assert call(spread) == call(alone), name
         spread._mutex = plain
         assert crossing.crossed == (name == act)
-    assert spread._lives == [1, 0, 0]
+    assert lives(spread) == [1, 0, 0]
     assert spread.observe([0], "executor") == alone.observe([0], "executor")

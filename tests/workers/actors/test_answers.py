@@ -71,7 +71,7 @@ def test_an_actors_error_is_unwrapped_through_two_actors(
 ) -> None:
     from ray.exceptions import RayTaskError
 
-    from workers.cluster.actors import answer
+    from workers.actors.members import answer
 
     outer = actor(Outer, actor(Inner))
     with pytest.raises(error) as told:
@@ -85,7 +85,7 @@ def test_an_actors_death_has_a_short_reason(ray_cluster: None) -> None:
     import ray
     from ray.exceptions import RayActorError
 
-    from workers.cluster.actors import answer, exit_of
+    from workers.actors.members import answer, exit_of
 
     killed, ended, broken = actor(Inner), actor(Inner), actor(Broken)
     with pytest.raises(RayActorError) as told:
@@ -114,7 +114,7 @@ class Full:
 
 
 def test_an_actor_without_device_memory_states_what_to_lower(ray_cluster: None) -> None:
-    from workers.cluster.actors import answer
+    from workers.actors.members import answer
     from workers.telemetry.faults import fault_of
 
     with pytest.raises(RuntimeError) as told:
@@ -151,14 +151,14 @@ def test_a_dead_policy_is_reported_in_one_sentence(
 ) -> None:
     import ray
 
-    from workers.cluster.ray_backend import RayBackend
+    from workers.driver.ray_backend import RayBackend
 
     collect = RayBackend.collect
 
     def kill_and_collect(self: RayBackend, iteration: int) -> Any:
         if iteration == 2:
             assert self._session is not None
-            os.kill(ray.get(self._session.workers["policy-planner"].ping.remote()), signal.SIGKILL)
+            os.kill(ray.get(self._session.workers["policy-planner"].handle.ping.remote()), signal.SIGKILL)
         return collect(self, iteration)
 
     monkeypatch.setattr(RayBackend, "collect", kill_and_collect)

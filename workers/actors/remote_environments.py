@@ -5,13 +5,11 @@ worker, since environments are deterministic. RemoteMaker makes those of small n
 The current episodes of a dead worker fail; its environments restart with the seed of their last reset, and the others continue.
 """
 
-import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import ray
 from numpy.typing import NDArray
 from ray.exceptions import RayActorError
 
@@ -21,25 +19,20 @@ from training_core.marl.environments.base import Actions, Failure, Spec, Transit
 from training_core.marl.environments.environment_config import MarlEnvironment
 from training_core.marl.environments.episode_state import Arrays
 from training_core.marl.environments.split import SplitEnvironments, shares_of
-from workers.cluster.actors import LOST_REMEDY, Handle, Mutex, Spawner, answer, exit_of
-from workers.protocol import WorkerLost
-from workers.sizing.placement import ActorSlot
+from workers.actors.members import Call, Handle, Member, Mutex
 
-log = logging.getLogger(__name__)
-MAX_LIVES = 5
-"""Replacements of one worker before the run fails."""
-Call = tuple[str, tuple[Any, ...]]
+PastCall = tuple[str, tuple[Any, ...]]
+"""Method and arguments."""
+START = "start"
+"""Key in a share's stored episodes: seed and first number of its last reset."""
 
 
 class RemotePool:
-    """An EnvironmentPool over EnvWorker actors; slot s lives on worker s mod n."""
+    """An EnvironmentPool over EnvWorker actors; slot s lives on worker s mod n. Threads may play at the same time in different slots."""
 
-    def __init__(self, spawner: Spawner, actor_slots: Sequence[ActorSlot], workers: Sequence[Handle]) -> None:
-        self._spawner = spawner
-        self._actor_slots = list(actor_slots)
+    def __init__(self, workers: Sequence[Member]) -> None:
         self._workers = list(workers)
-        self._lives = [0] * len(self._workers)
-        self._done: list[list[Call]] = [[] for _ in self._workers]
+        self._done: list[list[PastCall]] = [[] for _ in self._workers]
         self._mutex = Mutex()
         """Held while a thread stores a call or replaces a worker."""
 
@@ -77,67 +70,44 @@ class RemotePool:
     def _call(self, method: str, parts: Mapping[int, tuple[Any, ...]], *, keep: bool) -> dict[int, Any]:
         """Call all workers that have a part at the same time, and merge their results."""
         with self._mutex:
-            pending = {
-                worker: (self._lives[worker], self._send(worker, (method, part)))
-                for worker, part in parts.items()
-            }
+            calls = {worker: self._workers[worker].send(method, *part) for worker, part in parts.items()}
         joined: dict[int, Any] = {}
-        for worker, (life, reference) in pending.items():
-            joined.update(self._answer(worker, life, reference, (method, parts[worker]), keep=keep))
+        for worker, call in calls.items():
+            joined.update(self._answer(worker, call, keep=keep))
         return joined
 
-    def _answer(self, worker: int, life: int, reference: Any, call: Call, *, keep: bool) -> Any:
-        """The result of a call that was sent in `life`. If the worker has died, the call is repeated on its replacement."""
+    def _answer(self, worker: int, call: Call, *, keep: bool) -> Any:
+        """The result of a call. If its worker has died, the call is repeated on the replacement."""
         lost: RayActorError | None = None
         try:
-            result = answer(reference)
+            result = call.result()
         except RayActorError as error:
             lost = error
         with self._mutex:
-            if lost is not None:
-                result = self._repeat(worker, life, call, lost)
-            elif keep and life < self._lives[worker]:
-                # Another thread replaced the worker before the call was stored: the new worker has not seen it.
-                result = self._repeat(worker, life, call, None)
+            # If another thread replaced the worker before the call was stored, the new worker has not seen it.
+            if lost is not None or (keep and call.life < call.member.life):
+                result = self._repeat(call, self._done[worker], lost)
             if keep:
-                self._done[worker].append(call)
+                self._done[worker].append((call.method, call.arguments))
         return result
 
-    def _send(self, worker: int, call: Call) -> Any:
-        method, arguments = call
-        return getattr(self._workers[worker], method).remote(*arguments)
-
-    def _repeat(self, worker: int, life: int, call: Call, error: RayActorError | None) -> Any:
-        """Replace a worker that died in `life`, repeat its stored calls, and make the call.
-
-        If another thread has replaced it already, only make the call (`error` may be None then).
-        """
-        if life < self._lives[worker]:
+    def _repeat(self, call: Call, past: Sequence[PastCall], error: RayActorError | None) -> Any:
+        """Make a call again. If its worker has not been replaced since it died, replace it and repeat its stored calls before."""
+        member = call.member
+        if error is None or call.life < member.life:
             try:
-                return answer(self._send(worker, call))
+                return call.again().result()
             except RayActorError as another:
                 error = another
-        while self._lives[worker] < MAX_LIVES:
-            self._lives[worker] += 1
-            log.warning("%s died: %s; it is replaced", self._actor_slots[worker].name, _how(error))
-            ray.kill(self._workers[worker])
-            self._workers[worker] = self._spawner.env_worker(self._actor_slots[worker], self._lives[worker])
-            try:
-                references = [self._send(worker, past) for past in [*self._done[worker], call]]
-                return [answer(reference) for reference in references][-1]
-            except RayActorError as another:
-                error = another
-        raise WorkerLost(
-            f"{self._actor_slots[worker].name} died {MAX_LIVES + 1} times, the last time because {_how(error)}; "
-            f"the run's log has each of them. {LOST_REMEDY}"
-        ) from error
+
+        def restore() -> Any:
+            calls = [*(member.send(method, *arguments) for method, arguments in past), call.again()]
+            return [repeated.result() for repeated in calls][-1]
+
+        return member.revive(error, restore)
 
 
-def _how(error: RayActorError | None) -> str:
-    return exit_of(error) if error is not None else "another call found it dead"
-
-
-def without(calls: Sequence[Call], slots: Collection[int]) -> Iterator[Call]:
+def without(calls: Sequence[PastCall], slots: Collection[int]) -> Iterator[PastCall]:
     """The calls without their parts for these slots."""
     for method, (by_slot, *rest) in calls:
         others = {slot: value for slot, value in by_slot.items() if slot not in slots}
@@ -145,30 +115,22 @@ def without(calls: Sequence[Call], slots: Collection[int]) -> Iterator[Call]:
             yield method, (others, *rest)
 
 
-START = "start"
-"""Key in a share's stored episodes: seed and first number of its last reset."""
-
-
-class Host:
+class Host(Member):
     """A MarlEnvWorker or its current replacement."""
 
     def __init__(self, name: str, spawn: Callable[..., Handle]) -> None:
-        """`spawn(life=...)` starts the process; lives count from 0."""
-        self.name = name
-        self.life = 0
-        self._spawn = spawn
-        self.worker = spawn(life=0)
+        super().__init__(name, spawn)
         self._counts: list[int] = []
 
-    def begin_open(self, count: int) -> Any:
+    def begin_open(self, count: int) -> Call:
         """Start to make another share; `opened` waits for it."""
         self._counts.append(count)
-        return self.worker.open.remote(count)
+        return self.send("open", count)
 
-    def opened(self, reference: Any) -> tuple[int, Spec]:
+    def opened(self, call: Call) -> tuple[int, Spec]:
         """Number and spec of the share that was opened last. Raises ConfigError, EnvironmentFailure, WorkerLost."""
         try:
-            share: tuple[int, Spec] = answer(reference)
+            share: tuple[int, Spec] = call.result()
         except RayActorError as error:
             share = self.replace(self.life, error)[-1]
         return share
@@ -180,19 +142,7 @@ class Host:
         """
         if life < self.life:
             return []
-        while self.life < MAX_LIVES:
-            self.life += 1
-            log.warning("%s died: %s; it is replaced", self.name, exit_of(error))
-            ray.kill(self.worker)
-            self.worker = self._spawn(life=self.life)
-            try:
-                return [answer(self.worker.open.remote(count)) for count in self._counts]
-            except RayActorError as another:
-                error = another
-        raise WorkerLost(
-            f"{self.name} died {MAX_LIVES + 1} times, the last time because {exit_of(error)}; "
-            f"the run's log has each of them. {LOST_REMEDY}"
-        ) from error
+        return self.revive(error, lambda: [self.send("open", count).result() for count in self._counts])
 
 
 @dataclass(frozen=True)
@@ -223,20 +173,21 @@ class RemoteShare:
         """Seed and first number of the last reset."""
         self._life = host.life
         """Life of the worker in which it was reset."""
-        self._pending: Any = None
+        self._pending: Call
 
     def begin_reset(self, seed: int, first: int) -> None:
-        self._start, self._life = (seed, first), self._host.life
-        self._pending = self._host.worker.reset.remote(self._number, seed, first)
+        self._start = seed, first
+        self._pending = self._host.send("reset", self._number, seed, first)
+        self._life = self._pending.life
 
     def begin_step(self, actions: dict[str, Actions], watched: Sequence[int]) -> None:
         if not self._lost:
-            self._pending = self._host.worker.step.remote(self._number, actions, watched)
+            self._pending = self._host.send("step", self._number, actions, watched)
 
     def view(self) -> View:
         while True:
             try:
-                view: View = answer(self._pending)
+                view: View = self._pending.result()
                 return view
             except RayActorError as error:
                 self._host.replace(self._life, error)
@@ -245,53 +196,46 @@ class RemoteShare:
     def transition(self) -> Transition:
         if not self._lost:
             try:
-                transition: Transition = answer(self._pending)
+                transition: Transition = self._pending.result()
                 return transition
             except RayActorError as error:
                 self._host.replace(self._life, error)
         return self._cut()
 
     def board(self, index: int) -> dict[str, Any] | None:
-        """None if the worker has died; the next step reports it."""
-        if self._lost:
-            return None
-        try:
-            board: dict[str, Any] | None = answer(self._host.worker.board.remote(self._number, index))
-        except RayActorError as error:
-            self._host.replace(self._life, error)
-            return None
+        """None if the worker has died."""
+        board: dict[str, Any] | None = None if self._lost else self._ask("board", index)
         return board
 
     def episode_state(self) -> Arrays | None:
-        """None if the worker has died; the next step reports it."""
-        if self._lost:
-            return None
-        try:
-            arrays: Arrays | None = answer(self._host.worker.episode_state.remote(self._number))
-        except RayActorError as error:
-            self._host.replace(self._life, error)
-            return None
+        """None if the worker has died."""
+        arrays: Arrays | None = None if self._lost else self._ask("episode_state")
         return None if arrays is None else arrays | {START: np.array(self._start, dtype=np.int64)}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> View | None:
         """None if the worker has died; the episodes can then be restarted."""
         seed, first = arrays[START].tolist()
         self._start, self._life = (seed, first), self._host.life
-        own = {name: part for name, part in arrays.items() if name != START}
-        try:
-            view: View | None = answer(self._host.worker.restore.remote(self._number, own))
-        except RayActorError as error:
-            self._host.replace(self._life, error)
-            return None
+        view: View | None = self._ask(
+            "restore", {name: part for name, part in arrays.items() if name != START}
+        )
         return view
 
     def close(self) -> None:
-        answer(self._host.worker.close.remote(self._number))
+        self._host.send("close", self._number).result()
 
     @property
     def _lost(self) -> bool:
         """Whether the worker in which it was reset has died."""
         return self._life < self._host.life
+
+    def _ask(self, method: str, *arguments: Any) -> Any:
+        """The worker's answer; None if it has died, which the next step reports."""
+        try:
+            return self._host.send(method, self._number, *arguments).result()
+        except RayActorError as error:
+            self._host.replace(self._life, error)
+            return None
 
     def _cut(self) -> Transition:
         """The step in which all episodes of the share were lost, and new ones started."""

@@ -49,7 +49,7 @@ def played(
 ) -> tuple[list[str], int, list[tuple[list[int], int]]]:
     playing = Playing(telling)
     found = collect_informative(cast(Any, playing), config_of(**overrides), iteration, lambda policy: 0)
-    return [each.task for each in found.played.episodes], found.left_out, playing.asked
+    return [each.task for each in found.episodes], found.left_out, playing.asked
 
 
 def test_uninformative_tasks_are_replaced() -> None:

@@ -2,9 +2,10 @@
 
 import itertools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,7 @@ from ray.exceptions import RayActorError
 
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Group, Prompt
-from workers.cluster.actors import (
-    CONTROL,
-    LOST_REMEDY,
-    Member,
-    Mutex,
-    Spawner,
-    answer,
-    call_all,
-    exit_of,
-    lost,
-    wait_for,
-)
+from workers.actors.members import Call, Member, Mutex, call_all, exit_of
 from workers.protocol import (
     Generated,
     PolicyProxy,
@@ -40,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class BroadcastGroup:
-    """Connects the workers, and again after one of them was replaced or a broadcast failed."""
+    """Connects a policy's workers, and again after one of them was replaced or a broadcast failed."""
 
     def __init__(self) -> None:
         self._lives: list[int] | None = None
@@ -55,12 +45,23 @@ class BroadcastGroup:
         if self.includes(receivers):
             return True
         self._lives = None
+        lives, size = [member.life for member in receivers], len(receivers) + 1
         try:
-            self._connect(sender, receivers)
+            for started in [member.send("await_start", control=True) for member in receivers]:
+                started.result()
+            address = sender.send("open_group").wait()
+            formed = sender.send("form_group", size)
+            joining = [
+                member.send("join_group", address, rank, size, control=True)
+                for rank, member in enumerate(receivers, start=1)
+            ]
+            for joined in joining:
+                joined.result()
+            formed.wait()
         except (RayActorError, TransferFailure) as error:
             self.failed(exit_of(error) if isinstance(error, RayActorError) else str(error))
             return False
-        self._lives = [member.life for member in receivers]
+        self._lives = lives
         return True
 
     def failed(self, reason: str) -> None:
@@ -70,27 +71,6 @@ class BroadcastGroup:
             "new weights go through the object store, and the workers connect again later: %s", reason
         )
 
-    @staticmethod
-    def _connect(sender: Member, receivers: Sequence[Member]) -> None:
-        controls = [member.handle for member in receivers]
-        for started in [
-            handle.await_start.options(concurrency_group=CONTROL).remote() for handle in controls
-        ]:
-            answer(started)
-        address = wait_for(sender, sender.handle.open_group.remote())
-        formed = sender.handle.form_group.remote(len(receivers) + 1)
-        joined = [
-            handle.join_group.options(concurrency_group=CONTROL).remote(address, rank, len(receivers) + 1)
-            for rank, handle in enumerate(controls, start=1)
-        ]
-        for reference in joined:
-            answer(reference)
-        wait_for(sender, formed)
-
-
-MAX_LIVES = 5
-"""Replacements of one rollout worker before the run fails."""
-
 
 class RemotePolicy(PolicyProxy):
     """A PolicyProxy over actors: rollout workers, which are replaced when they die, and update workers, if it is trained.
@@ -98,18 +78,20 @@ class RemotePolicy(PolicyProxy):
     A colocated policy has one actor for both, which is not replaced. Threads may generate while weights are published.
     """
 
-    def __init__(self, spawner: Spawner, rollouts: Sequence[Member], updaters: Sequence[Member]) -> None:
-        """`updaters` is empty for a frozen policy; a colocated policy's actor is in both lists."""
-        self._spawner = spawner
-        self._rollouts = list(rollouts)
-        self._updaters = list(updaters)
-        self._colocated = rollouts[0].actor_slot.kind == "policy"
+    def __init__(
+        self, rollouts: Sequence[Member], updaters: Sequence[Member], *, collective: bool = False
+    ) -> None:
+        """`updaters` is empty for a frozen policy; a colocated policy's actor is in both lists.
+
+        collective: weights are broadcast.
+        """
+        self._rollouts, self._updaters = list(rollouts), list(updaters)
+        self._colocated = rollouts[0] in updaters
         self._restored_from: Path | None = None
         """Checkpoint with the weights of a frozen policy."""
         self._weights: Any = None
         """Reference to the last published weights; it keeps them in the object store."""
-        devices = spawner.config.policies[rollouts[0].actor_slot.policy].devices
-        self._broadcast = BroadcastGroup() if updaters and devices.weight_transfer == "collective" else None
+        self._broadcast = BroadcastGroup() if updaters and collective else None
         self._mutex = Mutex()
         """Held while a worker is replaced, and while the weights for its replacement change."""
 
@@ -118,11 +100,9 @@ class RemotePolicy(PolicyProxy):
         if self._colocated:
             return self._start_updaters(resume_from)
         self._restored_from = None if self._updaters else resume_from
-        pending = [member.handle.start.remote(self._restored_from) for member in self._rollouts]
+        pending = [member.send("start", self._restored_from) for member in self._rollouts]
         updater = self._start_updaters(resume_from) if self._updaters else None
-        readies: list[Ready] = [
-            wait_for(member, reference) for member, reference in zip(self._rollouts, pending, strict=True)
-        ]
+        readies: list[Ready] = [call.wait() for call in pending]
         if updater is None:
             return readies[0]
         updater.spans.extend(span for ready in readies for span in ready.spans)
@@ -134,14 +114,13 @@ class RemotePolicy(PolicyProxy):
         """Split the prompts over the rollout workers, in order. A dead worker is replaced."""
         parts = split(prompts, len(self._rollouts))
         pending = [
-            (index, member, member.handle.generate.remote(parts[index], settings, version))
-            for index, member in enumerate(self._rollouts)
-            if parts[index]
+            member.send("generate", part, settings, version)
+            for member, part in zip(self._rollouts, parts, strict=True)
+            if part
         ]
         joined = Generated([], [])
-        for index, member, reference in pending:
-            arguments = (parts[index], settings, version)
-            generated: Generated = self._wait(index, member, reference, "generate", *arguments)
+        for call in pending:
+            generated: Generated = self._wait(call)
             joined.answers.extend(generated.answers)
             joined.spans.extend(generated.spans)
         return joined
@@ -165,119 +144,94 @@ class RemotePolicy(PolicyProxy):
             colocated_spans: list[Span] = call_all(updaters, "publish", version, iteration)[0]
             return colocated_spans
         group = self._broadcast
-        connected = group is not None and group.connect(updaters[0], list(self._rollouts))
+        connected = group is not None and group.connect(updaters[0], self._rollouts)
         with self._mutex:
-            members = dict(enumerate(self._rollouts))
             broadcast = connected and group is not None and group.includes(self._rollouts)
             # all update workers gather the weights, the first one returns them
             send = "send_weights" if broadcast else "weights"
-            self._weights = [getattr(member.handle, send).remote(version) for member in updaters][0]
-            pending = self._received(members, iteration) if broadcast else self._loaded(members, iteration)
-        spans, missed = self._delivered(members, pending)
+            self._weights = [member.send(send, version) for member in updaters][0].reference
+            pending = (
+                [member.send("receive_weights", iteration, control=True) for member in self._rollouts]
+                if broadcast
+                else self._load(self._rollouts, iteration)
+            )
+        spans, missed = self._delivered(pending)
         if missed and group is not None:
             group.failed(missed[-1][1])
-            without = {index: members[index] for index, _ in missed}
-            spans.extend(self._delivered(without, self._loaded(without, iteration))[0])
+            spans.extend(self._delivered(self._load([member for member, _ in missed], iteration))[0])
         return spans
 
-    def _received(self, members: Mapping[int, Member], iteration: int) -> dict[int, Any]:
-        """Have rollout workers receive a broadcast."""
-        return {
-            index: member.handle.receive_weights.options(concurrency_group=CONTROL).remote(iteration)
-            for index, member in members.items()
-        }
-
-    def _loaded(self, members: Mapping[int, Member], iteration: int) -> dict[int, Any]:
+    def _load(self, members: Sequence[Member], iteration: int) -> list[Call]:
         """Have rollout workers load the last published weights from the object store."""
-        return {
-            index: member.handle.load_weights.options(concurrency_group=CONTROL).remote(
-                self._weights, iteration
-            )
-            for index, member in members.items()
-        }
+        return [member.send("load_weights", self._weights, iteration, control=True) for member in members]
 
-    def _delivered(
-        self, members: Mapping[int, Member], pending: Mapping[int, Any]
-    ) -> tuple[list[Span], list[tuple[int, str]]]:
-        """Wait for rollout workers to load weights, and replace dead ones. Returns spans, and by index why broadcasts failed."""
+    def _delivered(self, pending: Sequence[Call]) -> tuple[list[Span], list[tuple[Member, str]]]:
+        """Wait for rollout workers to load weights, and replace dead ones. Returns spans, and why broadcasts failed."""
         spans: list[Span] = []
-        missed: list[tuple[int, str]] = []
-        for index, reference in pending.items():
+        missed: list[tuple[Member, str]] = []
+        for call in pending:
             try:
-                spans.append(answer(reference))
+                spans.append(call.result())
             except RayActorError as error:
-                self._replace(index, members[index], error)
+                self._replace(call, error)
             except TransferFailure as error:
-                missed.append((index, str(error)))
+                missed.append((call.member, str(error)))
         return spans, missed
 
     def save(self, folder: Path) -> None:
         if self._updaters:
             call_all(self._updaters, "save", folder)
         else:
-            member = self._rollouts[0]
-            self._wait(0, member, member.handle.save.remote(folder), "save", folder)
+            self._wait(self._rollouts[0].send("save", folder))
 
     def system(self) -> System:
         """Leaves out dead rollout workers, which are replaced when they are needed."""
         system = System({})
         separate = [] if self._colocated else self._rollouts
-        pending = [member.handle.system.options(concurrency_group=CONTROL).remote() for member in separate]
-        for reference in pending:
+        for call in [member.send("system", control=True) for member in separate]:
             with suppress(RayActorError):
-                system.add(answer(reference))
+                system.add(call.result())
         for part in call_all(self._updaters, "system"):
             system.add(part)
         return system
 
     def _start_updaters(self, resume_from: Path | None) -> Ready:
-        first = self._updaters[0]
         several = len(self._updaters) > 1
-        address = wait_for(first, first.handle.free_address.remote()) if several else None
+        address = self._updaters[0].send("free_address").wait() if several else None
         readies: list[Ready] = call_all(self._updaters, "start", resume_from, address)
         return replace(readies[0], spans=[span for ready in readies for span in ready.spans])
 
     def _trained(self) -> list[Member]:
         if not self._updaters:
-            policy = self._rollouts[0].actor_slot.policy
-            raise WorkerLost(f"policy {policy!r} is frozen: it has no update worker")
+            raise WorkerLost(f"policy {self._rollouts[0].policy!r} is frozen: it has no update worker")
         return self._updaters
 
-    def _wait(self, index: int, member: Member, reference: Any, method: str, *arguments: Any) -> Any:
+    def _wait(self, call: Call) -> Any:
         """The result of a call to a rollout worker. If it died, its replacement is called: keyed noise makes the result the
         same.
         """
         while True:
             try:
-                return answer(reference)
+                return call.result()
             except RayActorError as error:
-                member = self._replace(index, member, error)
-                reference = getattr(member.handle, method).remote(*arguments)
+                self._replace(call, error)
+                call = call.again()
 
-    def _replace(self, index: int, dead: Member, error: RayActorError) -> Member:
-        """Replace a dead rollout worker, unless another thread has. Raises WorkerLost if it cannot be replaced."""
+    def _replace(self, call: Call, error: RayActorError) -> None:
+        """Replace a rollout worker that died in the call, unless another thread has. Raises WorkerLost if it cannot be replaced."""
+        member = call.member
         if self._colocated:
-            raise lost(dead, error) from error
+            raise member.lost(error) from error
         with self._mutex:
-            if self._rollouts[index].life == dead.life:
-                self._rollouts[index] = self._replacement(dead, error)
-            return self._rollouts[index]
+            if call.life == member.life:
+                call_all(self._updaters, "ping")  # the sender of the weights may have died
+                member.revive(error, partial(self._prepare, member))
 
-    def _replacement(self, dead: Member, error: RayActorError) -> Member:
-        actor_slot, life = dead.actor_slot, dead.life + 1
-        if life > MAX_LIVES:
-            raise WorkerLost(
-                f"{actor_slot.name} died {MAX_LIVES + 1} times, the last time because {exit_of(error)}; "
-                f"the run's log has each of them. {LOST_REMEDY}"
-            )
-        call_all(self._updaters, "ping")  # the sender of the weights may have died
-        log.warning("%s died: %s; it is replaced", actor_slot.name, exit_of(error))
-        ray.kill(dead.handle)
-        worker = self._spawner.policy_worker(actor_slot, life)
-        worker.start.remote(self._restored_from)
+    def _prepare(self, member: Member) -> None:
+        """Have a new rollout worker load its model and the last published weights, before the next calls."""
+        member.send("start", self._restored_from)
         if self._weights is not None:
-            worker.load_weights.remote(self._weights, 0)
-        return Member(actor_slot, worker, life)
+            member.send("load_weights", self._weights, 0)
 
 
 def split(prompts: Sequence[Prompt], parts: int) -> list[list[Prompt]]:
