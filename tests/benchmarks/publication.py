@@ -168,8 +168,7 @@ def policy(size: Size, precision: str, folder: Path) -> Iterator[tuple[RemotePol
     )
     placement, spawner = place(config), Spawner(config, folder, f"publication-{os.getpid()}", None)
     rollouts, updaters = (
-        [spawner.member(slot) for slot in placement.of(kind, POLICY)]
-        for kind in ("rollout", "update")
+        [spawner.member(slot) for slot in placement.of(kind, POLICY)] for kind in ("rollout", "update")
     )
     proxy = RemotePolicy(rollouts, updaters)
     try:

@@ -2,6 +2,7 @@
 
 import inspect
 from importlib import import_module, metadata
+from pathlib import Path
 
 import pytest
 
@@ -29,7 +30,7 @@ def test_private_parts_are_there(ray_cluster: None) -> None:
     constants = import_module("ray._private.ray_constants")
     before = constants.SETUP_WORKER_FILENAME
     with ray_private.program_for_workers(ray_program()):
-        assert constants.SETUP_WORKER_FILENAME == str(ray_program())
+        assert Path(constants.SETUP_WORKER_FILENAME) == ray_program()
     assert before == constants.SETUP_WORKER_FILENAME
     assert "get_ray_client_dependency_error()" in inspect.getsource(import_module("ray.scripts.scripts"))
     assert ray_program().is_file()
