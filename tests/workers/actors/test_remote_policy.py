@@ -6,7 +6,6 @@ import threading
 import pytest
 
 from training_core.types import NoiseKey, Prompt
-from workers.actors.members import Mutex
 
 
 @pytest.mark.parametrize(
@@ -22,6 +21,8 @@ def test_parts_are_contiguous_and_even(prompts: int, parts: int, sizes: list[int
 
 
 def test_a_mutex_is_unlocked_after_unpickling_and_excludes_others() -> None:
+    from workers.actors.members import Mutex  # imports Ray, which the cluster of other tests does first
+
     mutex = Mutex()
     with mutex:
         copy = pickle.loads(pickle.dumps(mutex))
