@@ -20,6 +20,8 @@ class Document(BaseModel):
         frozen=True,
         ser_json_inf_nan="strings",
         json_schema_serialization_defaults_required=True,
+        serialize_by_alias=True,
+        validate_by_name=True,
     )
     columns: ClassVar[dict[str, str]] = {}
     """Heading -> field, of the tables that commands print."""

@@ -11,7 +11,7 @@ from training_core.errors import ConfigError
 from webapp.accounts.models import Project
 from webapp.accounts.selectors import project_editable, projects_editable
 from webapp.checkpoints.models import Checkpoint
-from webapp.checkpoints.selectors import checkpoint_get
+from webapp.checkpoints.services import checkpoint_get
 from webapp.experiments.forms import (
     Draft,
     draft_edited,

@@ -22,8 +22,8 @@ from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
 from webapp.agents.registry import AGENT_PAGES
 from webapp.artifacts.services import references_resolve
-from webapp.checkpoints.damage import damage_note, require_whole
 from webapp.checkpoints.models import Checkpoint
+from webapp.checkpoints.services import damage_note, require_whole
 from webapp.common.task_queue import enqueue
 from webapp.jobs.models import Job
 from webapp.jobs.parameters import check_supported, parameters_read

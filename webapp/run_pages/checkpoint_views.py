@@ -6,12 +6,17 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
 from training_core.errors import TroupeError
-from webapp.checkpoints.drawing import lineage_drawing
-from webapp.checkpoints.forms import PruneForm
-from webapp.checkpoints.lineage import lineage_shown
+from troupe_client.documents.checkpoints import CheckpointsPruneBody
+from webapp.api.routes import parsed
+from webapp.checkpoints.lineage import lineage_drawing, lineage_shown
 from webapp.checkpoints.models import Checkpoint
-from webapp.checkpoints.retention import checkpoint_do, checkpoints_prune
-from webapp.checkpoints.selectors import checkpoint_figures, checkpoint_rivals, checkpoint_to_resume
+from webapp.checkpoints.services import (
+    checkpoint_do,
+    checkpoint_figures,
+    checkpoint_rivals,
+    checkpoint_to_resume,
+    checkpoints_prune,
+)
 from webapp.common.formats import size
 from webapp.jobs.selectors import jobs_visible
 from webapp.run_pages.context import checkpoint_context
@@ -61,18 +66,13 @@ def checkpoint_act(request: HttpRequest, run_id: str, pk: int, act: str) -> Http
 def checkpoints_prune_act(request: HttpRequest, run_id: str) -> HttpResponse:
     """Delete all but the newest and the best checkpoints."""
     run = run_get(request.user, run_id)
-    form = PruneForm(request.POST)
-    if not form.is_valid():
-        messages.error(
-            request, "; ".join(f"{name}: {message.as_text()}" for name, message in form.errors.items())
-        )
-        return redirect("runs:checkpoints", run.pk)
     try:
-        done = checkpoints_prune(request.user, run, form.cleaned_data["last"], form.cleaned_data["best"])
+        wanted = parsed(CheckpointsPruneBody, {name: request.POST.get(name, "") for name in ("last", "best")})
+        done = checkpoints_prune(request.user, run, wanted)
     except TroupeError as error:
         messages.error(request, str(error))
     else:
-        listed = ", ".join(str(iteration) for iteration in done["deleted"])
-        message = f"Deleted {listed}: {size(done['bytes'])}." if listed else "Nothing to delete."
+        listed = ", ".join(map(str, done.deleted))
+        message = f"Deleted {listed}: {size(done.bytes)}." if listed else "Nothing to delete."
         messages.success(request, message)
     return redirect("runs:checkpoints", run.pk)

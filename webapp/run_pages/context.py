@@ -6,7 +6,7 @@ from typing import Any
 from django.contrib.auth.models import AnonymousUser
 
 from webapp.accounts.models import User
-from webapp.checkpoints.selectors import checkpoint_to_resume, checkpoints_list
+from webapp.checkpoints.services import checkpoint_to_resume, checkpoints_list
 from webapp.experiments.commands import curl_command, launch_command
 from webapp.provenance.pages import provenance_context
 from webapp.run_pages.ancestry import Lead

@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from webapp.accounts.permissions import Person, Visitor
 from webapp.checkpoints.models import Checkpoint
-from webapp.checkpoints.selectors import checkpoints_list
+from webapp.checkpoints.services import checkpoints_list
 from webapp.common.formats import figure
 from webapp.health.models import Finding
 from webapp.runs.models import Run, RunNote

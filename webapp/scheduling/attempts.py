@@ -6,7 +6,7 @@ from typing import Any
 from django.db.models import Max
 from django.utils import timezone
 
-from webapp.checkpoints.damage import damage_note
+from webapp.checkpoints.services import damage_note
 from webapp.runs.lifecycle import run_move
 from webapp.runs.models import Attempt, Run, RunState
 from webapp.runs.selectors import first_iteration

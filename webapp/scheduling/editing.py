@@ -8,9 +8,8 @@ from django.db import transaction
 from training_core.config.files import apply_overrides
 from webapp.accounts.audit import audit_note
 from webapp.accounts.permissions import Person
-from webapp.checkpoints.damage import require_whole
 from webapp.checkpoints.models import Checkpoint
-from webapp.checkpoints.selectors import checkpoint_latest, checkpoint_named
+from webapp.checkpoints.services import checkpoint_latest, checkpoint_named, require_whole
 from webapp.runs.config_differences import flatten
 from webapp.runs.families import family_of
 from webapp.runs.models import Run

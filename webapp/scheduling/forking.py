@@ -15,10 +15,14 @@ from training_core.config.kinds import AnyConfig
 from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.permissions import Person
-from webapp.checkpoints.damage import CheckpointGone, checkpoint_words, require_whole
 from webapp.checkpoints.models import Checkpoint
-from webapp.checkpoints.retention import checkpoint_hold
-from webapp.checkpoints.selectors import checkpoint_named
+from webapp.checkpoints.services import (
+    CheckpointGone,
+    checkpoint_hold,
+    checkpoint_named,
+    checkpoint_words,
+    require_whole,
+)
 from webapp.runs.models import Run, RunSource
 from webapp.runs.permitted import parse_permitted_for
 from webapp.runs.states import TransitionRefused

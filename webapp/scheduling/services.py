@@ -18,8 +18,7 @@ from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit, require_edit
 from webapp.artifacts.services import references_resolve, uses_note
-from webapp.checkpoints.damage import require_whole
-from webapp.checkpoints.selectors import checkpoint_named
+from webapp.checkpoints.services import checkpoint_named, require_whole
 from webapp.provenance.reported import provenance_read
 from webapp.provenance.services import LAUNCH, provenance_report, provenance_store
 from webapp.runs import states

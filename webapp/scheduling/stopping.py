@@ -2,7 +2,7 @@
 
 from django.utils import timezone
 
-from webapp.checkpoints.selectors import checkpoint_latest
+from webapp.checkpoints.services import checkpoint_latest
 from webapp.metrics.models import Series
 from webapp.runs.models import Attempt, Run
 from workers.launchers.launcher import STOP_SECONDS

@@ -18,7 +18,7 @@ from training_core.config.files import parse_config, to_toml
 from training_core.errors import ConfigError
 from webapp.accounts.models import ApiToken
 from webapp.accounts.tokens import token_create
-from webapp.checkpoints.selectors import checkpoint_latest
+from webapp.checkpoints.services import checkpoint_latest
 from webapp.runs.lifecycle import run_locked, run_move, run_reason_set, runs_locked
 from webapp.runs.models import Attempt, Run, RunState
 from webapp.runs.permitted import parse_permitted_for

@@ -23,7 +23,6 @@ urlpatterns = [
     path("runs/", include("webapp.transcripts.urls")),
     path("runs/", include("webapp.timeline.urls")),
     path("runs/", include("webapp.health.urls")),
-    path("", include("webapp.checkpoints.urls")),
     path("", include("webapp.artifacts.urls")),
     path("", include("webapp.jobs.urls")),
     path("", include("webapp.compare.urls")),
