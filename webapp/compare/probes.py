@@ -10,9 +10,9 @@ from training_core.errors import ConfigError
 from webapp.compare.forms import Choice
 from webapp.metrics.arrays import spell
 from webapp.runs.models import Run
+from webapp.transcripts.bodies import documents_read
 from webapp.transcripts.models import Episode
 from webapp.transcripts.probes import parts_differ, said_lines
-from webapp.transcripts.selectors import documents_read
 
 TASKS = 4
 """Tasks per page."""

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from training_core.errors import ConfigError
 from webapp.agents.rewards import shaped_label
+from webapp.api.routes import lenient
 from webapp.common.attachments import attachment
 from webapp.common.tones import role_tones
 from webapp.compare.configs import configs_differ, sections_of
@@ -27,7 +28,7 @@ from webapp.media.views import media_shown
 from webapp.runs.models import ACTIVE_STATES
 from webapp.runs.selectors import runs_visible
 from webapp.shares.services import share_make, share_path
-from webapp.transcripts.forms import Strips
+from webapp.transcripts.episode_views import Strips
 from workers.http.csv_cells import cell_text
 
 
@@ -108,7 +109,7 @@ def parallel_page(request: HttpRequest) -> HttpResponse:
 @require_GET
 def probes_page(request: HttpRequest) -> HttpResponse:
     """Show the episodes of each run on the same tasks."""
-    selection, page = compared(request), Strips({"page": request.GET.get("page", "")}).values()[1]
+    selection, page = compared(request), lenient(Strips, {"page": request.GET.get("page", "")}).page
     context = page_context(request.user, selection, "probes")
     if selection.runs:
         try:

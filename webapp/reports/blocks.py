@@ -30,8 +30,8 @@ from webapp.compare.forms import Choice, choice_demand, meant
 from webapp.compare.selection import MOST_GROUPED, MOST_RUNS, configs_of, runs_chosen
 from webapp.compare.selectors import runs_compare
 from webapp.runs.models import ACTIVE_STATES, Run
+from webapp.transcripts.bodies import episode_document
 from webapp.transcripts.models import Episode
-from webapp.transcripts.selectors import episode_document
 
 Block = tuple[str, dict[str, Any]]
 MOST_TURNS = 40

@@ -50,8 +50,8 @@ from webapp.runs.selectors import attempts_of, run_get
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.editing import run_resume_edited
 from webapp.scheduling.managing import run_do
+from webapp.transcripts.episodes import quarters_read
 from webapp.transcripts.models import Episode
-from webapp.transcripts.quarters import quarters_read
 
 PER_PAGE = 50
 LATEST = 12

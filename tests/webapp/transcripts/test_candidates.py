@@ -12,7 +12,7 @@ from tests.webapp.elements import elements, text_of
 from tests.webapp.transcripts.test_episodes import candidate, learnt, played, turn
 from webapp.accounts.models import User
 from webapp.runs.models import Run
-from webapp.transcripts.groups import group_read, is_level, lean, spread, tree_read
+from webapp.transcripts.candidates import group_read, is_level, lean, spread, tree_read
 from webapp.transcripts.models import Episode
 from webapp.transcripts.services import annotations_store, episodes_store
 
@@ -63,7 +63,7 @@ def test_the_page_contains_the_first_tokens_of_each_candidate(
     long = candidate("answer", tokens=[f"t{place}" for place in range(50)], token_ids=list(range(50)))
     group_turn = turn(0, "planner") | {"candidates": [long, candidate("other")], "executed": 0}
     episodes_store(run, 1, [played("1-3-train-0", turns=[group_turn])])
-    monkeypatch.setattr("webapp.transcripts.views_groups.FIRST_TOKENS", 60)
+    monkeypatch.setattr("webapp.transcripts.episode_views.FIRST_TOKENS", 60)
     client.force_login(user)
     page = client.get(f"/runs/{run.pk}/episodes/{Episode.objects.get().pk}/tree/")
     first, other = [json.loads(box["data-first-tokens"]) for box in elements(page, "[data-card-tokens]")]
