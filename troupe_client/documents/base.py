@@ -12,6 +12,11 @@ Count = Annotated[int, Field(ge=0, lt=10**18)]
 """A number that the database can store."""
 
 
+def omitted(description: str = "") -> Any:
+    """Return the definition of a field that is left out of the document if it is None."""
+    return Field(None, exclude_if=lambda value: value is None, description=description or None)
+
+
 class Document(BaseModel):
     """What the API answers."""
 

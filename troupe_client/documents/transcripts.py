@@ -9,11 +9,10 @@ from pydantic import (
     ConfigDict,
     Field,
     FiniteFloat,
-    StringConstraints,
     model_validator,
 )
 
-from troupe_client.documents.base import Body, Document
+from troupe_client.documents.base import Body, Document, omitted
 
 Number = float | str | None
 """NaN and infinities are strings."""
@@ -22,61 +21,51 @@ Kind = Literal["train", "eval", "eval_sampled"]
 LONGEST_QUERY = 2000
 RECENT = 10_000
 """Number of newest episodes that the quarters of the returns are of."""
-_Text = Annotated[str, StringConstraints(strip_whitespace=True, max_length=80)]
-_Whole = Annotated[int, Field(ge=0, le=10**17), AfterValidator(lambda value: min(value, 2**31 - 1))]
-
-
-def _absent(value: Any) -> bool:
-    return value is None
+QUARTER = f"Quarter of the returns of the newest {RECENT:,} stored episodes, 4 is the highest; for runs without success."
+Outcome = Annotated[
+    Literal["success", "unsolved", "error"],
+    BeforeValidator(lambda value: "error" if value == "failed" else value),
+]
+"""failed is the earlier name of error."""
+_Whole = Annotated[int, Field(ge=0, le=10**17), AfterValidator(lambda value: min(value, 2**31 - 1))] | None
 
 
 class EpisodeFilters(Body):
     """Filters of episodes, as parameters of a URL."""
 
-    query: Annotated[str, StringConstraints(strip_whitespace=True, max_length=LONGEST_QUERY)] = Field(
-        "", description="The query language, e.g. planner.reward > 0 and turns >= 3."
-    )
-    q: Annotated[str, StringConstraints(strip_whitespace=True, max_length=400)] = Field(
+    model_config = ConfigDict(str_strip_whitespace=True)
+
+    query: str = Field(
         "",
+        max_length=LONGEST_QUERY,
+        description="The query language, e.g. planner.reward > 0 and turns >= 3.",
+    )
+    q: str = Field(
+        "",
+        max_length=400,
         description='Words in prompts, responses, title, task, outcome; "a phrase", -without, begin*.',
     )
     kind: Kind | None = None
-    outcome: Annotated[
-        Literal["success", "unsolved", "error"] | None,
-        BeforeValidator(lambda value: "error" if value == "failed" else value),
-    ] = Field(None, description="error: the environment raised an error.")
-    quarter: Literal["1", "2", "3", "4"] | None = Field(
-        None,
-        description=f"Quarter of the returns of the newest {RECENT:,} stored episodes, 4 is the highest; for runs without success.",
-    )
-    iteration: _Whole | None = Field(None, description="This iteration.")
-    iteration_min: _Whole | None = Field(None, description="This iteration or later.")
-    iteration_max: _Whole | None = Field(None, description="This iteration or earlier.")
-    role: _Text = Field(
-        "", description="Episodes with this role; a reward range then applies to its own reward."
-    )
-    policy: _Text = Field("", description="Episodes with this policy; a version then applies to it.")
-    version: _Whole | None = Field(None, description="Some policy (or `policy`) had this version.")
-    reward_min: FiniteFloat | None = Field(
-        None, description="Minimum of the return, or of the reward of `role`."
-    )
-    reward_max: FiniteFloat | None = Field(
-        None, description="Maximum of the return, or of the reward of `role`."
-    )
-    tokens_min: _Whole | None = Field(None, description="Minimum number of response tokens.")
-    tokens_max: _Whole | None = Field(None, description="Maximum number of response tokens.")
-    turns_min: _Whole | None = Field(None, description="Minimum number of turns.")
-    turns_max: _Whole | None = Field(None, description="Maximum number of turns.")
+    outcome: Outcome | None = Field(None, description="error: the environment raised an error.")
+    quarter: Literal["1", "2", "3", "4"] | None = Field(None, description=QUARTER)
+    iteration: _Whole = Field(None, description="This iteration.")
+    iteration_min: _Whole = Field(None, description="This iteration or later.")
+    iteration_max: _Whole = Field(None, description="This iteration or earlier.")
+    role: str = Field("", max_length=80, description="A reward range then applies to its own reward.")
+    policy: str = Field("", max_length=80, description="A version then applies to it.")
+    version: _Whole = Field(None, description="Some policy (or `policy`) had this version.")
+    reward_min: FiniteFloat | None = Field(None, description="Minimum return, or reward of `role`.")
+    reward_max: FiniteFloat | None = Field(None, description="Maximum return, or reward of `role`.")
+    tokens_min: _Whole = Field(None, description="Minimum number of response tokens.")
+    tokens_max: _Whole = Field(None, description="Maximum number of response tokens.")
+    turns_min: _Whole = Field(None, description="Minimum number of turns.")
+    turns_max: _Whole = Field(None, description="Maximum number of turns.")
     truncated: bool | None = Field(None, description="Whether a response was cut at its token limit.")
     failed: bool | None = Field(None, description="Whether the environment raised an error.")
     probe: bool | None = Field(None, description="Only probes, or no probes.")
-    environment: _Text = Field("", description="Type of the environment.")
-    task: Annotated[str, StringConstraints(strip_whitespace=True, max_length=200)] = Field(
-        "", description="Id of a task."
-    )
-    label: Annotated[str, StringConstraints(strip_whitespace=True, max_length=40)] = Field(
-        "", description="Label of the episode, or of a turn in it."
-    )
+    environment: str = Field("", max_length=80, description="Type of the environment.")
+    task: str = Field("", max_length=200, description="Id of a task.")
+    label: str = Field("", max_length=40, description="Label of the episode, or of a turn in it.")
 
     def values(self) -> dict[str, Any]:
         """Return the filters that are set, by name."""
@@ -88,15 +77,9 @@ class Episode(Document):
     """Facts of an episode."""
 
     columns: ClassVar = {
-        "id": "id",
-        "episode": "name",
-        "play": "kind",
-        "task": "title",
-        "outcome": "outcome",
-        "turns": "turn_count",
-        "tokens": "tokens",
-        "return": "episode_return",
-    }
+        "id": "id", "episode": "name", "play": "kind", "task": "title", "outcome": "outcome", "turns": "turn_count",
+        "tokens": "tokens", "return": "episode_return",
+    }  # fmt: skip
 
     id: int
     run: str
@@ -128,13 +111,9 @@ class EpisodeTranscript(Episode):
     """An episode with its transcript, which is missing if only its facts are stored."""
 
     return_label: str
-    turns: list[Json] | None = Field(
-        None,
-        exclude_if=_absent,
-        description="Prompts, candidates with their tokens, values of updates.",
-    )
+    turns: list[Json] | None = omitted("Prompts, candidates with their tokens, values of updates.")
     final_board: Json | None = None
-    stages: Json | None = Field(None, exclude_if=_absent, description="Times of the update.")
+    stages: Json | None = omitted("Times of the update.")
 
 
 class EpisodeNote(Document):
@@ -152,11 +131,13 @@ class EpisodeNote(Document):
 class NoteBody(Body):
     """A label, a note, or both."""
 
+    model_config = ConfigDict(str_strip_whitespace=True)
+
     turn: int | None = Field(
         None, ge=1, lt=2**31, description="Number of the turn, from 1; none: the whole episode."
     )
-    label: Annotated[str, StringConstraints(strip_whitespace=True, max_length=40)] = ""
-    text: Annotated[str, StringConstraints(strip_whitespace=True, max_length=10_000)] = ""
+    label: str = Field("", max_length=40)
+    text: str = Field("", max_length=10_000)
 
     @model_validator(mode="after")
     def _something(self) -> "NoteBody":
@@ -224,19 +205,15 @@ class AnswerTokens(Document):
     from_: int = Field(alias="from", description="Index of the first token, from 0.")
     advantage: Number
     prompt_ids: list[int]
-    tokens: list[str] | None = Field(None, exclude_if=_absent, description="Texts.")
-    token_ids: list[int] | None = Field(None, exclude_if=_absent)
-    logprobs: list[Number] | None = Field(
-        None, exclude_if=_absent, description="Of the sampling distribution."
-    )
-    versions: list[int] | None = Field(None, exclude_if=_absent)
-    ratios: list[Number] | None = Field(None, exclude_if=_absent)
-    entropies: list[Number] | None = Field(None, exclude_if=_absent, description="Nats.")
-    training_logprobs: list[Number] | None = Field(None, exclude_if=_absent, description="The learner's.")
-    mismatch: list[Number] | None = Field(
-        None, exclude_if=_absent, description="The learner's minus the sampler's, nats."
-    )
-    masks: list[int] | None = Field(None, exclude_if=_absent, description="1: in the loss.")
+    tokens: list[str] | None = omitted("Texts.")
+    token_ids: list[int] | None = omitted()
+    logprobs: list[Number] | None = omitted("Of the sampling distribution.")
+    versions: list[int] | None = omitted()
+    ratios: list[Number] | None = omitted()
+    entropies: list[Number] | None = omitted("Nats.")
+    training_logprobs: list[Number] | None = omitted("The learner's.")
+    mismatch: list[Number] | None = omitted("The learner's minus the sampler's, nats.")
+    masks: list[int] | None = omitted("1: in the loss.")
 
 
 class EpisodeBoards(Document):

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from webapp.compare.groups import differing, groups_make
-from webapp.provenance.selectors import provenance_flat
+from webapp.provenance.services import provenance_flat
 from webapp.runs.config_differences import flatten
 from webapp.runs.facts import packages_of
 from webapp.runs.models import Run

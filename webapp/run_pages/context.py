@@ -8,7 +8,7 @@ from django.contrib.auth.models import AnonymousUser
 from webapp.accounts.models import User
 from webapp.checkpoints.services import checkpoint_to_resume, checkpoints_list
 from webapp.experiments.commands import curl_command, launch_command
-from webapp.provenance.pages import provenance_context
+from webapp.provenance.services import provenance_context
 from webapp.run_pages.ancestry import Lead
 from webapp.run_pages.charts import Panel, axes_of
 from webapp.run_pages.marks import KINDS, Mark

@@ -18,8 +18,7 @@ from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
 from webapp.accounts.throttling import GUESSES, guess_note, too_many_guesses
-from webapp.provenance.reported import provenance_read
-from webapp.provenance.services import provenance_store
+from webapp.provenance.services import provenance_read, provenance_store
 from webapp.runs.families import family_of
 from webapp.runs.headlines import headline_read
 from webapp.runs.lifecycle import run_add, run_locked, run_move, run_reason_set, runs_locked

@@ -19,8 +19,7 @@ from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit, require_edit
 from webapp.artifacts.services import references_resolve, uses_note
 from webapp.checkpoints.services import checkpoint_named, require_whole
-from webapp.provenance.reported import provenance_read
-from webapp.provenance.services import LAUNCH, provenance_report, provenance_store
+from webapp.provenance.services import LAUNCH, provenance_read, provenance_report, provenance_store
 from webapp.runs import states
 from webapp.runs.facts import facts_add
 from webapp.runs.families import family_of
@@ -53,7 +52,7 @@ def run_create(
     provenance: Mapping[str, Any] | None = None,
 ) -> Run:
     """Create a queued run from a config tree with overrides; its submission follows on commit. `provenance`: what launched it
-    (webapp/provenance/reported.py).
+    (webapp/provenance/services.py).
 
     Raises ConfigError with one message per field path, PermissionDenied for users who cannot launch here.
     """

@@ -10,13 +10,16 @@ from webapp.ingest.views import events
 from webapp.site.schema_view import SchemaView
 
 APPS = (
-    "accounts", "experiments", "run_table", "panels", "runs", "provenance", "scheduling", "run_pages", "metrics", "media",
-    "jobs", "health", "timeline", "compare", "cluster", "shares", "quotas", "notifications", "reports",
+    "accounts", "experiments", "run_table", "panels", "runs", "scheduling", "run_pages", "metrics",
+    "jobs", "health", "compare", "cluster", "shares", "quotas", "notifications", "reports",
 )  # fmt: skip
 """Apps with an `api_urls` module."""
 ROUTED = (
     "artifacts",
     "checkpoints",
+    "media",
+    "provenance",
+    "timeline",
     "transcripts",
 )
 """Apps whose `api` has `routes`."""

@@ -50,7 +50,7 @@ def import_modules() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.config.settings")
     os.environ.setdefault(env.CONNECTIONS, CONNECTIONS)
     django.setup()
-    for name in (settings.ROOT_URLCONF, "webapp.live.routing", "webapp.site.body_limits", "channels.auth"):
+    for name in (settings.ROOT_URLCONF, "webapp.live.consumers", "webapp.site.body_limits", "channels.auth"):
         importlib.import_module(name)
 
 

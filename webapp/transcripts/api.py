@@ -114,8 +114,7 @@ def completion(
     text: Annotated[str, Field(description="The query up to the caret.")] = "",
 ) -> documents.EpisodeQueryCompletion:
     """Return completions of a query."""
-    found = query_complete(run_get(user, run_id), text[:LONGEST])
-    return documents.EpisodeQueryCompletion.model_validate(found)
+    return query_complete(run_get(user, run_id), text[:LONGEST])
 
 
 @routes.get("runs/<str:run_id>/episodes/curve/", name="episodes-curve")

@@ -143,7 +143,7 @@ def _turn(number: int, turn: Mapping[str, Any], tone: int) -> dict[str, Any]:
         "agents": len(executed["text"].splitlines()) if executed else 0,
         "version": max(executed["versions"], default=None) if executed else None,
         "shown": [
-            _candidate(index, candidate, turn["executed"])
+            {**candidate, "place": index, "executed": index == turn["executed"]}
             for index, candidate in enumerate(turn["candidates"])
         ],
     }
@@ -171,10 +171,6 @@ def stretches(response: Mapping[str, Any]) -> list[dict[str, Any]]:
     if segments:
         segments[-1]["text"] += text[offset:]
     return segments
-
-
-def _candidate(index: int, candidate: Mapping[str, Any], executed: int) -> dict[str, Any]:
-    return {**candidate, "place": index, "executed": index == executed, "length": len(candidate["token_ids"])}
 
 
 def neighbours(episode: Episode) -> tuple[Episode | None, Episode | None]:
@@ -218,9 +214,8 @@ def tree_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
     """Show the tree around the turn `turn`, and its group."""
     episode = _episode(request, run_id, pk)
     if not agent_pages(episode.run.config).tokens:
-        return redirect(
-            "transcripts:detail", run_id, pk
-        )  # one action per step: there are no candidates to compare
+        # one action per step: there are no candidates to compare
+        return redirect("transcripts:detail", run_id, pk)
     asked = lenient(Place, request.GET)
     number = asked.turn
     levels, count = tree_read(episode, (number - 1) // LEVELS * LEVELS + 1)
@@ -232,9 +227,7 @@ def tree_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
     older, newer = neighbours(episode)
     context = run_context(request.user, episode.run, "transcripts") | {
         "episode": episode,
-        "levels": [
-            _level(level, before, tones) for before, level in zip([None, *levels], levels, strict=False)
-        ],
+        "levels": _levels(levels, tones),
         "group": _group(episode, number, tones) if chosen else None,
         "number": number,
         "place": index,
@@ -255,43 +248,39 @@ def _place(chosen: dict[str, Any] | None, candidate: int | None) -> int:
     return min(wanted, max(0, len(chosen["candidates"]) - 1))
 
 
-def _level(level: dict[str, Any], before: dict[str, Any] | None, tones: dict[str, int]) -> dict[str, Any]:
-    """Return a turn of the tree: its candidates, and lines to them from the previously executed one."""
-    mean, _ = spread([candidate["reward"] for candidate in level["candidates"]])
-    nodes = []
-    for candidate in folded(level["candidates"], level["executed"]):
-        direction, heat = lean(candidate, mean)
-        executed = candidate["index"] == level["executed"]
-        count = len(candidate["numbers"])
-        equal = f"{count} equal answers" if count > 1 else ""
-        words = [f"reward {reward(candidate['reward'])}", "selected" if executed else "", equal]
-        if candidate["advantage"] is not None:
-            words.insert(1, f"advantage {reward(candidate['advantage'])}")
-        node = {
-            "direction": direction,
-            "heat": heat,
-            "executed": executed,
-            "words": ", ".join(filter(None, words)),
-        }
-        nodes.append(candidate | node)
-    begin = None if before is None else _executed_place(before)
-    ends = [(index + 0.5) * PITCH for index in range(len(nodes))]
-    width = max(len(nodes), (begin or 0) + 1) * PITCH
-    start = None if begin is None else (begin + 0.5) * PITCH
-    return level | {
-        "tone": tones.get(level["role"], 0),
-        "nodes": nodes,
-        "ends": ends,
-        "start": start,
-        "width": width,
-        "executed_place": _executed_place(level),
-    }
+def _levels(levels: Iterable[Mapping[str, Any]], tones: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return the turns of the tree: their candidates, and lines to them from the previously executed one."""
+    shown: list[dict[str, Any]] = []
+    begin: int | None = None
+    for level in levels:
+        mean, _ = spread([candidate["reward"] for candidate in level["candidates"]])
+        entries = folded(level["candidates"], level["executed"])
+        nodes = [_node(entry, level["executed"], mean) for entry in entries]
+        place = next((index for index, node in enumerate(nodes) if node["executed"]), None)
+        shown.append({
+            **level,
+            "tone": tones.get(level["role"], 0),
+            "nodes": nodes,
+            "ends": [(index + 0.5) * PITCH for index in range(len(nodes))],
+            "start": None if begin is None else (begin + 0.5) * PITCH,
+            "width": max(len(nodes), (begin or 0) + 1) * PITCH,
+            "executed_place": place,
+        })  # fmt: skip
+        begin = place
+    return shown
 
 
-def _executed_place(level: dict[str, Any]) -> int | None:
-    """Return the place of the executed candidate among the folded ones."""
-    entries = folded(level["candidates"], level["executed"])
-    return next((index for index, entry in enumerate(entries) if entry["index"] == level["executed"]), None)
+def _node(entry: Mapping[str, Any], executed: int | None, mean: float | None) -> dict[str, Any]:
+    direction, heat = lean(entry, mean)
+    selected, count = entry["index"] == executed, len(entry["numbers"])
+    words = [
+        f"reward {reward(entry['reward'])}",
+        "" if entry["advantage"] is None else f"advantage {reward(entry['advantage'])}",
+        "selected" if selected else "",
+        f"{count} equal answers" if count > 1 else "",
+    ]
+    said = ", ".join(filter(None, words))
+    return {**entry, "direction": direction, "heat": heat, "executed": selected, "words": said}
 
 
 def _group(episode: Episode, number: int, tones: dict[str, int]) -> dict[str, Any]:

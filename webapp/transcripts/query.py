@@ -43,6 +43,8 @@ from webapp.transcripts.services import labels_of
 from webapp.transcripts.words import terms, words_fit, words_hits
 
 PARAMETER = "query"
+RECENT = 500
+"""Number of newest episodes whose values are suggested."""
 KINDS = {"train": "training", "eval": "greedy evaluation", "eval_sampled": "sampled evaluation"}
 OUTCOMES: dict[str, dict[str, bool]] = {
     "solved": {"success": True},
@@ -51,7 +53,7 @@ OUTCOMES: dict[str, dict[str, bool]] = {
     "error": {"failed": True},
     "failed": {"failed": True},
 }
-"""Outcome -> lookups; success and failed are earlier names."""
+"""Outcome -> lookups; success and failed are other names of solved and error."""
 FILTERS: dict[str, tuple[str, str]] = {
     **{name: (name, "=") for name in ("kind", "outcome", "iteration", "role", "truncated", "probe", "environment", "task", "label")},
     "failed": ("error", "="),
@@ -127,9 +129,9 @@ def filters_condition(run: Run, filters: Mapping[str, Any]) -> Q:
     compiler = _EpisodeCompiler(run, noted=True)
     filters = {name: value for name, value in filters.items() if value not in ("", None)}
     condition = Q()
-    for name in filters.keys() & FILTERS.keys():
-        field, operator = FILTERS[name]
-        condition &= compiler.compare(Token("WORD", field), operator, filters[name])
+    for name, (field, operator) in FILTERS.items():
+        if name in filters:
+            condition &= compiler.compare(Token("WORD", field), operator, filters[name])
     for name, operator in (("reward_min", ">="), ("reward_max", "<=")):
         if name in filters and "role" in filters:
             predicate = json_predicate(f"$.{json.dumps(filters['role'])}", operator, filters[name])
@@ -292,13 +294,10 @@ _OTHER: dict[str, Callable[[Token, str, Any], Q]] = {
 }
 
 
-RECENT = 500
-"""Number of newest episodes whose values are suggested."""
-
-
-def query_complete(run: Run, text: str, *, noted: bool = True) -> dict[str, Any]:
-    """Return {"start": start of the current word, "options": [{"text", "note"}]} for the text up to the caret."""
-    return complete(text, lambda: _fields(run), lambda field: _values(run, field, noted))
+def query_complete(run: Run, text: str) -> documents.EpisodeQueryCompletion:
+    """Return the completions of the text up to the caret."""
+    completion = complete(text, lambda: _fields(run), lambda field: _values(run, field))
+    return documents.EpisodeQueryCompletion.model_validate(completion)
 
 
 def roles_of(run: Run) -> list[str]:
@@ -325,7 +324,7 @@ def _fields(run: Run) -> Iterator[tuple[str, str]]:
         yield from ((f"{role}.{part}.{name}", note) for role in roles for name, note in fields.items())
 
 
-def _values(run: Run, field: str, noted: bool) -> list[str]:
+def _values(run: Run, field: str) -> list[str]:
     if field == "kind":
         return list(KINDS)
     if field == "outcome":
@@ -333,7 +332,7 @@ def _values(run: Run, field: str, noted: bool) -> list[str]:
     if field == "role":
         return roles_of(run)
     if field == "label":
-        return labels_of(run) if noted else []
+        return labels_of(run)
     if field in _FLAGS or field == "error" or field.endswith(".truncated"):
         return ["true", "false"]
     if field in _TEXTS:

@@ -1,6 +1,6 @@
 """Provenance of a launch: command, repository, machine, packages. Environment variables are never recorded.
 
-The functions return plain dicts; the server validates them (webapp/provenance/reported.py).
+The functions return plain dicts; the server validates them (webapp/provenance/services.py).
 """
 
 import re
