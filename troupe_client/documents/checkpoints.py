@@ -27,6 +27,12 @@ class Checkpoint(Document):
     time: datetime
 
 
+class CheckpointUnavailable(Document):
+    """Why a checkpoint cannot be downloaded: it was removed, or its files are missing."""
+
+    detail: str
+
+
 class CheckpointsPruned(Document):
     """What a deletion of old checkpoints deleted, or would delete."""
 

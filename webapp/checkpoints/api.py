@@ -34,6 +34,7 @@ def lineage(user: Person, run_id: str) -> documents.Lineage:
     "runs/<str:run_id>/checkpoints/<str:name>/download/",
     name="checkpoint-download",
     media_type="application/x-tar",
+    errors={409: documents.CheckpointUnavailable},
 )
 def download(
     user: Person,

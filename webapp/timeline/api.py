@@ -26,9 +26,9 @@ def timeline(user: Person, run_id: str, query: documents.AskedWindow) -> documen
 def batch(user: Person, run_id: str, iteration: int, sort: documents.Sort = "start") -> documents.RunBatch:
     """Return every episode of the batch of an iteration's update: facts, times, stages by policy version, shares of roles."""
     run = run_get(user, run_id)
-    found = batch_read(run, iteration, sort) if iteration <= documents.LARGEST else None
-    if found is None or not found.episodes:
+    anatomy = batch_read(run, iteration, sort) if iteration <= documents.LARGEST else None
+    if anatomy is None or not anatomy.episodes:
         why = agent_pages(run.config).no_batches
         more = f": {why}; see the timeline" if why else ""
         raise NotFound(f"there is no recorded batch of iteration {iteration}{more}")
-    return found
+    return anatomy

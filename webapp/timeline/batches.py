@@ -31,15 +31,15 @@ def batch_read(run: Run, iteration: int | None = None, sort: str = "start") -> R
 
     For custom programs, which report no batches, it has the episodes with transcripts.
     """
-    known: Any = Batch.objects.filter(run=run)
-    bounds = known.aggregate(low=Min("iteration"), high=Max("iteration"))
+    candidates: Any = Batch.objects.filter(run=run)
+    bounds = candidates.aggregate(low=Min("iteration"), high=Max("iteration"))
     if partial := bounds["high"] is None:
-        known = Episode.objects.filter(run=run, kind="train")
-        bounds = known.aggregate(low=Min("iteration"), high=Max("iteration"))
+        candidates = Episode.objects.filter(run=run, kind="train")
+        bounds = candidates.aggregate(low=Min("iteration"), high=Max("iteration"))
     if bounds["high"] is None:
         return None
     iteration = bounds["high"] if iteration is None else iteration
-    stored = list(known.filter(iteration=iteration).order_by("pk"))
+    stored = list(candidates.filter(iteration=iteration).order_by("pk"))
     attempt = max((row.attempt for row in stored), default=0)
     rows = [row for row in stored if row.attempt == attempt]
     members = _of_transcripts(run, rows) if partial else _of_batches(run, iteration, rows)
@@ -100,11 +100,11 @@ def _of_transcripts(run: Run, rows: Sequence[Episode]) -> list[BatchEpisode]:
         _member(
             **{name: getattr(row, name) for name in names},
             length=row.tokens, turns=row.turn_count, staleness=None, stages=[], roles={}, transcript=row.pk,
-            ended=max(row.started, row.ended), queued=min(known.get("queued", row.started), row.started),
-            consumed=known.get("consumed"), learnt=known.get("learnt"),
+            ended=max(row.started, row.ended), queued=min(times.get("queued", row.started), row.started),
+            consumed=times.get("consumed"), learnt=times.get("learnt"),
         )
         for row in rows
-        for known in [stages.get(row.name, {})]
+        for times in [stages.get(row.name, {})]
     ]  # fmt: skip
 
 

@@ -256,7 +256,7 @@ def _levels(levels: Iterable[Mapping[str, Any]], tones: Mapping[str, int]) -> li
         mean, _ = spread([candidate["reward"] for candidate in level["candidates"]])
         entries = folded(level["candidates"], level["executed"])
         nodes = [_node(entry, level["executed"], mean) for entry in entries]
-        place = next((index for index, node in enumerate(nodes) if node["executed"]), None)
+        selected = next((index for index, node in enumerate(nodes) if node["executed"]), None)
         shown.append({
             **level,
             "tone": tones.get(level["role"], 0),
@@ -264,9 +264,9 @@ def _levels(levels: Iterable[Mapping[str, Any]], tones: Mapping[str, int]) -> li
             "ends": [(index + 0.5) * PITCH for index in range(len(nodes))],
             "start": None if begin is None else (begin + 0.5) * PITCH,
             "width": max(len(nodes), (begin or 0) + 1) * PITCH,
-            "executed_place": place,
+            "executed_place": selected,
         })  # fmt: skip
-        begin = place
+        begin = selected
     return shown
 
 
@@ -279,8 +279,8 @@ def _node(entry: Mapping[str, Any], executed: int | None, mean: float | None) ->
         "selected" if selected else "",
         f"{count} equal answers" if count > 1 else "",
     ]
-    said = ", ".join(filter(None, words))
-    return {**entry, "direction": direction, "heat": heat, "executed": selected, "words": said}
+    label = ", ".join(filter(None, words))
+    return {**entry, "direction": direction, "heat": heat, "executed": selected, "words": label}
 
 
 def _group(episode: Episode, number: int, tones: dict[str, int]) -> dict[str, Any]:

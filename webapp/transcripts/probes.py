@@ -78,8 +78,8 @@ def _play(frame: Frame) -> documents.ProbePlay:
     facts = {
         name: getattr(frame.episode, name) for name in ("id", "iteration", "outcome", "success", "failed")
     }
-    said = [documents.ProbeAnswer(role=role, text=text) for role, text in frame.lines]
-    return documents.ProbePlay(**facts, return_=frame.episode.episode_return, said=said)
+    answers = [documents.ProbeAnswer(role=role, text=text) for role, text in frame.lines]
+    return documents.ProbePlay(**facts, return_=frame.episode.episode_return, said=answers)
 
 
 def _fill(strips: Sequence[Strip], run: Run, kind: str) -> None:

@@ -118,7 +118,7 @@ def filters_context(run: Run, filters: Mapping[str, Any], noted: bool = True) ->
 
     def names(name: str, known: Iterable[str] | None, met: Iterable[str] | None = None) -> list[str]:
         """Return distinct names: those of the config, of the newest episode, and the selected one."""
-        return [each for each in dict.fromkeys([*(known or ()), *(met or ()), shown.get(name)]) if each]
+        return [text for text in dict.fromkeys([*(known or ()), *(met or ()), shown.get(name)]) if text]
 
     return {
         "filters": shown,
