@@ -80,7 +80,6 @@ ORDER: dict[str, tuple[str, ...]] = {
         "health live reconciliation",
         "cluster",
         "experiments",
-        "panels",
         "jobs run_table",
         "compare run_pages",
         "reports",

@@ -8,8 +8,8 @@ from django.utils import timezone
 
 from webapp.health.inputs import HealthInputs, SeriesTail, Vitals
 from webapp.metrics.arrays import unpack_floats, unpack_ints
-from webapp.metrics.blocks import GROUP, wide_read
 from webapp.metrics.models import Block, Chunk, Series
+from webapp.metrics.points import GROUP, wide_read
 from webapp.runs.models import Attempt, Run, RunState
 
 LATEST = 500

@@ -10,7 +10,7 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.live.outbox import resync
 from webapp.metrics.arrays import spell
 from webapp.metrics.selectors import points_after
-from webapp.metrics.wide import NARROW
+from webapp.metrics.services import NARROW
 from webapp.runs.models import Run
 from webapp.runs.selectors import run_for_summary, run_summary, summary_for_visitors
 from webapp.transcripts.models import Episode, EpisodeAnnotation

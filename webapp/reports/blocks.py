@@ -23,12 +23,18 @@ from training_core.errors import ConfigError
 from webapp.accounts.models import Project
 from webapp.agents.rewards import shaped_label
 from webapp.common.tones import role_tones
-from webapp.compare.configs import configs_differ
+from webapp.compare.choice import (
+    MOST_GROUPED,
+    MOST_RUNS,
+    Choice,
+    choice_demand,
+    configs_of,
+    meant,
+    runs_chosen,
+)
 from webapp.compare.curves import curves_read
-from webapp.compare.figures import figures_of
-from webapp.compare.forms import Choice, choice_demand, meant
-from webapp.compare.selection import MOST_GROUPED, MOST_RUNS, configs_of, runs_chosen
-from webapp.compare.selectors import runs_compare
+from webapp.compare.statistics import figures_of, runs_compare
+from webapp.compare.table import configs_differ
 from webapp.runs.models import ACTIVE_STATES, Run
 from webapp.transcripts.models import Episode
 from webapp.transcripts.selectors import episode_document

@@ -146,6 +146,11 @@ class Run(models.Model):
             self.tone = Run.objects.filter(project_id=self.project_id).count() % RUN_TONES + 1
         super().save(*args, **kwargs)
 
+    @property
+    def is_custom(self) -> bool:
+        """Whether a program with its own training loop reports it; its config has a section `client`."""
+        return self.source == RunSource.CLIENT
+
 
 class Attempt(models.Model):
     """One launch of a run. Numbers start at 1; only the highest attempt may change the run's state."""

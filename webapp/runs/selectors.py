@@ -1,5 +1,6 @@
 """Queries of runs, limited to the user's own projects."""
 
+from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
@@ -206,8 +207,6 @@ def _urls() -> dict[str, str]:
 
 def tags_of(user: Person) -> list[str]:
     """Return the tags of the user's latest runs, most used first."""
-    counted: dict[str, int] = {}
-    for tags in runs_visible(user).order_by("-created_at").values_list("tags", flat=True)[:500]:
-        for tag in tags:
-            counted[tag] = counted.get(tag, 0) + 1
+    latest = runs_visible(user).order_by("-created_at").values_list("tags", flat=True)[:500]
+    counted = Counter(tag for tags in latest for tag in tags)
     return sorted(counted, key=lambda tag: (-counted[tag], tag))[:50]

@@ -268,7 +268,7 @@ def test_a_database_that_does_not_answer_is_503(
     def fail(user: Any, run_id: str) -> Run:
         raise OperationalError("the server closed the connection unexpectedly")
 
-    monkeypatch.setattr("webapp.runs.api.run_get", fail)
+    monkeypatch.setattr("webapp.run_pages.api.run_get", fail)
     answer = call(f"runs/{run.pk}/")
     assert (answer.status_code, answer["Retry-After"]) == (503, "2")
     assert "try again" in answer.json()["detail"]

@@ -8,8 +8,8 @@ from django.test import Client
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from tests.webapp.compare.test_configs import made
 from tests.webapp.compare.test_curves import told as series_told
+from tests.webapp.compare.test_tables import made
 from tests.webapp.elements import elements
 from tests.webapp.transcripts.test_episodes import candidate, played, turn
 from training_core.config.files import load_config

@@ -132,7 +132,7 @@ def test_the_page_reports_an_invalid_note_and_returns_to_itself(ada: Client, run
     answer = ada.post(f"/runs/{run.pk}/notes/", {"text": "", "next": f"/runs/{run.pk}/curves/"}, follow=True)
     assert (
         answer.redirect_chain[0][0] == f"/runs/{run.pk}/curves/"
-        and b"This field is required" in answer.content
+        and b"this field is required" in answer.content
     )
     away = ada.post(f"/runs/{run.pk}/notes/", {"text": "x", "next": "https://example.org/"})
     assert away.headers["Location"] == f"/runs/{run.pk}/"

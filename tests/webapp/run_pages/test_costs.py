@@ -9,7 +9,7 @@ from django.test import Client
 from tests.webapp.elements import text_of
 from tests.webapp.metrics.test_series import event, store
 from webapp.accounts.models import User
-from webapp.run_pages.spending import spending_read
+from webapp.run_pages.costs import run_cost
 from webapp.runs.models import Attempt, Run
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -41,13 +41,13 @@ def test_hours_and_tokens_over_two_attempts(run: Run) -> None:
     tokens(run, 1, {10: 1000, 20: 2000, 30: 3000})
     tokens(run, 2, {21: 2100, 22: 2200})
     run.refresh_from_db()
-    spent = spending_read(run)
+    spent = run_cost(run)
     assert (spent.waited, spent.seconds) == (30.0, 3600.0 + 1800.0)
     assert spent.cpus and spent.cpu_hours == pytest.approx(spent.cpus * 1.5)
     assert spent.gpus == 0 and spent.gpu_hours == 0
     assert spent.tokens == 3000 + 200, "attempt 2 went on from the 2,000 of its checkpoint"
     assert spent.tokens_again == 1000, "of 3,200 the run's own count has 2,200"
-    assert [each["tokens"] for each in spent.attempts] == [3000, 200]
+    assert [each.tokens for each in spent.attempts] == [3000, 200]
     assert spent.eta_seconds is None and spent.expected_cpu_hours is None
 
 
@@ -55,13 +55,13 @@ def test_hours_and_tokens_over_two_attempts(run: Run) -> None:
 def test_seeds_of_one_process_divide_its_hours(run: Run, client: Client) -> None:
     attempt(run, 1, 0, 3600, shared_job="j", shared_by=3)
     run.refresh_from_db()
-    together = spending_read(run)
+    together = run_cost(run)
     assert together.cpus and together.cpu_hours == pytest.approx(together.cpus) and together.shift == 0
     client.force_login(run.owner)
     assert "shared by 3 seeds" in text_of(client.get(f"/runs/{run.pk}/"), "[data-region=cost]")
     attempt(run, 2, 4000, 7600)
     run = Run.objects.get(pk=run.pk)
-    spent = spending_read(run)
+    spent = run_cost(run)
     assert (spent.cpus, spent.shared_by) == (pytest.approx(3 * together.cpus), 1)
     assert spent.cpu_hours == pytest.approx(4 * together.cpus), "a third of the first hour, and the second"
     assert (spent.seconds + spent.shift) * spent.cpus / 3600 == pytest.approx(spent.cpu_hours)
@@ -77,7 +77,7 @@ def test_a_fork_does_not_pay_for_the_run_it_comes_from(run: Run, user: User) -> 
     )  # fmt: skip
     attempt(fork, 1, 0, 60)
     tokens(fork, 1, {21: 2100, 25: 2500})
-    spent = spending_read(fork)
+    spent = run_cost(fork)
     assert (spent.tokens, spent.tokens_again) == (500, 0)
 
 
@@ -85,7 +85,7 @@ def test_a_fork_does_not_pay_for_the_run_it_comes_from(run: Run, user: User) -> 
 def test_what_is_not_known_is_not_invented(run: Run) -> None:
     Run.objects.filter(pk=run.pk).update(config={**run.config, "rollout": {"of another version": 1}})
     run.refresh_from_db()
-    spent = spending_read(run)
+    spent = run_cost(run)
     assert (spent.cpus, spent.gpu_hours, spent.tokens, spent.seconds, spent.attempts) == (
         None,
         None,

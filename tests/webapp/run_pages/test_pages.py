@@ -1,18 +1,95 @@
-"""A run with many metrics shows a part of its charts, and finds the others by section, words and regular expression."""
+"""Pages of runs with many metrics, of very long runs, and of a log."""
 
+import gzip
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
-from tests.webapp.elements import elements
+from tests.benchmarks.scale_fill import copy_points
+from tests.webapp.elements import elements, text_of
 from webapp.accounts.models import User
 from webapp.metrics.models import Series
-from webapp.run_pages import wide_runs
-from webapp.runs.models import Run
+from webapp.run_pages import charts as charts_module
+from webapp.run_pages import views
+from webapp.runs.logs import LEVELS, log_sources
+from webapp.runs.models import LogLine, Run
+
+pytestmark = pytest.mark.django_db
+POINTS = 100_000
+KEYS = ["eval/success", "eval_sampled/success", "train/return", "eval/return", "rollout/staleness", "rollout/tokens_per_second"] + [
+    f"{name}/{role}/{metric}"
+    for name, metric in (("train", "reward"), ("policy", "entropy"), ("policy", "kl"), ("groups", "zero_variance"))
+    for role in ("planner", "executor")
+]  # fmt: skip
+MOST = 200_000
+"""Bytes of the compressed page; the chart library has 360,000."""
+
+
+@pytest.mark.extended
+def test_a_long_run_needs_few_bytes(run: Run, user: User, client: Client) -> None:
+    client.force_login(user)
+    for number, key in enumerate(KEYS):
+        values = np.sin(np.arange(POINTS) / 1000) + np.random.default_rng(number).normal(0, 0.1, POINTS)
+        series = Series.objects.create(run=run, key=key, count=POINTS, last_step=POINTS - 1)
+        copy_points(series, values)
+    Run.objects.filter(pk=run.pk).update(event_count=POINTS, state="finished")
+    page = client.get(f"/runs/{run.pk}/")
+    assert len(gzip.compress(page.content)) < MOST
+    series_shown = json.loads(text_of(page, "#run-page"))["series"]
+    assert series_shown.keys() >= {*KEYS}
+    for number, key in enumerate(KEYS):
+        last = np.sin((POINTS - 1) / 1000) + np.random.default_rng(number).normal(0, 0.1, POINTS)[-1]
+        assert series_shown[key]["values"][-1] == pytest.approx(last, rel=1e-4)
+        assert len(series_shown[key]["values"]) > 500 or key.startswith("rollout/")
+
+
+@pytest.mark.django_db
+def test_level_shows_lines_of_this_level_and_above(client: Client, user: User, run: Run) -> None:
+    for level in LEVELS:
+        LogLine.objects.create(
+            run=run,
+            attempt=1,
+            cursor=0,
+            time=timezone.now(),
+            level=level,
+            source="driver",
+            message=f"line of {level}",
+        )
+    client.force_login(user)
+    page = client.get(f"/runs/{run.pk}/logs/", {"level": "warning"}).content.decode()
+    shown = [level for level in LEVELS if f"line of {level}" in page]
+    assert shown == ["warning", "error"]
+
+
+@pytest.mark.django_db
+def test_lines_of_a_source_are_chosen_by_the_address(client: Client, user: User, run: Run) -> None:
+    for number in range(3):
+        for source in ("environment-0", "driver"):
+            LogLine.objects.create(
+                run=run,
+                attempt=1,
+                cursor=0,
+                time=timezone.now(),
+                level="output",
+                source=source,
+                message=f"{source} {number}",
+            )
+    client.force_login(user)
+    page = client.get(f"/runs/{run.pk}/logs/", {"source": "environment-0", "q": "T 1"}).content.decode()
+    assert "environment-0 1" not in page
+    page = client.get(f"/runs/{run.pk}/logs/", {"source": "environment-0", "q": "0 1"}).content.decode()
+    assert "environment-0 1</span>" in page and "environment-0 2</span>" not in page
+    assert '<option value="environment-0" selected>' in page and '<option value="driver">' in page
+    assert log_sources(run) == ["driver", "environment-0"]
+    unknown = client.get(f"/runs/{run.pk}/logs/", {"source": "nobody"}).content.decode()
+    assert "No line matches these filters." in unknown and '<option value="nobody" selected>' in unknown
+
 
 NAMES = [f"{section}/layer_{number}/norm" for section in ("beta", "alpha", "eval") for number in range(20)]
 
@@ -27,8 +104,9 @@ def fill(run: Run, names: list[str]) -> Run:
 @pytest.fixture
 def wide(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Metrics in three sections, more than a page shows."""
-    monkeypatch.setattr(wide_runs, "MOST", 20)
-    monkeypatch.setattr(wide_runs, "WINDOW", 25)
+    monkeypatch.setattr(charts_module, "MOST_SHOWN", 20)
+    monkeypatch.setattr(views, "MOST_SHOWN", 20)
+    monkeypatch.setattr(charts_module, "WINDOW", 25)
     return fill(run, [*NAMES, "alone"])
 
 

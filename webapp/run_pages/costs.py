@@ -1,18 +1,17 @@
 """The cost of a run so far, and its estimated total: time, device hours, tokens."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 from django.utils import timezone
 
 from training_core.config.files import parse_config
 from training_core.errors import ConfigError
-from webapp.metrics.chunks import Points
+from troupe_client.documents.runs import AttemptCost, RunCost
+from webapp.metrics.points import Points
 from webapp.metrics.selectors import SeriesRow, points_read
-from webapp.runs.models import Attempt, Run, RunSource
+from webapp.runs.models import Attempt, Run
 from webapp.runs.selectors import attempts_of, eta_seconds
 from workers.sizing.demand import Demand, demand
 
@@ -20,40 +19,7 @@ TOKENS = "progress/tokens"
 HOUR = 3600.0
 
 
-@dataclass(frozen=True)
-class Spent:
-    """Seconds, device hours and sampled training tokens. Devices are None for runs that the server does not launch."""
-
-    waited: float
-    """Seconds from its launch to its first start, or until now."""
-    seconds: float
-    """Total of all attempts, from start to end."""
-    gpus: float | None
-    cpus: float | None
-    """Devices held while it runs: its part if its process trains several runs."""
-    shared_by: int
-    """Number of runs in the process of its last attempt."""
-    shift: float
-    """Seconds to add to `seconds` for hours of these devices, because earlier attempts held another part of them."""
-    gpu_hours: float | None
-    cpu_hours: float | None
-    tokens: int
-    tokens_again: int
-    """Of these, tokens of iterations repeated by a later attempt."""
-    eta_seconds: float | None
-    """Remaining at the pace of the current attempt; None if it is not active."""
-    expected_gpu_hours: float | None
-    expected_cpu_hours: float | None
-    """Estimate at its end; None without an estimate."""
-    attempts: list[dict[str, Any]]
-    """number, seconds, tokens of each."""
-
-    def json(self) -> dict[str, Any]:
-        """JSON types only."""
-        return asdict(self)
-
-
-def spending_read(run: Run, rows: Iterable[SeriesRow] | None = None) -> Spent:
+def run_cost(run: Run, rows: Iterable[SeriesRow] | None = None) -> RunCost:
     """Compute the cost of a run. rows: those of all its metrics, if the page has read them."""
     attempts = attempts_of(run)
     held, before = _held(run), _before(run)
@@ -71,7 +37,7 @@ def spending_read(run: Run, rows: Iterable[SeriesRow] | None = None) -> Spent:
     counted_seconds = sum(seconds[one.number] * shared_by / one.shared_by for one in attempts)
     left = eta_seconds(run, attempts[-1] if attempts else None)
     sampled = sum(tokens.values())
-    return Spent(
+    return RunCost(
         waited=_waited(run),
         seconds=total,
         gpus=gpus,
@@ -86,7 +52,7 @@ def spending_read(run: Run, rows: Iterable[SeriesRow] | None = None) -> Spent:
         expected_gpu_hours=None if left is None else _hours(gpus, counted_seconds + left),
         expected_cpu_hours=None if left is None else _hours(cpus, counted_seconds + left),
         attempts=[
-            {"number": number, "seconds": spent, "tokens": tokens.get(number, 0)}
+            AttemptCost(number=number, seconds=spent, tokens=tokens.get(number, 0))
             for number, spent in seconds.items()
         ],
     )
@@ -128,7 +94,7 @@ def _counted(run: Run, rows: Iterable[SeriesRow] | None) -> int:
 
 
 def _held(run: Run) -> Demand | None:
-    if run.source == RunSource.CLIENT:
+    if run.is_custom:
         return None
     try:
         return demand(parse_config(run.config))
