@@ -162,13 +162,13 @@ class RunNote(Document):
 NoteText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)]
 
 
-class NoteChangeBody(Body):
+class RunNoteChangeBody(Body):
     """The new text of a note."""
 
     text: NoteText
 
 
-class NoteBody(NoteChangeBody):
+class RunNoteBody(RunNoteChangeBody):
     """A note on a run."""
 
     step: int | None = Field(None, ge=0, le=10**17, description="Iteration; default: the whole run.")

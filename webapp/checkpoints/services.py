@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from webapp.checkpoints.models import Checkpoint
-from webapp.runs.events import event_send
+from webapp.runs.lifecycle import event_send
 from webapp.runs.models import LogLine, Run
 from workers.telemetry.events import CheckpointEvent
 

@@ -17,7 +17,7 @@ from training_core.errors import ConfigError
 from webapp.accounts.permissions import Person
 from webapp.common.tones import SHARED, policy_tones
 from webapp.ingest.models import Producer
-from webapp.runs.demands import HOLDING, runs_holding, runs_waiting, share, sharing_of
+from webapp.runs.costs import HOLDING, runs_holding, runs_waiting, share, sharing_of
 from webapp.runs.models import Attempt, Run, RunState
 from webapp.runs.selectors import runs_visible
 from webapp.scheduling.admission import left

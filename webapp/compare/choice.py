@@ -24,8 +24,7 @@ from webapp.metrics.panels import AXES
 from webapp.metrics.panels import BANDS as PANEL_BANDS
 from webapp.run_table.columns import config_at, metric_compared
 from webapp.run_table.filters import runs_filter
-from webapp.runs.config_differences import flatten
-from webapp.runs.families import ASIDE
+from webapp.runs.configs import ASIDE, differing, flatten
 from webapp.runs.models import Run
 
 KEY = "eval/success"
@@ -362,14 +361,3 @@ def _apart(name: str, namesakes: Mapping[str, Run], by: str) -> dict[str, str]:
         if by == "run" or not parts:
             labels[key] += f" · {run.pk}"
     return labels
-
-
-def differing(flat: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the paths that are missing or different in some of the flat configs, in their order."""
-    paths = list(dict.fromkeys(path for config in flat for path in config))
-    missing = object()
-    return [
-        path
-        for path in paths
-        if any(config.get(path, missing) != flat[0].get(path, missing) for config in flat)
-    ]

@@ -7,13 +7,13 @@ from math import isfinite, log10
 from typing import Any
 
 from training_core.errors import ConfigError
-from webapp.compare.choice import ASIDE_PATHS, Choice, differing, groups_make, names_of
+from webapp.compare.choice import ASIDE_PATHS, Choice, groups_make, names_of
 from webapp.metrics.models import Series
 from webapp.metrics.names import is_metric, metric_read
 from webapp.provenance.selectors import provenance_flat
-from webapp.runs.config_differences import flatten
-from webapp.runs.facts import packages_of
+from webapp.runs.configs import differing, flatten
 from webapp.runs.models import Run
+from webapp.runs.selectors import packages_of
 
 RECORDED = ("packages.", "code.", "data.", "machine.")
 """Prefixes of fields that are not of the config, but of what the driver and the launch recorded."""

@@ -40,7 +40,7 @@ from webapp.media.views import media_shown
 from webapp.metrics.models import Series
 from webapp.metrics.panels import AXES
 from webapp.run_table.filters import runs_list
-from webapp.runs.config_differences import groupings
+from webapp.runs.configs import groupings
 from webapp.runs.models import ACTIVE_STATES, Run
 from webapp.runs.selectors import runs_visible
 from webapp.shares.services import share_make, share_path

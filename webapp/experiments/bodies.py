@@ -11,7 +11,7 @@ from training_core.errors import ConfigError
 from webapp.accounts.models import Project
 from webapp.accounts.permissions import Person
 from webapp.accounts.selectors import project_default, project_named
-from webapp.runs.permitted import parse_permitted
+from webapp.runs.configs import parse_permitted
 
 CONFIG_KEYS = {"preset", "overrides", "config"}
 

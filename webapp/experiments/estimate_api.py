@@ -10,7 +10,7 @@ from training_core.errors import ConfigError
 from webapp.api.schema import JSON
 from webapp.experiments.bodies import CONFIG_KEYS, body_of, config_of
 from webapp.experiments.estimates import LONGEST_PROMPT, appraisal_document, appraise
-from webapp.runs.permitted import check_runs_visible
+from webapp.runs.configs import check_runs_visible
 
 
 class Estimates(APIView):

@@ -8,7 +8,7 @@ from training_core.errors import ConfigError
 from webapp.common.tones import SHARED, policy_tones
 from webapp.experiments.estimates import LONGEST_PROMPT, Appraisal, appraise
 from webapp.experiments.views import posted_draft
-from webapp.runs.permitted import check_runs_visible
+from webapp.runs.configs import check_runs_visible
 from workers.sizing.estimates import PROMPT_TOKENS, WorkerMemory
 from workers.sizing.memory_fit import KINDS, PARTS
 

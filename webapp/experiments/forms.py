@@ -14,8 +14,7 @@ from webapp.agents.pages import AgentPages
 from webapp.agents.registry import agent_pages
 from webapp.checkpoints.models import Checkpoint
 from webapp.experiments.fields import Field, FormSection, config_sections, value_at
-from webapp.runs.config_differences import departures, flatten, preset_tree, settings_count
-from webapp.runs.permitted import parse_permitted
+from webapp.runs.configs import departures, flatten, parse_permitted, preset_tree, settings_count
 from webapp.scheduling.forking import check_fits
 
 STRUCTURE = {"structure.roles": "team.roles", "structure.policies": "policies"}

@@ -14,7 +14,7 @@ from training_core.config.gallery import expected_of, has_words, searched_text
 from training_core.config.kinds import CONFIG_KINDS
 from webapp.accounts.permissions import Person
 from webapp.metrics.headline import HEADLINE
-from webapp.runs.families import family_of
+from webapp.runs.configs import family_of
 from webapp.runs.models import RunState
 from webapp.runs.selectors import runs_visible
 

@@ -13,8 +13,8 @@ from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
 from webapp.experiments.models import Sweep, Template
 from webapp.experiments.sweep_planning import SweepPlan, point_name, short_names
+from webapp.runs.configs import check_storable, parse_permitted
 from webapp.runs.models import Run, RunState
-from webapp.runs.permitted import check_storable, parse_permitted
 from webapp.scheduling.managing import runs_do
 from webapp.scheduling.services import run_create
 

@@ -10,7 +10,7 @@ from training_core.config.kinds import AnyConfig
 from training_core.config.sweeps import SEED, Method, combinations, count, expand_path
 from training_core.errors import ConfigError
 from webapp.experiments.fields import spell
-from webapp.runs.permitted import check_storable, parse_permitted
+from webapp.runs.configs import check_storable, parse_permitted
 from workers.sizing.demand import demand
 from workers.sizing.estimates import volume
 

@@ -19,7 +19,7 @@ from webapp.experiments.sweep_forms import form_values, plan_from_post, posted_v
 from webapp.experiments.sweep_planning import SweepPlan, column_styles, short_names
 from webapp.experiments.sweep_selectors import sweep_context, sweep_get, sweeps_visible
 from webapp.metrics.headline import HEADLINE
-from webapp.runs.config_differences import flatten, preset_tree
+from webapp.runs.configs import flatten, preset_tree
 
 PER_PAGE = 50
 SHOWN = 12

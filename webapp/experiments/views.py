@@ -27,7 +27,7 @@ from webapp.experiments.gallery import gallery, groups
 from webapp.experiments.selectors import draft_query, form_context, preview_context
 from webapp.experiments.team_editing import ACTS, RENAMING, name_follow
 from webapp.experiments.template_selectors import template_get, templates_visible
-from webapp.runs.config_differences import config_again
+from webapp.runs.configs import config_again
 from webapp.runs.selectors import run_get
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.forking import run_fork

@@ -20,8 +20,7 @@ from webapp.health.inputs import Found
 from webapp.health.models import Checked, Finding
 from webapp.health.rules import judge
 from webapp.health.selectors import finding_facts
-from webapp.runs.events import event_send
-from webapp.runs.lifecycle import run_announce, run_locked
+from webapp.runs.lifecycle import event_send, run_announce, run_locked
 from webapp.runs.logs import server_says
 from webapp.runs.models import ENDED_STATES, Run
 

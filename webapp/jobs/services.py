@@ -27,8 +27,8 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.common.task_queue import enqueue
 from webapp.jobs.models import Job
 from webapp.jobs.parameters import check_supported, parameters_read
+from webapp.runs.configs import parse_permitted_for
 from webapp.runs.models import Run
-from webapp.runs.permitted import parse_permitted_for
 from webapp.runs.states import TransitionRefused
 from workers.launchers.launcher import JobLaunch, JobState, LauncherFailure
 from workers.launchers.registry import make_launcher

@@ -157,12 +157,6 @@ def names_first(run: Run, most: int, also: Iterable[str]) -> list[str]:
     return list(names.order_by("key")[:most].union(names.filter(key__in=list(also))).order_by("key"))
 
 
-def is_reported(run: Run, sections: Iterable[str]) -> bool:
-    """Whether the run has a metric in one of these sections."""
-    series = Series.objects.filter(run=run)
-    return any(series.filter(key__startswith=f"{section}/").exists() for section in sections)
-
-
 def names_list(run: Run, query: NameQuery, most: int, after: str = "") -> list[str]:
     """Return the first matching names, section by section, after the name `after`. Raises BadPattern."""
     position = "AND (rank, section, key) > (%(rank)s, %(of)s, %(after)s)" if after else ""

@@ -35,8 +35,7 @@ from webapp.metrics.points import (
     points_arrived,
     superseded,
 )
-from webapp.runs.events import OF_STATE
-from webapp.runs.lifecycle import run_locked
+from webapp.runs.lifecycle import OF_STATE, run_locked
 from webapp.runs.logs import server_says
 from webapp.runs.models import ENDED_STATES, Run
 from workers.telemetry.events import MetricsEvent

@@ -20,7 +20,7 @@ from webapp.notifications.selectors import (
     destinations_list,
     webhook_document,
 )
-from webapp.runs.events import EVENTS
+from webapp.runs.lifecycle import EVENTS
 
 WEBHOOK, CHANNEL = "webhook", "channel"
 SHOWN = 100

@@ -22,7 +22,7 @@ class Destination(models.Model):
     sealed_secret = models.TextField(blank=True)
     """Key of the HMAC-SHA256 signature of a webhook; shown once."""
     events = models.JSONField(default=list)
-    """The events to send: names of webapp.runs.events.EVENTS."""
+    """The events to send: names of webapp.runs.lifecycle.EVENTS."""
     enabled = models.BooleanField(default=True)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"

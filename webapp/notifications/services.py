@@ -17,7 +17,7 @@ from webapp.common.sealing import seal
 from webapp.notifications.delivery import PING, deliver_soon, delivery_now, delivery_write
 from webapp.notifications.kinds.registry import KINDS
 from webapp.notifications.models import Delivery, Destination
-from webapp.runs.events import EVENTS
+from webapp.runs.lifecycle import EVENTS
 
 MOST = 36
 """Maximum number of destinations of a project."""

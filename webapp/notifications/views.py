@@ -18,7 +18,7 @@ from webapp.notifications.selectors import (
     destination_status,
     destinations_list,
 )
-from webapp.runs.events import EVENTS
+from webapp.runs.lifecycle import EVENTS
 
 
 class DestinationForm(forms.Form):

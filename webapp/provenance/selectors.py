@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from webapp.provenance.models import Provenance
-from webapp.runs.facts import packages_of
 from webapp.runs.models import Run
+from webapp.runs.selectors import packages_of
 from workers.provenance.repository import unpacked_diff
 
 SHORT = 12

@@ -12,7 +12,7 @@ from webapp.media.models import MediaValue
 from webapp.metrics.models import Series
 from webapp.quotas.enforcement import GIGA
 from webapp.quotas.models import Quota
-from webapp.runs.demands import demands_of, runs_holding
+from webapp.runs.costs import demands_of, runs_holding
 from webapp.transcripts.models import EpisodeAnnotation, EpisodeBody
 
 LIMITS = ("runs", "cpus", "gpus", "points", "gigabytes")

@@ -13,8 +13,8 @@ from webapp.accounts.models import Project
 from webapp.accounts.permissions import Person, is_owner
 from webapp.quotas.models import Quota
 from webapp.quotas.selectors import LIMITS, bytes_stored, points_stored
-from webapp.runs.demands import runs_waiting
-from webapp.runs.queue import submit_soon
+from webapp.runs.costs import runs_waiting
+from webapp.runs.lifecycle import submit_soon
 
 
 @transaction.atomic

@@ -15,9 +15,9 @@ from django.utils import timezone
 from webapp.ingest.spool import spool_store
 from webapp.quotas.enforcement import storage_held
 from webapp.reconciliation.cleanup import jobs_end, tokens_end
-from webapp.runs.facts import facts_of
 from webapp.runs.lifecycle import run_move, run_reason_set, runs_locked
 from webapp.runs.models import ACTIVE_STATES, Attempt, LogLine, Run, RunSource, RunState
+from webapp.runs.selectors import facts_of
 from webapp.runs.states import STATE_AFTER
 from webapp.scheduling.attempts import attempt_end, attempt_lost, starts_again
 from webapp.scheduling.client_runs import client_run_look_after

@@ -11,9 +11,8 @@ from webapp.api.routes import Routes
 from webapp.run_pages.costs import run_cost
 from webapp.run_pages.marks import marks_list
 from webapp.runs import notes
-from webapp.runs.facts import facts_of
 from webapp.runs.logs import MOST, LineFilter, log_lines
-from webapp.runs.selectors import run_get, run_summary
+from webapp.runs.selectors import facts_of, run_get, run_summary
 
 routes = Routes()
 
@@ -64,13 +63,13 @@ def run_notes(user: Person, run_id: str) -> list[documents.RunNote]:
 
 
 @routes.post("runs/<str:run_id>/notes/", status=201)
-def note_add(user: Person, run_id: str, body: documents.NoteBody) -> documents.RunNote:
+def note_add(user: Person, run_id: str, body: documents.RunNoteBody) -> documents.RunNote:
     """Create a note on a step or on the whole run; editors of the project."""
     return notes.run_note_document(notes.run_note_add(user, run_get(user, run_id), body))
 
 
 @routes.post("runs/<str:run_id>/notes/<int:pk>/change/", name="run-note-change")
-def note_change(user: Person, run_id: str, pk: int, body: documents.NoteChangeBody) -> documents.RunNote:
+def note_change(user: Person, run_id: str, pk: int, body: documents.RunNoteChangeBody) -> documents.RunNote:
     """Change the text of a note; its author and owners of the project."""
     note = notes.run_note_get(run_get(user, run_id), pk)
     return notes.run_note_document(notes.run_note_change(user, note, body))

@@ -149,7 +149,7 @@ class ChartSection:
 
 
 def is_custom(config: Mapping[str, Any]) -> bool:
-    """Whether a program with its own training loop reports the run (webapp.scheduling.client_runs): its names mean what it decides."""
+    """Return `Run.is_custom` for the run of a config: the names of its metrics mean what its program decides."""
     return "client" in config
 
 
@@ -378,12 +378,18 @@ def panel_of(name: str, config: Mapping[str, Any]) -> Panel:
     return Panel(name, title, unit, lines, (0.0, 1.0) if leaf in SHARES and not is_custom(config) else None)
 
 
+def expanded(metric: str, config: Mapping[str, Any]) -> dict[str, tuple[str, int | None]]:
+    """Return name and colour by key: of the metric, or of all roles or policies that it names by {role} or {policy}."""
+    for word, tones in (("{role}", role_tones(config)), ("{policy}", policy_tones(config))):
+        if word in metric:
+            return {metric.replace(word, name): (name, tone) for name, tone in tones.items()}
+    return {metric: ("", None)}
+
+
 def _lines(metric: tuple[str, str, Tone], config: Mapping[str, Any]) -> list[ChartLine]:
     pattern, label, tone = metric
-    for word, tones in (("{role}", role_tones(config)), ("{policy}", policy_tones(config))):
-        if word in pattern:
-            return [ChartLine(pattern.replace(word, name), name, tone) for name, tone in tones.items()]
-    return [ChartLine(pattern, label, tone)]
+    lines = expanded(pattern, config).items()
+    return [ChartLine(key, name or label, tone if own is None else own) for key, (name, own) in lines]
 
 
 MOST_SHOWN = 1000

@@ -1,4 +1,4 @@
-"""The cost of a run so far, and its estimated total: time, device hours, tokens."""
+"""The cost of a run so far, and its estimated total: time, device hours, tokens. Devices and the time that is left: webapp.runs.costs."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -11,8 +11,9 @@ from training_core.errors import ConfigError
 from troupe_client.documents.runs import AttemptCost, RunCost
 from webapp.metrics.points import Points
 from webapp.metrics.selectors import SeriesRow, points_read
+from webapp.runs.costs import eta_seconds
 from webapp.runs.models import Attempt, Run
-from webapp.runs.selectors import attempts_of, eta_seconds
+from webapp.runs.selectors import attempts_of
 from workers.sizing.demand import Demand, demand
 
 TOKENS = "progress/tokens"

@@ -11,9 +11,10 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.selectors import checkpoints_list
 from webapp.common.formats import figure
 from webapp.health.models import Finding
+from webapp.runs.costs import first_iteration
 from webapp.runs.models import Run, RunNote
 from webapp.runs.notes import run_notes_list
-from webapp.runs.selectors import attempts_of, first_iteration
+from webapp.runs.selectors import attempts_of
 
 KINDS = {
     "checkpoint": "Checkpoints",

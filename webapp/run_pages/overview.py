@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,11 @@ from webapp.agents.pages import TileFigure, TileSpec
 from webapp.agents.registry import agent_pages
 from webapp.agents.rewards import shaped_label
 from webapp.common.formats import number
-from webapp.common.tones import policy_tones, role_tones
+from webapp.common.tones import policy_tones
 from webapp.metrics.names import by_importance
 from webapp.metrics.points import Points, superseded
 from webapp.metrics.selectors import points_read
-from webapp.run_pages.charts import MOST_TILES, is_custom, named_tiles
+from webapp.run_pages.charts import MOST_TILES, expanded, is_custom, named_tiles
 from webapp.runs.models import Run
 from webapp.runs.selectors import parent_shown
 from webapp.transcripts.models import Episode
@@ -308,11 +309,7 @@ def compared_keys(config: Mapping[str, Any]) -> list[str]:
 
 def _expanded(metric: str, config: Mapping[str, Any]) -> dict[str, tuple[str, int | None]]:
     """Return name and colour by key: of the metric, or of the first three roles or policies that it names."""
-    for word, tones_of in (("{role}", role_tones), ("{policy}", policy_tones)):
-        if word in metric:
-            tones = tones_of(config)
-            return {metric.replace(word, name): (name, tones[name]) for name in list(tones)[:3]}
-    return {metric: ("", None)}
+    return dict(islice(expanded(metric, config).items(), 3))
 
 
 def _figures(

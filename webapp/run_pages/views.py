@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from training_core.config.files import parse_config, parse_overrides, to_toml
 from training_core.errors import ConfigError, TroupeError
-from troupe_client.documents.runs import NoteBody, NoteChangeBody, RunMark
+from troupe_client.documents.runs import RunMark, RunNoteBody, RunNoteChangeBody
 from webapp.accounts.models import User
 from webapp.accounts.permissions import Visitor, can_edit
 from webapp.agents.registry import agent_pages
@@ -66,105 +66,25 @@ from webapp.run_pages.overview import (
     tile_specs,
 )
 from webapp.run_table.saved_views import panel_views
-from webapp.runs.config_differences import LABELS, changes, config_again, config_named
-from webapp.runs.facts import facts_of
+from webapp.runs.configs import LABELS, changes, config_again, config_named
 from webapp.runs.frame import framed_run, is_resumable, run_context
-from webapp.runs.headlines import MOST as HEADLINES
-from webapp.runs.headlines import run_headline_set
 from webapp.runs.logs import LEVELS, LineFilter, log_lines, log_sources
 from webapp.runs.models import LogLine, Run, RunNote
-from webapp.runs.notes import run_note_add, run_note_change, run_note_get, run_note_remove, run_notes_list
-from webapp.runs.selectors import attempts_of, run_get
+from webapp.runs.notes import MOST as HEADLINES
+from webapp.runs.notes import (
+    run_headline_set,
+    run_note_add,
+    run_note_change,
+    run_note_get,
+    run_note_remove,
+    run_notes_list,
+)
+from webapp.runs.selectors import attempts_of, facts_of, run_get
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.editing import run_resume_edited
 from webapp.scheduling.managing import run_do
 from webapp.transcripts.models import Episode
 from webapp.transcripts.quarters import quarters_read
-
-
-@require_POST
-def run_note_act(request: HttpRequest, run_id: str, pk: int | None = None) -> HttpResponse:
-    """Create a note, or change the text of the note `pk`; redirects back to the form's page."""
-    run = run_get(request.user, run_id)
-    posted = {name: request.POST[name] for name in ("text", "step") if request.POST.get(name)}
-    try:
-        if pk is None:
-            run_note_add(request.user, run, parsed(NoteBody, posted))
-        else:
-            note = run_note_get(run, pk)
-            run_note_change(request.user, note, parsed(NoteChangeBody, {"text": posted.get("text", "")}))
-    except ConfigError as error:
-        messages.error(request, str(error))
-    return back(request, reverse("runs:detail", args=[run.pk]))
-
-
-@require_POST
-def run_note_remove_act(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
-    """Remove a note; redirects back to the button's page."""
-    run = run_get(request.user, run_id)
-    run_note_remove(request.user, run_note_get(run, pk))
-    return back(request, reverse("runs:detail", args=[run.pk]))
-
-
-JOBS = 20
-"""Number of listed short jobs of the run."""
-
-
-@require_GET
-def checkpoints_page(request: HttpRequest, run_id: str) -> HttpResponse:
-    """Show all checkpoints, including removed ones, and the lineage of the run."""
-    run = run_get(request.user, run_id)
-    context = run_context(request.user, run, "checkpoints") | checkpoint_context(run)
-    there = [row for row in context["checkpoints"] if not row.removed]
-    tree, wanted = lineage_shown(request.user, run), request.GET.get("checkpoint", "")
-    context |= {
-        "drawing": lineage_drawing(tree) if tree else None,
-        "last": checkpoint_to_resume(context["checkpoints"], attempts_of(run)),
-        "forked": set(run.forks.values_list("parent_checkpoint", flat=True)),
-        "there": len(there),
-        "bytes": sum(row.size for row in there),
-        "figures": checkpoint_figures(there, context["best_of"]),
-        "chosen": next((row for row in there if str(row.iteration) == wanted), None),
-        "jobs": jobs_visible(request.user).filter(run=run)[:JOBS],
-        "rivals": checkpoint_rivals(request.user),
-        "resumable": is_resumable(run),
-        "several": len({role["policy"] for role in run.config["team"]["roles"].values()}) > 1,
-    }
-    return render(request, "checkpoints/page.html", context)
-
-
-@require_POST
-def checkpoint_act(request: HttpRequest, run_id: str, pk: int, act: str) -> HttpResponse:
-    """Pin, unpin or delete."""
-    run = run_get(request.user, run_id)
-    checkpoint = get_object_or_404(Checkpoint.objects.select_related("run__project"), run=run, pk=pk)
-    try:
-        checkpoint_do(request.user, checkpoint, act)
-    except TroupeError as error:
-        messages.error(request, str(error))
-    return redirect("runs:checkpoints", run.pk)
-
-
-@require_POST
-def checkpoints_prune_act(request: HttpRequest, run_id: str) -> HttpResponse:
-    """Delete all but the newest and the best checkpoints."""
-    run = run_get(request.user, run_id)
-    form = PruneForm(request.POST)
-    if not form.is_valid():
-        messages.error(
-            request, "; ".join(f"{name}: {message.as_text()}" for name, message in form.errors.items())
-        )
-        return redirect("runs:checkpoints", run.pk)
-    try:
-        done = checkpoints_prune(request.user, run, form.cleaned_data["last"], form.cleaned_data["best"])
-    except TroupeError as error:
-        messages.error(request, str(error))
-    else:
-        listed = ", ".join(str(iteration) for iteration in done["deleted"])
-        message = f"Deleted {listed}: {size(done['bytes'])}." if listed else "Nothing to delete."
-        messages.success(request, message)
-    return redirect("runs:checkpoints", run.pk)
-
 
 EVENTS = 8
 """Maximum number of events on the overview."""
@@ -254,7 +174,6 @@ def config_context(run: Run, toml: str, address: str, attempt: str = "") -> dict
     }
 
 
-PER_PAGE = 50
 LATEST = 12
 """Number of transcripts on the overview."""
 
@@ -467,3 +386,87 @@ def run_act(request: HttpRequest, run_id: str, act: str) -> HttpResponse:
     except TroupeError as error:
         messages.error(request, str(error))
     return back(request, reverse("runs:detail", args=[run.pk]))
+
+
+@require_POST
+def run_note_act(request: HttpRequest, run_id: str, pk: int | None = None) -> HttpResponse:
+    """Create a note, or change the text of the note `pk`; redirects back to the form's page."""
+    run = run_get(request.user, run_id)
+    posted = {name: request.POST[name] for name in ("text", "step") if request.POST.get(name)}
+    try:
+        if pk is None:
+            run_note_add(request.user, run, parsed(RunNoteBody, posted))
+        else:
+            note = run_note_get(run, pk)
+            run_note_change(request.user, note, parsed(RunNoteChangeBody, {"text": posted.get("text", "")}))
+    except ConfigError as error:
+        messages.error(request, str(error))
+    return back(request, reverse("runs:detail", args=[run.pk]))
+
+
+@require_POST
+def run_note_remove_act(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
+    """Remove a note; redirects back to the button's page."""
+    run = run_get(request.user, run_id)
+    run_note_remove(request.user, run_note_get(run, pk))
+    return back(request, reverse("runs:detail", args=[run.pk]))
+
+
+JOBS = 20
+"""Number of listed short jobs of the run."""
+
+
+@require_GET
+def checkpoints_page(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Show all checkpoints, including removed ones, and the lineage of the run."""
+    run = run_get(request.user, run_id)
+    context = run_context(request.user, run, "checkpoints") | checkpoint_context(run)
+    there = [row for row in context["checkpoints"] if not row.removed]
+    tree, wanted = lineage_shown(request.user, run), request.GET.get("checkpoint", "")
+    context |= {
+        "drawing": lineage_drawing(tree) if tree else None,
+        "last": checkpoint_to_resume(context["checkpoints"], attempts_of(run)),
+        "forked": set(run.forks.values_list("parent_checkpoint", flat=True)),
+        "there": len(there),
+        "bytes": sum(row.size for row in there),
+        "figures": checkpoint_figures(there, context["best_of"]),
+        "chosen": next((row for row in there if str(row.iteration) == wanted), None),
+        "jobs": jobs_visible(request.user).filter(run=run)[:JOBS],
+        "rivals": checkpoint_rivals(request.user),
+        "resumable": is_resumable(run),
+        "several": len({role["policy"] for role in run.config["team"]["roles"].values()}) > 1,
+    }
+    return render(request, "checkpoints/page.html", context)
+
+
+@require_POST
+def checkpoint_act(request: HttpRequest, run_id: str, pk: int, act: str) -> HttpResponse:
+    """Pin, unpin or delete."""
+    run = run_get(request.user, run_id)
+    checkpoint = get_object_or_404(Checkpoint.objects.select_related("run__project"), run=run, pk=pk)
+    try:
+        checkpoint_do(request.user, checkpoint, act)
+    except TroupeError as error:
+        messages.error(request, str(error))
+    return redirect("runs:checkpoints", run.pk)
+
+
+@require_POST
+def checkpoints_prune_act(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Delete all but the newest and the best checkpoints."""
+    run = run_get(request.user, run_id)
+    form = PruneForm(request.POST)
+    if not form.is_valid():
+        messages.error(
+            request, "; ".join(f"{name}: {message.as_text()}" for name, message in form.errors.items())
+        )
+        return redirect("runs:checkpoints", run.pk)
+    try:
+        done = checkpoints_prune(request.user, run, form.cleaned_data["last"], form.cleaned_data["best"])
+    except TroupeError as error:
+        messages.error(request, str(error))
+    else:
+        listed = ", ".join(str(iteration) for iteration in done["deleted"])
+        message = f"Deleted {listed}: {size(done['bytes'])}." if listed else "Nothing to delete."
+        messages.success(request, message)
+    return redirect("runs:checkpoints", run.pk)

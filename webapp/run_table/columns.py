@@ -22,7 +22,7 @@ from webapp.metrics.headline import HEADLINE
 from webapp.metrics.models import Series
 from webapp.metrics.names import MEASURES, by_importance, is_metric, metric_read, metric_word
 from webapp.run_table.filters import is_sort, value_of, without
-from webapp.runs.families import ASIDE
+from webapp.runs.configs import ASIDE
 from webapp.runs.models import Run
 from webapp.runs.notes import run_notes_latest
 

@@ -41,51 +41,12 @@ from webapp.run_table.saved_views import (
     view_save,
     views_visible,
 )
-from webapp.runs.config_differences import groupings
+from webapp.runs.configs import groupings
 from webapp.runs.models import Run, RunState, SavedView
 from webapp.runs.notes import run_notes_latest
 from webapp.runs.selectors import demonstration_only, run_summary, runs_by_id, runs_visible, tags_of
 from webapp.scheduling.managing import runs_do
 from webapp.stack.home import MODEL_IN_WORK
-
-
-@require_POST
-def view_save_act(request: HttpRequest) -> HttpResponse:
-    """Save the current table as a view and redirect to it."""
-    post, user = request.POST, request.user
-    shown = QueryDict(post.get("query", ""))
-    query = {name: shown[name] for name in WORDS if name in shown}
-    try:
-        project = project_get(user, post["project"]) if post.get("project") else None
-        view = view_save(user, post.get("name", ""), query, project, replace="replace" in post)
-        if "default" in post:
-            view_change(user, view, default=True)
-    except ConfigError as error:
-        messages.error(request, "; ".join(error.fields.values()))
-        return back(request, reverse("runs:list"))
-    messages.success(request, f"The view {view.name} is saved.")
-    if "stay" in post:
-        return back(request, view_address(view))
-    return redirect(view_address(view))
-
-
-@require_POST
-def view_act(request: HttpRequest, pk: int, act: str) -> HttpResponse:
-    """Apply rename, default, no-default or remove, and redirect to the table."""
-    view = view_get(request.user, pk)
-    try:
-        if act == "rename":
-            view_change(request.user, view, request.POST.get("name", "").strip() or view.name)
-        elif act in ("default", "no-default"):
-            view_change(request.user, view, default=act == "default")
-        elif act == "remove":
-            view_remove(request.user, view)
-        else:
-            raise Http404("no such act")
-    except ConfigError as error:
-        messages.error(request, "; ".join(error.fields.values()))
-    return back(request, reverse("runs:list"))
-
 
 PER_PAGE = 50
 SHOWN = 6
@@ -249,4 +210,42 @@ def bulk_act(request: HttpRequest) -> HttpResponse:
             messages.error(request, f"{refused['id']}: {refused['detail']}")
         if count := sum(item["ok"] for item in done):
             messages.success(request, f"Done for {count} run{'s' if count != 1 else ''}.")
+    return back(request, reverse("runs:list"))
+
+
+@require_POST
+def view_save_act(request: HttpRequest) -> HttpResponse:
+    """Save the current table as a view and redirect to it."""
+    post, user = request.POST, request.user
+    shown = QueryDict(post.get("query", ""))
+    query = {name: shown[name] for name in WORDS if name in shown}
+    try:
+        project = project_get(user, post["project"]) if post.get("project") else None
+        view = view_save(user, post.get("name", ""), query, project, replace="replace" in post)
+        if "default" in post:
+            view_change(user, view, default=True)
+    except ConfigError as error:
+        messages.error(request, "; ".join(error.fields.values()))
+        return back(request, reverse("runs:list"))
+    messages.success(request, f"The view {view.name} is saved.")
+    if "stay" in post:
+        return back(request, view_address(view))
+    return redirect(view_address(view))
+
+
+@require_POST
+def view_act(request: HttpRequest, pk: int, act: str) -> HttpResponse:
+    """Apply rename, default, no-default or remove, and redirect to the table."""
+    view = view_get(request.user, pk)
+    try:
+        if act == "rename":
+            view_change(request.user, view, request.POST.get("name", "").strip() or view.name)
+        elif act in ("default", "no-default"):
+            view_change(request.user, view, default=act == "default")
+        elif act == "remove":
+            view_remove(request.user, view)
+        else:
+            raise Http404("no such act")
+    except ConfigError as error:
+        messages.error(request, "; ".join(error.fields.values()))
     return back(request, reverse("runs:list"))

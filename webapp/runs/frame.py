@@ -16,9 +16,8 @@ from webapp.accounts.permissions import Level, Person, Visitor
 from webapp.accounts.selectors import membership_level
 from webapp.agents.registry import agent_pages
 from webapp.agents.rewards import return_label
-from webapp.runs.facts import LARGEST
 from webapp.runs.models import INACTIVE_STATES, Run, RunState
-from webapp.runs.selectors import parent_shown, run_get, summary_shown
+from webapp.runs.selectors import LARGEST, parent_shown, run_get, summary_shown
 from webapp.runs.states import RESUMABLE
 
 
@@ -38,52 +37,20 @@ class Act:
 
 
 ACTS = (
-    Act(
-        "pause",
-        "Pause",
-        "Complete the iteration, write a checkpoint, end the run and release its devices; Resume continues from there",
-        ("running",),
-    ),
-    Act(
-        "stop",
-        "Stop",
-        "Complete the iteration, write a checkpoint and end the run; it can be resumed",
-        ("queued", "starting", "running"),
-        "danger",
-    ),
-    Act(
-        "stop",
-        "Stopping …",
-        "The run completes its iteration, writes a checkpoint and ends",
-        ("stopping",),
-        "",
-        True,
-    ),
-    Act(
-        "pause",
-        "Pausing …",
-        "The run completes its iteration, writes a checkpoint and ends; Resume continues from there",
-        ("pausing",),
-        "",
-        True,
-    ),
-    Act(
-        "end_now",
-        "End now",
-        "Do not wait for the current iteration: write a checkpoint of the last completed one, and end",
-        ("stopping", "pausing"),
-        "danger",
+    Act("pause", "Pause", "Complete the iteration, write a checkpoint, end the run and release its devices; Resume continues from there",
+        ("running",)),
+    Act("stop", "Stop", "Complete the iteration, write a checkpoint and end the run; it can be resumed",
+        ("queued", "starting", "running"), "danger"),
+    Act("stop", "Stopping …", "The run completes its iteration, writes a checkpoint and ends", ("stopping",), "", True),
+    Act("pause", "Pausing …", "The run completes its iteration, writes a checkpoint and ends; Resume continues from there",
+        ("pausing",), "", True),
+    Act("end_now", "End now", "Do not wait for the current iteration: write a checkpoint of the last completed one, and end",
+        ("stopping", "pausing"), "danger",
         confirm="End this run now? The work of the current iteration is lost. A checkpoint of the last completed "
-        "iteration is written if possible within a minute.",
-    ),
-    Act(
-        "resume",
-        "Resume",
-        "Start a new attempt from the last intact checkpoint; the checkpoints tab resumes from an earlier one",
-        ("paused", "stopped", "failed"),
-        "primary",
-    ),
-)
+        "iteration is written if possible within a minute."),
+    Act("resume", "Resume", "Start a new attempt from the last intact checkpoint; the checkpoints tab resumes from an earlier one",
+        ("paused", "stopped", "failed"), "primary"),
+)  # fmt: skip
 
 PROGRAM_ACTS = (
     Act("stop", "Stop", "Request the program to end: its should_stop() is true", ("running",), "danger"),

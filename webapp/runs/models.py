@@ -46,7 +46,7 @@ INACTIVE_STATES = (*ENDED_STATES, RunState.PAUSED)
 
 
 class RunManager(models.Manager["Run"]):
-    """Defers the facts, which few pages need and which may be large: webapp/runs/facts.py reads them."""
+    """Defers the facts, which few pages need and which may be large: webapp/runs/selectors.py reads them."""
 
     def get_queryset(self) -> models.QuerySet["Run"]:
         """Return runs without their facts."""

@@ -7,9 +7,9 @@ from django.db.models import Max
 from django.utils import timezone
 
 from webapp.checkpoints.damage import damage_note
+from webapp.runs.costs import first_iteration
 from webapp.runs.lifecycle import run_move
 from webapp.runs.models import Attempt, Run, RunState
-from webapp.runs.selectors import first_iteration
 from webapp.runs.states import STATE_AFTER
 from workers.telemetry.faults import Fault, fault_in
 

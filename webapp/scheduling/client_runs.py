@@ -20,11 +20,10 @@ from webapp.accounts.permissions import Person, can_edit
 from webapp.accounts.throttling import GUESSES, guess_note, too_many_guesses
 from webapp.provenance.reported import provenance_read
 from webapp.provenance.services import provenance_store
-from webapp.runs.families import family_of
-from webapp.runs.headlines import headline_read
+from webapp.runs.configs import check_storable, family_of
 from webapp.runs.lifecycle import run_add, run_locked, run_move, run_reason_set, runs_locked
 from webapp.runs.models import ACTIVE_STATES, ALPHABET, Attempt, Run, RunNote, RunSource, RunState
-from webapp.runs.permitted import check_storable
+from webapp.runs.notes import headline_read
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.attempts import attempt_end
 from workers.telemetry.faults import Fault

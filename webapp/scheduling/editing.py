@@ -11,10 +11,8 @@ from webapp.accounts.permissions import Person
 from webapp.checkpoints.damage import require_whole
 from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.selectors import checkpoint_latest, checkpoint_named
-from webapp.runs.config_differences import flatten
-from webapp.runs.families import family_of
+from webapp.runs.configs import check_storable, family_of, flatten, parse_permitted_for
 from webapp.runs.models import Run
-from webapp.runs.permitted import check_storable, parse_permitted_for
 from webapp.scheduling.devices import check_gpus
 from webapp.scheduling.forking import check_fits, fork_family
 from webapp.scheduling.services import run_resume

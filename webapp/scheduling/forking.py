@@ -19,8 +19,8 @@ from webapp.checkpoints.damage import CheckpointGone, checkpoint_words, require_
 from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.retention import checkpoint_hold
 from webapp.checkpoints.selectors import checkpoint_named
+from webapp.runs.configs import parse_permitted_for
 from webapp.runs.models import Run, RunSource
-from webapp.runs.permitted import parse_permitted_for
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.services import run_create
 

@@ -23,12 +23,19 @@ from webapp.checkpoints.selectors import checkpoint_named
 from webapp.provenance.reported import provenance_read
 from webapp.provenance.services import LAUNCH, provenance_report, provenance_store
 from webapp.runs import states
-from webapp.runs.facts import facts_add
-from webapp.runs.families import family_of
-from webapp.runs.lifecycle import run_add, run_announce, run_fault, run_move, run_reason_set, runs_locked
+from webapp.runs.configs import check_storable, family_of, parse_permitted_for
+from webapp.runs.lifecycle import (
+    look_soon,
+    run_add,
+    run_announce,
+    run_fault,
+    run_move,
+    run_reason_set,
+    runs_locked,
+    submit_soon,
+)
 from webapp.runs.models import Attempt, Run, RunSource, RunState
-from webapp.runs.permitted import check_storable, parse_permitted_for
-from webapp.runs.queue import look_soon, submit_soon
+from webapp.runs.selectors import facts_add
 from webapp.scheduling.attempts import attempt_end, attempt_lost, origin_apply
 from webapp.scheduling.devices import check_gpus
 from webapp.scheduling.seed_groups import is_shared_now

@@ -11,8 +11,8 @@ from tests.webapp.api.conftest import caller
 from webapp.accounts.models import Membership, Project, User
 from webapp.experiments.estimates import appraise
 from webapp.jobs.models import Job
+from webapp.runs.configs import parse_permitted_for
 from webapp.runs.models import Run
-from webapp.runs.permitted import parse_permitted_for
 from webapp.scheduling import submission
 from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity

@@ -17,7 +17,7 @@ from webapp.compare.choice import Choice
 from webapp.compare.drawing import height_of, parallel_drawn
 from webapp.compare.table import configs_differ, sections_of, table_read
 from webapp.metrics.models import Series
-from webapp.runs.families import family_of
+from webapp.runs.configs import family_of
 from webapp.runs.models import Run
 from webapp.transcripts.models import Episode
 from webapp.transcripts.services import episodes_store

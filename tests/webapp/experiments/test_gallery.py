@@ -13,7 +13,7 @@ from training_core.config.kinds import config_kind
 from training_core.config.marl.run import MarlConfig
 from webapp.accounts.models import User
 from webapp.experiments.gallery import PresetGroup, gallery, groups
-from webapp.runs.families import family_of
+from webapp.runs.configs import family_of
 from webapp.runs.models import Run
 
 pytestmark = pytest.mark.django_db

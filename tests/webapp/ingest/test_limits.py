@@ -20,8 +20,8 @@ from webapp.ingest.errors import IngestRejected
 from webapp.ingest.models import Producer
 from webapp.media.models import MediaValue
 from webapp.metrics.models import Series
-from webapp.runs.facts import facts_of, packages_of
 from webapp.runs.models import Attempt, LogLine, Phase, Run
+from webapp.runs.selectors import facts_of, packages_of
 from webapp.timeline.models import Utilisation
 from webapp.transcripts.models import Episode, EpisodeAnnotation
 from workers.telemetry import events

@@ -18,7 +18,7 @@ from webapp.notifications.delivery import delivery_now
 from webapp.notifications.models import Delivery, Destination
 from webapp.notifications.selectors import destination_status
 from webapp.notifications.services import destination_make, destination_try
-from webapp.runs.events import event_send
+from webapp.runs.lifecycle import event_send
 from webapp.runs.models import Run
 
 __all__ = ["told"]

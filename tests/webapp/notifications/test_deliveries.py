@@ -32,8 +32,7 @@ from webapp.notifications.services import (
     destination_ping,
     destination_switch,
 )
-from webapp.runs.events import event_send
-from webapp.runs.lifecycle import run_add
+from webapp.runs.lifecycle import event_send, run_add
 from webapp.runs.models import Attempt, Run
 from webapp.scheduling.services import run_stop
 

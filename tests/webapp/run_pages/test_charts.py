@@ -23,8 +23,8 @@ from webapp.run_pages.charts import (
     panel_get,
 )
 from webapp.run_pages.overview import Tile, overview_tiles, tile_keys, tile_specs
-from webapp.runs.headlines import MOST, headline_read, run_headline_set
 from webapp.runs.models import Run
+from webapp.runs.notes import MOST, headline_read, run_headline_set
 from webapp.scheduling.client_runs import ClientRun, client_config, client_run_begin
 from webapp.transcripts.models import Episode
 

@@ -12,8 +12,9 @@ from webapp.accounts.models import AuditEntry, Membership, Project, User
 from webapp.checkpoints.models import Checkpoint
 from webapp.health.models import Finding
 from webapp.run_pages.marks import KINDS, marks_list
+from webapp.runs.costs import eta_seconds
 from webapp.runs.models import Attempt, Run, RunNote
-from webapp.runs.selectors import attempts_of, eta_seconds
+from webapp.runs.selectors import attempts_of
 from webapp.scheduling.client_runs import ClientRun, client_run_begin
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)

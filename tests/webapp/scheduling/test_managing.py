@@ -13,7 +13,7 @@ from training_core.errors import ConfigError
 from webapp.accounts.models import AuditEntry, Membership, Project, User
 from webapp.run_table.columns import families_list
 from webapp.run_table.filters import SORTS, runs_list
-from webapp.runs.families import family_of
+from webapp.runs.configs import family_of
 from webapp.runs.models import Run
 from webapp.scheduling.managing import ACTS, run_do, runs_do
 from webapp.scheduling.services import run_create

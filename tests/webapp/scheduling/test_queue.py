@@ -8,7 +8,7 @@ from celery import Celery
 from django.db import connection
 
 from webapp.common import task_queue
-from webapp.runs import queue
+from webapp.runs import lifecycle
 from webapp.runs.models import Attempt, Run
 from webapp.scheduling.submission import run_submit_now
 from workers.launchers.fake import FakeLauncher
@@ -21,7 +21,7 @@ def test_a_broker_that_does_not_answer_raises_nothing(
     away = Celery(broker=f"redis+socket://{tmp_path}/none.sock", set_as_current=False)
     away.conf.task_publish_retry_policy = {"max_retries": 1, "interval_start": 0, "interval_max": 0}
     monkeypatch.setattr(task_queue, "current_app", away)
-    queue.submit_soon("abc")
+    lifecycle.submit_soon("abc")
     assert "waits for the next periodic task" in caplog.text
 
 

@@ -9,7 +9,7 @@ from webapp.notifications.kinds.base import Kind, NotDelivered
 from webapp.notifications.kinds.channel.addresses import channel_parts, channel_service
 from webapp.notifications.kinds.channel.process import message_send
 from webapp.notifications.models import Delivery
-from webapp.runs.events import EVENTS
+from webapp.runs.lifecycle import EVENTS
 
 NOT_SENT = (
     "the last message was not sent; check the address. Addresses inside the server's network are refused unless an "

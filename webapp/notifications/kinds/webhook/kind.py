@@ -12,7 +12,7 @@ import time
 from webapp.common.outgoing import host_of, post
 from webapp.notifications.kinds.base import Kind, NotDelivered
 from webapp.notifications.models import Delivery
-from webapp.runs.events import EVENTS
+from webapp.runs.lifecycle import EVENTS
 
 
 class Webhook(Kind):

@@ -1,10 +1,11 @@
-"""Devices that runs hold and wait for."""
+"""Devices that runs hold and wait for, and the time that is left of a run. What a run has cost so far: webapp.run_pages.costs."""
 
 import logging
 from collections import Counter
 from collections.abc import Iterable
 
 from django.db.models import Q, QuerySet
+from django.utils import timezone
 
 from training_core.config.files import parse_config
 from training_core.errors import ConfigError
@@ -57,3 +58,24 @@ def sharing_of(runs: Iterable[Run]) -> dict[str, int]:
 def share(wanted: Demand, runs: int) -> Demand:
     """Return one run's part of the devices of a process that trains several runs."""
     return wanted if runs < 2 else Demand(wanted.cpus / runs, wanted.gpus / runs, wanted.bundles)
+
+
+def eta_seconds(run: Run, attempt: Attempt | None) -> float | None:
+    """Return the remaining seconds at the pace of the current attempt; None before its first iteration or after its end."""
+    if (
+        run.state not in (RunState.RUNNING, RunState.STOPPING)
+        or attempt is None
+        or attempt.started_at is None
+        or not run.iterations
+    ):
+        return None
+    done = run.iteration - first_iteration(run, attempt)
+    if done < 1:
+        return None
+    spent = (timezone.now() - attempt.started_at).total_seconds()
+    return round(spent / done * (run.iterations - run.iteration), 1)
+
+
+def first_iteration(run: Run, attempt: Attempt) -> int:
+    """Return the iteration from which the attempt starts."""
+    return max(attempt.resumed_iteration, run.parent_iteration)
