@@ -6,7 +6,8 @@ from typing import Any
 from django.conf import settings
 
 from training_core.config.kinds import AnyConfig
-from webapp.cluster.selectors import capacity_read, limits_read
+from troupe_client.documents.cluster import ClusterLimit
+from webapp.cluster.services import capacity_read, limits_read
 from webapp.scheduling.admission import demands_ahead
 from workers.launchers.launcher import Capacity
 from workers.sizing.estimates import Estimate, estimate
@@ -47,7 +48,7 @@ def verdict(estimated: Estimate, capacity: Capacity | None) -> Verdict:
     if capacity is None:
         return Verdict(UNKNOWN, ["The cluster does not answer; a run launched now waits for it."])
     limits = limits_read(estimated.demand, capacity, demands_ahead(capacity))
-    never = [_never(limit) for limit in limits if limit["never"]] + memory_shortages(
+    never = [_never(limit) for limit in limits if limit.never] + memory_shortages(
         estimated, _memories(capacity)
     )
     if never:
@@ -71,15 +72,15 @@ def appraisal_document(appraisal: Appraisal) -> dict[str, Any]:
     }
 
 
-def _never(limit: dict[str, Any]) -> str:
+def _never(limit: ClusterLimit) -> str:
     return (
-        f"Needs {limit['wants']:g} {limit['resource']}; the cluster has {limit['total']:g}. "
+        f"Needs {limit.wants:g} {limit.resource}; the cluster has {limit.total:g}. "
         "Add nodes, or lower policies.*.devices and resources.environment_cpus."
     )
 
 
-def _waits(limit: dict[str, Any]) -> str:
-    return f"Needs {limit['wants']:g} {limit['resource']}; {limit['free']:g} are free after the runs ahead of it."
+def _waits(limit: ClusterLimit) -> str:
+    return f"Needs {limit.wants:g} {limit.resource}; {limit.free:g} are free after the runs ahead of it."
 
 
 def _memories(capacity: Capacity) -> list[NodeMemory]:

@@ -15,8 +15,7 @@ from webapp.experiments.models import Sweep, Template
 from webapp.experiments.sweep_planning import SweepPlan, point_name, short_names
 from webapp.runs.models import Run, RunState
 from webapp.runs.permitted import check_storable, parse_permitted
-from webapp.scheduling.managing import runs_do
-from webapp.scheduling.services import run_create
+from webapp.scheduling.services import run_create, runs_do
 
 LONGEST_NAME = 120
 LONGEST_DESCRIPTION = 4000

@@ -13,7 +13,7 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.retention import checkpoint_do, checkpoints_prune
 from webapp.checkpoints.selectors import checkpoint_figures, checkpoint_rivals, checkpoint_to_resume
 from webapp.common.formats import size
-from webapp.jobs.selectors import jobs_visible
+from webapp.jobs.services import jobs_visible
 from webapp.run_pages.context import checkpoint_context
 from webapp.runs.frame import is_resumable, run_context
 from webapp.runs.selectors import attempts_of, run_get

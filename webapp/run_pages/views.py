@@ -48,8 +48,8 @@ from webapp.runs.models import Run
 from webapp.runs.notes import run_notes_list
 from webapp.runs.selectors import attempts_of, run_get
 from webapp.runs.states import TransitionRefused
-from webapp.scheduling.editing import run_resume_edited
-from webapp.scheduling.managing import run_do
+from webapp.scheduling.forking import run_resume_edited
+from webapp.scheduling.services import run_do
 from webapp.transcripts.models import Episode
 from webapp.transcripts.quarters import quarters_read
 

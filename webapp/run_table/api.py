@@ -6,7 +6,7 @@ from django.db.models import QuerySet
 from django.utils.functional import cached_property
 from drf_spectacular.utils import extend_schema
 from rest_framework import generics, status
-from rest_framework.exceptions import ParseError, PermissionDenied
+from rest_framework.exceptions import ParseError
 from rest_framework.pagination import BasePagination
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,10 +14,12 @@ from rest_framework.views import APIView
 
 from training_core.config.files import read_preset
 from training_core.errors import ConfigError
-from webapp.accounts.models import Project
-from webapp.accounts.selectors import project_default, project_named
+from troupe_client.documents.launches import LaunchBody
+from troupe_client.documents.runs import RunSummary
+from webapp.accounts.selectors import project_chosen
 from webapp.api.pagination import NewestFirst, OrderedPages
 from webapp.api.queries import choice, text, truth
+from webapp.api.routes import parsed
 from webapp.api.schema import JSON, parameter
 from webapp.common.query_language import LONGEST
 from webapp.run_table.columns import cells_json, columns_read, rows_cells
@@ -28,9 +30,7 @@ from webapp.run_table.sorting import SORTS, is_sort
 from webapp.runs.models import Run, RunState
 from webapp.runs.selectors import run_get
 from webapp.runs.serializers import RunSerializer
-from webapp.scheduling.managing import ACTS, runs_do
-from webapp.scheduling.serializers import LaunchSerializer
-from webapp.scheduling.services import run_create
+from webapp.scheduling.services import ACTS, run_create, runs_do
 
 SORT_WORDS = f"one of {', '.join(SORTS)}, a metric (eval/success:max), or a config field (run.seed)"
 
@@ -129,42 +129,19 @@ class RunList(generics.ListAPIView[Run]):
             row |= cells_json(cells) if columns else {}
         return self.get_paginated_response(rows)
 
-    @extend_schema(request=LaunchSerializer, responses={201: JSON, 400: JSON})
+    @extend_schema(request=LaunchBody, responses={201: RunSummary, 400: JSON})
     def post(self, request: Request) -> Response:
         """Launch a run: 201 with id and links, or 400 with one message per field path."""
-        wanted = LaunchSerializer(data=request.data)
-        if not wanted.is_valid():
-            return Response(
-                {"detail": "the request is not understood", "errors": _flat(wanted.errors)}, status=400
-            )
-        data = wanted.validated_data
-        tree = read_preset(data["preset"]) if "preset" in data else data["config"]
+        body = parsed(LaunchBody, request.data)
         run = run_create(
             request.user,
-            self._project(data.get("project", "")),
-            tree,
-            data.get("preset", ""),
-            data.get("overrides", {}),
-            data.get("name", ""),
-            data.get("tags", []),
-            {"via": "API"} | data.get("provenance", {}),
+            project_chosen(request.user, body.project),
+            read_preset(body.preset) if body.config is None else body.config,
+            body.preset,
+            body.overrides,
+            body.name,
+            body.tags,
+            {"via": "API"} | body.provenance,
         )
         made = run_get(request.user, run.pk)
         return Response(RunSerializer(made).data, status=status.HTTP_201_CREATED)
-
-    def _project(self, slug: str) -> Project:
-        project = project_named(self.request.user, slug) if slug else project_default(self.request.user)
-        if project is None:
-            raise PermissionDenied("you cannot launch in any project; ask an owner for the editor level")
-        return project
-
-
-def _flat(errors: Any, path: str = "") -> dict[str, str]:
-    """Return DRF's nested errors as one message per dotted path."""
-    if isinstance(errors, dict):
-        parts = [
-            _flat(value, ".".join(filter(None, (path, "" if key == "non_field_errors" else str(key)))))
-            for key, value in errors.items()
-        ]
-        return {key: text for part in parts for key, text in part.items()}
-    return {path: " ".join(str(item) for item in errors)} if errors else {}

@@ -10,11 +10,32 @@ from webapp.ingest.views import events
 from webapp.site.schema_view import SchemaView
 
 APPS = (
-    "accounts", "experiments", "run_table", "panels", "runs", "provenance", "scheduling", "run_pages", "metrics", "media", "transcripts",
-    "checkpoints", "jobs", "health", "timeline", "compare", "cluster", "shares", "quotas", "notifications", "reports",
-)  # fmt: skip
+    "accounts",
+    "experiments",
+    "run_table",
+    "panels",
+    "runs",
+    "provenance",
+    "run_pages",
+    "metrics",
+    "media",
+    "transcripts",
+    "checkpoints",
+    "health",
+    "timeline",
+    "compare",
+    "shares",
+    "quotas",
+    "notifications",
+    "reports",
+)
 """Apps with an `api_urls` module."""
-ROUTED = ("artifacts",)
+ROUTED = (
+    "artifacts",
+    "cluster",
+    "jobs",
+    "scheduling",
+)
 """Apps whose `api` has `routes`."""
 
 app_name = "api"

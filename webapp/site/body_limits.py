@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 
 from webapp.artifacts.contents import LARGEST_FILE
-from webapp.ingest.bodies import MAX_BODY
+from webapp.ingest.batches import MAX_BODY
 from workers.http.body_limit import App, BodyLimit, Receive, Send
 
 CONTENTS = re.compile(r"/api/v1/projects/[^/]+/artifact-contents/[^/]+/")

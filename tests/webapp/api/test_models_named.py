@@ -29,7 +29,7 @@ SHAPE = {
 def home(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     settings.TROUPE_HOME = tmp_path / "home"
     monkeypatch.setattr("webapp.scheduling.services.submit_soon", lambda run: None)
-    monkeypatch.setattr("webapp.jobs.services._soon", lambda job: None)
+    monkeypatch.setattr("webapp.jobs.starting._soon", lambda job: None)
     (tmp_path / "home").mkdir()
     return tmp_path / "home"
 

@@ -32,7 +32,7 @@ def cluster(cpus: float = 4.0, gpus: float = 0.0, memory: int = 16 * 10**9, gpu_
 @pytest.fixture
 def launcher(monkeypatch: pytest.MonkeyPatch) -> FakeLauncher:
     fake = FakeLauncher(devices=cluster())
-    monkeypatch.setattr("webapp.cluster.selectors.make_launcher", lambda kind: fake)
+    monkeypatch.setattr("webapp.cluster.services.make_launcher", lambda kind: fake)
     return fake
 
 

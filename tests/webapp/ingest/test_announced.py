@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 
-from webapp.ingest.bodies import MAX_BODY
+from webapp.ingest.batches import MAX_BODY
 
 MAX_OTHERS = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
 

@@ -15,8 +15,8 @@ from django.test.utils import CaptureQueriesContext
 from webapp.accounts.models import User
 from webapp.accounts.tokens import token_create
 from webapp.checkpoints.models import Checkpoint
-from webapp.ingest import bodies
-from webapp.ingest.errors import IngestRejected
+from webapp.ingest import batches as bodies
+from webapp.ingest.batches import IngestRejected
 from webapp.ingest.models import Producer
 from webapp.media.models import MediaValue
 from webapp.metrics.models import Series

@@ -14,9 +14,8 @@ from training_core.errors import ConfigError
 from webapp.accounts.models import AuditEntry, Membership, Project, User
 from webapp.accounts.tokens import token_create
 from webapp.checkpoints.models import Checkpoint
-from webapp.ingest.errors import IngestRejected
-from webapp.ingest.services import batch_store
-from webapp.ingest.spool import spool_store
+from webapp.ingest.batches import IngestRejected
+from webapp.ingest.services import batch_store, spool_store
 from webapp.metrics.selectors import series_read
 from webapp.quotas.enforcement import HELD
 from webapp.quotas.models import Quota

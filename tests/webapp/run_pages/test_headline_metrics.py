@@ -6,6 +6,7 @@ from django.test import Client
 
 from tests.webapp.elements import elements
 from training_core.errors import ConfigError
+from troupe_client.documents.launches import ClientRunBody
 from webapp.accounts.models import Project, User
 from webapp.run_pages.charts import all_sections
 from webapp.run_pages.headline_metrics import named_panels
@@ -13,16 +14,16 @@ from webapp.run_pages.layouts import overview_panels, panel_get
 from webapp.run_pages.tiles import tile_keys, tile_specs
 from webapp.runs.headlines import MOST, headline_read, run_headline_set
 from webapp.runs.models import Run
-from webapp.scheduling.client_runs import ClientRun, client_config, client_run_begin
+from webapp.scheduling.client_runs import client_config, client_run_begin
 from webapp.transcripts.models import Episode
 
-CONFIG = client_config(ClientRun(id="23456789"))
+CONFIG = client_config(ClientRunBody(id="23456789"))
 SUPERVISED = ["epoch", "lr", "loss", "accuracy", "eval/loss", "val_accuracy"]
 
 
 @pytest.fixture
 def program(user: User, project: Project) -> Run:
-    run, _ = client_run_begin(user, project, ClientRun(id="23456789", headline=["loss", "f1"]))
+    run, _ = client_run_begin(user, project, ClientRunBody(id="23456789", headline=["loss", "f1"]))
     return run
 
 
@@ -68,7 +69,7 @@ def test_a_choice_is_of_the_program_and_then_of_the_page(program: Run, user: Use
     assert program.headline_keys == ["f1", "lr"]
     (text,) = elements(client.get(f"/runs/{program.pk}/"), "textarea[name=headline]")
     assert text.content.splitlines() == ["f1", "lr"]
-    again = ClientRun(id=program.pk, headline=["loss"], resume="allow")
+    again = ClientRunBody(id=program.pk, headline=["loss"], resume="allow")
     resumed, _ = client_run_begin(user, program.project, again)
     assert resumed.headline_keys == ["f1", "lr"]
 

@@ -10,13 +10,14 @@ from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
 from tests.webapp.elements import elements
+from troupe_client.documents.launches import ClientRunBody
 from webapp.accounts.models import Project, User
 from webapp.metrics.services import points_store
 from webapp.run_table.columns import columns_of_runs, columns_read, rows_cells
 from webapp.run_table.headlines import BESIDE_CHARTS, MIXED, OWN, STANDARD, columns_default, metric_compared
 from webapp.runs.models import Run
 from webapp.runs.selectors import run_summary
-from webapp.scheduling.client_runs import ClientRun, client_run_begin
+from webapp.scheduling.client_runs import client_run_begin
 from workers.telemetry.events import MetricsEvent
 
 pytestmark = pytest.mark.django_db
@@ -28,7 +29,9 @@ def program(user: User, project: Project) -> Program:
     """Make the run of a custom program that logs these values at step 0, and twice them at step 1."""
 
     def made(number: int, values: dict[str, float], headline: tuple[str, ...] = ()) -> Run:
-        run, _ = client_run_begin(user, project, ClientRun(id=f"2345678{number}", headline=list(headline)))
+        run, _ = client_run_begin(
+            user, project, ClientRunBody(id=f"2345678{number}", headline=list(headline))
+        )
         head: dict[str, Any] = {"run": run.pk, "attempt": 1, "producer": "p", "seq": 1, "time": 0.0}
         events = [
             MetricsEvent(

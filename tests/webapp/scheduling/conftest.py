@@ -23,7 +23,8 @@ Say = Callable[..., IngestAnswer]
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Runs that the worker was woken for."""
     runs: list[str] = []
-    monkeypatch.setattr("webapp.scheduling.services.submit_soon", runs.append)
+    for module in ("services", "attempts"):
+        monkeypatch.setattr(f"webapp.scheduling.{module}.submit_soon", runs.append)
     monkeypatch.setattr("webapp.scheduling.services.look_soon", runs.append)
     return runs
 

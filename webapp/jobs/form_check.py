@@ -4,16 +4,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.http import Http404
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.http import require_POST
 
 from training_core.config.files import parse_config
 from training_core.errors import ConfigError
+from troupe_client.documents.jobs import JobBody
 from webapp.accounts.permissions import Person
 from webapp.artifacts.services import references_resolve
 from webapp.experiments.forms import Draft
+from webapp.experiments.views import posted_draft, preview_response
 from webapp.jobs.models import Job
-from webapp.jobs.selectors import job_get, poll_delay
-from webapp.jobs.services import job_cancel, job_follow
+from webapp.jobs.services import job_cancel, job_follow, job_get, poll_delay
 from webapp.jobs.starting import job_start
 
 NOT_COMPARED = {"name", "description", "tags"}
@@ -73,7 +75,7 @@ def form_check_start(user: Person, draft: Draft, project: str, last: str) -> For
     """Start a check of a valid draft, in place of the form's last one. Raises ConfigError, Http404, PermissionDenied."""
     if (before := form_check_read(user, draft, last)) is not None and before.job.live:
         job_cancel(user, before.job)
-    job = job_start(user, Job.Kind.CHECK, {"config": draft.tree, "project": project})
+    job = job_start(user, JobBody(kind="check", config=draft.tree, project=project))
     return FormCheck(job, stale=False)
 
 
@@ -102,3 +104,22 @@ def _draft_values(user: Person, draft: Draft, job: Job) -> dict[str, Any] | None
 def _values(config: Mapping[str, Any]) -> dict[str, Any]:
     run = {name: value for name, value in config["run"].items() if name not in NOT_COMPARED}
     return {**config, "run": run}
+
+
+@require_POST
+def form_preview(request: HttpRequest) -> HttpResponse:
+    """Validate the current form: its errors, its last check, and the equivalent commands (a fragment for htmx).
+
+    With ?start=1 a check of the form's config is started first.
+    """
+    draft, error = posted_draft(request)
+    last, check = request.POST.get("check", ""), None
+    try:
+        if "start" in request.GET and draft.config is not None and not error:
+            check = form_check_start(request.user, draft, request.POST.get("project", ""), last)
+        else:
+            check = form_check_read(request.user, draft, last)
+    except ConfigError as refused:
+        error = str(refused)
+        check = form_check_read(request.user, draft, last)
+    return preview_response(request, draft, error, check=check)
