@@ -18,7 +18,7 @@ from webapp.agents.rewards import return_label, shaped_label
 from webapp.api.routes import parsed
 from webapp.common.redirects import back
 from webapp.common.tones import role_tones
-from webapp.experiments.forms import draft_from_post
+from webapp.experiments.forms import draft_from_post, lines_overrides
 from webapp.jobs.models import Job
 from webapp.jobs.services import (
     job_cancel,
@@ -41,6 +41,9 @@ FIGURES = (
     ("tokens_per_second", "tokens per second"),
     ("failed", "failed"),
 )
+SHOWN = 200
+SUBJECT = ("run", "checkpoint", "other_run", "other")
+"""Fields of a form that are fields of the body of a job."""
 
 
 def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
@@ -56,7 +59,6 @@ def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
         "job": job,
         "poll": poll_delay(job),
         "agents": agents,
-        "policies": job.result.get("policies", []),
         "title": job_title(job),
         "can_edit": can_edit(user, job.project),
         "tones": tones,
@@ -65,10 +67,7 @@ def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
             for name, label in FIGURES
             if name in job.result
         ],
-        "checks": job.result.get("checks", []),
         "job_return": return_label(job.config),
-        "rewards": job.result.get("rewards", {}),
-        "models": job.result.get("models", []),
         "seatings": [
             {
                 **line,
@@ -83,18 +82,6 @@ def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
         "episodes": episodes if len(episodes) > 1 else [],
         "episode_place": index,
         "episode": shown,
-        "turns": [
-            _turn(number, turn, tones) for number, turn in enumerate((shown or {}).get("turns", []), 1)
-        ],
-        "moves": [
-            {
-                **move,
-                "tone": tones.get(move["role"], 0),
-                "mine": move["role"] in job.parameters.get("roles", []),
-            }
-            for move in (now or {}).get("moves", [])
-        ],
-        "asked": _asked(now, tones),
         "now": now,
         "boards": _boards(now, shown),
     }
@@ -137,31 +124,6 @@ def _boards(now: Mapping[str, Any] | None, episode: Mapping[str, Any] | None) ->
     else:
         return []
     return boards if any(boards) else []
-
-
-def _asked(now: Mapping[str, Any] | None, tones: Mapping[str, int]) -> dict[str, Any] | None:
-    asked = (now or {}).get("asked")
-    return {**asked, "tone": tones.get(asked["role"], 0)} if asked else None
-
-
-def _turn(number: int, turn: Mapping[str, Any], tones: Mapping[str, int]) -> dict[str, Any]:
-    executed = turn["candidates"][turn["executed"]] if turn["candidates"] else None
-    others = [
-        {**candidate, "executed": index == turn["executed"]}
-        for index, candidate in enumerate(turn["candidates"])
-    ]
-    return {
-        **turn,
-        "number": number,
-        "round": turn["index"] + 1,
-        "tone": tones.get(turn["role"], 0),
-        "said": executed,
-        "others": others if len(others) > 1 else [],
-    }
-
-
-SHOWN = 200
-SUBJECT = ("run", "checkpoint", "other_run", "other")
 
 
 @require_GET
@@ -233,19 +195,10 @@ def _wanted(request: HttpRequest, kind: str) -> JobBody:
     body: dict[str, Any] = {"kind": kind} | {name: post.get(name, "") for name in SUBJECT}
     if kind not in OF_A_CONFIG:
         return parsed(
-            JobBody, body | {"parameters": parameters, "overrides": _overrides(post.get("overrides", ""))}
+            JobBody,
+            body | {"parameters": parameters, "overrides": lines_overrides(post.get("overrides", ""))},
         )
     draft = draft_from_post(post.dict())
     if draft.config is None:
         raise ConfigError(draft.errors)
     return parsed(JobBody, body | {"config": draft.tree, "project": post.get("project", "")})
-
-
-def _overrides(text: str) -> dict[str, Any]:
-    """Parse lines of path=value. Raises ConfigError."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    wrong = [line for line in lines if "=" not in line]
-    if wrong:
-        raise ConfigError({"overrides": f"{wrong[0]!r}: use path=value, one per line"})
-    pairs = [line.partition("=") for line in lines]
-    return {path.strip(): parse_value(value.strip()) for path, _, value in pairs}

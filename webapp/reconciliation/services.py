@@ -215,13 +215,17 @@ def _stopping_member(run: Run, attempt: Attempt) -> None:
         attempt.refresh_from_db()
         if attempt.state == Attempt.State.ENDED or not run.stop_requested:
             return
-        state = STATE_AFTER[run.stop_requested]
-        how = f"{state} before it started"
+        how = f"{STATE_AFTER[run.stop_requested]} before it started"
         if attempt.heartbeat_at is not None:
             lost = f"the work after the last checkpoint is lost ({saved_words(run)})"
             how = f"Ended alone, while its process trains other runs; {lost}"
-        attempt_end(attempt, state, how)
-        run_move(run, state, how, stop_requested="")
+        _end_as_requested(run, attempt, how)
+
+
+def _end_as_requested(run: Run, attempt: Attempt, how: str) -> None:
+    state = STATE_AFTER[run.stop_requested]
+    attempt_end(attempt, state, how)
+    run_move(run, state, how, stop_requested="")
 
 
 def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> None:
@@ -243,9 +247,7 @@ def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> 
             _keep_tail(run, attempt, tail)
         if run.stop_requested and status.state is not JobState.MISSING:
             how = f"{_how_ended(run, attempt, status).rstrip('.')}; the work after the last checkpoint is lost ({saved_words(run)})"
-            state = STATE_AFTER[run.stop_requested]
-            attempt_end(attempt, state, how)
-            run_move(run, state, how, stop_requested="")
+            _end_as_requested(run, attempt, how)
         else:
             printed, again = printed_failure(tail)
             attempt_lost(run, attempt, fault_in(printed) if printed else _how(status, attempt), again=again)

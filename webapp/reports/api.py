@@ -8,9 +8,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from webapp.accounts.selectors import project_chosen
 from webapp.api.queries import choice
 from webapp.api.schema import JSON, parameter
-from webapp.experiments.bodies import project_of
 from webapp.reports.export import FORMATS, export_text
 from webapp.reports.selectors import (
     report_document,
@@ -70,7 +70,7 @@ class Reports(APIView):
     def post(self, request: Request) -> Response:
         """Make one."""
         fields = _given(NewReport, request)
-        project = project_of(request.user, fields["project"])
+        project = project_chosen(request.user, fields["project"])
         report = report_create(request.user, project, fields["title"], fields["text"])
         return Response(report_document(report, whole=True), status=201)
 

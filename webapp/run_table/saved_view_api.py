@@ -10,7 +10,6 @@ from rest_framework.views import APIView
 from training_core.errors import ConfigError
 from webapp.accounts.selectors import project_get
 from webapp.api.schema import JSON
-from webapp.experiments.bodies import body_of
 from webapp.run_table.saved_views import (
     view_change,
     view_document,
@@ -77,3 +76,12 @@ def _text(body: dict[str, Any], key: str) -> str:
     if not isinstance(value, str):
         raise ConfigError({key: "give text"})
     return value
+
+
+def body_of(request: Request, known: set[str]) -> dict[str, Any]:
+    """Return the body, an object with known keys only. Raises ConfigError."""
+    if not isinstance(request.data, dict):
+        raise ConfigError({"": "the body must be a JSON object"})
+    if unknown := sorted(set(request.data) - known):
+        raise ConfigError(dict.fromkeys(unknown, "there is no such field"))
+    return dict(request.data)

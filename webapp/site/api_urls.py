@@ -11,7 +11,6 @@ from webapp.site.schema_view import SchemaView
 
 APPS = (
     "accounts",
-    "experiments",
     "run_table",
     "panels",
     "runs",
@@ -33,6 +32,7 @@ APPS = (
 ROUTED = (
     "artifacts",
     "cluster",
+    "experiments",
     "jobs",
     "scheduling",
 )

@@ -13,7 +13,7 @@ from webapp.accounts.models import AuditEntry, Membership, Project, User
 from webapp.experiments.commands import sweep_command
 from webapp.experiments.models import Sweep
 from webapp.experiments.services import sweep_create
-from webapp.experiments.sweep_planning import plan_make
+from webapp.experiments.sweeps import plan_make
 from webapp.runs.models import Run, RunState
 
 NEW = "/experiments/sweeps/new/"

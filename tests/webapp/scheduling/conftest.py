@@ -66,3 +66,10 @@ def silent_for(attempt: Attempt, seconds: float) -> None:
     """Nothing was heard of it for so long."""
     moment = timezone.now() - timedelta(seconds=seconds)
     Attempt.objects.filter(pk=attempt.pk).update(heartbeat_at=moment, created_at=moment)
+
+
+def another(run: Run, **fields: Any) -> Run:
+    """A second run with the config of the first one."""
+    return Run.objects.create(
+        project=run.project, owner=run.owner, name="other", config=run.config, iterations=9, **fields
+    )

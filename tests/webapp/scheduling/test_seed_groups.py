@@ -11,7 +11,7 @@ from tests.webapp.scheduling.conftest import silent_for
 from webapp.accounts.models import ApiToken, Project, User
 from webapp.accounts.tokens import token_find
 from webapp.experiments.services import sweep_create
-from webapp.experiments.sweep_planning import plan_make
+from webapp.experiments.sweeps import plan_make
 from webapp.ingest.services import IngestAnswer, batch_store
 from webapp.quotas.selectors import usage_read
 from webapp.quotas.services import quota_set

@@ -1,46 +1,29 @@
-"""The plan of a sweep: its runs, each validated by the config's schema, and their cost."""
+"""Sweeps: the plan of their runs, each validated by the config's schema, and the results of one sweep by varied field."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean, stdev
 from typing import Any, cast
+
+from django.db.models import Count, Q, QuerySet
+from django.http import Http404
+from django.urls import reverse
 
 from training_core.config.files import apply_overrides, read_preset
 from training_core.config.foreign import NO_FIELD
 from training_core.config.kinds import AnyConfig
 from training_core.config.sweeps import SEED, Method, combinations, count, expand_path
 from training_core.errors import ConfigError
-from webapp.experiments.fields import spell
+from troupe_client.documents import sweeps as documents
+from webapp.accounts.permissions import Person
+from webapp.accounts.selectors import projects_visible
+from webapp.experiments.estimates import cost_of
+from webapp.experiments.fields import spell, value_at
+from webapp.experiments.models import Sweep
+from webapp.metrics.headline import outcome_key
+from webapp.runs.models import ACTIVE_STATES, ENDED_STATES
 from webapp.runs.permitted import check_storable, parse_permitted
-from workers.sizing.demand import demand
-from workers.sizing.estimates import volume
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Upper bounds over all runs; devices are those of the largest single run."""
-
-    runs: int
-    iterations: int
-    answers: int
-    """Maximum number of sampled training responses; for small networks, environment steps."""
-    tokens: int
-    """Maximum number of tokens of those responses, prompts not counted."""
-    cpus: float
-    gpus: float
-
-
-def cost_of(configs: Sequence[AnyConfig]) -> Cost:
-    """Return the cost of all configs together."""
-    demands = [demand(config) for config in configs]
-    return Cost(
-        runs=len(configs),
-        iterations=sum(config.run.iterations for config in configs),
-        answers=sum(config.run.iterations * volume(config).answers for config in configs),
-        tokens=sum(volume(config).tokens_total for config in configs),
-        cpus=max((need.cpus for need in demands), default=0.0),
-        gpus=max((need.gpus for need in demands), default=0.0),
-    )
-
+from webapp.runs.selectors import run_summary, runs_visible
 
 MOST_RUNS = 200
 MOST_AXES = 12
@@ -64,7 +47,7 @@ class SweepPlan:
     points: list[dict[str, Any]] = field(default_factory=list)
     """Per run: axis -> value."""
     configs: list[AnyConfig] = field(default_factory=list)
-    cost: Cost | None = None
+    cost: documents.SweepCost | None = None
     errors: dict[str, str] = field(default_factory=dict)
     """Errors by field path; the launch is rejected while there are any."""
 
@@ -99,6 +82,13 @@ def plan_make(
     return replace(plan, points=points, configs=configs, cost=cost_of(configs))
 
 
+def plan_document(plan: SweepPlan) -> documents.SweepPlan:
+    """Return the document of a plan."""
+    same = ("preset", "overrides", "axes", "method", "separate_processes", "points", "errors", "cost")
+    fields = {name: getattr(plan, name) for name in same}
+    return documents.SweepPlan(seeds_share_processes=plan.shares, **fields)
+
+
 def spread(point: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any]:
     """Return a run's values by the paths of single fields."""
     return {single: value for path, value in point.items() for single in expand_path(path, tree)}
@@ -106,11 +96,10 @@ def spread(point: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any]:
 
 def column_styles(axes: Mapping[str, Sequence[Any]]) -> dict[str, str]:
     """Return the CSS class of the column of each path: "num" if all values are numbers, otherwise empty."""
-    numbers = {
-        path: all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    return {
+        path: "num" if all(type(value) in (int, float) for value in values) else ""
         for path, values in axes.items()
     }
-    return {path: "num" if right else "" for path, right in numbers.items()}
 
 
 def short_names(paths: Sequence[str]) -> dict[str, str]:
@@ -192,7 +181,7 @@ def _configs(plan: SweepPlan, points: Sequence[Mapping[str, Any]]) -> list[AnyCo
             check_storable(config.model_dump(mode="json"))
             configs.append(config)
         except ConfigError as error:
-            name = point_name({path: value for path, value in point.items() if path != SEED}, names)
+            name = point_name(_without_seed(point), names)
             for path, text in error.fields.items():
                 if len(wrong) < MOST_TOLD:
                     wrong.setdefault(path, f"with {name}: {text}")
@@ -204,3 +193,112 @@ def _configs(plan: SweepPlan, points: Sequence[Mapping[str, Any]]) -> list[AnyCo
 def _whole(preset: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Return the shared config, with all defaults. Raises ConfigError."""
     return parse_permitted(apply_overrides(read_preset(preset), overrides)).model_dump(mode="json")
+
+
+def sweeps_visible(user: Person) -> QuerySet[Sweep]:
+    """Return the sweeps of the user's projects, newest first, with counts of their runs: `total`, `over`, `active`."""
+    return (
+        Sweep.objects.filter(project__in=projects_visible(user))
+        .select_related("project", "owner")
+        .annotate(
+            total=Count("runs"),
+            over=Count("runs", filter=Q(runs__state__in=ENDED_STATES)),
+            active=Count("runs", filter=Q(runs__state__in=ACTIVE_STATES)),
+        )
+        .order_by("-created_at", "-pk")
+    )
+
+
+def sweep_get(user: Person, pk: int) -> Sweep:
+    """Return one sweep. Raises Http404, also for projects that are not visible to the user."""
+    sweep = sweeps_visible(user).filter(pk=pk).first()
+    if sweep is None:
+        raise Http404(f"there is no sweep {pk} that is visible to you")
+    return sweep
+
+
+def sweep_document(sweep: Sweep) -> documents.Sweep:
+    """Return the document of one of `sweeps_visible`."""
+    return documents.Sweep(**_fields(sweep))
+
+
+def _fields(sweep: Sweep) -> dict[str, Any]:
+    same = ("name", "preset", "overrides", "axes", "method", "separate_processes", "created_at")
+    return {
+        "id": sweep.pk,
+        "project": sweep.project.slug,
+        "owner": sweep.owner.username if sweep.owner else "",
+        "runs": getattr(sweep, "total", 0),
+        "ended": getattr(sweep, "over", 0),
+        "active": getattr(sweep, "active", 0),
+        "links": {"page": reverse("experiments:sweep", args=[sweep.pk])},
+    } | {name: getattr(sweep, name) for name in same}
+
+
+def sweep_detail(user: Person, sweep: Sweep, sort: str = "", metric: str = "") -> documents.SweepDetail:
+    """Return a sweep with its runs, and with its points by `metric`, or by the default metric of its runs."""
+    rows = sweep_rows(user, sweep, sort)
+    metric = metric or outcome_key(row.headline for row in rows)
+    return documents.SweepDetail(
+        **_fields(sweep), metric=metric, results=rows, points=sweep_points(rows, metric)
+    )
+
+
+def sweep_rows(user: Person, sweep: Sweep, sort: str = "") -> list[documents.SweepRun]:
+    """Return its runs with their values: in launch order, or sorted by an axis or a headline metric.
+
+    sort: a name, with a minus sign for descending order; missing values come last.
+    """
+    return rows_sorted(
+        [
+            documents.SweepRun(
+                **run_summary(run), values={path: _value(run.config, path) for path in sweep.axes}
+            )
+            for run in runs_visible(user).filter(sweep=sweep).order_by("created_at", "pk")
+        ],
+        sort,
+    )
+
+
+def _value(config: Mapping[str, Any], path: str) -> Any:
+    """Return a field of a config; of several (`*`), the first."""
+    return value_at(config, next(iter(expand_path(path, config)), path))
+
+
+def rows_sorted(rows: list[documents.SweepRun], sort: str) -> list[documents.SweepRun]:
+    """Return the runs as `sweep_rows` sorts them: numbers, then words, then missing values."""
+    name, down = sort.removeprefix("-"), sort.startswith("-")
+    if not name:
+        return rows
+    values = [row.values[name] if name in row.values else row.headline.get(name) for row in rows]
+    pairs = list(zip(values, rows, strict=True))
+    numbers = [pair for pair in pairs if isinstance(pair[0], int | float)]
+    words = [(spell(value), row) for value, row in pairs if not isinstance(value, int | float | None)]
+    missing = [row for value, row in pairs if value is None]
+    ranked = [sorted(some, key=lambda pair: pair[0], reverse=down) for some in (numbers, words)]
+    return [*(row for some in ranked for _, row in some), *missing]
+
+
+def sweep_points(rows: Sequence[documents.SweepRun], metric: str) -> list[documents.SweepPoint]:
+    """Return the groups of runs that differ only by seed, with mean and sd of `metric`; best mean first."""
+    grouped: dict[str, list[documents.SweepRun]] = {}
+    for row in rows:
+        grouped.setdefault(repr(_without_seed(row.values)), []).append(row)
+    points = [_point(same, metric) for same in grouped.values()]
+    return sorted(points, key=lambda point: (point.mean is None, -(point.mean or 0.0)))
+
+
+def _without_seed(point: Mapping[str, Any]) -> dict[str, Any]:
+    return {path: value for path, value in point.items() if path != SEED}
+
+
+def _point(rows: list[documents.SweepRun], metric: str) -> documents.SweepPoint:
+    outcomes = [row.headline.get(metric) for row in rows]
+    numbers = [value for value in outcomes if isinstance(value, int | float)]
+    return documents.SweepPoint(
+        values=_without_seed(rows[0].values),
+        runs=[row.id for row in rows],
+        n=len(numbers),
+        mean=fmean(numbers) if numbers else None,
+        sd=stdev(numbers) if len(numbers) > 1 else None,
+    )
