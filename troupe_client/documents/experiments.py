@@ -7,7 +7,7 @@ from pydantic import Field, RootModel, model_validator
 
 from troupe_client.documents.base import Body, Document
 from troupe_client.documents.cluster import ClusterCapacity, ClusterNode, DevicePool
-from troupe_client.documents.launches import ConfigBody, Name, Overrides, Provenance
+from troupe_client.documents.launches import ConfigBody, Overrides, Provenance
 
 LONGEST_PROMPT = 1_000_000
 """Maximum prompt length of an estimate."""
@@ -104,7 +104,7 @@ class TemplateLaunchBody(Body):
     """A run that starts from a template."""
 
     overrides: Overrides = {}
-    name: Name = ""
+    name: str = ""
     project: str = Field("", description="Slug; default: the template's project.")
     tags: list[str] = []
     provenance: Provenance = {}
@@ -117,10 +117,10 @@ class TeamBody(ConfigBody):
 
     @model_validator(mode="after")
     def _one_config(self) -> Self:
-        given = [bool(self.preset), self.config is not None, bool(self.run)]
-        if self.run and (sum(given) > 1 or self.overrides):
+        sources = [bool(self.preset), self.config is not None, bool(self.run)]
+        if self.run and (sum(sources) > 1 or self.overrides):
             raise ValueError("run: give either a run or a config")
-        if sum(given) != 1:
+        if sum(sources) != 1:
             raise ValueError("preset: give either preset (with overrides) or config")
         return self
 

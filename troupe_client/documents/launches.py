@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from troupe_client.documents.base import Body, Document
 from troupe_client.documents.runs import RunSummary
@@ -14,8 +14,9 @@ Overrides = Annotated[
 Provenance = Annotated[
     dict[str, Any], Field(description="Command, machine and repositories of the launching program.")
 ]
-Name = Annotated[str, Field(max_length=120)]
-Tags = Annotated[list[Annotated[str, Field(max_length=60)]], Field(max_length=20)]
+Name = Annotated[str, StringConstraints(strip_whitespace=True, max_length=120)]
+Tag = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=60)]
+Tags = Annotated[list[Tag], Field(max_length=20)]
 
 
 class ConfigBody(Body):

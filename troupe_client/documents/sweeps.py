@@ -55,10 +55,12 @@ class SweepPlan(Document):
     axes: Axes
     method: str
     separate_processes: bool
-    seeds_share_processes: bool
-    points: list[dict[str, Any]] = Field(description="Of each run: axis to value.")
-    errors: dict[str, str]
-    cost: SweepCost | None
+    seeds_share_processes: bool = Field(
+        False, description="Whether runs that differ in their seed only may share a process."
+    )
+    points: list[dict[str, Any]] = Field([], description="Of each run: axis to value.")
+    errors: dict[str, str] = Field({}, description="By field path.")
+    cost: SweepCost | None = None
 
 
 class Sweep(Document):

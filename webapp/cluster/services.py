@@ -97,12 +97,12 @@ def _runs(user: Person, capacity: Capacity | None) -> list[documents.ClusterRun]
         wanted = share(demand(config), shared_by) if config else None
         held += [wanted] if wanted else []
         rows.append(_row(run, run.pk in own, config, wanted, shared_by=shared_by))
-    for place, run in enumerate(runs_waiting().select_related("project", "owner"), 1):
+    for position, run in enumerate(runs_waiting().select_related("project", "owner"), 1):
         config = _config(run)
         wanted = demand(config) if config else None
         limits = limits_read(wanted, capacity, held) if wanted and capacity else []
         held += [wanted] if wanted and not any(limit.never for limit in limits) else []
-        rows.append(_row(run, run.pk in own, config, wanted, place=place, limits=limits))
+        rows.append(_row(run, run.pk in own, config, wanted, position=position, limits=limits))
     return rows
 
 
@@ -113,10 +113,10 @@ def _row(
     wanted: Demand | None,
     *,
     shared_by: int = 1,
-    place: int | None = None,
+    position: int | None = None,
     limits: list[documents.ClusterLimit] | None = None,
 ) -> documents.ClusterRun:
-    """Return the document of a run, `own` if the user may see it; without `place` it holds its devices."""
+    """Return the document of a run, `own` if the user may see it; without `position` it holds its devices."""
     return documents.ClusterRun(
         run=run.pk if own else None,
         name=run.name if own else "",
@@ -130,8 +130,8 @@ def _row(
         gpus=wanted and wanted.gpus,
         shared_by=shared_by,
         pools=_pools(run, config) if config and own else [],
-        holds=place is None,
-        place=place,
+        holds=position is None,
+        place=position,
         limits=limits or [],
     )
 

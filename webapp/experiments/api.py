@@ -25,8 +25,6 @@ from webapp.experiments.fields import run_schema
 from webapp.experiments.forms import draft_from_run
 from webapp.experiments.gallery import gallery
 from webapp.experiments.sweeps import (
-    SweepPlan,
-    plan_document,
     plan_make,
     sweep_detail,
     sweep_document,
@@ -34,6 +32,7 @@ from webapp.experiments.sweeps import (
     sweeps_visible,
 )
 from webapp.experiments.team import TeamForm, team_document, team_read, team_svg
+from webapp.metrics.headline import HEADLINE
 from webapp.runs.permitted import check_runs_visible, parse_permitted
 from webapp.runs.selectors import run_get
 from webapp.scheduling.api import run_answer
@@ -41,7 +40,6 @@ from webapp.scheduling.services import run_create
 
 MOST = 500
 routes = Routes()
-Metric = Literal["", "eval/success", "eval_sampled/success", "train/return", "eval/return"]
 
 
 def config_of(body: ConfigBody) -> AnyConfig:
@@ -169,7 +167,7 @@ def template_launch(user: Person, pk: int, body: documents.TemplateLaunchBody) -
     return run_answer(user, run.pk)
 
 
-def _plan(body: sweeps.SweepBody) -> SweepPlan:
+def _plan(body: sweeps.SweepBody) -> sweeps.SweepPlan:
     """Return the plan of a body, whose errors it holds. Raises ConfigError."""
     if body.seeds and SEED in body.axes:
         raise ConfigError({"seeds": f"give either seeds or an axis {SEED}"})
@@ -201,7 +199,7 @@ def sweep_plan(body: sweeps.SweepBody) -> sweeps.SweepPlan:
     plan = _plan(body)
     if plan.errors:
         raise ConfigError(plan.errors)
-    return plan_document(plan)
+    return plan
 
 
 @routes.get("sweeps/<int:pk>/", name="sweep")
@@ -210,13 +208,15 @@ def sweep(
     pk: int,
     sort: Annotated[str, Field(description="A varied field or a headline metric; -NAME: descending.")] = "",
     metric: Annotated[
-        Metric,
+        str,
         Field(
-            description="Metric to rank points by; default: eval/success, or eval/return if no run has it."
+            description=f"Metric to rank points by, one of {', '.join(HEADLINE)}; default: eval/success, or eval/return if no run has it."
         ),
     ] = "",
 ) -> sweeps.SweepDetail:
     """Return its runs with their values, and its points (everything except the seed) with mean and sd."""
+    if metric and metric not in HEADLINE:
+        raise ConfigError({"metric": f"use one of {', '.join(HEADLINE)}"})
     return sweep_detail(user, sweep_get(user, pk), sort, metric)
 
 

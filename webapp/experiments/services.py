@@ -12,12 +12,13 @@ from django.urls import reverse
 from training_core.config.files import apply_overrides, read_preset
 from training_core.errors import ConfigError
 from troupe_client.documents import experiments as documents
+from troupe_client.documents.sweeps import SweepPlan
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
 from webapp.accounts.selectors import projects_visible
 from webapp.experiments.models import Sweep, Template
-from webapp.experiments.sweeps import SweepPlan, point_name, short_names
+from webapp.experiments.sweeps import point_name, point_overrides, short_names
 from webapp.runs.models import Run, RunState
 from webapp.runs.permitted import check_storable, parse_permitted
 from webapp.scheduling.services import run_create, runs_do
@@ -56,7 +57,7 @@ def sweep_create(
     for point in plan.points:
         title = f"{name[:60]} · {point_name(point, names)}"
         made.append(
-            run_create(user, project, tree, plan.preset, plan.settings(point), title, tags, origin).pk
+            run_create(user, project, tree, plan.preset, point_overrides(plan, point), title, tags, origin).pk
         )
     Run.objects.filter(pk__in=made).update(sweep=sweep)
     audit_note(user, project, "sweep.create", str(sweep.pk), name=name, runs=len(made))

@@ -23,7 +23,6 @@ from webapp.experiments.forms import FIRST, lines_overrides, query_overrides
 from webapp.experiments.models import Sweep
 from webapp.experiments.services import sweep_create, sweep_stop
 from webapp.experiments.sweeps import (
-    SweepPlan,
     column_styles,
     plan_make,
     rows_sorted,
@@ -78,7 +77,7 @@ def sweep_new(request: HttpRequest) -> HttpResponse:
 
 
 def _form(
-    request: HttpRequest, values: dict[str, Any], plan: SweepPlan | None, error: str = ""
+    request: HttpRequest, values: dict[str, Any], plan: documents.SweepPlan | None, error: str = ""
 ) -> HttpResponse:
     try:
         paths = list(flatten(preset_tree(values["preset"])))
@@ -103,7 +102,7 @@ def _starred(path: str) -> str:
     return ".".join([*parts[:at], "*", *parts[at + 1 :]])
 
 
-def _plan_context(plan: SweepPlan | None) -> dict[str, Any]:
+def _plan_context(plan: documents.SweepPlan | None) -> dict[str, Any]:
     if plan is None:
         return {"plan": None}
     names, styles = short_names(list(plan.axes)), column_styles(plan.axes)
@@ -170,14 +169,14 @@ def _curves(sweep: documents.SweepDetail, configs: Sequence[Mapping[str, Any]]) 
 
 def sweep_context(user: Person, sweep: Sweep, sort: str, metric: str) -> dict[str, Any]:
     """Return the context of the page of a sweep."""
-    found = sweep_detail(user, sweep, sort, metric)
-    metric = found.metric
+    detail = sweep_detail(user, sweep, sort, metric)
+    metric = detail.metric
     # All have the same environment, unless it is an axis.
     configs = list(sweep.runs.values_list("config", flat=True)[:1])
-    means = [point.mean for point in found.points if point.mean is not None]
-    by_metric = not sort and not found.active
-    return dict(found) | {
-        "results": rows_sorted(found.results, f"-{metric}") if by_metric else found.results,
+    means = [point.mean for point in detail.points if point.mean is not None]
+    by_metric = not sort and not detail.active
+    return dict(detail) | {
+        "results": rows_sorted(detail.results, f"-{metric}") if by_metric else detail.results,
         "place": "sweeps",
         "project_slug": "",
         "sweep": sweep,
@@ -187,17 +186,17 @@ def sweep_context(user: Person, sweep: Sweep, sort: str, metric: str) -> dict[st
         "fields": [path for path in sweep.axes if path != SEED],
         "metrics": [(key, shaped_label(LABELS.get(key, key), configs)) for key in HEADLINE],
         "metric_sort": f"-{metric}",
-        "curves": _curves(found, configs),
+        "curves": _curves(detail, configs),
         "metric_label": shaped_label(LABELS.get(metric, metric), configs),
         "return_heading": shaped_label("return", configs),
         "best": max(means) if means else None,
         "sort": sort,
-        "sharing": sum(bool(row.attempts) and row.attempts[-1].shared_by > 1 for row in found.results),
-        "done": sum(row.state in ENDED_STATES for row in found.results),
+        "sharing": sum(bool(row.attempts) and row.attempts[-1].shared_by > 1 for row in detail.results),
+        "done": sum(row.state in ENDED_STATES for row in detail.results),
     }
 
 
-def plan_from_post(post: QueryDict) -> SweepPlan:
+def plan_from_post(post: QueryDict) -> documents.SweepPlan:
     """Parse the form: rows of `field` and `values`, `seeds`, shared changes as key=value lines. Never raises ConfigError."""
     preset = post.get("preset", "")
     axes: dict[str, list[Any]] = {}
@@ -216,10 +215,17 @@ def plan_from_post(post: QueryDict) -> SweepPlan:
         axes |= {SEED: parse_values(seeds)} if seeds else {}
     except ConfigError as error:
         shared, errors = {}, errors | {path or SEED: text for path, text in error.fields.items()}
+    method, separate = post.get("method", "grid"), "separate_processes" in post
     if errors:
-        return SweepPlan(preset, shared, axes, errors=errors)
-    separate = "separate_processes" in post
-    return plan_make(preset, shared, axes, post.get("method", "grid"), separate_processes=separate)
+        return documents.SweepPlan(
+            preset=preset,
+            overrides=shared,
+            axes=axes,
+            method=method,
+            separate_processes=separate,
+            errors=errors,
+        )
+    return plan_make(preset, shared, axes, method, separate_processes=separate)
 
 
 def _row(path: str, text: str, axes: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -1,7 +1,6 @@
 """Sweeps: the plan of their runs, each validated by the config's schema, and the results of one sweep by varied field."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 from typing import Any, cast
 
@@ -15,6 +14,7 @@ from training_core.config.kinds import AnyConfig
 from training_core.config.sweeps import SEED, Method, combinations, count, expand_path
 from training_core.errors import ConfigError
 from troupe_client.documents import sweeps as documents
+from troupe_client.documents.sweeps import SweepPlan
 from webapp.accounts.permissions import Person
 from webapp.accounts.selectors import projects_visible
 from webapp.experiments.estimates import cost_of
@@ -32,36 +32,6 @@ MOST_TOLD = 5
 METHODS = ("grid", "list")
 
 
-@dataclass(frozen=True)
-class SweepPlan:
-    """The runs that a sweep would launch."""
-
-    preset: str
-    overrides: dict[str, Any]
-    """Overrides shared by all runs."""
-    axes: dict[str, list[Any]]
-    """Varied fields; a path may have `*` parts."""
-    method: Method = "grid"
-    separate_processes: bool = False
-    """Whether every run gets a process of its own, even if its seeds can share one."""
-    points: list[dict[str, Any]] = field(default_factory=list)
-    """Per run: axis -> value."""
-    configs: list[AnyConfig] = field(default_factory=list)
-    cost: documents.SweepCost | None = None
-    errors: dict[str, str] = field(default_factory=dict)
-    """Errors by field path; the launch is rejected while there are any."""
-
-    @property
-    def shares(self) -> bool:
-        """Whether runs that differ in their seed only may share a process."""
-        several = len(self.axes.get(SEED, ())) > 1
-        return several and not self.separate_processes and any(not one.separate_seeds for one in self.configs)
-
-    def settings(self, point: Mapping[str, Any]) -> dict[str, Any]:
-        """Return all overrides of one run, with `*` expanded."""
-        return self.overrides | spread(point, _whole(self.preset, self.overrides))
-
-
 def plan_make(
     preset: str,
     overrides: Mapping[str, Any],
@@ -70,23 +40,29 @@ def plan_make(
     *,
     separate_processes: bool = False,
 ) -> SweepPlan:
-    """Validate every value, then every combination. Errors are in the plan's `errors`, by field path."""
-    listed = {path: list(values) for path, values in axes.items()}
-    plan = SweepPlan(preset, dict(overrides), listed, cast(Method, method), separate_processes)
+    """Validate every value, then every combination. Errors are in the plan's `errors`, by field path; a launch is rejected then."""
+    plan = SweepPlan(
+        preset=preset,
+        overrides=dict(overrides),
+        axes={path: list(values) for path, values in axes.items()},
+        method=method,
+        separate_processes=separate_processes,
+    )
     try:
-        _checked(plan)
-        points = list(combinations(listed, plan.method))
+        _check(plan)
+        points = list(combinations(plan.axes, cast(Method, method)))
         configs = _configs(plan, points)
     except ConfigError as error:
-        return replace(plan, errors=error.fields)
-    return replace(plan, points=points, configs=configs, cost=cost_of(configs))
+        return plan.model_copy(update={"errors": error.fields})
+    several = len(plan.axes.get(SEED, ())) > 1 and not separate_processes
+    shares = several and any(not config.separate_seeds for config in configs)
+    facts = {"points": points, "cost": cost_of(configs), "seeds_share_processes": shares}
+    return plan.model_copy(update=facts)
 
 
-def plan_document(plan: SweepPlan) -> documents.SweepPlan:
-    """Return the document of a plan."""
-    same = ("preset", "overrides", "axes", "method", "separate_processes", "points", "errors", "cost")
-    fields = {name: getattr(plan, name) for name in same}
-    return documents.SweepPlan(seeds_share_processes=plan.shares, **fields)
+def point_overrides(plan: SweepPlan, point: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all overrides of one run, with `*` expanded."""
+    return plan.overrides | spread(point, _whole(plan.preset, plan.overrides))
 
 
 def spread(point: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,7 +96,7 @@ def point_name(point: Mapping[str, Any], names: Mapping[str, str]) -> str:
     return " · ".join(f"{names[path]}={spell(value)}" for path, value in point.items())
 
 
-def _checked(plan: SweepPlan) -> None:
+def _check(plan: SweepPlan) -> None:
     """Raises ConfigError for errors of the sweep as a whole, or of one of its values."""
     if plan.method not in METHODS:
         raise ConfigError({"method": f"use one of {', '.join(METHODS)}"})
@@ -132,7 +108,7 @@ def _checked(plan: SweepPlan) -> None:
     wrong = {path: text for path, values in plan.axes.items() if (text := _wrong(plan, tree, path, values))}
     if wrong:
         raise ConfigError(wrong)
-    if (runs := count(plan.axes, plan.method)) > MOST_RUNS:
+    if (runs := count(plan.axes, cast(Method, plan.method))) > MOST_RUNS:
         raise ConfigError({"axes": f"{runs:,} runs exceed the limit of {MOST_RUNS} for one sweep"})
 
 

@@ -347,14 +347,18 @@ def experiment_estimate(request: HttpRequest) -> HttpResponse:
     if draft.config is None or error:
         return render(request, "experiments/_estimate.html", {"found": None})
     prompt = _prompt_tokens(request.POST.get("prompt_tokens", ""))
-    found = appraise(draft.config, prompt, draft.origin.iteration if draft.origin else 0)
+    estimate = appraise(draft.config, prompt, draft.origin.iteration if draft.origin else 0)
     tones = policy_tones(draft.tree)
     context = {
-        "found": found,
-        "pools": [(pool, tones.get(pool.name, SHARED)) for pool in found.pools],
+        "found": estimate,
+        "pools": [(pool, tones.get(pool.name, SHARED)) for pool in estimate.pools],
         "policies": [
-            (policy, tones.get(policy.policy, SHARED), [_drawn(found, worker) for worker in policy.workers])
-            for policy in found.policies
+            (
+                policy,
+                tones.get(policy.policy, SHARED),
+                [_drawn(estimate, worker) for worker in policy.workers],
+            )
+            for policy in estimate.policies
         ],
     }
     return render(request, "experiments/_estimate.html", context)
@@ -364,9 +368,11 @@ def _prompt_tokens(text: str) -> int:
     return min(max(int(text), 1), LONGEST_PROMPT) if text.isdecimal() and len(text) < 10 else PROMPT_TOKENS
 
 
-def _drawn(found: Estimate, worker: EstimateWorker) -> dict[str, Any]:
+def _drawn(estimate: Estimate, worker: EstimateWorker) -> dict[str, Any]:
     """Return a worker with its parts as lengths of a bar; the longest bar has full width."""
-    longest = max(sum(worker.parts.values()) for policy in found.policies for worker in policy.workers) or 1
+    longest = (
+        max(sum(worker.parts.values()) for policy in estimate.policies for worker in policy.workers) or 1
+    )
     parts, start = [], 0.0
     for index, (name, words) in enumerate(PARTS.items()):
         taken = worker.parts.get(name, 0)

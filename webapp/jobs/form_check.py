@@ -50,25 +50,15 @@ class FormCheck:
             return "warn" if self.stale else "running"
         if self.stale or not self.results:
             return "warn"
-        return "bad" if self.failed else "warn" if self.unknown or self.doubtful else "good"
+        return "bad" if self.named["failed"] else "warn" if any(self.named.values()) else "good"
 
     @property
-    def failed(self) -> list[str]:
-        """Names of the failed checks."""
-        return self._named("failed")
-
-    @property
-    def doubtful(self) -> list[str]:
-        """Names of the checks with a warning."""
-        return self._named("warning")
-
-    @property
-    def unknown(self) -> list[str]:
-        """Names of what could not be checked."""
-        return self._named("unknown")
-
-    def _named(self, state: str) -> list[str]:
-        return [str(check["name"]) for check in self.results if check["state"] == state]
+    def named(self) -> dict[str, list[str]]:
+        """Names of the checks that did not pass, by state: failed, warning, unknown."""
+        return {
+            state: [str(check["name"]) for check in self.results if check["state"] == state]
+            for state in ("failed", "warning", "unknown")
+        }
 
 
 def form_check_start(user: Person, draft: Draft, project: str, last: str) -> FormCheck:

@@ -83,7 +83,7 @@ def losses_in_a_row(run: Run) -> int:
     return lost
 
 
-def origin_apply(run: Run, attempt: Attempt, facts: Mapping[str, Any]) -> None:
+def _origin_apply(run: Run, attempt: Attempt, facts: Mapping[str, Any]) -> None:
     """Record the driver's report of its start: a different checkpoint of the run, or a damaged one of the parent."""
     path = f"checkpoints/{facts.get('resumed_from')}"
     checkpoint = run.checkpoints.filter(path=path).first()
@@ -125,7 +125,7 @@ def status_apply(run: Run, attempt: Attempt, event: StatusEvent) -> None:
         if "provenance" in facts:
             provenance_report(run, attempt.number, facts.pop("provenance"))
         facts_add(run, attempt.number, facts)
-        origin_apply(run, attempt, event.facts)
+        _origin_apply(run, attempt, event.facts)
     if event.state != "starting" and (event.state != "failed" or attempt.started_at):
         run.iteration = event.iteration
     if event.state == "failed":

@@ -94,7 +94,6 @@ def test_the_page_and_its_body(
     client: Client, user: User, run: Run, launcher: FakeLauncher, another: Another
 ) -> None:
     another(state="running", name="<script>alert(1)</script>")
-    assert client.get("/cluster/").status_code == 302
     client.force_login(user)
     text = client.get("/cluster/").content.decode()
     assert "&lt;script&gt;alert(1)" in text and "<script>alert" not in text

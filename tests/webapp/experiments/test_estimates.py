@@ -131,10 +131,6 @@ def test_a_model_that_may_not_be_named_is_not_estimated(ada: Client, launcher: F
     )
 
 
-def test_somebody_who_is_not_logged_in(client: Client) -> None:
-    assert client.post(ESTIMATE).status_code == 302
-
-
 def test_the_api_estimates_presets_and_whole_configs(ada: Client, launcher: FakeLauncher) -> None:
     def asked(**body: object) -> dict:
         return ada.post("/api/v1/estimate/", body, content_type="application/json").json()

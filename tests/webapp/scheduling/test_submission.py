@@ -158,26 +158,21 @@ def test_it_goes_on_from_the_last_checkpoint_that_is_there(run: Run, launcher: F
     assert (attempt.resumed_from, attempt.resumed_iteration) == ("checkpoints/iteration-000020", 20)
 
 
-def test_what_never_fits_waits_with_a_remedy(run: Run, launcher: FakeLauncher) -> None:
-    launcher.devices = Capacity(0.5, 0.0, 0.5, 0.0)
-    assert not run_submit_now(run.pk)
-    run.refresh_from_db()
-    assert run.state == "queued"
-    assert "the cluster has 0.5 CPU cores and 0 GPUs in total" in run.reason
-    assert run.remedy.startswith("Add nodes, or lower")
-    assert not run.attempts.exists()
-
-
-def test_a_cluster_without_gpus_is_stated_with_a_remedy(run: Run, launcher: FakeLauncher) -> None:
-    run.config["policies"]["planner"]["devices"]["rollout_gpus"] = 1.0
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "wanted", "there"),
+    [(0.5, 0.0, "CPU cores", "0.5 CPU cores"), (64.0, 1.0, "1 GPU", "64 CPU cores")],
+)
+def test_what_never_fits_waits_with_a_remedy(
+    run: Run, launcher: FakeLauncher, cpus: float, gpus: float, wanted: str, there: str
+) -> None:
+    run.config["policies"]["planner"]["devices"]["rollout_gpus"] = gpus
     run.save()
-    launcher.devices = Capacity(64.0, 0.0, 64.0, 0.0)
+    launcher.devices = Capacity(cpus, 0.0, cpus, 0.0)
     assert not run_submit_now(run.pk)
     run.refresh_from_db()
-    assert run.reason.endswith("the cluster has 64 CPU cores and 0 GPUs in total.")
-    assert "1 GPU" in run.reason
+    assert run.state == "queued" and wanted in run.reason and not run.attempts.exists()
+    assert run.reason.endswith(f"the cluster has {there} and 0 GPUs in total.")
     assert run.remedy == "Add nodes, or lower policies.*.devices and resources.environment_cpus."
-    assert not run.attempts.exists()
 
 
 def test_what_others_hold_is_waited_for_and_then_had(run: Run, launcher: FakeLauncher) -> None:
