@@ -111,7 +111,9 @@ class Operation:
         if isinstance(result, list):
             result = {"results": result}
         document = result if isinstance(result, BaseModel) else self.result.model_validate(result)
-        return HttpResponse(document.model_dump_json(), status=self.status, content_type="application/json")
+        return HttpResponse(
+            document.model_dump_json(by_alias=True), status=self.status, content_type="application/json"
+        )
 
     def view(self) -> Callable[..., HttpResponseBase]:
         """Return the method of the view, with its part of the OpenAPI document."""

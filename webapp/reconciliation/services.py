@@ -13,7 +13,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from webapp.ingest.spool import spool_store
-from webapp.quotas.enforcement import storage_held
+from webapp.quotas.services import storage_held
 from webapp.reconciliation.cleanup import jobs_end, tokens_end
 from webapp.runs.facts import facts_of
 from webapp.runs.lifecycle import run_move, run_reason_set, runs_locked

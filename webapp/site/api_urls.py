@@ -11,10 +11,17 @@ from webapp.site.schema_view import SchemaView
 
 APPS = (
     "accounts", "experiments", "run_table", "panels", "runs", "provenance", "scheduling", "run_pages", "metrics", "media", "transcripts",
-    "checkpoints", "jobs", "health", "timeline", "compare", "cluster", "shares", "quotas", "notifications", "reports",
+    "checkpoints", "jobs", "timeline", "compare", "cluster",
 )  # fmt: skip
 """Apps with an `api_urls` module."""
-ROUTED = ("artifacts",)
+ROUTED = (
+    "artifacts",
+    "health",
+    "notifications",
+    "quotas",
+    "reports",
+    "shares",
+)
 """Apps whose `api` has `routes`."""
 
 app_name = "api"

@@ -14,9 +14,8 @@ from training_core.config.files import load_config
 from training_core.errors import ConfigError
 from webapp.accounts.models import AuditEntry, Membership, User
 from webapp.checkpoints.models import Checkpoint
-from webapp.health.forking import finding_fork, generations
 from webapp.health.models import Finding
-from webapp.health.services import run_check, settings_of
+from webapp.health.services import finding_fork, generations, run_check, settings_of
 from webapp.runs.models import Attempt, Run, RunState
 from webapp.runs.states import TransitionRefused
 

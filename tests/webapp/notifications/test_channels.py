@@ -16,8 +16,7 @@ from webapp.health.models import Finding
 from webapp.health.services import run_check
 from webapp.notifications.delivery import delivery_now
 from webapp.notifications.models import Delivery, Destination
-from webapp.notifications.selectors import destination_status
-from webapp.notifications.services import destination_make, destination_try
+from webapp.notifications.services import destination_make, destination_status, destination_try
 from webapp.runs.events import event_send
 from webapp.runs.models import Run
 

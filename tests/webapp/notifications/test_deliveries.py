@@ -20,7 +20,7 @@ from webapp.accounts.tokens import token_create
 from webapp.common.networks import allowed
 from webapp.common.outgoing import AddressRefused, address_checked, host_of
 from webapp.health.models import Finding
-from webapp.health.selectors import finding_facts
+from webapp.health.services import finding_facts
 from webapp.ingest.services import batch_store
 from webapp.notifications import delivery as engine
 from webapp.notifications import services, tasks

@@ -1,4 +1,4 @@
-"""The process that sends one message to one channel: `python -m webapp.notifications.kinds.channel.process`, with a job as JSON on stdin.
+"""The process that sends one message to one channel: `python -m webapp.notifications.channel_process`, with a job as JSON on stdin.
 
 Apprise has separate network code for every service, so the limit is enforced below it: an audit hook of the interpreter
 receives each connection with its numeric address, including redirects. The process has no secrets of the server in its
@@ -18,7 +18,7 @@ from typing import Any
 
 from webapp.common.networks import literal_allowed
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 10.0
 MEMORY = 1 << 30
 SENT, NOT_SENT = "sent", "not sent"
@@ -41,7 +41,7 @@ def message_send(address: str, networks: Collection[str], title: str, body: str)
     environment = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH") if name in os.environ}
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "webapp.notifications.kinds.channel.process"],
+            [sys.executable, "-m", "webapp.notifications.channel_process"],
             input=json.dumps(job).encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # third-party messages may contain the address
