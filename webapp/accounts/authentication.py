@@ -35,7 +35,7 @@ class BearerAuthentication(BaseAuthentication):
 
 
 ADMIN_NAMES = frozenset({
-    "projects", "members", "member-remove", "checkpoint-delete", "checkpoints-prune",
+    "checkpoint-delete", "checkpoints-prune",
 })  # fmt: skip
 """URL names whose changes need the scope admin; every DELETE needs it too."""
 

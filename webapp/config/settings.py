@@ -202,11 +202,11 @@ STATICFILES_DIRS = [ROOT / "webapp" / "static"]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
-    "webapp.common.finders.BundleFinder",
+    "webapp.common.static_files.BundleFinder",
 ]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "webapp.common.static_storage.HashedStaticFiles"},
+    "staticfiles": {"BACKEND": "webapp.common.static_files.HashedStaticFiles"},
 }
 
 REST_FRAMEWORK = {

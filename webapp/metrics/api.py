@@ -13,7 +13,7 @@ from rest_framework.views import APIView
 
 from webapp.api.queries import number, text
 from webapp.api.schema import JSON, parameter
-from webapp.common.streaming import stream
+from webapp.common.attachments import stream
 from webapp.metrics.chunks import Points
 from webapp.metrics.models import Series
 from webapp.metrics.names import BadPattern, NameQuery

@@ -16,48 +16,30 @@ from webapp.common.outgoing import LONGEST, AddressRefused
 
 EVERYWHERE = frozenset({"format", "overflow", "verify", "emojis"})
 """Parameters allowed for every service."""
-_BODY: frozenset[str] = frozenset()
-_MAIL = frozenset({"to", "cc", "bcc", "from", "name", "reply", "smtp", "mode", "user", "pass"})
-_NTFY = frozenset({"to", "token", "auth", "mode", "priority", "xtags", "click", "delay", "email", "image"})
-_MATTERMOST = frozenset({"to", "channel", "channels", "team", "mode", "botname", "image"})
-_MATRIX = frozenset({"to", "token", "mode", "version", "msgtype", "image"})
-_ROCKET = frozenset({"to", "mode", "avatar", "webhook"})
-_WEBEX = frozenset({"to", "token", "mode"})
-_WORKFLOWS = frozenset(
-    {"id", "sig", "ver", "api-version", "route", "routeid", "image", "wrap", "pa", "powerautomate"}
-)
-SERVICES: dict[str, frozenset[str]] = {
-    "json": _BODY,
-    "jsons": _BODY,
-    "xml": _BODY,
-    "xmls": _BODY,
-    "form": _BODY,
-    "forms": _BODY,
-    "mailto": _MAIL,
-    "mailtos": _MAIL,
-    "slack": frozenset({"to", "token", "mode", "footer", "timestamp", "blocks", "image"}),
-    "discord": frozenset({"avatar", "footer", "tts", "thread", "ping", "image"}),
-    "workflow": _WORKFLOWS,
-    "workflows": _WORKFLOWS,
-    "tgram": frozenset({"to", "silent", "preview", "topic", "thread", "mdv", "content", "image"}),
-    "ntfy": _NTFY,
-    "ntfys": _NTFY,
-    "mmost": _MATTERMOST,
-    "mmosts": _MATTERMOST,
-    "matrix": _MATRIX,
-    "matrixs": _MATRIX,
-    "pover": frozenset({"to", "priority", "sound", "expire"}),
-    "gotify": frozenset({"priority"}),
-    "gotifys": frozenset({"priority"}),
-    "rocket": _ROCKET,
-    "rockets": _ROCKET,
-    "zulip": frozenset({"to", "token"}),
-    "gchat": frozenset({"workspace", "key", "token", "thread"}),
-    "wxteams": _WEBEX,
-    "webex": _WEBEX,
-    "pagerduty": frozenset({"class", "group", "severity", "region", "image"}),
-    "opsgenie": frozenset({"to", "priority", "region", "tags", "entity", "alias"}),
-    "pbul": frozenset({"to"}),
+_PARAMETERS = {
+    "json jsons xml xmls form forms": "",
+    "mailto mailtos": "to cc bcc from name reply smtp mode user pass",
+    "slack": "to token mode footer timestamp blocks image",
+    "discord": "avatar footer tts thread ping image",
+    "workflow workflows": "id sig ver api-version route routeid image wrap pa powerautomate",
+    "tgram": "to silent preview topic thread mdv content image",
+    "ntfy ntfys": "to token auth mode priority xtags click delay email image",
+    "mmost mmosts": "to channel channels team mode botname image",
+    "matrix matrixs": "to token mode version msgtype image",
+    "pover": "to priority sound expire",
+    "gotify gotifys": "priority",
+    "rocket rockets": "to mode avatar webhook",
+    "zulip": "to token",
+    "gchat": "workspace key token thread",
+    "wxteams webex": "to token mode",
+    "pagerduty": "class group severity region image",
+    "opsgenie": "to priority region tags entity alias",
+    "pbul": "to",
+}
+SERVICES = {
+    service: frozenset(parameters.split())
+    for services, parameters in _PARAMETERS.items()
+    for service in services.split()
 }
 """Service -> its parameters. None of them is a file, another URL to load, a method or a header."""
 

@@ -14,8 +14,8 @@ from troupe_client.documents import notifications as documents
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, is_owner
-from webapp.accounts.secrets import new_secret
 from webapp.accounts.selectors import project_get
+from webapp.accounts.tokens import new_secret
 from webapp.common.outgoing import AddressRefused
 from webapp.common.sealing import Unreadable, seal
 from webapp.notifications.delivery import PING, deliver_soon, delivery_now, delivery_write

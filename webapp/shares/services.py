@@ -23,8 +23,8 @@ from troupe_client.documents import shares as documents
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit, is_owner
-from webapp.accounts.secrets import digest_of, new_secret
 from webapp.accounts.selectors import project_get
+from webapp.accounts.tokens import digest_of, new_secret
 from webapp.runs.models import Run
 from webapp.shares.access import KINDS, shares_live
 from webapp.shares.models import ShareLink

@@ -16,8 +16,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from training_core.errors import ConfigError
+from webapp.common.attachments import stream
 from webapp.common.redirects import back
-from webapp.common.streaming import stream
 from webapp.runs.frame import run_context
 from webapp.runs.models import Run
 from webapp.runs.selectors import run_get

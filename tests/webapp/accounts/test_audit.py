@@ -79,12 +79,6 @@ def test_the_page_shows_hostile_text_as_text(client: Client, lab: Project, user:
     assert "run.stop" not in acts and "member.set" in acts
 
 
-def test_nobody_else_reads_it(client: Client, lab: Project, stranger: User) -> None:
-    client.force_login(stranger)
-    assert client.get("/account/projects/lab/audit/").status_code == 404
-    assert client.get(API, headers=headers(stranger)).status_code == 404
-
-
 def test_projects_and_members_by_api(client: Client, project: Project, user: User, stranger: User) -> None:
     told = client.get("/api/v1/projects/", headers=headers(user)).json()["results"]
     assert told == [{"slug": "lab", "name": "Lab", "level": "owner"}]

@@ -7,8 +7,8 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from webapp.accounts.links import link_create, link_use
 from webapp.accounts.models import LoginLink, User
+from webapp.accounts.tokens import link_create, link_use
 
 
 def test_it_works_once(user: User) -> None:

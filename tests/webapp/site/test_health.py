@@ -11,7 +11,7 @@ from django.test import Client
 
 from webapp.config import environment as env
 from webapp.runs.models import Run
-from webapp.site import health
+from webapp.site import views as health
 from webapp.site.tasks import alive
 from webapp.stack.home import MODEL_IN_WORK
 from webapp.stack.worker_probe import KEY, forget_alive, worker_answers

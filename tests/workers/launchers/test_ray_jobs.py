@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from webapp.stack.ports import free_ports
+from webapp.stack.servers import free_ports
 from workers.launchers.launcher import (
     STOP_SECONDS,
     Capacity,

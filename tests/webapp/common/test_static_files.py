@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.source import ROOT
-from webapp.common.bundles import BASE, BundleError, Bundles, bundle_texts, entries
+from webapp.common.static_files import BASE, BundleError, Bundles, bundle_texts, entries
 
 
 def folder(path: Path, **modules: str) -> Bundles:
