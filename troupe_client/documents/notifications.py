@@ -1,12 +1,23 @@
 """Webhooks and channels of a project, and the deliveries of events to them."""
 
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 from uuid import UUID
 
 from pydantic import Field
 
 from troupe_client.documents.base import Body, Document, Results
+
+Event = Literal[
+    "run.launched",
+    "run.started",
+    "run.paused",
+    "run.finished",
+    "run.stopped",
+    "run.failed",
+    "finding.opened",
+    "checkpoint.written",
+]
 
 
 class Webhook(Document):
@@ -95,4 +106,4 @@ class WebhookBody(Body):
 
     name: str = Field(max_length=80)
     address: str = Field(max_length=2000, description="https://host/path; it is not shown later.")
-    events: list[str] = Field([], description="Events to send; none: all.")
+    events: list[Event] = Field([], description="Events to send; none: all.")

@@ -41,10 +41,7 @@ LANGUAGE_MODELS = AgentPages(
         TileSpec(
             "Errors",
             "of the last iteration",
-            (
-                TileFigure("rollout/failed", "episodes"),
-                TileFigure("rollout/truncated", "share truncated"),
-            ),
+            (TileFigure("rollout/failed", "episodes"), TileFigure("rollout/truncated", "share truncated")),
         ),
     ),
     refused_jobs={},

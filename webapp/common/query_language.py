@@ -136,8 +136,7 @@ def _unexpected(error: UnexpectedInput, text: str) -> FilterError:
     what = text[error.pos_in_stream or 0 :][:12] if isinstance(error, UnexpectedCharacters) else ""
     token = getattr(error, "token", what)
     return FilterError(
-        f"{str(token)!r} is unexpected here; use field = value, joined by and, or, not",
-        max(error.column, 1),
+        f"{str(token)!r} is unexpected here; use field = value, joined by and, or, not", max(error.column, 1)
     )
 
 

@@ -38,11 +38,7 @@ def enqueue(task: str, *args: Any) -> None:
 
 
 def task_ended(
-    task: "Task[Any, Any]",
-    task_id: str,
-    error: BaseException,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    task: "Task[Any, Any]", task_id: str, error: BaseException, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> None:
     """Record a task that failed in one of these ways, and retry it if beat does not.
 

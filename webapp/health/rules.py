@@ -4,7 +4,7 @@ A function yields its measurement with its excess over the bound, also below the
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from typing import Any, Protocol
 
@@ -15,6 +15,10 @@ from training_core.config.health import RunHealth
 from webapp.health.inputs import Figures, Found, HealthInputs, SeriesTail
 
 Check = Callable[[HealthInputs, Any], Iterator[Found]]
+UPDATE_METRICS = (
+    "loss", "grad_norm", "kl", "entropy", "ratio_mean", "ratio_max", "mismatch_kl", "skipped_steps",
+)  # fmt: skip
+"""Results of an update."""
 RECENT = 5
 """Number of iterations over which training success is averaged."""
 
@@ -81,16 +85,7 @@ def overlong(seen: HealthInputs, rule: config.Overlong) -> Iterator[Found]:
 
 def not_a_number(seen: HealthInputs, rule: config.NotANumber) -> Iterator[Found]:
     """Detects NaN or infinity in the results of an update; critical while it is the latest value."""
-    for name in (
-        "loss",
-        "grad_norm",
-        "kl",
-        "entropy",
-        "ratio_mean",
-        "ratio_max",
-        "mismatch_kl",
-        "skipped_steps",
-    ):
+    for name in UPDATE_METRICS:
         for key, policy, _ in seen.each("policy", name):
             curve = seen.curves[key].tail(rule.within)
             wrong = curve.values > 0 if name == "skipped_steps" else ~np.isfinite(curve.values)
@@ -99,15 +94,8 @@ def not_a_number(seen: HealthInputs, rule: config.NotANumber) -> Iterator[Found]
             steps = curve.steps[wrong]
             what = "updates were skipped" if name == "skipped_steps" else f"{name} is not a number"
             figures: Figures = {"iterations with it": int(wrong.sum()), "of the latest": len(curve)}
-            measurement = Found(
-                key,
-                f"{policy}: {what}, last at step {steps[-1]}",
-                int(steps[0]),
-                int(steps[-1]),
-                figures,
-                (key,),
-            )
-            yield replace(measurement, critical_at=1.0) if wrong[-1] else measurement
+            title, critical_at = f"{policy}: {what}, last at step {steps[-1]}", 1.0 if wrong[-1] else inf
+            yield Found(key, title, int(steps[0]), int(steps[-1]), figures, (key,), critical_at=critical_at)
 
 
 def solved(seen: HealthInputs, bound: float) -> bool:
@@ -161,13 +149,7 @@ def _mean(curve: SeriesTail, count: int) -> float:
 
 
 def _found(
-    key: str,
-    title: str,
-    curve: SeriesTail,
-    count: int,
-    figures: Figures,
-    excess: float,
-    critical_at: float,
+    key: str, title: str, curve: SeriesTail, count: int, figures: Figures, excess: float, critical_at: float
 ) -> Found:
     latest = curve.tail(count)
     return Found(

@@ -253,23 +253,11 @@ def _initialise(server: PostgresServer) -> None:
     """Run initdb in a temporary folder, then rename it: an interrupted initdb is never mistaken for a database."""
     fresh = server.data.with_name("data.new")
     shutil.rmtree(fresh, ignore_errors=True)
-    command = [
-        str(server.binaries / "initdb"),
-        "-D",
-        str(fresh),
-        "-U",
-        USER,
-        "-E",
-        "UTF8",
-        "--locale=C",
-        "--no-sync",
-    ]
-    command += [
-        "--locale-provider=builtin",
-        "--builtin-locale=C.UTF-8",
-        "--auth-local=trust",
-        "--auth-host=reject",
-    ]
+    options = (
+        f"-U {USER} -E UTF8 --locale=C --locale-provider=builtin --builtin-locale=C.UTF-8 "
+        "--no-sync --auth-local=trust --auth-host=reject"
+    )
+    command = [str(server.binaries / "initdb"), "-D", str(fresh), *options.split()]
     try:
         done = subprocess.run(
             command,

@@ -182,15 +182,7 @@ class RayHead:
             "--log-style": "record",
             "--log-color": "false",
         }
-        start = [
-            sys.executable,
-            "-m",
-            "workers.node",
-            "start",
-            "--head",
-            "--block",
-            "--disable-usage-stats",
-        ]
+        start = [sys.executable, "-m", "workers.node", "start", "--head", "--block", "--disable-usage-stats"]
         return [*start, *(f"{name}={value}" for name, value in options.items())]
 
     def environment(self) -> dict[str, str]:

@@ -8,11 +8,11 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from django.test import Client
 
+from tests.webapp.api.conftest import caller
 from tests.webapp.elements import elements
 from training_core.config.files import parse_config
 from training_core.errors import ConfigError
 from webapp.accounts.models import AuditEntry, Membership, Project, User
-from webapp.accounts.tokens import token_create
 from webapp.checkpoints.models import Checkpoint
 from webapp.ingest.errors import IngestRejected
 from webapp.ingest.services import batch_store
@@ -215,16 +215,12 @@ def test_page_and_api(client: Client, run: Run, user: User, stranger: User) -> N
     text = client.get(page).content.decode()
     assert 'value="2"' in text and "<progress" in text
 
-    def headers(person: User) -> dict[str, str]:
-        return {"authorization": f"Bearer {token_create(person, 'a', ['admin'])[1]}"}
-
-    path = "/api/v1/projects/lab/quota/"
-    told = client.get(path, headers=headers(user)).json()
+    call, path = caller(user, "admin"), "projects/lab/quota/"
+    told = call(path).json()
     assert told["limits"] == {"runs": 2, "cpus": None, "gpus": None, "points": None, "gigabytes": 1.5}
     assert told["used"]["runs"] == 0
-    send: dict[str, Any] = {"content_type": "application/json", "headers": headers(user)}
-    assert client.post(path, {"runs": None, "gpus": 4}, **send).json()["limits"]["gpus"] == 4
+    assert call(path, {"runs": None, "gpus": 4}).json()["limits"]["gpus"] == 4
     for wrong in ({"points": "many"}, {"runs": -1}, {"coffee": 3}):
-        assert client.post(path, wrong, **send).status_code == 400
+        assert call(path, wrong).status_code == 400
     Membership.objects.create(project=run.project, user=stranger, level="viewer")
-    assert client.post(path, {"runs": 9}, **(send | {"headers": headers(stranger)})).status_code == 403
+    assert caller(stranger, "admin")(path, {"runs": 9}).status_code == 403

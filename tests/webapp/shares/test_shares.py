@@ -11,10 +11,10 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
 from tests.end_to_end.seed import Story, encoded
+from tests.webapp.api.conftest import caller
 from training_core.errors import ConfigError
 from troupe_client.documents.shares import ShareBody
 from webapp.accounts.models import AuditEntry, Membership, Project, User
-from webapp.accounts.tokens import token_create
 from webapp.ingest.services import batch_store
 from webapp.runs.models import Attempt, Run
 from webapp.shares.access import EPISODE_VIEWS, KINDS
@@ -246,20 +246,15 @@ def test_the_page_makes_lists_and_ends(client: Client, told: Run, user: User) ->
     assert Client().get(link[1]).status_code == 410
 
 
-def test_the_api_makes_lists_and_ends(client: Client, told: Run, user: User) -> None:
-    def headers(person: User, *scopes: str) -> dict[str, str]:
-        return {"authorization": f"Bearer {token_create(person, 'a', scopes)[1]}"}
-
-    mine: dict[str, Any] = {"content_type": "application/json", "headers": headers(user, "admin")}
-    path = f"/api/v1/projects/{told.project.slug}/shares/"
-    made = client.post(path, {"kind": "run", "target": told.pk, "days": None}, **mine)
+def test_the_api_makes_lists_and_ends(told: Run, user: User) -> None:
+    call, path = caller(user, "admin"), f"projects/{told.project.slug}/shares/"
+    made = call(path, {"kind": "run", "target": told.pk, "days": None})
     assert made.status_code == 201 and made.json()["expires_at"] is None
     assert Client().get(made.json()["link"], follow=True).status_code == 200
     for wrong in ({"target": "nothere"}, {"target": ""}, {"kind": "page"}, {"days": 0}, {"days": 4000}):
-        assert client.post(path, {"kind": "run", "target": told.pk} | wrong, **mine).status_code == 400
+        assert call(path, {"kind": "run", "target": told.pk} | wrong).status_code == 400
     assert set(get_args(ShareBody.model_fields["kind"].annotation)) == set(KINDS)
-    rows = client.get(path, headers=headers(user, "read")).json()["results"]
+    rows = call(path).json()["results"]
     assert [(row["target"], row["live"], row["opened"]) for row in rows] == [(told.pk, True, 1)]
     assert "link" not in rows[0] and "digest" not in rows[0]
-    ended = client.post(f"{path}{rows[0]['id']}/revoke/", **mine).json()
-    assert ended["live"] is False
+    assert call(f"{path}{rows[0]['id']}/revoke/", {}).json()["live"] is False
