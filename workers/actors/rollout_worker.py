@@ -106,7 +106,7 @@ class RolloutWorker(Worker):
         """Receive a version through the process group, then load it as `load_weights` does. Answers are generated until all weights
         have arrived. Raises TransferFailure; the engine's weights are unchanged then.
         """
-        from training_core.llm.models.adapters import trained_weights
+        from training_core.llm.models.lora import trained_weights
         from workers.actors.weight_group import layout_of
 
         start = time.time()
@@ -144,7 +144,7 @@ class RolloutWorker(Worker):
     def _restore(self, checkpoint: Path) -> int:
         """Load a frozen policy's weights if the checkpoint has them. Returns the version. Raises CheckpointError."""
         from training_core.llm.learning.policy_checkpoint import check_tokenizer, load_frozen, policy_folder
-        from training_core.llm.models.adapters import trained_weights
+        from training_core.llm.models.lora import trained_weights
 
         folder = policy_folder(checkpoint, self._spec.policy)
         if folder.is_dir():

@@ -47,7 +47,7 @@ MODULES = (
     "training_core.algorithms.policy_losses",
     "training_core.llm.generation.factory",
     "training_core.llm.generation.torch.engine",
-    "training_core.llm.learning.factory",
+    "training_core.llm.learning.learner",
     "training_core.llm.learning.policy_checkpoint",
     "training_core.marl.trainer",
     "training_core.llm.environments.registry",

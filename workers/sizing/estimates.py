@@ -15,7 +15,7 @@ from training_core.llm.base_models.model_paths import model_folder
 from training_core.llm.base_models.packaged import PACKAGED_MODELS, packaged_shape
 from training_core.llm.base_models.tiny import tiny_folder, tiny_shape
 from training_core.llm.learning import memory
-from training_core.llm.learning.deepspeed.config import Deepspeed
+from training_core.llm.learning.learner_config import Deepspeed
 from training_core.llm.models.shape import ModelShape, read_shape
 from workers.sizing.demand import Demand, Pool, demand, pools
 from workers.sizing.placement import ActorSlot, SlotKind, place

@@ -12,7 +12,7 @@ from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.torch.engine import TorchEngine
 from training_core.llm.learning.learner import Learner
 from training_core.llm.models.adapter_config import Lora
-from training_core.llm.models.adapters import merged, with_shared_tensors
+from training_core.llm.models.lora import merged, with_shared_tensors
 from training_core.types import Group
 
 SIZE = Size(1024, 8, 16, 4, 2816, 8_192)

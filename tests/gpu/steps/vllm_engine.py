@@ -15,8 +15,8 @@ from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.vllm.config import Vllm
 from training_core.llm.generation.vllm.engine import VllmEngine
 from training_core.llm.models.adapter_config import Lora
-from training_core.llm.models.adapters import add_adapter, trained_weights
 from training_core.llm.models.loading import load_model
+from training_core.llm.models.lora import add_adapter, trained_weights
 from training_core.types import Answer, Prompt
 
 SMALL = Size(128, 2, 4, 2, 256, 200)

@@ -14,7 +14,7 @@ from training_core.algorithms.at_grpo.config import AtGrpo
 from training_core.config.models import Policy
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.factory import make_engine
-from training_core.llm.learning.factory import make_learner
+from training_core.llm.learning.learner import make_learner
 from training_core.types import Group, NoiseKey, Prompt
 
 policy, model = Policy(), make_model()

@@ -21,9 +21,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from training_core.llm.generation.prefix_cache import CachedPrefix, Layers
 from training_core.llm.generation.requests import Ints, PromptGroup
 from training_core.llm.generation.static_steps import DecodingStep, StaticSteps, bucket
-from training_core.llm.models.attention import attends_fully
-from training_core.llm.models.decoder import decoder_of
-from training_core.llm.models.decoder_layer import Layer, Places, rotated
+from training_core.llm.models.decoder import Layer, Places, decoder_of, rotated
+from training_core.llm.models.packed_attention import attends_fully
 
 _ATTENTION = "sdpa"
 """The transformers attention implementation that a prefix tree replaces."""

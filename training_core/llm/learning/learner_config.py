@@ -1,10 +1,10 @@
-"""The fields that all learners have, and the torch learner's config."""
+"""The config of learners: the fields that all have, and those of each."""
 
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, Self
 
 from pydantic import Field
 
-from training_core.config.base import Section
+from training_core.config.base import Section, cross_field
 from training_core.llm.models.adapter_config import Lora, WholeModel
 
 
@@ -50,6 +50,24 @@ class Learner(Optimisation):
 
     type: Literal["torch"] = "torch"
     """AdamW on fp32 weights; several processes sum their gradients."""
+
+
+class Deepspeed(Optimisation):
+    """Updates by DeepSpeed: optimizer states, gradients and weights can be partitioned over processes (ZeRO, arXiv 1910.02054)."""
+
+    has_critic: ClassVar[bool] = False
+    type: Literal["deepspeed"] = "deepspeed"
+    """DeepSpeed; needs the extra `deepspeed`."""
+    zero_stage: int = Field(1, ge=0, le=3)
+    """What is partitioned over the processes: 0 nothing, 1 optimizer states, 2 also gradients, 3 also weights."""
+
+    @cross_field
+    def _copies_are_kept_by_zero(self) -> Self:
+        if self.zero_stage == 0 and self.precision != "fp32":
+            raise ValueError(
+                f'zero_stage: 0 trains only in fp32; use 1 to 3 for precision = "{self.precision}"'
+            )
+        return self
 
 
 class TrainedPolicy(Protocol):

@@ -7,10 +7,13 @@
 <checkpoint>/<policy>/policy.json             version, learning-rate schedule, counters; "frozen": true if there is no
                                               optimizer.safetensors, since the policy was not trained in that run
 Nothing is pickled, so loading cannot run code.
+
+The roles' baselines in a checkpoint (algorithm.type = "rae").
 """
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +26,35 @@ from training_core.checkpoints import POLICY
 from training_core.config.team import NAME_PATTERN
 from training_core.errors import CheckpointError, ModelError
 from training_core.llm.learning.learner import Learner, LearnerState
-from training_core.llm.models.adapters import (
+from training_core.llm.models.loading import load_tokenizer
+from training_core.llm.models.lora import (
     has_adapter,
     load_trained_weights,
     read_adapter,
     save_adapter,
     trained_weights,
 )
-from training_core.llm.models.loading import load_tokenizer
 from training_core.llm.models.shape import ADAPTER_CONFIG, adapter_config
+
+FILE = "baselines.json"
+
+
+def save_baselines(checkpoint: Path, baselines: Mapping[str, float]) -> None:
+    """Write them (role -> baseline) into a checkpoint's draft. Raises CheckpointError."""
+    with write_errors_explained(f"the checkpoint {checkpoint}"):
+        (checkpoint / FILE).write_text(json.dumps(baselines))
+
+
+def read_baselines(checkpoint: Path) -> dict[str, float]:
+    """The stored baselines, bit for bit; empty if another algorithm wrote the checkpoint. Raises CheckpointError."""
+    path = checkpoint / FILE
+    if not path.is_file():
+        return {}
+    try:
+        return {str(role): float(value) for role, value in json.loads(path.read_text()).items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{path} is damaged: {error}; resume from another checkpoint") from error
+
 
 GENERATOR = "generator"
 """torch's global state in checkpoints of older versions; no longer used."""

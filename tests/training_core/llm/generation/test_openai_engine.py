@@ -19,7 +19,7 @@ from training_core.llm.generation.openai import engine as openai_engine
 from training_core.llm.generation.openai.config import OpenAi
 from training_core.llm.generation.openai.engine import OpenAiEngine
 from training_core.llm.models.adapter_config import Lora
-from training_core.llm.models.adapters import add_adapter, trained_weights
+from training_core.llm.models.lora import add_adapter, trained_weights
 from training_core.types import NoiseKey, Prompt
 
 PROMPTS = [

@@ -17,7 +17,7 @@ from training_core.config.models import Policy
 from training_core.errors import CheckpointError, ConfigError
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
-from training_core.llm.learning.micro_batches import make_micro_batches
+from training_core.llm.learning.packing import make_micro_batches
 from training_core.llm.learning.policy_checkpoint import load_policy, save_policy
 from training_core.types import Group
 

@@ -13,10 +13,10 @@ from training_core.errors import LearnerFailure, StalePolicy
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.sampling import tempered_log_probs
 from training_core.llm.generation.torch.engine import TorchEngine
-from training_core.llm.learning.learner import Learner, learning_rate
+from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
-from training_core.llm.learning.micro_batches import MicroBatch
-from training_core.llm.learning.packing import rows_work, tree_rows
+from training_core.llm.learning.optimiser import learning_rate
+from training_core.llm.learning.packing import MicroBatch, rows_work, tree_rows
 from training_core.types import Group, NoiseKey, Prompt
 
 PROMPTS = [[6, 7, 8, 9], [10, 11], [12, 13, 14, 15, 16]]
@@ -169,9 +169,9 @@ def test_every_group_is_in_one_minibatch_whole(monkeypatch: pytest.MonkeyPatch) 
     seen: list[list[tuple[str, int]]] = []
     step = Learner._step
 
-    def spy(one: Learner, part: list[MicroBatch], *rest: object) -> None:
+    def spy(one: Learner, part: list[MicroBatch], *rest: object, **more: bool) -> None:
         seen.append(sorted((group.episode, place) for piece in part for group, place in piece.answers))
-        step(one, part, *rest)
+        step(one, part, *rest, **more)
 
     monkeypatch.setattr(Learner, "_step", spy)
     result = learner(minibatches=2, epochs=3, micro_batch_tokens=8).update(groups(), 1, 0)

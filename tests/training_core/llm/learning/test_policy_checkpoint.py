@@ -12,8 +12,7 @@ from training_core import checkpoints
 from training_core.algorithms.at_grpo.config import AtGrpo
 from training_core.config.models import Policy
 from training_core.errors import CheckpointError
-from training_core.llm.learning.factory import make_learner
-from training_core.llm.learning.learner import Learner
+from training_core.llm.learning.learner import Learner, make_learner
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.llm.learning.policy_checkpoint import load_policy, policy_folder, save_policy
 from training_core.llm.models.loading import load_model, load_tokenizer

@@ -9,8 +9,7 @@ from training_core.llm.generation.factory import make_engine
 from training_core.llm.generation.registry import ENGINES
 from training_core.llm.generation.torch.config import Torch
 from training_core.llm.generation.torch.engine import TorchEngine
-from training_core.llm.learning.factory import make_learner
-from training_core.llm.learning.learner import Learner
+from training_core.llm.learning.learner import Learner, make_learner
 from training_core.llm.learning.learner_config import Learner as Settings
 from training_core.llm.learning.registry import LEARNERS
 

@@ -17,7 +17,8 @@ from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.llm.learning.policy_checkpoint import load_frozen, load_policy, save_frozen, save_policy
 from training_core.llm.models.adapter_config import Lora
-from training_core.llm.models.adapters import (
+from training_core.llm.models.loading import load_model, merge_folder
+from training_core.llm.models.lora import (
     add_adapter,
     has_adapter,
     merged,
@@ -25,7 +26,6 @@ from training_core.llm.models.adapters import (
     with_shared_tensors,
     without_adapter,
 )
-from training_core.llm.models.loading import load_model, merge_folder
 from training_core.llm.models.shape import read_shape
 
 IDS = torch.tensor([[6, 7, 8, 9, 10, 11]])

@@ -8,9 +8,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import FalconConfig, FalconForCausalLM
 
 from tests.training_core.llm.learning.test_packing import nested_ends
-from training_core.llm.learning.token_logprobs import ResponseForward, tree_mask
-from training_core.llm.models import tree_attention as module
-from training_core.llm.models.tree_attention import tree_attention, tree_mask_by_blocks
+from training_core.llm.learning.token_logprobs import ResponseForward
+from training_core.llm.models import packed_attention as module
+from training_core.llm.models.packed_attention import tree_attention, tree_mask, tree_mask_by_blocks
 
 
 @pytest.mark.parametrize("width", [1, 5, 33, 64, 100, 300, 640, 2100])

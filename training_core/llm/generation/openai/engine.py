@@ -21,7 +21,7 @@ from training_core.llm.generation.base import Interrupted, SamplingSettings
 from training_core.llm.generation.openai.config import OpenAi
 from training_core.llm.generation.prompt_checks import check_prompts, context_length
 from training_core.llm.generation.stop_words import StopWords, end_tokens
-from training_core.llm.models.adapters import has_adapter, load_trained_weights, save_adapter, trained_weights
+from training_core.llm.models.lora import has_adapter, load_trained_weights, save_adapter, trained_weights
 from training_core.seeding import keyed_seed
 from training_core.types import Answer, Prompt, StopReason
 

@@ -29,8 +29,8 @@ from training_core.llm.generation.sampling import draw, tempered_log_probs
 from training_core.llm.generation.static_steps import bucket
 from training_core.llm.generation.stop_words import StopWords, end_tokens
 from training_core.llm.generation.torch.config import Torch
-from training_core.llm.models.adapters import load_trained_weights
 from training_core.llm.models.evaluation import evaluation_mode
+from training_core.llm.models.lora import load_trained_weights
 from training_core.llm.prefixes import shared_prefixes
 from training_core.types import Answer, Prompt
 

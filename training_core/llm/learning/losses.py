@@ -1,7 +1,4 @@
-"""An algorithm's loss per token of a micro-batch, before averaging.
-
-T response tokens of the micro-batch.
-"""
+"""An algorithm's loss per token of a micro-batch, before averaging. T response tokens of the micro-batch."""
 
 from dataclasses import dataclass
 
@@ -10,12 +7,8 @@ from torch import Tensor
 from training_core.algorithms.corrections import correction_weights
 from training_core.algorithms.hooks import AlgorithmHooks
 from training_core.algorithms.loss_inputs import Bounds, Tokens
-from training_core.algorithms.losses import kl_penalty
-from training_core.algorithms.ppo.config import ActorCritic
 from training_core.algorithms.results import checked_loss
-from training_core.config.algorithms import Algorithm
-from training_core.llm.learning.kl_penalty import has_kl_reward
-from training_core.llm.learning.micro_batches import MicroBatch
+from training_core.llm.learning.packing import MicroBatch
 
 
 @dataclass(frozen=True)
@@ -28,16 +21,6 @@ class TokenLosses:
     """Ratio of the policy to that at the start of the update, or to the sampler if the former is not needed; no gradient."""
     weights: Tensor | None
     """Correction weights for another sampler, if used."""
-
-
-def needs_initial_pass(algorithm: Algorithm) -> bool:
-    """Whether the update starts with a pass over all data by the policy at its start."""
-    return isinstance(algorithm, ActorCritic) or algorithm.correction != "none" or has_kl_reward(algorithm)
-
-
-def kl_costs(logprobs: Tensor, base: Tensor, algorithm: Algorithm) -> Tensor:
-    """The KL penalty on each token's reward (T,); logprobs of policy and base (T,) are before truncation."""
-    return algorithm.kl_coefficient * kl_penalty(logprobs, base, algorithm.kl_estimator)
 
 
 def token_losses(piece: MicroBatch, logprobs: Tensor, hooks: AlgorithmHooks) -> TokenLosses:

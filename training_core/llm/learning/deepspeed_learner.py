@@ -21,14 +21,12 @@ from torch._C._distributed_c10d import HashStore
 from transformers import PreTrainedModel
 
 from training_core.errors import LearnerFailure
-from training_core.llm.learning.deepspeed.config import Deepspeed
 from training_core.llm.learning.learner import Learner
-from training_core.llm.learning.learner_config import Optimisation
-from training_core.llm.learning.micro_batches import MicroBatch, make_micro_batches
-from training_core.llm.learning.optimisation import MASTER, SEPARATOR, OptimiserStep
-from training_core.llm.learning.processes import Processes
-from training_core.llm.learning.token_logprobs import ResponseForward, RowBatch
-from training_core.llm.models.adapters import load_trained_weights, trained_weights
+from training_core.llm.learning.learner_config import Deepspeed, Optimisation
+from training_core.llm.learning.optimiser import MASTER, SEPARATOR, OptimiserStep, Processes
+from training_core.llm.learning.packing import MicroBatch, RowBatch, make_micro_batches
+from training_core.llm.learning.token_logprobs import ResponseForward
+from training_core.llm.models.lora import load_trained_weights, trained_weights
 from training_core.types import Group
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -224,7 +222,11 @@ class DeepspeedLearner(Learner):
         logits: Tensor = self.optimiser.engine(batch)
         return logits
 
-    def _pad_to_peers(self, pieces: list[MicroBatch], groups: Sequence[Group]) -> list[MicroBatch]:
+    def _micro_batches(
+        self, groups: Sequence[Group], part: Sequence[int], share: Sequence[int] | None = None
+    ) -> list[MicroBatch]:
+        """Passes are collective: pad with idle ones to as many as the other processes have."""
+        pieces = super()._micro_batches(groups, part, share)
         missing = self.processes.largest(len(pieces), self.model.device) - len(pieces)
         if missing <= 0:
             return pieces

@@ -1,21 +1,24 @@
-"""The optimiser's step: AdamW on fp32 weights, independent of the model's precision.
+"""The optimiser's step: AdamW on fp32 weights, independent of the model's precision; its gradients are the sum of those
+of several processes, each of which computes a share of every minibatch.
 
 bf16 keeps 8 bits of a weight: an update smaller than about 0.4% of it would be lost to rounding. Therefore a model in
 bf16 is trained through an fp32 copy of its weights ("master weights", arXiv 1710.03740, section 3.1). The same holds
 for fp16, which loses gradients below 6e-8: the loss is scaled up before the backward pass and gradients down after it
 (section 3.2). The scale halves when gradients overflow, and that step is skipped; it doubles after GROWTH_INTERVAL steps
 without overflow.
+
+Processes communicate over torch.distributed: gloo between CPUs, NCCL between GPUs.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 from training_core.llm.learning.learner_config import Optimisation
-from training_core.llm.learning.processes import SINGLE_PROCESS, Processes
 
 SEPARATOR = "/"
 MASTER = "master"
@@ -25,6 +28,50 @@ INITIAL_SCALE, MIN_SCALE, MAX_SCALE = 2.0**16, 1.0, 2.0**24
 """fp16 loss scale: initial, minimum and maximum."""
 GROWTH_INTERVAL = 2000
 """Steps without overflow after which the scale doubles."""
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Rank of this process and number of processes. A single process needs no `join`."""
+
+    rank: int = 0
+    size: int = 1
+
+    def all_reduce(self, tensor: Tensor, operation_name: Literal["sum", "max"] = "sum") -> Tensor:
+        """The sum (or largest) over all processes, in place; equal in all of them to the last bit."""
+        if self.size > 1:
+            operation = distributed.ReduceOp.SUM if operation_name == "sum" else distributed.ReduceOp.MAX
+            distributed.all_reduce(tensor, operation)
+        return tensor
+
+    def largest(self, number: int, device: torch.device) -> int:
+        """The largest of the processes' numbers."""
+        return int(self.all_reduce(torch.tensor(number, device=device), "max"))
+
+
+SINGLE_PROCESS = Processes()
+
+
+def join(rank: int, size: int, address: str, port: int, *, gpu: bool) -> Processes:
+    """Connect to the other processes at the first one's address. Raises RuntimeError if one does not connect."""
+    if not distributed.is_initialized():
+        store = f"tcp://{address}:{port}"
+        distributed.init_process_group(
+            "nccl" if gpu else "gloo", init_method=store, rank=rank, world_size=size
+        )
+    return Processes(rank, size)
+
+
+def learning_rate(learner: Optimisation, iteration: int, iterations: int) -> float:
+    """The learning rate of an iteration (from 1): linear warm-up, then constant, linear or cosine to the final rate."""
+    if iteration <= learner.warmup_iterations:
+        return learner.learning_rate * iteration / (learner.warmup_iterations + 1)
+    if learner.schedule == "constant":
+        return learner.learning_rate
+    span = max(iterations - learner.warmup_iterations - 1, 1)
+    done = min((iteration - learner.warmup_iterations - 1) / span, 1.0)
+    left = 1.0 - done if learner.schedule == "linear" else 0.5 * (1.0 + math.cos(math.pi * done))
+    return learner.final_learning_rate + (learner.learning_rate - learner.final_learning_rate) * left
 
 
 @dataclass(frozen=True)
