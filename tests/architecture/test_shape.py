@@ -144,7 +144,7 @@ def test_every_registry_tag_has_a_config_class_and_every_class_its_tag() -> None
     for tag in types_with_warm_start():
         assert warm_start_of(tag).noise >= 0.0
     for tag, kind in ENVIRONMENTS.items():
-        assert getattr(kind.constructor, "roles") == getattr(ENVIRONMENT_CONFIGS[tag], "roles")  # noqa: B009
+        assert getattr(kind.make, "roles") == getattr(ENVIRONMENT_CONFIGS[tag], "roles")  # noqa: B009
     assert tags("environment") == set(ENVIRONMENT_CONFIGS)
     assert tags("workflow") == set(WORKFLOW_CONFIGS)
     assert tags("algorithm") == set(ALGORITHM_CONFIGS)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from training_core.llm.generation.prefix_tree import PrefixTreeStore
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning import packing
 from training_core.llm.learning.learner import Learner
 from workers.run import main as run

@@ -18,7 +18,7 @@ from training_core.config.run import RunConfig
 from training_core.llm.base_models.base_evaluation import evaluation_metrics
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning.learner import Learner, UpdateResult, make_learner
 from training_core.llm.learning.training_groups import make_groups
 from training_core.llm.workflows.context import RolloutContext

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from training_core.config.base import Section, cross_field
 from training_core.config.engines import Engine
-from training_core.llm.generation.torch.config import Torch
+from training_core.llm.generation.engine_config import Torch
 from training_core.llm.learning.learner_config import Deepspeed, Learner, Optimisation
 from training_core.llm.learning.registry import LEARNERS
 from training_core.llm.models.adapter_config import Lora, WholeModel

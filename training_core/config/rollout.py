@@ -9,9 +9,7 @@ from pydantic import Field
 from training_core.config.base import Arguments, OptionalNumber, Section, cross_field
 from training_core.config.rewards import MathReward, Reward
 from training_core.importing import IMPORT_PATH
-
-TRY_AGAIN = "Your answer is not correct. Please try to answer it again."
-"""The feedback to a role after a wrong answer, as in AReaL's multi-turn workflow."""
+from training_core.llm.environments.base import TRY_AGAIN
 
 
 class TurnTree(Section):

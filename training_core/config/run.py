@@ -22,9 +22,9 @@ from training_core.config.rollout import (
     Workflow,
 )
 from training_core.config.team import Team
-from training_core.llm.environments.arithmetic.config import Arithmetic
-from training_core.llm.environments.external.config import External
-from training_core.llm.environments.plan_path.config import PlanPath, PlanPathGrid
+from training_core.llm.environments.arithmetic import Arithmetic
+from training_core.llm.environments.external import External
+from training_core.llm.environments.plan_path.game import PlanPath, PlanPathGrid
 
 
 class RunConfig(ExperimentConfig):

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
 from training_core.devices import torch_device
-from training_core.llm.base_models.progress import Progress, silent
+from training_core.llm.base_models.folder_creation import Progress, silent
 from training_core.llm.base_models.registry import resolve_model
 from training_core.llm.base_models.tiny import read_facts
 from training_core.llm.models.flops import peak_of

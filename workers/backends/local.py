@@ -6,7 +6,7 @@ from threading import Lock
 
 from training_core.config.run import RunConfig
 from training_core.errors import StopRequested
-from training_core.llm.base_models.progress import Progress
+from training_core.llm.base_models.folder_creation import Progress
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Group, Prompt

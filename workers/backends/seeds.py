@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from training_core.marl.trainer import MarlTrainer
 from pathlib import Path
 
-from training_core.llm.base_models.progress import Progress
+from training_core.llm.base_models.folder_creation import Progress
 from workers.actors.marl_worker import MarlWorker
 from workers.backends.polling import polling
 from workers.protocol.records import Collected, EpisodeKind, Started

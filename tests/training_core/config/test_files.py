@@ -89,15 +89,15 @@ def preset_file(name: str) -> Path:
 
 
 @pytest.mark.parametrize("name", preset_names())
-def test_a_preset_is_in_the_folder_of_its_environment(name: str) -> None:
-    section = type(load_config(name).environment)
-    folder = section.__module__.removesuffix(".config").replace(".", "/")
-    assert preset_file(name) == ROOT / folder / "presets" / f"{name}.toml"
+def test_a_preset_is_among_the_environments_of_its_agents(name: str) -> None:
+    package = type(load_config(name).environment).__module__.split(".")[:3]
+    assert preset_file(name).is_relative_to(ROOT.joinpath(*package))
+    assert (preset_file(name).parent.name, preset_file(name).name) == ("presets", f"{name}.toml")
     assert set(read_gallery(name)) == {"position", "task", "purpose", "time", "result"}
 
 
 def test_names_and_positions_of_presets_are_unique() -> None:
-    files = list((ROOT / "training_core").glob("*/environments/*/presets/*.toml"))
+    files = list((ROOT / "training_core").rglob("presets/*.toml"))
     assert len(files) == len(preset_names())
     assert len({read_gallery(name)["position"] for name in preset_names()}) == len(files)
 

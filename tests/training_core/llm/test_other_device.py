@@ -13,7 +13,7 @@ from training_core.algorithms.grpo.config import Grpo
 from training_core.algorithms.gspo.config import Gspo
 from training_core.config.models import Policy
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning import optimiser
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Learner as LearnerSettings

@@ -14,7 +14,7 @@ from training_core.config.files import load_config
 from training_core.llm.environments.host import EnvironmentHost, EnvironmentPool
 from training_core.llm.environments.plan_path.wording import COMPASS, MOVES
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.registry import WORKFLOWS

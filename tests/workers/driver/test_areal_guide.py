@@ -15,7 +15,7 @@ from tests.training_core.llm.rollout_workflows.areal_guide import MultiTurnWorkf
 from tests.training_core.llm.toys import SMALL, TOKENIZER
 from tests.workers.running import curve, events
 from training_core.config.files import load_config, parse_overrides
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.rollout_workflows.areal import (
     GenerationHyperparameters,
     InferenceEngine,

@@ -12,7 +12,7 @@ from training_core.config.rollout import Agent
 from training_core.errors import EnvironmentFailure
 from training_core.llm.agents.failures import end_failed, is_infrastructure
 from training_core.llm.agents.session import Session, write_episode
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.workflows.agent import _run_local_agents
 from training_core.types import Episode
 from workers.gateway.gateway import Gateway

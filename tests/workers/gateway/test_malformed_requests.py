@@ -10,7 +10,7 @@ import pytest
 
 from tests.workers.gateway.playing import TOKENIZER, Recorded, make_session
 from training_core.llm.agents.session import Session, write_episode
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from workers.gateway.gateway import Gateway
 
 HUGE = 10**400

@@ -9,7 +9,7 @@ from openai import AsyncOpenAI, OpenAI
 
 from tests.workers.gateway.playing import TOKENIZER, Recorded, Scripted, make_engine, make_session
 from training_core.llm.agents.session import Session
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.types import Prompt
 from workers.gateway.gateway import Gateway
 from workers.rollout_buffer.engine_client import query_single_turn

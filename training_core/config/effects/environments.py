@@ -5,10 +5,10 @@ from training_core.config.effects.language_models import config_of, evaluates_he
 from training_core.config.effects.rules import Effects, Place, Rule, always, both, needs, unless, where
 from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.rollout import Agent, RolloutBuffer, RolloutWorkflow
-from training_core.llm.environments.arithmetic.config import Arithmetic
-from training_core.llm.environments.coding.config import Coding
-from training_core.llm.environments.dataset.config import Dataset
-from training_core.llm.environments.puzzle_config import PuzzleRewards
+from training_core.llm.environments.arithmetic import Arithmetic
+from training_core.llm.environments.coding import Coding
+from training_core.llm.environments.dataset import Dataset
+from training_core.llm.environments.task_environment import PuzzleRewards
 
 
 def _is_played(at: Place) -> str:

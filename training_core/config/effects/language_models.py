@@ -28,10 +28,7 @@ from training_core.config.rollout import (
 )
 from training_core.config.run import RunConfig
 from training_core.config.team import Role, RoleAgent, Sampling, Speaks, Team
-from training_core.llm.generation.engine_config import EngineSection
-from training_core.llm.generation.openai.config import OpenAi
-from training_core.llm.generation.torch.config import Torch
-from training_core.llm.generation.vllm.config import Vllm
+from training_core.llm.generation.engine_config import EngineSection, OpenAi, Torch, Vllm
 from training_core.llm.learning.learner_config import Optimisation
 from training_core.llm.models.adapter_config import Lora, WholeModel
 

@@ -15,7 +15,7 @@ from training_core.llm.environments.host import describe
 from training_core.llm.external.buffer_client import Record
 from training_core.llm.external.sampled_records import sampled_sequences
 from training_core.llm.external.slime import MultiTurnLossMaskGenerator, generated_mask
-from training_core.llm.generation.sequence_checks import check_sequence
+from training_core.llm.generation.prompt_checks import check_sequence
 from training_core.llm.generation.stop_words import decode_texts
 from training_core.llm.learning.loss_masks import MaskedTokens, mask_messages
 from training_core.types import NOT_SAMPLED, Answer, Candidate, Episode, Message, Stage, Turn

@@ -232,7 +232,14 @@ class Learner:
     def _micro_batch_options(self) -> MicroBatchOptions:
         forward, pad = self.forward, int(getattr(self.model.config, "pad_token_id", None) or 0)
         return MicroBatchOptions(
-            self.settings, self.algorithm, self.packed, pad, self.model.device, forward.blocks, forward.linear
+            self.settings,
+            self.algorithm,
+            self.packed,
+            pad,
+            self.model.device,
+            forward.blocks,
+            forward.linear,
+            self.shape,
         )
 
     @torch.no_grad()
@@ -252,8 +259,7 @@ class Learner:
         """Record logprobs, KL costs and values of the policy before the first step."""
         algorithm = self.algorithm
         for piece in pieces:
-            if self.shape is not None:
-                sums.flops += (1 + has_kl_reward(algorithm)) * self.shape.forward(piece.work)
+            sums.flops += (1 + has_kl_reward(algorithm)) * piece.flops
             logits, values = self._logits_and_values(piece)
             piece.proximal_logprobs = piece.batch.chosen(sampling_log_probs(logits, piece))
             if has_kl_reward(algorithm) and self.reference is not None:
@@ -275,7 +281,10 @@ class Learner:
         """One optimiser step on a minibatch; `first`: in the first epoch."""
         with training_passes(self.model):
             for number, piece in enumerate(part, start=1):
-                sums.flops += self._flops(piece)
+                scores_base = (
+                    self.reference is not None and piece.reference_logprobs is None
+                )  # cached afterwards
+                sums.flops += 0.0 if piece.idle else (TRAINING + scores_base) * piece.flops
                 self.optimiser.backward(self._loss(piece, sums, first=first), last=number == len(part))
         scale = self.optimiser.scale
         result = self.optimiser.step()
@@ -295,13 +304,6 @@ class Learner:
                     f"{self._consecutive_skips} consecutive optimiser steps had a gradient that is not finite; resume "
                     "from an earlier checkpoint with a lower learner.learning_rate or learner.max_grad_norm"
                 )
-
-    def _flops(self, piece: MicroBatch) -> float:
-        """FLOPs of the micro-batch's passes; the base model's logprobs are computed only in the first epoch."""
-        if self.shape is None or piece.idle:
-            return 0.0
-        reference = self.reference is not None and piece.reference_logprobs is None
-        return (TRAINING + reference) * self.shape.forward(piece.work)
 
     def _loss(self, piece: MicroBatch, sums: UpdateSums, *, first: bool) -> Tensor:
         """The micro-batch's part of the minibatch's loss; its metrics are added to `sums`."""

@@ -29,10 +29,11 @@ from torch import Tensor
 
 from training_core.config.algorithms import Algorithm
 from training_core.errors import LearnerFailure
+from training_core.llm.generation.prefix_cache import shared_prefixes
 from training_core.llm.learning.learner_config import Optimisation
-from training_core.llm.models.flops import Work
+from training_core.llm.models.flops import Work, forward_flops
 from training_core.llm.models.packed_attention import MULTIPLE
-from training_core.llm.prefixes import shared_prefixes
+from training_core.llm.models.shape import ModelShape
 from training_core.seeding import keyed_uniform
 from training_core.types import Group
 
@@ -107,8 +108,8 @@ class MicroBatch:
     temperature: float
     top_k: int
     top_p: float
-    work: Work
-    """FLOPs of one forward pass."""
+    flops: float
+    """Of one forward pass; 0 for an architecture with unknown FLOPs."""
     reference_logprobs: Tensor | None = None
     """(T,) of the base model, cached after the first pass."""
     idle: bool = False
@@ -141,6 +142,8 @@ class MicroBatchOptions:
     """Whether packed rows use FlexAttention."""
     linear: bool = False
     """Whether the memory of packed rows' attention is linear in their length."""
+    shape: ModelShape | None = None
+    """Sizes of the model, if its FLOPs are known."""
 
     @property
     def longest(self) -> int:
@@ -269,7 +272,7 @@ def _micro_batch(
         temperature=first.temperature,
         top_k=first.top_k,
         top_p=first.top_p,
-        work=rows_work(rows),
+        flops=forward_flops(options.shape, rows_work(rows)) if options.shape else 0.0,
     )
 
 

@@ -7,13 +7,10 @@
 <checkpoint>/<policy>/policy.json             version, learning-rate schedule, counters; "frozen": true if there is no
                                               optimizer.safetensors, since the policy was not trained in that run
 Nothing is pickled, so loading cannot run code.
-
-The roles' baselines in a checkpoint (algorithm.type = "rae").
 """
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,26 +32,6 @@ from training_core.llm.models.lora import (
     trained_weights,
 )
 from training_core.llm.models.shape import ADAPTER_CONFIG, adapter_config
-
-FILE = "baselines.json"
-
-
-def save_baselines(checkpoint: Path, baselines: Mapping[str, float]) -> None:
-    """Write them (role -> baseline) into a checkpoint's draft. Raises CheckpointError."""
-    with write_errors_explained(f"the checkpoint {checkpoint}"):
-        (checkpoint / FILE).write_text(json.dumps(baselines))
-
-
-def read_baselines(checkpoint: Path) -> dict[str, float]:
-    """The stored baselines, bit for bit; empty if another algorithm wrote the checkpoint. Raises CheckpointError."""
-    path = checkpoint / FILE
-    if not path.is_file():
-        return {}
-    try:
-        return {str(role): float(value) for role, value in json.loads(path.read_text()).items()}
-    except (ValueError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{path} is damaged: {error}; resume from another checkpoint") from error
-
 
 GENERATOR = "generator"
 """torch's global state in checkpoints of older versions; no longer used."""

@@ -106,8 +106,8 @@ class UpdateSums:
         engine = piece.behaviour_logprobs
         self.annotate(piece, training_logprobs=logprobs)
         if annotated_only and self.episodes is not None:
-            kept = torch.tensor([group.episode in self.episodes for group, _ in piece.answers])
-            mask = kept.to(engine.device).repeat_interleave(piece.lengths, output_size=len(engine))
+            selected = torch.tensor([group.episode in self.episodes for group, _ in piece.answers])
+            mask = selected.to(engine.device).repeat_interleave(piece.lengths, output_size=len(engine))
             logprobs, engine = logprobs[mask], engine[mask]
         self.compare(logprobs, engine)
 

@@ -5,8 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from training_core.errors import EngineFailure, PromptTooLong
-from training_core.llm.generation.base import Generate, SamplingSettings
-from training_core.llm.generation.continuation import generate_until_ended
+from training_core.llm.generation.base import Generate, SamplingSettings, generate_until_ended
 from training_core.types import Answer, Prompt
 
 

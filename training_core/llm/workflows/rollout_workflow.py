@@ -12,10 +12,10 @@ from typing import Any
 
 from training_core.config.rollout import RolloutWorkflow as Section
 from training_core.errors import DataError, EngineFailure, NoReward, PromptTooLong
-from training_core.llm.environments.dataset.config import Dataset
+from training_core.llm.environments.dataset import Dataset
 from training_core.llm.environments.host import describe
 from training_core.llm.generation.base import Interrupted, SamplingSettings
-from training_core.llm.generation.sequence_checks import check_reward, check_sequence
+from training_core.llm.generation.prompt_checks import check_reward, check_sequence
 from training_core.llm.generation.stop_words import decode_texts
 from training_core.llm.rollout_workflows.api import (
     EpisodeResult,

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 from training_core.config.rollout import Agent, RolloutWorkflow
 from training_core.config.run import RunConfig
 from training_core.llm.environments.base import Split
-from training_core.llm.environments.dataset.config import Dataset
-from training_core.llm.environments.dataset.instances import task_instance
+from training_core.llm.environments.dataset import Dataset, task_instance
 from training_core.llm.environments.host import SlotView, describe
 from training_core.llm.workflows.context import RolloutContext, chat_messages
 from training_core.llm.workflows.independent import EVALUATION_SEED

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from training_core.config.base import Section
-from training_core.llm.environments.arithmetic.config import Arithmetic
-from training_core.llm.environments.blocksworld.config import Blocksworld
-from training_core.llm.environments.eight_queens.config import EightQueens
-from training_core.llm.environments.plan_path.config import PlanPath, PlanPathSingle, PlanPathTrio
+from training_core.llm.environments.arithmetic import Arithmetic
+from training_core.llm.environments.blocksworld import Blocksworld
+from training_core.llm.environments.eight_queens import EightQueens
+from training_core.llm.environments.plan_path.game import PlanPath, PlanPathSingle, PlanPathTrio
 from training_core.llm.environments.registry import make_environment, warm_start_of
-from training_core.llm.environments.sokoban.config import Sokoban
-from training_core.llm.environments.sudoku.config import Sudoku
+from training_core.llm.environments.sokoban import Sokoban
+from training_core.llm.environments.sudoku import Sudoku
 
 pytestmark = pytest.mark.extended
 

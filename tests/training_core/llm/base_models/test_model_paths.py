@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from training_core.errors import ConfigError, ModelError
-from training_core.llm.base_models.model_paths import model_folder
-from training_core.llm.base_models.registry import resolve_model
-from training_core.llm.environments.dataset.instances import data_file
-from training_core.llm.environments.plan_path.config import PlanPath
+from training_core.llm.base_models.registry import model_folder, resolve_model
+from training_core.llm.environments.dataset import data_file
+from training_core.llm.environments.plan_path.game import PlanPath
 from training_core.served import VARIABLE
 
 CHECKPOINT = "runs/abcdefgh/checkpoints/iteration-000010/planner"

@@ -10,11 +10,11 @@ from tests.training_core.llm.toys import SMALL, TOKENIZER, make_model, naive_log
 from training_core.errors import EngineFailure
 from training_core.llm.generation import prefix_tree, sampling
 from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.prefix_cache import SHORTEST
 from training_core.llm.generation.prefix_tree import supports_prefix_tree
 from training_core.llm.generation.sampling import draw, tempered_log_probs
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning.token_logprobs import ResponseForward
-from training_core.llm.prefixes import SHORTEST
 from training_core.seeding import keyed_uniform
 from training_core.types import NoiseKey, Prompt
 

@@ -133,25 +133,6 @@ def fresh() -> Learner:
     return learner(Ppo(kl_coefficient=0.1), minibatches=2, epochs=2)
 
 
-def test_a_run_cut_in_two_ends_with_the_same_weights_and_values(tmp_path: Path) -> None:
-    whole, first, second = fresh(), fresh(), fresh()
-    groups = off_policy_groups()
-    for iteration in range(1, 7):
-        whole.update(groups, iteration, 0)
-    for iteration in range(1, 4):
-        first.update(groups, iteration, 0)
-    save_policy(tmp_path, first, TOKENIZER, 3)
-    assert load_policy(tmp_path, second) == 3
-    for iteration in range(4, 7):
-        second.update(groups, iteration, 0)
-    assert torch.equal(flat(whole), flat(second))
-    assert whole.critic is not None and second.critic is not None
-    expected, result = whole.critic.state_dict(), second.critic.state_dict()
-    assert expected.keys() == result.keys() and len(expected) == 8
-    assert all(torch.equal(tensor, result[name]) for name, tensor in expected.items())
-    assert expected["head.weight"].abs().max() > 0
-
-
 def test_a_checkpoint_without_its_head_is_not_complete(tmp_path: Path) -> None:
     save_policy(tmp_path, fresh(), TOKENIZER, 1)
     (tmp_path / "critic.safetensors").unlink()

@@ -18,13 +18,8 @@ from tests.training_core.power_cuts import contents, flipped, half_written, lay_
 from training_core.checkpoints import damage, latest, name_of, sweep, writing
 from training_core.errors import CheckpointError
 from training_core.llm.external.checkpoint import read_external, save_external
-from training_core.llm.learning.policy_checkpoint import (
-    load_policy,
-    policy_folder,
-    save_baselines,
-    save_frozen,
-    save_policy,
-)
+from training_core.llm.learning.policy_checkpoint import load_policy, policy_folder, save_frozen, save_policy
+from training_core.llm.learning.training_groups import save_baselines
 from training_core.llm.models.lora import add_adapter
 
 Save = Callable[[Path], None]

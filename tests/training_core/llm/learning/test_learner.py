@@ -12,11 +12,12 @@ from training_core.config.models import Policy
 from training_core.errors import LearnerFailure, StalePolicy
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.sampling import tempered_log_probs
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.llm.learning.optimiser import learning_rate
 from training_core.llm.learning.packing import MicroBatch, rows_work, tree_rows
+from training_core.llm.models.flops import forward_flops
 from training_core.types import Group, NoiseKey, Prompt
 
 PROMPTS = [[6, 7, 8, 9], [10, 11], [12, 13, 14, 15, 16]]
@@ -251,23 +252,6 @@ def test_annotations_only_for_those_who_are_asked_for() -> None:
 
 
 @pytest.mark.parametrize("algorithm", [AtGrpo(), AtGrpo(kl_coefficient=0.1)])
-@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
-def test_going_on_from_a_state_is_bit_identical(algorithm: AtGrpo, precision: torch.dtype) -> None:
-    def fresh() -> Learner:
-        settings = LearnerSettings(minibatches=2, epochs=2, schedule="cosine")
-        return Learner(Policy(learner=settings), algorithm, make_model().to(precision), 6)
-
-    whole, first, second = fresh(), fresh(), fresh()
-    for iteration in range(1, 7):
-        whole.update(groups(), iteration, 0)
-        (first if iteration <= 3 else second).update(groups(), iteration, 0)
-        if iteration == 3:
-            second.load_state_dict(first.state_dict())
-    assert torch.equal(flat(whole), flat(second))
-    state = second.state_dict().optimiser
-    assert all(torch.equal(tensor, state[name]) for name, tensor in whole.state_dict().optimiser.items())
-
-
 def test_bf16_learns_in_steps_too_small_for_bf16() -> None:
     """Weights near 1 move by 1e-5 a step: lost in bf16 (steps of 4e-3), kept in the fp32 copy."""
     model = make_model().to(torch.bfloat16)
@@ -302,7 +286,7 @@ def test_the_kl_pulls_back_to_the_base() -> None:
 def test_flops_are_three_passes_an_epoch_and_one_of_the_base_model(epochs: int) -> None:
     made = learner(epochs=epochs)
     assert made.shape is not None
-    forward = made.shape.forward(rows_work(tree_rows(groups(), range(3), 4096)))
+    forward = forward_flops(made.shape, rows_work(tree_rows(groups(), range(3), 4096)))
     assert made.update(groups(), 1, 0).flops == pytest.approx(3 * epochs * forward)
     penalised = learner(AtGrpo(kl_coefficient=0.1), epochs=epochs)
     assert penalised.update(groups(), 1, 0).flops == pytest.approx((3 * epochs + 1) * forward)

@@ -13,8 +13,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from training_core.errors import ModelError
 from training_core.llm.base_models.tiny import TinyRecipe, tiny_shape
-from training_core.llm.base_models.tiny_training import new_model, word_tokenizer
-from training_core.llm.environments.plan_path.config import PlanPath
+from training_core.llm.base_models.warm_start import new_model, word_tokenizer
+from training_core.llm.environments.plan_path.game import PlanPath
 from training_core.llm.environments.registry import warm_start_of
 from training_core.llm.learning import memory
 from training_core.llm.learning.learner_config import Deepspeed, Learner

@@ -17,6 +17,7 @@ from transformers import (
 
 from tests.training_core.llm.toys import SMALL, make_group, make_model, naive_logprobs
 from training_core.algorithms.at_grpo.config import AtGrpo
+from training_core.llm.generation.prefix_cache import SHORTEST
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.llm.learning.packing import (
     MicroBatchOptions,
@@ -29,7 +30,6 @@ from training_core.llm.learning.packing import (
 )
 from training_core.llm.learning.token_logprobs import ResponseForward
 from training_core.llm.models.packed_attention import BLOCK, MULTIPLE, tree_block_mask, tree_mask
-from training_core.llm.prefixes import SHORTEST
 from training_core.types import Answer, Group
 
 UNFUSED = pytest.mark.filterwarnings("ignore:flex_attention called without")

@@ -10,8 +10,7 @@ import pytest
 from training_core.algorithms.grouping import GroupCounts
 from training_core.config.files import load_config
 from training_core.errors import CheckpointError, EnvironmentFailure
-from training_core.llm.learning.policy_checkpoint import read_baselines, save_baselines
-from training_core.llm.learning.training_groups import make_groups
+from training_core.llm.learning.training_groups import make_groups, read_baselines, save_baselines
 from training_core.types import Answer, Candidate, Compared, Episode, Turn
 
 

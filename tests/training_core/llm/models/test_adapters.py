@@ -12,7 +12,7 @@ from tests.training_core.llm.toys import TOKENIZER, make_model
 from training_core.algorithms.at_grpo.config import AtGrpo
 from training_core.config.models import Policy
 from training_core.errors import CheckpointError, EngineFailure, ModelError
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.llm.learning.policy_checkpoint import load_frozen, load_policy, save_frozen, save_policy

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
+from tests.training_core.llm.scripted import ScriptedEngine
 from tests.training_core.llm.toys import TOKENIZER, make_model, naive_logprobs
 from training_core.errors import ConfigError, EngineFailure, EnvironmentFailure
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.scripted import ScriptedEngine
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.rollout_workflows.api import (
     EpisodeResult,
     GenerationHyperparameters,

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from training_core.errors import PromptTooLong
-from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.fitting import NO_ROOM
+from training_core.llm.generation.base import NO_ROOM, SamplingSettings
 from training_core.llm.serving.batching import RequestBatcher
 from training_core.types import Answer, NoiseKey, Prompt
 

@@ -8,12 +8,14 @@ import pytest
 
 from tests.training_core.llm.learning.chat_tokenizers import OPENS_THOUGHT, chat_tokenizer
 from training_core.config.files import load_config
-from training_core.config.rollout import TRY_AGAIN
 from training_core.errors import ModelError
-from training_core.llm.base_models.tiny_training import word_tokenizer
-from training_core.llm.environments.arithmetic.config import Arithmetic
-from training_core.llm.environments.arithmetic.demonstrations import arithmetic_vocabulary
-from training_core.llm.environments.arithmetic.problems import task_problem
+from training_core.llm.base_models.warm_start import word_tokenizer
+from training_core.llm.environments.arithmetic import (
+    ARITHMETIC_TASKS,
+    Arithmetic,
+    arithmetic_vocabulary,
+)
+from training_core.llm.environments.base import TRY_AGAIN
 from training_core.llm.environments.host import EnvironmentHost, SlotView
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.learning.training_groups import make_groups
@@ -58,7 +60,11 @@ def make_context(voice: Guesser, **overrides: Any) -> RolloutContext:
 
 def small_task(config: Arithmetic, value: int) -> int:
     """A training task with this result."""
-    return next(number for number in range(500) if task_problem(config, 0, number, "train").value == value)
+    return next(
+        number
+        for number in range(500)
+        if ARITHMETIC_TASKS.instance(config, 0, number, "train").value == value
+    )
 
 
 def played(voice: Guesser, value: int, **overrides: Any) -> list[Episode]:
