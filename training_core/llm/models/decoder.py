@@ -360,7 +360,7 @@ class Decoder:
 
     def hidden(self, tokens: Tensor, positions: Tensor, attend: Attend, needed: Tensor | None) -> Tensor:
         """Last hidden states (K, H) of tokens (B, S), at the places `needed` (K,), indices into B * S (None: at all), without gradients."""
-        states, places = self._begin(tokens, positions, needed)
+        states, places = self._begin(tokens, positions)
         for number, layer in enumerate(self.layers):
             chosen = needed if number == len(self.layers) - 1 else None
             states, _, _ = layer_states(layer, states, places, attend, chosen)
@@ -371,13 +371,13 @@ class Decoder:
         if not torch.is_grad_enabled():
             return self.hidden(tokens, positions, TreeAttend(mask.blocks, 0), needed)
         attend = TreeAttend(mask.blocks, len(self.layers[0].weights.gate))
-        states, places = self._begin(tokens, positions, needed)
+        states, places = self._begin(tokens, positions)
         for number, layer in enumerate(self.layers):
             chosen = needed if number == len(self.layers) - 1 else None
             states = trained_states(layer, states, places, attend, chosen)
         return self._end(states)
 
-    def _begin(self, tokens: Tensor, positions: Tensor, needed: Tensor | None) -> tuple[Tensor, Places]:
+    def _begin(self, tokens: Tensor, positions: Tensor) -> tuple[Tensor, Places]:
         states: Tensor = self.base.embed_tokens(tokens)
         cosines, sines = self.base.rotary_emb(states, positions)
         half = cosines.shape[-1] // 2

@@ -258,11 +258,6 @@ def test_neither_order_nor_company_nor_batch_size_matter(model: PreTrainedModel)
             assert answer.logprobs == pytest.approx(same.logprobs, abs=1e-5)
 
 
-def test_candidates_of_a_group_differ(model: PreTrainedModel) -> None:
-    group = TorchEngine(model, TOKENIZER).generate(PROMPTS[:1], SamplingSettings(max_tokens=6))[0]
-    assert len({tuple(answer.token_ids) for answer in group}) > 1
-
-
 def test_new_weights_change_what_it_says_and_its_version(model: PreTrainedModel) -> None:
     engine, other = TorchEngine(make_model(), TOKENIZER), make_model(seed=1)
     engine.load_weights(other.state_dict(), 4)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.training_core.llm.learning.test_learner import groups
 from tests.training_core.llm.learning.test_policy_checkpoint import fresh
-from tests.training_core.llm.models.test_adapters import lora
+from tests.training_core.llm.models.test_lora import lora
 from tests.training_core.llm.toys import TOKENIZER, make_model
 from tests.training_core.marl.hints import config
 from tests.training_core.marl.test_trainer import trained
