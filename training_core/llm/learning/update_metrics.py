@@ -131,9 +131,10 @@ class UpdateSums:
         """Add the other processes' sums: steps and norms are the same in all, annotations and FLOPs stay per process."""
         if processes.size == 1:
             return
-        for names, values, operation in ((_SUMS, self.sums, "sum"), (_LARGEST, self.largest, "max")):
+        for names, values, largest in ((_SUMS, self.sums, False), (_LARGEST, self.largest, True)):
             own = torch.tensor([values[name] for name in names], dtype=torch.float64, device=device)
-            values.update(zip(names, processes.all_reduce(own, operation).tolist(), strict=True))
+            total = processes.all_reduce(own, "max" if largest else "sum")
+            values.update(zip(names, total.tolist(), strict=True))
 
     def metrics(
         self, epochs: int, *, corrects: bool, has_reference: bool, has_critic: bool
