@@ -12,7 +12,7 @@ from training_core.llm.agents.session import Session
 from training_core.llm.generation.torch.engine import TorchEngine
 from training_core.types import Prompt
 from workers.gateway.gateway import Gateway
-from workers.rollout_buffer.engine_client import query_single_turn
+from workers.rollout_buffer.generator import query_single_turn
 
 ASK: list[Any] = [{"role": "user", "content": "What is the weather?"}]
 TOOLS: list[Any] = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]

@@ -1,4 +1,4 @@
-"""A channel on a real file: deliveries, restarts, time-outs."""
+"""A channel on a real file: groups, deliveries, restarts, time-outs."""
 
 from pathlib import Path
 from typing import Any
@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from tests.workers.rollout_buffer.test_rules import record
-from workers.rollout_buffer.channel import BufferFull, Channel
+from workers.rollout_buffer.buffer import BufferFull, Channel, Store
 from workers.rollout_buffer.rules import BufferLimits
-from workers.rollout_buffer.store import Store
 
 
 class Clock:
@@ -68,34 +67,83 @@ def test_a_repeated_write_has_no_effect(tmp_path: Path) -> None:
     assert make(tmp_path).stats()["current_size"] == 0, "known even after it was handed over"
 
 
-def test_a_full_channel_accepts_records_again_after_a_read(tmp_path: Path) -> None:
-    channel = make(tmp_path, limits=BufferLimits(group_size=2, max_records=2))
-    write(channel, ("a", 1.0, "a1"), ("a", 0.0, "a2"))
+def fill(channel: Channel, instance: str, *rewards: float) -> None:
+    for place, reward in enumerate(rewards):
+        channel.write(record(instance, reward, f"{instance}-{place}-{channel.stats()['total_written']}"))
+
+
+def instances(channel: Channel, most: int | None = None) -> list[str]:
+    return list(channel.read(None, most).meta_info["finished_groups"])
+
+
+def figures(channel: Channel) -> tuple[int, int, int, int]:
+    """Records, open groups, ready groups, dropped groups."""
+    stats = channel.stats()
+    return stats["current_size"], stats["open_groups"], stats["ready_groups"], stats["groups_dropped"]
+
+
+def test_a_complete_group_is_ready_and_the_next_record_opens_another(tmp_path: Path) -> None:
+    channel = make(tmp_path)
+    fill(channel, "a", 1.0, 0.0, 0.5)
+    assert figures(channel) == (3, 1, 1, 0)
+    assert [each["reward"] for each in channel.peek()] == [1.0, 0.0]
+
+
+def test_a_complete_group_with_too_few_valid_records_is_dropped(tmp_path: Path) -> None:
+    channel = make(tmp_path, limits=BufferLimits(group_size=4))
+    fill(channel, "a", 1.0, -1.0, -2.0, 0.0)  # 2 of 4 are greater than -1; 0.7 are needed
+    assert figures(channel) == (0, 0, 0, 1)
+    fill(channel, "b", 1.0, -1.0, 0.0, 0.0)  # 3 of 4
+    assert instances(channel) == ["b"]
+
+
+def test_a_full_channel_completes_open_groups_and_accepts_others_after_a_read(tmp_path: Path) -> None:
+    channel = make(tmp_path, limits=BufferLimits(group_size=2, max_records=1))
+    fill(channel, "a", 1.0)
     with pytest.raises(BufferFull):
-        write(channel, ("b", 1.0, "b1"))
+        fill(channel, "b", 1.0)
+    fill(channel, "a", 0.0)
     channel.read(None)
-    write(channel, ("b", 1.0, "b1"))
+    fill(channel, "b", 1.0)
     assert channel.stats()["current_size"] == 1
 
 
-def test_groups_time_out_by_the_clock_and_are_counted(tmp_path: Path) -> None:
+def test_groups_are_taken_oldest_first_one_per_instance(tmp_path: Path) -> None:
+    channel = make(tmp_path)
+    for instance in ("a", "b", "a", "c"):
+        fill(channel, instance, 1.0, 0.0)
+    assert instances(channel) == ["a", "b"]
+    assert instances(channel, 1) == ["a"], "at least one"
+    assert instances(channel, 10) == ["c"]
+
+
+def test_a_plugins_rule_replaces_the_default(tmp_path: Path) -> None:
+    channel = make(tmp_path, is_valid_group=lambda instance, group: (instance == "good", len(group) == 2))
+    fill(channel, "bad", 1.0, 1.0)
+    fill(channel, "good", 1.0, 1.0)
+    assert figures(channel)[3] == 1 and instances(channel) == ["good"]
+
+
+def test_groups_time_out_by_the_clock_and_are_kept_with_enough_records(tmp_path: Path) -> None:
     clock = Clock()
     channel = make(tmp_path, clock, BufferLimits(group_size=4, timeout=300.0))
-    write(channel, *[("a", float(place), f"a{place}") for place in range(3)], ("b", 1.0, "b1"))
+    fill(channel, "enough", 1.0, 0.0, 0.5)  # 3 of 4 >= 0.7
+    fill(channel, "few", 1.0)
+    clock.now = 200.0
+    fill(channel, "fresh", 1.0)
+    clock.now = 300.0
+    assert figures(channel) == (5, 3, 0, 0)
     clock.now = 300.5
     delivery = channel.read(None)
-    assert delivery.meta_info["finished_groups"] == ["a"]
+    assert delivery.meta_info["finished_groups"] == ["enough"]
     assert sum(each["reward"] for each in delivery.records) == pytest.approx(0.0)
-    stats = channel.stats()
-    assert (stats["groups_timed_out"], stats["groups_dropped"], stats["current_size"]) == (2, 1, 0)
-    assert channel.done_instances() == ["a"], "what was dropped is not done"
+    assert channel.stats()["groups_timed_out"] == 2 and figures(channel) == (1, 1, 0, 1)
+    assert channel.done_instances() == ["enough"], "what was dropped is not done"
 
 
-def test_deliveries_have_raw_rewards_and_no_invalid_records(
-    tmp_path: Path,
-) -> None:
+def test_deliveries_have_raw_rewards_and_no_invalid_records(tmp_path: Path) -> None:
     channel = make(tmp_path, limits=BufferLimits(group_size=4))
-    write(channel, ("a", 1.0, "1"), ("a", 0.0, "2"), ("a", -1.0, "3"), ("a", 0.0, "4"))
+    fill(channel, "a", 1.0, 0.0, -1.0, 0.0)
     delivery = channel.read(None)
     assert [each["raw_reward"] for each in delivery.records] == [1.0, 0.0, 0.0]
     assert sum(each["reward"] for each in delivery.records) == pytest.approx(0.0)
