@@ -10,7 +10,7 @@ from training_core.llm.base_models.progress import Progress, silent
 from training_core.llm.generation.base import Engine, SamplingSettings
 from training_core.llm.generation.continuation import generate_until_ended
 from training_core.llm.generation.fitting import generate_fitting
-from training_core.llm.serving.gate import Gate
+from training_core.llm.serving.batching import Gate
 from training_core.types import Answer, Prompt
 from workers.actors.staleness import check_weights
 from workers.actors.worker import Worker, ready

@@ -19,9 +19,8 @@ from starlette.routing import Route
 
 from training_core.config.rollout import Agent
 from training_core.errors import RequestRefused
-from training_core.llm.agents.failures import end_failed
 from training_core.llm.agents.messages import shorten
-from training_core.llm.agents.session import Session
+from training_core.llm.agents.session import Session, end_failed
 from workers.gateway.answering import Answered, answer_chat, answer_text, discard
 from workers.gateway.batching import Batcher
 from workers.gateway.encoding import Json, encoded, event

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from training_core.config.rollout import Agent, RolloutBuffer
 from training_core.config.run import RunConfig
-from training_core.llm.workflows.served_policies import POLICIES
+from training_core.llm.workflows.rollout_buffer import POLICIES
 
 if TYPE_CHECKING:
     from workers.gateway.gateway import Gateway

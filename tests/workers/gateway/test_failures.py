@@ -10,8 +10,7 @@ import pytest
 from tests.workers.gateway.playing import Recorded, Scripted, make_gateway, make_session
 from training_core.config.rollout import Agent
 from training_core.errors import EnvironmentFailure
-from training_core.llm.agents.failures import end_failed, is_infrastructure
-from training_core.llm.agents.session import Session, write_episode
+from training_core.llm.agents.session import Session, end_failed, is_infrastructure, write_episode
 from training_core.llm.generation.torch.engine import TorchEngine
 from training_core.llm.workflows.agent import _run_local_agents
 from training_core.types import Episode

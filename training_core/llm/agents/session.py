@@ -1,20 +1,28 @@
-"""One episode that an agent plays by calls: its slot, its conversations and its reward."""
+"""One episode that an agent plays by calls: its conversations, its reward and its end, for every server that plays episodes.
+
+An episode whose agent ends with an error failed, or has the reward of workflow.failure_reward.
+"""
 
 import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
-from training_core.errors import RequestRefused
+from training_core.errors import RequestRefused, TroupeError
 from training_core.llm.agents.conversation import Call, Conversation
 from training_core.llm.agents.messages import shorten, transcript_messages
 from training_core.llm.agents.rendering import Renderer
+from training_core.llm.environments.host import describe
 from training_core.llm.generation.base import Generate, SamplingSettings
-from training_core.llm.serving.noise import EpisodeNoise
+from training_core.llm.serving.batching import EpisodeNoise
 from training_core.types import Answer, Candidate, Episode, NoiseKey, Stage, Turn
 from training_core.versions import version_span
+
+_OF_REQUESTS = (400, 413, 422)
+"""HTTP statuses that state that a request is wrong, which may be due to the policy's answers."""
 
 
 @dataclass(frozen=True)
@@ -279,3 +287,88 @@ def _stages(session: Session) -> list[Stage]:
         stages.append(Stage("generate", call.started, call.ended, role, policy, versions))
         now = max(now, call.ended)
     return stages
+
+
+@contextmanager
+def failures_rewarded(session: Session, reward: float | None) -> Iterator[None]:
+    """End the episode with `reward` if an agent raises here due to what the policy answered.
+
+    Raises the agent's exception if `reward` is None, if the agent has received no answer, and if the exception is of the
+    infrastructure: a time-out, a connection, a server, memory, a missing module.
+    """
+    try:
+        yield
+    except Exception as error:
+        if reward is None or not _answered(session) or is_infrastructure(error):
+            raise
+        end_failed(session, describe(error), reward)
+
+
+def end_failed(session: Session, error: str, reward: float | None) -> None:
+    """Close an episode with an error. With a `reward`, one with answers counts as an episode of this reward and no other."""
+    if session.done.done():
+        return
+    if reward is None or not _answered(session):
+        session.close(error)
+        return
+    for _, call in session.calls():
+        call.reward = 0.0
+    text = session.without_key(error)
+    session.outcome = Outcome(reward, rewarded=True, success=False, text=text[:200], failure=text)
+    session.close()
+
+
+def _answered(session: Session) -> bool:
+    return any(call.received for _, call in session.calls())
+
+
+def is_infrastructure(error: BaseException) -> bool:
+    """Whether an exception, or one of its causes, is not due to a policy's answers."""
+    from httpx import TransportError  # here: only runs with agents need it
+
+    return any(
+        isinstance(link, OSError | MemoryError | ImportError | TroupeError | TransportError)
+        or _status(link) not in (None, *_OF_REQUESTS)
+        for link in _links(error)
+    )
+
+
+def _status(error: BaseException) -> int | None:
+    """The HTTP status of an error of a client library, if it has one."""
+    status = getattr(error, "status_code", None) or getattr(
+        getattr(error, "response", None), "status_code", None
+    )
+    return status if isinstance(status, int) else None
+
+
+def _links(error: BaseException) -> Iterator[BaseException]:
+    """The error, its causes, and the parts of groups."""
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        link = waiting.pop()
+        if link is None or id(link) in seen:
+            continue
+        seen.add(id(link))
+        yield link
+        waiting.append(link.__cause__ if link.__suppress_context__ else link.__context__)
+        waiting.extend(link.exceptions if isinstance(link, BaseExceptionGroup) else ())
+
+
+class AgentGateway(Protocol):
+    """An OpenAI-compatible server in front of the policies. Thread-safe."""
+
+    renderers: Mapping[str, Renderer]
+    """Renderer by policy."""
+
+    def open(self, session: Session) -> str:
+        """Allow the holder of the session's key to play it; return its base URL."""
+        ...
+
+    def offer(self, sessions: Sequence[Session]) -> None:
+        """Assign these, in order, to agents that request an episode."""
+        ...
+
+    def withdraw(self, sessions: Sequence[Session]) -> None:
+        """Remove them. Raises errors that occurred behind the gateway and are not caused by an agent."""
+        ...

@@ -15,7 +15,7 @@ from training_core.config.team import Role, Team
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.environments.registry import make_environment
 from training_core.llm.workflows.context import Generate, Render, RolloutContext
-from training_core.llm.workflows.independent import play_independent
+from training_core.llm.workflows.episodes import play_independent
 from training_core.types import Episode
 
 KINDS: tuple[Literal["eval", "eval_sampled"], ...] = ("eval", "eval_sampled")

@@ -12,22 +12,19 @@ from training_core.llm.rollout_workflows.api import (
     RolloutWorkflow,
     Trajectory,
 )
-from training_core.llm.rollout_workflows.factory import AsyncRewardWrapper
-from training_core.llm.rollout_workflows.inference_engine import InferenceEngine
-from training_core.llm.rollout_workflows.loader import RestartingLoader
-from training_core.llm.rollout_workflows.queue_agents import (
+from training_core.llm.rollout_workflows.factory import (
     Agent,
+    AgentAbstraction,
+    AsyncRewardWrapper,
+    AsyncRLExperimentConfig,
     BundledGenerationOutputs,
     EnvironmentService,
-)
-from training_core.llm.rollout_workflows.registered import (
-    AgentAbstraction,
-    AsyncRLExperimentConfig,
     EnvServiceAbstraction,
     PPOMATHConfig,
     register_agent,
     register_environment,
 )
+from training_core.llm.rollout_workflows.inference_engine import InferenceEngine, RestartingLoader
 from training_core.llm.rollout_workflows.tensors import concat_padded_tensors
 
 

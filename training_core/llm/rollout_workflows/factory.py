@@ -1,22 +1,239 @@
-"""Workflows from the config: classes by import path, constructed with the arguments that they accept."""
+"""Workflows from the config: classes by import path, constructed with the arguments that they accept.
+
+AReaL's older agents have an adapter: they communicate by queues, observations out and actions in, and may be registered by
+name. An experiment's config selects registered ones by two properties: `workflow.path` names its class, and
+`workflow.args` are its fields.
+"""
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from training_core.config.rollout import RolloutWorkflow as Section
-from training_core.errors import ConfigError, NoReward
+from training_core.errors import ConfigError, EnvironmentFailure, NoReward
 from training_core.importing import load_object
 from training_core.llm.rewards.pool import reward_pool
-from training_core.llm.rollout_workflows.api import GenerationHyperparameters, RolloutWorkflow
-from training_core.llm.rollout_workflows.queue_agents import QueueAgentWorkflow
-from training_core.llm.rollout_workflows.registered import (
-    AsyncRLExperimentConfig,
-    DatasetFile,
-    registered_agent,
-    registered_environment,
+from training_core.llm.rollout_workflows.api import (
+    EpisodeResult,
+    GenerationHyperparameters,
+    Interaction,
+    ModelRequest,
+    ModelResponse,
+    RolloutWorkflow,
+    Trajectory,
 )
+from training_core.llm.rollout_workflows.inference_engine import InferenceEngine
+
+AGENTS: dict[str, Callable[..., Any]] = {}
+"""Filled by custom modules on import."""
+ENVIRONMENTS: dict[str, Callable[..., Any]] = {}
+
+
+def register_agent(name: str, agent: Callable[..., Any]) -> None:
+    """Make a class available to AgentAbstraction. Raises ConfigError if another class has the name."""
+    _register(AGENTS, name, agent)
+
+
+def register_environment(name: str, environment: Callable[..., Any]) -> None:
+    """Make a class available to EnvServiceAbstraction. Raises ConfigError if another class has the name."""
+    _register(ENVIRONMENTS, name, environment)
+
+
+@dataclass
+class AgentAbstraction:
+    """A registered agent and its arguments."""
+
+    type_: str
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class EnvServiceAbstraction:
+    """A registered environment and its arguments; "null" is none."""
+
+    type_: str = "null"
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class DatasetFile:
+    """The data of an experiment's config."""
+
+    path: str = ""
+
+
+@dataclass
+class AsyncRLExperimentConfig:
+    """The base of an experiment's config. `dataset` is filled with the run's `environment.path`."""
+
+    dataset: DatasetFile = field(default_factory=DatasetFile)
+
+    @property
+    def agent(self) -> AgentAbstraction:
+        """The agent. Raises ConfigError if the class does not define it."""
+        raise ConfigError(
+            {"workflow.path": f"{type(self).__name__} needs a property agent: an AgentAbstraction"}
+        )
+
+    @property
+    def env(self) -> EnvServiceAbstraction:
+        """The environment."""
+        return EnvServiceAbstraction()
+
+
+class PPOMATHConfig:
+    """The second base class of these configs. Its fields in AReaL are part of the run config here."""
+
+
+def registered_agent(abstraction: AgentAbstraction) -> Callable[..., Any]:
+    """The class of an agent. Raises ConfigError, which lists the registered ones."""
+    return _lookup(AGENTS, abstraction.type_, "agent", "register_agent")
+
+
+def registered_environment(abstraction: EnvServiceAbstraction) -> Callable[..., Any] | None:
+    """The class of an environment, None for "null". Raises ConfigError, which lists the registered ones."""
+    if abstraction.type_ == "null":
+        return None
+    return _lookup(ENVIRONMENTS, abstraction.type_, "environment", "register_environment")
+
+
+def _register(registry: dict[str, Callable[..., Any]], name: str, constructor: Callable[..., Any]) -> None:
+    existing = registry.setdefault(name, constructor)
+    if (existing.__module__, existing.__qualname__) != (constructor.__module__, constructor.__qualname__):
+        raise ConfigError(
+            {"workflow.path": f"{name!r} is already registered for {existing.__qualname__}; use another name"}
+        )
+    registry[name] = constructor
+
+
+def _lookup(registry: dict[str, Callable[..., Any]], name: str, kind: str, how: str) -> Callable[..., Any]:
+    if name not in registry:
+        existing = ", ".join(sorted(registry)) or "none"
+        text = f"no {kind} is registered as {name!r} (registered: {existing}); call {how} in a module that workflow.path imports"
+        raise ConfigError({"workflow.path": text})
+    return registry[name]
+
+
+Observation = tuple[str, list[int], GenerationHyperparameters]
+"""(id of the question, token ids, sampling settings)"""
+
+
+@dataclass(frozen=True)
+class BundledGenerationOutputs:
+    """The policy's answers to one observation; one entry per answer."""
+
+    qid: str
+    prompt_ids: list[int]
+    output_ids: list[list[int]]
+    logprobs: list[list[float]]
+    no_eos: list[bool]
+    """Whether the answer was truncated at the token limit."""
+    version_start: list[int]
+    version_end: list[int]
+
+    @property
+    def seqs(self) -> list[list[int]]:
+        """Prompt and answer of each sequence."""
+        return [self.prompt_ids + ids for ids in self.output_ids]
+
+
+class EnvironmentService(ABC):
+    """A Gym-like environment whose calls do not block each other."""
+
+    async def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """Reset; return (observation, info)."""
+        return None, {}
+
+    @abstractmethod
+    async def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """(observation, reward, terminated, truncated, info)."""
+
+
+class Agent(ABC):
+    """Collects one trajectory."""
+
+    @abstractmethod
+    async def collect_trajectory(
+        self,
+        prompt: dict[str, Any],
+        env: EnvironmentService | None,
+        obs_queue: "asyncio.Queue[Observation]",
+        act_queue: "asyncio.Queue[BundledGenerationOutputs]",
+    ) -> Trajectory | Sequence[float] | float | None:
+        """Play `prompt` (data with `qid` and `input_ids`).
+
+        Returns tensors, a reward per call or one for all, or None for a rejected episode.
+        """
+
+
+class QueueAgentWorkflow(RolloutWorkflow):
+    """Plays an Agent as a rollout workflow."""
+
+    def __init__(self, agent: Agent, environment: EnvironmentService | None = None) -> None:
+        self._agent = agent
+        self._environment = environment
+
+    async def arun_episode(self, engine: InferenceEngine, data: dict[str, Any]) -> EpisodeResult:
+        """Play an episode by the agent's queue. Raises EnvironmentFailure if rewards and calls do not match."""
+        obs_queue: asyncio.Queue[Observation] = asyncio.Queue()
+        act_queue: asyncio.Queue[BundledGenerationOutputs] = asyncio.Queue()
+        calls: list[ModelResponse] = []
+        serving = asyncio.create_task(_serve(engine, obs_queue, act_queue, calls))
+        playing = asyncio.create_task(
+            self._agent.collect_trajectory(data, self._environment, obs_queue, act_queue)
+        )
+        try:
+            await asyncio.wait({serving, playing}, return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                serving.result()  # it only ends with an error
+            result = await playing
+        finally:
+            serving.cancel()
+            playing.cancel()
+        if result is None or isinstance(result, dict):
+            return result
+        return _rewarded(calls, result)
+
+
+async def _serve(
+    engine: InferenceEngine,
+    obs_queue: "asyncio.Queue[Observation]",
+    act_queue: "asyncio.Queue[BundledGenerationOutputs]",
+    calls: list[ModelResponse],
+) -> None:
+    """Answer observations one after the other, without end."""
+    while True:
+        qid, ids, gconfig = await obs_queue.get()
+        if gconfig.n_samples != 1:
+            raise EnvironmentFailure(
+                f"an agent asked for n_samples = {gconfig.n_samples}; request each separately (rollout.group_size "
+                "plays K episodes)"
+            )
+        response = await engine.agenerate(ModelRequest(list(ids), gconfig, rid=str(qid)))
+        calls.append(response)
+        versions = response.output_versions or [engine.get_version()]
+        await act_queue.put(
+            BundledGenerationOutputs(
+                str(qid), response.input_tokens, [response.output_tokens], [response.output_logprobs],
+                [response.stop_reason == "length"], [versions[0]], [versions[-1]],
+            )
+        )  # fmt: skip
+
+
+def _rewarded(calls: Sequence[ModelResponse], result: Sequence[float] | float) -> list[Interaction]:
+    """Calls with their rewards; a single reward is that of the last call."""
+    rewards = (
+        [0.0] * (len(calls) - 1) + [result]
+        if isinstance(result, int | float)
+        else [float(reward) for reward in result]
+    )
+    if len(rewards) != len(calls):
+        raise EnvironmentFailure(f"the agent made {len(calls)} calls and returned {len(rewards)} rewards")
+    return [Interaction(call, reward) for call, reward in zip(calls, rewards, strict=True)]
+
 
 RewardFunction = Callable[..., float]
 """(prompt, completions, prompt_ids, completion_ids, **data) -> reward, as AReaL's workflows call it."""

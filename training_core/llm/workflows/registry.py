@@ -1,17 +1,47 @@
-"""Training workflows by the `type` of their config."""
+"""Training workflows by the `type` of their config; a custom one is an object by import path that plays tasks."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
+from training_core.config.rollout import CustomWorkflow
+from training_core.errors import EnvironmentFailure
+from training_core.importing import made
 from training_core.llm.workflows.agent import play_agents
 from training_core.llm.workflows.context import RolloutContext
-from training_core.llm.workflows.custom import evaluate_custom, play_custom
-from training_core.llm.workflows.episodes import play_episodes
-from training_core.llm.workflows.independent import play_independent
+from training_core.llm.workflows.episodes import play_episodes, play_independent
 from training_core.llm.workflows.lockstep import EpisodeKind
 from training_core.llm.workflows.rollout_buffer import evaluate_rollout_buffer, play_rollout_buffer
 from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Episode
+
+
+def play_custom(tasks: Sequence[int], context: RolloutContext) -> list[Episode]:
+    """The object's episodes of training tasks. Raises EnvironmentFailure for anything but a list of episodes."""
+    return _episodes(_object(context)(tasks, context))
+
+
+def evaluate_custom(
+    tasks: Sequence[int], context: RolloutContext, kind: Literal["eval", "eval_sampled"]
+) -> list[Episode]:
+    """Evaluate with the object's method `evaluate` if it has one, otherwise by independent play in the environment."""
+    evaluate = getattr(_object(context), "evaluate", None)
+    if evaluate is None:
+        return play_independent(tasks, context, kind)
+    return _episodes(evaluate(tasks, context, kind))
+
+
+def _object(context: RolloutContext) -> Any:
+    workflow = context.config.workflow
+    assert isinstance(workflow, CustomWorkflow)
+    return made(workflow.path, workflow.args, "workflow.path")
+
+
+def _episodes(result: Any) -> list[Episode]:
+    if not isinstance(result, list) or not all(isinstance(item, Episode) for item in result):
+        raise EnvironmentFailure(
+            f"workflow.path: a workflow must return a list of Episode, not {type(result).__name__}"
+        )
+    return result
 
 
 def _rollout_workflows(

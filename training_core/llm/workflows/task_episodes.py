@@ -7,18 +7,20 @@ the call), and each call has the advantage of its own return.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from training_core.config.rollout import Agent, RolloutWorkflow
 from training_core.config.run import RunConfig
+from training_core.llm.agents.session import AgentGateway, PolicyClient
 from training_core.llm.environments.base import Split
 from training_core.llm.environments.dataset.config import Dataset
 from training_core.llm.environments.dataset.instances import task_instance
 from training_core.llm.environments.host import SlotView, describe
+from training_core.llm.generation.base import Generate
 from training_core.llm.workflows.context import RolloutContext, chat_messages
-from training_core.llm.workflows.independent import EVALUATION_SEED
+from training_core.llm.workflows.episodes import EVALUATION_SEED, sampling_settings
 from training_core.llm.workflows.lockstep import EpisodeKind
 from training_core.llm.workflows.overlong import apply_overlong_penalty
 from training_core.seeding import NoiseStream
@@ -88,6 +90,19 @@ async def play_concurrently(
 def timeout_message(workflow: Agent | RolloutWorkflow) -> str:
     """The error of an episode that was played for too long."""
     return f"the episode took longer than workflow.timeout = {workflow.timeout:g} seconds"
+
+
+def policy_clients(
+    config: RunConfig, generate: Mapping[str, Generate], gateway: AgentGateway, kind: EpisodeKind
+) -> dict[str, PolicyClient]:
+    """The client of each role, in the team's order. `generate`: engine call by policy."""
+    return {
+        role: PolicyClient(
+            policy, generate[policy], sampling_settings(config, role, kind), gateway.renderers[policy]
+        )
+        for role in config.team.order
+        for policy in [config.team.roles[role].policy]
+    }
 
 
 def turn_discount_of(config: RunConfig) -> float | None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from training_core.llm.agents.parameter_types import offered_functions, typed_value
+from training_core.llm.agents.tool_calls import offered_functions, typed_value
 
 
 def read(text: str, schema: Any) -> Any:

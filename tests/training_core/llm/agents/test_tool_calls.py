@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from training_core.llm.agents.messages import parse_answer
-from training_core.llm.agents.strict_json import LEVELS
-from training_core.llm.agents.tool_calls import extract_calls
+from training_core.llm.agents.tool_calls import LEVELS, extract_calls
 
 
 def marked(body: str) -> str:

@@ -79,6 +79,11 @@ def test_calls_that_continue_one_another_are_one_sequence_and_others_are_turns()
     assert answer.versions == [5, 5, NOT_SAMPLED, NOT_SAMPLED, 5]
     assert (second.prompt_ids, second.candidates[0].answer.token_ids) == ([4, 20, 5], [13, 2])
     assert [turn.candidates[0].reward for turn in (first, second)] == [0.0, 2.0], "the reward counts once"
+    for message in assistants:
+        del message["logprobs"]
+    assert read(given).turns[0].candidates[0].answer == replace(
+        answer, logprobs=[], versions=[NOT_SAMPLED] * 5
+    ), "the learner computes them"
 
 
 def test_a_loss_mask_of_a_sample_leaves_out_what_was_not_sampled() -> None:

@@ -19,11 +19,14 @@ from training_core.llm.rollout_workflows.api import (
     Interaction,
     ModelRequest,
     RolloutWorkflow,
+    workflow_tokenizer,
 )
-from training_core.llm.rollout_workflows.inference_engine import InferenceEngine, RolloutLimits
-from training_core.llm.rollout_workflows.loader import RestartingLoader
+from training_core.llm.rollout_workflows.inference_engine import (
+    InferenceEngine,
+    RestartingLoader,
+    RolloutLimits,
+)
 from training_core.llm.rollout_workflows.tensors import concat_padded_tensors
-from training_core.llm.rollout_workflows.token_ids import workflow_tokenizer
 from training_core.types import Answer, Prompt
 
 SETTINGS = GenerationHyperparameters(max_new_tokens=6)

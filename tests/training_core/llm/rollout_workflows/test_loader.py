@@ -2,7 +2,7 @@
 
 import pytest
 
-from training_core.llm.rollout_workflows.loader import RestartingLoader
+from training_core.llm.rollout_workflows.inference_engine import RestartingLoader
 
 
 def test_a_loader_begins_again_and_goes_on_where_it_was() -> None:

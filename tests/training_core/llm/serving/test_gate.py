@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from training_core.errors import EngineFailure
-from training_core.llm.serving.gate import Gate
+from training_core.llm.serving.batching import Gate
 
 
 def test_closing_has_priority_over_waiting_generations() -> None:

@@ -1,6 +1,6 @@
 """Keys of calls: by prompt and repetition, the same in any order."""
 
-from training_core.llm.serving.noise import EpisodeNoise
+from training_core.llm.serving.batching import EpisodeNoise
 from training_core.types import NoiseKey
 
 DIGEST = 0x508D9FC4

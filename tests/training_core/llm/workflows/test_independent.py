@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tests.training_core.llm.workflows.counting import Recorder, make_context
-from training_core.llm.workflows.independent import play_independent
+from training_core.llm.workflows.episodes import play_independent
 from training_core.types import NoiseKey
 
 

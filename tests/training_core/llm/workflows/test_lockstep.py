@@ -28,8 +28,7 @@ from training_core.llm.generation.fitting import NO_ROOM
 from training_core.llm.generation.scripted import ScriptedEngine
 from training_core.llm.learning.training_groups import make_groups
 from training_core.llm.workflows.context import RolloutContext
-from training_core.llm.workflows.episodes import play_episodes
-from training_core.llm.workflows.independent import play_independent
+from training_core.llm.workflows.episodes import play_episodes, play_independent
 from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Answer, Episode, Prompt
 
