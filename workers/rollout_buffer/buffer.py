@@ -256,7 +256,7 @@ class Channel:
             else:
                 instance = record["instance_id"]
                 delivered.setdefault(instance, Group(instance)).by_number[number] = record
-        self._delivered = sorted(delivered.values(), key=lambda group: max(group.by_number))
+        self._delivered: list[Group] = sorted(delivered.values(), key=lambda group: max(group.by_number))
         """Groups delivered and not acknowledged."""
 
     def _add(self, number: int, record: Record, now: float) -> None:

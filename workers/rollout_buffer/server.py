@@ -29,7 +29,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from training_core.errors import TroupeError
-from workers.http.body_limit import BodyLimit
+from workers.http import BodyLimit
 from workers.rollout_buffer.buffer import BufferFull, RolloutBuffer
 from workers.rollout_buffer.plugins import BUILT_IN, PluginFailure, find_plugins
 from workers.rollout_buffer.rules import BufferLimits, finite, whole_number

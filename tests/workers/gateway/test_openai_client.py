@@ -190,6 +190,16 @@ def test_tools_go_through_the_template_and_calls_are_parsed(gateway: Gateway) ->
     assert plain.message.content == call and "# Tools" not in TOKENIZER.decode(policy.prompts[3].token_ids)
 
 
+def test_parameters_have_the_types_of_the_offered_tool(gateway: Gateway) -> None:
+    said = "<function=say>\n<parameter=code>\n1.10\n</parameter>\n<parameter=times>\n2\n</parameter>\n</function>"
+    schema = {"type": "object", "properties": {"code": {"type": "string"}, "times": {"type": "integer"}}}
+    tools: Any = [{"type": "function", "function": {"name": "say", "parameters": schema}}]
+    agent = client(gateway, make_session(Scripted(said)))
+    message = agent.chat.completions.create(model="solver", messages=ASK, tools=tools).choices[0].message
+    assert message.tool_calls is not None
+    assert message.tool_calls[0].function.arguments == '{"code": "1.10", "times": 2}'  # type: ignore[union-attr]
+
+
 def test_streamed_tool_calls(gateway: Gateway) -> None:
     call = '<tool_call>\n{"name": "add", "arguments": {"a": 3}}\n</tool_call>'
     agent = client(gateway, make_session(Scripted(call)))

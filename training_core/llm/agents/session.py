@@ -4,7 +4,9 @@ An episode whose agent ends with an error failed, or has the reward of workflow.
 """
 
 import secrets
+import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -18,7 +20,7 @@ from training_core.llm.agents.rendering import Renderer
 from training_core.llm.environments.host import describe
 from training_core.llm.generation.base import Generate, SamplingSettings
 from training_core.llm.serving.batching import EpisodeNoise
-from training_core.types import Answer, Candidate, Episode, NoiseKey, Stage, Turn
+from training_core.types import Candidate, Episode, NoiseKey, Stage, Turn
 from training_core.versions import version_span
 
 _OF_REQUESTS = (400, 413, 422)
@@ -164,6 +166,65 @@ class Session:
         return text.replace(self.key, "<key>")
 
 
+class SessionRegistry:
+    """Thread-safe: a workflow opens and withdraws sessions, the server looks them up and assigns them to agents."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+        """Token that an external agent needs to take an episode."""
+        self._lock = threading.Lock()
+        self._open: dict[str, Session] = {}
+        self._offered: deque[Session] = deque()
+
+    def open(self, session: Session) -> None:
+        """Open a session for the holder of its key."""
+        with self._lock:
+            session.accept()
+            self._open[session.key] = session
+
+    def offer(self, sessions: Sequence[Session]) -> None:
+        """Offer sessions to external agents, in order."""
+        with self._lock:
+            self._offered.extend(sessions)
+
+    def take(self) -> Session | None:
+        """Open and return the next waiting session; None if there is none."""
+        with self._lock:
+            if not self._offered:
+                return None
+            session = self._offered.popleft()
+            session.accept()
+            self._open[session.key] = session
+            return session
+
+    def find(self, key: str) -> Session:
+        """The open episode of this key. Raises RequestRefused."""
+        with self._lock:
+            session = self._open.get(key)
+        if session is None:
+            raise RequestRefused(
+                "no open episode has this key; use the episode's base_url, or its key as the API key",
+                401,
+                "invalid_api_key",
+            )
+        return session
+
+    def withdraw(self, sessions: Sequence[Session]) -> None:
+        """Close and remove sessions."""
+        with self._lock:
+            keys = {session.key for session in sessions}
+            self._offered = deque(session for session in self._offered if session.key not in keys)
+            for session in sessions:
+                self._open.pop(session.key, None)
+        for session in sessions:
+            session.close("the agent did not close the episode")
+
+    def counts(self) -> dict[str, int]:
+        """Number of open episodes, and of those that wait for an agent."""
+        with self._lock:
+            return {"open": len(self._open), "waiting": len(self._offered)}
+
+
 def finite(value: Any) -> float:
     """A reward as a number. Raises RequestRefused."""
     try:
@@ -251,11 +312,12 @@ def _calls(session: Session) -> list[Turn]:
 
 def _candidates(call: Call, used: Sequence[int]) -> tuple[list[Candidate], list[Candidate]]:
     """A call's used choices and its unused ones."""
-    unused = [answer for choice, answer in enumerate(call.answers) if choice not in used]
-    return (
-        [Candidate(call.answers[choice], call.reward) for choice in used],
-        [Candidate(_untrained(answer)) for answer in unused],
-    )
+    unused = [
+        replace(answer, loss_mask=[False] * len(answer.token_ids))
+        for choice, answer in enumerate(call.answers)
+        if choice not in used
+    ]
+    return [Candidate(call.answers[choice], call.reward) for choice in used], list(map(Candidate, unused))
 
 
 def _numbered(turns: Iterable[Turn]) -> list[Turn]:
@@ -269,10 +331,6 @@ def _numbered(turns: Iterable[Turn]) -> list[Turn]:
 
 def _is_trained(turn: Turn) -> bool:
     return any(candidate.answer.trained_tokens for candidate in turn.candidates)
-
-
-def _untrained(answer: Answer) -> Answer:
-    return replace(answer, loss_mask=[False] * len(answer.token_ids))
 
 
 def _stages(session: Session) -> list[Stage]:

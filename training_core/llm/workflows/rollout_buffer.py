@@ -26,9 +26,6 @@ from training_core.llm.workflows.task_episodes import policy_clients
 from training_core.seeding import NoiseStream
 from training_core.types import Answer, Episode, Prompt
 
-POLICIES = "policies"
-"""The value of workflow.engine_url that selects them."""
-
 
 def play_rollout_buffer(tasks: Sequence[int], context: RolloutContext) -> list[Episode]:
     """As many groups as there are tasks. Raises BufferFailure if they do not arrive."""

@@ -1,4 +1,4 @@
-"""Too large bodies are refused by Content-Length and by the received bytes."""
+"""Bodies beyond the limit are refused, however they are sent; CSV files contain text, not formulas."""
 
 import asyncio
 from collections.abc import MutableMapping
@@ -6,7 +6,20 @@ from typing import Any
 
 import pytest
 
-from workers.http.body_limit import BodyLimit, Receive, Send
+from workers.http import BodyLimit, Receive, Send, cell_text
+
+
+@pytest.mark.parametrize(
+    "text", ['=HYPERLINK("http://evil.example","x")', "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "-"]
+)
+def test_formulas_are_quoted(text: str) -> None:
+    assert cell_text(text) == f"'{text}"
+
+
+@pytest.mark.parametrize("value", ["a=b", "", "planner", "-0.5", "-Infinity", "+3e4", -1.5, 3, None, True])
+def test_other_values_stay_as_they_are(value: object) -> None:
+    assert cell_text(value) is value
+
 
 MOST = 10
 

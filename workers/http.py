@@ -1,12 +1,12 @@
-"""A limit on the size of request bodies, for every HTTP server of Troupe: refused before they fill memory or disk.
-
-The web application and the workers both use it.
+"""Guards of every HTTP server of Troupe, in the web application and in the workers: a limit on the size of request bodies, which
+are refused before they fill memory or disk, and cells of CSV files that may be opened in a spreadsheet.
 """
 
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -75,3 +75,21 @@ def _content_length(scope: MutableMapping[str, Any]) -> int:
     """Content-Length in bytes; 0 without the header, as with chunked bodies, which are counted instead."""
     lengths = [value for name, value in scope["headers"] if name == b"content-length"]
     return int(lengths[0]) if lengths and lengths[0].isdigit() else 0
+
+
+def cell_text(value: object) -> object:
+    """Return the value of a cell. Text that a spreadsheet would evaluate as a formula gets an apostrophe in front.
+
+    Numbers, also those written as text, are unchanged. See https://owasp.org/www-community/attacks/CSV_Injection.
+    """
+    if isinstance(value, str) and value.startswith(FORMULA) and not _is_number(value):
+        return f"'{value}"
+    return value
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

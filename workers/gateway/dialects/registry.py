@@ -1,0 +1,9 @@
+"""The dialects by the path of their requests, below an episode's address."""
+
+from workers.gateway.answering import Dialect
+from workers.gateway.dialects.openai import CHAT, TEXT
+
+DIALECTS: dict[str, Dialect] = {
+    "/v1/chat/completions": CHAT,
+    "/v1/completions": TEXT,
+}
