@@ -1,7 +1,7 @@
 """Training workflows by the `type` of their config; a custom one is an object by import path that plays tasks."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from training_core.config.rollout import CustomWorkflow
 from training_core.errors import EnvironmentFailure
@@ -52,26 +52,21 @@ def _rollout_workflows(
     return play_rollout_workflows(tasks, context, kind)
 
 
-WORKFLOWS: dict[str, Callable[[Sequence[int], RolloutContext], list[Episode]]] = {
-    "turn_tree": play_turn_tree,
-    "episodes": play_episodes,
-    "multi_turn": play_episodes,
-    "custom": play_custom,
-    "agent": play_agents,
-    "rollout_workflow": _rollout_workflows,
-    "rollout_buffer": play_rollout_buffer,
-}
-"""type -> (task numbers, context) -> episodes."""
+class Workflow(NamedTuple):
+    """How the tasks of a run are played."""
 
-EVALUATIONS: dict[
-    str, Callable[[Sequence[int], RolloutContext, Literal["eval", "eval_sampled"]], list[Episode]]
-] = {
-    "turn_tree": play_independent,
-    "episodes": play_independent,
-    "multi_turn": play_independent,
-    "custom": evaluate_custom,
-    "agent": play_agents,
-    "rollout_workflow": _rollout_workflows,
-    "rollout_buffer": evaluate_rollout_buffer,
+    train: Callable[[Sequence[int], RolloutContext], list[Episode]]
+    """(numbers of training tasks, context) -> episodes."""
+    evaluate: Callable[[Sequence[int], RolloutContext, Literal["eval", "eval_sampled"]], list[Episode]]
+    """(numbers of held-out tasks, context, kind) -> episodes."""
+
+
+WORKFLOWS = {
+    "turn_tree": Workflow(play_turn_tree, play_independent),
+    "episodes": Workflow(play_episodes, play_independent),
+    "multi_turn": Workflow(play_episodes, play_independent),
+    "custom": Workflow(play_custom, evaluate_custom),
+    "agent": Workflow(play_agents, play_agents),
+    "rollout_workflow": Workflow(_rollout_workflows, _rollout_workflows),
+    "rollout_buffer": Workflow(play_rollout_buffer, evaluate_rollout_buffer),
 }
-"""type -> (held-out task numbers, context, kind) -> episodes."""
