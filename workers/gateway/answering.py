@@ -145,7 +145,7 @@ async def answer_chat(
     role = session.role_of(request.model)
     normal = [normalise_message(message) for message in messages]
     number, name = session.next_call()
-    call = session.conversations[role].start_call(
+    call = session.conversation(role).start_call(
         normal,
         tools,
         number=number,
@@ -171,7 +171,7 @@ async def answer_texts(
         for ids in prompts:
             number, name = session.next_call()
             name = name.replace("chatcmpl", "cmpl")
-            call = session.conversations[role].start_text_call(ids, number=number, id=name)
+            call = session.conversation(role).start_text_call(ids, number=number, id=name)
             answered.append(await _answered(session, role, call, request, batcher, tools=False))
     except RequestRefused:
         discard(answered)
@@ -221,11 +221,10 @@ async def _answered(
     tools: Sequence[Mapping[str, Any]] | bool,
 ) -> Answered:
     """Generate a call's answers and record them."""
-    client, conversation = session.spec.clients[role], session.conversations[role]
     answers = await _generate(session, role, call, request, batcher)
     replies = [as_received(parse_answer(answer.text, tools=tools)) for answer in answers]
-    conversation.record_answers(call, answers, replies)
-    return Answered(call, client, role, replies)
+    session.conversation(role).record_answers(call, answers, replies)
+    return Answered(call, session.spec.clients[role], role, replies)
 
 
 async def _generate(

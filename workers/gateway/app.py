@@ -74,10 +74,7 @@ class Delivered(Response):
 
 
 def make_app(
-    section: Agent,
-    sessions: SessionRegistry,
-    batcher: Callable[[], Batcher],
-    address: Callable[[], str],
+    section: Agent, sessions: SessionRegistry, batcher: Callable[[], Batcher], address: Callable[[], str]
 ) -> BodyLimit:
     """The application. `batcher` is called at each request, since the batcher is constructed in the server's event loop."""
     api = _Api(section, sessions, batcher, address)

@@ -134,6 +134,33 @@ class Channel:
             with self._changing():
                 self._load()
 
+    def _load(self) -> None:
+        """Load the state from disk, including unacknowledged deliveries."""
+        self._totals = dict.fromkeys(TOTALS, 0) | (self._store.noted(self.name, "totals") or {})
+        self._deliveries = int(self._store.noted(self.name, "deliveries") or 0)
+        self._open: dict[str, Group] = {}
+        self._ready: list[Group] = []
+        """Complete groups, in the order of completion."""
+        self._held = 0
+        """Number of records in open and ready groups."""
+        self._due = 0.0
+        """Time before which no open group times out."""
+        delivered: dict[str, Group] = {}
+        now = self._clock()
+        rows = self._store.execute(
+            "SELECT number, body, delivery FROM records WHERE channel=? AND body IS NOT NULL ORDER BY number",
+            (self.name,),
+        )
+        for number, body, delivery in rows.fetchall():
+            record = orjson.loads(body)
+            if delivery is None:
+                self._add(number, record, now)
+            else:
+                instance = record["instance_id"]
+                delivered.setdefault(instance, Group(instance)).by_number[number] = record
+        self._delivered: list[Group] = sorted(delivered.values(), key=lambda group: max(group.by_number))
+        """Groups delivered and not acknowledged."""
+
     def write(self, value: Any) -> Record:
         """Store a record. Raises ValueError if it is invalid, BufferFull if there is no room.
 
@@ -231,33 +258,6 @@ class Channel:
                 self._delivered = []
             elif acknowledged is not None:
                 self._finish(self._delivered)
-
-    def _load(self) -> None:
-        """Load the state from disk, including unacknowledged deliveries."""
-        self._totals = dict.fromkeys(TOTALS, 0) | (self._store.noted(self.name, "totals") or {})
-        self._deliveries = int(self._store.noted(self.name, "deliveries") or 0)
-        self._open: dict[str, Group] = {}
-        self._ready: list[Group] = []
-        """Complete groups, in the order of completion."""
-        self._held = 0
-        """Number of records in open and ready groups."""
-        self._due = 0.0
-        """Time before which no open group times out."""
-        delivered: dict[str, Group] = {}
-        now = self._clock()
-        rows = self._store.execute(
-            "SELECT number, body, delivery FROM records WHERE channel=? AND body IS NOT NULL ORDER BY number",
-            (self.name,),
-        )
-        for number, body, delivery in rows.fetchall():
-            record = orjson.loads(body)
-            if delivery is None:
-                self._add(number, record, now)
-            else:
-                instance = record["instance_id"]
-                delivered.setdefault(instance, Group(instance)).by_number[number] = record
-        self._delivered: list[Group] = sorted(delivered.values(), key=lambda group: max(group.by_number))
-        """Groups delivered and not acknowledged."""
 
     def _add(self, number: int, record: Record, now: float) -> None:
         """Add a record. If it completes its group, the next record of the instance opens another one."""

@@ -5,13 +5,7 @@ from typing import Any
 
 import pytest
 
-from workers.rollout_buffer.rules import (
-    BufferLimits,
-    Record,
-    checked_record,
-    halved_duplicates,
-    make_rules,
-)
+from workers.rollout_buffer.rules import BufferLimits, Record, checked_record, halved_duplicates, make_rules
 
 LIMITS = BufferLimits(group_size=4, timeout=300.0)
 

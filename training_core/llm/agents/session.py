@@ -43,9 +43,9 @@ class SessionSpec:
 
     episode: Episode
     data: dict[str, Any]
-    """The task as passed to the agent."""
+    """The task as passed to the program that plays it."""
     clients: Mapping[str, PolicyClient]
-    """By role, in the team's order."""
+    """By role, in the team's order; empty if it is not played by calls of the gateway."""
     noise: tuple[int, int, int, int]
     """Run seed, stream, iteration, index of the episode among those of its kind."""
 
@@ -68,14 +68,16 @@ class Outcome:
 class Session:
     """An open episode. The server calls it from one thread; `done` signals to others that it was closed."""
 
-    def __init__(self, spec: SessionSpec) -> None:
+    def __init__(self, spec: SessionSpec, *, stores_calls: bool = True) -> None:
+        """Without `stores_calls` it is an address to ask at: every call is a conversation of its own."""
         self.spec = spec
         self.key = f"ep-{secrets.token_urlsafe(18)}"
         """Identifies the episode and authorises its holder: part of its URL, or its API key."""
         self.outcome = Outcome()
         self.done: Future[Outcome] = Future()
         self.conversations = {role: Conversation(client.renderer) for role, client in spec.clients.items()}
-        self.returns_token_ids = False
+        self._stores_calls = stores_calls
+        self.returns_token_ids = not stores_calls
         """Whether every answer contains its token ids, logprobs and versions, even if not requested."""
         self.overlong = ""
         """Refusal of the latest call, if its prompt left no room for an answer: an agent may shorten it and continue."""
@@ -93,6 +95,12 @@ class Session:
             return roles[0]
         raise RequestRefused(
             f"there is no model {model!r}; use a role: {', '.join(roles)}", 404, "model_not_found"
+        )
+
+    def conversation(self, role: str) -> Conversation:
+        """The conversation of a role's next call."""
+        return (
+            self.conversations[role] if self._stores_calls else Conversation(self.spec.clients[role].renderer)
         )
 
     def accept(self) -> None:

@@ -75,7 +75,7 @@ def _sample(record: Mapping[str, Any], version: int) -> TokenSequence:
         raise DataError("loss_mask leaves nothing to train on")
     logprobs = record.get("rollout_log_probs", record.get("logprobs"))
     versions = record.get("versions", record.get("weight_versions"))
-    cut = bool((record.get("extra_info") or {}).get("truncated"))
+    cut = _is_truncated(record)
     return TokenSequence(tokens[:-length], _answer(tokens[-length:], logprobs, versions, marks, version, cut))
 
 
@@ -272,17 +272,17 @@ def _board(facts: Mapping[str, Any]) -> dict[str, Any]:
     """A record's facts, line by line (training_core.boards.Lines), except its times, which the episode contains."""
     shown = {name: value for name, value in facts.items() if name not in ("started", "timestamp")}
     lines = [
-        {"label": str(name)[:40], "text": _as_text(value)[:2000], "state": ""}
+        {
+            "label": str(name)[:40],
+            "text": (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))[:2000],
+            "state": "",
+        }
         for name, value in list(shown.items())[:200]
     ]
     return {"kind": "lines", "lines": lines}
 
 
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _is_truncated(record: Record) -> bool:
+def _is_truncated(record: Mapping[str, Any]) -> bool:
     return bool((record.get("extra_info") or {}).get("truncated"))
 
 

@@ -184,11 +184,7 @@ class InferenceEngine:
     """An engine with AReaL's interface for rollout workflows. A context manager: `initialize` on entry, `destroy` on exit."""
 
     def __init__(
-        self,
-        engine: Engine | Mapping[str, Engine],
-        limits: RolloutLimits | None = None,
-        *,
-        seed: int = 0,
+        self, engine: Engine | Mapping[str, Engine], limits: RolloutLimits | None = None, *, seed: int = 0
     ) -> None:
         """`engine` may be one per role, which requests name as metadata["role"] (default: the first); `seed` is that of
         the sampling noise.
@@ -202,10 +198,12 @@ class InferenceEngine:
         self._open: set[int] = set()
         """Requested episodes that have not ended, by number."""
         self._waiting: list[_Task] = []
-        self._admission = Admission(self._limits.staleness, self._limits.batch, self._limits.max_concurrent)
-        """Running and accepted episodes, without those of evaluation."""
-        self._evaluating = 0
-        """Running episodes of evaluation."""
+        limits = self._limits
+        self._admissions = {
+            True: Admission(None, limits.batch, limits.max_concurrent),
+            False: Admission(limits.staleness, limits.batch, limits.max_concurrent),
+        }
+        """Running and accepted episodes, by whether they are of evaluation."""
         self._failed = 0
         """Failed episodes since the last successful one."""
         self._error = ""
@@ -402,19 +400,20 @@ class InferenceEngine:
     def capacity(self) -> int:
         """Number of further episodes that may start now."""
         with self._lock:
-            return min(self._free, self._admission.room(self._version))
+            return min(self._free, self._admissions[False].room(self._version))
 
     @property
     def _free(self) -> int:
         """Number of further episodes that may be played at the same time."""
-        return self._limits.max_concurrent - len(self._admission.running) - self._evaluating
+        running = sum(len(admission.running) for admission in self._admissions.values())
+        return self._limits.max_concurrent - running
 
     def _next_task(self) -> _Task | None:
         """The first waiting episode that may start."""
         if self._paused or self._free <= 0:
             return None
-        admits = self._admission.room(self._version) > 0
-        return next((task for task in self._waiting if admits or task.is_eval), None)
+        admits = {kind: item.room(self._version) > 0 for kind, item in self._admissions.items()}
+        return next((task for task in self._waiting if admits[task.is_eval]), None)
 
     def _fetch(self, tasks: list[_Task]) -> list[EpisodeResult]:
         """Results of ended episodes, in the order of requests; each is returned once."""
@@ -427,10 +426,7 @@ class InferenceEngine:
         with self._lock:
             while (task := self._next_task()) is not None:
                 self._waiting.remove(task)
-                if task.is_eval:
-                    self._evaluating += 1
-                else:
-                    self._admission.start([task.number])
+                self._admissions[task.is_eval].start([task.number])
                 asyncio.run_coroutine_threadsafe(self._play(task), self._loop)
 
     def _generator(self, engine: Engine) -> Generate:
@@ -463,13 +459,10 @@ class InferenceEngine:
     def _end(self, task: _Task) -> None:
         """Mark an episode as ended."""
         self._open.remove(task.number)
-        if task.is_eval:
-            self._evaluating -= 1
-        elif task.result is None:
-            self._admission.reject([task.number])
+        if task.result is None:
+            self._admissions[task.is_eval].reject([task.number])
         else:
-            self._admission.accept([task.number])
-        if task.result is not None:
+            self._admissions[task.is_eval].accept([task.number])
             self._ended.append(task)
 
     def _running_episode(self, number: int) -> RunningEpisode:

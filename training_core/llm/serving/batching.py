@@ -169,16 +169,11 @@ class RequestBatcher:
                 if request.answers.done():
                     continue
                 if any(answer.had_no_room for answer in candidates):
-                    request.answers.set_exception(_too_long(request.prompt))
+                    length = len(request.prompt.token_ids) - request.prompt.offset
+                    reason = f"a prompt of {length} tokens leaves no room for an answer in the model's context; shorten the prompt"
+                    request.answers.set_exception(PromptTooLong(reason))
                 else:
                     request.answers.set_result(candidates)
-
-
-def _too_long(prompt: Prompt) -> PromptTooLong:
-    return PromptTooLong(
-        f"a prompt of {len(prompt.token_ids) - prompt.offset} tokens leaves no room for an answer in the model's "
-        "context; shorten the prompt"
-    )
 
 
 def _generate(batch: list[_Request]) -> list[list[Answer]]:

@@ -52,8 +52,8 @@ def join_calls(calls: Iterable[TokenSequence]) -> Iterator[TokenSequence]:
         if series:
             before = series[-1].prompt + series[-1].answer.token_ids
             if call.prompt[: len(before)] != before:
-                yield _joined(open_.pop(call.role))
-                series = open_.setdefault(call.role, [])
+                yield _joined(series)
+                open_[call.role] = series = []
         series.append(call)
     yield from map(_joined, open_.values())
 

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Sequence
 from concurrent.futures import wait
+from dataclasses import replace
 from typing import Any
 
 from training_core.config.base import Section
@@ -19,7 +20,6 @@ from training_core.importing import load_object
 from training_core.llm.agents.session import (
     AgentGateway,
     Session,
-    SessionSpec,
     failures_rewarded,
     write_episode,
 )
@@ -52,7 +52,7 @@ def play_agents(tasks: Sequence[int], context: RolloutContext, kind: EpisodeKind
         if kind == "train":
             item.episode.turn_discount = turn_discount_of(config)
         clients = policy_clients(config, context.generate, gateway, kind)
-        sessions.append(Session(SessionSpec(item.episode, item.data, clients, item.noise)))
+        sessions.append(Session(replace(item, clients=clients)))
     try:
         if workflow.path:
             asyncio.run(_run_local_agents(sessions, workflow, gateway))

@@ -83,10 +83,7 @@ class Conversations:
         if state is None:
             return opening_messages, render(opening_messages)
         spoken, ids = state
-        messages: list[Message] = [
-            *spoken,
-            {"role": "user", "content": self._feedback or view.observation},
-        ]
+        messages: list[Message] = [*spoken, {"role": "user", "content": self._feedback or view.observation}]
         return messages, render(messages, ids)
 
     def record_answer(

@@ -11,8 +11,6 @@ from typing import Literal
 
 from training_core.config.rollout import RolloutBuffer
 from training_core.config.run import RunConfig
-from training_core.llm.agents.conversation import Conversation
-from training_core.llm.agents.rendering import Renderer
 from training_core.llm.agents.session import AgentGateway, Session, SessionSpec
 from training_core.llm.external.records import RecordReader, train_episodes
 from training_core.llm.external.source import RolloutSource
@@ -111,14 +109,11 @@ class ServedPolicies:
             generate = {policy: self._generator(policy) for policy in self._config.used_policies}
             clients = policy_clients(self._config, generate, self._gateway, kind)
             episode = Episode(f"served-{kind}", 0, kind, "", "")
-            session = Session(
-                SessionSpec(episode, {}, clients, (self._config.run.seed, NoiseStream.SERVED_POLICIES, 0, 0))
-            )
-            session.returns_token_ids = True  # records may return them
-            session.conversations = _UnstoredConversations(
-                {role: client.renderer for role, client in clients.items()}
-            )
-            self._addresses[kind] = self._gateway.open(session)
+            noise = self._config.run.seed, NoiseStream.SERVED_POLICIES, 0, 0
+            spec = SessionSpec(
+                episode, {}, clients, noise
+            )  # records contain the text, so it is not stored here
+            self._addresses[kind] = self._gateway.open(Session(spec, stores_calls=False))
         return self._addresses[kind]
 
     def _generator(self, policy: str) -> Generate:
@@ -129,14 +124,3 @@ class ServedPolicies:
                 return self._engines[policy](prompts, settings)
 
         return generate
-
-
-class _UnstoredConversations(dict[str, Conversation]):
-    """A new conversation for every call: the records contain the text, so it is not stored here."""
-
-    def __init__(self, renderers: Mapping[str, Renderer]) -> None:
-        super().__init__({role: Conversation(renderer) for role, renderer in renderers.items()})
-        self._renderers = renderers
-
-    def __getitem__(self, role: str) -> Conversation:
-        return Conversation(self._renderers[role])

@@ -12,6 +12,7 @@ from typing import Any
 
 from training_core.config.rollout import RolloutWorkflow as Section
 from training_core.errors import DataError, EngineFailure, NoReward, PromptTooLong
+from training_core.llm.agents.session import SessionSpec
 from training_core.llm.environments.dataset.config import Dataset
 from training_core.llm.environments.host import describe
 from training_core.llm.generation.base import Interrupted, SamplingSettings
@@ -24,7 +25,7 @@ from training_core.llm.rollout_workflows.api import (
     RowData,
     workflow_tokenizer,
 )
-from training_core.llm.rollout_workflows.factory import make_reward_function, make_workflow
+from training_core.llm.rollout_workflows.areal import make_reward_function, make_workflow
 from training_core.llm.rollout_workflows.inference_engine import (
     RUNNING_EPISODE,
     InferenceEngine,
@@ -41,7 +42,6 @@ from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.episodes import sampling_settings
 from training_core.llm.workflows.lockstep import EpisodeKind
 from training_core.llm.workflows.task_episodes import (
-    TaskEpisode,
     complete,
     play_concurrently,
     task_episodes,
@@ -58,7 +58,7 @@ STREAMS = NoiseStream.ROLLOUT_WORKFLOWS, NoiseStream.ROLLOUT_WORKFLOW_EVALUATION
 class _PlayedEpisode:
     """An episode and what its workflow returned."""
 
-    item: TaskEpisode
+    item: SessionSpec
     version: int
     """Version of the first role's policy at the start: used for tokens whose versions the result does not contain."""
     result: EpisodeResult = None

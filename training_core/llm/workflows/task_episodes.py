@@ -8,12 +8,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from training_core.config.rollout import Agent, RolloutWorkflow
 from training_core.config.run import RunConfig
-from training_core.llm.agents.session import AgentGateway, PolicyClient
+from training_core.llm.agents.session import AgentGateway, PolicyClient, SessionSpec
 from training_core.llm.environments.base import Split
 from training_core.llm.environments.dataset.config import Dataset
 from training_core.llm.environments.dataset.instances import task_instance
@@ -30,21 +29,10 @@ Item = TypeVar("Item")
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class TaskEpisode:
-    """An episode to play."""
-
-    episode: Episode
-    data: dict[str, Any]
-    """The task as passed to the program."""
-    noise: tuple[int, int, int, int]
-    """Seed, stream, iteration, index of the episode among those of its kind."""
-
-
 def task_episodes(
     tasks: Sequence[int], context: RolloutContext, kind: EpisodeKind, streams: tuple[NoiseStream, NoiseStream]
-) -> list[TaskEpisode]:
-    """The episodes of training tasks or of held-out tasks. `streams`: of the noise in training, in evaluation."""
+) -> list[SessionSpec]:
+    """The episodes of training tasks or of held-out tasks, without clients. `streams`: of the noise in training, in evaluation."""
     config, training = context.config, kind == "train"
     split: Split = "train" if training else "eval"
     count = config.rollout.group_size if training else 1
@@ -62,7 +50,7 @@ def task_episodes(
                 episode.probe = task < config.evaluation.probes
                 noise = EVALUATION_SEED, streams[1], 0, number
             data = _task_data(task, split, views[task], config)  # programs may change it
-            planned.append(TaskEpisode(episode, data, noise))
+            planned.append(SessionSpec(episode, data, {}, noise))
     return planned
 
 

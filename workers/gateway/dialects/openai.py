@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -21,7 +21,9 @@ _MESSAGE_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
 class _Request(Asked):
     """Fields common to chat and text requests."""
 
-    ignored_fields = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "logit_bias")
+    ignored_fields: ClassVar[tuple[str, ...]] = (
+        "temperature", "top_p", "presence_penalty", "frequency_penalty", "logit_bias"
+    )  # fmt: skip
 
     stop: str | list[str] | None = None
     stream_options: dict[str, Any] = {}
@@ -231,12 +233,7 @@ def _chat_logprobs(answered: Answered, answer: Answer) -> list[dict[str, Any]]:
 def _text_logprobs(answered: Answered, answer: Answer) -> dict[str, Any]:
     texts = answered.client.renderer.token_texts(answer.token_ids)
     offsets = [sum(map(len, texts[:index])) for index in range(len(texts))]
-    return {
-        "tokens": texts,
-        "token_logprobs": answer.logprobs,
-        "top_logprobs": None,
-        "text_offset": offsets,
-    }
+    return {"tokens": texts, "token_logprobs": answer.logprobs, "top_logprobs": None, "text_offset": offsets}
 
 
 def error(message: str, code: str, status: int) -> dict[str, Any]:
