@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from docs.environment_variables import GROUPS
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.config.messages import section_classes
 from training_core.config.run import RunConfig
 

@@ -35,7 +35,8 @@ ORDER: dict[str, tuple[str, ...]] = {
     "training_core": (
         "boards errors seeding served types",
         "algorithms checkpoint_reading checkpoints devices fast_linear importing loggers sandbox versions",
-        "config.base llm.environments.base",
+        "marl.environments.episodes marl.environments.packages",
+        "config.base llm.environments.base marl.environments.base",
         "config.rewards",
         "algorithms.*config llm.*config loggers.*config marl.*config",
         "algorithms.*hooks",

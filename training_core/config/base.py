@@ -1,13 +1,14 @@
 """The base of every config section: frozen, strict about keys, with a description per field."""
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Field,
     FiniteFloat,
     ValidationInfo,
     WithJsonSchema,
@@ -131,3 +132,8 @@ OptionalNumber = Annotated[
     WithJsonSchema({"type": "number"}),
 ]
 """A number or none; forms and command lines write none as an empty text or as "none", because TOML has no null."""
+
+
+def one_of(configs: Mapping[str, type[Section]]) -> Any:
+    """The type of a field with one of these classes, selected by `type`."""
+    return Annotated[Union[tuple(configs.values())], Field(discriminator="type")]  # noqa: UP007

@@ -125,7 +125,7 @@ def no_preset(name: str) -> str:
 @cache
 def _presets() -> dict[str, dict[str, Any]]:
     """The trees of the presets' files, with [gallery], in display order."""
-    files = [path for package in ENVIRONMENT_PACKAGES for path in package.glob("*/presets/*.toml")]
+    files = [path for package in ENVIRONMENT_PACKAGES for path in package.rglob("presets/*.toml")]
     trees = {path.stem: _parse(path.read_text()) for path in sorted(files, key=lambda path: path.stem)}
     last = float("inf")
     return dict(sorted(trees.items(), key=lambda item: item[1].get(GALLERY, {}).get("position", last)))

@@ -14,8 +14,7 @@ from torch import Tensor
 from training_core.marl.environments.base import View
 from training_core.marl.networks.base import Memory, map_memory
 from training_core.marl.records import EpisodeResult
-from training_core.marl.tensors import tensor_of
-from training_core.marl.vector_runner import VectorRunner, VectorStep
+from training_core.marl.vector_runner import VectorRunner, VectorStep, tensor_of
 
 
 @dataclass

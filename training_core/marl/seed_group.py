@@ -1,6 +1,6 @@
 """Training of several seeds of one config in one process on CPU cores: one MarlTrainer per seed.
 
-The seeds' worlds are stepped as one vector of worlds, and gradients are analytic (learning/analytic_gradients.py).
+The seeds' worlds are stepped as one vector of worlds, and gradients are analytic (AnalyticGradients in learning/learner.py).
 Networks, optimisers, evaluations and checkpoints are those of each seed's own trainer, and so are its numbers, to fp32
 rounding. For a GPU see many_seeds.py, which also stacks the networks.
 """
@@ -12,10 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from training_core.config.marl.run import MarlConfig
-from training_core.config.marl.seed_groups import reason_for_separate_runs
+from training_core.config.marl import MarlConfig, reason_for_separate_runs
 from training_core.errors import ConfigError
-from training_core.marl.learning.analytic_gradients import AnalyticMlp
+from training_core.marl.learning.learner import AnalyticMlp
 from training_core.marl.networks.base import Memory
 from training_core.marl.records import Collection, EpisodeResult
 from training_core.marl.rollouts import FinalStates, PolicyTrajectory, Rollout, collect

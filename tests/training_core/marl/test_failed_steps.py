@@ -11,9 +11,9 @@ from tests.training_core.marl.hints import config, policy
 from training_core.algorithms.gae import generalised_advantages
 from training_core.errors import EnvironmentFailure
 from training_core.marl.environments.base import Failure
-from training_core.marl.environments.seeds import episode_seeds
+from training_core.marl.environments.episodes import episode_seeds
 from training_core.marl.evaluation import EVALUATION
-from training_core.marl.learning.value_scale import ValueScale
+from training_core.marl.learning.critics import ValueScale
 from training_core.marl.records import EpisodeResult
 from training_core.marl.trainer import COLLECTION, FailureLimit, MarlTrainer
 from training_core.seeding import keyed_seed

@@ -2,14 +2,20 @@
 
 from training_core.config.base import Section
 from training_core.config.effects.rules import Effects, Place, Rule, always, needs, own_fields, unless, where
-from training_core.config.marl.algorithms import MARL_ALGORITHM_CONFIGS
-from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS
-from training_core.config.marl.policies import NETWORK_CONFIGS, MarlLearner, MarlPolicy
-from training_core.config.marl.run import MarlConfig, MarlResources, MarlRole, MarlRollout, MarlTeam
-from training_core.marl.algorithms.mappo.config import Mappo
-from training_core.marl.algorithms.ppo_config import MarlPpo
-from training_core.marl.environments.environment_config import SuperSuit
-from training_core.marl.environments.mpe.config import NativeMpe
+from training_core.config.marl import (
+    MarlConfig,
+    MarlLearner,
+    MarlPolicy,
+    MarlResources,
+    MarlRole,
+    MarlRollout,
+    MarlTeam,
+)
+from training_core.marl.algorithms.config import Mappo, MarlPpo
+from training_core.marl.algorithms.registry import MARL_ALGORITHM_CONFIGS
+from training_core.marl.environments.config import NativeMpe, SuperSuit
+from training_core.marl.environments.registry import MARL_ENVIRONMENT_CONFIGS
+from training_core.marl.networks.registry import NETWORK_CONFIGS
 
 
 def _one_role_sees_all(at: Place) -> str:

@@ -30,7 +30,7 @@ from training_core.config.health import (
     Truncation,
     Unsolved,
 )
-from training_core.config.marl.run import MarlCheckpoint, MarlEvaluation
+from training_core.config.marl import MarlCheckpoint, MarlEvaluation
 from training_core.loggers.registry import LOGGERS
 
 

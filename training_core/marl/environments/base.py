@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from training_core.marl.environments.episode_state import Arrays
+from training_core.marl.environments.episodes import Arrays
 
 Reals = NDArray[np.float32]
 Flags = NDArray[np.bool_]

@@ -24,8 +24,7 @@ from training_core.marl.environments.base import (
     Transition,
     View,
 )
-from training_core.marl.environments.episode_state import ActionLog, Arrays
-from training_core.marl.environments.seeds import episode_seeds
+from training_core.marl.environments.episodes import ActionLog, Arrays, episode_seeds
 
 log = logging.getLogger(__name__)
 

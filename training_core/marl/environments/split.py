@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training_core.marl.environments.base import Actions, Flags, Spec, Transition, VectorEnvironment, View
-from training_core.marl.environments.episode_state import Arrays, select_prefix, with_prefix
+from training_core.marl.environments.episodes import Arrays, select_prefix, with_prefix
 
 
 class Share(Protocol):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 
 SPREAD: dict[str, Any] = {
     "team": {"roles": {"agents": {"policy": "agents"}}},

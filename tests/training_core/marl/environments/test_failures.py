@@ -7,10 +7,9 @@ import pytest
 
 from tests.training_core.marl.environments.fragile import Fragile
 from training_core.errors import EnvironmentFailure
-from training_core.marl.environments.custom.config import CustomMarl
-from training_core.marl.environments.factory import make_environments
-from training_core.marl.environments.pettingzoo.config import PettingZoo
-from training_core.marl.environments.seeds import episode_seeds
+from training_core.marl.environments.config import CustomMarl, PettingZoo
+from training_core.marl.environments.episodes import episode_seeds
+from training_core.marl.environments.registry import make_environments
 from training_core.marl.environments.split import LocalShare, SplitEnvironments
 
 FRAGILE = "tests.training_core.marl.environments.fragile:Fragile"

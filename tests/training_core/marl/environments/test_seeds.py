@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from training_core.marl.environments.seeds import SEED_BITS, draws, episode_seeds
+from training_core.marl.environments.episodes import SEED_BITS, draws, episode_seeds
 from training_core.seeding import keyed_seed
 
 

@@ -10,11 +10,11 @@ from docs.examples.relay import Relay
 from tests.architecture.source import ROOT
 from training_core.boards import Grid
 from training_core.config.files import parse_config, read_toml
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.errors import ConfigError
 from training_core.marl.environments.base import Choices, Success
-from training_core.marl.environments.custom.config import CustomMarl
-from training_core.marl.environments.factory import make_environments
+from training_core.marl.environments.config import CustomMarl
+from training_core.marl.environments.registry import make_environments
 from training_core.marl.trainer import MarlTrainer
 
 HERE = "tests.training_core.marl.environments.custom.test_custom"
@@ -79,7 +79,7 @@ def test_a_naive_loop_earns_the_same() -> None:
     environments.reset(4)
     actions = random.integers(0, 2, (40, 3))
     found = [float(environments.step({"agents": row[None]}).rewards["agents"].sum()) for row in actions]
-    from training_core.marl.environments.seeds import episode_seeds
+    from training_core.marl.environments.episodes import episode_seeds
 
     alone, episode, expected = Relay(), 0, []
     alone.reset(seed=int(episode_seeds(4, np.array([0]), np.array([0]))[0]))

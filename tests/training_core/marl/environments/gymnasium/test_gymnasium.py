@@ -8,9 +8,9 @@ import pytest
 
 from training_core.errors import ConfigError, EnvironmentFailure
 from training_core.marl.environments.base import Choices, Continuous, SeveralChoices, Success
-from training_core.marl.environments.factory import make_environments
-from training_core.marl.environments.gymnasium.config import GymnasiumVector
-from training_core.marl.environments.seeds import episode_seeds
+from training_core.marl.environments.config import GymnasiumVector
+from training_core.marl.environments.episodes import episode_seeds
+from training_core.marl.environments.registry import make_environments
 
 
 def test_every_episode_is_the_one_that_gymnasium_plays_alone_from_its_seed() -> None:

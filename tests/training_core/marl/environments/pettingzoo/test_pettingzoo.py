@@ -20,26 +20,30 @@ from training_core.marl.environments.base import (
     Success,
     VectorEnvironment,
 )
-from training_core.marl.environments.environment_config import SuperSuit
-from training_core.marl.environments.factory import make_environments
-from training_core.marl.environments.games import Games
-from training_core.marl.environments.mpe.config import (
+from training_core.marl.environments.config import (
+    PettingZoo,
     SimpleAdversary,
     SimpleCrypto,
+    SimpleForaging,
+    SimpleHetero,
     SimplePush,
     SimpleReference,
     SimpleSpread,
     SimpleTag,
     SimpleWorldComm,
+    SuperSuit,
 )
-from training_core.marl.environments.pettingzoo import simple_foraging, simple_hetero, simple_spread
-from training_core.marl.environments.pettingzoo.adapter import AdapterSettings, PettingZooEnvironment
-from training_core.marl.environments.pettingzoo.config import PettingZoo
-from training_core.marl.environments.pettingzoo.spaces import shared_actions
-from training_core.marl.environments.seeds import episode_seeds
+from training_core.marl.environments.episodes import episode_seeds
+from training_core.marl.environments.games import Games
+from training_core.marl.environments.pettingzoo import AdapterSettings, PettingZooEnvironment
+from training_core.marl.environments.pettingzoo_games import (
+    simple_foraging,
+    simple_hetero,
+    toy_simple_spread,
+)
+from training_core.marl.environments.registry import make_environments
 from training_core.marl.environments.sequential import SequentialEnvironments
-from training_core.marl.environments.simple_foraging.config import SimpleForaging
-from training_core.marl.environments.simple_hetero.config import SimpleHetero
+from training_core.marl.environments.spaces import shared_actions
 
 TEAMS = {"reds": ("red_",), "blues": ("blue_",)}
 LEAVERS = "tests.training_core.marl.environments.leavers:parallel_env"
@@ -206,7 +210,7 @@ def test_any_environment_by_import_path() -> None:
         make_environments(PettingZoo(path="tests.nowhere:parallel_env"), 1)
 
 
-TOYS = [simple_hetero.parallel_env, simple_foraging.parallel_env, simple_spread.parallel_env]
+TOYS = [simple_hetero, simple_foraging, toy_simple_spread]
 
 
 @pytest.mark.parametrize("make", TOYS)
@@ -220,7 +224,7 @@ def test_the_toys_pass_pettingzoo_s_own_test(make: Callable[..., Any]) -> None:
 
 
 def test_scouts_and_workers_have_spaces_of_their_own_in_pettingzoo() -> None:
-    environment = simple_hetero.parallel_env(num_targets=3)
+    environment = simple_hetero(num_targets=3)
     shapes = {agent: environment.observation_space(agent).shape for agent in environment.possible_agents}
     assert shapes == {"scout_0": (4,), "scout_1": (4,), "worker_0": (6,), "worker_1": (6,)}
     assert [environment.action_space(agent).n for agent in environment.possible_agents] == [6, 6, 3, 3]

@@ -4,8 +4,8 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from training_core.boards import Board
-from training_core.marl.environments.factory import make_environments
-from training_core.marl.environments.recall_cue.config import RecallCue
+from training_core.marl.environments.config import RecallCue
+from training_core.marl.environments.registry import make_environments
 
 
 def test_the_cue_is_seen_once_and_asked_for_at_the_end() -> None:

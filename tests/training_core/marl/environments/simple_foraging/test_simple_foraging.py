@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from training_core.marl.environments.config import SimpleForaging
 from training_core.marl.environments.games import Games
-from training_core.marl.environments.simple_foraging.config import SimpleForaging
-from training_core.marl.environments.simple_foraging.game import MOVES, ForagingGame
+from training_core.marl.environments.simple_foraging import MOVES, ForagingGame
 
 
 def naive_foraging(section: SimpleForaging, agents: list, food: set, actions: np.ndarray) -> float:

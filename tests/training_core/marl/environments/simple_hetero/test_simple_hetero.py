@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from training_core.marl.environments.base import Choices
+from training_core.marl.environments.config import SimpleHetero
 from training_core.marl.environments.games import Games
-from training_core.marl.environments.simple_hetero.config import SimpleHetero
-from training_core.marl.environments.simple_hetero.game import HeteroGame
+from training_core.marl.environments.simple_hetero import HeteroGame
 
 
 def hetero(count: int, **fields: object) -> Games:

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from training_core.marl.environments.config import ToySimpleSpread
 from training_core.marl.environments.games import Games
-from training_core.marl.environments.toy_simple_spread.config import ToySimpleSpread
-from training_core.marl.environments.toy_simple_spread.game import ToySpreadGame
+from training_core.marl.environments.toy_simple_spread import ToySpreadGame
 
 
 def toy_spread(count: int, **fields: object) -> Games:

@@ -7,8 +7,8 @@ import torch
 from training_core.boards import Plane
 from training_core.errors import ConfigError
 from training_core.marl.environments.base import Choices, Continuous
-from training_core.marl.environments.factory import make_environments
-from training_core.marl.environments.vmas.config import Vmas
+from training_core.marl.environments.config import Vmas
+from training_core.marl.environments.registry import make_environments
 
 TEAMS = {"adversaries": ("adversary_",), "good": ("agent_",)}
 

@@ -16,7 +16,7 @@ from training_core.marl.networks.base import Memory
 from training_core.marl.trainer import MarlTrainer
 
 EXAMPLE = "docs.examples.decaying_trace:DecayingTrace"
-MLP = "training_core.marl.networks.mlp.backbone:MlpBackbone"
+MLP = "training_core.marl.networks.layers:MlpBackbone"
 
 
 class Half(DecayingTrace):
