@@ -34,15 +34,16 @@ CLIENT_MAY = (
 ORDER: dict[str, tuple[str, ...]] = {
     "training_core": (
         "boards errors seeding served types",
-        "algorithms checkpoint_reading checkpoints devices fast_linear importing loggers sandbox versions",
+        "algorithms checkpoint_reading checkpoints devices fast_linear importing sandbox versions",
         "marl.environments.episodes marl.environments.packages",
         "config.base llm.environments.base marl.environments.base",
-        "config.rewards",
+        "config.effects config.rewards",
         "algorithms.*config llm.*config loggers.*config marl.*config",
         "algorithms.*hooks",
         "algorithms.registry loggers.registry marl.algorithms.registry",
         "llm.environments.registry llm.generation.registry llm.learning.registry",
         "marl.environments.registry marl.networks.registry",
+        "algorithms.rae loggers.*",
         "config",
         "llm marl",
     ),

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from tests.architecture.source import PACKAGES, ROOT, functions, modules, tree
-from training_core.config.algorithms import ALGORITHM_CONFIGS
+from training_core.algorithms.registry import ALGORITHM_CONFIGS
 from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.files import parse_config, preset_names, read_preset
 from training_core.config.kinds import CONFIG_KINDS

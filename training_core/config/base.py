@@ -50,6 +50,8 @@ class Section(BaseModel):
     """Fields that name an environment variable with a key, each with the field of the addresses the key is sent to."""
     folder_fields: ClassVar[tuple[str, ...]] = ()
     """Fields that name a folder to write to: a server writes only below folders that its owner has allowed."""
+    effects: ClassVar[Mapping[str, Callable[[Any], str]]] = {}
+    """Rules of the fields that have an effect only under a condition (config/effects.py)."""
 
     @model_validator(mode="before")
     @classmethod

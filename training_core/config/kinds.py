@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from training_core.config.algorithms import ALGORITHM_CONFIGS
+from training_core.algorithms.registry import ALGORITHM_CONFIGS
 from training_core.config.base import EnvironmentSection
 from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.experiment import AgentKind

@@ -6,7 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, field_validator
 
 from training_core.config.base import Section, cross_field
-from training_core.config.evaluation import Checkpoint, Reporting
+from training_core.config.effects import Effects, both, trained, unless, used, where
+from training_core.config.evaluation import EVALUATION_EFFECTS, Checkpoint, Reporting
 from training_core.config.experiment import AgentKind, ExperimentConfig, Run
 from training_core.config.health import NetworkHealth
 from training_core.config.team import NAME_PATTERN
@@ -47,6 +48,7 @@ class MarlLearner(Section):
 class MarlPolicy(Section):
     """The networks of one or more roles: an actor and a critic."""
 
+    effects: ClassVar[Effects] = {"network": used, "learner": trained}
     network: AnyNetwork = Mlp()
     """Architecture of the actor and of the critic."""
     learner: MarlLearner = MarlLearner()
@@ -107,6 +109,7 @@ class MarlResources(Section):
     """GPUs of that process; 0 runs on the CPU."""
     threads: int = Field(1, ge=1)
     """Threads of that process for tensor work."""
+    effects: ClassVar[Effects] = {"environment_cpus": unless("environment_workers", 0)}
     environment_workers: int = Field(0, ge=0, le=1000)
     """Additional processes that step a share of the environments each; 0 steps them in the acting process."""
     environment_cpus: float = Field(0.5, ge=0.0)
@@ -116,6 +119,9 @@ class MarlResources(Section):
 class MarlEvaluation(Section):
     """Episodes played without training, from the same seeds in every evaluation."""
 
+    effects: ClassVar[Effects] = EVALUATION_EFFECTS | {
+        "sampled_episodes": both(unless("every", 0), where("sampled", True))
+    }
     every: int = Field(10, ge=0)
     """Iterations between evaluations (and between printed lines); step 0 and the last iteration are always evaluated; 0 disables both."""
     episodes: int = Field(64, ge=1)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, Union
 from pydantic import Field
 
 from training_core.config.base import Section, cross_field
+from training_core.config.effects import Effects, both, needs, samples, trained, unless, used, where
 from training_core.config.engines import Engine
 from training_core.llm.generation.torch.config import Torch
 from training_core.llm.learning.deepspeed.config import Deepspeed
@@ -31,6 +32,9 @@ else:
 class Devices(Section):
     """Devices of one policy's workers. With fractions, workers share a core or a GPU."""
 
+    effects: ClassVar[Effects] = needs(
+        "update_workers update_cpus update_gpus weight_transfer", both(where("placement", "apart"), trained)
+    )
     placement: Literal["colocated", "apart"] = "colocated"
     """colocated: one process generates and updates in turn; apart: separate processes on separate devices."""
     rollout_workers: int = Field(1, ge=1, le=1000)
@@ -90,6 +94,7 @@ class WarmStart(Section):
     """Supervised training on conversations before the first iteration."""
 
     file_fields: ClassVar[tuple[str, ...]] = ("file",)
+    effects: ClassVar[Effects] = needs("file batch learning_rate loss_mask", unless("steps", 0))
 
     steps: int = Field(0, ge=0)
     """Optimiser steps; 0 disables the warm start."""
@@ -107,6 +112,14 @@ class Policy(Section):
     """The weights behind one or more roles."""
 
     model_name_fields: ClassVar[tuple[str, ...]] = ("model",)
+    effects: ClassVar[Effects] = {
+        "model": used,
+        "warm_start": used,
+        "adapter": trained,
+        "engine": both(used, samples),
+        "learner": trained,
+        "devices": used,
+    }
 
     model: str = "tiny"
     """Base model: "tiny" (warm-started by Troupe), a name from `troupe model list`, a hub id, a model folder, or a checkpoint's policy."""

@@ -4,9 +4,8 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
-from training_core.algorithms.at_grpo.config import AtGrpo
-from training_core.algorithms.ppo.config import ActorCritic
-from training_core.config.algorithms import Algorithm
+from training_core.algorithms.config import ActorCritic, AtGrpo
+from training_core.algorithms.registry import Algorithm
 from training_core.config.base import cross_field
 from training_core.config.environments import Environment
 from training_core.config.evaluation import Checkpoint, Evaluation, Reporting

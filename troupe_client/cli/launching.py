@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.markup import escape
 
-from training_core.config.effects.unused import Unused, unused_settings
+from training_core.config.effects import Unused, unused_settings
 from training_core.config.files import (
     apply_overrides,
     parse_config,

@@ -44,7 +44,7 @@ MODULES = (
     "workers.jobs.policies",
     "workers.jobs.rollouts",
     "training_core.algorithms.hooks",
-    "training_core.algorithms.policy_losses",
+    "training_core.algorithms.losses",
     "training_core.llm.generation.factory",
     "training_core.llm.generation.torch.engine",
     "training_core.llm.learning.factory",

@@ -7,17 +7,20 @@ from itertools import product
 import numpy as np
 import pytest
 
-from training_core.algorithms.advantages import (
+from training_core.algorithms.at_grpo import (
+    GroupCounts,
+    GroupFilter,
     Normalisation,
+    count_groups,
     has_variance,
     informative_groups,
+    left_out,
     normalised_advantages,
     whitened,
 )
-from training_core.algorithms.grouping import GroupCounts, GroupFilter, count_groups, left_out
+from training_core.algorithms.config import ReinforcePlusPlusBaseline
 from training_core.algorithms.hooks import ComparedRewards
 from training_core.algorithms.registry import make_hooks
-from training_core.algorithms.reinforce_plus_plus.config import ReinforcePlusPlusBaseline
 
 REWARDS = np.array([1.0, 2.0, 3.0, 5.0, 5.0, 5.0, 7.0])
 GROUPS = np.array([0, 0, 0, 1, 1, 1, 2])

@@ -6,10 +6,7 @@ import pytest
 import torch
 from torch import Tensor, tensor
 
-from training_core.algorithms.corrections import correction_weights
-from training_core.algorithms.gspo.loss import sequence_means
-from training_core.algorithms.loss_inputs import Bounds, Tokens
-from training_core.algorithms.policy_losses import POLICY_LOSSES
+from training_core.algorithms.losses import POLICY_LOSSES, Bounds, Tokens, correction_weights, sequence_means
 
 LENGTHS = tensor([2, 1, 3])
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from training_core.algorithms.at_grpo.config import AtGrpo
-from training_core.algorithms.grouping import GroupFilter, left_out
-from training_core.algorithms.reshaping import RESHAPERS, Moment, Shape, min_max
+from training_core.algorithms.at_grpo import GroupFilter, left_out
+from training_core.algorithms.config import AtGrpo
+from training_core.algorithms.hooks import RESHAPERS, Moment, Shape, min_max
 
 SHAPE = Shape(discount=0.5, threshold=1.0, weight=2.0)
 REWARDS = np.array([0.0, 1.0, 4.0])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from training_core.algorithms.rae.hooks import role_advantages
+from training_core.algorithms.rae import role_advantages
 
 
 def test_two_roles_by_hand() -> None:

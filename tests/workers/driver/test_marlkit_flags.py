@@ -11,7 +11,7 @@ import torch
 
 from tests.architecture.source import ROOT
 from tests.workers.running import curve
-from training_core.config.effects.unused import unused_settings
+from training_core.config.effects import unused_settings
 from training_core.config.files import load_config, parse_overrides
 from training_core.config.marl import MarlConfig
 from training_core.errors import ConfigError

@@ -5,6 +5,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from training_core.config.base import EnvironmentSection
+from training_core.config.effects import Effects, both, local_reward, unless
 
 
 class PuzzleRewards(EnvironmentSection):
@@ -13,6 +14,10 @@ class PuzzleRewards(EnvironmentSection):
     play_fields: ClassVar[tuple[str, ...]] = ("max_turns",)
     local_reward_fields: ClassVar[tuple[str, ...]] = ("step_reward",)
     team_reward_fields: ClassVar[tuple[str, ...]] = ("fail_reward",)
+    effects: ClassVar[Effects] = {
+        "shaping": local_reward,
+        "shaping_discount": both(unless("shaping", 0.0), local_reward),
+    }
     max_turns: int = Field(8, ge=1, le=200)
     """Turns of the whole team before the episode ends without success."""
     step_reward: float = -0.01

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from training_core.algorithms.config import ActorCritic
 from training_core.algorithms.gae import last_token_rewards, token_advantages
 from training_core.algorithms.losses import value_loss
-from training_core.algorithms.ppo.config import ActorCritic
 from training_core.errors import LearnerFailure
 from training_core.llm.learning.learner_config import Optimisation
 from training_core.llm.learning.micro_batches import MicroBatch

@@ -2,7 +2,7 @@
 
 from transformers import PreTrainedModel
 
-from training_core.config.algorithms import Algorithm
+from training_core.algorithms.registry import Algorithm
 from training_core.importing import resolve
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import TrainedPolicy

@@ -24,19 +24,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training_core.algorithms.advantages import (
+from training_core.algorithms.at_grpo import (
     EPSILON,
     Floats,
     Normalisation,
     informative_groups,
     normalised_advantages,
 )
+from training_core.algorithms.config import ActorCritic, TokenReturns
 from training_core.algorithms.gae import last_token_rewards, token_advantages
-from training_core.algorithms.hooks import AlgorithmHooks, ComparedRewards, normalisation
-from training_core.algorithms.ppo.config import ActorCritic
-from training_core.algorithms.reinforce_plus_plus.config import TokenReturns
-from training_core.algorithms.results import checked_numbers
-from training_core.config.algorithms import Algorithm
+from training_core.algorithms.hooks import AlgorithmHooks, ComparedRewards, checked_numbers, normalisation
+from training_core.algorithms.registry import Algorithm
 from training_core.llm.learning.micro_batches import MicroBatch
 from training_core.llm.learning.processes import Processes
 from training_core.types import Compared, Group

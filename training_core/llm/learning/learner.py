@@ -21,10 +21,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from training_core.algorithms.config import ActorCritic
 from training_core.algorithms.losses import kl_penalty, token_entropies
-from training_core.algorithms.ppo.config import ActorCritic
-from training_core.algorithms.registry import make_hooks
-from training_core.config.algorithms import Algorithm
+from training_core.algorithms.registry import Algorithm, make_hooks
 from training_core.errors import LearnerFailure
 from training_core.llm.generation.sampling import tempered_log_probs
 from training_core.llm.learning.annotations import Annotations, annotate

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training_core.config.algorithms import Algorithm
+from training_core.algorithms.registry import Algorithm
 from training_core.errors import LearnerFailure
 from training_core.llm.learning.learner_config import Optimisation
 from training_core.llm.learning.packing import Row, micro_batches, rows_work, single_rows, tree_rows

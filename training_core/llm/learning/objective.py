@@ -7,13 +7,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from training_core.algorithms.corrections import correction_weights
-from training_core.algorithms.hooks import AlgorithmHooks
-from training_core.algorithms.loss_inputs import Bounds, Tokens
-from training_core.algorithms.losses import kl_penalty
-from training_core.algorithms.ppo.config import ActorCritic
-from training_core.algorithms.results import checked_loss
-from training_core.config.algorithms import Algorithm
+from training_core.algorithms.config import ActorCritic
+from training_core.algorithms.hooks import AlgorithmHooks, checked_loss
+from training_core.algorithms.losses import Bounds, Tokens, correction_weights, kl_penalty
+from training_core.algorithms.registry import Algorithm
 from training_core.llm.learning.kl_penalty import has_kl_reward
 from training_core.llm.learning.micro_batches import MicroBatch
 

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from training_core.config.base import Arguments, Section
+from training_core.config.effects import Effects, only_if, where
 from training_core.importing import IMPORT_PATH
 
 View = Literal["all", "team", "own"]
@@ -14,6 +15,7 @@ View = Literal["all", "team", "own"]
 class MarlPpo(Section):
     """Settings shared by the algorithms."""
 
+    effects: ClassVar[Effects] = {"value_clip": where("clip_value", True)}
     type: str
     """The algorithm."""
     discount: float = Field(0.99, ge=0.0, le=1.0)
@@ -57,6 +59,12 @@ class Mappo(MarlPpo):
 
     type: Literal["mappo"] = "mappo"
     """Centralised critic on the joint observation."""
+    effects: ClassVar[Effects] = {
+        "critic_sees": only_if(
+            lambda at: len(at.config.team.roles) > 1,
+            'with one role, "team" and "all" are the same observations',
+        )
+    }
     critic_sees: Literal["all", "team"] = "all"
     """The joint observation of all agents, or only of the critic's role; an environment's critic_obs takes precedence."""
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from training_core.config.base import Arguments, EnvironmentSection, Section, cross_field
+from training_core.config.effects import Effects, Place
 from training_core.importing import IMPORT_PATH
 
 
@@ -33,9 +34,28 @@ class MarlEnvironment(EnvironmentSection):
         return int(vars(self)["max_cycles"]) if "max_cycles" in type(self).model_fields else 0
 
 
+def _is_native(environment: Any) -> bool:
+    return getattr(environment, "backend", "mpe2") != "mpe2"
+
+
+def _observations_differ(at: Place) -> str:
+    environment = at.config.environment
+    alike = _is_native(environment) and len(environment.roles) == 1
+    return f"all agents of {environment.type} have observations of the same size" if alike else ""
+
+
+def _actions_differ(at: Place) -> str:
+    environment = at.config.environment
+    return f"all agents of {environment.type} have the same actions" if _is_native(environment) else ""
+
+
 class SuperSuit(Section):
     """Wrappers of the package SuperSuit, applied in this order. Native environments stack and pad themselves, with the same result."""
 
+    effects: ClassVar[Effects] = {
+        "pad_observations": _observations_differ,
+        "pad_action_space": _actions_differ,
+    }
     normalise_observations: bool = False
     """Scale observations to 0 to 1 by the bounds of their space (normalize_obs_v0); needs finite bounds, which MPE does not have."""
     pad_observations: bool = False

@@ -5,12 +5,14 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field
 
 from training_core.config.base import Arguments, Section, cross_field
+from training_core.config.effects import Effects, where
 from training_core.importing import IMPORT_PATH
 
 
 class Network(Section):
     """Settings shared by all networks of actors and critics."""
 
+    effects: ClassVar[Effects] = {"identity_dim": where("share_parameters", True)}
     type: str
     """The network."""
     hidden_dim: int = Field(128, ge=1)

@@ -16,7 +16,7 @@ from transformers import (
 )
 
 from tests.training_core.llm.toys import SMALL, make_group, make_model, naive_logprobs
-from training_core.algorithms.at_grpo.config import AtGrpo
+from training_core.algorithms.config import AtGrpo
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.llm.learning.micro_batches import MicroBatchOptions, make_micro_batches
 from training_core.llm.learning.packing import Row, micro_batches, single_rows, tree_rows

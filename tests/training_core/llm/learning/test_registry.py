@@ -3,7 +3,7 @@
 from typing import get_args
 
 from tests.training_core.llm.toys import TOKENIZER, make_model
-from training_core.algorithms.at_grpo.config import AtGrpo
+from training_core.algorithms.config import AtGrpo
 from training_core.config import engines, models
 from training_core.llm.generation.factory import make_engine
 from training_core.llm.generation.registry import ENGINES

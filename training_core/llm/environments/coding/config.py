@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from training_core.config.base import EnvironmentSection
+from training_core.config.effects import Effects, both, gives_tasks, needs, where
 
 
 class Coding(EnvironmentSection):
@@ -23,6 +24,7 @@ class Coding(EnvironmentSection):
     )
     local_reward_fields: ClassVar[tuple[str, ...]] = ("pass_reward", "test_reward", "malformed_reward")
     team_reward_fields: ClassVar[tuple[str, ...]] = ("solved_reward", "fail_reward")
+    effects: ClassVar[Effects] = needs("steps largest", both(where("problems", ""), gives_tasks))
     type: Literal["coding"] = "coding"
     """Programs against tests, run in a sandbox."""
     problems: str = ""

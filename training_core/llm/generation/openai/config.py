@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from training_core.config.effects import Effects, trained
 from training_core.llm.generation.engine_config import EngineSection
 
 Url = Annotated[str, Field(pattern=r"^https?://[^\s?#]+$")]
@@ -17,6 +18,7 @@ class OpenAi(EngineSection):
     model_name_fields: ClassVar[tuple[str, ...]] = ("model",)
     folder_fields: ClassVar[tuple[str, ...]] = ("weights_folder",)
     key_fields: ClassVar[Mapping[str, str]] = {"key_variable": "urls"}
+    effects: ClassVar[Effects] = {"weights_folder": trained}
 
     type: Literal["openai"] = "openai"
     """The server samples; it loads new weights from a shared folder."""

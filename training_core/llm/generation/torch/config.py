@@ -1,15 +1,28 @@
 """The config of the torch engine."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from training_core.config.effects import Effects, Place, on_a_gpu
 from training_core.llm.generation.engine_config import EngineSection
+
+
+def _keeps_conversations(at: Place) -> str:
+    config = at.config
+    talks = config.workflow.type in ("multi_turn", "agent", "rollout_workflow", "rollout_buffer")
+    if talks or (config.rollout.staleness and config.rollout.partial):
+        return ""
+    return "no conversation is continued and no answer is interrupted in this run"
 
 
 class Torch(EngineSection):
     """A transformers model in the rollout worker itself."""
 
+    effects: ClassVar[Effects] = {
+        "conversation_cache": _keeps_conversations,
+        "static_shapes": lambda at: on_a_gpu(at) if at.section.static_shapes == "off" else "",
+    }
     type: Literal["torch"] = "torch"
     """Runs on a CPU or a GPU without further packages; the same seed gives the same tokens on every machine."""
     conversation_cache: int = Field(256, ge=0)

@@ -4,6 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from training_core.config.effects import Effects, on_a_gpu
 from training_core.llm.generation.engine_config import EngineSection
 
 
@@ -11,6 +12,7 @@ class Vllm(EngineSection):
     """vLLM in the process that generates: needs the extra `gpu`. In a colocated policy it sleeps during updates."""
 
     weights: ClassVar[Literal["shared", "copied", "remote"]] = "copied"
+    effects: ClassVar[Effects] = {"gpu_memory": on_a_gpu}
     type: Literal["vllm"] = "vllm"
     """New weights are written into vLLM's model in place; every version of an adapter has its own name."""
     gpu_memory: float = Field(0.9, gt=0.0, le=1.0)

@@ -14,7 +14,7 @@ from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
 from tensorboard.plugins.text.metadata import create_summary_metadata
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-from training_core.loggers.base import LoggerSetup
+from training_core.loggers.registry import LoggerSetup
 
 BINS = 30
 

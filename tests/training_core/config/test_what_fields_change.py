@@ -20,7 +20,7 @@ from tests.training_core.llm.workflows.counting import (
     make_context,
 )
 from training_core.config.base import EnvironmentSection
-from training_core.config.effects.unused import unused_settings
+from training_core.config.effects import unused_settings
 from training_core.llm.environments.registry import ENVIRONMENTS, EnvironmentKind
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.training_groups import make_groups

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from training_core.loggers.base import LoggerSetup
+from training_core.loggers.registry import LoggerSetup
 
 FILE = "metrics.jsonl"
 

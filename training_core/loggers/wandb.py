@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
 import wandb
 
-from training_core.loggers.base import LoggerSetup
+from training_core.loggers.registry import LoggerSetup
 
 
 class WeightsAndBiases:

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from training_core.algorithms.advantages import Floats
+from training_core.algorithms.at_grpo import Floats
+from training_core.algorithms.config import Rae
 from training_core.algorithms.hooks import AlgorithmHooks, ComparedRewards
-from training_core.algorithms.rae.config import Rae
 
 
 def role_advantages(
