@@ -11,13 +11,12 @@ from pydantic import BaseModel
 
 from tests.architecture.source import PACKAGES, ROOT, functions, modules, tree
 from training_core.algorithms.registry import ALGORITHM_CONFIGS
-from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.files import parse_config, preset_names, read_preset
 from training_core.config.kinds import CONFIG_KINDS
 from training_core.config.marl import MarlConfig, MarlPolicy
 from training_core.config.models import Policy
 from training_core.config.rollout import WORKFLOW_CONFIGS
-from training_core.config.run import RunConfig
+from training_core.config.run import ENVIRONMENT_CONFIGS, RunConfig
 from training_core.importing import resolve
 from training_core.marl.environments.registry import MARL_ENVIRONMENT_CONFIGS
 

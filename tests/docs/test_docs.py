@@ -9,10 +9,10 @@ import pytest
 from docs.environment_variables import GROUPS, INTERNAL
 from docs.make_configuration import PAGE, page
 from tests.architecture.source import ROOT, modules
-from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.files import load_config, parse_overrides, preset_names
 from training_core.config.marl import MarlConfig
 from training_core.config.rollout import WORKFLOW_CONFIGS
+from training_core.config.run import ENVIRONMENT_CONFIGS
 from training_core.marl.algorithms.registry import MARL_ALGORITHM_CONFIGS
 from training_core.marl.environments.config import SuperSuit
 from training_core.marl.environments.registry import MARL_ENVIRONMENT_CONFIGS

@@ -1,17 +1,27 @@
-"""Policies: which model, how it generates, how it learns."""
+"""Policies: which model, how it generates (its engine), how it learns (its learner)."""
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, Union
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from training_core.config.base import Section, cross_field
+from training_core.config.base import Section, cross_field, one_of
 from training_core.config.effects import Effects, both, needs, samples, trained, unless, used, where
-from training_core.config.engines import Engine
+from training_core.llm.generation.engine_config import EngineSection
+from training_core.llm.generation.registry import ENGINES
 from training_core.llm.generation.torch.config import Torch
 from training_core.llm.learning.deepspeed.config import Deepspeed
 from training_core.llm.learning.learner_config import Learner, Optimisation
 from training_core.llm.learning.registry import LEARNERS
 from training_core.llm.models.adapter_config import Lora, WholeModel
+
+ENGINE_CONFIGS: dict[str, type[EngineSection]] = {tag: kind.config for tag, kind in ENGINES.items()}
+"""type -> config class."""
+
+if TYPE_CHECKING:
+    Engine = EngineSection
+else:
+    Engine = one_of(ENGINE_CONFIGS)
+
 
 Adapter = Annotated[WholeModel | Lora, Field(discriminator="type")]
 """One class per adapter, selected by `type`."""
@@ -25,8 +35,7 @@ LEARNER_CONFIGS: dict[str, type[Optimisation]] = {tag: kind.config for tag, kind
 if TYPE_CHECKING:
     AnyLearner = Optimisation
 else:
-    AnyLearner = Annotated[Union[tuple(LEARNER_CONFIGS.values())], Field(discriminator="type")]  # noqa: UP007
-    """One class per learner, selected by `type`."""
+    AnyLearner = one_of(LEARNER_CONFIGS)
 
 
 class Devices(Section):

@@ -11,7 +11,7 @@ from types import FrameType
 
 from training_core.config.effects import unused_settings
 from training_core.config.files import to_toml
-from training_core.config.shaping import is_shaped
+from training_core.config.run import is_shaped
 from training_core.devices import cuda_is_visible
 from training_core.importing import resolve
 from training_core.loggers.registry import LoggerSetup, enabled_loggers

@@ -9,9 +9,9 @@ import pytest
 
 from training_core.config.base import Section
 from training_core.config.effects import rule_of, unused_settings
-from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.files import load_config, parse_config, preset_names, set_fields
 from training_core.config.kinds import CONFIG_KINDS
+from training_core.config.run import ENVIRONMENT_CONFIGS
 from training_core.errors import ConfigError
 
 ROOT = Path(__file__).parents[3]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from training_core.config.environments import Environment
+from training_core.config.run import Environment
 from training_core.llm.base_models.model_paths import model_folder
 from training_core.llm.base_models.packaged import PACKAGED_MODELS, ensure_packaged, packaged_folder
 from training_core.llm.base_models.progress import Progress, silent

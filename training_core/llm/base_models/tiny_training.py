@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
-from training_core.config.environments import Environment
+from training_core.config.run import Environment
 from training_core.llm.base_models.base_evaluation import evaluate_base
 from training_core.llm.base_models.progress import Progress
 from training_core.llm.base_models.tiny import CONTEXT, SPECIAL, TinyRecipe

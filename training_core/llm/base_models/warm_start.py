@@ -18,8 +18,8 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from training_core.checkpoint_reading import write_errors_explained
-from training_core.config.environments import Environment
 from training_core.config.models import WarmStart
+from training_core.config.run import Environment
 from training_core.errors import DataError, ModelError
 from training_core.llm.base_models.folder_creation import create_once
 from training_core.llm.base_models.progress import Progress, silent

@@ -22,6 +22,7 @@ from training_core.marl.environments.base import (
     RoleSpec,
     Spec,
     Success,
+    plane,
 )
 from training_core.marl.environments.config import PettingZoo, SuperSuit, Wrapped
 from training_core.marl.environments.packages import assign_roles, import_optional, reported_success
@@ -37,8 +38,6 @@ from training_core.marl.environments.spaces import (
     to_space,
 )
 
-LEAST_EDGE = 1.2
-"""A picture shows at least this distance from the centre."""
 STEP_SECONDS = 0.1
 """mpe2's time step: velocities are shown per step."""
 
@@ -50,9 +49,7 @@ def world_board(world: Any) -> dict[str, Any]:
         for agent in world.agents
     ]
     landmarks = [_entity(mark, "obstacle" if mark.collide else "landmark") for mark in world.landmarks]
-    farthest = max(max(abs(entity["x"]), abs(entity["y"])) for entity in agents + landmarks)
-    edge = max(LEAST_EDGE, float(np.ceil(farthest * 2) / 2))
-    return {"kind": "plane", "bounds": [-edge, -edge, edge, edge], "entities": agents + landmarks}
+    return plane(agents + landmarks)
 
 
 def _entity(body: Any, kind: str) -> dict[str, Any]:

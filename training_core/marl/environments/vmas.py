@@ -24,6 +24,7 @@ from training_core.marl.environments.base import (
     Transition,
     View,
     last_boards,
+    plane,
 )
 from training_core.marl.environments.config import Vmas
 from training_core.marl.environments.episodes import Arrays
@@ -31,7 +32,6 @@ from training_core.marl.environments.packages import assign_roles, import_option
 from training_core.marl.environments.spaces import action_widths, observation_width, shared_actions
 from training_core.seeding import keyed_seed
 
-LEAST_EDGE = 1.2
 SMALLEST = 0.03
 """Radius of objects without one in pictures (lines and boxes are drawn as discs of their extent)."""
 
@@ -94,9 +94,7 @@ class VmasEnvironments:
             self._entity(mark, index, "obstacle" if mark.collide else "landmark")
             for mark in self._env.world.landmarks
         ]
-        farthest = max(max(abs(entity["x"]), abs(entity["y"])) for entity in agents + marks)
-        edge = max(LEAST_EDGE, float(np.ceil(farthest * 2) / 2))
-        return {"kind": "plane", "bounds": [-edge, -edge, edge, edge], "entities": agents + marks}
+        return plane(agents + marks)
 
     def episode_state(self) -> Arrays | None:
         """VMAS has no state that can be stored; the config refuses settings that need it."""

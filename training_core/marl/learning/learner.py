@@ -68,19 +68,14 @@ class AnalyticMlp:
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., N, D) -> (O, R), with R the product of the other axes."""
-        if self._identity is not None:
-            x = torch.cat([x, self._identity.expand(*x.shape[:-1], -1)], dim=-1)
-        self._values = [x.flatten(0, -2)]
+        self._values = [self._inputs(x)]
         for layer in self._layers:
             self._values.append(layer.values(self._values[-1], self._activation))
         return torch.addmm(self._head.bias.unsqueeze(1), self._head.weight, self._values[-1].t())
 
     def outputs(self, x: Tensor) -> Tensor:
         """(..., N, D) -> (..., N, O), without gradients."""
-        rows = x
-        if self._identity is not None:
-            rows = torch.cat([x, self._identity.expand(*x.shape[:-1], -1)], dim=-1)
-        rows = rows.flatten(0, -2)
+        rows = self._inputs(x)
         for layer in self._layers:
             rows = layer.values(rows, self._activation)
         return self._head.values(rows, "none").view(*x.shape[:-1], -1)
@@ -101,6 +96,12 @@ class AnalyticMlp:
             agents, width = self._identity.shape
             by_agent = gradient.unflatten(0, (-1, agents)).sum(0)
             torch.mm(by_agent, self._layers[0].weight[:, -width:], out=self._identity.grad)
+
+    def _inputs(self, x: Tensor) -> Tensor:
+        """(..., N, D) -> (R, D), with each agent's identity appended."""
+        if self._identity is not None:
+            x = torch.cat([x, self._identity.expand(*x.shape[:-1], -1)], dim=-1)
+        return x.flatten(0, -2)
 
     def _through_activation(self, gradient: Tensor, values: Tensor) -> Tensor:
         backward: Any = torch.ops.aten.tanh_backward

@@ -4,7 +4,7 @@ from typing import get_args
 
 from tests.training_core.llm.toys import TOKENIZER, make_model
 from training_core.algorithms.config import AtGrpo
-from training_core.config import engines, models
+from training_core.config import models
 from training_core.llm.generation.factory import make_engine
 from training_core.llm.generation.registry import ENGINES
 from training_core.llm.generation.torch.config import Torch
@@ -17,7 +17,7 @@ from training_core.llm.learning.registry import LEARNERS
 
 def test_types_are_those_of_the_config() -> None:
     for registry, configs, union in (
-        (ENGINES, engines.ENGINE_CONFIGS, engines.Engine),
+        (ENGINES, models.ENGINE_CONFIGS, models.Engine),
         (LEARNERS, models.LEARNER_CONFIGS, models.AnyLearner),
     ):
         offered = {section.model_fields["type"].default for section in get_args(get_args(union)[0])}

@@ -25,6 +25,7 @@ from training_core.marl.environments.base import (
     Transition,
     View,
     last_boards,
+    plane,
 )
 from training_core.marl.environments.episodes import (
     Arrays,
@@ -142,8 +143,6 @@ class World:
 MOVES = ("stay", "left", "right", "down", "up")
 ACROSS = np.array([0.0, -1.0, 1.0, 0.0, 0.0])
 UP = np.array([0.0, 0.0, 0.0, -1.0, 1.0])
-SHOWN = 1.2
-"""A picture shows at least this distance from the centre."""
 
 
 class MpeEnvironment(ABC):
@@ -222,9 +221,7 @@ class MpeEnvironment(ABC):
 
     def board(self, index: int) -> dict[str, Any]:
         """A plane with agents and landmarks; its bounds grow with distant agents."""
-        entities = [self._entity(number, index) for number in range(len(self.world.positions))]
-        edge = max(SHOWN, float(np.ceil(np.abs(self.world.positions[:, :, index]).max() * 2) / 2))
-        return {"kind": "plane", "bounds": [-edge, -edge, edge, edge], "entities": entities}
+        return plane([self._entity(number, index) for number in range(len(self.world.positions))])
 
     def episode_state(self) -> Arrays | None:
         """Positions, velocities and counters."""

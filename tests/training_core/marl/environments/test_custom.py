@@ -17,7 +17,7 @@ from training_core.marl.environments.config import CustomMarl
 from training_core.marl.environments.registry import make_environments
 from training_core.marl.trainer import MarlTrainer
 
-HERE = "tests.training_core.marl.environments.custom.test_custom"
+HERE = "tests.training_core.marl.environments.test_custom"
 
 
 def relay(count: int, **args: Any) -> Any:
