@@ -20,7 +20,7 @@ Wording = Literal["words", "sentences"]
 
 Checked = TypeVar("Checked", bound="Section")
 FIELDS_ONLY = {"fields_only": True}
-"""Validation context in which sections are built without their cross-field checks (config/all_errors.py)."""
+"""Validation context in which sections are built without their cross-field checks (config/errors.py)."""
 
 
 def cross_field(check: Callable[[Checked], Checked]) -> Any:

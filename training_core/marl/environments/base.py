@@ -157,7 +157,7 @@ class VectorEnvironment(Protocol):
         """Begin B new episodes, which (like the following ones) depend only on `seed`, `first` and B.
 
         `first`: the number of the first of these environments within a larger set that is divided into shares. If
-        every environment's episodes follow from `seed` and its own number (see seeds.py), the division has no effect.
+        every environment's episodes follow from `seed` and its own number (see episodes.py), the division has no effect.
         """
         ...
 

@@ -42,7 +42,7 @@ def array_attributes(target: object, name: str) -> Arrays:
 
 
 def restore_attributes(target: object, name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Restore the arrays of `arrays_of` in an object."""
+    """Restore the arrays of `array_attributes` in an object."""
     prefix = f"{name}."
     for key, value in arrays.items():
         if key.startswith(prefix):

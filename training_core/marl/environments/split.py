@@ -1,7 +1,7 @@
 """One VectorEnvironment from several: shares of B environments, whose views and rewards are concatenated.
 
 Environments are numbered consecutively: share k begins where share k - 1 ends, and is reset with the same seed and
-its first number. Because every environment's episodes follow from the seed and its own number (seeds.py), the
+its first number. Because every environment's episodes follow from the seed and its own number (episodes.py), the
 division has no effect. Only VMAS draws per share: the same seed and shares give the same episodes.
 """
 
