@@ -390,7 +390,10 @@ class PolicyLearner:
         self._critic_memory = memory
 
     def update(self, rollout: Rollout, iteration: int, iterations: int) -> dict[str, float]:
-        """PPO on one rollout (iterations count from 1). Raises LearnerFailure if a loss is not finite."""
+        """PPO on one rollout (iterations count from 1), with early stopping of its passes by `algorithm.target_kl`.
+
+        Raises LearnerFailure if a loss is not finite.
+        """
         rate = self._set_learning_rates(iteration, iterations)
         chunks, explained = self._prepare(rollout)
         statistics = UpdateStatistics()
