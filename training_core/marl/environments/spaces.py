@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 from gymnasium.spaces.utils import flatdim, flatten
+from numpy.typing import NDArray
 
 from training_core.errors import ConfigError
 from training_core.marl.environments.base import ActionKind, Choices, Continuous, Flags, Reals, SeveralChoices
@@ -92,11 +93,18 @@ def shared_actions(all_spaces: Sequence[spaces.Space[Any]], field: str) -> Actio
             }
         )
     width = max(flatdim(space) for space in all_spaces)
-    low, high = np.full(width, np.inf), np.full(width, -np.inf)
-    for space in all_spaces:
-        own = flatdim(space)
-        low[:own] = np.minimum(low[:own], space.low.ravel())  # type: ignore[attr-defined]
-        high[:own] = np.maximum(high[:own], space.high.ravel())  # type: ignore[attr-defined]
+    bounds = np.full((len(all_spaces), 2, width), np.nan)  # NaN: the agent has no such component
+    for number, space in enumerate(all_spaces):
+        bounds[number, :, : flatdim(space)] = space.low.ravel(), space.high.ravel()  # type: ignore[attr-defined]
+    low, high = np.nanmin(bounds[:, 0], axis=0), np.nanmax(bounds[:, 1], axis=0)
+    differ = (np.nanmax(bounds[:, 0], axis=0) != low) | (np.nanmin(bounds[:, 1], axis=0) != high)
+    if (differ & np.isinf(bounds).any(axis=(0, 1))).any():
+        raise ConfigError(
+            {
+                field: "a role's agents have different bounds of a continuous action, and one of them is infinite, so that none "
+                f"can be scaled to another: {', '.join(map(str, all_spaces))}. Give each a role of its own in environment.members"
+            }
+        )
     return Continuous(tuple(low.tolist()), tuple(high.tolist()))
 
 
@@ -111,8 +119,6 @@ def action_widths(all_spaces: Sequence[spaces.Space[Any]]) -> tuple[int, ...]:
 def to_space(space: spaces.Space[Any], action: Any, kind: ActionKind) -> Any:
     """An action of its role's `kind` in the form of the space: choices from its start, or components within its bounds,
     in its shape.
-
-    The role's bounds are mapped linearly onto the space's own, so that the whole of the policy's distribution acts.
     """
     if isinstance(space, spaces.Discrete):
         return int(action) + int(space.start)
@@ -122,11 +128,20 @@ def to_space(space: spaces.Space[Any], action: Any, kind: ActionKind) -> Any:
     if isinstance(space, spaces.MultiBinary):
         return np.asarray(action)[: flatdim(space)].reshape(space.shape).astype(space.dtype)
     assert isinstance(space, spaces.Box) and isinstance(kind, Continuous)
-    width = flatdim(space)
-    numbers = np.array(action, dtype=np.float64)[:width]
-    low, high = np.array(kind.low[:width]), np.array(kind.high[:width])
-    own_low, own_high = space.low.ravel().astype(np.float64), space.high.ravel().astype(np.float64)
-    other = np.isfinite([low, high, own_low, own_high]).all(0) & ((low != own_low) | (high != own_high))
-    share = (numbers - low)[other] / (high - low)[other]
-    numbers[other] = own_low[other] + share * (own_high - own_low)[other]
-    return np.clip(numbers.reshape(space.shape), space.low, space.high).astype(space.dtype)
+    components = scaled(np.asarray(action), kind, space.low.ravel(), space.high.ravel())
+    return components.reshape(space.shape).astype(space.dtype)
+
+
+def scaled(components: NDArray[Any], kind: Continuous, low: NDArray[Any], high: NDArray[Any]) -> NDArray[Any]:
+    """(…, width of the role) components -> (…, own width) within an agent's own bounds.
+
+    The role's bounds are mapped linearly onto the agent's, so that the whole of the policy's distribution acts.
+    """
+    width = len(low)
+    numbers = np.array(components[..., :width], dtype=np.float64)
+    role_low, role_high = np.array(kind.low[:width]), np.array(kind.high[:width])
+    own_low, own_high = low.astype(np.float64), high.astype(np.float64)
+    other = (role_low != own_low) | (role_high != own_high)
+    share = (numbers - role_low)[..., other] / (role_high - role_low)[other]
+    numbers[..., other] = own_low[other] + share * (own_high - own_low)[other]
+    return np.clip(numbers, own_low, own_high)

@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from training_core.errors import ConfigError
 from training_core.marl.environments.base import (
+    ActionKind,
     Actions,
     Choices,
+    Continuous,
     Flags,
     Reals,
     RoleSpec,
@@ -29,7 +31,7 @@ from training_core.marl.environments.base import (
 from training_core.marl.environments.config import Vmas
 from training_core.marl.environments.episodes import Arrays
 from training_core.marl.environments.packages import assign_roles, import_optional, joint_step_errors
-from training_core.marl.environments.spaces import action_widths, observation_width, shared_actions
+from training_core.marl.environments.spaces import action_widths, observation_width, scaled, shared_actions
 from training_core.seeding import keyed_seed
 
 SMALLEST = 0.03
@@ -140,15 +142,15 @@ class VmasEnvironments:
         for role, own in self._spec.roles.items():
             for number, name in enumerate(own.agents):
                 index = self._place[name]
-                inputs[index] = self._given_to(index, actions[role][:, number])
+                inputs[index] = self._given_to(index, actions[role][:, number], own.actions)
         return inputs
 
-    def _given_to(self, index: int, chosen: Any) -> torch.Tensor:
+    def _given_to(self, index: int, chosen: Any, kind: ActionKind) -> torch.Tensor:
         if self._pushes:
             return self._pushes[index][torch.from_numpy(chosen)]
         space = self._acting[index]
-        if hasattr(space, "low"):
-            chosen = np.clip(chosen[:, : space.shape[0]], space.low, space.high)
+        if isinstance(kind, Continuous):
+            chosen = scaled(chosen, kind, space.low, space.high)
         return torch.as_tensor(np.array(chosen, dtype=np.float32)).reshape(self._count, -1)
 
     def _begin(self, ended: Flags) -> View:

@@ -148,6 +148,13 @@ def test_several_sets_of_choices_keep_their_shape_their_starts_and_their_masks()
     assert taken == {"red_0": [5, 3], "red_1": [3], "blue_0": [[1, 0]]}
     with pytest.raises(ConfigError, match="all MultiDiscrete or MultiBinary, or all Box within a role"):
         shared_actions([spaces.Discrete(2), spaces.MultiDiscrete([2, 2])], "environment.path")
+    with pytest.raises(
+        ConfigError, match="one of them is infinite.* a role of its own in environment.members"
+    ):
+        shared_actions([spaces.Box(-1, 1, (2,)), spaces.Box(-np.inf, np.inf, (1,))], "environment.path")
+    assert shared_actions([spaces.Box(-1, np.inf, (1,)), spaces.Box(-1, np.inf, (1,))], "") == Continuous(
+        (-1.0,), (np.inf,)
+    )
 
 
 def test_masks_come_from_infos_or_observations_and_can_be_left_alone() -> None:

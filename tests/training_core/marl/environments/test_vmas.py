@@ -102,3 +102,12 @@ def test_environments_that_end_apart_begin_again_apart_and_by_the_seed() -> None
 def test_what_there_is_not_is_told() -> None:
     with pytest.raises(ConfigError, match=r"environment\.scenario"):
         make_environments(Vmas(scenario="no_such_scenario"), 1)
+
+
+def test_the_role_s_bounds_are_scaled_to_each_agent_s_own() -> None:
+    """A bicycle's steering angle has at most 30 degrees, a component of the other agent 1."""
+    environments = make_environments(Vmas(scenario="kinematic_bicycle", continuous_actions=True), 2)
+    actions = np.full((2, 2, 3), 0.5)
+    bicycle, other = environments._given({"agents": actions})  # type: ignore[attr-defined]
+    assert bicycle.tolist() == [[0.5, pytest.approx(np.pi / 12)]] * 2
+    assert other.tolist() == [[0.5, 0.5, 0.5]] * 2
