@@ -11,6 +11,7 @@ from tests.architecture.source import PACKAGES, ROOT, imports, modules
 WEB_MAY = (
     "training_core.config",
     "training_core.errors",
+    "troupe_client.documents",
     "workers.http",
     "workers.launchers",
     "workers.provenance",
@@ -33,15 +34,17 @@ CLIENT_MAY = (
 ORDER: dict[str, tuple[str, ...]] = {
     "training_core": (
         "boards errors seeding served types",
-        "algorithms checkpoint_reading checkpoints devices fast_linear importing loggers sandbox versions",
-        "config.base llm.environments.base",
-        "config.rewards llm.answers",
+        "algorithms checkpoint_reading checkpoints devices fast_linear importing sandbox versions",
+        "marl.environments.episodes marl.environments.packages",
+        "config.base llm.environments.base marl.environments.base",
+        "config.effects config.rewards llm.answers",
         "llm.rewards.*",
         "algorithms.*config llm.*config loggers.*config marl.*config",
         "algorithms.*hooks",
         "algorithms.registry loggers.registry marl.algorithms.registry",
         "llm.environments* llm.generation.registry llm.learning.registry",
         "marl.environments.registry marl.networks.registry",
+        "algorithms.rae loggers.*",
         "config",
         "llm marl",
     ),
@@ -65,7 +68,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "driver job",
         "run",
     ),
-    "troupe_client": ("pythons server_api", "reporting", "cli"),
+    "troupe_client": ("documents pythons server_api", "reporting", "cli"),
     "webapp": (
         "config common agents",
         "api documents",

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from training_core.algorithms.grpo.config import Grpo
+from training_core.algorithms.config import Grpo
 from training_core.config.models import Policy
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Learner as LearnerSettings

@@ -20,7 +20,7 @@ from transformers import LlamaForCausalLM
 
 from tests.benchmarks.llm_step import save_llama
 from tests.benchmarks.results import timed
-from training_core.algorithms.grpo.config import Grpo
+from training_core.algorithms.config import Grpo
 from training_core.config.models import Policy
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.torch_engine import TorchEngine

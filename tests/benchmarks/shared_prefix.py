@@ -18,7 +18,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from tests.benchmarks.results import REPEATS, Benchmark, Ratio, Side, run_alone, timed
-from training_core.algorithms.at_grpo.config import AtGrpo
+from training_core.algorithms.config import AtGrpo
 from training_core.config.models import Policy
 from training_core.llm.base_models.warm_start import word_tokenizer
 from training_core.llm.generation.base import SamplingSettings

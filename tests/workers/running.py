@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from training_core.config.files import load_config
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.config.run import RunConfig
 
 RAY_VARIABLES = {

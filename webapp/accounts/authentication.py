@@ -37,16 +37,15 @@ class BearerAuthentication(BaseAuthentication):
 ADMIN_NAMES = frozenset({
     "projects", "members", "member-remove", "quota", "shares", "share-revoke", "report-share", "channels", "channel-try", "channel-remove",
     "webhooks", "webhook-ping", "webhook-on", "webhook-off", "webhook-remove", "delivery-again", "checkpoint-delete", "checkpoints-prune",
-    "artifacts-prune",
 })  # fmt: skip
 """URL names whose changes need the scope admin; every DELETE needs it too."""
 
 
-def scope_needed(method: str, url_name: str) -> ApiToken.Scope:
+def scope_needed(method: str, url_name: str, admin: bool = False) -> ApiToken.Scope:
     """Return read for reading; admin for deletion and for access or notification settings; launch for every other change."""
     if method in SAFE_METHODS:
         return ApiToken.Scope.READ
-    admin = method == "DELETE" or url_name in ADMIN_NAMES
+    admin = admin or method == "DELETE" or url_name in ADMIN_NAMES
     return ApiToken.Scope.ADMIN if admin else ApiToken.Scope.LAUNCH
 
 
@@ -64,7 +63,8 @@ class ScopedAccess(BasePermission):
         if not isinstance(request.auth, ApiToken):
             return True
         match = request.resolver_match
-        scope = scope_needed(str(request.method), (match and match.url_name) or "")
+        admin = request.method in getattr(view, "admin_methods", ())
+        scope = scope_needed(str(request.method), (match and match.url_name) or "", admin)
         if not token_covers(request.auth, scope):
             raise PermissionDenied(
                 f"this token lacks the scope {scope}; create one with it under Account, API tokens"

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.exceptions import PermissionDenied
 from django.db import transaction
 
 from training_core.errors import CheckpointError, ConfigError
 from webapp.accounts.audit import audit_note
-from webapp.accounts.permissions import Person, can_edit
+from webapp.accounts.permissions import Person, require_edit
 from webapp.checkpoints.damage import CheckpointGone, damage_look
 from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.selectors import checkpoint_latest
@@ -142,8 +141,7 @@ def _place(checkpoint: Checkpoint) -> Path:
 
 
 def _locked(user: Person, checkpoint: Checkpoint) -> Checkpoint:
-    if not can_edit(user, checkpoint.run.project):
-        raise PermissionDenied("you may only read this project; ask an owner for the editor level")
+    require_edit(user, checkpoint.run.project)
     rows = (
         Checkpoint.objects.select_for_update(of=("self",)).select_related("run__project").defer("run__facts")
     )

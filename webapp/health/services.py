@@ -6,7 +6,6 @@ Severity levels have hysteresis: they are raised at one bound and lowered below 
 from collections import Counter
 from enum import IntEnum
 
-from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import Max
 from pydantic import ValidationError
@@ -14,8 +13,7 @@ from pydantic import ValidationError
 from training_core.config.health import RunHealth
 from training_core.config.kinds import config_kind
 from webapp.accounts.audit import audit_note
-from webapp.accounts.models import User
-from webapp.accounts.permissions import Person, can_edit
+from webapp.accounts.permissions import Person, require_edit
 from webapp.health.actions import finding_act
 from webapp.health.input_selectors import health_inputs
 from webapp.health.inputs import Found
@@ -177,11 +175,10 @@ def finding_reopen(user: Person, finding: Finding) -> Finding:
 
 @transaction.atomic
 def _move(user: Person, finding: Finding, state: str, act: str) -> Finding:
-    if not isinstance(user, User) or not can_edit(user, finding.run.project):
-        raise PermissionDenied("you may only read this project; ask an owner for the editor level")
+    require_edit(user, finding.run.project)
     if finding.state != state:
         finding.state = state
-        finding.dismissed_by = user if state == State.DISMISSED else None
+        finding.dismissed_by_id = user.pk if state == State.DISMISSED else None
         finding.save()
         audit_note(user, finding.run.project, act, finding.run_id, rule=finding.rule, key=finding.key)
         counts_keep(finding.run)

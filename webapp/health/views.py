@@ -1,14 +1,13 @@
 """The health page of a run."""
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from training_core.errors import TroupeError
-from webapp.accounts.permissions import can_edit
+from webapp.accounts.permissions import require_edit
 from webapp.health import services
 from webapp.health.forking import checkpoint_for, finding_fork, fork_edits
 from webapp.health.selectors import finding_get, findings_list
@@ -58,8 +57,7 @@ def finding_fork_act(request: HttpRequest, run_id: str, pk: int) -> HttpResponse
     try:
         if fork_edits(settings, finding.rule):
             return redirect("runs:detail", finding_fork(request.user, finding, settings).pk)
-        if not can_edit(request.user, finding.run.project):
-            raise PermissionDenied("you may only read this project; ask an owner for the editor level")
+        require_edit(request.user, finding.run.project)
         origin = checkpoint_for(finding, settings.fork.checkpoint)
         return redirect(f"{reverse('experiments:new')}?fork={origin.pk}")
     except TroupeError as error:

@@ -1,5 +1,8 @@
 """The run's state machine: the allowed transitions."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from training_core.errors import TroupeError
 from webapp.runs.models import Run, RunSource, RunState
 
@@ -34,6 +37,9 @@ RESUMABLE = frozenset({S.PAUSED, S.STOPPED, S.FAILED})
 
 class TransitionRefused(TroupeError):
     """The requested state cannot follow the current one."""
+
+    document: Mapping[str, Any] = {}
+    """Fields of the response besides `detail`."""
 
 
 def allowed(run: Run, state: RunState) -> bool:

@@ -16,7 +16,7 @@ from training_core.config.files import apply_overrides, no_preset, preset_names
 from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
-from webapp.accounts.permissions import Person, can_edit
+from webapp.accounts.permissions import Person, can_edit, require_edit
 from webapp.artifacts.services import references_resolve, uses_note
 from webapp.checkpoints.damage import require_whole
 from webapp.checkpoints.selectors import checkpoint_named
@@ -186,8 +186,7 @@ def _end(user: Person, run: Run, how: str) -> Run:
 
 
 def _locked(user: Person, run: Run) -> Run:
-    if not can_edit(user, run.project):
-        raise PermissionDenied("you may only read this project; ask an owner for the editor level")
+    require_edit(user, run.project)
     return runs_locked().select_related("project", "owner").get(pk=run.pk)
 
 

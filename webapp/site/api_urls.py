@@ -1,5 +1,7 @@
 """URLs below /api/."""
 
+from importlib import import_module
+
 from django.contrib.auth.decorators import login_required
 from django.urls import include, path
 from drf_spectacular.views import SpectacularSwaggerSplitView
@@ -9,9 +11,11 @@ from webapp.site.schema_view import SchemaView
 
 APPS = (
     "accounts", "experiments", "run_table", "panels", "runs", "provenance", "scheduling", "run_pages", "metrics", "media", "transcripts",
-    "checkpoints", "artifacts", "jobs", "health", "timeline", "compare", "cluster", "shares", "quotas", "notifications", "reports",
+    "checkpoints", "jobs", "health", "timeline", "compare", "cluster", "shares", "quotas", "notifications", "reports",
 )  # fmt: skip
 """Apps with an `api_urls` module."""
+ROUTED = ("artifacts",)
+"""Apps whose `api` has `routes`."""
 
 app_name = "api"
 urlpatterns = [
@@ -20,4 +24,5 @@ urlpatterns = [
     # The split view has no inline script, which our content security policy would block.
     path("docs/", login_required(SpectacularSwaggerSplitView.as_view(url_name="api:schema")), name="docs"),
     *(path("v1/", include(f"webapp.{app}.api_urls")) for app in APPS),
+    *(path("v1/", include(import_module(f"webapp.{app}.api").routes.urls)) for app in ROUTED),
 ]

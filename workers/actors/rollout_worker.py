@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from training_core.llm.base_models.folder_creation import Progress, silent
 from training_core.llm.generation.base import Engine, SamplingSettings, generate_fitting, generate_until_ended
-from training_core.llm.serving.gate import Gate
+from training_core.llm.serving.batching import Gate
 from training_core.types import Answer, Prompt
 from workers.actors.staleness import check_weights
 from workers.actors.worker import Worker, ready

@@ -15,7 +15,7 @@ from workers.actors.policy_worker import PolicyWorker
 from workers.actors.rollout_worker import RolloutWorker
 from workers.actors.update_worker import UpdateWorker
 from workers.backends.polling import polling
-from workers.gateway.announcing import announce, retract
+from workers.gateway.opening import announce, retract
 from workers.protocol.records import (
     Attempt,
     Collected,

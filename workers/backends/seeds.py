@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from threading import Condition, Event, Lock
 from typing import TYPE_CHECKING, Any
 
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.marl.records import Collection
 from workers.actors.machine import prepare_process
 from workers.protocol.records import Attempt, StopChecks

@@ -16,7 +16,7 @@ from training_core.llm.base_models.registry import created_folder
 from workers.cluster.answers import LOST_REMEDY, answer, exit_of
 from workers.cluster.session import Session, cluster_machines, connect, open_session
 from workers.cluster.worker_output import Heard, WorkerOutput
-from workers.gateway.announcing import announce, retract
+from workers.gateway.opening import announce, retract
 from workers.protocol.records import (
     Attempt,
     Collected,

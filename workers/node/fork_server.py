@@ -44,7 +44,7 @@ MODULES = (
     "workers.jobs.policies",
     "workers.jobs.rollouts",
     "training_core.algorithms.hooks",
-    "training_core.algorithms.policy_losses",
+    "training_core.algorithms.losses",
     "training_core.llm.generation.base",
     "training_core.llm.generation.torch_engine",
     "training_core.llm.learning.learner",

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.source import ROOT
-from training_core.algorithms.at_grpo.config import AtGrpo
-from training_core.config.algorithms import ALGORITHM_CONFIGS
+from training_core.algorithms.config import AtGrpo
+from training_core.algorithms.registry import ALGORITHM_CONFIGS
 from training_core.config.files import (
     apply_overrides,
     load_config,
@@ -85,7 +85,7 @@ def test_an_unknown_preset_names_those_there_are() -> None:
 
 
 def preset_file(name: str) -> Path:
-    return next((ROOT / "training_core").glob(f"*/environments/*/presets/{name}.toml"))
+    return next((ROOT / "training_core").rglob(f"presets/{name}.toml"))
 
 
 @pytest.mark.parametrize("name", preset_names())

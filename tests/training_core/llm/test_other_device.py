@@ -8,9 +8,7 @@ from transformers import PreTrainedModel
 
 from tests.training_core.llm.toys import TOKENIZER, make_group, make_model
 from tests.training_core.marl.other_device import META, MadeUp
-from training_core.algorithms.at_grpo.config import AtGrpo
-from training_core.algorithms.grpo.config import Grpo
-from training_core.algorithms.gspo.config import Gspo
+from training_core.algorithms.config import AtGrpo, Grpo, Gspo
 from training_core.config.models import Policy
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.torch_engine import TorchEngine

@@ -110,8 +110,7 @@ def encoded(body: Any) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "every",
-    [pytest.param(5, marks=pytest.mark.extended), pytest.param(1, marks=pytest.mark.soak)],
+    "every", [pytest.param(5, marks=pytest.mark.extended), pytest.param(1, marks=pytest.mark.soak)]
 )
 def test_malformed_requests_are_refused_and_the_episode_completes(
     gateway: Gateway, engine: TorchEngine, session: Session, every: int

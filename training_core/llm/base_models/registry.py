@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from training_core.config.environments import Environment
 from training_core.config.permitted import PLAIN_NAME, checkpoint_below_home
+from training_core.config.run import Environment
 from training_core.errors import ModelError
 from training_core.llm.base_models.folder_creation import Progress, create_once, silent
 from training_core.llm.base_models.packaged import (

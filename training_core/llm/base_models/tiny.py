@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from training_core.checkpoint_reading import write_errors_explained
-from training_core.config.environments import Environment
+from training_core.config.run import Environment
 from training_core.errors import ModelError
 from training_core.llm.base_models.folder_creation import FACTS, Progress, create_once, silent
 from training_core.llm.environments.registry import types_with_warm_start, warm_start_of

@@ -28,8 +28,8 @@ from transformers import (
 )
 
 from training_core.checkpoint_reading import write_errors_explained
-from training_core.config.environments import Environment
 from training_core.config.models import WarmStart
+from training_core.config.run import Environment
 from training_core.errors import DataError, ModelError
 from training_core.llm.base_models.base_evaluation import evaluate_base
 from training_core.llm.base_models.folder_creation import Progress, create_once, silent

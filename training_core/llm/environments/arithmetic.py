@@ -24,11 +24,26 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from training_core.config.base import EnvironmentSection, Wording
+from training_core.config.effects import (
+    Effects,
+    both,
+    gives_tasks,
+    local_reward,
+    only_if,
+    team_reward,
+    unless,
+)
 from training_core.errors import ModelError
 from training_core.llm.answers import after_thought
 from training_core.llm.environments.base import TRY_AGAIN, Demonstration, Split, StepResult, WarmStart
 from training_core.llm.environments.task_environment import TaskEnvironment, Tasks, held_out, keyed_random
 from training_core.types import Message
+
+_divides = only_if(lambda at: "/" in at.section.operators, 'only with "/" among the operators')
+_has_tools = only_if(
+    lambda at: {"tool", at.section.proposer} & set(at.config.team.roles),
+    "the team has no role tool, and environment.proposer is empty",
+)
 
 
 class Arithmetic(EnvironmentSection):
@@ -41,6 +56,11 @@ class Arithmetic(EnvironmentSection):
     play_fields: ClassVar[tuple[str, ...]] = ("max_turns", "proposer")
     local_reward_fields: ClassVar[tuple[str, ...]] = ("format_reward",)
     team_reward_fields: ClassVar[tuple[str, ...]] = ("right_reward",)
+    effects: ClassVar[Effects] = {
+        "fractions": both(_divides, gives_tasks),
+        "turn_discount": both(unless("max_turns", 1), team_reward),
+        "tool_reward": both(_has_tools, local_reward),
+    }
     type: Literal["arithmetic"] = "arithmetic"
     """Generated arithmetic problems, answers compared exactly."""
     wording: Wording = "words"

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from training_core.config.base import EnvironmentSection
+from training_core.config.effects import Effects, both, gives_tasks, needs, where
 from training_core.errors import EnvironmentFailure
 from training_core.llm.answers import after_thought
 from training_core.llm.environments.base import Split, StepResult, WarmStart
@@ -47,6 +48,7 @@ class Coding(EnvironmentSection):
     )
     local_reward_fields: ClassVar[tuple[str, ...]] = ("pass_reward", "test_reward", "malformed_reward")
     team_reward_fields: ClassVar[tuple[str, ...]] = ("solved_reward", "fail_reward")
+    effects: ClassVar[Effects] = needs("steps largest", both(where("problems", ""), gives_tasks))
     type: Literal["coding"] = "coding"
     """Programs against tests, run in a sandbox."""
     problems: str = ""

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, get_args
 from pydantic import Field
 
 from training_core.config.base import EnvironmentSection
+from training_core.config.effects import Effects, both, gives_tasks, team_reward, unless, where
 from training_core.config.rewards import MathReward, Reward
 from training_core.errors import ConfigError
 from training_core.llm.environments.base import TRY_AGAIN, Split, StepResult
@@ -29,6 +30,10 @@ class Dataset(EnvironmentSection):
     open_roles: ClassVar[bool] = True
     task_fields: ClassVar[tuple[str, ...]] = ("path", "eval_path")
     play_fields: ClassVar[tuple[str, ...]] = ("max_turns", "success_reward", "reward")
+    effects: ClassVar[Effects] = {
+        "eval_share": both(where("eval_path", ""), gives_tasks),
+        "turn_discount": both(unless("max_turns", 1), team_reward),
+    }
     type: Literal["dataset"] = "dataset"
     """Any prompts with a reward function."""
     file_fields: ClassVar[tuple[str, ...]] = ("path", "eval_path")

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 from pydantic import Field
 
 from training_core.config.base import EnvironmentSection
+from training_core.config.effects import Effects, both, local_reward, unless
 from training_core.llm.environments.base import Split, StepResult
 
 HELD_OUT_TASKS = 1024
@@ -29,6 +30,10 @@ class PuzzleRewards(EnvironmentSection):
     play_fields: ClassVar[tuple[str, ...]] = ("max_turns",)
     local_reward_fields: ClassVar[tuple[str, ...]] = ("step_reward",)
     team_reward_fields: ClassVar[tuple[str, ...]] = ("fail_reward",)
+    effects: ClassVar[Effects] = {
+        "shaping": local_reward,
+        "shaping_discount": both(unless("shaping", 0.0), local_reward),
+    }
     max_turns: int = Field(8, ge=1, le=200)
     """Turns of the whole team before the episode ends without success."""
     step_reward: float = -0.01

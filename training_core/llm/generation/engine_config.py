@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from training_core.config.base import Section
+from training_core.config.effects import Effects, Place, on_a_gpu, trained
 
 Url = Annotated[str, Field(pattern=r"^https?://[^\s?#]+$")]
 
@@ -28,9 +29,21 @@ class EngineSection(Section):
         return 1
 
 
+def _keeps_conversations(at: Place) -> str:
+    config = at.config
+    talks = config.workflow.type in ("multi_turn", "agent", "rollout_workflow", "rollout_buffer")
+    if talks or (config.rollout.staleness and config.rollout.partial):
+        return ""
+    return "no conversation is continued and no answer is interrupted in this run"
+
+
 class Torch(EngineSection):
     """A transformers model in the rollout worker itself."""
 
+    effects: ClassVar[Effects] = {
+        "conversation_cache": _keeps_conversations,
+        "static_shapes": lambda at: on_a_gpu(at) if at.section.static_shapes == "off" else "",
+    }
     type: Literal["torch"] = "torch"
     """Runs on a CPU or a GPU without further packages; the same seed gives the same tokens on every machine."""
     conversation_cache: int = Field(256, ge=0)
@@ -43,6 +56,7 @@ class Vllm(EngineSection):
     """vLLM in the process that generates: needs the extra `gpu`. In a colocated policy it sleeps during updates."""
 
     weights: ClassVar[Literal["shared", "copied", "remote"]] = "copied"
+    effects: ClassVar[Effects] = {"gpu_memory": on_a_gpu}
     type: Literal["vllm"] = "vllm"
     """New weights are written into vLLM's model in place; every version of an adapter has its own name."""
     gpu_memory: float = Field(0.9, gt=0.0, le=1.0)
@@ -70,6 +84,7 @@ class OpenAi(EngineSection):
     folder_fields: ClassVar[tuple[str, ...]] = ("weights_folder",)
     key_fields: ClassVar[Mapping[str, str]] = {"key_variable": "urls"}
 
+    effects: ClassVar[Effects] = {"weights_folder": trained}
     type: Literal["openai"] = "openai"
     """The server samples; it loads new weights from a shared folder."""
     server: Literal["vllm", "sglang"] = "vllm"

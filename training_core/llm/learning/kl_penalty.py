@@ -15,12 +15,12 @@ from collections.abc import Sequence
 
 import torch
 
-from training_core.algorithms.advantages import informative_groups
-from training_core.algorithms.hooks import AlgorithmHooks, ComparedRewards, normalisation
-from training_core.algorithms.ppo.config import ActorCritic
-from training_core.algorithms.reinforce_plus_plus.config import TokenReturns
-from training_core.algorithms.results import checked_numbers
-from training_core.config.algorithms import Algorithm
+from training_core.algorithms.at_grpo import (
+    informative_groups,
+)
+from training_core.algorithms.config import ActorCritic, TokenReturns
+from training_core.algorithms.hooks import AlgorithmHooks, ComparedRewards, checked_numbers, normalisation
+from training_core.algorithms.registry import Algorithm
 from training_core.llm.learning.optimiser import Processes
 from training_core.llm.learning.packing import MicroBatch
 from training_core.llm.learning.token_advantages import RewardUnits, apply_token_returns

@@ -19,10 +19,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from training_core.algorithms.config import ActorCritic
 from training_core.algorithms.losses import kl_penalty, token_entropies
-from training_core.algorithms.ppo.config import ActorCritic
-from training_core.algorithms.registry import make_hooks
-from training_core.config.algorithms import Algorithm
+from training_core.algorithms.registry import Algorithm, make_hooks
 from training_core.errors import LearnerFailure
 from training_core.importing import resolve
 from training_core.llm.learning.kl_penalty import (

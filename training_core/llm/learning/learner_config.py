@@ -5,12 +5,25 @@ from typing import ClassVar, Literal, Protocol, Self
 from pydantic import Field
 
 from training_core.config.base import Section, cross_field
+from training_core.config.effects import Effects, Place, unless
 from training_core.llm.models.adapter_config import Lora, WholeModel
+
+
+def _packs_on_a_gpu(at: Place) -> str:
+    devices = at.config.policies[at.policy].devices
+    on_cores = not (devices.rollout_gpus or devices.update_gpus)
+    if on_cores and at.section.packed_attention != "mask":
+        return "only on a GPU (devices.rollout_gpus or devices.update_gpus above 0)"
+    return unless("packing", False)(at)
 
 
 class Optimisation(Section):
     """Settings shared by all learners."""
 
+    effects: ClassVar[Effects] = {
+        "final_learning_rate": unless("schedule", "constant"),
+        "packed_attention": _packs_on_a_gpu,
+    }
     has_critic: ClassVar[bool] = True
     """Whether the learner has the value head of algorithm.type = "ppo"."""
     type: str

@@ -4,10 +4,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from training_core.algorithms.corrections import correction_weights
-from training_core.algorithms.hooks import AlgorithmHooks
-from training_core.algorithms.loss_inputs import Bounds, Tokens
-from training_core.algorithms.results import checked_loss
+from training_core.algorithms.hooks import AlgorithmHooks, checked_loss
+from training_core.algorithms.losses import Bounds, Tokens, correction_weights
 from training_core.llm.learning.packing import MicroBatch
 
 

@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training_core.config.algorithms import Algorithm
+from training_core.algorithms.registry import Algorithm
 from training_core.errors import LearnerFailure
 from training_core.llm.generation.prefix_cache import shared_prefixes
 from training_core.llm.learning.learner_config import Optimisation

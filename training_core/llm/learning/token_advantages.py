@@ -23,12 +23,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from training_core.algorithms.advantages import EPSILON, Floats, Normalisation, normalised_advantages
+from training_core.algorithms.at_grpo import EPSILON, Floats, Normalisation, normalised_advantages
+from training_core.algorithms.config import ActorCritic, TokenReturns
 from training_core.algorithms.gae import last_token_rewards, token_advantages
 from training_core.algorithms.hooks import normalisation
 from training_core.algorithms.losses import value_loss
-from training_core.algorithms.ppo.config import ActorCritic
-from training_core.algorithms.reinforce_plus_plus.config import TokenReturns
 from training_core.errors import LearnerFailure
 from training_core.llm.learning.learner_config import Optimisation
 from training_core.llm.learning.optimiser import SINGLE_PROCESS, Optimiser, Processes

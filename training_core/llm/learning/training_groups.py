@@ -9,13 +9,24 @@ from pathlib import Path
 
 import numpy as np
 
-from training_core.algorithms.advantages import Floats, Ints, informative_groups
-from training_core.algorithms.grouping import GroupCounts, GroupFilter, count_groups, left_out
-from training_core.algorithms.hooks import AlgorithmHooks, ComparedRewards, normalisation
-from training_core.algorithms.policy_gradient_config import PolicyGradient
+from training_core.algorithms.at_grpo import (
+    Floats,
+    GroupCounts,
+    GroupFilter,
+    Ints,
+    count_groups,
+    informative_groups,
+    left_out,
+)
+from training_core.algorithms.config import PolicyGradient
+from training_core.algorithms.hooks import (
+    AlgorithmHooks,
+    ComparedRewards,
+    Moment,
+    checked_numbers,
+    normalisation,
+)
 from training_core.algorithms.registry import make_hooks
-from training_core.algorithms.reshaping import Moment
-from training_core.algorithms.results import checked_numbers
 from training_core.checkpoint_reading import write_errors_explained
 from training_core.config.experiment import ExperimentConfig
 from training_core.errors import CheckpointError, EnvironmentFailure

@@ -30,7 +30,7 @@ from training_core.llm.environments.registry import ENVIRONMENTS, warm_start_of
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.llm.workflows.context import RolloutContext
-from training_core.llm.workflows.independent import play_independent
+from training_core.llm.workflows.episodes import play_independent
 from training_core.types import Message
 from workers.telemetry.metrics import episode_facts, eval_metrics
 

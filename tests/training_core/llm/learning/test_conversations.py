@@ -7,8 +7,8 @@ import torch
 
 from tests.training_core.llm.learning.test_learner import flat
 from tests.training_core.llm.toys import make_model, naive_logprobs
-from training_core.algorithms.ppo.config import Ppo
-from training_core.config.algorithms import ALGORITHM_CONFIGS
+from training_core.algorithms.config import Ppo
+from training_core.algorithms.registry import ALGORITHM_CONFIGS
 from training_core.config.models import Policy
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Learner as LearnerSettings

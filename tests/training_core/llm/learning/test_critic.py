@@ -10,8 +10,7 @@ import torch
 from tests.training_core.llm.learning.test_algorithms import off_policy_groups
 from tests.training_core.llm.learning.test_learner import flat
 from tests.training_core.llm.toys import TOKENIZER, make_group, make_model, naive_logprobs
-from training_core.algorithms.at_grpo.config import AtGrpo
-from training_core.algorithms.ppo.config import Ppo
+from training_core.algorithms.config import AtGrpo, Ppo
 from training_core.config.files import load_config
 from training_core.config.models import Policy
 from training_core.errors import CheckpointError, ConfigError

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tests.training_core.llm.learning.test_algorithms import ANSWERS, learner
 from tests.training_core.llm.toys import make_group, make_model, naive_logprobs
-from training_core.config.algorithms import ALGORITHM_CONFIGS
+from training_core.algorithms.registry import ALGORITHM_CONFIGS
 from training_core.config.files import load_config
 from training_core.errors import ConfigError
 from training_core.llm.learning.kl_penalty import needs_initial_pass

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.training_core.llm.toys import TOKENIZER, make_group, make_model
-from training_core.algorithms.at_grpo.config import AtGrpo
+from training_core.algorithms.config import AtGrpo
 from training_core.config.models import Policy
 from training_core.errors import LearnerFailure
 from training_core.llm.generation.base import SamplingSettings

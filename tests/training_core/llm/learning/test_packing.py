@@ -16,7 +16,7 @@ from transformers import (
 )
 
 from tests.training_core.llm.toys import SMALL, make_group, make_model, naive_logprobs
-from training_core.algorithms.at_grpo.config import AtGrpo
+from training_core.algorithms.config import AtGrpo
 from training_core.llm.generation.prefix_cache import SHORTEST
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.llm.learning.packing import (

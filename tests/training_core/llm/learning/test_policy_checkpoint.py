@@ -9,9 +9,8 @@ from safetensors.torch import load_file, save_file
 from tests.training_core.llm.learning.test_learner import flat, groups
 from tests.training_core.llm.toys import TOKENIZER, make_model
 from training_core import checkpoints
-from training_core.algorithms.at_grpo.config import AtGrpo
-from training_core.algorithms.ppo.config import Ppo
-from training_core.config.algorithms import Algorithm
+from training_core.algorithms.config import AtGrpo, Ppo
+from training_core.algorithms.registry import Algorithm
 from training_core.config.models import Policy
 from training_core.errors import CheckpointError
 from training_core.llm.learning.learner import Learner, make_learner

@@ -8,7 +8,7 @@ import torch
 
 from tests.training_core.llm.learning.test_learner import flat, groups
 from tests.training_core.llm.toys import TOKENIZER, make_model
-from training_core.algorithms.at_grpo.config import AtGrpo
+from training_core.algorithms.config import AtGrpo
 from training_core.config.models import Policy
 from training_core.errors import StalePolicy
 from training_core.llm.learning import optimiser

@@ -5,10 +5,8 @@ import torch
 
 from tests.training_core.llm.learning.test_learner import groups
 from tests.training_core.llm.learning.together import ALGORITHM, Errand, updated
-from training_core.algorithms.ppo.config import Ppo
-from training_core.algorithms.reinforce_plus_plus.config import ReinforcePlusPlus
-from training_core.algorithms.rloo.config import Rloo
-from training_core.config.algorithms import Algorithm
+from training_core.algorithms.config import Ppo, ReinforcePlusPlus, Rloo
+from training_core.algorithms.registry import Algorithm
 from training_core.llm.learning.learner_config import Learner
 from training_core.llm.learning.packing import group_tokens, own_share
 

@@ -1,7 +1,7 @@
 """An engine and a learner by the type in a policy's config."""
 
 from tests.training_core.llm.toys import TOKENIZER, make_model
-from training_core.algorithms.at_grpo.config import AtGrpo
+from training_core.algorithms.config import AtGrpo
 from training_core.config import models
 from training_core.llm.generation.base import make_engine
 from training_core.llm.generation.engine_config import Torch

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from tests.training_core.llm.toys import TOKENIZER, make_model
-from training_core.algorithms.at_grpo.config import AtGrpo
-from training_core.config.algorithms import Algorithm
+from training_core.algorithms.config import AtGrpo
+from training_core.algorithms.registry import Algorithm
 from training_core.config.models import AnyLearner, Devices, Policy
 from training_core.llm.learning.update_metrics import Annotations
 from training_core.llm.models.loading import DTYPES

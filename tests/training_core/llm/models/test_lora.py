@@ -9,7 +9,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from tests.training_core.llm.learning.test_learner import groups
 from tests.training_core.llm.toys import TOKENIZER, make_model
-from training_core.algorithms.at_grpo.config import AtGrpo
+from training_core.algorithms.config import AtGrpo
 from training_core.config.models import Policy
 from training_core.errors import CheckpointError, EngineFailure, ModelError
 from training_core.llm.generation.torch_engine import TorchEngine

@@ -19,10 +19,8 @@ from training_core.llm.environments.base import TRY_AGAIN
 from training_core.llm.environments.host import EnvironmentHost, SlotView
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.learning.training_groups import make_groups
-from training_core.llm.workflows.context import RolloutContext
-from training_core.llm.workflows.conversation import Conversations
-from training_core.llm.workflows.episodes import play_episodes
-from training_core.llm.workflows.independent import play_independent
+from training_core.llm.workflows.context import Conversations, RolloutContext
+from training_core.llm.workflows.episodes import play_episodes, play_independent
 from training_core.types import Answer, Episode, Message, Prompt
 from workers.actors.player import renderer
 

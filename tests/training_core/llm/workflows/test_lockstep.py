@@ -26,8 +26,7 @@ from training_core.llm.environments.registry import ENVIRONMENTS, EnvironmentKin
 from training_core.llm.generation.base import NO_ROOM, SamplingSettings
 from training_core.llm.learning.training_groups import make_groups
 from training_core.llm.workflows.context import RolloutContext
-from training_core.llm.workflows.episodes import play_episodes
-from training_core.llm.workflows.independent import play_independent
+from training_core.llm.workflows.episodes import play_episodes, play_independent
 from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Answer, Episode, Prompt
 
