@@ -26,7 +26,7 @@ from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from training_core.config.messages import error_messages
+from training_core.config.errors import error_messages
 from training_core.errors import ConfigError
 from troupe_client.documents.base import Count, Page, Results
 

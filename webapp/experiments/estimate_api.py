@@ -5,7 +5,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from training_core.config.effects.unused import unused_settings
+from training_core.config.effects import unused_settings
 from training_core.errors import ConfigError
 from webapp.api.schema import JSON
 from webapp.experiments.bodies import CONFIG_KEYS, body_of, config_of

@@ -9,8 +9,7 @@ from typing import Any
 from django.db.models import Window
 from django.db.models.functions import RowNumber
 
-from training_core.config.files import load_config, preset_names
-from training_core.config.gallery import expected_of, has_words, searched_text
+from training_core.config.files import expected_of, has_words, load_config, preset_names, searched_text
 from training_core.config.kinds import CONFIG_KINDS
 from webapp.accounts.permissions import Person
 from webapp.metrics.headline import HEADLINE

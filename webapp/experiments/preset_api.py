@@ -6,8 +6,14 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from training_core.config.experiment import AgentKind
-from training_core.config.files import parse_config, preset_names, read_preset, to_toml
-from training_core.config.gallery import has_words, searched_text
+from training_core.config.files import (
+    has_words,
+    parse_config,
+    preset_names,
+    read_preset,
+    searched_text,
+    to_toml,
+)
 from training_core.config.kinds import CONFIG_KINDS
 from webapp.api.queries import choice, text
 from webapp.api.schema import JSON, parameter

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from django.conf import settings
 from django.utils.safestring import mark_safe
 
-from training_core.config.effects.unused import unused_settings
+from training_core.config.effects import unused_settings
 from training_core.config.files import to_toml
 from training_core.config.profiles import PROFILES
 from webapp.experiments.commands import curl_command, fork_command, launch_command, spelled

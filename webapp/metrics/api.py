@@ -21,7 +21,7 @@ from webapp.metrics.selectors import keys as series_keys
 from webapp.metrics.selectors import points_read, series_read
 from webapp.runs.models import Run
 from webapp.runs.selectors import run_get
-from workers.http.csv_cells import cell_text
+from workers.http import cell_text
 
 HEADER = "metric,attempt,step,time,value\n"
 AT_ONCE = 20_000

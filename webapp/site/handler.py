@@ -14,7 +14,7 @@ from django.http import HttpResponseBase
 
 from webapp.artifacts.contents import LARGEST_FILE
 from webapp.ingest.bodies import MAX_BODY
-from workers.http.body_limit import App, BodyLimit, Receive, Send
+from workers.http import App, BodyLimit, Receive, Send
 
 CONTENTS = re.compile(r"/api/v1/projects/[^/]+/artifact-contents/[^/]+/")
 EVENTS = re.compile(r"/api/v1/runs/[^/]+/events/")

@@ -37,7 +37,7 @@ from webapp.transcripts.table import (
     table_lines,
     table_sort,
 )
-from workers.http.csv_cells import cell_text
+from workers.http import cell_text
 
 PER_PAGE = 100
 
