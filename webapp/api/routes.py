@@ -26,7 +26,7 @@ from rest_framework.parsers import BaseParser, FormParser, MultiPartParser
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from training_core.config.messages import error_messages
+from training_core.config.errors import error_messages
 from training_core.errors import ConfigError
 from troupe_client.documents.base import Count, Page, Results
 
@@ -113,7 +113,9 @@ class Operation:
         if isinstance(result, list):
             result = {"results": result}
         document = result if isinstance(result, BaseModel) else self.result.model_validate(result)
-        return HttpResponse(document.model_dump_json(), status=self.status, content_type="application/json")
+        return HttpResponse(
+            document.model_dump_json(by_alias=True), status=self.status, content_type="application/json"
+        )
 
     def view(self) -> Callable[..., HttpResponseBase]:
         """Return the method of the view, with its part of the OpenAPI document."""

@@ -6,8 +6,15 @@ from django.http import HttpResponse
 from pydantic import Field
 
 from training_core.config.experiment import AgentKind
-from training_core.config.files import apply_overrides, parse_config, preset_names, read_preset, to_toml
-from training_core.config.gallery import has_words, searched_text
+from training_core.config.files import (
+    apply_overrides,
+    has_words,
+    parse_config,
+    preset_names,
+    read_preset,
+    searched_text,
+    to_toml,
+)
 from training_core.config.kinds import CONFIG_KINDS, AnyConfig
 from training_core.config.profiles import profiles_document
 from training_core.config.sweeps import SEED

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from django.conf import settings
 
-from training_core.config.effects.unused import unused_settings
+from training_core.config.effects import unused_settings
 from training_core.config.kinds import AnyConfig
 from troupe_client.documents import experiments as documents
 from troupe_client.documents.cluster import ClusterLimit

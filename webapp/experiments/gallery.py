@@ -10,8 +10,7 @@ from django.db.models import Window
 from django.db.models.functions import RowNumber
 
 from training_core.config.experiment import AgentKind
-from training_core.config.files import load_config, preset_names
-from training_core.config.gallery import expected_of, has_words, searched_text
+from training_core.config.files import expected_of, has_words, load_config, preset_names, searched_text
 from training_core.config.kinds import CONFIG_KINDS
 from troupe_client.documents.experiments import PresetEntry, PresetExpected, PresetSeen
 from webapp.accounts.permissions import Person

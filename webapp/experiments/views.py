@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils.safestring import mark_safe
 from django.views.decorators.http import require_http_methods, require_POST
 
-from training_core.config.effects.unused import unused_settings
+from training_core.config.effects import unused_settings
 from training_core.config.files import to_toml
 from training_core.config.profiles import PROFILES
 from training_core.errors import ConfigError

@@ -19,7 +19,7 @@ from webapp.ingest.batches import EventBatch, IngestRejected, Room, batch_read, 
 from webapp.ingest.models import Producer
 from webapp.media import services as media
 from webapp.metrics import services as metrics
-from webapp.quotas.enforcement import storage_held
+from webapp.quotas.services import storage_held
 from webapp.runs.lifecycle import run_announce, run_locked, run_reason_set
 from webapp.runs.logs import log_lines_store, server_says
 from webapp.runs.models import Attempt, Run, RunSource

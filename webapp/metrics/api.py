@@ -13,7 +13,7 @@ from rest_framework.views import APIView
 
 from webapp.api.queries import number, text
 from webapp.api.schema import JSON, parameter
-from webapp.common.streaming import stream
+from webapp.common.attachments import stream
 from webapp.metrics.chunks import Points
 from webapp.metrics.models import Series
 from webapp.metrics.names import BadPattern, NameQuery
@@ -21,7 +21,7 @@ from webapp.metrics.selectors import keys as series_keys
 from webapp.metrics.selectors import points_read, series_read
 from webapp.runs.models import Run
 from webapp.runs.selectors import run_get
-from workers.http.csv_cells import cell_text
+from workers.http import cell_text
 
 HEADER = "metric,attempt,step,time,value\n"
 AT_ONCE = 20_000

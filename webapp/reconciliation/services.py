@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from webapp.accounts.tokens import run_tokens_revoke
 from webapp.ingest.services import spool_store
-from webapp.quotas.enforcement import storage_held
+from webapp.quotas.services import storage_held
 from webapp.runs.facts import facts_of
 from webapp.runs.lifecycle import run_move, run_reason_set, runs_locked
 from webapp.runs.models import ACTIVE_STATES, INACTIVE_STATES, Attempt, LogLine, Run, RunSource, RunState

@@ -16,7 +16,7 @@ from webapp.agents.registry import agent_pages
 from webapp.checkpoints.lineage import lineage_shown
 from webapp.common.redirects import back
 from webapp.common.templatetags.troupe import pretty
-from webapp.health.selectors import finding_document, findings_read
+from webapp.health.services import finding_document, findings_read
 from webapp.metrics.names import names_first, names_reported
 from webapp.metrics.selectors import CHART_POINTS, SeriesRow, key_names, series_read, series_rows
 from webapp.panels.context import board_data

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from django.db.models import Q
 
-from webapp.common.json_paths import json_fits, json_predicate
+from webapp.common.query_language import json_fits, json_predicate
 
 
 class ConfigTest(str):

@@ -23,7 +23,7 @@ from webapp.runs.selectors import parent_shown, run_get, summary_shown
 from webapp.runs.states import RESUMABLE
 
 SHARED_TABS = ("overview", "curves", "transcripts", "media")
-"""Pages of a run available to visitors with a share link; see webapp/shares/kinds.py."""
+"""Pages of a run available to visitors with a share link; see webapp/shares/access.py."""
 
 
 TAB_DOCS = {"overview": "curves", "logs": "logs", "config": "configuration"}

@@ -7,10 +7,9 @@ from django.test import Client
 from django.utils import timezone
 
 from tests.webapp.elements import elements, text_of
-from training_core.config.files import load_config, preset_names, read_preset
-from training_core.config.gallery import expected_of
+from training_core.config.files import expected_of, load_config, preset_names, read_preset
 from training_core.config.kinds import config_kind
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from troupe_client.documents.experiments import PresetSeen
 from webapp.accounts.models import User
 from webapp.experiments.gallery import PresetGroup, gallery, groups

@@ -14,7 +14,7 @@ from webapp.ingest.batches import IngestRejected
 from webapp.ingest.services import batch_store
 from webapp.media.models import MediaValue
 from webapp.media.selectors import BINS, heat_map, names_of, steps_of, values_at, values_of
-from webapp.quotas.selectors import bytes_stored
+from webapp.quotas.services import bytes_stored
 from webapp.runs.models import Attempt, Run
 
 pytestmark = pytest.mark.django_db

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from training_core.config.algorithms import ALGORITHM_CONFIGS
+from training_core.algorithms.registry import ALGORITHM_CONFIGS
 from training_core.config.files import load_config
 from webapp.agents.registry import agent_pages
 from webapp.run_pages.charts import all_sections
