@@ -35,8 +35,7 @@ class BearerAuthentication(BaseAuthentication):
 
 
 ADMIN_NAMES = frozenset({
-    "projects", "members", "member-remove", "quota", "shares", "share-revoke", "report-share", "channels", "channel-try", "channel-remove",
-    "webhooks", "webhook-ping", "webhook-on", "webhook-off", "webhook-remove", "delivery-again", "checkpoint-delete", "checkpoints-prune",
+    "checkpoint-delete", "checkpoints-prune",
 })  # fmt: skip
 """URL names whose changes need the scope admin; every DELETE needs it too."""
 

@@ -23,7 +23,7 @@ from webapp.checkpoints.damage import require_whole
 from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.retention import checkpoint_hold
 from webapp.checkpoints.selectors import checkpoint_named
-from webapp.quotas.enforcement import storage_held
+from webapp.quotas.services import storage_held
 from webapp.runs.configs import check_storable
 from webapp.runs.models import Run
 from webapp.runs.states import TransitionRefused

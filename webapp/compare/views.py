@@ -45,7 +45,7 @@ from webapp.runs.models import ACTIVE_STATES, Run
 from webapp.runs.selectors import runs_visible
 from webapp.shares.services import share_make, share_path
 from webapp.transcripts.forms import Strips
-from workers.http.csv_cells import cell_text
+from workers.http import cell_text
 
 TABS = (
     ("curves", "Curves and figures", "compare:page"),

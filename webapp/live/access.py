@@ -26,8 +26,8 @@ from webapp.accounts.models import Membership, User
 from webapp.common.run_changes import ACCESS, publish_change
 from webapp.live.feeds import feeds
 from webapp.runs.selectors import runs_visible
+from webapp.shares.access import visitor_find
 from webapp.shares.models import ShareLink
-from webapp.shares.selectors import visitor_find
 
 logger = logging.getLogger(__name__)
 

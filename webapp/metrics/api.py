@@ -12,7 +12,7 @@ from troupe_client.documents import metrics as documents
 from troupe_client.documents.base import Count
 from webapp.accounts.permissions import Person
 from webapp.api.routes import Routes, Words
-from webapp.common.streaming import stream
+from webapp.common.attachments import stream
 from webapp.metrics.expressions import expression_read
 from webapp.metrics.models import Series
 from webapp.metrics.names import BadPattern, NameQuery
@@ -21,7 +21,7 @@ from webapp.metrics.selectors import DEFAULT_POINTS, points_read, series_read
 from webapp.metrics.selectors import keys as series_keys
 from webapp.runs.models import Run
 from webapp.runs.selectors import run_get
-from workers.http.csv_cells import cell_text
+from workers.http import cell_text
 
 routes = Routes()
 MOST_POINTS = 10_000

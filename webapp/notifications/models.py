@@ -14,7 +14,7 @@ class Destination(models.Model):
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="destinations")
     kind = models.CharField(max_length=20)
-    """A name of webapp.notifications.kinds.registry.KINDS."""
+    """A name of webapp.notifications.kinds.KINDS."""
     name = models.CharField(max_length=80)
     label = models.CharField(max_length=260)
     """The only part of the address that is shown: of a webhook scheme, host and port, of a channel the service."""

@@ -10,8 +10,8 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from training_core.errors import ConfigError
 from webapp.accounts.selectors import project_get
 from webapp.notifications import services
-from webapp.notifications.kinds.registry import KINDS
-from webapp.notifications.selectors import (
+from webapp.notifications.kinds import KINDS
+from webapp.notifications.services import (
     deliveries_list,
     delivery_get,
     destination_get,

@@ -33,8 +33,8 @@ from webapp.common.formats import size
 from webapp.common.redirects import back
 from webapp.common.templatetags.troupe import pretty
 from webapp.experiments.commands import curl_command, launch_command
-from webapp.health.selectors import finding_document, findings_read
-from webapp.jobs.selectors import jobs_visible
+from webapp.health.services import finding_document, findings_read
+from webapp.jobs.services import jobs_visible
 from webapp.metrics.names import names_first, names_reported
 from webapp.metrics.panels import board_data
 from webapp.metrics.selectors import CHART_POINTS, SeriesRow, key_names, series_read, series_rows
@@ -81,8 +81,8 @@ from webapp.runs.notes import (
 )
 from webapp.runs.selectors import attempts_of, facts_of, run_get
 from webapp.runs.states import TransitionRefused
-from webapp.scheduling.editing import run_resume_edited
-from webapp.scheduling.managing import run_do
+from webapp.scheduling.forking import run_resume_edited
+from webapp.scheduling.services import run_do
 from webapp.transcripts.models import Episode
 from webapp.transcripts.quarters import quarters_read
 

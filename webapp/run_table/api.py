@@ -23,8 +23,7 @@ from webapp.run_table.completion import column_complete, filter_complete
 from webapp.run_table.filters import SORT_WORDS, RunFilters, is_sort, runs_list
 from webapp.runs.models import Run
 from webapp.runs.selectors import run_get, run_summary
-from webapp.scheduling.managing import runs_do
-from webapp.scheduling.services import run_create
+from webapp.scheduling.services import run_create, runs_do
 
 routes = Routes()
 MOST_FAMILIES = 200

@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib.auth.models import AnonymousUser
 
 from webapp.accounts.models import User
-from webapp.common.query_completion import complete, fitting
+from webapp.common.query_language import complete, fitting
 from webapp.metrics.models import Series
 from webapp.metrics.names import metric_word
 from webapp.run_table.columns import FACTS, config_at

@@ -24,7 +24,6 @@ from pydantic import BaseModel, Field, field_validator
 
 from troupe_client.documents.runs import State
 from webapp.accounts.permissions import Person
-from webapp.common.json_paths import json_fits, json_predicate
 from webapp.common.query_language import (
     LOOKUPS,
     Compiler,
@@ -33,6 +32,8 @@ from webapp.common.query_language import (
     condition_read,
     flag_check,
     is_number,
+    json_fits,
+    json_predicate,
     number_check,
     number_fits,
     text_check,

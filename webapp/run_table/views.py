@@ -45,7 +45,7 @@ from webapp.runs.configs import groupings
 from webapp.runs.models import Run, RunState, SavedView
 from webapp.runs.notes import run_notes_latest
 from webapp.runs.selectors import demonstration_only, run_summary, runs_by_id, runs_visible, tags_of
-from webapp.scheduling.managing import runs_do
+from webapp.scheduling.services import runs_do
 from webapp.stack.home import MODEL_IN_WORK
 
 PER_PAGE = 50

@@ -60,7 +60,7 @@ PROGRAM_ACTS = (
 
 
 SHARED_TABS = ("overview", "curves", "transcripts", "media")
-"""Pages of a run available to visitors with a share link; see webapp/shares/kinds.py."""
+"""Pages of a run available to visitors with a share link; see webapp/shares/access.py."""
 
 
 TAB_DOCS = {"overview": "curves", "logs": "logs", "config": "configuration"}

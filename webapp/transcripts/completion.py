@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from webapp.common.query_completion import complete
+from webapp.common.query_language import complete
 from webapp.common.tones import role_tones
 from webapp.runs.models import Run
 from webapp.transcripts.forms import KINDS

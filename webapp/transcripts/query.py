@@ -15,7 +15,6 @@ from django.db.models import Exists, F, OuterRef, Q
 from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
 from lark import Token, v_args
 
-from webapp.common.json_paths import json_fits, json_predicate
 from webapp.common.query_language import (
     LOOKUPS,
     Compiler,
@@ -23,6 +22,8 @@ from webapp.common.query_language import (
     column_of,
     condition_read,
     flag_check,
+    json_fits,
+    json_predicate,
     number_check,
     number_fits,
     text_check,

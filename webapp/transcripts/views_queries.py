@@ -16,8 +16,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from training_core.errors import ConfigError
+from webapp.common.attachments import stream
 from webapp.common.redirects import back
-from webapp.common.streaming import stream
 from webapp.runs.frame import run_context
 from webapp.runs.models import Run
 from webapp.runs.selectors import run_get
@@ -37,7 +37,7 @@ from webapp.transcripts.table import (
     table_lines,
     table_sort,
 )
-from workers.http.csv_cells import cell_text
+from workers.http import cell_text
 
 PER_PAGE = 100
 

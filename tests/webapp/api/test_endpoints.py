@@ -252,7 +252,7 @@ def test_checkpoints_and_logs(call: Call, run: Run) -> None:
 
 def test_the_cluster_and_who_holds_it(call: Call, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeLauncher()
-    monkeypatch.setattr("webapp.cluster.selectors.make_launcher", lambda kind: fake)
+    monkeypatch.setattr("webapp.cluster.services.make_launcher", lambda kind: fake)
     told = call("cluster/").json()
     assert told["capacity"] == {"cpus": 2.0, "gpus": 0.0, "free_cpus": 2.0, "free_gpus": 0.0}
     assert [(row["run"], row["holds"], row["cpus"] > 0) for row in told["runs"]] == [(run.pk, False, True)]

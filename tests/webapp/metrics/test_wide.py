@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from webapp.compare.curves import lines_read
-from webapp.health.input_selectors import _curves
+from webapp.health.inputs import _curves
 from webapp.metrics import selectors, services
 from webapp.metrics.api import series_csv
 from webapp.metrics.models import Block, Chunk, Series

@@ -7,9 +7,10 @@ from django.core.exceptions import PermissionDenied
 from django.test import Client
 
 from tests.webapp.elements import elements
-from training_core.config.algorithms import ALGORITHM_CONFIGS
+from training_core.algorithms.registry import ALGORITHM_CONFIGS
 from training_core.config.files import load_config
 from training_core.errors import ConfigError
+from troupe_client.reporting.client import ClientRun
 from webapp.accounts.models import Project, User
 from webapp.agents.registry import agent_pages
 from webapp.run_pages.charts import (
@@ -25,7 +26,7 @@ from webapp.run_pages.charts import (
 from webapp.run_pages.overview import Tile, overview_tiles, tile_keys, tile_specs
 from webapp.runs.models import Run
 from webapp.runs.notes import MOST, headline_read, run_headline_set
-from webapp.scheduling.client_runs import ClientRun, client_config, client_run_begin
+from webapp.scheduling.client_runs import client_config, client_run_begin
 from webapp.transcripts.models import Episode
 
 CONFIG = client_config(ClientRun(id="23456789"))

@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from troupe_client.documents.launches import ClientRunBody
 from webapp.accounts.models import AuditEntry, Membership, Project, User
 from webapp.checkpoints.models import Checkpoint
 from webapp.health.models import Finding
@@ -15,7 +16,7 @@ from webapp.run_pages.marks import KINDS, marks_list
 from webapp.runs.costs import eta_seconds
 from webapp.runs.models import Attempt, Run, RunNote
 from webapp.runs.selectors import attempts_of
-from webapp.scheduling.client_runs import ClientRun, client_run_begin
+from webapp.scheduling.client_runs import client_run_begin
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -177,10 +178,10 @@ def test_the_table_shows_the_latest_note_and_filters_find_any(
 def test_a_program_that_resumes_is_marked_at_the_step_from_which_it_counts_on(
     user: User, project: Project
 ) -> None:
-    run, _ = client_run_begin(user, project, ClientRun(id="23456789", steps=20))
+    run, _ = client_run_begin(user, project, ClientRunBody(id="23456789", steps=20))
     Attempt.objects.filter(run=run).update(state=Attempt.State.ENDED)
     Run.objects.filter(pk=run.pk).update(iteration=10, state="finished")
-    run, attempt = client_run_begin(user, project, ClientRun(id=run.pk, resume="must"))
+    run, attempt = client_run_begin(user, project, ClientRunBody(id=run.pk, resume="must"))
     Attempt.objects.filter(pk=attempt.pk).update(started_at=timezone.now() - timedelta(seconds=50))
     Run.objects.filter(pk=run.pk).update(iteration=15)
     again = Run.objects.get(pk=run.pk)

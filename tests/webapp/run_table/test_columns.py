@@ -13,6 +13,7 @@ from rest_framework.test import APIClient
 
 from tests.webapp.elements import elements
 from training_core.errors import ConfigError
+from troupe_client.reporting.client import ClientRun
 from webapp.accounts.models import Project, User
 from webapp.metrics.services import points_store
 from webapp.run_table.columns import (
@@ -29,7 +30,7 @@ from webapp.run_table.columns import (
 from webapp.run_table.filters import runs_list, runs_sort
 from webapp.runs.models import Run
 from webapp.runs.selectors import DEMONSTRATION, run_summary
-from webapp.scheduling.client_runs import ClientRun, client_run_begin
+from webapp.scheduling.client_runs import client_run_begin
 from workers.telemetry.events import MetricsEvent
 
 pytestmark = pytest.mark.django_db

@@ -15,8 +15,7 @@ from webapp.run_table.columns import families_list
 from webapp.run_table.filters import SORTS, runs_list
 from webapp.runs.configs import family_of
 from webapp.runs.models import Run
-from webapp.scheduling.managing import ACTS, run_do, runs_do
-from webapp.scheduling.services import run_create
+from webapp.scheduling.services import ACTS, run_create, run_do, runs_do
 
 pytestmark = pytest.mark.django_db
 Make = Callable[..., Run]
