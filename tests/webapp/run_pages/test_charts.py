@@ -10,7 +10,7 @@ from tests.webapp.elements import elements
 from training_core.algorithms.registry import ALGORITHM_CONFIGS
 from training_core.config.files import load_config
 from training_core.errors import ConfigError
-from troupe_client.reporting.client import ClientRun
+from troupe_client.documents.launches import ClientRunBody
 from webapp.accounts.models import Project, User
 from webapp.agents.registry import agent_pages
 from webapp.run_pages.charts import (
@@ -29,13 +29,13 @@ from webapp.runs.notes import MOST, headline_read, run_headline_set
 from webapp.scheduling.client_runs import client_config, client_run_begin
 from webapp.transcripts.models import Episode
 
-CONFIG = client_config(ClientRun(id="23456789"))
+CONFIG = client_config(ClientRunBody(id="23456789"))
 SUPERVISED = ["epoch", "lr", "loss", "accuracy", "eval/loss", "val_accuracy"]
 
 
 @pytest.fixture
 def program(user: User, project: Project) -> Run:
-    run, _ = client_run_begin(user, project, ClientRun(id="23456789", headline=["loss", "f1"]))
+    run, _ = client_run_begin(user, project, ClientRunBody(id="23456789", headline=["loss", "f1"]))
     return run
 
 
@@ -81,7 +81,7 @@ def test_a_choice_is_of_the_program_and_then_of_the_page(program: Run, user: Use
     assert program.headline_keys == ["f1", "lr"]
     (text,) = elements(client.get(f"/runs/{program.pk}/"), "textarea[name=headline]")
     assert text.content.splitlines() == ["f1", "lr"]
-    again = ClientRun(id=program.pk, headline=["loss"], resume="allow")
+    again = ClientRunBody(id=program.pk, headline=["loss"], resume="allow")
     resumed, _ = client_run_begin(user, program.project, again)
     assert resumed.headline_keys == ["f1", "lr"]
 

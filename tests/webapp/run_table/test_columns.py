@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 
 from tests.webapp.elements import elements
 from training_core.errors import ConfigError
-from troupe_client.reporting.client import ClientRun
+from troupe_client.documents.launches import ClientRunBody
 from webapp.accounts.models import Project, User
 from webapp.metrics.services import points_store
 from webapp.run_table.columns import (
@@ -42,7 +42,9 @@ def program(user: User, project: Project) -> Program:
     """Make the run of a custom program that logs these values at step 0, and twice them at step 1."""
 
     def made(number: int, values: dict[str, float], headline: tuple[str, ...] = ()) -> Run:
-        run, _ = client_run_begin(user, project, ClientRun(id=f"2345678{number}", headline=list(headline)))
+        run, _ = client_run_begin(
+            user, project, ClientRunBody(id=f"2345678{number}", headline=list(headline))
+        )
         head: dict[str, Any] = {"run": run.pk, "attempt": 1, "producer": "p", "seq": 1, "time": 0.0}
         events = [
             MetricsEvent(
