@@ -3,7 +3,7 @@
 A document is the only list of its fields: the server's answer, the OpenAPI schema, the page and the table of a command come from it.
 """
 
-from typing import Annotated, Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -30,6 +30,11 @@ class Document(BaseModel):
     )
     columns: ClassVar[dict[str, str]] = {}
     """Heading -> field, of the tables that commands print."""
+
+    @classmethod
+    def of(cls, row: Any, **others: Any) -> Self:
+        """Return the document of a row: fields that are not in `others` are its attributes of the same name."""
+        return cls(**{name: getattr(row, name) for name in cls.model_fields.keys() - others.keys()}, **others)
 
 
 class Body(BaseModel):

@@ -17,17 +17,17 @@ from functools import cached_property
 from inspect import signature
 from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from django.http import HttpResponse
+from django.http import HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from pydantic import BaseModel, BeforeValidator, ValidationError, WithJsonSchema, create_model
-from rest_framework.parsers import BaseParser
+from rest_framework.parsers import BaseParser, FormParser, MultiPartParser
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from training_core.config.messages import error_messages
+from training_core.config.errors import error_messages
 from training_core.errors import ConfigError
 from troupe_client.documents.base import Count, Page, Results
 
@@ -85,6 +85,8 @@ class Operation:
     """Of a response that is not a document."""
     parser: type[BaseParser] | None = None
     """For a body that is not JSON."""
+    forms: bool = False
+    """Whether the body may be a form, too."""
     errors: Mapping[int, type[BaseModel]] = field(default_factory=dict)
     """Status -> document of an error that has more fields than `detail` and `errors`."""
     operation_id: str | None = None
@@ -119,7 +121,7 @@ class Operation:
         query = parsed(self.query, texts)
         arguments: dict[str, Any] = {"user": request.user, "request": request, **variables}
         if "body" in self.types:
-            arguments["body"] = parsed(self.types["body"], request.data)
+            arguments["body"] = parsed(self.types["body"], _plain(request.data))
         arguments |= {name: getattr(query, name) for name in self.query.model_fields} | {"query": query}
         result: Any = self.function(**{name: arguments[name] for name in signature(self.function).parameters})
         if self.result is None:
@@ -127,7 +129,9 @@ class Operation:
         if isinstance(result, list):
             result = {"results": result}
         document = result if isinstance(result, BaseModel) else self.result.model_validate(result)
-        return HttpResponse(document.model_dump_json(), status=self.status, content_type="application/json")
+        return HttpResponse(
+            document.model_dump_json(by_alias=True), status=self.status, content_type="application/json"
+        )
 
     def view(self) -> Callable[..., HttpResponseBase]:
         """Return the method of the view, with its part of the OpenAPI document."""
@@ -171,6 +175,10 @@ class Routes:
         """Decorate a function that stores."""
         return self._add("put", pattern, options)
 
+    def patch(self, pattern: str, **options: Any) -> Callable[[Function], Function]:
+        """Decorate a function that changes some fields."""
+        return self._add("patch", pattern, options)
+
     def delete(self, pattern: str, **options: Any) -> Callable[[Function], Function]:
         """Decorate a function that deletes."""
         return self._add("delete", pattern, options)
@@ -193,8 +201,14 @@ class Routes:
         ]
 
 
+def _plain(data: Any) -> Any:
+    return data.dict() if isinstance(data, QueryDict) else data
+
+
 def _view(operations: list[Operation]) -> Callable[..., HttpResponseBase]:
-    parsers = tuple(operation.parser for operation in operations if operation.parser)
+    parsers = [operation.parser for operation in operations if operation.parser]
+    if any(operation.forms for operation in operations):
+        parsers += [FormParser, MultiPartParser]
     methods: dict[str, Any] = {operation.method: operation.view() for operation in operations}
     methods["admin_methods"] = {operation.method.upper() for operation in operations if operation.admin}
     methods["parser_classes"] = (*APIView.parser_classes, *parsers)

@@ -21,9 +21,9 @@ from webapp.artifacts.contents import content_delete, content_missing
 from webapp.artifacts.models import Artifact, ArtifactAlias, ArtifactFile, ArtifactUse, ArtifactVersion
 from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.services import checkpoint_hold, checkpoint_named, require_whole
-from webapp.quotas.enforcement import storage_held
+from webapp.quotas.services import storage_held
+from webapp.runs.configs import check_storable
 from webapp.runs.models import Run
-from webapp.runs.permitted import check_storable
 from webapp.runs.states import TransitionRefused
 
 MOST = 500

@@ -19,7 +19,7 @@ from troupe_client.documents import checkpoints as documents
 from webapp.accounts.audit import audit_note
 from webapp.accounts.permissions import Person, require_edit
 from webapp.checkpoints.models import Checkpoint
-from webapp.runs.events import event_send
+from webapp.runs.lifecycle import event_send
 from webapp.runs.models import ACTIVE_STATES, Attempt, LogLine, Run, RunState
 from webapp.runs.selectors import run_get, runs_visible
 from webapp.runs.states import TransitionRefused

@@ -7,7 +7,7 @@ from django.db.models import Count, IntegerField, Max
 from django.db.models.functions import Cast
 
 from training_core.errors import ConfigError
-from webapp.compare.forms import Choice
+from webapp.compare.choice import Choice
 from webapp.metrics.arrays import spell
 from webapp.runs.models import Run
 from webapp.transcripts.bodies import documents_read

@@ -34,8 +34,8 @@ from webapp.accounts.models import Membership, User
 from webapp.common.run_changes import ACCESS, publish_change
 from webapp.live.feeds import feeds
 from webapp.runs.selectors import runs_visible
+from webapp.shares.access import visitor_find
 from webapp.shares.models import ShareLink
-from webapp.shares.selectors import visitor_find
 
 PORTS = {"http": 80, "https": 443}
 Origin = tuple[str, str, int]

@@ -16,8 +16,7 @@ from webapp.live.feeds import Outbox, feeds
 from webapp.live.frames import writer_of
 from webapp.live.runs_feed import runs_feed
 from webapp.runs.selectors import runs_visible
-from webapp.shares.middleware import GRANTS
-from webapp.shares.selectors import visitor_find
+from webapp.shares.access import GRANTS, visitor_find
 
 BAD_MESSAGE = 4400
 TRY_AGAIN = 1013

@@ -9,7 +9,7 @@ from django.db import connection
 from webapp.checkpoints.models import Checkpoint
 from webapp.metrics.arrays import spell
 from webapp.metrics.selectors import points_after
-from webapp.metrics.wide import NARROW
+from webapp.metrics.services import NARROW
 from webapp.runs.models import Run
 from webapp.runs.selectors import run_for_summary, run_summary, summary_for_visitors
 from webapp.transcripts.models import Episode, EpisodeAnnotation

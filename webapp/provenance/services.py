@@ -8,9 +8,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from training_core.errors import ConfigError
 from troupe_client.documents import provenance as documents
 from webapp.provenance.models import Provenance
-from webapp.runs.facts import packages_of
 from webapp.runs.logs import server_says
 from webapp.runs.models import Run, RunSource
+from webapp.runs.selectors import packages_of
 from workers.provenance.repository import unpacked_diff
 
 LAUNCH = 0

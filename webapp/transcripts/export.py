@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from troupe_client.documents.transcripts import EpisodeCurve
-from webapp.common.streaming import stream
+from webapp.common.attachments import stream
 from webapp.metrics.arrays import spell
 from webapp.runs.models import Run
 from webapp.transcripts.bodies import documents_read
@@ -18,7 +18,7 @@ from webapp.transcripts.episodes import episode_facts, episodes_list
 from webapp.transcripts.models import Episode, EpisodeNote
 from webapp.transcripts.services import note_document
 from webapp.transcripts.table import table_columns, table_row, table_sort
-from workers.http.csv_cells import cell_text
+from workers.http import cell_text
 
 AT_ONCE = 50
 POINT = ("first", "last", "matching", "of", "share", "low", "high")

@@ -22,15 +22,16 @@ from troupe_client.documents import transcripts as documents
 from webapp.accounts.models import Project
 from webapp.accounts.permissions import Person
 from webapp.accounts.saved import SavedTexts
-from webapp.common.json_paths import json_fits, json_predicate
-from webapp.common.query_completion import complete
 from webapp.common.query_language import (
     LOOKUPS,
     Compiler,
     FilterError,
     column_of,
+    complete,
     condition_read,
     flag_check,
+    json_fits,
+    json_predicate,
     number_check,
     number_fits,
     text_check,

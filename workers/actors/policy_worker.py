@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
-from training_core.llm.base_models.progress import Progress
+from training_core.llm.base_models.folder_creation import Progress
 from training_core.llm.generation.base import SleepingEngine
 from training_core.types import Group
 from workers.actors.rollout_worker import RolloutWorker

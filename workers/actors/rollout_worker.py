@@ -6,11 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from training_core.llm.base_models.progress import Progress, silent
-from training_core.llm.generation.base import Engine, SamplingSettings
-from training_core.llm.generation.continuation import generate_until_ended
-from training_core.llm.generation.fitting import generate_fitting
-from training_core.llm.serving.gate import Gate
+from training_core.llm.base_models.folder_creation import Progress, silent
+from training_core.llm.generation.base import Engine, SamplingSettings, generate_fitting, generate_until_ended
+from training_core.llm.serving.batching import Gate
 from training_core.types import Answer, Prompt
 from workers.actors.staleness import check_weights
 from workers.actors.worker import Worker, ready
@@ -106,7 +104,7 @@ class RolloutWorker(Worker):
         """Receive a version through the process group, then load it as `load_weights` does. Answers are generated until all weights
         have arrived. Raises TransferFailure; the engine's weights are unchanged then.
         """
-        from training_core.llm.models.adapters import trained_weights
+        from training_core.llm.models.lora import trained_weights
         from workers.actors.weight_group import layout_of
 
         start = time.time()
@@ -134,7 +132,7 @@ class RolloutWorker(Worker):
         return Span(self._spec.name, "sync", self._spec.policy, iteration, start, time.time())
 
     def _open_engine(self, loaded: "LoadedModel", *, sleeps: bool = False) -> None:
-        from training_core.llm.generation.factory import make_engine
+        from training_core.llm.generation.base import make_engine
         from training_core.llm.models.flops import shape_of
 
         self._loaded = loaded
@@ -144,7 +142,7 @@ class RolloutWorker(Worker):
     def _restore(self, checkpoint: Path) -> int:
         """Load a frozen policy's weights if the checkpoint has them. Returns the version. Raises CheckpointError."""
         from training_core.llm.learning.policy_checkpoint import check_tokenizer, load_frozen, policy_folder
-        from training_core.llm.models.adapters import trained_weights
+        from training_core.llm.models.lora import trained_weights
 
         folder = policy_folder(checkpoint, self._spec.policy)
         if folder.is_dir():
@@ -155,9 +153,9 @@ class RolloutWorker(Worker):
         return self.engine.version
 
     def _span(self, prompts: Sequence[Prompt], answers: list[list[Answer]], start: float) -> Span:
-        from training_core.llm.models.flops import generation_work
+        from training_core.llm.models.flops import forward_flops, generation_work
 
         name, policy = self._spec.name, self._spec.policy
         iteration = prompts[0].key.iteration if prompts else 0
-        flops = self._shape.forward(generation_work(prompts, answers)) if self._shape else None
+        flops = forward_flops(self._shape, generation_work(prompts, answers)) if self._shape else None
         return Span(name, "rollout", policy, iteration, start, time.time(), flops, self._loaded.peak)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from training_core.config.run import RunConfig
-from training_core.llm.external.checkpoint import read_external, save_external
+from training_core.llm.external.source import read_external, save_external
 from training_core.types import Episode
 from workers.actors.collector import Collector
 from workers.actors.player import Played, Player

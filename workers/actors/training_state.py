@@ -6,8 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from training_core.config.run import RunConfig
-from training_core.llm.learning.baselines import read_baselines, save_baselines
-from training_core.llm.learning.training_groups import GroupedBatch, make_groups
+from training_core.llm.learning.training_groups import (
+    GroupedBatch,
+    make_groups,
+    read_baselines,
+    save_baselines,
+)
 from training_core.types import Episode
 from workers.protocol.records import Updated
 from workers.protocol.spec import PolicyUpdate

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from zlib import crc32
 
-from training_core.llm.base_models.progress import Progress, silent
+from training_core.llm.base_models.folder_creation import Progress, silent
 from training_core.seeding import keyed_seed
 from training_core.types import Group
 from workers.actors.staleness import check_versions, check_weights
@@ -17,7 +17,7 @@ from workers.protocol.records import Span, TransferFailure
 from workers.protocol.spec import Address, PolicyUpdate, Ready, TokenFigures, WorkerSpec
 
 if TYPE_CHECKING:
-    from training_core.llm.learning.annotations import GroupAnnotation
+    from training_core.llm.learning.update_metrics import GroupAnnotation
     from workers.actors.model_loading import LoadedModel
     from workers.actors.weight_group import WeightGroup
     from workers.actors.weights import PackedWeights
@@ -123,8 +123,8 @@ class UpdateWorker(Worker):
         save_policy(policy_folder(folder, self._spec.policy), self.learner, self._tokenizer, self.version)
 
     def _open_learner(self, loaded: "LoadedModel", address: Address | None = None) -> None:
-        from training_core.llm.learning.factory import make_learner
-        from training_core.llm.learning.processes import SINGLE_PROCESS, join
+        from training_core.llm.learning.learner import make_learner
+        from training_core.llm.learning.optimiser import SINGLE_PROCESS, join
 
         spec, config = self._spec, self._spec.config
         self._tokenizer, self._peak = loaded.tokenizer, loaded.peak

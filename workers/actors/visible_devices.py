@@ -1,6 +1,6 @@
 """Devices of short jobs: they are short enough for a CPU, so they use the GPUs that are visible and request none."""
 
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.config.run import RunConfig
 from training_core.devices import cuda_is_visible
 

@@ -2,7 +2,7 @@
 
 NCCL between GPUs, gloo between CPUs. A version is a header and buckets of bytes: small weights are joined in buckets, larger ones are sent
 from their own memory. Receivers know the layout from their own model; the header has its digest. The group is separate from that of several
-update workers (training_core.llm.learning.processes).
+update workers (training_core.llm.learning.optimiser).
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -4,7 +4,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from training_core.llm.base_models.progress import Progress, silent
+from training_core.llm.base_models.folder_creation import Progress, silent
 from workers.actors.machine import prepare_process
 from workers.actors.utilisation import Monitored
 from workers.protocol.spec import Ready, WorkerSpec

@@ -6,7 +6,7 @@ from threading import Lock
 
 from training_core.config.run import RunConfig
 from training_core.errors import StopRequested
-from training_core.llm.base_models.progress import Progress
+from training_core.llm.base_models.folder_creation import Progress
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Group, Prompt
@@ -15,7 +15,7 @@ from workers.actors.policy_worker import PolicyWorker
 from workers.actors.rollout_worker import RolloutWorker
 from workers.actors.update_worker import UpdateWorker
 from workers.backends.polling import polling
-from workers.gateway.announcing import announce, retract
+from workers.gateway.opening import announce, retract
 from workers.protocol.records import (
     Attempt,
     Collected,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from threading import Condition, Event, Lock
 from typing import TYPE_CHECKING, Any
 
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.marl.records import Collection
 from workers.actors.machine import prepare_process
 from workers.protocol.records import Attempt, StopChecks
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from training_core.marl.trainer import MarlTrainer
 from pathlib import Path
 
-from training_core.llm.base_models.progress import Progress
+from training_core.llm.base_models.folder_creation import Progress
 from workers.actors.marl_worker import MarlWorker
 from workers.backends.polling import polling
 from workers.protocol.records import Collected, EpisodeKind, Started

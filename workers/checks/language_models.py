@@ -11,11 +11,11 @@ from training_core.config.rollout import Agent, CustomWorkflow, RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.errors import EnvironmentFailure
 from training_core.importing import made
-from training_core.llm.agents.loading import check_workflow
-from training_core.llm.environments.external.config import External
+from training_core.llm.environments.external import External
 from training_core.llm.environments.host import EnvironmentHost, SlotView
 from training_core.llm.environments.registry import types_with_warm_start, warm_start_of
-from training_core.llm.rewards.registry import reward_source
+from training_core.llm.rewards.pool import reward_source
+from training_core.llm.workflows.agent import check_workflow
 from training_core.llm.workflows.context import opening_messages
 from training_core.sandbox.run import check_sandbox
 from training_core.types import Message

@@ -2,7 +2,7 @@
 
 from training_core.config.kinds import AnyConfig
 from training_core.importing import resolve
-from training_core.llm.base_models.progress import Progress, silent
+from training_core.llm.base_models.folder_creation import Progress, silent
 from workers.checks.results import Check, make_checks
 from workers.checks.shared import Surroundings
 from workers.kinds import WORKER_KINDS

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from training_core.errors import TroupeError
-from training_core.llm.base_models.progress import Progress
+from training_core.llm.base_models.folder_creation import Progress
 from workers.telemetry.faults import fault_of, has_traceback, sentence
 
 State = Literal["passed", "warning", "failed", "unknown"]

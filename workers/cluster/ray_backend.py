@@ -11,13 +11,12 @@ from ray.exceptions import RayActorError
 
 from training_core.config.rollout import RolloutBuffer
 from training_core.errors import StopRequested, TroupeError
-from training_core.llm.base_models.folder_creation import creation_progress
-from training_core.llm.base_models.progress import Progress, silent
+from training_core.llm.base_models.folder_creation import Progress, creation_progress, silent
 from training_core.llm.base_models.registry import created_folder
 from workers.cluster.answers import LOST_REMEDY, answer, exit_of
 from workers.cluster.session import Session, cluster_machines, connect, open_session
 from workers.cluster.worker_output import Heard, WorkerOutput
-from workers.gateway.announcing import announce, retract
+from workers.gateway.opening import announce, retract
 from workers.protocol.records import (
     Attempt,
     Collected,

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from ray.exceptions import RayActorError
 
 from training_core.marl.environments.base import Actions, Failure, Spec, Transition, VectorEnvironment, View
-from training_core.marl.environments.environment_config import MarlEnvironment
-from training_core.marl.environments.episode_state import Arrays
+from training_core.marl.environments.config import MarlEnvironment
+from training_core.marl.environments.episodes import Arrays
 from training_core.marl.environments.split import SplitEnvironments, shares_of
 from workers.cluster.answers import LOST_REMEDY, answer, exit_of
 from workers.cluster.pool import MAX_LIVES

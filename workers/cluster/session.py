@@ -14,7 +14,7 @@ from ray.exceptions import RayError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 
 from training_core.config.kinds import AnyConfig
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.config.run import RunConfig
 from training_core.importing import resolve
 from workers.actors.coordinator import RolloutCoordinator

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from math import nan
 
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 
 
 def summary_lines(config: MarlConfig, iteration: int, values: Mapping[str, float]) -> Iterator[str]:

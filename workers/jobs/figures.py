@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from statistics import stdev
 from typing import Any
 
-from training_core.config.effects.unused import unused_settings
+from training_core.config.effects import unused_settings
 from training_core.config.kinds import AnyConfig
 from training_core.errors import EnvironmentFailure
 from workers.protocol.records import EpisodeFacts

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.marl.environments.base import ActionKind, Continuous
 from training_core.marl.learning.learner import PolicyLearner
 from training_core.marl.trainer import check_rollout_length

@@ -23,7 +23,8 @@ from webapp.checkpoints.services import (
 )
 from webapp.ingest.services import batch_store
 from webapp.jobs.models import Job
-from webapp.jobs.services import Subject, job_create, job_folder, job_follow
+from webapp.jobs.services import job_folder, job_follow
+from webapp.jobs.starting import Subject, job_create
 from webapp.runs.models import Attempt, Run
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling import submission
@@ -262,7 +263,7 @@ def test_a_job_that_finds_damage_marks_the_checkpoint(
     stopped: Run, user: User, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("webapp.jobs.services.make_launcher", lambda kind: FakeLauncher())
-    monkeypatch.setattr("webapp.jobs.services._soon", lambda pk: None)
+    monkeypatch.setattr("webapp.jobs.starting._soon", lambda pk: None)
     row = make(6)
     job = job_create(user, stopped.project, Job.Kind.EVALUATE, Subject(stopped.config, stopped, row))
     Job.objects.filter(pk=job.pk).update(state="running", submission_id="j")

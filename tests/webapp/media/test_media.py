@@ -10,11 +10,11 @@ from tests.end_to_end.seed import Story, encoded
 from troupe_client.reporting.media import Histogram, Image, Text
 from webapp.accounts.models import Project, User
 from webapp.accounts.tokens import token_create
-from webapp.ingest.errors import IngestRejected
+from webapp.ingest.batches import IngestRejected
 from webapp.ingest.services import batch_store
 from webapp.media.models import MediaValue
 from webapp.media.services import BINS, heat_map, names_of, steps_of, values_at, values_of
-from webapp.quotas.selectors import bytes_stored
+from webapp.quotas.services import bytes_stored
 from webapp.runs.models import Attempt, Run
 
 pytestmark = pytest.mark.django_db

@@ -11,7 +11,7 @@ import torch
 from tests.workers.running import small_config
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.sampling import tempered_log_probs
-from training_core.llm.serving.gate import Gate
+from training_core.llm.serving.batching import Gate
 from training_core.types import NoiseKey, Prompt
 from workers.actors.rollout_worker import RolloutWorker
 from workers.actors.weights import PackedWeights, pack

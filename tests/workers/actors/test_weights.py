@@ -6,7 +6,7 @@ import warnings
 import torch
 
 from tests.gpu.models import TINY, make_model
-from training_core.llm.models.adapters import load_trained_weights, trained_weights
+from training_core.llm.models.lora import load_trained_weights, trained_weights
 from workers.actors.weights import pack, unpack
 
 

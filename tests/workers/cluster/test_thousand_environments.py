@@ -14,7 +14,7 @@ from training_core.config.files import load_config
 from training_core.llm.environments.host import EnvironmentHost, EnvironmentPool
 from training_core.llm.environments.plan_path.wording import COMPASS, MOVES
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.registry import WORKFLOWS
@@ -80,7 +80,7 @@ def test_a_thousand_environments_play_the_same_on_any_number_of_workers(
     def play(pool: EnvironmentPool) -> tuple[list[Any], dict[str, Voice]]:
         voices = {"planner": Voice(list(COMPASS)), "executor": Voice(list(MOVES))}
         context = RolloutContext(config, pool, voices, dict.fromkeys(voices, render), attempt=1, iteration=1)
-        return told(WORKFLOWS[workflow](tasks, context)), voices
+        return told(WORKFLOWS[workflow].train(tasks, context)), voices
 
     alone, voices = play(EnvironmentHost(config.environment, config.run.seed))
     assert len(alone) == TASKS and all(episode.turns for episode in alone)
@@ -104,7 +104,7 @@ def test_a_policy_s_answers_do_not_depend_on_the_number_of_workers(
     def play(pool: EnvironmentPool, tasks: range) -> list[Any]:
         voices = dict.fromkeys(("planner", "executor"), engine.generate)
         context = RolloutContext(config, pool, voices, dict.fromkeys(voices, shown), attempt=1, iteration=1)
-        return told(WORKFLOWS["turn_tree"](tasks, context))
+        return told(WORKFLOWS["turn_tree"].train(tasks, context))
 
     whole = play(EnvironmentHost(config.environment, config.run.seed), range(60))
     import ray

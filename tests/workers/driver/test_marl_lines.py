@@ -1,7 +1,7 @@
 """The two lines of an evaluation of small networks."""
 
 from training_core.config.files import load_config
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from workers.driver.marl_lines import summary_lines
 
 RETURNS = {

@@ -6,8 +6,7 @@ from queue import SimpleQueue
 from threading import Thread, current_thread
 from typing import Any
 
-from training_core.loggers.base import Logger, LoggerSetup
-from training_core.loggers.registry import open_logger
+from training_core.loggers.registry import Logger, LoggerSetup, open_logger
 
 log = logging.getLogger(__name__)
 
