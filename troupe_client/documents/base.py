@@ -32,7 +32,7 @@ class Document(BaseModel):
     """Heading -> field, of the tables that commands print."""
 
     @classmethod
-    def of(cls, row: Any, **others: Any) -> Self:
+    def of_row(cls, row: Any, **others: Any) -> Self:
         """Return the document of a row: fields that are not in `others` are its attributes of the same name."""
         return cls(**{name: getattr(row, name) for name in cls.model_fields.keys() - others.keys()}, **others)
 

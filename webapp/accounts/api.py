@@ -21,7 +21,7 @@ routes = Routes()
 def projects(user: Person) -> list[documents.Project]:
     """Return the projects by name, with the caller's level in each."""
     return [
-        documents.Project.of(membership.project, level=membership.level)
+        documents.Project.of_row(membership.project, level=membership.level)
         for membership in memberships_of(user)
     ]
 
@@ -29,7 +29,7 @@ def projects(user: Person) -> list[documents.Project]:
 @routes.post("projects/", status=201, admin=True)
 def project_add(user: Person, body: documents.ProjectBody) -> documents.Project:
     """Create a project; the caller is its owner."""
-    return documents.Project.of(project_create(cast(User, user), body.name), level="owner")
+    return documents.Project.of_row(project_create(cast(User, user), body.name), level="owner")
 
 
 @routes.get(MEMBERS, name="members")
@@ -84,4 +84,4 @@ def audit(  # noqa: PLR0913 - the filters of the query
 
 def _token(token: ApiToken) -> documents.ProjectToken:
     project = token.project.slug if token.project else None
-    return documents.ProjectToken.of(token, username=token.user.username, project=project)
+    return documents.ProjectToken.of_row(token, username=token.user.username, project=project)

@@ -59,7 +59,7 @@ def audit_people(project: Project) -> list[str]:
 def audit_document(entry: AuditEntry) -> documents.AuditEntry:
     """Return the document of an entry."""
     username = entry.user.username if entry.user else None
-    return documents.AuditEntry.of(entry, user=username, time=entry.created_at)
+    return documents.AuditEntry.of_row(entry, user=username, time=entry.created_at)
 
 
 def _number(text: str) -> int:

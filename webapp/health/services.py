@@ -85,7 +85,7 @@ def finding_facts(finding: Finding) -> dict[str, Any]:
 def finding_document(finding: Finding) -> documents.Finding:
     """Return the document of a finding of `findings_read`."""
     rule = RULES.get(finding.rule)
-    return documents.Finding.of(
+    return documents.Finding.of_row(
         finding,
         figures=dict(finding.evidence.get("figures", [])),
         series=finding.evidence.get("series", []),

@@ -69,17 +69,17 @@ def destination_status(destination: Destination) -> str:
 def webhook_document(webhook: Destination) -> documents.Webhook:
     """Return the document of a webhook."""
     last = webhook.deliveries.first()
-    return documents.Webhook.of(webhook, host=webhook.label, last=last and last.state)
+    return documents.Webhook.of_row(webhook, host=webhook.label, last=last and last.state)
 
 
 def channel_document(channel: Destination) -> documents.Channel:
     """Return the document of a channel."""
-    return documents.Channel.of(channel, kind=channel.label, said=destination_status(channel))
+    return documents.Channel.of_row(channel, kind=channel.label, said=destination_status(channel))
 
 
 def delivery_document(delivery: Delivery) -> documents.Delivery:
     """Return the document of a delivery."""
-    return documents.Delivery.of(delivery, time=delivery.created_at)
+    return documents.Delivery.of_row(delivery, time=delivery.created_at)
 
 
 @transaction.atomic

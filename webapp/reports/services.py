@@ -58,12 +58,12 @@ def project_to_write(user: Person, name: str) -> Project:
 
 def report_document(report: Report) -> documents.Report:
     """Return the document of a report of `reports_visible`, without its text."""
-    return documents.Report.of(report, **_names(report))
+    return documents.Report.of_row(report, **_names(report))
 
 
 def text_document(report: Report) -> documents.ReportText:
     """Return the document of a report of `reports_visible`."""
-    return documents.ReportText.of(report, **_names(report))
+    return documents.ReportText.of_row(report, **_names(report))
 
 
 def _names(report: Report) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def _names(report: Report) -> dict[str, Any]:
 def version_document(version: ReportVersion) -> documents.ReportVersion:
     """Return the document of a version, without its text."""
     author = version.author.username if version.author else ""
-    return documents.ReportVersion.of(version, author=author, characters=len(version.text))
+    return documents.ReportVersion.of_row(version, author=author, characters=len(version.text))
 
 
 @dataclass(frozen=True)

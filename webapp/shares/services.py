@@ -51,7 +51,7 @@ def is_live(share: ShareLink) -> bool:
 def share_document(share: ShareLink) -> documents.Share:
     """Return the document of a link of `shares_list`."""
     author = share.created_by.username if share.created_by else None
-    return documents.Share.of(share, project=share.project.slug, created_by=author, live=is_live(share))
+    return documents.Share.of_row(share, project=share.project.slug, created_by=author, live=is_live(share))
 
 
 @transaction.atomic
