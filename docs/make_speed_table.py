@@ -5,7 +5,7 @@ compares both pages with the output.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,24 @@ from typing import Any
 from tests.benchmarks.folders import RESULTS, ROOT
 from tests.benchmarks.results import MOST_LOAD, number, read_result
 
-PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
+README, PERFORMANCE = ROOT / "README.md", ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- speed: begin; python -m docs.make_speed_table -->", "<!-- speed: end -->"
+IN_README = frozenset(
+    {
+        "TRL / Troupe fp32, hidden 64",
+        "TRL / Troupe bf16, hidden 64",
+        "generate, unshared / shared, short prompts, many alike",
+        "update, unpacked / packed, short prompts, many alike",
+        "native, 1,024 environments / mpe2, one parallel environment",
+        "this trainer on VMAS, 2 x 256, fp32 / BenchMARL on VMAS, 2 x 256",
+        "plan_path_duo, first point",
+        "log call, median",
+        "200 viewers, call to pixel, p95",
+        "by metric",
+    }
+)
+"""Names of the ten figures of the README."""
+PAGES: dict[Path, Collection[str]] = {README: IN_README, PERFORMANCE: ()}
 NOTHING = "No results are stored. `make bench RECORD=1` measures them."
 
 
@@ -94,7 +110,7 @@ ROWS = (
     Row("call to socket, p95, 200 viewers of one run", "event_to_pixel", "200 viewers, call to socket, p95"),
     Row("call to pixel, p95, 200 viewers of one run", "event_to_pixel", "200 viewers, call to pixel, p95"),
     Row("first page of 10,000 runs, newest first", "dashboard", "newest first"),
-    Row("the same, filtered by metric", "dashboard", "by metric"),
+    Row("first page of 10,000 runs, filtered by metric", "dashboard", "by metric"),
     Row("the same, filtered and ordered by config", "dashboard", "by config, ordered by config"),
     Row("series of 1,000,000 points, 1,500 drawn", "dashboard", "a series, 1,500 points drawn"),
     Row("search over 20,000 episodes by the API: a rare word", "search", "a rare word, API"),
@@ -102,9 +118,10 @@ ROWS = (
 )
 
 
-def table(folder: Path) -> str:
-    """Return the table in Markdown, made from the results in a folder."""
-    rows = [(row, result) for row in ROWS if (result := read_result(folder, row.benchmark))]
+def table(folder: Path, names: Collection[str] = ()) -> str:
+    """Return the table in Markdown, made from the results in a folder; of the rows with these names, or of all."""
+    wanted = [row for row in ROWS if not names or row.name in names]
+    rows = [(row, result) for row in wanted if (result := read_result(folder, row.benchmark))]
     if not rows:
         return NOTHING
     lines = ["| what | median (lowest to highest) | repeats | measured |", "|---|---|---:|---|"]
@@ -147,8 +164,8 @@ def replaced(page: str, content: str) -> str:
 
 def main() -> None:
     """Write both pages."""
-    for path in PAGES:
-        path.write_text(replaced(path.read_text(), table(RESULTS)))
+    for path, names in PAGES.items():
+        path.write_text(replaced(path.read_text(), table(RESULTS, names)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The pictures of the README, in its order: the pages of the tour, and the steps of a first day. docs/make_tour.py takes them."""
+"""The pictures of docs/tour.md, in its order: the pages of the tour, and the steps of a first day. docs/make_tour.py takes them."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ class Shot:
 
     name: str
     line: str
-    """Caption, as in the README."""
+    """Caption, as in docs/tour.md."""
     address: str
     """With placeholders that make_tour fills in: run, runs (both, comma-separated), episode, columns."""
     ready: str

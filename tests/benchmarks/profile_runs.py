@@ -56,7 +56,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "_compute_proximal_logprobs (",
         "_score (",
     ),
-    "packing": ("packing.py", "micro_batches.py", "training_groups.py", "marl/learning/batch.py"),
+    "packing": ("packing.py", "training_groups.py", "marl/learning/batch.py"),
     "forward and loss": ("_loss (", "training_core/marl/learning/"),
     "workflow (turns, prompts)": (
         "training_core/llm/workflows/",

@@ -30,9 +30,9 @@ from tests.gpu.models import Size, make_model, make_tokenizer
 from tests.gpu.tasks import make_groups, make_prompts
 from training_core.config.files import load_config
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.torch.engine import TorchEngine
-from training_core.llm.models.adapters import trained_weights
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.models.loading import DTYPES
+from training_core.llm.models.lora import trained_weights
 from workers.actors.members import Member, Spawner
 from workers.actors.remote_policy import RemotePolicy
 from workers.actors.weights import pack, unpack

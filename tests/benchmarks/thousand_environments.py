@@ -60,9 +60,7 @@ def collected(workers: int, tasks: int, home: Path) -> str:
     actor_slots = place(config).of("environment")
     members = [spawner.member(seat) for seat in actor_slots]
     proxies = {name: PolicyWorker(WorkerSpec(name, name, config, home)) for name in config.used_policies}
-    coordinator = RolloutCoordinator(
-        config, proxies, RemotePool(members), side_by_side=False
-    )
+    coordinator = RolloutCoordinator(config, proxies, RemotePool(members), side_by_side=False)
     coordinator.start(None)
     coordinator.collect(1)
     began = time.perf_counter()

@@ -18,8 +18,8 @@ import psycopg
 import pytest
 
 from tests.end_to_end.running_stack import PATIENCE, ROOT, RunningStack, ended, title
-from webapp.stack.ports import free_ports
 from webapp.stack.processes import tagged
+from webapp.stack.servers import free_ports
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(1800)]
 

@@ -1,4 +1,4 @@
-"""The README's table of GPU figures: `python -m tests.gpu.table` prints it, `--write` puts it into README.md.
+"""The table of GPU figures: `python -m tests.gpu.table` prints it, `--write` puts it into docs/gpu.md.
 
 Only results of a card count. A figure without a result is "not measured".
 """
@@ -14,7 +14,7 @@ from tests.gpu.__main__ import RECORDED
 from tests.gpu.registry import STEPS
 from tests.gpu.results import FINISHED, ROOT, read_result
 
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "gpu.md"
 BEGIN, END = "<!-- gpu figures: begin -->", "<!-- gpu figures: end -->"
 MISSING = "not measured"
 
@@ -67,7 +67,7 @@ def make_table(out: Path) -> str:
     """The table in Markdown, with the cards and commits of its results."""
     results = {name: result for name in STEPS if (result := card_result(out, name))}
     if not results:
-        return "No GPU was available: none of these figures is measured. [The GPU program](docs/gpu.md) measures them."
+        return "None is recorded."
     lines = ["| | measured | goal |", "|---|---|---|"]
     for label, step, text, goal in ROWS:
         measured = text(results[step]["figures"]) if step in results else MISSING
@@ -122,5 +122,5 @@ def _curve(figures: dict[str, Any]) -> Curve:
 if __name__ == "__main__":
     table = make_table(RECORDED)
     if "--write" in sys.argv[1:]:
-        write_table(README, table)
+        write_table(PAGE, table)
     print(table)

@@ -14,7 +14,7 @@ from tests.gpu.registry import STEPS, Bound, Step
 from tests.gpu.results import ROOT, finished_result, read_result, verdicts
 from tests.gpu.runner import LIMIT, run_steps
 from tests.gpu.setting import Setting, make_setting
-from tests.gpu.table import BEGIN, END, MISSING, README, make_table, write_table
+from tests.gpu.table import BEGIN, END, MISSING, PAGE, make_table, write_table
 from training_core.importing import resolve
 
 RESULT = {
@@ -183,7 +183,7 @@ def test_the_table_shows_only_what_a_card_measured(tmp_path: Path) -> None:
     (tmp_path / "generation_8b.json").write_text(
         json.dumps(measured("generation_8b", tokens_per_second=5) | {"small": True})
     )
-    assert "none of these figures is measured" in make_table(tmp_path)
+    assert "None is recorded" in make_table(tmp_path)
     (tmp_path / "update_1.7b.json").write_text(json.dumps(measured("update_1.7b", mfu=0.437)))
     table = make_table(tmp_path)
     assert "| update, 1.7B, bf16 | 44 % MFU | ≥ 40 % |" in table and "commit abcdefgh" in table
@@ -219,7 +219,7 @@ def test_the_table_is_written_between_its_marks(tmp_path: Path) -> None:
 def test_the_readme_has_the_table_of_the_stored_results() -> None:
     from tests.gpu.__main__ import RECORDED
 
-    assert f"{BEGIN}\n{make_table(RECORDED)}\n{END}" in README.read_text()
+    assert f"{BEGIN}\n{make_table(RECORDED)}\n{END}" in PAGE.read_text()
 
 
 def small(tmp_path: Path, name: str) -> Setting:

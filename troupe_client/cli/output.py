@@ -11,6 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from troupe_client.documents.base import Document
 from troupe_client.server_api import Server
 
 console = Console(soft_wrap=not sys.stdout.isatty())
@@ -49,6 +50,31 @@ def print_rows(
         print_line(line(row))
     if empty and not rows:
         print_line(empty)
+
+
+def print_documents(
+    rows: Sequence[dict[str, Any]], document: type[Document], as_json: bool, empty: str
+) -> None:
+    """Print rows of the API as JSON, or as a table with the columns of their document; `empty` if there are none."""
+    if as_json:
+        return print_json(rows)
+    if not rows:
+        return console.print(empty)
+    numbers = [
+        heading
+        for heading, name in document.columns.items()
+        if document.model_fields[name].annotation in (int, float)
+    ]
+    table = plain_table(*document.columns, right=numbers)
+    for row in rows:
+        table.add_row(*(_cell(row[name]) for name in document.columns.values()))
+    print_table(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None or value == []:
+        return "–"
+    return visible(", ".join(map(str, value)) if isinstance(value, list) else str(value))
 
 
 def print_launched(server: Server, run: dict[str, Any], as_json: bool) -> None:

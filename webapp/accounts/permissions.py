@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from django.contrib.auth.models import AnonymousUser
+from django.core.exceptions import PermissionDenied
 
 from webapp.accounts.models import Membership, Project, User
 
@@ -11,7 +12,7 @@ Person = User | AnonymousUser
 
 
 class Visitor(AnonymousUser):
-    """An anonymous user who followed a share link. webapp.shares.middleware sets it as the request's user, for reading, at
+    """An anonymous user who followed a share link. webapp.shares.access sets it as the request's user, for reading, at
     the URLs opened by the link, so that no login is required; it is used nowhere else.
 
     A visitor has no level in any project. Selectors return shared objects: runs through `runs_visible`, others where the
@@ -53,6 +54,12 @@ def can_view(user: Person, project: Project) -> bool:
 def can_edit(user: Person, project: Project) -> bool:
     """Whether the user may launch, stop and resume."""
     return level_of(user, project) in (Level.OWNER, Level.EDITOR)
+
+
+def require_edit(user: Person, project: Project) -> None:
+    """Raise PermissionDenied for users who cannot edit."""
+    if not can_edit(user, project):
+        raise PermissionDenied("you may only read this project; ask an owner for the editor level")
 
 
 def is_owner(user: Person, project: Project) -> bool:

@@ -1,5 +1,6 @@
 """Pagination of lists: by cursor in the order of arrival, by offset in any other order."""
 
+from collections.abc import Callable
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -55,3 +56,15 @@ class NewestFirst(CursorPagination):
             return super().paginate_queryset(queryset, request, view)
         except (ValueError, TypeError, ValidationError) as error:
             raise ParseError(WRONG_CURSOR) from error
+
+
+def paged(
+    request: Request,
+    rows: Any,
+    pages: type[BasePagination],
+    documents: Callable[[list[Any]], list[Any]],
+) -> Any:
+    """Return the page of a queryset that the request asks for, as the fields of a Page of documents. Raises ParseError."""
+    paginator = pages()
+    page: list[Any] | None = paginator.paginate_queryset(rows, request)
+    return paginator.get_paginated_response(documents(page or [])).data

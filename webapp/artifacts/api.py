@@ -1,53 +1,25 @@
 """Artifacts in the REST API: versions, contents, aliases, uses."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from django.http import HttpResponseBase
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema
-from rest_framework import serializers
+from django.http.response import HttpResponseBase
+from pydantic import Field
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from training_core.errors import ConfigError
-from webapp.accounts.models import Project
+from troupe_client.documents import artifacts as documents
+from webapp.accounts.permissions import Person
 from webapp.accounts.selectors import project_get
-from webapp.api.queries import text
-from webapp.api.schema import JSON, parameter
-from webapp.artifacts.bodies import version_body
-from webapp.artifacts.downloads import file_response
-from webapp.artifacts.models import ArtifactVersion
-from webapp.artifacts.retention import artifacts_prune
-from webapp.artifacts.selectors import (
-    artifact_get,
-    artifacts_document,
-    artifacts_of_run,
-    artifacts_visible,
-    version_document,
-    version_get,
-    version_named,
-    versions_of,
-)
-from webapp.artifacts.services import (
-    ContentMissing,
-    alias_remove,
-    alias_set,
-    may_write,
-    use_note,
-    version_create,
-    version_remove,
-)
-from webapp.artifacts.storage import content_path, content_write
-from webapp.runs.models import Run
+from webapp.api.routes import Routes
+from webapp.artifacts import services
+from webapp.artifacts.contents import content_path, content_write, file_response
 from webapp.runs.selectors import run_get
 
-MOST = 500
+routes = Routes()
 
 
 class Bytes(BaseParser):
-    """A body of bytes, read by the view in chunks."""
+    """A body of bytes, which the operation reads in chunks."""
 
     media_type = "application/octet-stream"
 
@@ -56,165 +28,114 @@ class Bytes(BaseParser):
         return stream
 
 
-def _create(request: Request, project: Project, run: Run | None) -> Response:
-    try:
-        version = version_create(request.user, project, version_body(request.data), run)
-    except ContentMissing as missing:
-        return Response({"detail": str(missing), "missing": missing.hashes}, status=409)
-    return Response(version_document(version, files=True), status=201)
+@routes.get("projects/<slug:slug>/artifacts/", name="artifacts")
+def artifacts(
+    user: Person, slug: str, type: Annotated[str, Field(description="Only this type.")] = ""
+) -> list[documents.Artifact]:
+    """Return the artifacts of a project by name, with their newest version."""
+    visible = services.artifacts_visible(user).filter(project=project_get(user, slug))
+    return services.artifact_documents(visible.filter(type=type) if type else visible)
 
 
-class ProjectArtifacts(APIView):
-    """Artifacts of a project."""
-
-    @extend_schema(parameters=[parameter("type", str, "only this type")], responses=JSON)
-    def get(self, request: Request, slug: str) -> Response:
-        """Return the artifacts by name, with their newest version."""
-        artifacts = artifacts_visible(request.user).filter(project=project_get(request.user, slug))
-        if kind := text(request, "type"):
-            artifacts = artifacts.filter(type=kind)
-        return Response({"results": artifacts_document(artifacts[:MOST])})
-
-    @extend_schema(request=JSON, responses={201: JSON, 409: JSON})
-    def post(self, request: Request, slug: str) -> Response:
-        """Create a version of {"name", "type", "files": [{"path", "size", "sha256"}] or "checkpoint": {"run", "name", "policy"},
-        "aliases", "metadata"}. 409 with {"missing": hashes} before all contents are uploaded.
-        """
-        return _create(request, project_get(request.user, slug), None)
+@routes.post("projects/<slug:slug>/artifacts/", status=201, errors={409: documents.MissingContents})
+def version_create(user: Person, slug: str, body: documents.VersionBody) -> documents.ArtifactVersionFiles:
+    """Create a version of uploaded files or of a checkpoint's policy. 409 before all contents are uploaded."""
+    return services.files_document(services.version_create(user, project_get(user, slug), body))
 
 
-class ArtifactPruneSerializer(serializers.Serializer[Any]):
-    """Which versions to delete."""
-
-    artifact = serializers.CharField(default="", allow_blank=True, max_length=80)
-    """Only this artifact."""
-    last = serializers.IntegerField(default=1, min_value=0, max_value=10_000)
-    dry = serializers.BooleanField(default=False)
-
-
-class PruneArtifacts(APIView):
-    """Retention of a project's artifacts."""
-
-    @extend_schema(request=ArtifactPruneSerializer, responses=JSON)
-    def post(self, request: Request, slug: str) -> Response:
-        """Delete the contents of versions that no alias and no run uses, except the newest `last` of each artifact."""
-        project = project_get(request.user, slug)
-        wanted = ArtifactPruneSerializer(data=request.data)
-        wanted.is_valid(raise_exception=True)
-        name, last, dry = (wanted.validated_data[field] for field in ("artifact", "last", "dry"))
-        artifacts = artifacts_visible(request.user).filter(project=project)
-        if name:
-            artifacts = artifacts.filter(pk=version_named(request.user, project, name).artifact_id)
-        return Response(artifacts_prune(request.user, project, artifacts, last=last, dry=dry))
+@routes.post("projects/<slug:slug>/artifacts/prune/", name="artifacts-prune", admin=True)
+def artifacts_prune(user: Person, slug: str, body: documents.PruneBody) -> documents.ArtifactsPruned:
+    """Delete the contents of versions that no alias and no run uses, except the newest `last` of each artifact."""
+    project = project_get(user, slug)
+    chosen = services.artifacts_visible(user).filter(project=project)
+    if body.artifact:
+        chosen = chosen.filter(pk=services.version_named(user, project, body.artifact).artifact_id)
+    return services.artifacts_prune(user, project, chosen, last=body.last, dry=body.dry)
 
 
-class ArtifactContent(APIView):
-    """A content, by its SHA-256."""
-
-    parser_classes = (Bytes,)
-
-    @extend_schema(request=OpenApiTypes.BINARY, responses={200: JSON, 409: JSON})
-    def put(self, request: Request, slug: str, sha256: str) -> Response:
-        """Store the body, of the type application/octet-stream. A content that is stored already is not read."""
-        project = project_get(request.user, slug)
-        may_write(request.user, project)
-        path = content_path(project, sha256)
-        size = (
-            path.stat().st_size if path.is_file() else content_write(project, sha256, request._request.read)
-        )
-        return Response({"sha256": sha256, "size": size})
+@routes.put("projects/<slug:slug>/artifact-contents/<str:sha256>/", name="artifact-content", parser=Bytes)
+def content_put(user: Person, request: Request, slug: str, sha256: str) -> documents.ArtifactContent:
+    """Store the body, of the type application/octet-stream. A content that is stored already is not read."""
+    project = project_get(user, slug)
+    services.may_write(user, project)
+    path = content_path(project, sha256)
+    size = path.stat().st_size if path.is_file() else content_write(project, sha256, request._request.read)
+    return documents.ArtifactContent(sha256=sha256, size=size)
 
 
-class ArtifactDetail(APIView):
-    """One artifact."""
-
-    @extend_schema(responses=JSON)
-    def get(self, request: Request, pk: int) -> Response:
-        """Return its versions, newest first, with aliases, the run that made each, and the runs that used it."""
-        artifact = artifact_get(request.user, pk)
-        (document,) = artifacts_document([artifact])
-        return Response(
-            document | {"versions": [version_document(version) for version in versions_of(artifact)[:MOST]]}
-        )
+@routes.get("artifacts/<int:pk>/", name="artifact")
+def artifact(user: Person, pk: int) -> documents.ArtifactVersions:
+    """Return an artifact with its versions, newest first: aliases, the run that made each, and the runs that used it."""
+    chosen = services.artifact_get(user, pk)
+    (document,) = services.artifact_documents([chosen])
+    versions = services.versions_of(chosen)[: services.MOST]
+    return documents.ArtifactVersions(
+        **dict(document) | {"versions": [services.version_document(version) for version in versions]}
+    )
 
 
-class VersionDetail(APIView):
-    """One version: v3, latest or an alias."""
-
-    @extend_schema(responses=JSON)
-    def get(self, request: Request, pk: int, version: str) -> Response:
-        """Return the version with its files."""
-        return Response(version_document(version_get(artifact_get(request.user, pk), version), files=True))
-
-    @extend_schema(responses={200: JSON, 409: JSON})
-    def delete(self, request: Request, pk: int, version: str) -> Response:
-        """Delete its contents; 409 if it has an alias or a run used it."""
-        chosen = version_get(artifact_get(request.user, pk), version)
-        version_remove(request.user, chosen)
-        return Response(version_document(chosen))
+@routes.get("artifacts/<int:pk>/versions/<str:version>/", name="artifact-version")
+def version(user: Person, pk: int, version: str) -> documents.ArtifactVersionFiles:
+    """Return a version with its files: v3, latest or an alias."""
+    return services.files_document(services.version_get(services.artifact_get(user, pk), version))
 
 
-class VersionFile(APIView):
-    """A file of a version."""
-
-    @extend_schema(responses={(200, "application/octet-stream"): OpenApiTypes.BINARY})
-    def get(self, request: Request, pk: int, version: str, path: str) -> HttpResponseBase:
-        """Return the content; `Range: bytes=N-` continues a download."""
-        return file_response(request._request, version_get(artifact_get(request.user, pk), version), path)
-
-
-class Aliases(APIView):
-    """Aliases of an artifact."""
-
-    @extend_schema(request=JSON, responses=JSON)
-    def post(self, request: Request, pk: int) -> Response:
-        """Point {"alias"} to {"version": v3, latest or an alias}; without a version, remove the alias."""
-        artifact = artifact_get(request.user, pk)
-        alias, wanted = _words(request, "alias", "version")
-        if not wanted:
-            alias_remove(request.user, artifact, alias)
-            return Response({"alias": alias, "version": None})
-        version = version_get(artifact, wanted)
-        alias_set(request.user, version, alias)
-        return Response({"alias": alias, "version": f"v{version.number}"})
+@routes.delete("artifacts/<int:pk>/versions/<str:version>/")
+def version_delete(user: Person, pk: int, version: str) -> documents.ArtifactVersion:
+    """Delete the contents of a version; 409 if it has an alias or a run used it."""
+    chosen = services.version_get(services.artifact_get(user, pk), version)
+    services.version_remove(user, chosen)
+    return services.version_document(chosen)
 
 
-class RunArtifacts(APIView):
-    """Artifacts of a run."""
-
-    @extend_schema(responses=JSON)
-    def get(self, request: Request, run_id: str) -> Response:
-        """Return {"made": [version], "used": [version]}."""
-        made, used = artifacts_of_run(run_get(request.user, run_id))
-        return Response({
-            "made": [version_document(version) for version in made],
-            "used": [version_document(use.version) for use in used],
-        })  # fmt: skip
-
-    @extend_schema(request=JSON, responses={201: JSON, 409: JSON})
-    def post(self, request: Request, run_id: str) -> Response:
-        """Create a version that this run made; the body is that of a project's artifacts."""
-        run = run_get(request.user, run_id)
-        return _create(request, run.project, run)
+@routes.get(
+    "artifacts/<int:pk>/versions/<str:version>/files/<path:path>",
+    name="artifact-file",
+    media_type="application/octet-stream",
+)
+def file(user: Person, request: Request, pk: int, version: str, path: str) -> HttpResponseBase:
+    """Return the content of a file; `Range: bytes=N-` continues a download."""
+    return file_response(
+        request._request, services.version_get(services.artifact_get(user, pk), version), path
+    )
 
 
-class RunUses(APIView):
-    """Versions that a run uses."""
-
-    @extend_schema(request=JSON, responses=JSON)
-    def post(self, request: Request, run_id: str) -> Response:
-        """Record that the run uses {"artifact": NAME, NAME:v3 or NAME:alias}; returns the version with its files."""
-        run = run_get(request.user, run_id)
-        (wanted,) = _words(request, "artifact")
-        version: ArtifactVersion = version_named(request.user, run.project, wanted)
-        may_write(request.user, run.project)
-        use_note(run, version, wanted)
-        return Response(version_document(version, files=True))
+@routes.post("artifacts/<int:pk>/aliases/", name="artifact-aliases")
+def alias(user: Person, pk: int, body: documents.AliasBody) -> documents.ArtifactAlias:
+    """Point an alias to a version; without a version, remove it."""
+    chosen = services.artifact_get(user, pk)
+    if not body.version:
+        services.alias_remove(user, chosen, body.alias)
+        return documents.ArtifactAlias(alias=body.alias, version=None)
+    version = services.version_get(chosen, body.version)
+    services.alias_set(user, version, body.alias)
+    return documents.ArtifactAlias(alias=body.alias, version=version.ref)
 
 
-def _words(request: Request, *names: str) -> list[str]:
-    body = request.data if isinstance(request.data, dict) else {}
-    words = [body.get(name, "") for name in names]
-    if not all(isinstance(word, str) for word in words):
-        raise ConfigError(dict.fromkeys(names, "give text"))
-    return words
+@routes.get("runs/<str:run_id>/artifacts/", name="run-artifacts")
+def run_artifacts(user: Person, run_id: str) -> documents.RunArtifacts:
+    """Return the versions that a run made and used."""
+    made, used = services.versions_of_run(run_get(user, run_id))
+    return documents.RunArtifacts(
+        made=[services.version_document(version) for version in made],
+        used=[services.version_document(version) for version in used],
+    )
+
+
+@routes.post("runs/<str:run_id>/artifacts/", status=201, errors={409: documents.MissingContents})
+def run_version_create(
+    user: Person, run_id: str, body: documents.VersionBody
+) -> documents.ArtifactVersionFiles:
+    """Create a version that this run made; the body is that of a project's artifacts."""
+    run = run_get(user, run_id)
+    return services.files_document(services.version_create(user, run.project, body, run))
+
+
+@routes.post("runs/<str:run_id>/artifacts/use/", name="run-artifact-use")
+def run_use(user: Person, run_id: str, body: documents.UseBody) -> documents.ArtifactVersionFiles:
+    """Record that a run uses a version, and return it with its files."""
+    run = run_get(user, run_id)
+    version = services.version_named(user, run.project, body.artifact)
+    services.may_write(user, run.project)
+    services.use_note(run, version, body.artifact)
+    return services.files_document(version)

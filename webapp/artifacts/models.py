@@ -45,6 +45,8 @@ class ArtifactVersion(models.Model):
     """Policy of the checkpoint."""
     removed = models.BooleanField(default=False)
     created_at = models.DateTimeField(auto_now_add=True)
+    newest: int | None
+    """Number of the newest version of the artifact, of rows of services.versions_visible."""
 
     class Meta:
         constraints = [

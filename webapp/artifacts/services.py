@@ -1,49 +1,198 @@
-"""Changes to artifacts: versions, aliases, uses, deletion."""
+"""Artifacts: what a user may see, versions, aliases, uses, deletion."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import Max, OuterRef, QuerySet, Subquery, prefetch_related_objects
+from django.http import Http404
+from django.urls import reverse
 
 from training_core.errors import ConfigError
+from troupe_client.documents import artifacts as documents
+from troupe_client.documents.artifacts import LATEST, VERSION, VersionBody, alias_valid
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project
-from webapp.accounts.permissions import Person, can_edit
-from webapp.artifacts.bodies import VersionBody, alias_valid
+from webapp.accounts.permissions import Person, require_edit
+from webapp.accounts.selectors import projects_visible
+from webapp.artifacts.contents import content_delete, content_missing
 from webapp.artifacts.models import Artifact, ArtifactAlias, ArtifactFile, ArtifactUse, ArtifactVersion
-from webapp.artifacts.selectors import version_named
-from webapp.artifacts.storage import content_delete, content_missing
-from webapp.checkpoints.damage import require_whole
 from webapp.checkpoints.models import Checkpoint
-from webapp.checkpoints.retention import checkpoint_hold
-from webapp.checkpoints.selectors import checkpoint_named
-from webapp.quotas.enforcement import storage_held
+from webapp.checkpoints.services import checkpoint_hold, checkpoint_named, require_whole
+from webapp.quotas.services import storage_held
+from webapp.runs.configs import check_storable
 from webapp.runs.models import Run
-from webapp.runs.permitted import check_storable
 from webapp.runs.states import TransitionRefused
+
+MOST = 500
+
+
+def artifacts_visible(user: Person) -> QuerySet[Artifact]:
+    """Return the artifacts of the user's projects, by name."""
+    artifacts = Artifact.objects.filter(project__in=projects_visible(user)).select_related("project")
+    return artifacts.order_by("name", "pk")
+
+
+def artifact_get(user: Person, pk: int) -> Artifact:
+    """Return an artifact. Raises Http404, also for projects that are not visible to the user."""
+    artifact = artifacts_visible(user).filter(pk=pk).first()
+    if artifact is None:
+        raise Http404("there is no such artifact that is visible to you")
+    return artifact
+
+
+def versions_visible() -> QuerySet[ArtifactVersion]:
+    """Return all versions, with what their documents need; `newest` is the number of the artifact's newest version."""
+    newest = ArtifactVersion.objects.filter(artifact=OuterRef("artifact"), removed=False).order_by("-number")
+    versions = ArtifactVersion.objects.annotate(newest=Subquery(newest.values("number")[:1]))  # type: ignore[no-redef]
+    return versions.select_related("artifact__project", "run", "owner", "checkpoint").prefetch_related(
+        "aliases", "uses__run"
+    )
+
+
+def versions_of(artifact: Artifact) -> QuerySet[ArtifactVersion]:
+    """Return the versions, newest first, including removed ones."""
+    return versions_visible().filter(artifact=artifact)
+
+
+def version_get(artifact: Artifact, reference: str) -> ArtifactVersion:
+    """Return a version by v3, latest or an alias. Raises Http404."""
+    there = versions_of(artifact).filter(removed=False)
+    if reference in ("", LATEST):
+        version = there.first()
+    elif VERSION.fullmatch(reference) and len(reference) < 10:
+        version = there.filter(number=int(reference[1:])).first()
+    else:
+        version = there.filter(aliases__name=reference[:40].replace("\0", "")).first()
+    if version is None:
+        raise Http404(f"{artifact.name} has no version {reference[:40] or LATEST}")
+    return version
+
+
+def version_named(user: Person, project: Project, wanted: str, field: str = "artifact") -> ArtifactVersion:
+    """Return a version by NAME, NAME:v3 or NAME:alias. Raises ConfigError, which names the field."""
+    name, _, reference = wanted.partition(":")
+    artifact = artifacts_visible(user).filter(project=project, name=name[:80].replace("\0", "")).first()
+    if artifact is None:
+        names = ", ".join(Artifact.objects.filter(project=project).values_list("name", flat=True)[:20])
+        raise ConfigError(
+            {field: f"the project {project.slug} has no artifact {name[:80]!r}; it has {names or 'none'}"}
+        )
+    try:
+        return version_get(artifact, reference)
+    except Http404 as error:
+        raise ConfigError({field: str(error)}) from error
+
+
+def aliases_of(version: ArtifactVersion) -> list[str]:
+    """Return the aliases of a version; latest for the newest one."""
+    names = [alias.name for alias in version.aliases.all()]
+    return [*([LATEST] if version.number == version.newest else []), *names]
+
+
+def version_document(version: ArtifactVersion) -> documents.ArtifactVersion:
+    """Return the document of a version of `versions_visible`."""
+    return documents.ArtifactVersion(**_fields(version))
+
+
+def files_document(version: ArtifactVersion) -> documents.ArtifactVersionFiles:
+    """Return a version with its files."""
+    fresh = versions_visible().get(pk=version.pk)
+    files = [{"path": file.path, "size": file.size, "sha256": file.sha256} for file in fresh.files.all()]
+    return documents.ArtifactVersionFiles(**_fields(fresh), files=files)
+
+
+def _fields(version: ArtifactVersion) -> dict[str, Any]:
+    artifact, checkpoint = version.artifact, version.checkpoint
+    return {
+        "artifact": artifact.pk,
+        "name": artifact.name,
+        "type": artifact.type,
+        "project": artifact.project.slug,
+        "version": version.ref,
+        "aliases": aliases_of(version),
+        "made_by": version.run_id,
+        "used_by": [use.run_id for use in version.uses.all()],
+        "checkpoint": checkpoint
+        and {"run": checkpoint.run_id, "iteration": checkpoint.iteration, "policy": version.policy},
+        "page": reverse("artifacts:page", args=[artifact.pk]),
+    } | {name: getattr(version, name) for name in ("digest", "size", "metadata", "removed", "created_at")}
+
+
+def artifact_documents(artifacts: Iterable[Artifact]) -> list[documents.Artifact]:
+    """Return at most MOST artifacts with their newest versions."""
+    rows = list(artifacts)[:MOST]
+    prefetch_related_objects(rows, "aliases", "versions")
+    listed = []
+    for artifact in rows:
+        versions = artifact.versions.all()
+        newest = next((version for version in versions if not version.removed), None)
+        listed.append(documents.Artifact(
+            id=artifact.pk, name=artifact.name, type=artifact.type, project=artifact.project.slug,
+            versions=len(versions), latest=newest and newest.ref, size=newest.size if newest else 0,
+            aliases=[alias.name for alias in artifact.aliases.all()],
+            created_at=(newest or artifact).created_at, page=reverse("artifacts:page", args=[artifact.pk]),
+        ))  # fmt: skip
+    return listed
+
+
+def versions_of_run(run: Run) -> tuple[QuerySet[ArtifactVersion], QuerySet[ArtifactVersion]]:
+    """Return the versions that a run made and those that it used, at most MOST each."""
+    made = versions_visible().filter(run=run).order_by("-pk")[:MOST]
+    return made, versions_visible().filter(uses__run=run).order_by("uses__pk")[:MOST]
+
+
+@transaction.atomic
+def artifacts_prune(
+    user: Person, project: Project, artifacts: Iterable[Artifact], *, last: int = 1, dry: bool = False
+) -> documents.ArtifactsPruned:
+    """Delete the contents of versions without alias and use, except the newest `last` of each artifact; `dry` only lists them.
+
+    Raises PermissionDenied.
+    """
+    require_edit(user, project)
+    chosen, retained = [], []
+    for artifact in artifacts:
+        stored = versions_of(artifact).filter(removed=False)
+        for index, version in enumerate(stored):
+            reason = why_kept(version) or (f"one of the last {last}" if index < last else "")
+            if reason:
+                retained.append(documents.RetainedVersion(version=str(version), reason=reason))
+            else:
+                chosen.append(version)
+    freed = bytes_freed(project, chosen)
+    for version in chosen if not dry else ():
+        version_remove(user, version)
+    deleted = [documents.PrunedVersion(version=str(version), size=version.size) for version in chosen]
+    return documents.ArtifactsPruned(deleted=deleted, kept=retained, freed=freed, dry=dry)
+
+
+def bytes_freed(project: Project, versions: Iterable[ArtifactVersion]) -> int:
+    """Return the bytes of the contents that only these versions have; checkpoints are stored with their runs."""
+    keys = [version.pk for version in versions]
+    files = ArtifactFile.objects.filter(version__artifact__project=project, version__removed=False)
+    shared = set(files.exclude(version__in=keys).values_list("sha256", flat=True))
+    own = dict(files.filter(version__in=keys).values_list("sha256", "size"))
+    return sum(size for sha256, size in own.items() if sha256 not in shared)
+
 
 PREFIX = "artifact:"
 """Prefix of a policy's model that names an artifact."""
 
 
 class ContentMissing(TransitionRefused):
-    """Files of a version have not been uploaded; `hashes` names them."""
+    """Files of a version have not been uploaded."""
 
     def __init__(self, hashes: list[str]) -> None:
-        self.hashes = hashes
+        self.document = {"missing": hashes}
         super().__init__(f"{len(hashes)} contents are missing; upload them, then repeat the request")
 
 
 def may_write(user: Person, project: Project) -> None:
     """Raises PermissionDenied for users who cannot edit, TransitionRefused if the storage quota is used up."""
-    if not can_edit(user, project):
-        raise PermissionDenied(
-            f"you cannot write to the project {project.slug}; ask an owner for the editor level"
-        )
+    require_edit(user, project)
     if reason := storage_held(project.pk):
         raise TransitionRefused(reason.partition(": ")[2] or reason)
 
@@ -125,8 +274,7 @@ def _digest(body: VersionBody, checkpoint: Checkpoint | None) -> str:
 def alias_set(user: Person, version: ArtifactVersion, alias: str) -> None:
     """Point an alias to a version. Raises PermissionDenied, ConfigError."""
     project = version.artifact.project
-    if not can_edit(user, project):
-        raise PermissionDenied("you may only read this project; ask an owner for the editor level")
+    require_edit(user, project)
     try:
         alias_valid(alias)
     except ValueError as error:
@@ -140,8 +288,7 @@ def alias_set(user: Person, version: ArtifactVersion, alias: str) -> None:
 @transaction.atomic
 def alias_remove(user: Person, artifact: Artifact, alias: str) -> None:
     """Remove an alias. Raises PermissionDenied, ConfigError if there is none."""
-    if not can_edit(user, artifact.project):
-        raise PermissionDenied("you may only read this project; ask an owner for the editor level")
+    require_edit(user, artifact.project)
     deleted, _ = ArtifactAlias.objects.filter(artifact=artifact, name=alias).delete()
     if not deleted:
         raise ConfigError({"alias": f"{artifact.name} has no alias {alias[:40]!r}"})
@@ -166,8 +313,7 @@ def why_kept(version: ArtifactVersion) -> str:
 def version_remove(user: Person, version: ArtifactVersion) -> None:
     """Delete the contents of a version that no other version has; its record remains. Raises PermissionDenied, TransitionRefused."""
     project = version.artifact.project
-    if not can_edit(user, project):
-        raise PermissionDenied("you may only read this project; ask an owner for the editor level")
+    require_edit(user, project)
     Artifact.objects.select_for_update().get(pk=version.artifact_id)
     if reason := why_kept(version):
         raise TransitionRefused(f"{version} is kept: {reason}")

@@ -8,22 +8,21 @@ from django.views.decorators.http import require_GET, require_POST
 
 from training_core.errors import TroupeError
 from webapp.accounts.permissions import can_edit
-from webapp.artifacts.downloads import file_response
+from webapp.artifacts.contents import LARGEST_IMAGE, Preview, content_path, file_response, preview_of
 from webapp.artifacts.models import ArtifactFile, ArtifactVersion
-from webapp.artifacts.previews import LARGEST_IMAGE, Preview, preview_of
-from webapp.artifacts.retention import artifacts_prune
-from webapp.artifacts.selectors import (
+from webapp.artifacts.services import (
+    alias_remove,
+    alias_set,
     aliases_of,
+    artifact_documents,
     artifact_get,
-    artifacts_document,
-    artifacts_of_run,
+    artifacts_prune,
     artifacts_visible,
-    newest_number,
     version_get,
+    version_remove,
     versions_of,
+    versions_of_run,
 )
-from webapp.artifacts.services import alias_remove, alias_set, version_remove
-from webapp.artifacts.storage import content_path
 from webapp.common.formats import size
 from webapp.runs.frame import run_context
 from webapp.runs.selectors import run_get
@@ -37,7 +36,7 @@ MOST_FILES = 200
 @require_GET
 def artifacts_page(request: HttpRequest) -> HttpResponse:
     """List the artifacts of the user's projects."""
-    rows = artifacts_document(artifacts_visible(request.user)[:MOST])
+    rows = artifact_documents(artifacts_visible(request.user))
     return render(request, "artifacts/list.html", {"place": "artifacts", "artifacts": rows})
 
 
@@ -45,13 +44,15 @@ def artifacts_page(request: HttpRequest) -> HttpResponse:
 def artifact_page(request: HttpRequest, pk: int) -> HttpResponse:
     """Show the versions of an artifact, their aliases, and the runs that made and used them; the files of one version."""
     artifact = artifact_get(request.user, pk)
-    newest, versions = newest_number(artifact), list(versions_of(artifact)[:MOST])
+    versions = list(versions_of(artifact)[:MOST])
     wanted = request.GET.get("version", "")
-    chosen = version_get(artifact, wanted) if wanted or newest is not None else None
+    chosen = (
+        version_get(artifact, wanted) if wanted or any(not version.removed for version in versions) else None
+    )
     context = {
         "place": "artifacts",
         "artifact": artifact,
-        "rows": [(version, aliases_of(version, newest)) for version in versions],
+        "rows": [(version, aliases_of(version)) for version in versions],
         "chosen": chosen,
         "files": chosen.files.all()[:MOST_FILES] if chosen else [],
         "more_files": max(0, chosen.files.count() - MOST_FILES) if chosen else 0,
@@ -103,9 +104,9 @@ def artifact_prune(request: HttpRequest, pk: int) -> HttpResponse:
         return redirect("artifacts:page", artifact.pk)
     dry = bool(request.POST.get("dry"))
     result = artifacts_prune(request.user, artifact.project, [artifact], last=int(last), dry=dry)
-    names = ", ".join(row["version"].rpartition(":")[2] for row in result["deleted"][:20]) or "no version"
+    names = ", ".join(row.version.rpartition(":")[2] for row in result.deleted[:20]) or "no version"
     verb = "Would delete" if dry else "Deleted"
-    messages.success(request, f"{verb} {names}: {size(result['freed'])}.")
+    messages.success(request, f"{verb} {names}: {size(result.freed)}.")
     return redirect("artifacts:page", artifact.pk)
 
 
@@ -113,11 +114,8 @@ def artifact_prune(request: HttpRequest, pk: int) -> HttpResponse:
 def run_artifacts_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show the artifacts that a run made and used."""
     run = run_get(request.user, run_id)
-    made, used = artifacts_of_run(run)
-    context = run_context(request.user, run, "artifacts") | {
-        "made": made,
-        "used": [use.version for use in used],
-    }
+    made, used = versions_of_run(run)
+    context = run_context(request.user, run, "artifacts") | {"made": made, "used": used}
     return render(request, "artifacts/run.html", context)
 
 

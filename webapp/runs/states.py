@@ -1,7 +1,10 @@
 """The run's state machine: the allowed transitions."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from training_core.errors import TroupeError
-from webapp.runs.models import Run, RunSource, RunState
+from webapp.runs.models import Run, RunState
 
 S = RunState
 
@@ -35,10 +38,13 @@ RESUMABLE = frozenset({S.PAUSED, S.STOPPED, S.FAILED})
 class TransitionRefused(TroupeError):
     """The requested state cannot follow the current one."""
 
+    document: Mapping[str, Any] = {}
+    """Fields of the response besides `detail`."""
+
 
 def allowed(run: Run, state: RunState) -> bool:
     """Whether `state` is the run's state or may follow it."""
-    table = CLIENT_TRANSITIONS if run.source == RunSource.CLIENT else TRANSITIONS
+    table = CLIENT_TRANSITIONS if run.is_custom else TRANSITIONS
     return state == run.state or state in table.get(RunState(run.state), ())
 
 

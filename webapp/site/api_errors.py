@@ -19,7 +19,7 @@ def handle(error: Exception, context: dict[str, Any]) -> Response | None:
     if isinstance(error, ConfigError):
         return Response({"detail": str(error), "errors": error.fields}, status=400)
     if isinstance(error, TransitionRefused):
-        return Response({"detail": str(error)}, status=409)
+        return Response({"detail": str(error), **error.document}, status=409)
     if isinstance(error, ValidationError):
         return Response({"detail": "; ".join(error.messages)}, status=400)
     if isinstance(error, OperationalError | InterfaceError):

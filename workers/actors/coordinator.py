@@ -14,11 +14,10 @@ from typing import Any, TypeVar
 
 from training_core.algorithms.registry import make_hooks
 from training_core.config.run import RunConfig
-from training_core.llm.agents.loading import check_workflow
 from training_core.llm.base_models.base_evaluation import base_evaluation
 from training_core.llm.environments.host import EnvironmentPool
-from training_core.llm.learning.baselines import read_baselines, save_baselines
-from training_core.llm.learning.training_groups import make_groups
+from training_core.llm.learning.training_groups import make_groups, read_baselines, save_baselines
+from training_core.llm.workflows.agent import check_workflow
 from training_core.types import Episode
 from training_core.versions import oldest_versions
 from workers.actors.player import Played, Player

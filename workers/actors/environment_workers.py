@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.marl.environments.base import Actions, Spec, Transition, VectorEnvironment, View
-from training_core.marl.environments.environment_config import MarlEnvironment
-from training_core.marl.environments.episode_state import Arrays
-from training_core.marl.environments.factory import make_environments
+from training_core.marl.environments.config import MarlEnvironment
+from training_core.marl.environments.episodes import Arrays
+from training_core.marl.environments.registry import make_environments
 from workers.actors.machine import limit_threads, machine_load
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.config.run import RunConfig
 from training_core.devices import cuda_is_visible
 from workers.protocol import Load

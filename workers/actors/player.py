@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 from training_core.config.rollout import RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.errors import ModelError
-from training_core.llm.agents.gateway import AgentGateway
 from training_core.llm.agents.rendering import Renderer, require_chat_template
+from training_core.llm.agents.session import AgentGateway
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.host import AnswersBySlot, EnvironmentPool, SlotView
 from training_core.llm.external.source import RolloutSource
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.workflows.context import Generate, Render, RolloutContext
-from training_core.llm.workflows.registry import EVALUATIONS, WORKFLOWS
-from training_core.llm.workflows.served_policies import ServedPolicies
+from training_core.llm.workflows.registry import WORKFLOWS
+from training_core.llm.workflows.rollout_buffer import ServedPolicies
 from training_core.types import Answer, Episode, Message, Prompt
 from workers.protocol import Ahead, EpisodeKind, PolicyProxy, Span
 
@@ -149,7 +149,7 @@ class Player:
         """
         spans: list[Span] = []
         context = self._context(iteration, version, spans, first_slot, episode)
-        return Played(WORKFLOWS[self._config.workflow.type](tasks, context), spans)
+        return Played(WORKFLOWS[self._config.workflow.type].train(tasks, context), spans)
 
     def evaluate(
         self,
@@ -162,7 +162,7 @@ class Player:
     ) -> Played:
         """Play held-out tasks, at most as many at a time as there are environments."""
         assert kind != "train"
-        play = EVALUATIONS[self._config.workflow.type]
+        play = WORKFLOWS[self._config.workflow.type].evaluate
         spans: list[Span] = []
         context = self._context(iteration, version, spans, first_slot, 0)
         played: list[Episode] = []

@@ -17,11 +17,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from zlib import crc32
 
 from training_core.errors import StalePolicy
-from training_core.llm.base_models.progress import Progress, silent
-from training_core.llm.generation.base import Engine, SamplingSettings, SleepingEngine
-from training_core.llm.generation.continuation import generate_until_ended
-from training_core.llm.generation.fitting import generate_fitting
-from training_core.llm.serving.gate import Gate
+from training_core.llm.base_models.folder_creation import Progress, silent
+from training_core.llm.generation.base import (
+    Engine,
+    SamplingSettings,
+    SleepingEngine,
+    generate_fitting,
+    generate_until_ended,
+)
+from training_core.llm.serving.batching import Gate
 from training_core.seeding import keyed_seed
 from training_core.types import Answer, Group, Prompt
 from training_core.versions import answer_age
@@ -41,7 +45,7 @@ from workers.protocol import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from training_core.llm.learning.annotations import GroupAnnotation
+    from training_core.llm.learning.update_metrics import GroupAnnotation
     from workers.actors.model_loading import LoadedModel
     from workers.actors.weights import PackedWeights, WeightGroup
 
@@ -239,7 +243,7 @@ class RolloutWorker(Worker):
         """Receive a version through the process group, then load it as `load_weights` does. Answers are generated until all weights
         have arrived. Raises TransferFailure; the engine's weights are unchanged then.
         """
-        from training_core.llm.models.adapters import trained_weights
+        from training_core.llm.models.lora import trained_weights
         from workers.actors.weights import layout_of
 
         start = time.time()
@@ -267,7 +271,7 @@ class RolloutWorker(Worker):
         return Span(self._spec.name, "sync", self._spec.policy, iteration, start, time.time())
 
     def _open_engine(self, loaded: "LoadedModel", *, sleeps: bool = False) -> None:
-        from training_core.llm.generation.factory import make_engine
+        from training_core.llm.generation.base import make_engine
         from training_core.llm.models.flops import shape_of
 
         self._loaded = loaded
@@ -277,7 +281,7 @@ class RolloutWorker(Worker):
     def _restore(self, checkpoint: Path) -> int:
         """Load a frozen policy's weights if the checkpoint has them. Returns the version. Raises CheckpointError."""
         from training_core.llm.learning.policy_checkpoint import check_tokenizer, load_frozen, policy_folder
-        from training_core.llm.models.adapters import trained_weights
+        from training_core.llm.models.lora import trained_weights
 
         folder = policy_folder(checkpoint, self._spec.policy)
         if folder.is_dir():
@@ -288,11 +292,11 @@ class RolloutWorker(Worker):
         return self.engine.version
 
     def _span(self, prompts: Sequence[Prompt], answers: list[list[Answer]], start: float) -> Span:
-        from training_core.llm.models.flops import generation_work
+        from training_core.llm.models.flops import forward_flops, generation_work
 
         name, policy = self._spec.name, self._spec.policy
         iteration = prompts[0].key.iteration if prompts else 0
-        flops = self._shape.forward(generation_work(prompts, answers)) if self._shape else None
+        flops = forward_flops(self._shape, generation_work(prompts, answers)) if self._shape else None
         return Span(name, "rollout", policy, iteration, start, time.time(), flops, self._loaded.peak)
 
 
@@ -393,8 +397,8 @@ class UpdateWorker(Worker):
         save_policy(policy_folder(folder, self._spec.policy), self.learner, self._tokenizer, self.version)
 
     def _open_learner(self, loaded: "LoadedModel", address: Address | None = None) -> None:
-        from training_core.llm.learning.factory import make_learner
-        from training_core.llm.learning.processes import SINGLE_PROCESS, join
+        from training_core.llm.learning.learner import make_learner
+        from training_core.llm.learning.optimiser import SINGLE_PROCESS, join
 
         spec, config = self._spec, self._spec.config
         self._tokenizer, self._peak = loaded.tokenizer, loaded.peak

@@ -16,8 +16,8 @@ from ray.exceptions import RayActorError
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.host import AnswersBySlot, SlotView
 from training_core.marl.environments.base import Actions, Failure, Spec, Transition, VectorEnvironment, View
-from training_core.marl.environments.environment_config import MarlEnvironment
-from training_core.marl.environments.episode_state import Arrays
+from training_core.marl.environments.config import MarlEnvironment
+from training_core.marl.environments.episodes import Arrays
 from training_core.marl.environments.split import SplitEnvironments, shares_of
 from workers.actors.members import Call, Handle, Member, Mutex
 

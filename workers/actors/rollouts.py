@@ -17,7 +17,7 @@ from typing import Any
 from training_core.config.rollout import WHOLE_EPISODES
 from training_core.config.run import RunConfig
 from training_core.errors import TroupeError
-from training_core.llm.external.checkpoint import read_external, save_external
+from training_core.llm.external.source import read_external, save_external
 from training_core.llm.learning.training_groups import is_informative
 from training_core.llm.serving.admission import TaskQueue
 from training_core.types import Episode

@@ -9,13 +9,12 @@ from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 
-from training_core.config.effects.unused import unused_settings
+from training_core.config.effects import unused_settings
 from training_core.config.files import to_toml
-from training_core.config.shaping import is_shaped
+from training_core.config.run import is_shaped
 from training_core.devices import cuda_is_visible
 from training_core.importing import resolve
-from training_core.loggers.base import LoggerSetup
-from training_core.loggers.registry import enabled_loggers
+from training_core.loggers.registry import LoggerSetup, enabled_loggers
 from workers.driver.checkpointing import CheckpointKeeper, starting_point
 from workers.driver.display import Bar, Lines
 from workers.driver.loop import ENDS, Run, secure, train

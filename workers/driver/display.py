@@ -16,7 +16,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 
 
 def summary_lines(config: MarlConfig, iteration: int, values: Mapping[str, float]) -> Iterator[str]:

@@ -7,17 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event, Lock, Thread, current_thread
 
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.config.run import RunConfig
 from training_core.errors import StopRequested
-from training_core.llm.base_models.progress import Progress
+from training_core.llm.base_models.folder_creation import Progress
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Group, Prompt
 from workers.actors.coordinator import RolloutCoordinator
 from workers.actors.marl_worker import MarlWorker
 from workers.actors.policy_workers import PolicyWorker, RolloutWorker, UpdateWorker
-from workers.gateway.announcing import announce, retract
+from workers.gateway.opening import announce, retract
 from workers.protocol import (
     Attempt,
     Collected,

@@ -17,13 +17,12 @@ from ray.exceptions import RayActorError, RayError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 
 from training_core.config.kinds import AnyConfig
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.config.rollout import RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.errors import StopRequested, TroupeError
 from training_core.importing import resolve
-from training_core.llm.base_models.folder_creation import creation_progress
-from training_core.llm.base_models.progress import Progress, silent
+from training_core.llm.base_models.folder_creation import Progress, creation_progress, silent
 from training_core.llm.base_models.registry import created_folder
 from workers.actors.coordinator import RolloutCoordinator
 from workers.actors.environment_workers import MarlEnvWorker
@@ -32,7 +31,7 @@ from workers.actors.members import CONTROL, LOST_REMEDY, Handle, Member, Spawner
 from workers.actors.remote_environments import Host, RemoteMaker, RemotePool
 from workers.actors.remote_policy import RemotePolicy
 from workers.driver.worker_output import Heard, WorkerOutput
-from workers.gateway.announcing import announce, retract
+from workers.gateway.opening import announce, retract
 from workers.kinds import WORKER_KINDS
 from workers.protocol import (
     Attempt,

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from training_core.config.experiment import ExperimentConfig
-from training_core.config.shaping import is_shaped
+from training_core.config.run import is_shaped
 from training_core.importing import resolve
 from workers.driver.display import Display, checkpoint_line, evaluation_line, iteration_line, model_line
 from workers.kinds import WORKER_KINDS

@@ -11,7 +11,7 @@ from threading import Condition, Event, Lock, Thread, current_thread
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.marl.records import Collection
 from workers.actors.machine import prepare_process
 from workers.driver.attempt import (

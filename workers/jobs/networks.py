@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from workers.actors.machine import on_visible_devices
 from workers.actors.marl_worker import MarlWorker
 from workers.jobs.context import MAX_EPISODES, JobContext, checkpoint_assignments, figures

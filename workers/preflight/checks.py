@@ -17,7 +17,7 @@ from training_core.config.kinds import AnyConfig
 from training_core.devices import cuda_is_visible
 from training_core.errors import ConfigError, TroupeError
 from training_core.importing import resolve
-from training_core.llm.base_models.progress import Progress, silent
+from training_core.llm.base_models.folder_creation import Progress, silent
 from training_core.loggers.registry import LOGGERS, enabled_loggers
 from workers.jobs.context import JobContext
 from workers.kinds import WORKER_KINDS

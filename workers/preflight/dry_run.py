@@ -6,9 +6,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from training_core.algorithms.registry import make_hooks
-from training_core.config.effects.unused import unused_settings
+from training_core.config.effects import unused_settings
 from training_core.config.kinds import AnyConfig
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.config.run import RunConfig
 from training_core.marl.environments.base import ActionKind, Continuous
 from workers.jobs.context import JobContext, figures

@@ -12,17 +12,17 @@ from training_core.config.rollout import Agent, CustomWorkflow, RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.errors import EnvironmentFailure, ModelError
 from training_core.importing import made, resolve
-from training_core.llm.agents.loading import check_workflow
 from training_core.llm.base_models.folder_creation import FACTS
 from training_core.llm.base_models.packaged import PACKAGED_MODELS, check_packaged
 from training_core.llm.base_models.registry import created_folder, resolve_model
 from training_core.llm.base_models.tiny import check_is_supported
-from training_core.llm.environments.external.config import External
+from training_core.llm.environments.external import External
 from training_core.llm.environments.host import EnvironmentHost, SlotView
 from training_core.llm.environments.registry import types_with_warm_start, warm_start_of
 from training_core.llm.generation.registry import ENGINES
 from training_core.llm.models.loading import load_model, load_tokenizer
-from training_core.llm.rewards.registry import reward_source
+from training_core.llm.rewards.pool import reward_source
+from training_core.llm.workflows.agent import check_workflow
 from training_core.llm.workflows.context import opening_messages
 from training_core.sandbox.run import check_sandbox
 from training_core.types import Message

@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.errors import EnvironmentFailure
 from training_core.marl.environments.base import (
     Actions,
@@ -17,7 +17,7 @@ from training_core.marl.environments.base import (
     VectorEnvironment,
     View,
 )
-from training_core.marl.environments.factory import make_environments
+from training_core.marl.environments.registry import make_environments
 from training_core.marl.trainer import MarlTrainer, check_rollout_length, learner_class
 from workers.actors.machine import on_visible_devices
 from workers.preflight.checks import Doubtful, Step, Surroundings, Unchecked, shared_steps

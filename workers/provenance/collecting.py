@@ -1,7 +1,7 @@
 """Provenance of a launch and of an attempt: command, repositories, machine, packages, and the code and data of the config. Environment
 variables are never recorded.
 
-The functions return plain dicts; the server validates them (webapp/provenance/reported.py).
+The functions return plain dicts; the server validates them (webapp/provenance/services.py).
 """
 
 import csv

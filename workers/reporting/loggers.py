@@ -12,8 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from training_core.errors import ConfigError
-from training_core.loggers.base import Logger, LoggerSetup
-from training_core.loggers.registry import LOGGERS, open_logger
+from training_core.loggers.registry import LOGGERS, Logger, LoggerSetup, open_logger
 
 log = logging.getLogger(__name__)
 

@@ -12,11 +12,11 @@ from typing import cast
 from training_core.config.kinds import AnyConfig
 from training_core.config.run import RunConfig
 from training_core.errors import ModelError
-from training_core.llm.base_models.model_paths import model_folder
 from training_core.llm.base_models.packaged import PACKAGED_MODELS, packaged_shape
+from training_core.llm.base_models.registry import model_folder
 from training_core.llm.base_models.tiny import tiny_folder, tiny_shape
 from training_core.llm.learning import memory
-from training_core.llm.learning.deepspeed.config import Deepspeed
+from training_core.llm.learning.learner_config import Deepspeed
 from training_core.llm.models.shape import ModelShape, read_shape
 from workers.sizing.placement import ActorSlot, Demand, Pool, SlotKind, demand, place, pools
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from training_core.config.kinds import AnyConfig
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.config.models import Devices
 from training_core.config.run import RunConfig
 from training_core.devices import no_gpu

@@ -12,16 +12,16 @@ from django.test import Client
 from tests.webapp.checkpoints.conftest import Make
 from training_core.config.files import read_preset
 from training_core.errors import ConfigError
+from troupe_client.documents.artifacts import VersionBody
 from webapp.accounts.models import AuditEntry, Membership, Project, User
 from webapp.accounts.tokens import token_create
-from webapp.artifacts.bodies import version_body
+from webapp.api.routes import parsed
+from webapp.artifacts.contents import content_path
 from webapp.artifacts.models import ArtifactFile, ArtifactUse
-from webapp.artifacts.selectors import version_document
-from webapp.artifacts.services import alias_set, use_note, version_create, version_remove
-from webapp.artifacts.storage import content_path
-from webapp.checkpoints.retention import checkpoint_do
+from webapp.artifacts.services import alias_set, files_document, use_note, version_create, version_remove
+from webapp.checkpoints.services import checkpoint_do
 from webapp.quotas.models import Quota
-from webapp.quotas.selectors import bytes_stored
+from webapp.quotas.services import bytes_stored
 from webapp.runs.models import Run
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.services import run_create
@@ -134,7 +134,7 @@ def test_contents_go_with_their_last_version(
 )
 def test_invalid_bodies_name_the_field(field: str, wrong: Any) -> None:
     with pytest.raises(ConfigError) as refused:
-        version_body(dataset(b"x") | {field: wrong})
+        parsed(VersionBody, dataset(b"x") | {field: wrong})
     assert any(path.startswith(field) or path == "" for path in refused.value.fields)
 
 
@@ -143,7 +143,7 @@ def test_a_viewer_and_a_full_quota_store_nothing(
 ) -> None:
     Membership.objects.create(project=project, user=stranger, level=Membership.Level.VIEWER)
     with pytest.raises(PermissionDenied):
-        version_create(stranger, project, version_body(dataset(b"x")))
+        version_create(stranger, project, VersionBody.model_validate(dataset(b"x")))
     Quota.objects.create(project=project, gigabytes=1, stored_bytes=2 * 10**9)
     assert "its quota is 1 GB" in put(api, b"x").json()["detail"]
 
@@ -157,9 +157,13 @@ def test_a_checkpoint_has_aliases_and_is_a_model_of_another_run(
         "type": "model",
         "checkpoint": {"run": run.pk, "name": "80", "policy": "planner"},
     }
-    version = version_create(user, project, version_body(body | {"aliases": ["production"]}))
-    assert version_create(user, project, version_body(body)).pk == version.pk
-    assert version_document(version)["checkpoint"] == {"run": run.pk, "iteration": 80, "policy": "planner"}
+    version = version_create(user, project, VersionBody.model_validate(body | {"aliases": ["production"]}))
+    assert version_create(user, project, VersionBody.model_validate(body)).pk == version.pk
+    assert files_document(version).checkpoint.model_dump() == {
+        "run": run.pk,
+        "iteration": 80,
+        "policy": "planner",
+    }
     with pytest.raises(TransitionRefused, match="it is the artifact planner:v0"):
         checkpoint_do(user, checkpoint, "delete")
     tree = read_preset("plan_path_duo")
@@ -172,7 +176,9 @@ def test_a_checkpoint_has_aliases_and_is_a_model_of_another_run(
         run_create(user, project, tree, "", {"policies.planner.model": "artifact:planner:staging"})
     with pytest.raises(ConfigError, match="it has the policies|the run has"):
         version_create(
-            user, project, version_body(body | {"checkpoint": body["checkpoint"] | {"policy": "x"}})
+            user,
+            project,
+            VersionBody.model_validate(body | {"checkpoint": body["checkpoint"] | {"policy": "x"}}),
         )  # type: ignore[operator]
 
 
@@ -200,7 +206,7 @@ def test_removal_of_a_checkpoint_version_frees_the_checkpoint(
     checkpoint = make(4)
     make(8)
     body = {"name": "planner", "checkpoint": {"run": run.pk, "name": "4", "policy": "planner"}}
-    version = version_create(user, project, version_body(body))
+    version = version_create(user, project, VersionBody.model_validate(body))
     alias_set(user, version, "best")
     with pytest.raises(TransitionRefused, match="alias best"):
         version_remove(user, version)

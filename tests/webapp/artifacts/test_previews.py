@@ -9,11 +9,16 @@ from django.test import Client
 
 from tests.webapp.artifacts.test_artifacts import api, home, put, send, sha
 from webapp.accounts.models import Membership, User
+from webapp.artifacts.contents import (
+    MOST_BYTES,
+    MOST_CHARACTERS,
+    MOST_COLUMNS,
+    MOST_ROWS,
+    content_path,
+    preview_of,
+)
 from webapp.artifacts.models import Artifact, ArtifactVersion
-from webapp.artifacts.previews import MOST_BYTES, MOST_CHARACTERS, MOST_COLUMNS, MOST_ROWS, preview_of
-from webapp.artifacts.retention import artifacts_prune
-from webapp.artifacts.services import alias_set, use_note
-from webapp.artifacts.storage import content_path
+from webapp.artifacts.services import alias_set, artifacts_prune, use_note
 from webapp.runs.models import Run
 
 __all__ = ["api", "home"]  # fixtures
@@ -85,7 +90,7 @@ def test_pruning_deletes_what_nothing_uses_and_counts_bytes(
     client.force_login(user)
     shown = client.post(f"/artifacts/{artifact.pk}/prune/", {"last": "1", "dry": "1"}, follow=True)
     assert "Would delete v2: 0 B" in shown.content.decode()
-    assert artifacts_prune(user, run.project, [artifact])["deleted"][0]["version"] == "a:v2"
+    assert artifacts_prune(user, run.project, [artifact]).deleted[0].version == "a:v2"
     for row, removed in ((one, False), (two, False), (three, True), (four, False)):
         row.refresh_from_db()
         assert row.removed == removed

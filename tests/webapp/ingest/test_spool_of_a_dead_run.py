@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from webapp.ingest.spool import DirectChannel, spool_store
+from webapp.ingest.services import DirectChannel, spool_store
 from webapp.metrics.selectors import series_read
 from webapp.runs.models import Attempt, LogLine, Run
 from workers.reporting.reporter import Reporter

@@ -6,8 +6,7 @@ import re
 import pytest
 
 from tests.architecture.source import modules
-from webapp.runs.events import run_event
-from webapp.runs.lifecycle import run_move, run_reason_set, runs_locked
+from webapp.runs.lifecycle import run_event, run_move, run_reason_set, runs_locked
 from webapp.runs.models import Run, RunSource, RunState
 from webapp.runs.states import TransitionRefused, allowed, check
 
@@ -78,7 +77,7 @@ def test_an_unchanged_reason_is_not_written_again(run: Run, django_assert_num_qu
 
 
 def test_only_the_lifecycle_writes_states() -> None:
-    writes = re.compile(r"\brun\.state\b[^=\n(]*(?<![=!<>])=(?!=)")
+    writes = re.compile(r"\brun\.state\b[^=\n(,]*(?<![=!<>])=(?!=)")
     found = {
         name
         for name, path in modules().items()

@@ -18,10 +18,8 @@ from webapp.reconciliation.services import runs_reconcile_now
 from webapp.runs.models import Run
 from webapp.runs.selectors import run_summary
 from webapp.runs.states import TransitionRefused
-from webapp.scheduling.attempts import STARTS_AGAIN
-from webapp.scheduling.managing import run_do
-from webapp.scheduling.services import run_end_now, run_pause, run_resume, run_stop
-from webapp.scheduling.stopping import spelled
+from webapp.scheduling.attempts import STARTS_AGAIN, spelled
+from webapp.scheduling.services import run_do, run_end_now, run_pause, run_resume, run_stop
 from webapp.scheduling.submission import run_submit_now
 from workers.launchers import bundled_ray
 from workers.launchers.launcher import JobState, LauncherFailure

@@ -9,8 +9,8 @@ from tests.end_to_end.seed import Story, encoded
 from training_core.config.files import load_config
 from webapp.accounts.models import Membership, Project, User
 from webapp.accounts.tokens import token_create
+from webapp.artifacts.contents import content_path
 from webapp.artifacts.models import Artifact, ArtifactAlias, ArtifactFile, ArtifactVersion
-from webapp.artifacts.storage import content_path
 from webapp.checkpoints.models import Checkpoint
 from webapp.experiments.models import Sweep, Template
 from webapp.health.models import Finding

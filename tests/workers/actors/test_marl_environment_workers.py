@@ -10,12 +10,10 @@ import pytest
 
 from tests.workers.running import curve, events
 from training_core.config.files import load_config
-from training_core.config.marl.run import MarlConfig
-from training_core.marl.environments.custom.config import CustomMarl
-from training_core.marl.environments.factory import make_environments
-from training_core.marl.environments.mpe.config import SimpleTag
-from training_core.marl.environments.pettingzoo.config import PettingZoo
-from training_core.marl.environments.seeds import episode_seeds
+from training_core.config.marl import MarlConfig
+from training_core.marl.environments.config import CustomMarl, PettingZoo, SimpleTag
+from training_core.marl.environments.episodes import episode_seeds
+from training_core.marl.environments.registry import make_environments
 from training_core.marl.trainer import COLLECTION
 from training_core.seeding import keyed_seed
 from workers.actors.environment_workers import MarlEnvWorker

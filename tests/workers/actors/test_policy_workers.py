@@ -15,7 +15,7 @@ from tests.workers.running import small_config
 from training_core.errors import StalePolicy
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.sampling import tempered_log_probs
-from training_core.llm.serving.gate import Gate
+from training_core.llm.serving.batching import Gate
 from training_core.types import NoiseKey, Prompt
 from workers.actors.policy_workers import RolloutWorker, check_versions, check_weights, spread
 from workers.actors.weights import PackedWeights, pack

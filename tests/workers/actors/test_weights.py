@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.gpu.models import TINY, make_model
-from training_core.llm.models.adapters import load_trained_weights, trained_weights
+from training_core.llm.models.lora import load_trained_weights, trained_weights
 from workers.actors.weights import Layout, WeightGroup, layout_of, open_store, pack, unpack
 from workers.protocol import TransferFailure
 

@@ -10,7 +10,7 @@ from tests.workers.running import conversation, curve, small_config
 from training_core import checkpoints
 from training_core.config.files import to_toml
 from training_core.config.run import RunConfig
-from training_core.llm.models.adapters import ADAPTER_WEIGHTS, has_adapter
+from training_core.llm.models.lora import ADAPTER_WEIGHTS, has_adapter
 from workers.actors.policy_workers import RolloutWorker, UpdateWorker
 from workers.driver.attempt import run_attempt
 from workers.driver.local_backends import LocalBackend

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from training_core.config.files import load_config
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from workers.driver.display import Bar, Lines, evaluation_line, iteration_line, summary_lines
 from workers.driver.run_events import SlowPhases
 

@@ -7,7 +7,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from tests.workers.running import curve, events, small_networks
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.errors import ConfigError
 from workers.driver.attempt import run_attempt
 from workers.protocol import Attempt

@@ -12,7 +12,7 @@ import pytest
 from tests.architecture.source import ROOT
 from tests.workers.running import curve
 from training_core.config.files import load_config, to_toml
-from training_core.marl.environments.seeds import episode_seeds
+from training_core.marl.environments.episodes import episode_seeds
 from training_core.marl.trainer import COLLECTION
 from training_core.seeding import keyed_seed
 from workers.driver.attempt import run_attempt

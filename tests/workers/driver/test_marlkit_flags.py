@@ -1,4 +1,4 @@
-"""What MARLKit's document runs, run here: its example commands, and every flag by the README's table."""
+"""What MARLKit's document runs, run here: its example commands, and every flag by the guide's table."""
 
 import re
 import subprocess
@@ -11,9 +11,9 @@ import torch
 
 from tests.architecture.source import ROOT
 from tests.workers.running import curve
-from training_core.config.effects.unused import unused_settings
+from training_core.config.effects import unused_settings
 from training_core.config.files import load_config, parse_overrides
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.errors import ConfigError
 from training_core.marl.trainer import MarlTrainer
 from workers.driver.attempt import run_attempt
@@ -45,7 +45,7 @@ COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
         {"environment.type": "pettingzoo", "environment.path": "mpe2.simple_spread_v3:parallel_env"},
     ),
 }
-"""The example commands of MARLKit's document, by the README's table; resuming has a separate test."""
+"""The example commands of MARLKit's document, by the guide's table; resuming has a separate test."""
 
 
 @pytest.mark.extended
@@ -75,8 +75,8 @@ def test_the_example_that_resumes_runs(tmp_path: Path) -> None:
 
 
 def rows() -> list[tuple[str, dict[str, Any]]]:
-    """Flags of the README's table, and their overrides."""
-    table = (ROOT / "README.md").read_text().partition("### Flags of MARLKit")[2].partition("\n## ")[0]
+    """Flags of the guide's table, and their overrides."""
+    table = (ROOT / "docs/from-marlkit.md").read_text().partition("## Command line")[2].partition("\n## ")[0]
     found = []
     for flag, here in re.findall(r"^\| `(--[^|]*)` \| (.*) \|$", table, re.MULTILINE):
         first = re.match(r"`([^`]*)`", here)

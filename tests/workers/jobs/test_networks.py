@@ -9,7 +9,7 @@ import pytest
 from tests.workers.running import curve, small_networks
 from training_core.checkpoints import name_of, read_state, writing
 from training_core.config.files import load_config, to_toml
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from workers.driver.attempt import run_attempt
 from workers.job import main
 from workers.protocol import Attempt

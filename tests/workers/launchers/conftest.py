@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from tests.workers.running import RAY_VARIABLES
-from webapp.stack.ports import free_ports
+from webapp.stack.servers import free_ports
 from workers.launchers.launcher import Launch
 
 SCRIPT = """

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from webapp.stack.ports import free_ports
+from webapp.stack.servers import free_ports
 from workers.launchers.launcher import (
     STOP_SECONDS,
     Capacity,
@@ -270,7 +270,7 @@ def test_the_archive_has_our_code_and_nothing_else() -> None:
     with zipfile.ZipFile(BytesIO(code_package().content)) as archive:
         names = archive.namelist()
     assert {name.split("/")[0] for name in names} == {"training_core", "workers"}
-    assert "training_core/llm/environments/plan_path/presets/plan_path_duo.toml" in names
+    assert "training_core/llm/environments/presets/plan_path_duo.toml" in names
     code_package.cache_clear()
     again = code_package()
     code_package.cache_clear()

@@ -56,7 +56,7 @@ def right(prompt, completions, prompt_ids, completion_ids, **data):
     "flows.py": '''
 import torch
 from training_core.llm.rollout_workflows.api import ModelRequest, RolloutWorkflow
-from training_core.llm.rollout_workflows.factory import AsyncRewardWrapper
+from training_core.llm.rollout_workflows.areal import AsyncRewardWrapper
 
 class Once(RolloutWorkflow):
     """One answer to the world's question."""

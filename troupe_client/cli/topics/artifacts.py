@@ -8,7 +8,8 @@ import typer
 
 from training_core.errors import TroupeError
 from troupe_client.cli.arguments import AsJson, InProject
-from troupe_client.cli.output import console, plain_table, print_json, print_line, print_result
+from troupe_client.cli.output import print_documents, print_json, print_line, print_result
+from troupe_client.documents.artifacts import Artifact
 from troupe_client.reporting.artifacts import (
     artifact_find,
     cache_folder,
@@ -28,14 +29,7 @@ def artifact_list(project: InProject = "", as_json: AsJson = False) -> None:
     """List the artifacts of a project with their newest version and aliases."""
     server = find_server()
     rows = server.call(project_path(_project(server, project), "artifacts/"))["results"]
-    if as_json:
-        return print_json(rows)
-    table = plain_table("artifact", "type", "latest", "aliases", "bytes")
-    for row in rows:
-        table.add_row(
-            row["name"], row["type"], row["latest"] or "–", ", ".join(row["aliases"]), str(row["size"])
-        )
-    console.print(table if rows else "No artifacts yet: troupe artifact put NAME PATH")
+    print_documents(rows, Artifact, as_json, "No artifacts yet: troupe artifact put NAME PATH")
 
 
 @app.command("show")

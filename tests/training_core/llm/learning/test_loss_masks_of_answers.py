@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.training_core.llm.toys import make_group, make_model, naive_logprobs
-from training_core.algorithms.at_grpo.config import AtGrpo
+from training_core.algorithms.config import AtGrpo
 from training_core.config.models import Policy
 from training_core.errors import StalePolicy
 from training_core.llm.learning.learner import Learner
