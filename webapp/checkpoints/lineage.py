@@ -40,11 +40,17 @@ def lineage_document(kin: Kin) -> Lineage:
     """Return the document of a run and its forks."""
     run = kin.run
     return Lineage(
-        id=run.pk, name=run.name, state=run.state, forked_at=kin.iteration if run.parent_id else None,
-        finding=kin.finding, success=run.headline.get("eval/success"), return_=run.headline.get("eval/return"),
-        here=kin.here, page=reverse("runs:detail", args=[run.pk]),
+        id=run.pk,
+        name=run.name,
+        state=run.state,
+        forked_at=kin.iteration if run.parent_id else None,
+        finding=kin.finding,
+        success=run.headline.get("eval/success"),
+        return_=run.headline.get("eval/return"),
+        here=kin.here,
+        page=reverse("runs:detail", args=[run.pk]),
         forks=[lineage_document(child) for child in kin.children],
-    )  # fmt: skip
+    )
 
 
 def lineage_read(user: Person, run: Run, forks: bool = True) -> Kin:

@@ -77,7 +77,7 @@ def test_an_unchanged_reason_is_not_written_again(run: Run, django_assert_num_qu
 
 
 def test_only_the_lifecycle_writes_states() -> None:
-    writes = re.compile(r"\brun\.state\b[^=\n(,]*(?<![=!<>])=(?!=)")
+    writes = re.compile(r"\brun\.state\b[^=\n(]*(?<![=!<>])=(?!=)")
     found = {
         name
         for name, path in modules().items()
