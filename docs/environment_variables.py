@@ -170,7 +170,7 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
 
 INTERNAL = {
     "TROUPE_BUNDLED_RAY",
-    "TROUPE_FORK_SERVER",
+    "TROUPE_PREFORK",
     "TROUPE_INGEST_TOKEN",
     "TROUPE_SERVED",
     "TROUPE_PG_BINARIES",

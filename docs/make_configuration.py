@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from docs.environment_variables import GROUPS
-from training_core.config.marl.run import MarlConfig
-from training_core.config.messages import section_classes
+from training_core.config.errors import section_classes
+from training_core.config.marl import MarlConfig
 from training_core.config.run import RunConfig
 
 PAGE = Path(__file__).with_name("configuration.md")

@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
-import psycopg
 import pytest
 
-from webapp.stack.postgres import PostgresServer, become, clean_environment, prepare_postgres
-from webapp.stack.processes import dies_with_parent
-from webapp.stack.redis_server import redis_answers, redis_command, redis_url
+from webapp.stack.postgres import PostgresServer, clean_environment, prepare_postgres
+from webapp.stack.processes import become, dies_with_parent
+from webapp.stack.servers import redis_answers, redis_command, redis_url
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Playwright
@@ -82,7 +81,7 @@ def running_servers(**settings: str) -> Iterator[PostgresServer]:
             subprocess.Popen(redis_command(REDIS), preexec_fn=dies_with_parent(), stdout=subprocess.DEVNULL),
         ]
     try:
-        wait_until(lambda: redis_answers(REDIS) and _up(postgres), children)
+        wait_until(lambda: redis_answers(REDIS) and postgres.answers(), children)
         yield postgres
     finally:
         children[0].send_signal(signal.SIGINT)
@@ -106,7 +105,7 @@ def django_db_setup(
     from django.db import connection
     from django.test import TransactionTestCase
 
-    from webapp.stack.database import create_tables
+    from webapp.stack.setup import create_tables
 
     TransactionTestCase._fixture_teardown = _empty_tables  # type: ignore[method-assign]
     with servers.connect("postgres") as administrator:
@@ -165,14 +164,6 @@ def wait_until(
         assert not dead, f"ended too early: {dead}; {(BASE / 'postgres.log').read_text()[-2000:]}"
         assert time.monotonic() < deadline, f"nothing within {within} s"
         time.sleep(0.02)
-
-
-def _up(postgres: PostgresServer) -> bool:
-    try:
-        postgres.ensure_database()
-    except psycopg.Error:
-        return False
-    return True
 
 
 @pytest.fixture(scope="session")

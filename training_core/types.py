@@ -82,6 +82,11 @@ class Answer:
         """The entries of `values`, one per token, whose tokens are trained on."""
         return list(values) if self.loss_mask is None else list(compress(values, self.loss_mask))
 
+    def spread(self, learnt: Sequence[Item], other: Item) -> list[Item]:
+        """The inverse of `learnt`: one entry per token, `other` for tokens that are not trained on."""
+        entries = iter(learnt)
+        return [next(entries) if trained else other for trained in self.loss_mask or [True] * len(learnt)]
+
 
 @dataclass
 class Candidate:

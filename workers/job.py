@@ -1,6 +1,6 @@
 """Entry point of a short job: `python -m workers.job FOLDER --home HOME`.
 
-The folder holds the request, and receives the results (see workers.storage.job_folder).
+The folder holds the request, and receives the results (see workers.storage.folders).
 Exit status: 0 done; 1 failed, with the reason in error.json; 2 the request cannot be read.
 """
 
@@ -16,7 +16,7 @@ from training_core.config.kinds import AnyConfig
 from training_core.errors import CheckpointError, ConfigError
 from training_core.importing import resolve
 from workers.kinds import WORKER_KINDS
-from workers.storage.job_folder import JobFolder
+from workers.storage.folders import JobFolder
 from workers.telemetry.faults import fault_of
 
 

@@ -19,7 +19,7 @@ class WorkerKind:
     jobs: Mapping[str, str]
     """Short jobs: JobContext -> result as JSON. Each stores its episodes in the job's folder."""
     checks: str
-    """(config, surroundings) -> the checks before a launch (workers.checks)."""
+    """(config, surroundings) -> the checks before a launch (workers.preflight)."""
     summary_lines: str = ""
     """(config, iteration, metrics) -> lines about all evaluations; empty: each evaluation is displayed by itself."""
 
@@ -27,29 +27,29 @@ class WorkerKind:
 WORKER_KINDS: dict[AgentKind, WorkerKind] = {
     AgentKind.LANGUAGE_MODELS: WorkerKind(
         processes="workers.sizing.placement:policy_processes",
-        actors="workers.cluster.session:start_policies",
-        local_backend="workers.backends.local:LocalBackend",
-        checks="workers.checks.language_models:steps",
+        actors="workers.driver.ray_backend:start_policies",
+        local_backend="workers.driver.local_backends:LocalBackend",
+        checks="workers.preflight.language_models:steps",
         jobs={
-            "check": "workers.jobs.check:check",
-            "dry_run": "workers.jobs.rollouts:dry_run",
-            "evaluate": "workers.jobs.rollouts:evaluate",
-            "match": "workers.jobs.rollouts:match",
-            "prepare": "workers.jobs.base_models:prepare",
+            "check": "workers.preflight.checks:check",
+            "dry_run": "workers.preflight.dry_run:language_models",
+            "evaluate": "workers.jobs.language_models:evaluate",
+            "match": "workers.jobs.language_models:match",
+            "prepare": "workers.jobs.language_models:prepare",
             "talk": "workers.jobs.talk:talk",
         },
     ),
     AgentKind.NETWORKS: WorkerKind(
         processes="workers.sizing.placement:trainer_processes",
-        actors="workers.cluster.session:start_trainer",
-        local_backend="workers.backends.seeds:LocalNetworksBackend",
-        checks="workers.checks.networks:steps",
+        actors="workers.driver.ray_backend:start_trainer",
+        local_backend="workers.driver.local_backends:LocalNetworksBackend",
+        checks="workers.preflight.networks:steps",
         jobs={
-            "check": "workers.jobs.check:check",
-            "dry_run": "workers.jobs.networks:dry_run",
+            "check": "workers.preflight.checks:check",
+            "dry_run": "workers.preflight.dry_run:networks",
             "evaluate": "workers.jobs.networks:evaluate",
             "match": "workers.jobs.networks:match",
         },
-        summary_lines="workers.driver.marl_lines:summary_lines",
+        summary_lines="workers.driver.display:summary_lines",
     ),
 }

@@ -27,7 +27,7 @@ from training_core.config.kinds import AnyConfig
 from training_core.config.permitted import checkpoint_below_home
 from training_core.config.sweeps import SEED, parse_axes
 from training_core.errors import ConfigError
-from workers.storage.shared_folder import FolderNotShared, unseen
+from workers.storage.folders import FolderNotShared, unseen
 
 USAGE_ERROR = 2
 
@@ -52,7 +52,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if seeds:
         return _run_seeds(arguments, run, home, seeds)
     from workers.driver.attempt import run_attempt  # slow import: only after the config is valid
-    from workers.protocol.records import Attempt
+    from workers.protocol import Attempt
 
     attempt = Attempt(
         config=config,
@@ -72,7 +72,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _run_seeds(arguments: argparse.Namespace, run: str, home: Path, seeds: Sequence[AnyConfig]) -> int:
     """Run one attempt per seed, all in this process; each has the run folder <home>/runs/<run>-s<seed>."""
     from workers.driver.seeds import run_seeds  # slow import: only after the configs are valid
-    from workers.protocol.records import Attempt
+    from workers.protocol import Attempt
 
     names = [f"{run}-s{config.run.seed}" for config in seeds]
     folders = [home / "runs" / name for name in names]
@@ -104,7 +104,7 @@ def _run_members(arguments: argparse.Namespace) -> int:
     folders = [Path(folder) for _, _, folder, _ in arguments.member]
     configs = [parse_config(read_toml(_text(folder / "config.toml", launched=True))) for folder in folders]
     from workers.driver.seeds import run_members  # slow import: only after the configs are valid
-    from workers.protocol.records import Attempt
+    from workers.protocol import Attempt
 
     tokens = os.environ.pop("TROUPE_INGEST_TOKEN", "").split()
     facts = zip(arguments.member, configs, folders, tokens or [""] * len(folders), strict=True)
@@ -153,9 +153,12 @@ def _seeds(arguments: argparse.Namespace, config: AnyConfig) -> list[AnyConfig]:
 
 def _check(config: AnyConfig, arguments: argparse.Namespace) -> int:
     """Print what a run in this process would check. Returns 1 if a check failed."""
-    from workers.checks.registry import checks_of  # slow import: only after the config is valid
-    from workers.checks.results import failed, printed
-    from workers.checks.shared import Surroundings
+    from workers.preflight.checks import (
+        Surroundings,
+        checks_of,  # slow import: only after the config is valid
+        failed,
+        printed,
+    )
 
     home = arguments.home.expanduser().resolve()
     os.environ["TROUPE_HOME"] = str(home)

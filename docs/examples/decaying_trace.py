@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from training_core.marl.networks.base import Backbone, Memory
-from training_core.marl.networks.custom.config import CustomNetwork
+from training_core.marl.networks.config import CustomNetwork
 
 
 class DecayingTrace(Backbone):

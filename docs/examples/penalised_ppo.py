@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from training_core.marl.algorithms.custom_ppo.config import CustomPpo
+from training_core.marl.algorithms.config import CustomPpo
 from training_core.marl.learning.learner import PolicyLearner
 
 

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from training_core.algorithms.custom.config import CustomAlgorithm
+from training_core.algorithms.config import CustomAlgorithm
 from training_core.algorithms.hooks import AlgorithmHooks
-from training_core.algorithms.loss_inputs import Bounds, Tokens
+from training_core.algorithms.losses import Bounds, Tokens
 
 
 class SoftClip(AlgorithmHooks):

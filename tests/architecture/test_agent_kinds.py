@@ -18,7 +18,7 @@ OWNERS = {
     "training_core.config.experiment",
     "training_core.config.kinds",
     "training_core.config.run",
-    "training_core.config.marl.run",
+    "training_core.config.marl",
     "webapp.agents.registry",
     "workers.kinds",
 }

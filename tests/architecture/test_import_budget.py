@@ -16,7 +16,7 @@ LEARNING = ("torch", "transformers", "ray", "deepspeed", "vllm", "pandas", "matp
 REPORT = "import json, sys; print(json.dumps(sorted(sys.modules)))"
 WEB = "import webapp.site.asgi; from django.urls import get_resolver; get_resolver().url_patterns"
 WORKER = "from webapp.site.celery import app; app.loader.import_default_modules()"
-FORK_SERVER = "import importlib; from workers.node.fork_server import MODULES\nfor m in MODULES: importlib.import_module(m)"
+FORK_SERVER = "import importlib; from workers.prefork.server import MODULES\nfor m in MODULES: importlib.import_module(m)"
 UP = "import webapp.stack.up as up; import webapp.stack.worker_probe as probe; probe.worker_answers('unix:///none')"
 
 PROCESSES = {

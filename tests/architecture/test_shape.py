@@ -10,17 +10,15 @@ import pytest
 from pydantic import BaseModel
 
 from tests.architecture.source import PACKAGES, ROOT, functions, modules, tree
-from training_core.config.algorithms import ALGORITHM_CONFIGS
-from training_core.config.environments import ENVIRONMENT_CONFIGS
+from training_core.algorithms.registry import ALGORITHM_CONFIGS
 from training_core.config.files import parse_config, preset_names, read_preset
 from training_core.config.kinds import CONFIG_KINDS
-from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS
-from training_core.config.marl.policies import MarlPolicy
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig, MarlPolicy
 from training_core.config.models import Policy
 from training_core.config.rollout import WORKFLOW_CONFIGS
-from training_core.config.run import RunConfig
+from training_core.config.run import ENVIRONMENT_CONFIGS, RunConfig
 from training_core.importing import resolve
+from training_core.marl.environments.registry import MARL_ENVIRONMENT_CONFIGS
 
 LINES = 800
 TEMPLATE_WIDTH = 160
@@ -144,7 +142,7 @@ def test_every_registry_tag_has_a_config_class_and_every_class_its_tag() -> None
     for tag in types_with_warm_start():
         assert warm_start_of(tag).noise >= 0.0
     for tag, kind in ENVIRONMENTS.items():
-        assert getattr(kind.constructor, "roles") == getattr(ENVIRONMENT_CONFIGS[tag], "roles")  # noqa: B009
+        assert getattr(kind.make, "roles") == getattr(ENVIRONMENT_CONFIGS[tag], "roles")  # noqa: B009
     assert tags("environment") == set(ENVIRONMENT_CONFIGS)
     assert tags("workflow") == set(WORKFLOW_CONFIGS)
     assert tags("algorithm") == set(ALGORITHM_CONFIGS)
@@ -155,8 +153,7 @@ def test_every_registry_tag_has_a_config_class_and_every_class_its_tag() -> None
 
 
 def test_every_environment_of_small_networks_has_its_tag_and_a_constructor() -> None:
-    from training_core.marl.environments.factory import PACKAGE
-    from training_core.marl.environments.registry import MARL_ENVIRONMENTS
+    from training_core.marl.environments.registry import MARL_ENVIRONMENTS, PACKAGE
 
     for tag, kind in MARL_ENVIRONMENTS.items():
         assert kind.config.model_validate(smallest(tag)).type == tag

@@ -44,7 +44,7 @@ def test_a_wheel_has_pages_static_files_documents_and_presets(tmp_path: Path) ->
         assert f"{documents}/{path.relative_to(ROOT)}" in packed
     assert f"{documents}/README.md" in packed
     assert not [name for name in packed if name.startswith(f"{documents}/") and name.endswith(".py")]
-    for path in (ROOT / "training_core").glob("*/environments/*/presets/*.toml"):
+    for path in (ROOT / "training_core").rglob("presets/*.toml"):
         assert str(path.relative_to(ROOT)) in packed
     for package in PACKAGES:
         for path in (ROOT / package).rglob("*.py"):

@@ -24,7 +24,7 @@ import httpx
 import troupe
 from tests.benchmarks.results import REPEATS, Benchmark, Ratio, Side, run_alone
 from tests.end_to_end.running_stack import RunningStack
-from webapp.stack.ports import free_ports
+from webapp.stack.servers import free_ports
 
 STEPS, SMALL_STEPS = 2000, 20
 KEYS = 50

@@ -20,7 +20,7 @@ from training_core.config.files import load_config
 from webapp.accounts.models import Project, User
 from webapp.metrics.arrays import Floats, pack_floats, pack_ints
 from webapp.metrics.models import Chunk, Series
-from webapp.metrics.outlines import outline_of, outline_pack
+from webapp.metrics.points import outline_of, outline_pack
 from webapp.metrics.services import LARGEST_CHUNK
 from webapp.runs.models import Run, RunNote
 

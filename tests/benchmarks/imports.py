@@ -22,7 +22,7 @@ PROGRAMS = {
     "preset plan_path_duo": f"{LOAD}load_config('plan_path_duo')",
     "preset spread_mappo": f"{LOAD}load_config('spread_mappo')",
     "all presets": f"{LOAD}[load_config(name) for name in preset_names()]",
-    DRIVER: "import workers.driver.attempt, workers.backends.local",
+    DRIVER: "import workers.driver.attempt, workers.driver.local_backends",
     "import of the web application": "import webapp.site.asgi",
 }
 FOREIGN = ("Python alone", TORCH)

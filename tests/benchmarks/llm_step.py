@@ -26,12 +26,12 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from tests.benchmarks.results import ROOT, Benchmark, Ratio, Side, cpu_flags, run_alone, timed
 from tests.benchmarks.trl_step import SETTINGS
-from training_core.algorithms.advantages import Normalisation, normalised_advantages
-from training_core.algorithms.grpo.config import Grpo
+from training_core.algorithms.at_grpo import Normalisation, normalised_advantages
+from training_core.algorithms.config import Grpo
 from training_core.config.models import Policy
-from training_core.llm.base_models.tiny_training import word_tokenizer
+from training_core.llm.base_models.warm_start import word_tokenizer
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.llm.models.loading import load_model, load_tokenizer

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from tests.benchmarks.results import REPEATS, Benchmark, Side, run_alone
 from tests.workers.reporting.conftest import Ingest, serving
 from workers.reporting.reporter import Reporter
-from workers.storage.run_folder import RunFolder
+from workers.storage.folders import RunFolder
 
 CALLS, SMALL_CALLS = 5000, 50
 KEYS = (1, 10, 50)

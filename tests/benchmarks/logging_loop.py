@@ -23,7 +23,7 @@ from troupe_client.reporting.client import ClientRun
 from troupe_client.reporting.opening import OpenedRun
 from troupe_client.server_api import Server
 from workers.reporting.reporter import Reporter
-from workers.storage.run_folder import RunFolder
+from workers.storage.folders import RunFolder
 
 SIZE = 64
 """Rows of the matrices that a step multiplies."""

@@ -19,12 +19,12 @@ from collections.abc import Sequence
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from training_core.algorithms.grpo.config import Grpo
+from training_core.algorithms.config import Grpo
 from training_core.config.models import Policy
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
-from training_core.llm.learning.packing import single_rows, tree_rows
-from training_core.llm.learning.token_logprobs import ResponseForward, collate
+from training_core.llm.learning.packing import collate, single_rows, tree_rows
+from training_core.llm.learning.token_logprobs import ResponseForward
 from training_core.types import Answer, Group
 from workers.actors.machine import prepare_process
 

@@ -15,7 +15,7 @@ import torch
 
 from tests.benchmarks.results import timed
 from training_core.config.files import apply_overrides, parse_config, read_preset
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.marl.seed_group import SeedGroup
 from training_core.marl.trainer import MarlTrainer
 from workers.actors.machine import prepare_process

@@ -18,7 +18,7 @@ from statistics import mean, stdev
 import torch
 
 from training_core.config.files import load_config, parse_overrides
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.marl.records import Collection
 from training_core.marl.trainer import MarlTrainer
 

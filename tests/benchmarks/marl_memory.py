@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 
 from training_core.config.files import load_config
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.marl.trainer import MarlTrainer
 
 NETWORKS = ("gru", "lstm", "transformer", "mlp")

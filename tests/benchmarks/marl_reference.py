@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training_core.marl.environments.base import View
-from training_core.marl.environments.factory import make_environments
-from training_core.marl.environments.mpe.config import SimpleReference
+from training_core.marl.environments.config import SimpleReference
+from training_core.marl.environments.registry import make_environments
 
 Numbers = NDArray[Any]
 Policy = Callable[[Numbers], Numbers]

@@ -16,8 +16,8 @@ from statistics import mean, stdev
 import torch
 
 from training_core.config.files import load_config, parse_overrides
-from training_core.config.marl.run import MarlConfig
-from training_core.marl.environments.factory import make_environments
+from training_core.config.marl import MarlConfig
+from training_core.marl.environments.registry import make_environments
 from training_core.marl.evaluation import evaluate
 from training_core.marl.networks.agents import make_network
 from training_core.marl.trainer import MarlTrainer

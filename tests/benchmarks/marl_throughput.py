@@ -23,9 +23,9 @@ import numpy as np
 import torch
 
 from tests.benchmarks.results import REPEATS, ROOT, Benchmark, Ratio, Side, run_alone
-from training_core.config.marl.run import MarlConfig
-from training_core.marl.environments.factory import make_environments
-from training_core.marl.environments.mpe.config import SimpleSpread
+from training_core.config.marl import MarlConfig
+from training_core.marl.environments.config import SimpleSpread
+from training_core.marl.environments.registry import make_environments
 from training_core.marl.trainer import MarlTrainer
 from workers.actors.machine import prepare_process
 

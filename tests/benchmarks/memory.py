@@ -81,7 +81,7 @@ def _server(static: str) -> Iterator[tuple[str, psutil.Process]]:
     from django.core.management import call_command
     from django.test import override_settings
 
-    from webapp.stack.ports import free_ports
+    from webapp.stack.servers import free_ports
 
     with override_settings(STATIC_ROOT=static):
         call_command("collectstatic", interactive=False, verbosity=0)

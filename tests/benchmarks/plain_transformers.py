@@ -20,10 +20,10 @@ from transformers import LlamaForCausalLM
 
 from tests.benchmarks.llm_step import save_llama
 from tests.benchmarks.results import timed
-from training_core.algorithms.grpo.config import Grpo
+from training_core.algorithms.config import Grpo
 from training_core.config.models import Policy
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.llm.models.loading import DTYPES, load_model, load_tokenizer

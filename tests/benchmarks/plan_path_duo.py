@@ -118,10 +118,10 @@ def play_swapped(folder: Path) -> dict[str, float]:
     from training_core.config.files import parse_config, read_toml
     from training_core.llm.base_models.base_evaluation import KINDS, evaluation_metrics
     from training_core.llm.environments.host import EnvironmentHost
-    from training_core.llm.generation.torch.engine import TorchEngine
+    from training_core.llm.generation.torch_engine import TorchEngine
     from training_core.llm.models.loading import load_model, load_tokenizer
     from training_core.llm.workflows.context import RolloutContext
-    from training_core.llm.workflows.independent import play_independent
+    from training_core.llm.workflows.episodes import play_independent
 
     disable_progress_bar()
     config = parse_config(read_toml((folder / "config.toml").read_text()))

@@ -32,7 +32,7 @@ OUTSIDE = (START, "evaluation")
 TIMES = ("rollout", "update", "sync", "iteration", "eval", "eval_sampled")
 PARTS: dict[str, tuple[str, ...]] = {
     START: ("<frozen importlib", "model_loading.py", "starting_point.py"),
-    "evaluation": ("evaluate (workers/driver/synchronous.py", "evaluate_base (workers/driver/synchronous.py"),
+    "evaluation": ("evaluate (workers/driver/loop.py", "evaluate_base (workers/driver/loop.py"),
     "reporting": (
         "workers/reporting/",
         "workers/telemetry/",
@@ -56,7 +56,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "_compute_proximal_logprobs (",
         "_score (",
     ),
-    "packing": ("packing.py", "micro_batches.py", "training_groups.py", "marl/learning/batch.py"),
+    "packing": ("packing.py", "training_groups.py", "marl/learning/batch.py"),
     "forward and loss": ("_loss (", "training_core/marl/learning/"),
     "workflow (turns, prompts)": (
         "training_core/llm/workflows/",

@@ -30,13 +30,12 @@ from tests.gpu.models import Size, make_model, make_tokenizer
 from tests.gpu.tasks import make_groups, make_prompts
 from training_core.config.files import load_config
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.torch.engine import TorchEngine
-from training_core.llm.models.adapters import trained_weights
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.models.loading import DTYPES
+from training_core.llm.models.lora import trained_weights
+from workers.actors.members import Member, Spawner
+from workers.actors.remote_policy import RemotePolicy
 from workers.actors.weights import pack, unpack
-from workers.cluster.members import Member
-from workers.cluster.remote_policy import RemotePolicy
-from workers.cluster.spawner import Spawner
 from workers.sizing.placement import place
 
 POLICY = "planner"
@@ -169,10 +168,9 @@ def policy(size: Size, precision: str, folder: Path) -> Iterator[tuple[RemotePol
     )
     placement, spawner = place(config), Spawner(config, folder, f"publication-{os.getpid()}", None)
     rollouts, updaters = (
-        [Member(slot, spawner.policy_worker(slot)) for slot in placement.of(kind, POLICY)]
-        for kind in ("rollout", "update")
+        [spawner.member(slot) for slot in placement.of(kind, POLICY)] for kind in ("rollout", "update")
     )
-    proxy = RemotePolicy(spawner, rollouts, updaters)
+    proxy = RemotePolicy(rollouts, updaters)
     try:
         proxy.start(None)
         yield proxy, [*rollouts, *updaters]

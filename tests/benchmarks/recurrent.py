@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from tests.benchmarks.marl_throughput import SPREAD, Shape, config
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.marl.trainer import MarlTrainer
 from workers.actors.machine import prepare_process
 

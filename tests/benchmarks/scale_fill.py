@@ -21,7 +21,7 @@ from webapp.accounts.models import Membership, Project, User
 from webapp.ingest.services import batch_store
 from webapp.metrics.arrays import pack_floats, pack_ints
 from webapp.metrics.models import Series
-from webapp.metrics.outlines import outline_of, outline_pack
+from webapp.metrics.points import outline_of, outline_pack
 from webapp.metrics.services import LARGEST_CHUNK
 from webapp.runs.models import Attempt, Run
 from webapp.transcripts.models import Episode

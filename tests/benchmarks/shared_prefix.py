@@ -18,11 +18,11 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from tests.benchmarks.results import REPEATS, Benchmark, Ratio, Side, run_alone, timed
-from training_core.algorithms.at_grpo.config import AtGrpo
+from training_core.algorithms.config import AtGrpo
 from training_core.config.models import Policy
-from training_core.llm.base_models.tiny_training import word_tokenizer
+from training_core.llm.base_models.warm_start import word_tokenizer
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.llm.models.loading import load_model, load_tokenizer

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from training_core.llm.generation.prefix_tree import PrefixTreeStore
-from training_core.llm.generation.torch.engine import TorchEngine
-from training_core.llm.learning import micro_batches
+from training_core.llm.generation.torch_engine import TorchEngine
+from training_core.llm.learning import packing
 from training_core.llm.learning.learner import Learner
 from workers.run import main as run
 
@@ -51,7 +51,7 @@ def main(words: Sequence[str] | None = None) -> None:
 def count_passes() -> None:
     """Count the tokens of this process's passes."""
     logits, generate, update = PrefixTreeStore._logits, TorchEngine.generate, Learner.update
-    collate = micro_batches.collate
+    collate = packing.collate
 
     def counted_logits(store: Any, tokens: Any, *more: Any) -> Any:
         TOKENS["generation", "computed"] += tokens.numel()
@@ -83,7 +83,7 @@ def count_passes() -> None:
         (PrefixTreeStore, "_logits", counted_logits),
         (TorchEngine, "generate", counted_generate),
         (Learner, "update", counted_update),
-        (micro_batches, "collate", counted_batch),
+        (packing, "collate", counted_batch),
     ):
         setattr(owner, name, counted)
 

@@ -49,27 +49,25 @@ def collected(workers: int, tasks: int, home: Path) -> str:
     import ray
 
     from workers.actors.coordinator import RolloutCoordinator
-    from workers.actors.policy_worker import PolicyWorker
-    from workers.cluster.pool import RemotePool
-    from workers.cluster.spawner import Spawner
-    from workers.protocol.spec import WorkerSpec
+    from workers.actors.members import Spawner
+    from workers.actors.policy_workers import PolicyWorker
+    from workers.actors.remote_environments import RemotePool
+    from workers.protocol import WorkerSpec
     from workers.sizing.placement import place
 
     config = spread(workers, tasks)
     spawner = Spawner(config, None, f"thousand-{workers}", None)  # type: ignore[arg-type]
     actor_slots = place(config).of("environment")
-    handles = [spawner.env_worker(seat) for seat in actor_slots]
+    members = [spawner.member(seat) for seat in actor_slots]
     proxies = {name: PolicyWorker(WorkerSpec(name, name, config, home)) for name in config.used_policies}
-    coordinator = RolloutCoordinator(
-        config, proxies, RemotePool(spawner, actor_slots, handles), side_by_side=False
-    )
+    coordinator = RolloutCoordinator(config, proxies, RemotePool(members), side_by_side=False)
     coordinator.start(None)
     coordinator.collect(1)
     began = time.perf_counter()
     found = coordinator.collect(2)
     seconds = time.perf_counter() - began
-    for handle in handles:
-        ray.kill(handle)
+    for member in members:
+        ray.kill(member.handle)
     steps = sum(sum(item.candidates.values()) for item in found.facts)
     generating = sum(span.end - span.start for span in found.spans if span.phase == "rollout")
     return (

@@ -9,14 +9,14 @@ import pytest
 from docs.environment_variables import GROUPS, INTERNAL
 from docs.make_configuration import PAGE, page
 from tests.architecture.source import ROOT, modules
-from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.files import load_config, parse_overrides, preset_names
-from training_core.config.marl.algorithms import MARL_ALGORITHM_CONFIGS
-from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS
-from training_core.config.marl.policies import NETWORK_CONFIGS
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.config.rollout import WORKFLOW_CONFIGS
-from training_core.marl.environments.environment_config import SuperSuit
+from training_core.config.run import ENVIRONMENT_CONFIGS
+from training_core.marl.algorithms.registry import MARL_ALGORITHM_CONFIGS
+from training_core.marl.environments.config import SuperSuit
+from training_core.marl.environments.registry import MARL_ENVIRONMENT_CONFIGS
+from training_core.marl.networks.registry import NETWORK_CONFIGS
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docker").glob("*.md")])
 TEXT = "\n".join(path.read_text() for path in PAGES)

@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 import psutil
 
-from webapp.stack.ports import free_ports
 from webapp.stack.processes import end_processes, tagged
+from webapp.stack.servers import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 STARTUP = 400.0

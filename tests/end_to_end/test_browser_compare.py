@@ -10,7 +10,7 @@ from tests.end_to_end.conftest import Server, run_make, signed_in, tell
 from tests.end_to_end.looks import look_at, shoot
 from tests.end_to_end.seed import Story, encoded
 from webapp.accounts.models import User
-from webapp.runs.families import family_of
+from webapp.runs.configs import family_of
 from webapp.runs.models import Run
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]

@@ -12,7 +12,7 @@ from tests.end_to_end.looks import violations
 from webapp.accounts.models import Project, User
 from webapp.experiments.models import Sweep
 from webapp.experiments.services import sweep_create
-from webapp.experiments.sweep_planning import plan_make
+from webapp.experiments.sweeps import plan_make
 from webapp.runs.models import Run, RunState
 from webapp.runs.selectors import DEMONSTRATION
 

@@ -11,7 +11,7 @@ from tests.end_to_end.seed import Story, encoded
 from tests.end_to_end.test_browser_provenance import artifact_make
 from webapp.accounts.models import Project, User
 from webapp.experiments.services import sweep_create
-from webapp.experiments.sweep_planning import plan_make
+from webapp.experiments.sweeps import plan_make
 from webapp.health.models import Finding
 from webapp.jobs.models import Job
 from webapp.notifications.services import destination_make

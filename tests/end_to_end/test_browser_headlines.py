@@ -5,14 +5,17 @@ from playwright.sync_api import Page, expect
 
 from tests.end_to_end.conftest import Server, tell
 from tests.end_to_end.seed import Story, encoded
+from troupe_client.documents.launches import ClientRunBody
 from webapp.accounts.models import Project, User
-from webapp.scheduling.client_runs import ClientRun, client_run_begin
+from webapp.scheduling.client_runs import client_run_begin
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 def test_an_overview_grows_and_follows_a_choice(page: Page, server: Server, ada: User) -> None:
-    run, _ = client_run_begin(ada, Project.objects.get(slug="lab"), ClientRun(id="23456789", name="resnet"))
+    run, _ = client_run_begin(
+        ada, Project.objects.get(slug="lab"), ClientRunBody(id="23456789", name="resnet")
+    )
     story = Story(run.pk)
     page.goto(f"{server.url}/runs/{run.pk}/")
     expect(page.get_by_role("heading", name="No numbers yet")).to_be_visible()

@@ -17,9 +17,10 @@ from training_core.config.files import load_config
 from webapp.accounts.models import User
 from webapp.checkpoints.models import Checkpoint
 from webapp.jobs.models import Job
-from webapp.jobs.services import Subject, job_create, job_folder, jobs_follow, jobs_submit
-from workers.jobs.figures import wilson
-from workers.launchers.fake import FakeLauncher
+from webapp.jobs.services import job_folder, jobs_follow, jobs_submit
+from webapp.jobs.starting import Subject, job_create
+from workers.jobs.context import wilson
+from workers.launchers.registry import FakeLauncher
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 HOSTILE = "<img src=x onerror=alert(1)>"

@@ -8,12 +8,12 @@ from playwright.sync_api import Page, expect
 
 from tests.end_to_end.conftest import run_make, tell
 from training_core.config.files import load_config
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from webapp.accounts.models import User
 from webapp.runs.models import Run
 from webapp.transcripts.models import Episode
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 SMALL = {

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.end_to_end.running_stack import RunningStack, title
-from training_core.llm.environments.plan_path.config import PlanPath
+from training_core.llm.environments.plan_path.game import PlanPath
 from troupe_client.reporting.sync import undelivered
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(2400), pytest.mark.extended]
@@ -39,7 +39,7 @@ def client(stack: RunningStack) -> Iterator["Client"]:
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random model that speaks the environment's words: nothing to wait for."""
     from training_core.llm.base_models.tiny import TinyRecipe
-    from training_core.llm.base_models.tiny_training import new_model, word_tokenizer
+    from training_core.llm.base_models.warm_start import new_model, word_tokenizer
     from training_core.llm.environments.registry import warm_start_of
 
     folder = tmp_path_factory.mktemp("model")
@@ -133,7 +133,7 @@ def test_killed_parts_cost_a_run_nothing(stack: RunningStack, client: Client, mo
 def test_the_workers_of_a_run_are_forked(stack: RunningStack, client: Client, model: Path) -> None:
     run = client.launch(model, **{"run.iterations": 500})
     client.until(run, lambda found: found["iteration"] >= 1)
-    server = next(process for process in stack.tree() if "workers.node.fork_server" in title(process))
+    server = next(process for process in stack.tree() if "workers.prefork.server" in title(process))
     forked = [title(process) for process in server.children()]
     assert sum(name.startswith("ray::PolicyWorker") for name in forked) >= 2, forked
     assert client.http.post(f"{stack.url}/api/v1/runs/{run}/stop/").status_code == 200

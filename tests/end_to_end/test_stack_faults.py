@@ -18,8 +18,8 @@ import psycopg
 import pytest
 
 from tests.end_to_end.running_stack import PATIENCE, ROOT, RunningStack, ended, title
-from webapp.stack.ports import free_ports
 from webapp.stack.processes import tagged
+from webapp.stack.servers import free_ports
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(1800)]
 
@@ -202,7 +202,7 @@ def test_ctrl_c_leaves_nothing(stack: RunningStack) -> None:
     tree = stack.tree()
     assert len(tree) > 10
     titles = [title(process).split() for process in tree]
-    (socket,) = {words[3] for words in titles if "workers.node.fork_server" in words}
+    (socket,) = {words[3] for words in titles if "workers.prefork.server" in words}
     assert Path(socket).is_socket()
     assert stack.stop(signal.SIGINT) == 0
     assert not Path(socket).parent.exists()

@@ -6,5 +6,5 @@ from unittest.mock import patch
 from workers.run import main
 
 if __name__ == "__main__":
-    with patch("workers.driver.attempt.loop_of", lambda config: "asynchronous"):
+    with patch("workers.driver.loop.plays_ahead", lambda config: True):
         sys.exit(main())

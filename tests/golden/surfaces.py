@@ -40,7 +40,7 @@ def openapi() -> Any:
 
 def config_schemas() -> Any:
     """JSON schemas of both kinds of configs."""
-    from training_core.config.marl.run import MarlConfig
+    from training_core.config.marl import MarlConfig
     from training_core.config.run import RunConfig
 
     return {kind.__name__: named(kind.model_json_schema()) for kind in (RunConfig, MarlConfig)}

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from training_core.algorithms.at_grpo.config import AtGrpo
+from training_core.algorithms.config import AtGrpo
 from training_core.config.models import Policy
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.llm.models.adapter_config import Lora
-from training_core.llm.models.adapters import add_adapter
+from training_core.llm.models.lora import add_adapter
 from training_core.types import Group
 
 ALGORITHM = AtGrpo(kl_coefficient=0.0, dual_clip=0.0)

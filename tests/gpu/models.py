@@ -14,7 +14,7 @@ from transformers import (
 )
 
 from training_core.llm.base_models.tiny import SPECIAL
-from training_core.llm.base_models.tiny_training import word_tokenizer
+from training_core.llm.base_models.warm_start import word_tokenizer
 
 CLASSES: dict[str, tuple[Any, Any]] = {
     "qwen2": (Qwen2Config, Qwen2ForCausalLM),

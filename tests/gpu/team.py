@@ -18,12 +18,11 @@ from training_core.config.run import RunConfig
 from training_core.llm.base_models.base_evaluation import evaluation_metrics
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.torch.engine import TorchEngine
-from training_core.llm.learning.factory import make_learner
-from training_core.llm.learning.learner import Learner, UpdateResult
+from training_core.llm.generation.torch_engine import TorchEngine
+from training_core.llm.learning.learner import Learner, UpdateResult, make_learner
 from training_core.llm.learning.training_groups import make_groups
 from training_core.llm.workflows.context import RolloutContext
-from training_core.llm.workflows.registry import EVALUATIONS, WORKFLOWS
+from training_core.llm.workflows.registry import WORKFLOWS
 from training_core.types import Answer, Episode, Prompt
 
 
@@ -83,12 +82,12 @@ class LocalTeam:
         """Metrics on the held-out tasks."""
         tasks = range(self.config.evaluation_episodes(kind))
         context = self._context(iteration)
-        return evaluation_metrics(kind, EVALUATIONS[self.config.workflow.type](tasks, context, kind))
+        return evaluation_metrics(kind, WORKFLOWS[self.config.workflow.type].evaluate(tasks, context, kind))
 
     def _play(self, iteration: int) -> list[Episode]:
         count = self.config.rollout.tasks
         tasks = range((iteration - 1) * count, iteration * count)
-        return WORKFLOWS[self.config.workflow.type](tasks, self._context(iteration))
+        return WORKFLOWS[self.config.workflow.type].train(tasks, self._context(iteration))
 
     def _context(self, iteration: int) -> RolloutContext:
         generate: dict[str, Callable[..., list[list[Answer]]]] = {

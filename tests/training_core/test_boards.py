@@ -7,12 +7,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from tests.end_to_end.boards import CHASE, FIELD, LINES, PILES, PLANE, QUEENS, SOKOBAN, SUDOKU
 from training_core.boards import Board
-from training_core.config.marl.run import MarlConfig
-from training_core.llm.environments.arithmetic.config import Arithmetic
-from training_core.llm.environments.plan_path.config import PlanPath
+from training_core.config.marl import MarlConfig
+from training_core.llm.environments.arithmetic import Arithmetic
+from training_core.llm.environments.plan_path.game import PlanPath
 from training_core.llm.environments.registry import make_environment
-from training_core.marl.environments.mpe.config import SimpleTag
-from training_core.marl.environments.simple_foraging.config import SimpleForaging
+from training_core.marl.environments.config import SimpleForaging, SimpleTag
 from training_core.marl.trainer import MarlTrainer
 
 BOARD: TypeAdapter[Any] = TypeAdapter(Board)

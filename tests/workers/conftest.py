@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.workers import running
-from workers.node.forking import forked_workers
+from workers.prefork.node import forked_workers
 
 MEGABYTE = 1024 * 1024
 TRIES = 3
@@ -19,7 +19,7 @@ TRIES = 3
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[None]:
-    """Ray in this process, four (pretended) cores, loopback only. Its workers are forked (workers.node)."""
+    """Ray in this process, four (pretended) cores, loopback only. Its workers are forked (workers.prefork)."""
     os.environ |= running.RAY_VARIABLES | {
         "RAY_AUTH_TOKEN": secrets.token_hex(32),  # else one is written to the home folder
         "TROUPE_BUFFER_TOKEN_OF_TESTS": secrets.token_hex(8),  # actors have the variables of this moment

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from training_core.config.files import load_config
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.config.run import RunConfig
 
 RAY_VARIABLES = {
@@ -28,9 +28,9 @@ TINY_GRID = {"environment.size": 4, "environment.max_turns": 2, "environment.mov
 
 def little_model(folder: Path) -> Path:
     """A small Llama that has seen enough demonstrations to walk a little, as a Hugging Face folder."""
-    from training_core.llm.base_models.progress import silent
+    from training_core.llm.base_models.folder_creation import silent
     from training_core.llm.base_models.tiny import TinyRecipe
-    from training_core.llm.base_models.tiny_training import make_tiny
+    from training_core.llm.base_models.warm_start import make_tiny
 
     folder.mkdir(parents=True)
     recipe = TinyRecipe(hidden_size=32, layers=2, heads=2, steps=60, batch=64)

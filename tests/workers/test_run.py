@@ -1,7 +1,5 @@
 """The entry point: arguments and configs that cannot be run are refused before anything heavy is imported."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -64,19 +62,3 @@ def test_overrides_may_follow_options_after_a_file(
     words = [str(tmp_path / "run.toml"), "--local", "run.iterations=none", "--home", str(tmp_path)]
     assert run.main(words) == run.USAGE_ERROR
     assert "run.iterations: " in capsys.readouterr().err
-
-
-@pytest.mark.extended
-@pytest.mark.parametrize("module", ["workers.run", "workers.driver.attempt", "workers.cluster.ray_backend"])
-def test_the_driver_imports_no_torch(module: str) -> None:
-    code = f"import sys, {module}; print([m for m in ('torch', 'transformers') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-def test_environment_workers_import_no_torch() -> None:
-    code = (
-        "import sys, workers.actors.env_worker; print('torch' in sys.modules, 'transformers' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False False"

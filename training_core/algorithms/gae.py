@@ -1,4 +1,4 @@
-"""Generalised advantage estimation (Schulman et al. 2016, arXiv 1506.02438), for steps of environments and for tokens."""
+"""Generalised advantage estimation (GAE; Schulman et al. 2016, arXiv 1506.02438): for steps of environments, and token-level advantages."""
 
 import torch
 from torch import Tensor

@@ -1,12 +1,111 @@
-"""Losses of PPO for all kinds of agents, and penalties and weights of tokens.
+"""Losses of PPO for all kinds of agents, policy losses by `algorithm.policy_loss`, and penalties, weights and corrections of tokens.
 
-T response tokens, flat over a batch. All functions are pure; weights determine how tokens are averaged.
+T response tokens of R responses, flat over a batch. All functions are pure. A policy loss takes the sampled tokens and the bounds, and
+returns a loss per token (T,) and whether the token was clipped (T,); how tokens are averaged is the caller's weight per token.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The sampled tokens."""
+
+    logprobs: Tensor
+    """(T,) of the policy under training; with gradient."""
+    old_logprobs: Tensor
+    """(T,) of the policy in the ratio's denominator."""
+    advantages: Tensor
+    """(T,)"""
+    lengths: Tensor
+    """(R,) tokens per response; the responses are concatenated."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Bounds of the probability ratio."""
+
+    low: float
+    high: float
+    dual: float = 0.0
+
+
+def sequence_clip(tokens: Tokens, bounds: Bounds) -> tuple[Tensor, Tensor]:
+    """GSPO (arXiv 2507.18071, equations 5 to 7): the ratio of a response is the geometric mean of its tokens' ratios.
+
+    Written as in its token-level variant (equation 14): the value is the sequence's ratio, and the gradient flows
+    through each token's logprob, so advantages may differ within a response.
+    """
+    difference = tokens.logprobs - tokens.old_logprobs
+    of_sequence = sequence_means(difference.detach(), tokens.lengths)
+    carried = of_sequence + tokens.logprobs - tokens.logprobs.detach()
+    return clipped_policy_loss(carried, tokens.advantages, bounds.low, bounds.high, bounds.dual)
+
+
+def sequence_means(values: Tensor, lengths: Tensor) -> Tensor:
+    """Each token's mean (T,) of values (T,) over its own response; lengths (R,)."""
+    owner = torch.arange(len(lengths), device=values.device).repeat_interleave(
+        lengths, output_size=len(values)
+    )
+    sums = torch.zeros(len(lengths), dtype=values.dtype, device=values.device).index_add_(0, owner, values)
+    return (sums / lengths.clamp(min=1))[owner]
+
+
+def cispo(tokens: Tokens, bounds: Bounds) -> tuple[Tensor, Tensor]:
+    """CISPO (MiniMax-M1, arXiv 2506.13585, equation 4): -sg(clip(r, 1 - low, 1 + high)) A log pi."""
+    ratios = (tokens.logprobs.detach() - tokens.old_logprobs).exp()
+    weights = ratios.clamp(1.0 - bounds.low, 1.0 + bounds.high)
+    return -weights * tokens.advantages * tokens.logprobs, weights != ratios
+
+
+def clip(tokens: Tokens, bounds: Bounds) -> tuple[Tensor, Tensor]:
+    """PPO's clipped surrogate, token by token."""
+    return clipped_policy_loss(
+        tokens.logprobs - tokens.old_logprobs, tokens.advantages, bounds.low, bounds.high, bounds.dual
+    )
+
+
+def reinforce(tokens: Tokens, bounds: Bounds) -> tuple[Tensor, Tensor]:
+    """-A log pi (Williams 1992); nothing is clipped, so data should be fresh."""
+    return -tokens.advantages * tokens.logprobs, torch.zeros_like(tokens.logprobs, dtype=torch.bool)
+
+
+POLICY_LOSSES: dict[str, Callable[[Tokens, Bounds], tuple[Tensor, Tensor]]] = {
+    "clip": clip,
+    "sequence_clip": sequence_clip,
+    "cispo": cispo,
+    "reinforce": reinforce,
+}
+
+
+Correction = Literal["none", "truncate", "mask", "decoupled"]
+
+
+def correction_weights(
+    start_logprobs: Tensor, sampler_logprobs: Tensor, kind: Correction, floor: float, cap: float
+) -> Tensor:
+    """Weights (T,), without gradient, of the loss of tokens that another version or engine sampled than the policy at the start of
+    the update: w = pi_start / pi_sampler. Masked tokens still count in the average's denominator.
+
+    truncate: min(w, cap), truncated importance sampling (TIS; Yao et al. 2025, "Your efficient RL framework secretly
+    brings you off-policy RL training"). mask: w where floor <= w <= cap, else 0 (IcePop; Ling team 2025, "Small leak
+    can sink a great ship"). decoupled: w where w <= cap, else 0, which with the ratio taken against pi_start is AReaL's
+    decoupled PPO objective (arXiv 2505.24298, equation 5). none: 1.
+    """
+    weights = (start_logprobs - sampler_logprobs).detach().exp()
+    if kind == "truncate":
+        return weights.clamp(max=cap)
+    if kind == "mask":
+        return weights * ((weights >= floor) & (weights <= cap))
+    if kind == "decoupled":
+        return weights * (weights <= cap)
+    return weights.new_ones(weights.shape)
+
 
 KlEstimator = Literal["k1", "k2", "k3"]
 

@@ -1,23 +1,24 @@
-"""Algorithms of language models by the `type` of their config: one folder and one line each.
-
-Only the `config` modules are imported here. The rest of an algorithm is imported when it is first used.
-"""
+"""Algorithms of language models by the `type` of their config (config.py). Their steps are imported when they are first used."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from training_core.algorithms.at_grpo.config import AtGrpo
-from training_core.algorithms.cispo.config import Cispo
-from training_core.algorithms.custom.config import CustomAlgorithm
-from training_core.algorithms.dapo.config import Dapo
-from training_core.algorithms.dr_grpo.config import DrGrpo
-from training_core.algorithms.grpo.config import Grpo
-from training_core.algorithms.gspo.config import Gspo
-from training_core.algorithms.policy_gradient_config import PolicyGradient
-from training_core.algorithms.ppo.config import Ppo
-from training_core.algorithms.rae.config import Rae
-from training_core.algorithms.reinforce_plus_plus.config import ReinforcePlusPlus, ReinforcePlusPlusBaseline
-from training_core.algorithms.rloo.config import Rloo
+from training_core.algorithms.config import (
+    AtGrpo,
+    Cispo,
+    CustomAlgorithm,
+    Dapo,
+    DrGrpo,
+    Grpo,
+    Gspo,
+    PolicyGradient,
+    Ppo,
+    Rae,
+    ReinforcePlusPlus,
+    ReinforcePlusPlusBaseline,
+    Rloo,
+)
+from training_core.config.base import one_of
 from training_core.importing import resolve
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class AlgorithmKind:
 
     config: type[PolicyGradient]
     hooks: str = "hooks:AlgorithmHooks"
-    """"folder.module:Name" in this package: config section -> AlgorithmHooks."""
+    """"module:Name" in this package: config section -> AlgorithmHooks."""
 
 
 ALGORITHMS: dict[str, AlgorithmKind] = {
@@ -40,18 +41,25 @@ ALGORITHMS: dict[str, AlgorithmKind] = {
     "grpo": AlgorithmKind(Grpo),
     "dr_grpo": AlgorithmKind(DrGrpo),
     "rloo": AlgorithmKind(Rloo),
-    "reinforce_plus_plus": AlgorithmKind(ReinforcePlusPlus, "reinforce_plus_plus.hooks:TokenReturnsHooks"),
-    "reinforce_plus_plus_baseline": AlgorithmKind(
-        ReinforcePlusPlusBaseline, "reinforce_plus_plus.hooks:TokenReturnsHooks"
-    ),
+    "reinforce_plus_plus": AlgorithmKind(ReinforcePlusPlus, "hooks:TokenReturnsHooks"),
+    "reinforce_plus_plus_baseline": AlgorithmKind(ReinforcePlusPlusBaseline, "hooks:TokenReturnsHooks"),
     "gspo": AlgorithmKind(Gspo),
     "cispo": AlgorithmKind(Cispo),
     "dapo": AlgorithmKind(Dapo),
     "ppo": AlgorithmKind(Ppo),
-    "rae": AlgorithmKind(Rae, "rae.hooks:RaeHooks"),
-    "custom": AlgorithmKind(CustomAlgorithm, "custom.hooks:custom_hooks"),
+    "rae": AlgorithmKind(Rae, "rae:RaeHooks"),
+    "custom": AlgorithmKind(CustomAlgorithm, "hooks:custom_hooks"),
 }
 """Algorithms by type, in the order of the pages."""
+
+
+ALGORITHM_CONFIGS: dict[str, type[PolicyGradient]] = {tag: kind.config for tag, kind in ALGORITHMS.items()}
+"""type -> config class."""
+
+if TYPE_CHECKING:
+    Algorithm = PolicyGradient
+else:
+    Algorithm = one_of(ALGORITHM_CONFIGS)
 
 
 def make_hooks(algorithm: PolicyGradient) -> "AlgorithmHooks":

@@ -1,13 +1,14 @@
 """The base of every config section: frozen, strict about keys, with a description per field."""
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Field,
     FiniteFloat,
     ValidationInfo,
     WithJsonSchema,
@@ -19,7 +20,7 @@ Wording = Literal["words", "sentences"]
 
 Checked = TypeVar("Checked", bound="Section")
 FIELDS_ONLY = {"fields_only": True}
-"""Validation context in which sections are built without their cross-field checks (config/all_errors.py)."""
+"""Validation context in which sections are built without their cross-field checks (config/errors.py)."""
 
 
 def cross_field(check: Callable[[Checked], Checked]) -> Any:
@@ -49,6 +50,8 @@ class Section(BaseModel):
     """Fields that name an environment variable with a key, each with the field of the addresses the key is sent to."""
     folder_fields: ClassVar[tuple[str, ...]] = ()
     """Fields that name a folder to write to: a server writes only below folders that its owner has allowed."""
+    effects: ClassVar[Mapping[str, Callable[[Any], str]]] = {}
+    """Rules of the fields that have an effect only under a condition (config/effects.py)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -131,3 +134,8 @@ OptionalNumber = Annotated[
     WithJsonSchema({"type": "number"}),
 ]
 """A number or none; forms and command lines write none as an empty text or as "none", because TOML has no null."""
+
+
+def one_of(configs: Mapping[str, type[Section]]) -> Any:
+    """The type of a field with one of these classes, selected by `type`."""
+    return Annotated[Union[tuple(configs.values())], Field(discriminator="type")]  # noqa: UP007

@@ -1,16 +1,44 @@
 """Evaluation, checkpoints and reporting."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, create_model
 
 from training_core.config.base import Section
+from training_core.config.effects import Effects, Place, both, needs, only_if, unless
 from training_core.loggers.registry import LOGGERS
+
+_some_play = only_if(lambda at: at.section.greedy or at.section.sampled, "neither greedy nor sampled is on")
+EVALUATION_EFFECTS = needs("episodes probes", both(unless("every", 0), _some_play)) | needs(
+    "greedy sampled", unless("every", 0)
+)
+"""Rules of evaluations of all kinds of agents."""
+
+
+def _sampled_temperature(at: Place) -> str:
+    if not (at.section.every and at.section.sampled):
+        return "only with evaluation.every above 0 and evaluation.sampled = true"
+    roles = at.config.team.roles.values()
+    own = all(role.sampling.eval_temperature for role in roles)
+    return "every role sets its own eval_temperature" if own else ""
+
+
+def _best_of(at: Place) -> str:
+    evaluation, metric = at.config.evaluation, at.section.best_of
+    kinds = {"eval": ("greedy", evaluation.greedy), "eval_sampled": ("sampled", evaluation.sampled)}
+    word, on = kinds.get(metric.split("/", 1)[0], ("", True))
+    if word and not evaluation.every:
+        return f"{metric} needs evaluation.every above 0"
+    return "" if on else f"{metric} needs evaluation.{word} = true"
 
 
 class Evaluation(Section):
     """Held-out tasks played without training, with independent rollouts (no tree)."""
 
+    effects: ClassVar[Effects] = EVALUATION_EFFECTS | {
+        "every": _some_play,
+        "temperature": _sampled_temperature,
+    }
     every: int = Field(10, ge=0)
     """Iterations between evaluations; the base model and the last iteration are always evaluated; 0 disables both."""
     episodes: int = Field(256, ge=1)
@@ -28,6 +56,7 @@ class Evaluation(Section):
 class Checkpoint(Section):
     """Checkpoints to resume, fork or export from."""
 
+    effects: ClassVar[Effects] = needs("best_of keep_best", _best_of)
     every: int = Field(20, ge=0)
     """Iterations between checkpoints; 0 disables. The last iteration, and the one a run is stopped at, always have a checkpoint."""
     every_seconds: float = Field(0.0, ge=0.0)
@@ -42,9 +71,16 @@ class Checkpoint(Section):
     """Number of best checkpoints retained, regardless of age."""
 
 
+_has_logger = only_if(
+    lambda at: any(getattr(at.section, name) for name in LOGGERS),
+    f"only with one of {', '.join([*LOGGERS][:-1])} and {[*LOGGERS][-1]}",
+)
+
+
 class RunRecords(Section):
     """What is reported of a run, and the project of all loggers."""
 
+    effects: ClassVar[Effects] = {"project": _has_logger}
     episodes_per_iteration: int = Field(8, ge=0)
     """Training episodes per iteration whose full transcripts are reported (facts and candidates)."""
     system_every: float = Field(5.0, gt=0.0)
@@ -66,5 +102,6 @@ else:  # the later a base, the earlier its fields
 class Reporting(LoggerFields):
     """Records of the run."""
 
+    effects: ClassVar[Effects] = {"histograms": _has_logger}
     histograms: bool = False
     """Also send distributions to these loggers: of episode returns and lengths, and of small networks' weights and gradients."""

@@ -1,8 +1,9 @@
-"""Run configs on disk and on the command line: TOML files, presets, dotted overrides."""
+"""Run configs on disk and on the command line: TOML files, presets and their gallery, dotted overrides."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -10,11 +11,41 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from training_core.config.all_errors import all_errors
 from training_core.config.base import Section
+from training_core.config.errors import all_errors, error_messages
 from training_core.config.kinds import AnyConfig, config_kind
-from training_core.config.messages import error_messages
 from training_core.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Purpose of a preset in one line, with expected time and result: the table [gallery] of its file, without `position`."""
+
+    task: str
+    """The task; presets of one task are listed together."""
+    purpose: str
+    time: str
+    """Duration, and on which machine."""
+    result: str
+    """Final values of metrics."""
+
+
+def expected_of(preset: str) -> Expected | None:
+    """The description of a preset; None if its file has none."""
+    table = read_gallery(preset)
+    return Expected(table["task"], table["purpose"], table["time"], table["result"]) if table else None
+
+
+def has_words(text: str, wanted: str) -> bool:
+    """Whether every word of `wanted` occurs in the text, ignoring case."""
+    return all(word in text.casefold() for word in wanted.casefold().split())
+
+
+def searched_text(name: str, description: str, agents: str) -> str:
+    """The text in which a preset is searched; `agents` is the kind of agents in words."""
+    about = expected_of(name)
+    return " ".join([name, description, agents, about.task if about else "", about.purpose if about else ""])
+
 
 ENVIRONMENT_PACKAGES = tuple(
     Path(__file__).parents[1] / agents / "environments" for agents in ("llm", "marl")
@@ -125,7 +156,7 @@ def no_preset(name: str) -> str:
 @cache
 def _presets() -> dict[str, dict[str, Any]]:
     """The trees of the presets' files, with [gallery], in display order."""
-    files = [path for package in ENVIRONMENT_PACKAGES for path in package.glob("*/presets/*.toml")]
+    files = [path for package in ENVIRONMENT_PACKAGES for path in package.rglob("presets/*.toml")]
     trees = {path.stem: _parse(path.read_text()) for path in sorted(files, key=lambda path: path.stem)}
     last = float("inf")
     return dict(sorted(trees.items(), key=lambda item: item[1].get(GALLERY, {}).get("position", last)))

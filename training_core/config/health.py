@@ -1,15 +1,17 @@
 """Health rules: when a run has a problem, and which action follows."""
 
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from training_core.config.base import Section, cross_field
+from training_core.config.effects import Effects, both, needs, only_if, where
 
 
 class Rule(Section):
     """Settings shared by all rules."""
 
+    effects: ClassVar[Effects] = {"fork_edits": where("action", "fork")}
     action: Literal["none", "notify", "pause", "stop", "fork"] = "notify"
     """Action on a new finding: none, a message to the project's channels, or a message and a pause, stop or fork of the run."""
     fork_edits: tuple[str, ...] = ()
@@ -178,9 +180,30 @@ class HealthFork(Section):
     """Maximum depth of forks that rules create from forks."""
 
 
+_enabled = only_if(lambda at: at.section.enabled, "health.enabled = false")
+_forks = only_if(
+    lambda at: any(rule.action == "fork" for rule in at.section.rules().values()),
+    'no rule has action = "fork"',
+)
+_measures_kl = only_if(
+    lambda at: at.config.algorithm.kl_coefficient,
+    "the KL from the base model is only computed with algorithm.kl_coefficient above 0",
+)
+_is_asynchronous = only_if(
+    lambda at: at.config.oldest_data, "tokens are never stale with rollout.staleness = 0"
+)
+_compares_evaluations = only_if(
+    lambda at: at.config.evaluation.every and at.config.evaluation.greedy,
+    "needs evaluation.every above 0 and evaluation.greedy = true",
+)
+
+
 class RunHealth(Section):
     """Rules that monitor the run (see docs/health.md) and apply to all kinds of agents."""
 
+    effects: ClassVar[Effects] = {"fork": both(_enabled, _forks)} | needs(
+        "relax looks clip_fraction gradient_norm stalled_phase dead_worker not_a_number", _enabled
+    )
     enabled: bool = True
     """Whether the rules are evaluated."""
     relax: float = Field(0.7, gt=0.0, le=1.0)
@@ -208,6 +231,13 @@ class RunHealth(Section):
 class Health(RunHealth):
     """Rules that monitor a run of language models; see docs/health.md."""
 
+    effects: ClassVar[Effects] = {
+        "kl_blow_up": both(_measures_kl, _enabled),
+        "staleness": both(_is_asynchronous, _enabled),
+        "overfitting": both(_compares_evaluations, _enabled),
+    } | needs(
+        "entropy_collapse ratio_tails too_easy too_hard truncation overlong mismatch length_hacking", _enabled
+    )
     entropy_collapse: EntropyCollapse = EntropyCollapse()
     """Entropy, per policy."""
     kl_blow_up: KlBlowUp = KlBlowUp()
@@ -238,6 +268,7 @@ class NetworkHealth(RunHealth):
     Entropy has no bound that suits every environment, and small networks have no tokens, groups or base model.
     """
 
+    effects: ClassVar[Effects] = {"policy_shift": _enabled}
     policy_shift: PolicyShift = PolicyShift()
     """KL between the policies before and after an update, per policy."""
 

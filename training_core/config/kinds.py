@@ -4,18 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from training_core.config.algorithms import ALGORITHM_CONFIGS
+from training_core.algorithms.registry import ALGORITHM_CONFIGS
 from training_core.config.base import EnvironmentSection
-from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.experiment import AgentKind
 from training_core.config.health import Health, NetworkHealth, RunHealth
-from training_core.config.marl.algorithms import MARL_ALGORITHM_CONFIGS
-from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS
-from training_core.config.marl.policies import MarlPolicy
-from training_core.config.marl.run import MarlConfig, MarlRole
+from training_core.config.marl import MarlConfig, MarlPolicy, MarlRole
 from training_core.config.models import Policy
-from training_core.config.run import RunConfig
+from training_core.config.run import ENVIRONMENT_CONFIGS, RunConfig
 from training_core.config.team import Role
+from training_core.marl.algorithms.registry import MARL_ALGORITHM_CONFIGS
+from training_core.marl.environments.registry import MARL_ENVIRONMENT_CONFIGS
 
 AnyConfig = RunConfig | MarlConfig
 

@@ -1,16 +1,25 @@
-"""Policies: which model, how it generates, how it learns."""
+"""Policies: which model, how it generates (its engine), how it learns (its learner)."""
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, Union
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from training_core.config.base import Section, cross_field
-from training_core.config.engines import Engine
-from training_core.llm.generation.torch.config import Torch
-from training_core.llm.learning.deepspeed.config import Deepspeed
-from training_core.llm.learning.learner_config import Learner, Optimisation
+from training_core.config.base import Section, cross_field, one_of
+from training_core.config.effects import Effects, both, needs, samples, trained, unless, used, where
+from training_core.llm.generation.engine_config import EngineSection, Torch
+from training_core.llm.generation.registry import ENGINES
+from training_core.llm.learning.learner_config import Deepspeed, Learner, Optimisation
 from training_core.llm.learning.registry import LEARNERS
 from training_core.llm.models.adapter_config import Lora, WholeModel
+
+ENGINE_CONFIGS: dict[str, type[EngineSection]] = {tag: kind.config for tag, kind in ENGINES.items()}
+"""type -> config class."""
+
+if TYPE_CHECKING:
+    Engine = EngineSection
+else:
+    Engine = one_of(ENGINE_CONFIGS)
+
 
 Adapter = Annotated[WholeModel | Lora, Field(discriminator="type")]
 """One class per adapter, selected by `type`."""
@@ -24,13 +33,15 @@ LEARNER_CONFIGS: dict[str, type[Optimisation]] = {tag: kind.config for tag, kind
 if TYPE_CHECKING:
     AnyLearner = Optimisation
 else:
-    AnyLearner = Annotated[Union[tuple(LEARNER_CONFIGS.values())], Field(discriminator="type")]  # noqa: UP007
-    """One class per learner, selected by `type`."""
+    AnyLearner = one_of(LEARNER_CONFIGS)
 
 
 class Devices(Section):
     """Devices of one policy's workers. With fractions, workers share a core or a GPU."""
 
+    effects: ClassVar[Effects] = needs(
+        "update_workers update_cpus update_gpus weight_transfer", both(where("placement", "apart"), trained)
+    )
     placement: Literal["colocated", "apart"] = "colocated"
     """colocated: one process generates and updates in turn; apart: separate processes on separate devices."""
     rollout_workers: int = Field(1, ge=1, le=1000)
@@ -90,6 +101,7 @@ class WarmStart(Section):
     """Supervised training on conversations before the first iteration."""
 
     file_fields: ClassVar[tuple[str, ...]] = ("file",)
+    effects: ClassVar[Effects] = needs("file batch learning_rate loss_mask", unless("steps", 0))
 
     steps: int = Field(0, ge=0)
     """Optimiser steps; 0 disables the warm start."""
@@ -107,6 +119,14 @@ class Policy(Section):
     """The weights behind one or more roles."""
 
     model_name_fields: ClassVar[tuple[str, ...]] = ("model",)
+    effects: ClassVar[Effects] = {
+        "model": used,
+        "warm_start": used,
+        "adapter": trained,
+        "engine": both(used, samples),
+        "learner": trained,
+        "devices": used,
+    }
 
     model: str = "tiny"
     """Base model: "tiny" (warm-started by Troupe), a name from `troupe model list`, a hub id, a model folder, or a checkpoint's policy."""

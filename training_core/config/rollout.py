@@ -7,11 +7,10 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field
 
 from training_core.config.base import Arguments, OptionalNumber, Section, cross_field
+from training_core.config.effects import Effects, Place, both, evaluates, needs, only_if, unless, where
 from training_core.config.rewards import MathReward, Reward
 from training_core.importing import IMPORT_PATH
-
-TRY_AGAIN = "Your answer is not correct. Please try to answer it again."
-"""The feedback to a role after a wrong answer, as in AReaL's multi-turn workflow."""
+from training_core.llm.environments.base import TRY_AGAIN
 
 
 class TurnTree(Section):
@@ -19,6 +18,11 @@ class TurnTree(Section):
 
     type: Literal["turn_tree"] = "turn_tree"
     """Tree sampling, turn by turn (AT-GRPO)."""
+    effects: ClassVar[Effects] = {
+        "carry": only_if(
+            lambda at: at.config.rollout.group_size > 1, "rollout.group_size = 1 has one candidate"
+        )
+    }
     carry: Literal["best", "sampled"] = "best"
     """Which candidate is continued: best (highest reward, as in the paper) or sampled (a random one)."""
 
@@ -35,6 +39,12 @@ class MultiTurn(Section):
 
     type: Literal["multi_turn"] = "multi_turn"
     """Whole episodes are the candidates, as in `episodes`; sampled tokens are never rendered again."""
+    effects: ClassVar[Effects] = {
+        "feedback": only_if(
+            lambda at: getattr(at.config.environment, "max_turns", 2) != 1,
+            "environment.max_turns = 1 has no second turn",
+        )
+    }
     feedback: str = TRY_AGAIN
     """Message to a role before its second and every later turn; empty uses the environment's observation."""
 
@@ -57,6 +67,9 @@ class Agent(Section):
     import_fields: ClassVar[tuple[str, ...]] = ("path",)
     type: Literal["agent"] = "agent"
     """Any agent framework, unchanged: an agent calls an OpenAI-compatible address and reports its episode's reward."""
+    effects: ClassVar[Effects] = needs("args concurrency", unless("path", "")) | {
+        "patience": where("path", "")
+    }
     path: str = Field("", pattern=f"^$|{IMPORT_PATH}")
     """package.module:Class with `async run(data, **kwargs)`, which returns a reward; empty waits for external agents over HTTP."""
     args: Arguments = {}
@@ -94,6 +107,7 @@ class RolloutWorkflow(Section):
     import_fields: ClassVar[tuple[str, ...]] = ("path", "environment_path")
     type: Literal["rollout_workflow"] = "rollout_workflow"
     """A class that requests tokens from the policy and returns padded tensors, interactions, or None for a rejected episode."""
+    effects: ClassVar[Effects] = {"environment_args": unless("environment_path", "")}
     path: str = Field(pattern=IMPORT_PATH)
     """package.module:Class with `arun_episode(engine, data)`, or with `collect_trajectory(prompt, env, obs_queue, act_queue)`."""
     args: Arguments = {}
@@ -134,6 +148,10 @@ class RolloutBuffer(Section):
 
     import_fields: ClassVar[tuple[str, ...]] = ("loss_mask_path",)
     key_fields: ClassVar[Mapping[str, str]] = {"token_env": "url"}
+    effects: ClassVar[Effects] = needs("epochs processes engine_url ahead", unless("generator", "")) | {
+        "evaluation_file": both(unless("generator", ""), evaluates),
+        "loss_mask_type": unless("loss_mask_path", ""),
+    }
     type: Literal["rollout_buffer"] = "rollout_buffer"
     """Any external agents: they write records to a service, and this run learns from them."""
     url: str = Field("", max_length=400)
@@ -209,9 +227,40 @@ WORKFLOW_CONFIGS: dict[str, type[Section]] = {
 }
 
 
+_overlaps = only_if(
+    lambda at: at.config.rollout.staleness,
+    "only with rollout.staleness above 0: otherwise all tasks of an iteration are played before the update",
+)
+
+
+def _interrupts(at: Place) -> str:
+    workflow = at.config.workflow
+    served = isinstance(workflow, RolloutBuffer) and workflow.engine_url == "policies"
+    return "" if served else _overlaps(at)
+
+
+def _may_be_stale(at: Place) -> str:
+    workflow = at.config.workflow
+    if isinstance(workflow, RolloutWorkflow | CustomWorkflow):
+        return ""
+    if isinstance(workflow, RolloutBuffer):
+        return "records older than workflow.max_staleness are always dropped"
+    fresh = "data is never older than the policy with rollout.staleness = 0"
+    return "" if at.config.rollout.staleness else fresh
+
+
 class Rollout(Section):
     """Amount of data per iteration, and handling of stale data."""
 
+    effects: ClassVar[Effects] = {
+        "epoch_tasks": only_if(
+            lambda at: at.config.checkpoint.every_epochs, "only with checkpoint.every_epochs above 0"
+        ),
+        "stale": _may_be_stale,
+        "max_concurrent": _overlaps,
+        "wave": _overlaps,
+        "partial": _interrupts,
+    }
     tasks: int = Field(48, ge=1)
     """Tasks played per iteration."""
     epoch_tasks: int = Field(0, ge=0)

@@ -1,30 +1,33 @@
-"""The run config: one tree, strict, with cross-field checks whose messages name the remedy."""
+"""The run config of language-model agents: one tree, strict, with cross-field checks whose messages name the remedy."""
 
-from typing import ClassVar, Literal, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from training_core.algorithms.at_grpo.config import AtGrpo
-from training_core.algorithms.ppo.config import ActorCritic
-from training_core.config.algorithms import Algorithm
-from training_core.config.base import cross_field
-from training_core.config.environments import Environment
+from training_core.algorithms.config import ActorCritic, AtGrpo
+from training_core.algorithms.registry import Algorithm
+from training_core.config.base import EnvironmentSection, cross_field, one_of
 from training_core.config.evaluation import Checkpoint, Evaluation, Reporting
 from training_core.config.experiment import AgentKind, ExperimentConfig, Run
 from training_core.config.health import Health
 from training_core.config.models import Policy
-from training_core.config.rollout import (
-    WHOLE_EPISODES,
-    Resources,
-    Rollout,
-    RolloutBuffer,
-    TurnTree,
-    Workflow,
-)
+from training_core.config.rollout import WHOLE_EPISODES, Resources, Rollout, RolloutBuffer, TurnTree, Workflow
 from training_core.config.team import Team
-from training_core.llm.environments.arithmetic.config import Arithmetic
-from training_core.llm.environments.external.config import External
-from training_core.llm.environments.plan_path.config import PlanPath, PlanPathGrid
+from training_core.llm.environments.arithmetic import Arithmetic
+from training_core.llm.environments.external import External
+from training_core.llm.environments.plan_path.game import PlanPath, PlanPathGrid
+from training_core.llm.environments.registry import ENVIRONMENTS
+
+ENVIRONMENT_CONFIGS: dict[str, type[EnvironmentSection]] = {
+    tag: kind.config for tag, kind in ENVIRONMENTS.items()
+}
+"""type -> config class."""
+
+if TYPE_CHECKING:
+    Environment = EnvironmentSection
+else:
+    Environment = one_of(ENVIRONMENT_CONFIGS)
 
 
 class RunConfig(ExperimentConfig):
@@ -272,3 +275,12 @@ class RunConfig(ExperimentConfig):
         """Policies that are updated in an iteration (from 1): all trained ones, or one of them with team.alternate."""
         trained, period = self.trained_policies, self.team.alternate
         return (trained[(iteration - 1) // period % len(trained)],) if period else trained
+
+
+def is_shaped(config: Mapping[str, Any]) -> bool:
+    """Whether the environment of a config tree rewards more than its goal, so that a return can be high without success."""
+    environment = config.get("environment", {})
+    section = ENVIRONMENT_CONFIGS.get(environment.get("type", ""))
+    return section is not None and any(
+        environment.get(field) for field in (*section.local_reward_fields, "shaping")
+    )

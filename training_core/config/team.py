@@ -6,6 +6,16 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, field_validator, model_validator
 
 from training_core.config.base import Arguments, Section, cross_field
+from training_core.config.effects import (
+    PROGRAMS,
+    Effects,
+    Place,
+    needs,
+    only_if,
+    plays_turns,
+    samples,
+    unless,
+)
 from training_core.importing import IMPORT_PATH
 
 NAME_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"
@@ -14,6 +24,13 @@ NAME_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"
 class Sampling(Section):
     """Sampling settings of a policy."""
 
+    effects: ClassVar[Effects] = {
+        "eval_temperature": only_if(
+            lambda at: at.config.evaluation.every and at.config.evaluation.sampled,
+            "only with evaluation.every above 0 and evaluation.sampled = true",
+        ),
+        "stop": samples,
+    }
     temperature: float = Field(1.0, gt=0.0, le=10.0)
     """Softmax temperature while training; evaluation has a separate setting. 1 samples from the policy itself."""
     top_k: int = Field(0, ge=0)
@@ -54,15 +71,25 @@ class RoleAgent(Section):
     """A custom agent behind a role: it rewrites the role's messages."""
 
     import_fields: ClassVar[tuple[str, ...]] = ("path",)
+    effects: ClassVar[Effects] = {"args": unless("path", "")}
     path: str = Field("", pattern=rf"^$|{IMPORT_PATH}")
     """package.module:function that maps messages to messages, or a class with such callable instances; empty for none."""
     args: Arguments = {}
     """Additional keyword arguments of the function, or arguments that the class is constructed with."""
 
 
+def _prompts(at: Place) -> str:
+    """The program of a workflow gets the prompt of the first role."""
+    program = at.config.workflow.type in PROGRAMS and at.name == at.config.team.order[0]
+    return "" if program else plays_turns(at)
+
+
 class Role(Section):
     """A role of the team."""
 
+    effects: ClassVar[Effects] = needs("prompt examples", _prompts) | needs(
+        "agent may_pass speaks", plays_turns
+    )
     policy: str = Field(pattern=NAME_PATTERN)
     """Name of the policy that speaks for this role. Roles with the same policy share its weights."""
     prompt: str = ""
@@ -94,6 +121,10 @@ class Role(Section):
 class Team(Section):
     """The roles of the experiment and their turn order."""
 
+    effects: ClassVar[Effects] = {
+        "alternate": only_if(lambda at: len(at.config.trained_policies) > 1, "only one policy is trained"),
+        "parallel": plays_turns,
+    }
     roles: dict[str, Role] = Field(min_length=1, max_length=64)
     """Roles by name, e.g. planner and executor."""
     alternate: int = Field(0, ge=0)

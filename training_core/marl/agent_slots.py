@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.errors import ConfigError
 from training_core.marl.environments.base import (
     ActionKind,

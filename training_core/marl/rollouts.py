@@ -4,18 +4,17 @@ Letters: T steps, B environments, N agents of a policy, D numbers of an observat
 the environment's own state.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from training_core.marl.environments.base import View
-from training_core.marl.networks.base import Memory, map_memory
+from training_core.marl.networks.base import Memory
 from training_core.marl.records import EpisodeResult
-from training_core.marl.tensors import tensor_of
-from training_core.marl.vector_runner import VectorRunner, VectorStep
+from training_core.marl.vector_runner import VectorRunner, VectorStep, tensor_of
 
 
 @dataclass
@@ -39,19 +38,6 @@ class PolicyTrajectory:
     terminated: Tensor | None = None
     """(T, B, N): agents that terminated individually; None if all end with their episode."""
 
-    def to(self, device: torch.device) -> "PolicyTrajectory":
-        """A copy on a device."""
-        return PolicyTrajectory(
-            self.observations.to(device),
-            _to_device(self.masks, device),
-            self.outs.to(device),
-            self.raw.to(device),
-            self.rewards.to(device),
-            {t: map_memory(lambda part: part.to(device), memory) for t, memory in self.memories.items()},
-            _to_device(self.alive, device),
-            _to_device(self.terminated, device),
-        )
-
 
 @dataclass
 class FinalStates:
@@ -64,11 +50,6 @@ class FinalStates:
     """Observations by policy (rows, N, D)."""
     state: Tensor | None
     """(rows, S)."""
-
-    def to(self, device: torch.device) -> "FinalStates":
-        """A copy on a device."""
-        observations = {name: part.to(device) for name, part in self.observations.items()}
-        return FinalStates(self.step, self.rows.to(device), observations, _to_device(self.state, device))
 
 
 @dataclass
@@ -92,16 +73,19 @@ class Rollout:
 
     def to(self, device: torch.device) -> "Rollout":
         """A copy on one device. Trajectories are on their actors' devices, the rest where environments are stepped."""
-        return replace(
-            self,
-            trajectories={name: trajectory.to(device) for name, trajectory in self.trajectories.items()},
-            terminated=self.terminated.to(device),
-            truncated=self.truncated.to(device),
-            failed=self.failed.to(device),
-            begins=self.begins.to(device),
-            state=_to_device(self.state, device),
-            final_states=[final_state.to(device) for final_state in self.final_states],
-        )
+        moved: Rollout = map_tensors(lambda part: part.to(device), self)
+        return moved
+
+
+def map_tensors(change: Callable[[Tensor], Tensor], part: Any) -> Any:
+    """A copy of a data class, a table or a sequence with `change` applied to all its tensors."""
+    if isinstance(part, Tensor):
+        return change(part)
+    if is_dataclass(part) and not isinstance(part, type):
+        return replace(part, **{name: map_tensors(change, own) for name, own in vars(part).items()})
+    if isinstance(part, dict):
+        return {name: map_tensors(change, own) for name, own in part.items()}
+    return type(part)(map_tensors(change, own) for own in part) if isinstance(part, list | tuple) else part
 
 
 def collect(
@@ -200,7 +184,3 @@ def _final_states(t: int, cut: Tensor, final: View, runner: VectorRunner) -> Fin
 def _select(part: Any, rows: Tensor) -> Tensor:
     tensor = tensor_of(part)
     return tensor[rows.to(tensor.device)]
-
-
-def _to_device(part: Tensor | None, device: torch.device) -> Tensor | None:
-    return None if part is None else part.to(device)

@@ -1,6 +1,6 @@
 """Training of several seeds of one config in one process on CPU cores: one MarlTrainer per seed.
 
-The seeds' worlds are stepped as one vector of worlds, and gradients are analytic (learning/analytic_gradients.py).
+The seeds' worlds are stepped as one vector of worlds, and gradients are analytic (AnalyticGradients in learning/learner.py).
 Networks, optimisers, evaluations and checkpoints are those of each seed's own trainer, and so are its numbers, to fp32
 rounding. For a GPU see many_seeds.py, which also stacks the networks.
 """
@@ -12,13 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from training_core.config.marl.run import MarlConfig
-from training_core.config.marl.seed_groups import reason_for_separate_runs
+from training_core.config.marl import MarlConfig, reason_for_separate_runs
 from training_core.errors import ConfigError
-from training_core.marl.learning.analytic_gradients import AnalyticMlp
+from training_core.marl.learning.learner import AnalyticMlp
 from training_core.marl.networks.base import Memory
 from training_core.marl.records import Collection, EpisodeResult
-from training_core.marl.rollouts import FinalStates, PolicyTrajectory, Rollout, collect
+from training_core.marl.rollouts import FinalStates, Rollout, collect, map_tensors
 from training_core.marl.trainer import MarlTrainer
 from training_core.marl.vector_runner import Actor, VectorRunner
 
@@ -107,33 +106,9 @@ def _of_seed(
     rollout: Rollout, ended: Sequence[tuple[int, EpisodeResult]], rows: slice
 ) -> tuple[Rollout, list[EpisodeResult]]:
     """The steps and ended episodes of the worlds `rows` of a seed."""
-    own = replace(
-        rollout,
-        trajectories={name: _rows_of(part, rows) for name, part in rollout.trajectories.items()},
-        terminated=rollout.terminated[:, rows],
-        truncated=rollout.truncated[:, rows],
-        failed=rollout.failed[:, rows],
-        begins=rollout.begins[:, rows],
-        state=None if rollout.state is None else rollout.state[:, rows],
-        final_states=[_finals_of(part, rows) for part in rollout.final_states],
-    )
-    return own, [episode for world, episode in ended if rows.start <= world < rows.stop]
-
-
-def _rows_of(trajectory: PolicyTrajectory, rows: slice) -> PolicyTrajectory:
-    def part(tensor: Tensor | None) -> Tensor | None:
-        return None if tensor is None else tensor[:, rows]
-
-    return PolicyTrajectory(
-        trajectory.observations[:, rows],
-        part(trajectory.masks),
-        trajectory.outs[:, rows],
-        trajectory.raw[:, rows],
-        trajectory.rewards[:, rows],
-        {},
-        part(trajectory.alive),
-        part(trajectory.terminated),
-    )
+    steps: Rollout = map_tensors(lambda part: part[:, rows], replace(rollout, final_states=[]))
+    steps.final_states = [_finals_of(part, rows) for part in rollout.final_states]
+    return steps, [episode for world, episode in ended if rows.start <= world < rows.stop]
 
 
 def _finals_of(finals: FinalStates, rows: slice) -> FinalStates:

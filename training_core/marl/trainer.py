@@ -13,25 +13,29 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from training_core.config.marl.run import MarlConfig, unreached_ends
+from training_core.config.marl import MarlConfig, unreached_ends
 from training_core.devices import torch_device
 from training_core.errors import CheckpointError, ConfigError, EnvironmentFailure
 from training_core.importing import load_object
 from training_core.marl.agent_slots import slots_by_policy
-from training_core.marl.algorithms.custom_ppo.config import CustomPpo
-from training_core.marl.algorithms.ppo_config import MarlPpo
+from training_core.marl.algorithms.config import CustomPpo, MarlPpo
 from training_core.marl.algorithms.registry import MARL_ALGORITHMS
+from training_core.marl.checkpoint import (
+    continue_episodes,
+    load_actor,
+    load_episodes,
+    load_policy,
+    save_episodes,
+    save_policy,
+)
 from training_core.marl.environments.base import Spec, VectorEnvironment
-from training_core.marl.environments.episode_state import Arrays
-from training_core.marl.environments.factory import make_environments
-from training_core.marl.episode_checkpoint import continue_episodes, load_episodes, save_episodes
+from training_core.marl.environments.episodes import Arrays
+from training_core.marl.environments.registry import make_environments
 from training_core.marl.evaluation import evaluate
 from training_core.marl.learning.learner import PolicyLearner
-from training_core.marl.learning.policy_checkpoint import load_actor, load_policy, save_policy
 from training_core.marl.records import Collection, EpisodeResult
 from training_core.marl.rollouts import Rollout, collect
-from training_core.marl.tensors import device_of_environment, generator_for
-from training_core.marl.vector_runner import Actor, VectorRunner
+from training_core.marl.vector_runner import Actor, VectorRunner, device_of_environment, generator_for
 from training_core.seeding import keyed_seed
 
 DEFAULT_ITERATIONS = 3

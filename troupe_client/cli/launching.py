@@ -10,16 +10,18 @@ from typing import Any
 
 from rich.markup import escape
 
-from training_core.config.effects.unused import Unused, unused_settings
+from training_core.config.effects import Unused, unused_settings
 from training_core.config.files import (
     apply_overrides,
+    expected_of,
+    has_words,
     parse_config,
     parse_overrides,
     preset_names,
     read_preset,
     read_toml,
+    searched_text,
 )
-from training_core.config.gallery import expected_of, has_words, searched_text
 from training_core.config.kinds import AnyConfig, config_kind
 from training_core.errors import ConfigError
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from troupe_client.cli.output import plain_table, visible
-from workers.telemetry.log_text import log_text
+from workers.telemetry.faults import log_text
 
 TONES = {
     "running": "green", "starting": "cyan", "queued": "yellow", "stopping": "yellow", "paused": "blue",

@@ -3,13 +3,18 @@
 A document is the only list of its fields: the server's answer, the OpenAPI schema, the page and the table of a command come from it.
 """
 
-from typing import Annotated, Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 Item = TypeVar("Item")
 Count = Annotated[int, Field(ge=0, lt=10**18)]
 """A number that the database can store."""
+
+
+def omitted(description: str = "") -> Any:
+    """Return the definition of a field that is left out of the document if it is None."""
+    return Field(None, exclude_if=lambda value: value is None, description=description or None)
 
 
 class Document(BaseModel):
@@ -20,9 +25,16 @@ class Document(BaseModel):
         frozen=True,
         ser_json_inf_nan="strings",
         json_schema_serialization_defaults_required=True,
+        serialize_by_alias=True,
+        validate_by_name=True,
     )
     columns: ClassVar[dict[str, str]] = {}
     """Heading -> field, of the tables that commands print."""
+
+    @classmethod
+    def of_row(cls, row: Any, **others: Any) -> Self:
+        """Return the document of a row: fields that are not in `others` are its attributes of the same name."""
+        return cls(**{name: getattr(row, name) for name in cls.model_fields.keys() - others.keys()}, **others)
 
 
 class Body(BaseModel):

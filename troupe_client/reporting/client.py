@@ -35,7 +35,7 @@ from troupe_client.reporting.scalars import Scalars
 from troupe_client.server_api import Server, ServerAway, run_path
 from workers.provenance.collecting import program_provenance
 from workers.reporting.reporter import Reporter
-from workers.storage.run_folder import RunFolder
+from workers.storage.folders import RunFolder
 from workers.telemetry.delivery import Undelivered
 
 logger = logging.getLogger("troupe")

@@ -1,136 +1,87 @@
-"""Projects, their members and their audit log in the REST API."""
+"""Projects, their members, tokens and audit log in the REST API."""
 
-from typing import Any, cast
+from typing import Annotated, cast
 
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import serializers
-from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
+from pydantic import Field
 
-from webapp.accounts.audit_log import FIELDS, audit_document, audit_list
-from webapp.accounts.models import ApiToken, Membership, Project, User
-from webapp.accounts.permissions import level_of
-from webapp.accounts.selectors import members_list, project_get, project_tokens, projects_visible
+from troupe_client.documents import projects as documents
+from webapp.accounts.audit import audit_document, audit_read
+from webapp.accounts.models import ApiToken, User
+from webapp.accounts.permissions import Person
+from webapp.accounts.selectors import members_list, memberships_of, project_get, project_tokens
 from webapp.accounts.services import member_remove, member_set, project_create
-from webapp.api.queries import number, text
+from webapp.api.routes import Routes
 
-JSON = OpenApiTypes.OBJECT
-
-
-class ProjectSerializer(serializers.Serializer[Any]):
-    """The fields of a new project."""
-
-    name = serializers.CharField(max_length=120)
+MEMBERS = "projects/<slug:slug>/members/"
+MOST = 500
+routes = Routes()
 
 
-class MemberSerializer(serializers.Serializer[Any]):
-    """A user and their level in a project."""
-
-    username = serializers.CharField(max_length=150)
-    level = serializers.ChoiceField(Membership.Level.choices)
-
-
-class Projects(APIView):
-    """The caller's projects."""
-
-    @extend_schema(responses=JSON)
-    def get(self, request: Request) -> Response:
-        """Return the projects by name, with the caller's level in each."""
-        rows = [_project(request, project) for project in projects_visible(request.user)]
-        return Response({"results": rows})
-
-    @extend_schema(request=ProjectSerializer, responses={201: JSON, 400: JSON})
-    def post(self, request: Request) -> Response:
-        """Create a project; the caller is its owner."""
-        wanted = ProjectSerializer(data=request.data)
-        wanted.is_valid(raise_exception=True)
-        made = project_create(cast(User, request.user), wanted.validated_data["name"])
-        return Response(_project(request, made), status=201)
+@routes.get("projects/", name="projects")
+def projects(user: Person) -> list[documents.Project]:
+    """Return the projects by name, with the caller's level in each."""
+    return [
+        documents.Project.of_row(membership.project, level=membership.level)
+        for membership in memberships_of(user)
+    ]
 
 
-class Members(APIView):
-    """The members of a project."""
-
-    @extend_schema(responses=JSON)
-    def get(self, request: Request, slug: str) -> Response:
-        """By name."""
-        rows = [_member(membership) for membership in members_list(project_get(request.user, slug))]
-        return Response({"results": rows})
-
-    @extend_schema(request=MemberSerializer, responses={200: JSON, 400: JSON})
-    def post(self, request: Request, slug: str) -> Response:
-        """Add a user with an account, or change their level; owners only."""
-        wanted = MemberSerializer(data=request.data)
-        wanted.is_valid(raise_exception=True)
-        project = project_get(request.user, slug)
-        return Response(_member(member_set(cast(User, request.user), project, **wanted.validated_data)))
+@routes.post("projects/", status=201, admin=True)
+def project_add(user: Person, body: documents.ProjectBody) -> documents.Project:
+    """Create a project; the caller is its owner."""
+    return documents.Project.of_row(project_create(cast(User, user), body.name), level="owner")
 
 
-class MemberRemove(APIView):
-    """Remove a member from a project."""
-
-    @extend_schema(request=None, responses=JSON)
-    def post(self, request: Request, slug: str, username: str) -> Response:
-        """Return the removed username; owners only, and the last owner cannot be removed."""
-        project = project_get(request.user, slug)
-        person = User.objects.filter(username=username).first()
-        member_remove(cast(User, request.user), project, person.pk if person else 0)
-        return Response({"username": username})
+@routes.get(MEMBERS, name="members")
+def members(user: Person, slug: str) -> list[documents.Member]:
+    """Return the members of a project by name."""
+    rows = members_list(project_get(user, slug))
+    return [documents.Member(username=row.user.username, level=row.level) for row in rows]
 
 
-class ProjectTokens(APIView):
-    """API tokens with access to a project."""
-
-    @extend_schema(responses=JSON)
-    def get(self, request: Request, slug: str) -> Response:
-        """Return the active tokens, newest first: all members' for owners, the caller's own for others. Secrets are omitted."""
-        rows = project_tokens(request.user, project_get(request.user, slug))
-        return Response({"results": [_token(token) for token in rows]})
+@routes.post(MEMBERS, admin=True)
+def member_change(user: Person, slug: str, body: documents.MemberBody) -> documents.Member:
+    """Add a user with an account, or change their level; owners only."""
+    membership = member_set(cast(User, user), project_get(user, slug), body.username, body.level)
+    return documents.Member(username=membership.user.username, level=membership.level)
 
 
-class Audit(APIView):
-    """The audit log of a project."""
-
-    @extend_schema(
-        parameters=[
-            OpenApiParameter("user", str, description="username of the actor"),
-            OpenApiParameter("act", str, description="prefix of the act, e.g. run or run.stop"),
-            OpenApiParameter("target", str, description="substring of the target"),
-            OpenApiParameter("since", str, description="a date, or an ISO 8601 timestamp"),
-            OpenApiParameter(
-                "until", str, description="a date (inclusive), or an ISO 8601 timestamp (exclusive)"
-            ),
-            OpenApiParameter("before", str, description="id of an entry: only older entries"),
-            OpenApiParameter("limit", int, description="at most 500, default 50"),
-        ],
-        responses=JSON,
-    )
-    def get(self, request: Request, slug: str) -> Response:
-        """Return entries newest first; `next` is the `before` of the next page, null on the last page."""
-        project = project_get(request.user, slug)
-        limit = min(number(request, "limit", 50, 1), 500)
-        rows = list(audit_list(project, {name: text(request, name) for name in FIELDS})[: limit + 1])
-        following = rows[limit - 1].pk if len(rows) > limit else None
-        return Response({"results": [audit_document(row) for row in rows[:limit]], "next": following})
+@routes.post(f"{MEMBERS}<str:username>/remove/", name="member-remove", admin=True)
+def member_end(user: Person, slug: str, username: str) -> documents.RemovedMember:
+    """Remove a member; owners only, and the last owner cannot be removed."""
+    person = User.objects.filter(username=username).first()
+    member_remove(cast(User, user), project_get(user, slug), person.pk if person else 0)
+    return documents.RemovedMember(username=username)
 
 
-def _project(request: Request, project: Project) -> dict[str, Any]:
-    return {"slug": project.slug, "name": project.name, "level": level_of(request.user, project)}
+@routes.get("projects/<slug:slug>/tokens/", name="project-tokens")
+def tokens(user: Person, slug: str) -> list[documents.ProjectToken]:
+    """Return the active tokens, newest first: all members' for owners, the caller's own for others. Secrets are omitted."""
+    return [_token(token) for token in project_tokens(user, project_get(user, slug))]
 
 
-def _token(token: ApiToken) -> dict[str, Any]:
-    return {
-        "username": token.user.username,
-        "name": token.name,
-        "prefix": token.prefix,
-        "scopes": token.scopes,
-        "project": token.project.slug if token.project else None,
-        "last_used_at": token.last_used_at and token.last_used_at.isoformat(),
-        "expires_at": token.expires_at and token.expires_at.isoformat(),
-    }
+@routes.get("projects/<slug:slug>/audit/", name="audit")
+def audit(  # noqa: PLR0913 - the filters of the query
+    user: Person,
+    slug: str,
+    username: Annotated[str, Field(alias="user", description="Username of the actor.")] = "",
+    act: Annotated[str, Field(description="Prefix of the act, such as run or run.stop.")] = "",
+    target: Annotated[str, Field(description="Part of the target.")] = "",
+    since: Annotated[str, Field(description="A date, or an ISO 8601 timestamp.")] = "",
+    until: Annotated[
+        str, Field(description="A date (inclusive), or an ISO 8601 timestamp (exclusive).")
+    ] = "",
+    before: Annotated[str, Field(description="Id of an entry: only older entries.")] = "",
+    limit: Annotated[int, Field(ge=1, description="At most 500.")] = 50,
+) -> documents.AuditLog:
+    """Return entries newest first; `next` is the `before` of the next page, null on the last page."""
+    filters = {
+        "user": username, "act": act, "target": target, "since": since, "until": until, "before": before,
+    }  # fmt: skip
+    rows, following = audit_read(project_get(user, slug), filters, min(limit, MOST))
+    return documents.AuditLog(results=[audit_document(row) for row in rows], next=following)
 
 
-def _member(membership: Membership) -> dict[str, Any]:
-    return {"username": membership.user.username, "level": membership.level}
+def _token(token: ApiToken) -> documents.ProjectToken:
+    project = token.project.slug if token.project else None
+    return documents.ProjectToken.of_row(token, username=token.user.username, project=project)

@@ -34,19 +34,11 @@ class BearerAuthentication(BaseAuthentication):
         return "Bearer"
 
 
-ADMIN_NAMES = frozenset({
-    "projects", "members", "member-remove", "quota", "shares", "share-revoke", "report-share", "channels", "channel-try", "channel-remove",
-    "webhooks", "webhook-ping", "webhook-on", "webhook-off", "webhook-remove", "delivery-again", "checkpoint-delete", "checkpoints-prune",
-})  # fmt: skip
-"""URL names whose changes need the scope admin; every DELETE needs it too."""
-
-
-def scope_needed(method: str, url_name: str, admin: bool = False) -> ApiToken.Scope:
-    """Return read for reading; admin for deletion and for access or notification settings; launch for every other change."""
+def scope_needed(method: str, admin: bool) -> ApiToken.Scope:
+    """Return read for reading; admin for deletion and where the route asks for it; launch for every other change."""
     if method in SAFE_METHODS:
         return ApiToken.Scope.READ
-    admin = admin or method == "DELETE" or url_name in ADMIN_NAMES
-    return ApiToken.Scope.ADMIN if admin else ApiToken.Scope.LAUNCH
+    return ApiToken.Scope.ADMIN if admin or method == "DELETE" else ApiToken.Scope.LAUNCH
 
 
 class ScopedAccess(BasePermission):
@@ -62,9 +54,8 @@ class ScopedAccess(BasePermission):
             )
         if not isinstance(request.auth, ApiToken):
             return True
-        match = request.resolver_match
         admin = request.method in getattr(view, "admin_methods", ())
-        scope = scope_needed(str(request.method), (match and match.url_name) or "", admin)
+        scope = scope_needed(str(request.method), admin)
         if not token_covers(request.auth, scope):
             raise PermissionDenied(
                 f"this token lacks the scope {scope}; create one with it under Account, API tokens"

@@ -12,7 +12,7 @@ Person = User | AnonymousUser
 
 
 class Visitor(AnonymousUser):
-    """An anonymous user who followed a share link. webapp.shares.middleware sets it as the request's user, for reading, at
+    """An anonymous user who followed a share link. webapp.shares.access sets it as the request's user, for reading, at
     the URLs opened by the link, so that no login is required; it is used nowhere else.
 
     A visitor has no level in any project. Selectors return shared objects: runs through `runs_visible`, others where the

@@ -1,5 +1,6 @@
 """Queries of accounts, limited to what a user may see."""
 
+from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.http import Http404
 from django.utils import timezone
@@ -80,6 +81,14 @@ def project_named(user: Person, word: str) -> Project:
 def project_default(user: Person) -> Project | None:
     """Return the default project of the user's runs: the oldest in which they may launch."""
     return projects_editable(user).order_by("pk").first()
+
+
+def project_chosen(user: Person, slug: str) -> Project:
+    """Return the project with this slug, or the default of the user's runs. Raises Http404, PermissionDenied."""
+    project = project_named(user, slug) if slug else project_default(user)
+    if project is None:
+        raise PermissionDenied("you cannot launch in any project; ask an owner for the editor level")
+    return project
 
 
 def members_list(project: Project) -> QuerySet[Membership]:

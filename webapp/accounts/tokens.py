@@ -1,21 +1,36 @@
-"""API tokens: creation, lookup by secret, revocation."""
+"""Secrets that are shown once and stored as a digest: API tokens, and login links for a single use."""
 
+import hashlib
+import secrets
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from hmac import compare_digest
 
 from django.core.exceptions import ValidationError
+from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from webapp.accounts.models import ApiToken, Project, User
-from webapp.accounts.secrets import PREFIX, digest_of, new_secret
+from webapp.accounts.models import ApiToken, LoginLink, Project, User
 from webapp.common.compiled import CompiledQuery
 
+PREFIX = "troupe_"
+"""Prefix of every API token, so that people, logs and scanners recognise one."""
 LAST_USED_EVERY = timedelta(minutes=1)
 """Resolution of `last_used_at`: avoids one write per request."""
 PERSONAL_SCOPES = (ApiToken.Scope.READ, ApiToken.Scope.LAUNCH, ApiToken.Scope.ADMIN)
 """Scopes of personal tokens, each including those before it; the server creates ingest tokens per run."""
+LINK_LIFETIME = timedelta(hours=24)
+
+
+def new_secret(prefix: str = "") -> str:
+    """Return 256 random bits as URL-safe text."""
+    return prefix + secrets.token_urlsafe(32)
+
+
+def digest_of(secret: str) -> str:
+    """Return the SHA-256 digest as hex. A plain hash is sufficient: 256 random bits cannot be guessed."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def token_create(
@@ -103,3 +118,36 @@ def _note_use(token: ApiToken) -> None:
     if token.last_used_at is None or token.last_used_at < now - LAST_USED_EVERY:
         ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=now)
         token.last_used_at = now
+
+
+def link_create(user: User, lifetime: timedelta = LINK_LIFETIME) -> str:
+    """Create a link and return its secret; deletes the user's expired links."""
+    LoginLink.objects.filter(user=user, expires_at__lt=timezone.now()).delete()
+    secret = new_secret()
+    LoginLink.objects.create(user=user, digest=digest_of(secret), expires_at=timezone.now() + lifetime)
+    return secret
+
+
+@transaction.atomic
+def link_use(secret: str) -> User | None:
+    """Return the user of the link on its first use; None for an unknown, used or expired link.
+
+    The row lock makes two simultaneous clicks one login. The lookup is by digest, so its timing reveals nothing about
+    the secret.
+    """
+    link = (
+        LoginLink.objects.select_for_update(of=("self",))
+        .select_related("user")
+        .filter(digest=digest_of(secret))
+        .first()
+    )
+    if (
+        link is None
+        or link.used_at is not None
+        or link.expires_at <= timezone.now()
+        or not link.user.is_active
+    ):
+        return None
+    link.used_at = timezone.now()
+    link.save(update_fields=["used_at"])
+    return link.user

@@ -3,8 +3,8 @@
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import path
 
-from webapp.accounts import project_views, views
-from webapp.accounts.forms import LoginForm
+from webapp.accounts import views
+from webapp.accounts.views import LoginForm
 
 app_name = "accounts"
 urlpatterns = [
@@ -24,7 +24,7 @@ urlpatterns = [
     path("projects/", views.projects, name="projects"),
     path("projects/<slug:slug>/members/", views.members, name="members"),
     path("projects/<slug:slug>/members/<int:user_id>/remove/", views.member_end, name="member-remove"),
-    path("projects/<slug:slug>/tokens/", project_views.tokens_page, name="project-tokens"),
-    path("projects/<slug:slug>/audit/", project_views.audit_page, name="audit"),
+    path("projects/<slug:slug>/tokens/", views.tokens_page, name="project-tokens"),
+    path("projects/<slug:slug>/audit/", views.audit_page, name="audit"),
     path("password/", views.password, name="password"),
 ]

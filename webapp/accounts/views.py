@@ -1,27 +1,157 @@
-"""Login, login links, tokens, projects and their members, password."""
+"""Login, login links, tokens, password; projects, their members, tokens and audit log."""
 
-from typing import cast
+from datetime import datetime, timedelta
+from typing import Any, cast
 
+from django import forms
 from django.contrib import messages
 from django.contrib.auth import login, update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required
-from django.contrib.auth.forms import PasswordChangeForm, SetPasswordForm
+from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm, SetPasswordForm
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from webapp.accounts.forms import MemberForm, ProjectForm, TokenForm
-from webapp.accounts.links import link_use
-from webapp.accounts.models import User
-from webapp.accounts.permissions import is_owner, level_of
-from webapp.accounts.selectors import members_list, project_get, projects_visible, tokens_list
+from training_core.errors import ConfigError
+from webapp.accounts.audit import FIELDS, audit_acts, audit_people, audit_read
+from webapp.accounts.models import ApiToken, AuditEntry, Membership, Project, User
+from webapp.accounts.permissions import is_owner
+from webapp.accounts.selectors import (
+    members_list,
+    memberships_of,
+    project_get,
+    project_tokens,
+    projects_visible,
+    tokens_list,
+)
 from webapp.accounts.services import member_remove, member_set, project_create
-from webapp.accounts.tokens import token_create, token_revoke
+from webapp.accounts.throttling import WINDOW, failure_note, too_many_failures
+from webapp.accounts.tokens import PERSONAL_SCOPES, link_use, token_create, token_revoke
 from webapp.common.redirects import local_address
+
+LIFETIMES = {"30": "in 30 days", "365": "in a year", "": "never"}
+
+
+class LoginForm(AuthenticationForm):
+    """Username and password, with a limit on failed attempts."""
+
+    error_messages = {
+        "invalid_login": "The username or password is not correct.",
+        "inactive": "This account is disabled.",
+    }
+
+    def clean(self) -> dict[str, Any]:
+        """Raises ValidationError for wrong credentials, and after too many failed attempts."""
+        username = str(self.cleaned_data.get("username") or "")
+        address = str(self.request.META.get("REMOTE_ADDR", "")) if self.request else ""
+        if too_many_failures(username, address):
+            raise ValidationError(f"Too many failed attempts; wait {WINDOW // 60} minutes and try again.")
+        try:
+            return super().clean()
+        except ValidationError:
+            failure_note(username, address)
+            raise
+
+
+class TokenForm(forms.Form):
+    """A new API token."""
+
+    name = forms.CharField(max_length=80, label="Name", help_text="The purpose of the token.")
+    scope = forms.ChoiceField(
+        label="Scope",
+        choices=[
+            ("read", "read everything that I can see"),
+            ("launch", "also launch, stop and change runs, notes and reports"),
+            ("admin", "also delete, and manage members, quotas, webhooks, channels and share links"),
+        ],
+    )
+    project = forms.ModelChoiceField(
+        Project.objects.none(),
+        label="Project",
+        required=False,
+        empty_label="all my projects",
+        to_field_name="slug",
+    )
+    days = forms.ChoiceField(label="Expires", required=False, choices=list(LIFETIMES.items()), initial="365")
+
+    def __init__(self, user: User, *args: Any) -> None:
+        super().__init__(*args)
+        field = cast("forms.ModelChoiceField[Project]", self.fields["project"])
+        field.queryset = projects_visible(user)
+
+    def scopes(self) -> list[str]:
+        """Return the selected scope and the scopes it includes."""
+        last = PERSONAL_SCOPES.index(ApiToken.Scope(self.cleaned_data["scope"]))
+        return [str(scope) for scope in PERSONAL_SCOPES[: last + 1]]
+
+    def expires(self) -> datetime | None:
+        """Return the expiry time, or None for a token that does not expire."""
+        days = self.cleaned_data["days"]
+        return timezone.now() + timedelta(days=int(days)) if days else None
+
+
+class ProjectForm(forms.Form):
+    """A new project."""
+
+    name = forms.CharField(max_length=Project._meta.get_field("name").max_length, label="Name")
+
+
+class MemberForm(forms.Form):
+    """A user to add to a project, with a level."""
+
+    username = forms.CharField(max_length=150, label="Username")
+    level = forms.ChoiceField(
+        label="Permission", choices=Membership.Level.choices, initial=Membership.Level.VIEWER
+    )
+
+
+@require_GET
+def audit_page(request: HttpRequest, slug: str) -> HttpResponse:
+    """Show the audit log of a project; the filters are in the query string."""
+    project = project_get(request.user, slug)
+    filters = {name: request.GET.get(name, "").replace("\0", "").strip() for name in FIELDS}
+    wrong, entries, before = "", list[AuditEntry](), None
+    try:
+        entries, before = audit_read(project, filters)
+    except ConfigError as error:
+        wrong = str(error)
+    query = request.GET.copy()
+    query["before"] = str(before)
+    context = {
+        "project": project,
+        "mine": is_owner(request.user, project),
+        "entries": entries,
+        "older": query.urlencode() if before else "",
+        "filters": filters,
+        "filtered": any(filters.values()),
+        "acts": audit_acts(project),
+        "people": audit_people(project),
+        "wrong": wrong,
+        "place": "projects",
+        "tab": "projects",
+        "part": "audit",
+    }
+    return render(request, "accounts/audit.html", context, status=400 if wrong else 200)
+
+
+@require_GET
+def tokens_page(request: HttpRequest, slug: str) -> HttpResponse:
+    """Show the API tokens with access to the project."""
+    project = project_get(request.user, slug)
+    context = {
+        "project": project,
+        "mine": is_owner(request.user, project),
+        "tokens": project_tokens(request.user, project),
+        "place": "projects",
+        "part": "tokens",
+    }
+    return render(request, "accounts/project_tokens.html", context)
+
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 
@@ -87,7 +217,7 @@ def projects(request: HttpRequest) -> HttpResponse:
             return redirect("accounts:members", slug=project.slug)
         except ValidationError as error:
             form.add_error("name", error.messages[0])
-    rows = [(project, level_of(user, project)) for project in projects_visible(user)]
+    rows = [(membership.project, membership.level) for membership in memberships_of(user)]
     context = {"form": form, "rows": rows, "place": "projects", "tab": "projects"}
     return render(request, "accounts/projects.html", context, status=400 if form.errors else 200)
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from training_core.config.shaping import is_shaped
+from training_core.config.run import is_shaped
 
 RETURN = re.compile(r"\b(return)\b(?! \(shaped\))", re.IGNORECASE)
 

@@ -6,8 +6,9 @@
     def version(user: Person, pk: int, version: str, files: Annotated[bool, Field(description="With files.")] = True) -> ArtifactVersion:
 
 The parameters of a function are the parts of a request: `user`, `request`, `body` (a pydantic model), the variables of the path, and query
-parameters (all others). The annotated result is the response: a document, a list of documents ({"results": [...]}), a page of a list
-(`paged` in webapp.api.pagination), or a response of Django. Validation, errors and OpenAPI follow from the signature and the docstring.
+parameters (all others; `query` is a pydantic model of further ones, which may forbid unknown parameters). The annotated result is the
+response: a document, a list of documents ({"results": [...]}), a page of a list (`paged` in webapp.api.pagination), or a response of
+Django. Validation, errors and OpenAPI follow from the signature and the docstring.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -16,17 +17,17 @@ from functools import cached_property
 from inspect import signature
 from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from django.http import HttpResponse
+from django.http import HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from pydantic import BaseModel, BeforeValidator, ValidationError, WithJsonSchema, create_model
-from rest_framework.parsers import BaseParser
+from rest_framework.parsers import BaseParser, FormParser, MultiPartParser
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from training_core.config.messages import error_messages
+from training_core.config.errors import error_messages
 from training_core.errors import ConfigError
 from troupe_client.documents.base import Count, Page, Results
 
@@ -40,6 +41,8 @@ Words = Annotated[
     WithJsonSchema({"type": "string"}),
 ]
 """A query parameter with several values, separated by commas."""
+RESERVED = frozenset({"limit", "cursor", "offset", "format"})
+"""Query parameters of paging and of the framework."""
 PAGING = (
     OpenApiParameter("limit", int, description="Maximum number of results."),
     OpenApiParameter("cursor", str, description="Part of `next` and `previous`."),
@@ -52,6 +55,17 @@ def parsed(model: type[Model], data: Any) -> Model:
         return model.model_validate(data)
     except ValidationError as error:
         raise ConfigError(error_messages(error, model)) from error
+
+
+def lenient(model: type[Model], data: Mapping[str, Any]) -> Model:
+    """Return the validated data of a page's URL, without unknown, empty and invalid values."""
+    names = {info.alias or name for name, info in model.model_fields.items()}
+    values = {name: text for name, text in data.items() if name in names and text}
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        wrong = {item["loc"][0] for item in error.errors()}
+        return model.model_validate({name: text for name, text in values.items() if name not in wrong})
 
 
 @dataclass(frozen=True)
@@ -71,6 +85,8 @@ class Operation:
     """Of a response that is not a document."""
     parser: type[BaseParser] | None = None
     """For a body that is not JSON."""
+    forms: bool = False
+    """Whether the body may be a form, too."""
     errors: Mapping[int, type[BaseModel]] = field(default_factory=dict)
     """Status -> document of an error that has more fields than `detail` and `errors`."""
     operation_id: str | None = None
@@ -86,9 +102,9 @@ class Operation:
         fields: dict[str, Any] = {
             name: (Count if self.types[name] is int else self.types[name], parameter.default)
             for name, parameter in signature(self.function).parameters.items()
-            if name not in self.variables | {"user", "request", "body"}
+            if name not in self.variables | {"user", "request", "body", "query"}
         }
-        return create_model(f"{self.function.__name__}_query", **fields)
+        return create_model(f"{self.function.__name__}_query", __base__=self.types.get("query"), **fields)
 
     @cached_property
     def result(self) -> type[BaseModel] | None:
@@ -100,18 +116,22 @@ class Operation:
 
     def respond(self, request: Request, variables: Mapping[str, Any]) -> HttpResponseBase:
         """Call the function. Raises ConfigError for an invalid body or query, and the errors of the function."""
-        arguments = {"user": request.user, "request": request, **variables}
+        ignored = RESERVED - self.query.model_fields.keys()
+        texts = {name: text for name, text in request.query_params.items() if text and name not in ignored}
+        query = parsed(self.query, texts)
+        arguments: dict[str, Any] = {"user": request.user, "request": request, **variables}
         if "body" in self.types:
-            arguments["body"] = parsed(self.types["body"], request.data)
-        query = parsed(self.query, {name: text for name, text in request.query_params.items() if text})
-        arguments |= {name: getattr(query, name) for name in self.query.model_fields}
+            arguments["body"] = parsed(self.types["body"], _plain(request.data))
+        arguments |= {name: getattr(query, name) for name in self.query.model_fields} | {"query": query}
         result: Any = self.function(**{name: arguments[name] for name in signature(self.function).parameters})
         if self.result is None:
             return cast(HttpResponseBase, result)
         if isinstance(result, list):
             result = {"results": result}
         document = result if isinstance(result, BaseModel) else self.result.model_validate(result)
-        return HttpResponse(document.model_dump_json(), status=self.status, content_type="application/json")
+        return HttpResponse(
+            document.model_dump_json(by_alias=True), status=self.status, content_type="application/json"
+        )
 
     def view(self) -> Callable[..., HttpResponseBase]:
         """Return the method of the view, with its part of the OpenAPI document."""
@@ -155,6 +175,10 @@ class Routes:
         """Decorate a function that stores."""
         return self._add("put", pattern, options)
 
+    def patch(self, pattern: str, **options: Any) -> Callable[[Function], Function]:
+        """Decorate a function that changes some fields."""
+        return self._add("patch", pattern, options)
+
     def delete(self, pattern: str, **options: Any) -> Callable[[Function], Function]:
         """Decorate a function that deletes."""
         return self._add("delete", pattern, options)
@@ -177,8 +201,14 @@ class Routes:
         ]
 
 
+def _plain(data: Any) -> Any:
+    return data.dict() if isinstance(data, QueryDict) else data
+
+
 def _view(operations: list[Operation]) -> Callable[..., HttpResponseBase]:
-    parsers = tuple(operation.parser for operation in operations if operation.parser)
+    parsers = [operation.parser for operation in operations if operation.parser]
+    if any(operation.forms for operation in operations):
+        parsers += [FormParser, MultiPartParser]
     methods: dict[str, Any] = {operation.method: operation.view() for operation in operations}
     methods["admin_methods"] = {operation.method.upper() for operation in operations if operation.admin}
     methods["parser_classes"] = (*APIView.parser_classes, *parsers)

@@ -19,13 +19,11 @@ from webapp.accounts.permissions import Person, require_edit
 from webapp.accounts.selectors import projects_visible
 from webapp.artifacts.contents import content_delete, content_missing
 from webapp.artifacts.models import Artifact, ArtifactAlias, ArtifactFile, ArtifactUse, ArtifactVersion
-from webapp.checkpoints.damage import require_whole
 from webapp.checkpoints.models import Checkpoint
-from webapp.checkpoints.retention import checkpoint_hold
-from webapp.checkpoints.selectors import checkpoint_named
-from webapp.quotas.enforcement import storage_held
+from webapp.checkpoints.services import checkpoint_hold, checkpoint_named, require_whole
+from webapp.quotas.services import storage_held
+from webapp.runs.configs import check_storable
 from webapp.runs.models import Run
-from webapp.runs.permitted import check_storable
 from webapp.runs.states import TransitionRefused
 
 MOST = 500

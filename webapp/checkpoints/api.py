@@ -1,100 +1,80 @@
-"""Checkpoints in the REST API: fork, download, pin, delete, lineage."""
+"""Checkpoints in the REST API: download, pin, delete, lineage."""
 
-from typing import Any
+from typing import Annotated
 
 from django.http import StreamingHttpResponse
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema
-from rest_framework import serializers
+from pydantic import Field
 from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from webapp.api.queries import text
-from webapp.api.schema import parameter
+from troupe_client.documents import checkpoints as documents
+from webapp.accounts.permissions import Person
+from webapp.api.routes import Routes
+from webapp.checkpoints import services
 from webapp.checkpoints.downloads import checkpoint_download, download_response
-from webapp.checkpoints.lineage import lineage
-from webapp.checkpoints.models import Checkpoint
-from webapp.checkpoints.retention import checkpoint_do, checkpoints_prune
-from webapp.checkpoints.selectors import checkpoint_named
+from webapp.checkpoints.lineage import lineage_document, lineage_read
 from webapp.runs.selectors import run_get
 
-
-class CheckpointSerializer(serializers.ModelSerializer[Checkpoint]):
-    """A checkpoint."""
-
-    class Meta:
-        model = Checkpoint
-        exclude = ("cursor",)
+routes = Routes()
 
 
-JSON = OpenApiTypes.OBJECT
+@routes.get("runs/<str:run_id>/checkpoints/", name="run-checkpoints", operation_id="v1_runs_checkpoints_list")
+def checkpoints(user: Person, run_id: str) -> list[documents.Checkpoint]:
+    """Return the checkpoints newest first, including removed ones."""
+    rows = services.checkpoints_list(run_get(user, run_id))
+    return [services.checkpoint_document(row) for row in rows]
 
 
-class Downloading(APIView):
-    """A checkpoint's models."""
-
-    @extend_schema(
-        parameters=[parameter("policy", str, "only this policy; default: all policies")],
-        responses={(200, "application/x-tar"): OpenApiTypes.BINARY, 409: JSON},
-    )
-    def get(self, request: Request, run_id: str, name: str) -> StreamingHttpResponse:
-        """Return a tar with a folder per policy: config.json, model.safetensors, the tokenizer, a model card.
-
-        For small networks it contains the whole checkpoint, with its config.toml.
-        """
-        checkpoint = checkpoint_named(request.user, run_id, name)
-        download = checkpoint_download(request.user, checkpoint, text(request, "policy"))
-        return download_response(request._request, download)
+@routes.get("runs/<str:run_id>/lineage/", name="lineage")
+def lineage(user: Person, run_id: str) -> documents.Lineage:
+    """Return the tree of forks from the run's oldest ancestor on."""
+    return lineage_document(lineage_read(user, run_get(user, run_id)))
 
 
-class CheckpointAct(APIView):
-    """Actions on a checkpoint: pin, unpin or delete."""
+@routes.get(
+    "runs/<str:run_id>/checkpoints/<str:name>/download/",
+    name="checkpoint-download",
+    media_type="application/x-tar",
+    errors={409: documents.CheckpointUnavailable},
+)
+def download(
+    user: Person,
+    request: Request,
+    run_id: str,
+    name: str,
+    policy: Annotated[str, Field(description="Only this policy; default: all policies.")] = "",
+) -> StreamingHttpResponse:
+    """Return a tar with a folder per policy: config.json, model.safetensors, the tokenizer, a model card.
 
-    act = "pin"
-
-    @extend_schema(request=None, responses={200: CheckpointSerializer, 409: JSON})
-    def post(self, request: Request, run_id: str, name: str) -> Response:
-        """Return the updated checkpoint; 409 if something prevents the action."""
-        checkpoint = checkpoint_named(request.user, run_id, name)
-        return Response(CheckpointSerializer(checkpoint_do(request.user, checkpoint, self.act)).data)
-
-
-class PruneSerializer(serializers.Serializer[Any]):
-    """The number of checkpoints to keep; the others are deleted."""
-
-    last = serializers.IntegerField(min_value=0, max_value=10_000)
-    best = serializers.IntegerField(min_value=0, max_value=10_000, default=1)
-    dry = serializers.BooleanField(default=False, help_text="Only report the checkpoints to delete.")
-
-
-class Prune(APIView):
-    """Delete all but the last and the best checkpoints of a run."""
-
-    @extend_schema(request=PruneSerializer, responses=JSON)
-    def post(self, request: Request, run_id: str) -> Response:
-        """Return {"deleted": [iterations], "kept": [iterations], "bytes": freed}. Pinned and forked ones are kept."""
-        wanted = PruneSerializer(data=request.data)
-        wanted.is_valid(raise_exception=True)
-        return Response(
-            checkpoints_prune(request.user, run_get(request.user, run_id), **wanted.validated_data)
-        )
+    For small networks it contains the whole checkpoint, with its config.toml.
+    """
+    checkpoint = services.checkpoint_named(user, run_id, name)
+    return download_response(request._request, checkpoint_download(user, checkpoint, policy))
 
 
-class Lineage(APIView):
-    """Ancestors and descendants of a run."""
-
-    @extend_schema(responses=JSON)
-    def get(self, request: Request, run_id: str) -> Response:
-        """Return a tree from the oldest ancestor: {id, name, state, forked_at, success, here, page, forks: [...]}."""
-        return Response(lineage(request.user, run_get(request.user, run_id)).document())
+@routes.post("runs/<str:run_id>/prune/", name="checkpoints-prune", admin=True)
+def prune(user: Person, run_id: str, body: documents.CheckpointsPruneBody) -> documents.CheckpointsPruned:
+    """Delete all but the last and the best checkpoints of a run. Pinned and forked ones are kept."""
+    return services.checkpoints_prune(user, run_get(user, run_id), body)
 
 
-class RunCheckpoints(APIView):
-    """Checkpoints of a run."""
+@routes.post("runs/<str:run_id>/checkpoints/<str:name>/pin/", name="checkpoint-pin")
+def pin(user: Person, run_id: str, name: str) -> documents.Checkpoint:
+    """Exempt a checkpoint from retention; 409 if it was removed."""
+    return _act(user, run_id, name, "pin")
 
-    @extend_schema(responses=CheckpointSerializer(many=True))
-    def get(self, request: Request, run_id: str) -> Response:
-        """Return the checkpoints newest first, including removed ones."""
-        rows = run_get(request.user, run_id).checkpoints.order_by("-iteration", "-pk")
-        return Response({"results": CheckpointSerializer(rows, many=True).data})
+
+@routes.post("runs/<str:run_id>/checkpoints/<str:name>/unpin/", name="checkpoint-unpin")
+def unpin(user: Person, run_id: str, name: str) -> documents.Checkpoint:
+    """Apply retention to a pinned checkpoint again; 409 if it was removed."""
+    return _act(user, run_id, name, "unpin")
+
+
+@routes.post("runs/<str:run_id>/checkpoints/<str:name>/delete/", name="checkpoint-delete", admin=True)
+def delete(user: Person, run_id: str, name: str) -> documents.Checkpoint:
+    """Delete the files of a checkpoint; 409 if something needs it."""
+    return _act(user, run_id, name, "delete")
+
+
+def _act(user: Person, run_id: str, name: str, act: str) -> documents.Checkpoint:
+    checkpoint = services.checkpoint_named(user, run_id, name)
+    return services.checkpoint_document(services.checkpoint_do(user, checkpoint, act))

@@ -17,10 +17,10 @@ from training_core.errors import CheckpointError, ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.permissions import Person
 from webapp.agents.registry import agent_pages
-from webapp.checkpoints.damage import checkpoint_words
 from webapp.checkpoints.models import Checkpoint
+from webapp.checkpoints.services import checkpoint_words
 from webapp.common.attachments import attachment
-from webapp.provenance.selectors import provenance_flat
+from webapp.provenance.services import provenance_flat
 from webapp.runs.states import TransitionRefused
 from workers.storage.checkpoint_files import (
     Member,

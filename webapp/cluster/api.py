@@ -1,18 +1,14 @@
-"""REST API of the cluster."""
+"""The cluster in the REST API."""
 
-from drf_spectacular.utils import extend_schema
-from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
+from troupe_client.documents.cluster import Cluster
+from webapp.accounts.permissions import Person
+from webapp.api.routes import Routes
+from webapp.cluster.services import cluster_read
 
-from webapp.api.schema import JSON
-from webapp.cluster.selectors import cluster_read
+routes = Routes()
 
 
-class Cluster(APIView):
-    """Devices, and the runs that hold them."""
-
-    @extend_schema(responses=JSON)
-    def get(self, request: Request) -> Response:
-        """Return the cluster's capacity, free devices, and the runs of the caller that hold or wait for devices."""
-        return Response(cluster_read(request.user))
+@routes.get("cluster/", name="cluster")
+def cluster(user: Person) -> Cluster:
+    """Return the cluster's capacity, free devices, and the runs that hold or wait for devices."""
+    return cluster_read(user)

@@ -4,28 +4,23 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from webapp.cluster.selectors import cluster_read
+from webapp.cluster.services import DEVICES, cluster_read
 
 
 @require_GET
 def cluster_page(request: HttpRequest) -> HttpResponse:
     """Show nodes, runs that hold devices, queued runs, and the server's background work."""
     cluster = cluster_read(request.user)
-    rows = cluster["runs"]
+    total = cluster.capacity
     context = {
         "cluster": cluster,
-        "holding": [row for row in rows if row["holds"]],
-        "waiting": [row for row in rows if not row["holds"]],
-        "devices": _devices(cluster["capacity"]),
+        "holding": [row for row in cluster.runs if row.holds],
+        "waiting": [row for row in cluster.runs if not row.holds],
+        "devices": [
+            (label, getattr(total, name) - getattr(total, f"free_{name}"), getattr(total, name))
+            for name, label in (DEVICES if total else ())
+        ],
         "place": "cluster",
     }
     template = "cluster/_body.html" if getattr(request, "htmx", False) else "cluster/page.html"
     return render(request, template, context)
-
-
-def _devices(capacity: dict[str, float] | None) -> list[tuple[str, float, float]]:
-    """Return (name, in use, total) of each kind of device in the cluster."""
-    if capacity is None:
-        return []
-    kinds = (("CPU cores", "cpus"), ("GPUs", "gpus"))
-    return [(label, capacity[name] - capacity[f"free_{name}"], capacity[name]) for label, name in kinds]

@@ -5,7 +5,7 @@ import re
 from math import isfinite, isnan
 from typing import Any
 
-from workers.sizing.size_text import size_text
+from workers.sizing.estimates import size_text
 
 MINUS = "\N{MINUS SIGN}"
 NONE = "\N{EN DASH}"

@@ -74,13 +74,7 @@ def post(address: str, headers: Mapping[str, str], body: bytes) -> int:
     limits = dict.fromkeys(("connect", "read", "write", "pool"), TIMEOUT)
     with (
         httpcore.ConnectionPool(network_backend=CheckedNetwork(time.monotonic() + TOTAL)) as pool,
-        pool.stream(
-            "POST",
-            address,
-            headers=sent,
-            content=body,
-            extensions={"timeout": limits},
-        ) as answer,
+        pool.stream("POST", address, headers=sent, content=body, extensions={"timeout": limits}) as answer,
     ):
         return int(answer.status)
 

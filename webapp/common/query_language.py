@@ -1,15 +1,17 @@
-"""The grammar that the filter of the runs table and the query of transcripts share: `kind = eval and reward > 0`.
+"""The grammar that the filter of the runs table and the query of transcripts share, and its completion: `kind = eval and reward > 0`.
 
 A language subclasses `Compiler` with its fields, and calls `condition_read`. All user input reaches the database as bound parameters.
 """
 
+import json
+import re
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from math import ceil, floor
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import BooleanField, F, Func, Q, Value
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, v_args
 from lark.exceptions import VisitError
 
@@ -134,8 +136,7 @@ def _unexpected(error: UnexpectedInput, text: str) -> FilterError:
     what = text[error.pos_in_stream or 0 :][:12] if isinstance(error, UnexpectedCharacters) else ""
     token = getattr(error, "token", what)
     return FilterError(
-        f"{str(token)!r} is unexpected here; use field = value, joined by and, or, not",
-        max(error.column, 1),
+        f"{str(token)!r} is unexpected here; use field = value, joined by and, or, not", max(error.column, 1)
     )
 
 
@@ -182,3 +183,67 @@ def text_check(field: Token, operator: str) -> None:
     """Raise FilterError for an operator that texts do not have."""
     if operator not in ("=", "~"):
         raise FilterError(f"{field} is text: use =, !=, ~ or in", column_of(field))
+
+
+MOST = 12
+_VALUE = re.compile(
+    r"([\w.\/:@-]+)\s*(?:!=|<=|>=|=|<|>|~|in\s*\[(?:[^\]]*,)?)\s*([\w.\/:@\"'-]*)$", re.IGNORECASE
+)
+_WORD = re.compile(r"[\w.\/:@-]*$")
+
+
+def complete(
+    text: str, fields: Callable[[], Iterable[tuple[str, str]]], values: Callable[[str], Iterable[str]]
+) -> dict[str, Any]:
+    """Return {"start": start of the current word, "options": [{"text", "note"}]} for the text up to the caret.
+
+    `fields` returns names with notes, `values` the values of a field.
+    """
+    value = _VALUE.search(text)
+    if value:
+        field, begun = value[1], value[2].strip("\"'")
+        options = [{"text": _quoted(item), "note": ""} for item in values(field)]
+        start = value.start(2)
+    else:
+        word = _WORD.search(text)
+        begun, start = (word[0], word.start()) if word else ("", len(text))
+        options = [{"text": _quoted(name), "note": note} for name, note in fields()]
+    return {"start": start, "options": fitting(options, begun)}
+
+
+def fitting(options: list[dict[str, str]], begun: str) -> list[dict[str, str]]:
+    """Return the options that contain the text, those with it as a prefix first."""
+    matching = [item for item in options if begun.lower() in item["text"].lower() and item["text"] != begun]
+    matching.sort(key=lambda item: not item["text"].lower().startswith(begun.lower()))
+    return matching[:MOST]
+
+
+def _quoted(text: str) -> str:
+    if re.fullmatch(r"[\w.\/:@-]+", text):
+        return text
+    return f'"{text}"' if '"' not in text else "'" + text.replace("'", "") + "'"
+
+
+_OPERATORS = {"=": "==", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+
+
+def json_predicate(path: str, operator: str, value: str | float | bool) -> str:
+    """Return the predicate whether a value at the path satisfies =, <, <=, >, >=, or ~ for a case-insensitive substring.
+
+    It is true or false for every document, never unknown. A value of another type never matches. `value` is finite.
+    """
+    if operator == "~":
+        # "q": literal text, not a regular expression
+        return f'exists({path} ? (@ like_regex {json.dumps(str(value))} flag "iq"))'
+    return f"exists({path} ? (@ {_OPERATORS[operator]} {json.dumps(value)}))"
+
+
+def json_fits(column: str, predicate: str) -> Any:
+    """Return the expression that the predicate is true for a JSON column; the predicate is a bound parameter."""
+    return Func(
+        F(column),
+        Value(predicate),
+        template="(%(expressions)s::jsonpath)",
+        arg_joiner=" @@ ",
+        output_field=BooleanField(),
+    )

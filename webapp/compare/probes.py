@@ -7,12 +7,12 @@ from django.db.models import Count, IntegerField, Max
 from django.db.models.functions import Cast
 
 from training_core.errors import ConfigError
-from webapp.compare.forms import Choice
+from webapp.compare.choice import Choice
 from webapp.metrics.arrays import spell
 from webapp.runs.models import Run
+from webapp.transcripts.bodies import documents_read
 from webapp.transcripts.models import Episode
 from webapp.transcripts.probes import parts_differ, said_lines
-from webapp.transcripts.selectors import documents_read
 
 TASKS = 4
 """Tasks per page."""

@@ -72,7 +72,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "webapp.shares.middleware.SharedAccess",
+    "webapp.shares.access.SharedAccess",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -202,11 +202,11 @@ STATICFILES_DIRS = [ROOT / "webapp" / "static"]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
-    "webapp.common.finders.BundleFinder",
+    "webapp.common.static_files.BundleFinder",
 ]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "webapp.common.static_storage.HashedStaticFiles"},
+    "staticfiles": {"BACKEND": "webapp.common.static_files.HashedStaticFiles"},
 }
 
 REST_FRAMEWORK = {

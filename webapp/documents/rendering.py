@@ -1,12 +1,15 @@
-"""Renders a page of the documentation: sanitised HTML, headings with anchors, and what the search reads.
+"""The pages of the documentation: sanitised HTML, headings with anchors, and what the search reads.
 
-A table row whose first cell begins with code (a field, a metric, a rule) has an anchor too, HEADING--NAME.
+The files are Markdown and images of the checkout, which `files/` links to, so that a wheel has them too. A table row whose first cell
+begins with code (a field, a metric, a rule) has an anchor too, HEADING--NAME.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
+from posixpath import dirname, join, normpath
 
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
@@ -14,7 +17,50 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from webapp.common.markdown import cleaned, markdown_parser
-from webapp.documents.pages import FILES, link_address, page_paths
+
+FILES = Path(__file__).with_name("files")
+OTHERS = {
+    "readme": "README.md",
+    "containers": "docker/README.md",
+    "contributing": "CONTRIBUTING.md",
+    "changes": "CHANGELOG.md",
+}
+"""Pages outside docs/, by their slug."""
+START = ""
+"""Slug of docs/README.md, the table of all pages."""
+IMAGES = {".png": "image/png", ".svg": "image/svg+xml"}
+
+
+@cache
+def page_paths() -> dict[str, str]:
+    """Return slug -> path below FILES of every page that is installed."""
+    docs = {path.stem: f"docs/{path.name}" for path in sorted((FILES / "docs").glob("*.md"))}
+    paths = {START: docs.pop("README", "docs/README.md")} | docs | OTHERS
+    return {slug: path for slug, path in paths.items() if (FILES / path).is_file()}
+
+
+def page_address(slug: str) -> str:
+    """Return the path of a page's URL."""
+    return f"/docs/{slug}/" if slug else "/docs/"
+
+
+def image_path(name: str) -> Path | None:
+    """Return the file of an image; None if there is none."""
+    path = FILES / "docs" / "images" / name
+    return path if path.suffix in IMAGES and path.is_file() else None
+
+
+def link_address(page: str, target: str) -> str | None:
+    """Return the URL of a link's target as written in the page with this path; None if it leads to no served file."""
+    if target.startswith(("http://", "https://", "mailto:", "#")):
+        return target
+    path, _, anchor = target.partition("#")
+    path = normpath(join(dirname(page), path))
+    if path.startswith("docs/images/"):
+        return f"/{path}"
+    slug = next((slug for slug, known in page_paths().items() if known == path), None)
+    return None if slug is None else page_address(slug) + (f"#{anchor}" if anchor else "")
+
 
 EXAMPLE_ORIGIN = "http://127.0.0.1:8000"
 """Address of the server in the programs and commands of the files."""

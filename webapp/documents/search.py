@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from webapp.documents.pages import START, page_address, page_paths
-from webapp.documents.rendering import Document, Passage, document_get
+from webapp.documents.rendering import START, Document, Passage, document_get, page_address, page_paths
 
 MOST = 30
 """Number of results."""

@@ -14,8 +14,16 @@ from django.utils.safestring import SafeString
 from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_safe
 
-from webapp.documents.pages import IMAGES, START, image_path, page_address, page_paths
-from webapp.documents.rendering import ORIGIN, Passage, document_get
+from webapp.documents.rendering import (
+    IMAGES,
+    ORIGIN,
+    START,
+    Passage,
+    document_get,
+    image_path,
+    page_address,
+    page_paths,
+)
 from webapp.documents.search import search
 
 PAGES = {"metric": "metrics", "rule": "health", "field": "configuration", "column": "columns"}

@@ -1,86 +1,76 @@
-"""Estimated resources of an experiment compared with the cluster, before the launch."""
+"""Estimated resources of an experiment compared with the cluster, and the cost of several runs, before the launch."""
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict
 
 from django.conf import settings
 
+from training_core.config.effects import unused_settings
 from training_core.config.kinds import AnyConfig
-from webapp.cluster.selectors import capacity_read, limits_read
+from troupe_client.documents import experiments as documents
+from troupe_client.documents.cluster import ClusterLimit
+from troupe_client.documents.sweeps import SweepCost
+from webapp.cluster.services import capacity_read, limits_read
 from webapp.scheduling.admission import demands_ahead
 from workers.launchers.launcher import Capacity
-from workers.sizing.estimates import Estimate, estimate
-from workers.sizing.memory_fit import NodeMemory, memory_shortages, memory_unknown
+from workers.sizing.estimates import Estimate, NodeMemory, estimate, memory_shortages, memory_unknown, volume
+from workers.sizing.placement import demand
 
-LONGEST_PROMPT = 1_000_000
-"""Maximum prompt length of an estimate."""
 FITS, WAITS, NEVER, UNKNOWN = "fits", "waits", "never", "unknown"
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Whether the experiment fits on the cluster."""
-
-    level: str
-    """fits: now; waits: after other runs; never: not on this cluster; unknown: no cluster answers, or a model's memory is unknown."""
-    reasons: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Appraisal:
-    """An estimate and its comparison with the cluster."""
-
-    estimate: Estimate
-    capacity: Capacity | None
-    verdict: Verdict
-
-
-def appraise(config: AnyConfig, prompt_tokens: int | None = None, first: int = 0) -> Appraisal:
+def appraise(config: AnyConfig, prompt_tokens: int | None = None, first: int = 0) -> documents.Estimate:
     """Estimate a config, of a fork from iteration `first` on, and compare it with the current cluster."""
-    estimated = estimate(config, settings.TROUPE_HOME, prompt_tokens, first)
-    capacity = capacity_read()
-    return Appraisal(estimated, capacity, verdict(estimated, capacity))
-
-
-def verdict(estimated: Estimate, capacity: Capacity | None) -> Verdict:
-    """Compare the devices first, then the memory."""
-    if capacity is None:
-        return Verdict(UNKNOWN, ["The cluster does not answer; a run launched now waits for it."])
-    limits = limits_read(estimated.demand, capacity, demands_ahead(capacity))
-    never = [_never(limit) for limit in limits if limit["never"]] + memory_shortages(
-        estimated, _memories(capacity)
+    estimated, capacity = estimate(config, settings.TROUPE_HOME, prompt_tokens, first), capacity_read()
+    level, reasons = verdict(estimated, capacity)
+    facts = asdict(estimated)
+    wants = facts.pop("demand")
+    return documents.Estimate(
+        verdict=documents.EstimateVerdict(level=level, reasons=reasons),
+        wants=documents.EstimateDevices(cpus=wants["cpus"], gpus=wants["gpus"]),
+        cluster=documents.EstimateCluster(**asdict(capacity)) if capacity else None,
+        unused=[
+            documents.UnusedSetting(path=setting.path, why=setting.why) for setting in unused_settings(config)
+        ],
+        **facts,
     )
+
+
+def verdict(estimated: Estimate, capacity: Capacity | None) -> tuple[str, list[str]]:
+    """Return whether a run fits, and why not: first by its devices, then by its memory."""
+    if capacity is None:
+        return UNKNOWN, ["The cluster does not answer; a run launched now waits for it."]
+    limits = limits_read(estimated.demand, capacity, demands_ahead(capacity))
+    memories = [NodeMemory(node.memory, node.gpu_memory) for node in capacity.nodes]
+    never = [_never(limit) for limit in limits if limit.never] + memory_shortages(estimated, memories)
     if never:
-        return Verdict(NEVER, never)
+        return NEVER, never
     waits = [_waits(limit) for limit in limits]
     unknown = [f"Memory not known, {text}." for text in memory_unknown(estimated)]
     if waits:
-        return Verdict(WAITS, waits + unknown)
-    return Verdict(UNKNOWN, unknown) if unknown else Verdict(FITS)
+        return WAITS, waits + unknown
+    return (UNKNOWN, unknown) if unknown else (FITS, [])
 
 
-def appraisal_document(appraisal: Appraisal) -> dict[str, Any]:
-    """JSON shape; sizes in bytes."""
-    document = asdict(appraisal.estimate)
-    demand = document.pop("demand")
-    return {
-        "verdict": asdict(appraisal.verdict),
-        "wants": {"cpus": demand["cpus"], "gpus": demand["gpus"]},
-        "cluster": asdict(appraisal.capacity) if appraisal.capacity else None,
-        **document,
-    }
-
-
-def _never(limit: dict[str, Any]) -> str:
+def _never(limit: ClusterLimit) -> str:
     return (
-        f"Needs {limit['wants']:g} {limit['resource']}; the cluster has {limit['total']:g}. "
+        f"Needs {limit.wants:g} {limit.resource}; the cluster has {limit.total:g}. "
         "Add nodes, or lower policies.*.devices and resources.environment_cpus."
     )
 
 
-def _waits(limit: dict[str, Any]) -> str:
-    return f"Needs {limit['wants']:g} {limit['resource']}; {limit['free']:g} are free after the runs ahead of it."
+def _waits(limit: ClusterLimit) -> str:
+    return f"Needs {limit.wants:g} {limit.resource}; {limit.free:g} are free after the runs ahead of it."
 
 
-def _memories(capacity: Capacity) -> list[NodeMemory]:
-    return [NodeMemory(node.memory, node.gpu_memory) for node in capacity.nodes]
+def cost_of(configs: Sequence[AnyConfig]) -> SweepCost:
+    """Return the cost of all configs together."""
+    demands = [demand(config) for config in configs]
+    return SweepCost(
+        runs=len(configs),
+        iterations=sum(config.run.iterations for config in configs),
+        answers=sum(config.run.iterations * volume(config).answers for config in configs),
+        tokens=sum(volume(config).tokens_total for config in configs),
+        cpus=max((need.cpus for need in demands), default=0.0),
+        gpus=max((need.gpus for need in demands), default=0.0),
+    )

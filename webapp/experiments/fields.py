@@ -13,7 +13,7 @@ from training_core.config.kinds import config_kind
 from webapp.agents.registry import agent_pages
 from webapp.common.formats import NONE
 from webapp.documents.rendering import anchor_of, document_get
-from webapp.runs.config_differences import LABELS
+from webapp.runs.configs import LABELS
 
 Schema = Mapping[str, Any]
 LONG_TEXT = 500

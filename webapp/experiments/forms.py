@@ -7,15 +7,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from training_core.config.files import apply_overrides, parse_config, parse_value, preset_names
+from training_core.config.files import (
+    apply_overrides,
+    parse_config,
+    parse_overrides,
+    parse_value,
+    preset_names,
+)
 from training_core.config.kinds import AnyConfig
 from training_core.errors import ConfigError
 from webapp.agents.pages import AgentPages
 from webapp.agents.registry import agent_pages
 from webapp.checkpoints.models import Checkpoint
 from webapp.experiments.fields import Field, FormSection, config_sections, value_at
-from webapp.runs.config_differences import departures, flatten, preset_tree, settings_count
-from webapp.runs.permitted import parse_permitted
+from webapp.runs.configs import departures, flatten, parse_permitted, preset_tree, settings_count
 from webapp.scheduling.forking import check_fits
 
 STRUCTURE = {"structure.roles": "team.roles", "structure.policies": "policies"}
@@ -173,6 +178,11 @@ def draft_from_query(query: Mapping[str, str]) -> Draft:
 def query_overrides(query: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields set by a query string."""
     return {path: parse_value(text) for path, text in query.items() if "." in path}
+
+
+def lines_overrides(text: str) -> dict[str, Any]:
+    """Return the fields set by lines of path=value. Raises ConfigError."""
+    return parse_overrides([line.strip() for line in text.splitlines() if line.strip()])
 
 
 def draft_from_run(preset: str, config: Mapping[str, Any]) -> Draft:

@@ -9,12 +9,13 @@ from typing import Any
 from django.db.models import Window
 from django.db.models.functions import RowNumber
 
-from training_core.config.files import load_config, preset_names
-from training_core.config.gallery import expected_of, has_words, searched_text
+from training_core.config.experiment import AgentKind
+from training_core.config.files import expected_of, has_words, load_config, preset_names, searched_text
 from training_core.config.kinds import CONFIG_KINDS
+from troupe_client.documents.experiments import PresetEntry, PresetExpected, PresetSeen
 from webapp.accounts.permissions import Person
 from webapp.metrics.headline import HEADLINE
-from webapp.runs.families import family_of
+from webapp.runs.configs import family_of
 from webapp.runs.models import RunState
 from webapp.runs.selectors import runs_visible
 
@@ -22,26 +23,21 @@ LATEST = 20
 """Maximum number of runs of a preset to evaluate."""
 
 
-def gallery(user: Person) -> list[dict[str, Any]]:
-    """Return [{"name", "agents", "description", "expected": {"task", "purpose", "time", "result"} | None, "seen": {"runs",
-    "seconds", "value"} | None}]; agents as in AgentKind.
-    """
-    entries = []
+def gallery(user: Person) -> list[PresetEntry]:
+    """Return the presets in their order."""
     configs = {name: load_config(name) for name in preset_names()}
     families = {name: family_of(config.model_dump(mode="json")) for name, config in configs.items()}
     ended = _ended(user, set(families.values()))
-    for name, config in configs.items():
-        expected = expected_of(name)
-        entries.append(
-            {
-                "name": name,
-                "agents": config.agents,
-                "description": config.run.description,
-                "expected": asdict(expected) if expected else None,
-                "seen": _seen(ended.get(families[name], [])),
-            }
+    return [
+        PresetEntry(
+            name=name,
+            agents=config.agents,
+            description=config.run.description,
+            expected=PresetExpected(**asdict(expected)) if (expected := expected_of(name)) else None,
+            seen=_seen(ended.get(families[name], [])),
         )
-    return entries
+        for name, config in configs.items()
+    ]
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,7 @@ class PresetGroup:
         return sum(task.found for task in self.tasks)
 
 
-def groups(presets: Sequence[dict[str, Any]], wanted: str, chosen: str) -> list[PresetGroup]:
+def groups(presets: Sequence[PresetEntry], wanted: str, chosen: str) -> list[PresetGroup]:
     """Return the gallery of the page: presets that do not match `wanted` are included, but hidden."""
     entries = [_entry(preset, wanted) for preset in presets]
     result = []
@@ -89,13 +85,13 @@ def _tasks(entries: Sequence[dict[str, Any]], chosen: str) -> list[Task]:
     return [Task(name, some, any(entry["name"] == chosen for entry in some)) for name, some in tasks]
 
 
-def _entry(preset: dict[str, Any], wanted: str) -> dict[str, Any]:
-    text = searched_text(preset["name"], preset["description"], CONFIG_KINDS[preset["agents"]].label)
-    return preset | {"text": text, "found": has_words(text, wanted)}
+def _entry(preset: PresetEntry, wanted: str) -> dict[str, Any]:
+    text = searched_text(preset.name, preset.description, CONFIG_KINDS[AgentKind(preset.agents)].label)
+    return dict(preset) | {"text": text, "found": has_words(text, wanted)}
 
 
 def _task(entry: dict[str, Any]) -> str:
-    return str(entry["expected"]["task"]) if entry["expected"] else "Others"
+    return str(entry["expected"].task) if entry["expected"] else "Others"
 
 
 def _ended(user: Person, families: Collection[str]) -> dict[str, list[tuple[Any, Any, Any]]]:
@@ -111,14 +107,14 @@ def _ended(user: Person, families: Collection[str]) -> dict[str, list[tuple[Any,
     return rows
 
 
-def _seen(rows: Sequence[tuple[Any, Any, Any]]) -> dict[str, Any] | None:
+def _seen(rows: Sequence[tuple[Any, Any, Any]]) -> PresetSeen | None:
     """Return medians over finished runs of exactly one config except the seed: seconds, and greedy success."""
     if not rows:
         return None
     values = [headline.get(HEADLINE[0]) for _, _, headline in rows]
     numbers = [value for value in values if isinstance(value, int | float)]
-    return {
-        "runs": len(rows),
-        "seconds": median((end - start).total_seconds() for start, end, _ in rows if start and end),
-        "value": median(numbers) if numbers else None,
-    }
+    return PresetSeen(
+        runs=len(rows),
+        seconds=median((end - start).total_seconds() for start, end, _ in rows if start and end),
+        value=median(numbers) if numbers else None,
+    )

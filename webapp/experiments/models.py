@@ -4,7 +4,7 @@ from django.conf import settings
 from django.db import models
 
 from webapp.accounts.models import Project
-from webapp.runs.config_differences import settings_count
+from webapp.runs.configs import settings_count
 
 
 class Template(models.Model):

@@ -1,22 +1,27 @@
-"""Changes to sweeps and templates."""
+"""Sweeps and templates: launching and stopping the runs of a sweep; saving and deleting templates."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
+from django.db.models import QuerySet
+from django.http import Http404
+from django.urls import reverse
 
 from training_core.config.files import apply_overrides, read_preset
 from training_core.errors import ConfigError
+from troupe_client.documents import experiments as documents
+from troupe_client.documents.sweeps import SweepPlan
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
+from webapp.accounts.selectors import projects_visible
 from webapp.experiments.models import Sweep, Template
-from webapp.experiments.sweep_planning import SweepPlan, point_name, short_names
+from webapp.experiments.sweeps import point_name, point_overrides, short_names
+from webapp.runs.configs import check_storable, parse_permitted
 from webapp.runs.models import Run, RunState
-from webapp.runs.permitted import check_storable, parse_permitted
-from webapp.scheduling.managing import runs_do
-from webapp.scheduling.services import run_create
+from webapp.scheduling.services import run_create, runs_do
 
 LONGEST_NAME = 120
 LONGEST_DESCRIPTION = 4000
@@ -52,7 +57,7 @@ def sweep_create(
     for point in plan.points:
         title = f"{name[:60]} · {point_name(point, names)}"
         made.append(
-            run_create(user, project, tree, plan.preset, plan.settings(point), title, tags, origin).pk
+            run_create(user, project, tree, plan.preset, point_overrides(plan, point), title, tags, origin).pk
         )
     Run.objects.filter(pk__in=made).update(sweep=sweep)
     audit_note(user, project, "sweep.create", str(sweep.pk), name=name, runs=len(made))
@@ -66,6 +71,32 @@ def sweep_stop(user: Person, sweep: Sweep) -> list[dict[str, Any]]:
     done = runs_do(user, alive, "stop") if alive else []
     audit_note(user, sweep.project, "sweep.stop", str(sweep.pk), runs=len(done))
     return done
+
+
+def templates_visible(user: Person) -> QuerySet[Template]:
+    """Return the templates of the user's projects, by name."""
+    visible = Template.objects.filter(project__in=projects_visible(user)).select_related("project", "owner")
+    return visible.order_by("name", "pk")
+
+
+def template_get(user: Person, pk: int) -> Template:
+    """Return one template. Raises Http404, also for projects that are not visible to the user."""
+    template = templates_visible(user).filter(pk=pk).first()
+    if template is None:
+        raise Http404(f"there is no template {pk} that is visible to you")
+    return template
+
+
+def template_document(template: Template) -> documents.Template:
+    """Return the document of one of `templates_visible`."""
+    same = ("name", "description", "preset", "overrides", "created_at")
+    return documents.Template(
+        id=template.pk,
+        project=template.project.slug,
+        owner=template.owner.username if template.owner else "",
+        links={"page": f"{reverse('experiments:new')}?template={template.pk}"},
+        **{name: getattr(template, name) for name in same},
+    )
 
 
 @transaction.atomic

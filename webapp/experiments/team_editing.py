@@ -152,10 +152,8 @@ ACTS: dict[str, Callable[[Tree, str], Tree]] = {
     "reshape": lambda tree, _: team_follow(tree),
 }
 """act -> (tree, name) -> tree. reshape: the type of a part has changed, and the team follows."""
-
-
-RENAMING: dict[str, Callable[[Tree, str, str], Tree]] = {"role-rename": role_rename}
-"""act -> (tree, name, new name) -> tree."""
+RENAME = "role-rename"
+"""The act that needs a new name, too: `role_rename`."""
 
 
 def environment_section(tree: Tree) -> type[EnvironmentSection] | None:

@@ -2,15 +2,15 @@
 
 from django.urls import path
 
-from webapp.experiments import estimate_views, sweep_views, template_views, views
+from webapp.experiments import sweep_views, views
 
 app_name = "experiments"
 urlpatterns = [
     path("new/", views.experiment_new, name="new"),
-    path("estimate/", estimate_views.experiment_estimate, name="estimate"),
+    path("estimate/", views.experiment_estimate, name="estimate"),
     path("edit/", views.experiment_edit, name="edit"),
-    path("templates/save/", template_views.template_keep, name="template-save"),
-    path("templates/<int:pk>/delete/", template_views.template_forget, name="template-delete"),
+    path("templates/save/", views.template_keep, name="template-save"),
+    path("templates/<int:pk>/delete/", views.template_forget, name="template-delete"),
     path("sweeps/", sweep_views.sweeps_page, name="sweeps"),
     path("sweeps/new/", sweep_views.sweep_new, name="sweep-new"),
     path("sweeps/check/", sweep_views.sweep_check, name="sweep-check"),

@@ -1,17 +1,30 @@
-"""The new experiment page."""
+"""The page of the form of an experiment: its fields, team editor, preview, estimate and templates."""
 
+from dataclasses import replace
 from typing import Any
+from urllib.parse import urlencode
 
+from django.conf import settings
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils.safestring import mark_safe
 from django.views.decorators.http import require_http_methods, require_POST
 
+from training_core.config.effects import unused_settings
+from training_core.config.files import to_toml
+from training_core.config.profiles import PROFILES
 from training_core.errors import ConfigError
+from troupe_client.documents.experiments import LONGEST_PROMPT, Estimate, EstimateWorker
 from webapp.accounts.models import Project
 from webapp.accounts.selectors import project_editable, projects_editable
 from webapp.checkpoints.models import Checkpoint
-from webapp.checkpoints.selectors import checkpoint_get
+from webapp.checkpoints.services import checkpoint_get
+from webapp.common.tones import SHARED, policy_tones
+from webapp.experiments.commands import curl_command, fork_command, launch_command, spelled
+from webapp.experiments.estimates import appraise
+from webapp.experiments.fields import Field, FormSection, file_errors
 from webapp.experiments.forms import (
     Draft,
     draft_edited,
@@ -21,18 +34,27 @@ from webapp.experiments.forms import (
     draft_from_run,
     draft_from_tree,
     draft_make,
+    essentials,
     query_overrides,
+    stands_apart,
 )
 from webapp.experiments.gallery import gallery, groups
-from webapp.experiments.selectors import draft_query, form_context, preview_context
-from webapp.experiments.team_editing import ACTS, RENAMING, name_follow
-from webapp.experiments.template_selectors import template_get, templates_visible
-from webapp.runs.config_differences import config_again
+from webapp.experiments.services import template_delete, template_get, template_save, templates_visible
+from webapp.experiments.team import team_read, team_svg
+from webapp.experiments.team_editing import (
+    ACTS,
+    RENAME,
+    environment_section,
+    name_follow,
+    role_rename,
+)
+from webapp.runs.configs import check_runs_visible, config_again
 from webapp.runs.selectors import run_get
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.forking import run_fork
 from webapp.scheduling.services import run_create
-from workers.sizing.estimates import PROMPT_TOKENS
+from workers.sizing.estimates import KINDS, PARTS, PROMPT_TOKENS, volume
+from workers.storage.base_models import base_models
 
 KEPT = ("template_name", "template_description", "template_replace")
 """Parameters of a request to save a template."""
@@ -44,6 +66,10 @@ CHECK = "check"
 """Parameter of the form's last check: the id of its job."""
 LONGEST_ADDRESS = 4000
 """Maximum length of a URL that all browsers and servers accept."""
+BAR = 100.0
+"""Width of a bar in the units of its drawing."""
+TABLES = {"team.roles": "role-name", "policies": "policy-name"}
+"""Config tables of the team editor -> the input that displays their errors."""
 
 
 @require_http_methods(["GET", "POST"])
@@ -153,8 +179,8 @@ def experiment_edit(request: HttpRequest) -> HttpResponse:
     draft, error = posted_draft(request, _reshaped(request) if act == "reshape" else "")
     refused: dict[str, str] = {}
     try:
-        if act in RENAMING:
-            tree = RENAMING[act](draft.tree, name, _entered(request, name))
+        if act == RENAME:
+            tree = role_rename(draft.tree, name, _entered(request, name))
         else:
             tree = ACTS[act](draft.tree, name or _new_name(request, act))
         draft = draft_from_tree(draft.preset, name_follow(tree, draft.base), draft.origin)
@@ -201,3 +227,196 @@ def _with_address(answer: HttpResponse, request: HttpRequest, draft: Draft, chec
     if len(address) <= LONGEST_ADDRESS:
         answer["HX-Replace-Url"] = address
     return answer
+
+
+def form_context(draft: Draft) -> dict[str, Any]:
+    """Return the essential fields, the team editor and the other sections."""
+    rest = [_rest(section) for section in draft.sections]
+    return {
+        "draft": draft,
+        "models": base_models(settings.TROUPE_HOME),
+        "essentials": essentials(draft),
+        "team": team_context(draft),
+        "profiles": PROFILES,
+        "sections": [section for section in rest if section.path != "team" and any(section.walk())],
+    }
+
+
+def team_context(draft: Draft) -> dict[str, Any]:
+    """Return the context of the team editor: roles in turn order with their fields, policies, the picture."""
+    team = team_read(draft.tree)
+    fields, named = draft.fields, file_errors(draft.errors, [*draft.fields, *TABLES])
+    section = environment_section(draft.tree)
+    fixed = section.fixed_roles(draft.tree["environment"]) if section else ()
+
+    def of(role: str) -> list[Field]:
+        paths = [f"team.roles.{role}.{name}" for name in ("policy", "trained", "prompt")]
+        return [fields[path] for path in paths if path in fields]
+
+    return {
+        "members": [
+            (member, of(member.role), f"team.roles.{member.role}", member.role in fixed)
+            for member in team.members
+        ],
+        "speakers": team.speakers,
+        "order": [fields[path] for path in ("team.turn_order", "team.parallel") if path in fields],
+        "more": next(_rest(section) for section in draft.sections if section.path == "team"),
+        "errors": {path: named.get(path, "") for path in TABLES},
+        "role_names": ",".join(draft.tree["team"]["roles"]),
+        "policy_names": ",".join(draft.tree["policies"]),
+        "suggested": [name for name in _roles_wanted(draft) if name not in draft.tree["team"]["roles"]],
+        "picture": mark_safe(team_svg(team)),
+    }
+
+
+def _roles_wanted(draft: Draft) -> tuple[str, ...]:
+    """Return the roles required by the environment."""
+    section = environment_section(draft.tree)
+    return tuple(getattr(section, "roles", ()))
+
+
+def _rest(section: FormSection) -> FormSection:
+    """Return a section without the fields shown at the top or in the team editor."""
+    below = [_rest(subsection) for subsection in section.sections]
+    return replace(
+        section,
+        fields=[field for field in section.fields if not stands_apart(field.path)],
+        sections=[subsection for subsection in below if any(subsection.walk())],
+    )
+
+
+def preview_context(draft: Draft, address: str) -> dict[str, Any]:
+    """Return the run as TOML, curl and `troupe launch`, and the marks that the browser sets in the form."""
+    fields, filed = draft.fields, file_errors(draft.errors, [*draft.fields, *TABLES])
+    anchors = {path: field.id for path, field in fields.items()} | TABLES
+    return {
+        "draft": draft,
+        "picture": mark_safe(team_svg(team_read(draft.tree))),
+        "toml": to_toml(draft.config, only_set=True) if draft.config else "",
+        "launch": _launch_command(draft),
+        "curl": _curl_command(draft, address),
+        "sweep_query": draft_query(draft),
+        "unused": [
+            {"path": setting.path, "why": setting.why, "anchor": anchors.get(setting.path)}
+            for setting in (unused_settings(draft.config) if draft.config else ())
+        ],
+        "wrong": [{"path": path, "text": text, "anchor": anchors.get(path)} for path, text in filed.items()],
+        "marks": {
+            "errors": {path: text for path, text in filed.items() if path in anchors},
+            "changed": {path: field.preset_shown for path, field in fields.items() if field.changed},
+        },
+        "budget": _budget(draft),
+    }
+
+
+def draft_query(draft: Draft, **more: str) -> str:
+    """Return the query string of a draft: its preset, or a fork's checkpoint, and the changed fields."""
+    changed = {path: spelled(value) for path, value in draft.overrides.items()}
+    start = {"fork": str(draft.origin.pk)} if draft.origin else {"preset": draft.preset}
+    return urlencode(start | more | changed)
+
+
+def _launch_command(draft: Draft) -> str:
+    if draft.origin:
+        return fork_command(draft.origin.run_id, draft.origin.iteration, draft.overrides)
+    return launch_command(draft.preset, draft.overrides)
+
+
+def _curl_command(draft: Draft, address: str) -> str:
+    """Return a POST to `address`, the runs of the API, or to the fork operation of a checkpoint."""
+    if not draft.origin:
+        return curl_command(address, {"preset": draft.preset, "overrides": draft.overrides})
+    fork = f"{address}{draft.origin.run_id}/checkpoints/{draft.origin.iteration}/fork/"
+    return curl_command(fork, {"overrides": draft.overrides})
+
+
+def _budget(draft: Draft) -> str:
+    """Describe the cost of one iteration: the maximum number of sampled responses or environment steps."""
+    if draft.config is None:
+        return ""
+    factors = draft.config.batch_factors
+    product = " × ".join(f"{count} {name}{'s' if count != 1 else ''}" for name, count in factors.items())
+    return f"{product}: {draft.agents.budget.format(volume(draft.config).answers)}"
+
+
+@require_POST
+def experiment_estimate(request: HttpRequest) -> HttpResponse:
+    """Return the estimate of the form's experiment (a fragment), or a message if the form has errors."""
+    draft, error = posted_draft(request)
+    try:
+        if draft.config is not None:
+            check_runs_visible(request.user, draft.config)  # the estimate reads its models
+    except ConfigError as refused:
+        error = str(refused)
+    if draft.config is None or error:
+        return render(request, "experiments/_estimate.html", {"found": None})
+    prompt = _prompt_tokens(request.POST.get("prompt_tokens", ""))
+    estimate = appraise(draft.config, prompt, draft.origin.iteration if draft.origin else 0)
+    tones = policy_tones(draft.tree)
+    context = {
+        "found": estimate,
+        "pools": [(pool, tones.get(pool.name, SHARED)) for pool in estimate.pools],
+        "policies": [
+            (
+                policy,
+                tones.get(policy.policy, SHARED),
+                [_drawn(estimate, worker) for worker in policy.workers],
+            )
+            for policy in estimate.policies
+        ],
+    }
+    return render(request, "experiments/_estimate.html", context)
+
+
+def _prompt_tokens(text: str) -> int:
+    return min(max(int(text), 1), LONGEST_PROMPT) if text.isdecimal() and len(text) < 10 else PROMPT_TOKENS
+
+
+def _drawn(estimate: Estimate, worker: EstimateWorker) -> dict[str, Any]:
+    """Return a worker with its parts as lengths of a bar; the longest bar has full width."""
+    longest = (
+        max(sum(worker.parts.values()) for policy in estimate.policies for worker in policy.workers) or 1
+    )
+    parts, start = [], 0.0
+    for index, (name, words) in enumerate(PARTS.items()):
+        taken = worker.parts.get(name, 0)
+        width = BAR * taken / longest
+        if taken:
+            parts.append({"words": words, "bytes": taken, "x": start, "width": width, "tone": index % 7})
+        start += width
+    return {"does": KINDS[worker.kind], "worker": worker, "parts": parts}
+
+
+@require_POST
+def template_keep(request: HttpRequest) -> HttpResponse:
+    """Save the form as a template; if it is rejected, show the form unchanged."""
+    projects = list(projects_editable(request.user))
+    draft, error = posted_draft(request)
+    project = project_editable(request.user, request.POST.get("project", ""))
+    if error or project is None:
+        return form_page(
+            request, draft, projects, error or "Select a project in which you can save templates."
+        )
+    try:
+        template = template_save(
+            request.user,
+            project,
+            request.POST.get("template_name", ""),
+            draft.preset,
+            draft_from_tree(draft.preset, draft.tree).overrides,
+            request.POST.get("template_description", "").replace("\r\n", "\n"),
+            replace="template_replace" in request.POST,
+        )
+    except ConfigError as refused:
+        return form_page(request, draft, projects, f"The template is not saved: {refused}")
+    messages.success(request, f"Saved as the template {template.name}.")
+    return redirect(f"{reverse('experiments:new')}?template={template.pk}")
+
+
+@require_POST
+def template_forget(request: HttpRequest, pk: int) -> HttpResponse:
+    """Delete it."""
+    template = template_get(request.user, pk)
+    template_delete(request.user, template)
+    messages.success(request, f"The template {template.name} is deleted.")
+    return redirect(reverse("experiments:new"))

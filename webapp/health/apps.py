@@ -8,7 +8,7 @@ class HealthConfig(AppConfig):
 
     def ready(self) -> None:
         """Connects the receiver of delivered messages."""
-        from webapp.health.actions import delivery_note
+        from webapp.health.services import delivery_note
         from webapp.notifications.delivery import delivery_ended
 
         delivery_ended.connect(delivery_note, dispatch_uid="health")

@@ -1,110 +1,339 @@
-"""All rules by the name of their config section, each with its cause and remedy."""
+"""All rules by the name of their config section: a pure function of the observed input, with its cause and remedy.
+
+A function yields its measurement with its excess over the bound, also below the bound: the caller decides whether it fires.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from math import inf
+from typing import Any, Protocol
 
+import numpy as np
+
+from training_core.config import health as config
 from training_core.config.health import RunHealth
-from webapp.health import course_rules as course
-from webapp.health import series_rules as series
-from webapp.health.inputs import Found, HealthInputs
+from webapp.health.inputs import Figures, Found, HealthInputs, SeriesTail
+
+Check = Callable[[HealthInputs, Any], Iterator[Found]]
+UPDATE_METRICS = (
+    "loss", "grad_norm", "kl", "entropy", "ratio_mean", "ratio_max", "mismatch_kl", "skipped_steps",
+)  # fmt: skip
+"""Results of an update."""
+RECENT = 5
+"""Number of iterations over which training success is averaged."""
+
+
+def entropy_collapse(seen: HealthInputs, rule: config.EntropyCollapse) -> Iterator[Found]:
+    """Measures low entropy, far below its initial value, while the tasks are not solved."""
+    if solved(seen, rule.unless_success):
+        return
+    for key, policy, curve in seen.each("policy", "entropy"):
+        if len(curve) < 2 * rule.window:
+            continue
+        now, before = _mean(curve, rule.window), float(np.mean(curve.values[: rule.window]))
+        figures: Figures = {"entropy now": now, "at first": before, "threshold": rule.below}
+        title = f"Entropy of {policy} has collapsed: {now:.3g} nats per token, from {before:.3g}"
+        excess = min(_ratio(rule.below, now), _ratio(rule.share * before, now))
+        yield _found(key, title, curve, rule.window, figures, excess, critical_at=1.0)
+
+
+def ratio_tails(seen: HealthInputs, rule: config.RatioTails) -> Iterator[Found]:
+    """Measures the median of the largest ratios; critical at ten times the threshold."""
+    for key, policy, curve in seen.each("policy", "ratio_max"):
+        if len(curve) < rule.window:
+            continue
+        now = float(np.median(curve.tail(rule.window).values))
+        figures: Figures = {"largest ratio (median)": now, "threshold": rule.above}
+        title = f"Probability ratios of {policy} have long tails: up to {now:.3g}"
+        yield _found(key, title, curve, rule.window, figures, now / rule.above, critical_at=10.0)
+
+
+def gradient_norm(seen: HealthInputs, rule: config.GradientNorm) -> Iterator[Found]:
+    """Compares the median of the latest norms with the median of the twenty before them: clipping bounds the step of one batch."""
+    for key, policy, curve in seen.each("policy", "grad_norm"):
+        if len(curve) < rule.window + 5:
+            continue
+        usual = float(np.median(curve.values[-rule.window - 20 : -rule.window]))
+        now = float(np.median(curve.tail(rule.window).values))
+        if now >= rule.least:
+            figures: Figures = {"gradient norm (median)": now, "usual (median)": usual, "times": rule.times}
+            title = f"Gradients of {policy} have grown to {now:.3g}; the usual norm is {usual:.3g}"
+            yield _found(
+                key, title, curve, rule.window, figures, _ratio(now, rule.times * usual), critical_at=inf
+            )
+
+
+def too_easy(seen: HealthInputs, rule: config.TooEasy) -> Iterator[Found]:
+    """Measures the share of groups in which every candidate has the maximum reward, while the tasks are not solved."""
+    if not solved(seen, rule.unless_success):
+        yield from mean_above("groups/*/too_easy", "{mean:.0%} of {whose}'s groups are too easy")(seen, rule)
+
+
+def overlong(seen: HealthInputs, rule: config.Overlong) -> Iterator[Found]:
+    """Detects episodes that ended at a prompt without room for an answer. The metrics exist only in iterations with some."""
+    for play in ("rollout", "eval", "eval_sampled"):
+        key = f"{play}/overlong"
+        curve = seen.one(key)
+        recent = (curve.steps > seen.latest - rule.within) & (curve.values > 0)
+        if not recent.any():
+            continue
+        steps, episodes = curve.steps[recent], int(curve.values[recent].sum())
+        title = f"{episodes} episode{'s' * (episodes != 1)} ended early: a prompt filled the model's context"
+        figures: Figures = {"episodes": episodes, "of the latest iterations": rule.within}
+        yield Found(key, title, int(steps[0]), int(steps[-1]), figures, (key,))
+
+
+def not_a_number(seen: HealthInputs, rule: config.NotANumber) -> Iterator[Found]:
+    """Detects NaN or infinity in the results of an update; critical while it is the latest value."""
+    for name in UPDATE_METRICS:
+        for key, policy, _ in seen.each("policy", name):
+            curve = seen.curves[key].tail(rule.within)
+            wrong = curve.values > 0 if name == "skipped_steps" else ~np.isfinite(curve.values)
+            if not wrong.any():
+                continue
+            steps = curve.steps[wrong]
+            what = "updates were skipped" if name == "skipped_steps" else f"{name} is not a number"
+            figures: Figures = {"iterations with it": int(wrong.sum()), "of the latest": len(curve)}
+            title, critical_at = f"{policy}: {what}, last at step {steps[-1]}", 1.0 if wrong[-1] else inf
+            yield Found(key, title, int(steps[0]), int(steps[-1]), figures, (key,), critical_at=critical_at)
+
+
+def solved(seen: HealthInputs, bound: float) -> bool:
+    """Whether the latest held-out success, or recent training success, has reached the bound."""
+    held, train = seen.one("eval/success"), seen.one("train/success")
+    latest = [float(held.values[-1])] if len(held) else []
+    latest += [_mean(train, RECENT)] if len(train) else []
+    return bool(latest) and max(latest) >= bound
+
+
+class Threshold(Protocol):
+    """Rules that compare a mean with a bound."""
+
+    @property
+    def window(self) -> int:
+        """Number of averaged iterations."""
+
+    @property
+    def above(self) -> float:
+        """The bound."""
+
+
+def mean_above(metric: str, title: str, critical_at: float = inf) -> Check:
+    """Return the rule that the mean of the latest values of a metric is above a bound; critical at `critical_at` times it.
+
+    metric: a key; `*` in it stands for each policy or role. title: a format of `whose` (that name) and `mean`.
+    """
+    start, several, name = metric.partition("/*/")
+
+    def check(seen: HealthInputs, rule: Threshold) -> Iterator[Found]:
+        for key, whose, curve in seen.each(start, name) if several else [(metric, "", seen.one(metric))]:
+            if len(curve) < rule.window:
+                continue
+            now = _mean(curve, rule.window)
+            figures: Figures = {"mean of the latest": now, "iterations": rule.window, "threshold": rule.above}
+            words = title.format(whose=whose, mean=now)
+            yield _found(key, words, curve, rule.window, figures, _ratio(now, rule.above), critical_at)
+
+    return check
+
+
+def _ratio(figure: float, bound: float) -> float:
+    """Return figure / bound; infinite if a bound of 0 is exceeded."""
+    if bound > 0:
+        return figure / bound
+    return inf if figure > 0 else 0.0
+
+
+def _mean(curve: SeriesTail, count: int) -> float:
+    return float(np.mean(curve.tail(count).values))
+
+
+def _found(
+    key: str, title: str, curve: SeriesTail, count: int, figures: Figures, excess: float, critical_at: float
+) -> Found:
+    latest = curve.tail(count)
+    return Found(
+        key, title, int(latest.steps[0]), int(latest.steps[-1]), figures, (key,), excess, critical_at
+    )
+
+
+def overfitting(seen: HealthInputs, rule: config.Overfitting) -> Iterator[Found]:
+    """Fires if the last two evaluations are well below the best, and training success has risen since the best."""
+    held, train = seen.one("eval/success"), seen.one("train/success")
+    if len(held) < 3 or len(train) < 10:
+        return
+    index = int(np.argmax(held.values))
+    best, step, now = float(held.values[index]), int(held.steps[index]), float(held.values[-2:].max())
+    if best - now <= 0:
+        return
+    then, since = train.steps <= step, train.steps > step
+    if then.sum() == 0 or since.sum() < 3:
+        return
+    gained = float(np.mean(train.tail(5).values) - np.mean(train.values[then][-5:]))
+    if gained >= rule.rises:
+        figures: Figures = {
+            "best held-out": best,
+            "held-out now": float(held.values[-1]),
+            "gained in training": gained,
+        }
+        title = f"Held-out success fell from {best:.3g} to {held.values[-1]:.3g} while training success rose"
+        yield Found(
+            "eval/success",
+            title,
+            step,
+            int(held.steps[-1]),
+            figures,
+            ("eval/success", "train/success"),
+            (best - now) / rule.falls,
+            critical_at=1.0,
+        )
+
+
+def length_hacking(seen: HealthInputs, rule: config.LengthHacking) -> Iterator[Found]:
+    """Compares tokens per episode at both ends of the observed steps with the gain in success."""
+    spent, success = _tokens_per_episode(seen), seen.one("train/success")
+    if len(spent) < 2 * rule.window or len(success) < 2 * rule.window:
+        return
+    count = rule.window
+    before, now = float(np.mean(spent.values[:count])), float(np.mean(spent.values[-count:]))
+    gain = float(np.mean(success.values[-count:]) - np.mean(success.values[:count]))
+    if before > 0 and now > rule.times * before and gain < rule.gain:
+        figures: Figures = {"tokens per episode": now, "at first": before, "gain in success": gain}
+        title = f"Episodes grew from {before:.3g} to {now:.3g} tokens without a higher success"
+        first, last = int(spent.steps[0]), int(spent.steps[-1])
+        yield Found("progress/tokens", title, first, last, figures, ("progress/tokens", "train/success"))
+
+
+def stalled_phase(seen: HealthInputs, rule: config.StalledPhase) -> Iterator[Found]:
+    """Fires if there are no metrics for long although the driver sends heartbeats."""
+    idle, usual = seen.vitals.idle, seen.vitals.usual
+    if idle is not None and idle > max(rule.least, rule.times * (usual or 0.0)):
+        figures: Figures = {"seconds without metrics": idle, "usual seconds": usual or 0.0}
+        title = f"No iteration has ended for {idle:.0f} s, although the driver is alive"
+        yield Found("progress", title, seen.step, seen.step, figures, (), critical_at=1.0)
+
+
+def dead_worker(seen: HealthInputs, rule: config.DeadWorker) -> Iterator[Found]:
+    """Fires on silence of the driver, or on attempts that died."""
+    silent, lost = seen.vitals.silent, seen.vitals.lost
+    if silent is not None and silent > rule.silence:
+        title = f"The driver has not reported for {silent:.0f} s"
+        figures: Figures = {"seconds of silence": silent}
+        yield Found("driver", title, seen.step, seen.step, figures, (), critical_at=1.0)
+    for number in lost:
+        figures = {"attempt": number, "reason": seen.vitals.reasons.get(number, "")[:400]}
+        title = f"Attempt {number} ended with an error"
+        yield Found(f"attempt {number}", title, seen.step, seen.step, figures, ())
+
+
+def _tokens_per_episode(seen: HealthInputs) -> SeriesTail:
+    """Return differences of the two counters, at the steps that have both."""
+    tokens, episodes = seen.one("progress/tokens"), seen.one("progress/episodes")
+    steps, ours, theirs = np.intersect1d(tokens.steps, episodes.steps, return_indices=True)
+    spent, played = np.diff(tokens.values[ours]), np.diff(episodes.values[theirs])
+    valid = played > 0
+    return SeriesTail(steps[1:][valid], spent[valid] / played[valid])
 
 
 @dataclass(frozen=True)
 class Rule:
     """A check with the texts of its findings."""
 
-    check: Callable[[HealthInputs, Any], Iterator[Found]]
-    """Function of the observed input and the rule's settings."""
+    check: Check
+    """Function of the observed input and the settings of the rule."""
     cause: str
     remedy: str
 
 
 RULES: dict[str, Rule] = {
     "entropy_collapse": Rule(
-        series.entropy_collapse,
+        entropy_collapse,
         "The policy has become almost deterministic, so the candidates of a group are equal and give no learning signal.",
         "Fork from a checkpoint before the fall with a larger algorithm.entropy_coefficient or algorithm.clip_high, "
         "or a lower learning rate.",
     ),
     "kl_blow_up": Rule(
-        series.kl_blow_up,
+        mean_above("policy/*/kl", "{whose} is far from its base model: KL {mean:.3g} nats per token", 3.0),
         "The updates move the policy far from its base model: too high a learning rate, or a reward that can be gamed.",
         "Lower the learning rate, raise algorithm.kl_coefficient, and read transcripts of the latest iterations.",
     ),
     "policy_shift": Rule(
-        series.policy_shift,
+        mean_above("policy/*/kl", "Updates change {whose} strongly: KL {mean:.3g} nats per action", 3.0),
         "The policy after an update is far from the one that sampled the data: the learning rate or the number of passes is too high.",
         "Lower the learning rate or policies.*.learner.epochs, or set algorithm.target_kl so that passes end early.",
     ),
     "ratio_tails": Rule(
-        series.ratio_tails,
+        ratio_tails,
         "Some tokens are far more likely now than when they were sampled: stale data, too many epochs, or two engines that disagree.",
         "Use fewer epochs or minibatches per iteration, keep algorithm.dual_clip on, and look at the mismatch and staleness.",
     ),
     "clip_fraction": Rule(
-        series.clip_fraction,
+        mean_above("policy/*/clip_fraction", "{mean:.0%} of {whose}'s data is clipped", 2.0),
         "Updates are larger than the clip range, so much of the data has no gradient.",
         "Lower the learning rate or the number of epochs.",
     ),
     "gradient_norm": Rule(
-        series.gradient_norm,
+        gradient_norm,
         "Gradients of several batches in a row are far larger than usual: the start of a divergence, or outliers in rewards or lengths.",
         "Look at the transcripts of these steps. Lower the learning rate or the bound of gradient clipping.",
     ),
     "too_easy": Rule(
-        series.too_easy,
+        too_easy,
         "Every candidate succeeds, so all advantages are zero and the role does not learn.",
         "Use harder tasks; the role has mastered these.",
     ),
     "too_hard": Rule(
-        series.too_hard,
+        mean_above("groups/*/too_hard", "{mean:.0%} of {whose}'s groups are too hard"),
         "No candidate succeeds, so all advantages are zero and the role does not learn.",
         "Use easier tasks at first, larger groups (rollout.group_size), or a base model that succeeds sometimes.",
     ),
     "truncation": Rule(
-        series.truncation,
+        mean_above("rollout/truncated", "{mean:.0%} of responses are truncated", 2.5),
         "Responses reach the token limit before they end, and incomplete responses are rewarded.",
         "Raise the limit of new tokens, or request shorter responses in the prompt.",
     ),
     "overlong": Rule(
-        series.overlong,
+        overlong,
         "A prompt leaves no room for an answer in the model's context: a long task, or a history that grows from turn to turn.",
         "Use a model or an engine with a longer context, remove such tasks, or lower environment.max_turns or sampling.max_tokens.",
     ),
     "mismatch": Rule(
-        series.mismatch,
+        mean_above(
+            "policy/*/mismatch_mean",
+            "Generation and training of {whose} disagree on logprobs: mean distance {mean:.3g} nats",
+            4.0,
+        ),
         "Generation and training compute different probabilities for the same tokens: a different precision, kernel, template or version.",
         "Use the same precision and attention on both sides, and check that new weights arrive before sampling.",
     ),
     "staleness": Rule(
-        series.staleness,
+        mean_above("rollout/staleness", "Training uses stale tokens: mean age {mean:.3g} versions", 3.0),
         "Generation lags behind training, so that updates are far off policy.",
         "Give generation more devices, or allow less lag.",
     ),
     "overfitting": Rule(
-        course.overfitting,
+        overfitting,
         "The policy learns the training tasks, or a flaw of their reward, instead of the skill.",
         "Go back to the best checkpoint, use more training tasks, and compare transcripts of training and probes.",
     ),
     "length_hacking": Rule(
-        course.length_hacking,
+        length_hacking,
         "Longer episodes are rewarded, or not penalised, although they do not help.",
         "Look at the longest transcripts; remove the length from the reward, or average the loss by token.",
     ),
     "stalled_phase": Rule(
-        course.stalled_phase,
+        stalled_phase,
         "A phase hangs: an environment, a worker or a device does not respond.",
         "Find the unfinished phase on the timeline and the last active worker in the logs; pause and resume the run.",
     ),
     "dead_worker": Rule(
-        course.dead_worker,
+        dead_worker,
         "A process was killed (often for memory), or its machine or the network failed.",
         "Read the end of the logs; give the run more memory or smaller batches. "
         "It continues automatically from its last checkpoint while it has attempts left.",
     ),
     "not_a_number": Rule(
-        series.not_a_number,
+        not_a_number,
         "Numbers overflowed, or a reward or probability was not a number; the optimizer skips such steps.",
         "If it recurs: lower the learning rate, train in fp32, and look at the rewards of that step.",
     ),

@@ -1,29 +1,100 @@
-"""Changes to findings: created, updated and resolved by the rules; dismissed and reopened by users.
+"""Findings: created, updated and resolved by the rules, dismissed and reopened by users; their actions and forks.
 
 Severity levels have hysteresis: they are raised at one bound and lowered below a smaller one.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from enum import IntEnum
+from typing import Any
 
+from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
+from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import Case, IntegerField, Max, Value, When
+from django.http import Http404
+from django.urls import reverse
 from pydantic import ValidationError
 
+from training_core.config.files import parse_overrides
 from training_core.config.health import RunHealth
 from training_core.config.kinds import config_kind
+from training_core.errors import ConfigError, TroupeError
+from troupe_client.documents import health as documents
 from webapp.accounts.audit import audit_note
 from webapp.accounts.permissions import Person, require_edit
-from webapp.health.actions import finding_act
-from webapp.health.input_selectors import health_inputs
-from webapp.health.inputs import Found
+from webapp.checkpoints.models import Checkpoint
+from webapp.health.inputs import Found, health_inputs
 from webapp.health.models import Checked, Finding
-from webapp.health.rules import judge
-from webapp.health.selectors import finding_facts
-from webapp.runs.events import event_send
-from webapp.runs.lifecycle import run_announce, run_locked
+from webapp.health.rules import RULES, judge
+from webapp.notifications.models import Delivery
+from webapp.runs.lifecycle import event_send, run_announce, run_locked
 from webapp.runs.logs import server_says
 from webapp.runs.models import ENDED_STATES, Run
+from webapp.runs.selectors import run_get
+from webapp.runs.states import TransitionRefused
+from webapp.scheduling import services as runs
+from webapp.scheduling.forking import run_fork
+
+ENDS: dict[str, Any] = {"pause": runs.run_pause, "stop": runs.run_stop}
+State, Severity = Finding.State, Finding.Severity
+_ORDER = Case(
+    When(state="open", severity="critical", then=Value(0)),
+    When(state="open", then=Value(1)),
+    When(state="dismissed", then=Value(2)),
+    default=Value(3),
+    output_field=IntegerField(),
+)
+
+
+def findings_read(run: Run) -> list[Finding]:
+    """Return findings, open ones first, the most severe at the top."""
+    return list(run.findings.select_related("dismissed_by").order_by(_ORDER, "-last_step", "rule", "key"))
+
+
+def finding_get(user: Person, run_id: str, pk: int) -> Finding:
+    """Return one finding. Raises Http404."""
+    finding = (
+        Finding.objects.filter(run=run_get(user, run_id), pk=pk)
+        .select_related("run__project", "dismissed_by")
+        .first()
+    )
+    if finding is None:
+        raise Http404(f"the run {run_id} has no finding {pk}")
+    return finding
+
+
+def finding_facts(finding: Finding) -> dict[str, Any]:
+    """Return the finding's part of its event."""
+    rule = RULES[finding.rule]
+    return {
+        "id": finding.pk,
+        "rule": finding.rule,
+        "key": finding.key,
+        "severity": finding.severity,
+        "title": finding.title,
+        "first_step": finding.first_step,
+        "action": finding.action,
+        "cause": rule.cause,
+        "remedy": rule.remedy,
+        "page": settings.TROUPE_URL.rstrip("/") + reverse("health:page", args=[finding.run_id]),
+    }
+
+
+def finding_document(finding: Finding) -> documents.Finding:
+    """Return the document of a finding of `findings_read`."""
+    rule = RULES.get(finding.rule)
+    return documents.Finding.of_row(
+        finding,
+        figures=dict(finding.evidence.get("figures", [])),
+        series=finding.evidence.get("series", []),
+        cause=rule.cause if rule else "",
+        remedy=rule.remedy if rule else "",
+        fork=finding.fork_id,
+        dismissed_by=finding.dismissed_by.username if finding.dismissed_by else None,
+        curves=reverse("runs:curves", args=[finding.run_id]),
+    )
 
 
 class Level(IntEnum):
@@ -43,9 +114,6 @@ def level_now(before: Level, measurement: Found, relax: float) -> Level:
 
 def _reached(excess: float, bound: float, held: bool, relax: float) -> bool:
     return excess > bound or held and excess >= relax * bound
-
-
-State, Severity = Finding.State, Finding.Severity
 
 
 def run_check(run_id: str) -> None:
@@ -183,3 +251,122 @@ def _move(user: Person, finding: Finding, state: str, act: str) -> Finding:
         audit_note(user, finding.run.project, act, finding.run_id, rule=finding.rule, key=finding.key)
         counts_keep(finding.run)
     return finding
+
+
+def finding_act(finding: Finding, settings: RunHealth) -> None:
+    """Execute the action of the finding's rule; a failure is recorded on the finding and not raised."""
+    if finding.action in ENDS:
+        _end(finding, finding.action)
+    if finding.action == "fork":
+        _fork(finding, settings)
+
+
+def _end(finding: Finding, how: str) -> None:
+    """Pause or stop the run, on behalf of its owner."""
+    run = finding.run
+    try:
+        with transaction.atomic():
+            ENDS[how](run.owner, run)
+            audit_note(AnonymousUser(), run.project, f"run.{how}", run.pk, by="health", rule=finding.rule)
+        finding_note(finding, f"requested to {how} the run")
+    except (TroupeError, PermissionDenied) as error:
+        finding_note(finding, f"could not {how} the run: {error}")
+
+
+def _fork(finding: Finding, settings: RunHealth) -> None:
+    """Fork the run, on behalf of its owner, and stop it if the config requests it."""
+    run, made = finding.run, generations(finding.run)
+    if made >= settings.fork.generations:
+        return finding_note(
+            finding,
+            f"did not fork the run: {made} of its ancestors were already forked by rules (health.fork.generations)",
+        )
+    try:
+        fork = finding_fork(run.owner, finding, settings)
+    except (TroupeError, PermissionDenied) as error:
+        return finding_note(finding, f"could not fork the run: {error}")
+    finding_note(finding, f"forked it as run {fork.pk} from iteration {fork.iteration}")
+    if settings.fork.stop and run.state not in ENDED_STATES:
+        _end(finding, "stop")
+
+
+def finding_note(finding: Finding, words: str) -> None:
+    """Append to what was done. The row is locked: deliveries of messages append at the same time."""
+    with transaction.atomic():
+        done = Finding.objects.select_for_update().values_list("done", flat=True).get(pk=finding.pk)
+        finding.done = "; ".join(dict.fromkeys(filter(None, [*done.split("; "), words])))
+        finding.save(update_fields=["done"])
+
+
+def delivery_note(delivery: Delivery, **_: Any) -> None:
+    """Receiver of `delivery_ended`: note on a finding whose action is a message whether it was delivered."""
+    facts = delivery.payload.get("finding", {})
+    finding = (
+        Finding.objects.select_related("run__project").defer("run__facts").filter(pk=facts.get("id")).first()
+    )
+    if finding is None or finding.action == "none":
+        return
+    name, sent = delivery.destination.name, delivery.state == Delivery.State.DELIVERED
+    finding_note(finding, f"notified {name}" if sent else f"could not reach {name}")
+    details = {"rule": finding.rule, "channels": [name] * sent, "missed": [name] * (not sent)}
+    audit_note(AnonymousUser(), finding.run.project, "finding.notify", finding.run_id, **details)
+
+
+@transaction.atomic
+def finding_fork(
+    user: Person, finding: Finding, settings: RunHealth, overrides: Mapping[str, Any] | None = None
+) -> Run:
+    """Create a queued fork for a finding; once per finding. Without `overrides`, with the edits of the finding's rule.
+
+    Raises ConfigError (edits, or none), PermissionDenied, TransitionRefused (already forked, no checkpoint).
+    """
+    held = (
+        Finding.objects.select_for_update(of=("self",))
+        .select_related("run__project")
+        .defer("run__facts")
+        .get(pk=finding.pk)
+    )
+    if held.fork_id:
+        raise TransitionRefused(f"run {held.fork_id} was already forked for this finding")
+    edits = dict(overrides or parse_overrides(fork_edits(settings, held.rule)))
+    if not edits:
+        raise ConfigError(
+            {
+                "overrides": "give at least one change; without edits the fork repeats the run with the same problem"
+            }
+        )
+    checkpoint = checkpoint_for(held, settings.fork.checkpoint)
+    fork = run_fork(user, checkpoint, edits, f"{held.run.name[:80]} after {held.rule.replace('_', ' ')}")
+    held.fork = fork
+    held.save(update_fields=["fork"])
+    finding.fork = fork
+    audit_note(user, held.run.project, "finding.fork", held.run_id, rule=held.rule, key=held.key, run=fork.pk)
+    return fork
+
+
+def fork_edits(settings: RunHealth, rule: str) -> tuple[str, ...]:
+    """Return the edits of a fork for a finding of this rule; empty for a rule of another version of Troupe."""
+    rule_settings = settings.rules().get(rule)
+    return rule_settings.fork_edits if rule_settings else ()
+
+
+def checkpoint_for(finding: Finding, which: str) -> Checkpoint:
+    """Return the checkpoint to start from: `good`, the last before the finding's first step, or `best`. Raises TransitionRefused."""
+    there = finding.run.checkpoints.filter(removed=False, damaged="")
+    best = there.filter(best=True).first() if which == "best" else None
+    good = there.filter(iteration__lt=finding.first_step).order_by("-iteration", "-pk").first()
+    checkpoint = best or good
+    if checkpoint is None:
+        raise TransitionRefused(
+            f"there is no checkpoint before step {finding.first_step}; write checkpoints more often (checkpoint.every)"
+        )
+    return checkpoint
+
+
+def generations(run: Run) -> int:
+    """Return the number of consecutive forks for findings that lead to this run."""
+    count, here = 0, run
+    while here.parent is not None:
+        count += here.findings_answered.exists()
+        here = here.parent
+    return count

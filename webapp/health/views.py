@@ -1,17 +1,20 @@
 """The health page of a run."""
 
+from typing import Any
+
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
+from training_core.config.health import RunHealth
 from training_core.errors import TroupeError
+from troupe_client.documents.health import Finding
 from webapp.accounts.permissions import require_edit
 from webapp.health import services
-from webapp.health.forking import checkpoint_for, finding_fork, fork_edits
-from webapp.health.selectors import finding_get, findings_list
-from webapp.notifications.selectors import destination_status
+from webapp.health.services import checkpoint_for, finding_document, finding_fork, finding_get, fork_edits
+from webapp.notifications.services import destination_status
 from webapp.runs.frame import run_context
 from webapp.runs.selectors import run_get
 
@@ -22,12 +25,8 @@ ACTS = {"dismiss": services.finding_dismiss, "reopen": services.finding_reopen}
 def health_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Show findings, and where they are sent."""
     run = run_get(request.user, run_id)
-    findings = findings_list(run)
     settings = services.settings_of(run)
-    for finding in findings:
-        finding["fork_edits"] = fork_edits(settings, finding["rule"])
-        last = f"the last checkpoint before step {finding['first_step']}"
-        finding["fork_from"] = "the best checkpoint" if settings.fork.checkpoint == "best" else last
+    findings = [_shown(finding_document(row), settings) for row in services.findings_read(run)]
     context = run_context(request.user, run, "health") | {
         "open_findings": [finding for finding in findings if finding["state"] == "open"],
         "past_findings": [finding for finding in findings if finding["state"] != "open"],
@@ -38,6 +37,16 @@ def health_page(request: HttpRequest, run_id: str) -> HttpResponse:
         ],
     }
     return render(request, "health/page.html", context)
+
+
+def _shown(finding: Finding, settings: RunHealth) -> dict[str, Any]:
+    """Return the finding with what a fork for it would change, and start from."""
+    last = f"the last checkpoint before step {finding.first_step}"
+    return {
+        **dict(finding),
+        "fork_edits": fork_edits(settings, finding.rule),
+        "fork_from": "the best checkpoint" if settings.fork.checkpoint == "best" else last,
+    }
 
 
 @require_POST

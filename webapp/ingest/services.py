@@ -1,7 +1,12 @@
-"""Storage of batches of events: each event once, in order, a batch completely or not at all."""
+"""Storage of batches of events: each event once, in order, a batch completely or not at all.
 
+The batches come from running jobs, and from the spools that dead runs left on disk.
+"""
+
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from django.db import DataError, connection, transaction
@@ -10,21 +15,20 @@ from django.utils import timezone
 
 from webapp.checkpoints import services as checkpoints
 from webapp.common.compiled import CompiledQuery
-from webapp.ingest.batches import EventBatch, batch_read
-from webapp.ingest.bodies import Room
-from webapp.ingest.errors import IngestRejected, full, gap, invalid
+from webapp.ingest.batches import EventBatch, IngestRejected, Room, batch_read, full, gap, invalid
 from webapp.ingest.models import Producer
 from webapp.media import services as media
 from webapp.metrics import services as metrics
-from webapp.quotas.enforcement import storage_held
+from webapp.quotas.services import storage_held
 from webapp.runs.lifecycle import run_announce, run_locked, run_reason_set
 from webapp.runs.logs import log_lines_store, server_says
 from webapp.runs.models import Attempt, Run, RunSource
 from webapp.runs.selectors import attempts_from
-from webapp.scheduling import services as runs
+from webapp.scheduling.attempts import command_for, is_at_work, status_apply
 from webapp.scheduling.client_runs import QUIET, client_run_revive
 from webapp.timeline import services as timeline
 from webapp.transcripts import services as transcripts
+from workers.telemetry.delivery import ServerResponse, SpoolUploader, Undelivered
 from workers.telemetry.events import (
     AnyEvent,
     BatchEvent,
@@ -40,6 +44,8 @@ from workers.telemetry.events import (
     StatusEvent,
     UtilisationEvent,
 )
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -133,7 +139,7 @@ def _store_locked(run_id: str, batch: EventBatch) -> IngestAnswer:
         else:
             _failure_note(run, producer, fresh)
         run_announce(run)
-    return IngestAnswer(producer.acknowledged, runs.command_for(run, attempt, newest=newest), held)
+    return IngestAnswer(producer.acknowledged, command_for(run, attempt, newest=newest), held)
 
 
 def _producer(run: Run, batch: EventBatch) -> Producer:
@@ -205,9 +211,47 @@ def _progress_note(run: Run, attempt: Attempt, events: list[AnyEvent], *, newest
     before = run.iteration
     for event in events:
         if isinstance(event, StatusEvent):
-            runs.status_apply(run, attempt, event)
+            status_apply(run, attempt, event)
             before = run.iteration  # saved with the state
-        elif isinstance(event, HeartbeatEvent) and newest and runs.is_at_work(attempt):
+        elif isinstance(event, HeartbeatEvent) and newest and is_at_work(attempt):
             run.iteration = event.iteration
     if run.iteration != before:
         run.save(update_fields=["iteration"])
+
+
+class DirectChannel:
+    """Stores batches directly, without a server in between."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+
+    def post(self, data: bytes) -> ServerResponse:
+        """Store one batch in the database; the response is that of the HTTP endpoint."""
+        try:
+            answer = batch_store(self._run_id, data, "zstd")
+        except IngestRejected as rejected:
+            return ServerResponse(rejected.status, rejected.payload)
+        return ServerResponse(200, {"acknowledged": answer.acknowledged, "command": answer.command})
+
+    def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+
+def spool_store(run_id: str, folder: Path) -> bool:
+    """Store every event of the spools in `folder` that is not stored yet. Events that cannot be stored stay on disk;
+    returns whether there are none.
+    """
+    whole = True
+    for path in sorted(folder.glob("*.jsonl")):
+        if path.name.endswith(".rejected.jsonl"):
+            continue
+        courier = SpoolUploader(path, DirectChannel(run_id))
+        try:
+            while courier.step():
+                pass
+        except (Undelivered, OSError) as error:
+            whole = False
+            log.warning("run %s: the spool %s was not stored completely: %s", run_id, path.name, error)
+        finally:
+            courier.close()
+    return whole

@@ -16,8 +16,7 @@ from django.views.decorators.http import require_POST
 from webapp.accounts.models import ApiToken
 from webapp.accounts.permissions import can_edit
 from webapp.accounts.tokens import token_covers, token_find
-from webapp.ingest.bodies import MAX_BODY, Room
-from webapp.ingest.errors import IngestRejected, too_large
+from webapp.ingest.batches import MAX_BODY, IngestRejected, Room, too_large
 from webapp.ingest.services import batch_store
 from webapp.runs.models import Run
 

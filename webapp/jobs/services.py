@@ -1,10 +1,7 @@
-"""Lifecycle of short jobs: creation, submission, tracking, cancellation."""
+"""Short jobs: what a user may see, submission, tracking, conversation, cancellation."""
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +10,27 @@ import zstandard
 from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.db import connection, transaction
+from django.db.models import QuerySet
+from django.http import Http404
+from django.urls import reverse
 from django.utils import timezone
 
-from training_core.config.files import apply_overrides, to_toml
+from training_core.config.files import to_toml
 from training_core.errors import ConfigError
+from troupe_client.documents import jobs as documents
 from webapp.accounts.audit import audit_note
-from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
-from webapp.agents.registry import AGENT_PAGES
-from webapp.artifacts.services import references_resolve
-from webapp.checkpoints.damage import damage_note, require_whole
+from webapp.accounts.selectors import projects_visible
+from webapp.agents.rewards import return_label
 from webapp.checkpoints.models import Checkpoint
-from webapp.common.task_queue import enqueue
+from webapp.checkpoints.services import damage_note
 from webapp.jobs.models import Job
-from webapp.jobs.parameters import check_supported, parameters_read
-from webapp.runs.models import Run
-from webapp.runs.permitted import parse_permitted_for
+from webapp.runs.configs import parse_permitted_for
 from webapp.runs.states import TransitionRefused
 from workers.launchers.launcher import JobLaunch, JobState, LauncherFailure
 from workers.launchers.registry import make_launcher
-from workers.storage.job_folder import JobFolder
-from workers.telemetry.reasons import reason
+from workers.storage.folders import JobFolder
+from workers.telemetry.faults import reason
 
 log = logging.getLogger(__name__)
 OVER = (JobState.FAILED, JobState.STOPPED, JobState.SUCCEEDED)
@@ -44,60 +41,78 @@ SUBMITTING_LIMIT = timedelta(seconds=60)
 """Seconds after a claim without a backend job, until the submission counts as failed."""
 LONGEST_SAID = 20_000
 """Maximum characters of a user's message."""
+POLL, POLL_SOON = 700, 200
+"""Milliseconds between two requests of a page for a job: at other times, and while an answer is expected soon."""
+SOON = timedelta(seconds=10)
+"""Age of a job that is expected to answer soon: most do after one second."""
 
 
-@dataclass(frozen=True)
-class Subject:
-    """The config and checkpoints of a job."""
-
-    config: Mapping[str, Any]
-    """Config tree."""
-    run: Run | None = None
-    checkpoint: Checkpoint | None = None
-    other: Checkpoint | None = None
-    overrides: Mapping[str, Any] | None = None
+def poll_delay(job: Job) -> int:
+    """Return the milliseconds after which a page asks again for a job. The policies of a conversation answer soon."""
+    soon = job.kind == Job.Kind.TALK or job.created_at > timezone.now() - SOON
+    return POLL_SOON if soon else POLL
 
 
-def job_create(
-    user: Person,
-    project: Project,
-    kind: str,
-    subject: Subject,
-    parameters: Mapping[str, Any] | None = None,
-) -> Job:
-    """Create a queued job; its submission follows on commit.
+def jobs_visible(user: Person) -> QuerySet[Job]:
+    """Return the jobs of the user's projects, newest first, without their episodes."""
+    return (
+        Job.objects.filter(project__in=projects_visible(user))
+        .select_related("project", "owner", "run", "checkpoint__run", "other__run")
+        .defer("run__facts", "checkpoint__run__facts", "other__run__facts")
+        .defer("episodes")
+    )
 
-    Raises ConfigError with a message per parameter or config field, PermissionDenied, TransitionRefused for a missing
-    checkpoint.
-    """
-    if not isinstance(user, User) or not can_edit(user, project):
-        raise PermissionDenied(
-            f"you cannot start jobs in the project {project.slug}; ask an owner for the editor level"
-        )
-    tree, _ = references_resolve(user, project, apply_overrides(subject.config, subject.overrides or {}))
-    config = parse_permitted_for(user, tree)
-    wanted = parameters_read(kind, parameters or {}, config.team.roles)
-    check_supported(AGENT_PAGES[config.agents], kind, wanted)
-    if wanted.get("swapped") and len(config.used_policies) < 2:
-        raise ConfigError({"swapped": "all roles share one policy; there is no other policy to swap"})
-    for checkpoint in filter(None, (subject.checkpoint, subject.other)):
-        require_whole(checkpoint)
-    if kind == Job.Kind.MATCH and not (subject.checkpoint and subject.other):
-        raise ConfigError({"other": "a match needs two checkpoints"})
-    with transaction.atomic():
-        job = Job.objects.create(
-            kind=kind,
-            project=project,
-            owner=user,
-            run=subject.run,
-            checkpoint=subject.checkpoint,
-            other=subject.other,
-            config=config.model_dump(mode="json"),
-            parameters=wanted,
-        )
-        audit_note(user, project, "job.create", job.pk, kind=kind, run=subject.run.pk if subject.run else "")
-        transaction.on_commit(partial(_soon, job.pk))
+
+def job_get(user: Person, pk: str) -> Job:
+    """Return one job. Raises Http404, also for projects that are not visible to the user."""
+    job = None if "\0" in pk else jobs_visible(user).filter(pk=pk).first()
+    if job is None:
+        raise Http404(f"there is no job {pk} that is visible to you")
     return job
+
+
+def job_episodes(job: Job) -> list[dict[str, Any]]:
+    """Return its episodes: the fields of episode events."""
+    if job.episodes:
+        episodes: list[dict[str, Any]] = orjson.loads(zstandard.decompress(bytes(job.episodes)))
+        return episodes
+    try:
+        return job_folder(job).kept()
+    except (OSError, ValueError):
+        return []
+
+
+def job_document(job: Job) -> documents.Job:
+    """Return the document of a job of `jobs_visible`."""
+    return documents.Job(**_fields(job))
+
+
+def job_detail(job: Job) -> documents.JobDetail:
+    """Return a job with its episodes and the conversation."""
+    now = moment(job) if job.live else None
+    return documents.JobDetail.model_construct(**_fields(job), episodes=job_episodes(job), moment=now)
+
+
+def _fields(job: Job) -> dict[str, Any]:
+    same = "kind state progress message parameters result created_at started_at ended_at"
+    return {
+        "id": job.pk,
+        "project": job.project.slug,
+        "owner": job.owner.username,
+        "run": job.run_id,
+        "checkpoint": _checkpoint(job.checkpoint),
+        "other": _checkpoint(job.other),
+        "return_label": return_label(job.config),
+        "url": reverse("jobs:page", args=[job.pk]),
+    } | {name: getattr(job, name) for name in same.split()}
+
+
+def _checkpoint(checkpoint: Checkpoint | None) -> documents.JobCheckpoint | None:
+    if checkpoint is None:
+        return None
+    return documents.JobCheckpoint(
+        run=checkpoint.run_id, path=checkpoint.path, iteration=checkpoint.iteration
+    )
 
 
 def job_cancel(user: Person, job: Job) -> Job:
@@ -227,10 +242,6 @@ def jobs_follow() -> None:
     for job in Job.objects.filter(state=Job.State.RUNNING).select_related("project"):
         job_follow(job)
     jobs_submit()
-
-
-def _soon(pk: str) -> None:
-    enqueue("jobs.submit")
 
 
 @transaction.atomic

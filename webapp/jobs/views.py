@@ -1,5 +1,6 @@
 """Pages of short jobs."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.contrib import messages
@@ -10,17 +11,119 @@ from django.views.decorators.http import require_GET, require_POST
 
 from training_core.config.files import parse_value
 from training_core.errors import ConfigError
-from webapp.agents.rewards import shaped_label
+from troupe_client.documents.jobs import JobBody
+from webapp.accounts.permissions import Person, can_edit
+from webapp.agents.registry import agent_pages
+from webapp.agents.rewards import return_label, shaped_label
+from webapp.api.routes import parsed
 from webapp.common.redirects import back
-from webapp.experiments.forms import draft_from_post
-from webapp.jobs.pages import job_context
-from webapp.jobs.selectors import job_get, jobs_visible
-from webapp.jobs.services import job_cancel, job_follow, job_say
+from webapp.common.tones import role_tones
+from webapp.experiments.forms import draft_from_post, lines_overrides
+from webapp.jobs.models import Job
+from webapp.jobs.services import (
+    job_cancel,
+    job_episodes,
+    job_follow,
+    job_get,
+    job_say,
+    jobs_visible,
+    moment,
+    poll_delay,
+)
 from webapp.jobs.starting import OF_A_CONFIG, job_start
 from webapp.runs.states import TransitionRefused
 
+FIGURES = (
+    ("success", "success"),
+    ("return", "return"),
+    ("length", "{step}s"),
+    ("tokens", "tokens"),
+    ("tokens_per_second", "tokens per second"),
+    ("failed", "failed"),
+)
 SHOWN = 200
 SUBJECT = ("run", "checkpoint", "other_run", "other")
+"""Fields of a form that are fields of the body of a job."""
+
+
+def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
+    """Return the context of the page and its fragment."""
+    tones = role_tones(job.config)
+    episodes = job_episodes(job)
+    index = int(episode) if episode.isascii() and episode.isdigit() and len(episode) < 6 else 0
+    now = moment(job) if job.live and job.kind == Job.Kind.TALK else None
+    shown = episodes[index] if index < len(episodes) and not now else None
+    agents, roles = agent_pages(job.config), list(job.config["team"]["roles"])
+    return {
+        "place": "jobs",
+        "job": job,
+        "poll": poll_delay(job),
+        "agents": agents,
+        "title": job_title(job),
+        "can_edit": can_edit(user, job.project),
+        "tones": tones,
+        "figures": [
+            (shaped_label(label.format(step=agents.step), [job.config]), job.result[name])
+            for name, label in FIGURES
+            if name in job.result
+        ],
+        "job_return": return_label(job.config),
+        "seatings": [
+            {
+                **line,
+                "figures": _match_figures(
+                    line, roles if agents.matched_by_role else (), return_label(job.config)
+                ),
+            }
+            for line in job.result.get("seatings", [])
+        ],
+        "swapped": job.result.get("seats", {}) if job.parameters.get("swapped") else {},
+        "roles": roles,
+        "episodes": episodes if len(episodes) > 1 else [],
+        "episode_place": index,
+        "episode": shown,
+        "now": now,
+        "boards": _boards(now, shown),
+    }
+
+
+def _match_figures(line: Mapping[str, Any], roles: Sequence[str], returned: str) -> list[dict[str, Any]]:
+    """Return the results of one assignment: the reward of each role; without roles, success and return of the team.
+
+    `returned` is the label of the return.
+    """
+    if roles:
+        return [{"label": f"{role} earned", "value": line["rewards"].get(role)} for role in roles]
+    return [
+        {"label": "success", "value": line.get("success"), "interval": line.get("success_interval")},
+        {"label": returned, "value": line.get("return")},
+    ]
+
+
+def job_title(job: Job) -> str:
+    """Return a short title."""
+    at = f" at iteration {job.checkpoint.iteration}" if job.checkpoint else ""
+    who = f"{job.run.name}{at}" if job.run else str(job.config["run"]["name"] or "an experiment")
+    if job.kind == Job.Kind.MATCH and job.other:
+        return f"{who} against {job.other.run.name} at iteration {job.other.iteration}"
+    return {
+        Job.Kind.CHECK: f"Check of {who}",
+        Job.Kind.DRY_RUN: f"Dry run of {who}",
+        Job.Kind.EVALUATE: f"Evaluation of {who}{', roles swapped' if job.parameters.get('swapped') else ''}",
+        Job.Kind.TALK: f"Conversation with {who}",
+        Job.Kind.PREPARE: f"Base models of {who}",
+    }.get(Job.Kind(job.kind), who)
+
+
+def _boards(now: Mapping[str, Any] | None, episode: Mapping[str, Any] | None) -> list[Any]:
+    """Return the board before each move and the current one; empty if the environment has no boards."""
+    if now:
+        boards = [*(move.get("board") for move in now["moves"]), now.get("board")]
+    elif episode:
+        boards = [*(turn.get("board") for turn in episode["turns"]), episode.get("final_board")]
+    else:
+        return []
+    return boards if any(boards) else []
 
 
 @require_GET
@@ -47,7 +150,7 @@ def job_fragment(request: HttpRequest, pk: str) -> HttpResponse:
 def job_new(request: HttpRequest, kind: str) -> HttpResponse:
     """Start a job from a form; redirects back to the form's page on an error."""
     try:
-        job = job_start(request.user, kind, _wanted(request, kind))
+        job = job_start(request.user, _wanted(request, kind))
     except (ConfigError, TransitionRefused) as error:
         messages.error(request, str(error))
         return back(request, reverse("jobs:list"))
@@ -79,8 +182,8 @@ def _context(request: HttpRequest, pk: str) -> dict[str, Any]:
     return job_context(request.user, job_follow(job_get(request.user, pk)), request.GET.get("episode", ""))
 
 
-def _wanted(request: HttpRequest, kind: str) -> dict[str, Any]:
-    """Return the fields of a form in the format of the API. Raises ConfigError."""
+def _wanted(request: HttpRequest, kind: str) -> JobBody:
+    """Return the fields of a form as the body of a request to the API. Raises ConfigError."""
     post = request.POST
     parameters: dict[str, Any] = {
         name: parse_value(post[name])
@@ -89,22 +192,13 @@ def _wanted(request: HttpRequest, kind: str) -> dict[str, Any]:
     }
     if post.getlist("roles"):
         parameters["roles"] = post.getlist("roles")
-    wanted: dict[str, Any] = {name: post.get(name, "") for name in SUBJECT} | {"parameters": parameters}
-    of_a_form = kind in OF_A_CONFIG
-    if of_a_form:
-        draft = draft_from_post(post.dict())
-        if draft.config is None:
-            raise ConfigError(draft.errors)
-        wanted |= {"config": draft.tree, "project": post.get("project", ""), "parameters": {}}
-    wanted["overrides"] = {} if of_a_form else _overrides(post.get("overrides", ""))
-    return wanted
-
-
-def _overrides(text: str) -> dict[str, Any]:
-    """Parse lines of path=value. Raises ConfigError."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    wrong = [line for line in lines if "=" not in line]
-    if wrong:
-        raise ConfigError({"overrides": f"{wrong[0]!r}: use path=value, one per line"})
-    pairs = [line.partition("=") for line in lines]
-    return {path.strip(): parse_value(value.strip()) for path, _, value in pairs}
+    body: dict[str, Any] = {"kind": kind} | {name: post.get(name, "") for name in SUBJECT}
+    if kind not in OF_A_CONFIG:
+        return parsed(
+            JobBody,
+            body | {"parameters": parameters, "overrides": lines_overrides(post.get("overrides", ""))},
+        )
+    draft = draft_from_post(post.dict())
+    if draft.config is None:
+        raise ConfigError(draft.errors)
+    return parsed(JobBody, body | {"config": draft.tree, "project": post.get("project", "")})

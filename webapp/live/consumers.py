@@ -1,4 +1,4 @@
-"""Websocket consumers: access checks and cursors. Feeds read the database."""
+"""Websocket consumers and their addresses: access checks and cursors. Feeds read the database."""
 
 import json
 from collections.abc import Collection
@@ -7,17 +7,16 @@ from typing import Any
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db import Error as DatabaseError
+from django.urls import path, re_path
 
 from webapp.accounts.models import User
 from webapp.live.access import NOT_FOUND, UNAUTHENTICATED, Pass, access_watch
 from webapp.live.deltas import text_for_visitors
-from webapp.live.feeds import feeds
+from webapp.live.feeds import Outbox, feeds
 from webapp.live.frames import writer_of
-from webapp.live.outbox import Outbox
 from webapp.live.runs_feed import runs_feed
 from webapp.runs.selectors import runs_visible
-from webapp.shares.middleware import GRANTS
-from webapp.shares.selectors import visitor_find
+from webapp.shares.access import GRANTS, visitor_find
 
 BAD_MESSAGE = 4400
 TRY_AGAIN = 1013
@@ -149,3 +148,10 @@ def _cursor(text: str | None) -> int | None:
     return (
         cursor if isinstance(cursor, int) and not isinstance(cursor, bool) and 0 <= cursor < 2**63 else None
     )
+
+
+websocket_urlpatterns = [
+    path("ws/runs/", RunsConsumer.as_asgi()),
+    path("ws/runs/<str:run_id>/", RunConsumer.as_asgi()),
+    re_path(r"", NowhereConsumer.as_asgi()),
+]

@@ -7,10 +7,9 @@ import orjson
 from django.db import connection
 
 from webapp.checkpoints.models import Checkpoint
-from webapp.live.outbox import resync
 from webapp.metrics.arrays import spell
 from webapp.metrics.selectors import points_after
-from webapp.metrics.wide import NARROW
+from webapp.metrics.services import NARROW
 from webapp.runs.models import Run
 from webapp.runs.selectors import run_for_summary, run_summary, summary_for_visitors
 from webapp.transcripts.models import Episode, EpisodeAnnotation
@@ -39,6 +38,11 @@ class Delta:
     text: str
     summary: bytes
     """The run's summary, for detecting changes."""
+
+
+def resync(cursor: int) -> str:
+    """Return the message for a client that is too far behind: reload through the API and continue from `cursor`."""
+    return _dumps({"type": "resync", "cursor": cursor}).decode()
 
 
 def delta_read(

@@ -1,4 +1,8 @@
-"""One feed per watched run and server process: it reads each delta once and sends the same text to all its sockets."""
+"""One feed per watched run and server process: it reads each delta once and sends the same text to all its sockets.
+
+The process has one Redis subscription, which passes notices to its feeds. A socket has a send queue (outbox), which is bounded, so that a
+slow browser does not affect the others.
+"""
 
 import asyncio
 import logging
@@ -8,15 +12,148 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from weakref import WeakKeyDictionary
 
+import redis.asyncio as aioredis
 from channels.db import database_sync_to_async
+from django.conf import settings
 from django.db import Error as DatabaseError
+from redis.exceptions import RedisError
 
-from webapp.live.deltas import Delta, delta_read
-from webapp.live.frames import frame_of
-from webapp.live.listener import RunChangeListener
-from webapp.live.outbox import Outbox, resync
+from webapp.common.run_changes import CHANNEL
+from webapp.live.deltas import Delta, delta_read, resync
+from webapp.live.frames import Write, frame_of
 
 logger = logging.getLogger(__name__)
+
+Heard = Callable[[str], None]
+"""Called with a run id, or ACCESS; with an empty string after a (new) subscription: earlier notices may be lost."""
+RETRY = 1.0
+QUIET = 1.0
+"""Seconds without a message after which the listener checks whether it is still needed."""
+
+
+class RunChangeListener:
+    """Listens while there are handlers; reconnects when Redis is available again."""
+
+    def __init__(self) -> None:
+        self._ears: set[Heard] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, heard: Heard) -> None:
+        """Call `heard` with the run id of every notice."""
+        self._ears.add(heard)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._listen(), name="run changes")
+
+    def remove(self, heard: Heard) -> None:
+        """Remove a handler; without handlers the subscription ends."""
+        self._ears.discard(heard)
+        if not self._ears and self._task:
+            self._task.cancel()
+            self._task = None
+
+    async def _listen(self) -> None:
+        complained = False
+        while self._wanted():
+            try:
+                await self._subscribed()
+                complained = False
+            except (RedisError, OSError) as error:
+                if not complained:
+                    logger.warning("Redis is unavailable, feeds poll: %s", error)
+                complained = True
+                await asyncio.sleep(RETRY)
+
+    async def _subscribed(self) -> None:
+        client = aioredis.Redis.from_url(settings.REDIS_URL, health_check_interval=15)
+        try:
+            async with client.pubsub() as subscription:
+                await subscription.subscribe(CHANNEL)
+                while self._wanted():
+                    message = await subscription.get_message(timeout=QUIET)
+                    if message is None:
+                        continue
+                    if message["type"] == "subscribe":
+                        self._tell("")
+                    elif message["type"] == "message":
+                        self._tell(message["data"].decode().split(" ", 1)[0])
+        finally:
+            await client.aclose()
+
+    def _wanted(self) -> bool:
+        """Whether this task is the active listener. redis-py can lose a cancellation that arrives while it connects, so a cancelled
+        task also checks this.
+        """
+        task = asyncio.current_task()
+        return task is not None and task is self._task and not task.cancelling()
+
+    def _tell(self, run_id: str) -> None:
+        for heard in list(self._ears):
+            heard(run_id)
+
+
+MAX_MESSAGES = 64
+MAX_CHARACTERS = 8_000_000
+
+
+class Outbox:
+    """Queued messages of a socket. If there are too many, they are replaced by one `resync`; a socket without a cursor is closed
+    instead: the client reconnects and reloads. `write`: see webapp.live.frames.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[str], Awaitable[None]],
+        close: Callable[[], Awaitable[None]] | None = None,
+        write: Write | None = None,
+    ) -> None:
+        self._send = send
+        self._give_up = close
+        self._write = write
+        self._sending = False
+        self._late = False
+        self._waiting: deque[str] = deque()
+        self._size = 0
+        self._filled = asyncio.Event()
+        self._task = asyncio.create_task(self._work(), name="outbox")
+
+    def put(self, message: str, cursor: int, frame: bytes | None = None) -> None:
+        """Send or queue a message that brings the socket to `cursor`. Never waits. frame: the same message for a direct write, which
+        is used if nothing is queued and the socket takes it.
+        """
+        if (
+            frame is not None
+            and self._write
+            and not self._waiting
+            and not self._sending
+            and self._write(frame)
+        ):
+            return
+        if len(self._waiting) >= MAX_MESSAGES or self._size + len(message) > MAX_CHARACTERS:
+            self._waiting.clear()
+            self._size = 0
+            self._late = self._give_up is not None
+            message = resync(cursor)
+        self._waiting.append(message)
+        self._size += len(message)
+        self._filled.set()
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._task.cancel()
+
+    async def _work(self) -> None:
+        while True:
+            await self._filled.wait()
+            while self._waiting:
+                message = self._waiting.popleft()
+                self._size -= len(message)
+                if self._late and self._give_up:
+                    return await self._give_up()
+                self._sending = True
+                await self._send(message)
+                self._sending = False
+            self._filled.clear()
+
 
 LOOK_ANYWAY = 3.0
 """Seconds between reads without a notice."""

@@ -13,8 +13,7 @@ from django.utils import timezone
 
 from webapp.accounts.models import User
 from webapp.common.run_changes import ACCESS
-from webapp.live.feeds import feeds
-from webapp.live.outbox import Outbox
+from webapp.live.feeds import Outbox, feeds
 from webapp.runs.models import ENDED_STATES, Run
 from webapp.runs.selectors import run_summary, runs_visible
 

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from webapp.media.selectors import names_of, steps_of, values_at, values_of
+from webapp.media.services import names_of, steps_of, values_at, values_of
 from webapp.runs.frame import run_context
 from webapp.runs.models import Run
 from webapp.runs.selectors import run_get

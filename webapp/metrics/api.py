@@ -1,28 +1,31 @@
-"""REST API of metrics: series to draw, and as CSV with one row for each stored point."""
+"""REST API of metrics: series to draw, as CSV with one row for each stored point; expressions."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any
 
-from django.http import StreamingHttpResponse
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema
-from rest_framework.exceptions import ParseError
+from django.http.response import HttpResponseBase
+from pydantic import BaseModel, Field
 from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from webapp.api.queries import number, text
-from webapp.api.schema import JSON, parameter
-from webapp.common.streaming import stream
-from webapp.metrics.chunks import Points
+from training_core.errors import ConfigError
+from troupe_client.documents import metrics as documents
+from troupe_client.documents.base import Count
+from webapp.accounts.permissions import Person
+from webapp.api.routes import Routes, Words
+from webapp.common.attachments import stream
+from webapp.metrics.expressions import expression_read
 from webapp.metrics.models import Series
 from webapp.metrics.names import BadPattern, NameQuery
+from webapp.metrics.points import Points
+from webapp.metrics.selectors import DEFAULT_POINTS, points_read, series_read
 from webapp.metrics.selectors import keys as series_keys
-from webapp.metrics.selectors import points_read, series_read
 from webapp.runs.models import Run
 from webapp.runs.selectors import run_get
-from workers.http.csv_cells import cell_text
+from workers.http import cell_text
 
+routes = Routes()
+MOST_POINTS = 10_000
+LAST_STEP = 2**62
 HEADER = "metric,attempt,step,time,value\n"
 AT_ONCE = 20_000
 """Number of rows per chunk of the response."""
@@ -52,65 +55,69 @@ def _rows(key: str, points: Points, part: slice) -> bytes:
     ).encode()
 
 
-MOST_POINTS = 10_000
-LAST_STEP = 2**62
+@routes.get("runs/<str:run_id>/series/export/", name="series-export", media_type="text/csv")
+def series_export(
+    user: Person,
+    request: Request,
+    run_id: str,
+    keys: Annotated[Words, Field(description="Comma-separated; default: all metrics.")] = [],  # noqa: B006
+) -> HttpResponseBase:
+    """Return every point: metric, attempt, step, time (seconds since the epoch), value."""
+    run = run_get(user, run_id)
+    return stream(request._request, series_csv(run, keys), "text/csv", f"{run.pk}-series.csv")
 
 
-class SeriesExport(APIView):
-    """Metrics of a run as CSV."""
+class SeriesQuery(BaseModel):
+    """Which metrics, and which of their points."""
 
-    @extend_schema(
-        parameters=[parameter("keys", str, "comma-separated; default: all metrics")],
-        responses={(200, "text/csv"): OpenApiTypes.BINARY},
+    keys: Words = Field([], description="Comma-separated; default: return the available metrics.")
+    search: str = Field("", description="Without keys: metrics whose names contain all of these words.")
+    pattern: str = Field("", description="Without keys: metrics whose names match this regular expression.")
+    limit: Annotated[Count, Field(ge=1)] | None = Field(
+        None, description="Without keys: at most so many metrics; default: all, of a search 10,000."
     )
-    def get(self, request: Request, run_id: str) -> StreamingHttpResponse:
-        """Return every point: metric, attempt, step, time (seconds since the epoch), value."""
-        run = run_get(request.user, run_id)
-        keys = [key for key in text(request, "keys").split(",") if key]
-        return stream(request._request, series_csv(run, keys), "text/csv", f"{run.pk}-series.csv")
-
-
-class RunSeries(APIView):
-    """Metrics of a run."""
-
-    @extend_schema(
-        parameters=[
-            parameter("keys", str, "comma-separated; default: return the available keys"),
-            parameter("search", str, "without keys: metrics whose names contain all of these words"),
-            parameter("pattern", str, "without keys: metrics whose names match this regular expression"),
-            parameter(
-                "limit", int, "without keys: at most so many metrics; default: all, of a search 10,000"
-            ),
-            parameter(
-                "points", int, "maximum number of points per key, with spikes preserved (default 1500)"
-            ),
-            parameter("since", int, "only points after this cursor"),
-            parameter("first", int, "only from this step on"),
-            parameter("last", int, "only up to this step"),
-        ],
-        responses=JSON,
+    points: Annotated[Count, Field(ge=1)] = Field(
+        DEFAULT_POINTS, description="Maximum number of points per key, with spikes preserved."
     )
-    def get(self, request: Request, run_id: str) -> Response:
-        """Return {"cursor", "series": {key: {steps, values, times, attempts}}}, or {"cursor", "keys": [...]}.
-
-        A series with more points than requested also has "buckets": steps, times, means, lows, highs, counts of all points.
-        """
-        run = run_get(request.user, run_id)
-        wanted = [key for key in text(request, "keys").split(",") if key]
-        if not wanted:
-            return Response({"cursor": run.event_count, "keys": _listed(request, run)})
-        points = min(number(request, "points", 1500, 1), MOST_POINTS)
-        part = bool({"first", "last"} & set(request.query_params))
-        within = (number(request, "first", 0), number(request, "last", LAST_STEP)) if part else None
-        series = series_read(run, wanted, points, number(request, "since", 0), run.event_count, within)
-        return Response({"cursor": run.event_count, "series": series})
+    since: Count = Field(0, description="Only points after this cursor.")
+    first: Count | None = Field(None, description="Only from this step on.")
+    last: Count | None = Field(None, description="Only up to this step.")
 
 
-def _listed(request: Request, run: Run) -> list[dict[str, Any]]:
-    """Return the metrics that the parameters choose. Raises ParseError."""
-    query = NameQuery(text(request, "search"), text(request, "pattern"))
-    most = number(request, "limit", 0, 1) or None
-    try:  # not asdict, which copies deeply: a second for 100,000 metrics
-        return [dict(vars(facts)) for facts in series_keys(run, query, most)]
-    except BadPattern as error:
-        raise ParseError(f"pattern: {error}") from error
+@routes.get("runs/<str:run_id>/series/", name="run-series")
+def series(user: Person, run_id: str, query: SeriesQuery) -> documents.RunSeries:
+    """Return the points of the metrics `keys`, or without `keys` the metrics. A series with more points than requested also has
+    "buckets" of all points.
+    """
+    run = run_get(user, run_id)
+    if not query.keys:
+        named = NameQuery(query.search, query.pattern)
+        try:
+            metrics = series_keys(run, named, query.limit)
+        except BadPattern as error:
+            raise ConfigError({"pattern": str(error)}) from error
+        return documents.RunSeries.model_construct(cursor=run.event_count, series={}, keys=metrics)
+    part = (query.first, query.last) != (None, None)
+    within = (query.first or 0, LAST_STEP if query.last is None else query.last) if part else None
+    points = min(query.points, MOST_POINTS)
+    columns = series_read(run, query.keys, points, query.since, run.event_count, within)
+    series = {key: _document(some) for key, some in columns.items()}
+    return documents.RunSeries.model_construct(cursor=run.event_count, series=series, keys=[])
+
+
+def _document(columns: Mapping[str, Any]) -> documents.SeriesPoints:
+    """Return the document of a result of `series_read`, which is not validated: it may have very many points."""
+    buckets = columns.get("buckets")
+    bucketed = documents.SeriesBuckets.model_construct(**buckets) if buckets else None
+    return documents.SeriesPoints.model_construct(**{**columns, "buckets": bucketed})
+
+
+@routes.get("expressions/check/", name="expression-check")
+def expression_check(
+    text: Annotated[str, Field(description="A metric or an expression.")] = "",
+) -> documents.ExpressionCheck:
+    """Return the metrics of an expression, or the message for an invalid one."""
+    try:
+        return documents.ExpressionCheck(metrics=list(expression_read(text, "text").keys), error="")
+    except ConfigError as error:
+        return documents.ExpressionCheck(metrics=[], error=error.fields["text"])

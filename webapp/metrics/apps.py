@@ -7,6 +7,6 @@ class MetricsConfig(AppConfig):
     def ready(self) -> None:
         """Connects the receiver of events."""
         from webapp.metrics.services import ended_compact
-        from webapp.runs.events import run_event
+        from webapp.runs.lifecycle import run_event
 
         run_event.connect(ended_compact, dispatch_uid="metrics")

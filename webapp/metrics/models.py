@@ -23,7 +23,7 @@ class Series(models.Model):
     """Of the finite values."""
     max_value = models.FloatField(null=True)
     wide = models.BooleanField(default=False, db_default=False)
-    """Whether its new points are stored in blocks, with those of other metrics (webapp.metrics.wide)."""
+    """Whether its new points are stored in blocks, with those of other metrics (webapp.metrics.services)."""
 
     class Meta:
         # Index by key: tables of runs are filtered and sorted by a metric of all of them.
@@ -51,7 +51,7 @@ class Chunk(models.Model):
     last_step = models.BigIntegerField(null=True)
     """The smallest and the largest step; null in chunks of earlier versions that are not merged yet."""
     outline = models.BinaryField(null=True)
-    """For drawing without the points (webapp.metrics.outlines); null for a few points."""
+    """For drawing without the points (webapp.metrics.points); null for a few points."""
 
     class Meta:
         indexes = [models.Index(fields=["series", "cursor"])]

@@ -1,40 +1,264 @@
-"""Read series.
+"""Read series: points, points for a chart, points since a cursor.
 
 Downsampling preserves the shape: per bucket of the index its first, last, minimum and maximum value, and a NaN.
 
 Buckets are by index, not by step: steps may repeat or decrease (late points, resumed attempts), and an algorithm with
 buckets by step returns nothing for equal steps. M4 ignores NaN; one NaN of every bucket that contains some is kept, so
 neither a spike nor a NaN disappears.
+
+Long series are read from the outlines of their chunks. Points are read where an outline is not exact: a chunk that is partly outside of
+the wanted steps or cursors, partly repeated by a later attempt, or too short for an outline. Their outline is made here, so that all
+parts of the series have the same density. A merge of chunks (webapp.metrics.services) can come between two queries of a read. Then the
+read is repeated. If it fails again, all points are read by one query.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from django.db import connection
-from django.db.models import QuerySet, Sum
+from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet, Sum
 from numpy.typing import NDArray
 from tsdownsample import M4Downsampler
 
-from webapp.metrics.arrays import Floats, for_charts, milliseconds, spell
-from webapp.metrics.blocks import points_arrived, wide_read
-from webapp.metrics.buckets import buckets_of
-from webapp.metrics.chunks import (
-    ChunkRow,
-    Points,
-    chunks_read,
-    no_points,
-    points_gather,
-    points_sort,
-    points_take,
-    points_within,
-)
-from webapp.metrics.long_series import Drawn, Wanted, long_read
+from troupe_client.documents.metrics import Metric
+from webapp.metrics.arrays import Floats, Packed, for_charts, milliseconds, spell
 from webapp.metrics.models import Block, Chunk, Series
 from webapp.metrics.names import NameQuery, names_list
-from webapp.metrics.wide import NARROW
+from webapp.metrics.points import (
+    COLUMNS,
+    Buckets,
+    ChunkRow,
+    Outline,
+    Points,
+    buckets_joined,
+    buckets_of,
+    chunk_points,
+    chunks_read,
+    no_points,
+    outline_of,
+    outline_unpack,
+    points_arrived,
+    points_gather,
+    points_sort,
+    points_within,
+    wide_read,
+)
+from webapp.metrics.services import NARROW
 from webapp.runs.models import Run
+
+Row = TypeVar("Row")
+TRIES = 2
+"""Number of reads from outlines before all points are read."""
+
+
+class _Merged(Exception):
+    """Chunks were merged since their heads were read."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is read: points that arrived in (since, until], at steps first to last of `within`."""
+
+    since: int
+    until: int | None
+    within: tuple[int, int] | None
+    enough: int
+    """Number of points from which a series is drawn from outlines."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A series to draw: retained points sorted as in webapp.metrics.points, and the buckets of all valid points."""
+
+    points: Points
+    buckets: Buckets
+
+
+class Head(NamedTuple):
+    """Facts of a chunk without its points."""
+
+    pk: int
+    series: int
+    attempt: int
+    cursor: int
+    size: int
+    first: int | None
+    last: int | None
+    outlined: bool
+
+
+def long_read(names: Mapping[int, str], wanted: Wanted) -> tuple[dict[str, Points], dict[str, Drawn]]:
+    """Return these series (id -> key): all points of those with fewer than `wanted.enough`, and what is drawn of the others.
+
+    All points of all series if chunks are merged during each of TRIES reads.
+    """
+    for _ in range(TRIES):
+        try:
+            return _read(names, wanted)
+        except _Merged:
+            continue
+    columns = points_gather(chunks_read(names, wanted.since), wanted.since, wanted.until)
+    return {key: points_within(points_sort(column), wanted.within) for key, column in columns.items()}, {}
+
+
+def _read(names: Mapping[int, str], wanted: Wanted) -> tuple[dict[str, Points], dict[str, Drawn]]:
+    """Do a read of `long_read`. Raises _Merged."""
+    heads = _heads(names, wanted)
+    whole = {head.pk for head in heads if _is_whole(head, wanted)}
+    loose = _loose([head for head in heads if head.pk not in whole], wanted)
+    starts = _starts([head for head in heads if head.pk in whole], loose)
+    few = set(names) - {pk for pk, count in _counts(heads, whole, loose).items() if count >= wanted.enough}
+    outlined = [
+        head for head in heads if head.pk in whole and head.series not in few and _is_exact(head, starts)
+    ]
+    also = whole - {head.pk for head in outlined}
+    for origin, points in _loose([head for head in heads if head.pk in also], wanted).items():
+        loose[origin] = points_sort(Points.join([points, loose[origin]])) if origin in loose else points
+    exact: dict[int, list[Points]] = {}
+    for (series, _), points in loose.items():
+        if series in few:
+            exact.setdefault(series, []).append(points)
+    parts = _outlined(outlined, starts)
+    for (series, attempt), points in loose.items():
+        if series not in few and len(points.steps):
+            parts.setdefault(series, []).append((attempt, _outline(points, attempt, starts[series])))
+    return (
+        {names[series]: points_sort(Points.join(pieces)) for series, pieces in exact.items()},
+        {names[series]: _drawn(some) for series, some in parts.items()},
+    )
+
+
+def _loose(heads: Sequence[Head], wanted: Wanted) -> dict[tuple[int, int], Points]:
+    """Return the wanted points of these chunks by series and attempt, sorted."""
+    read = _chunks([head.pk for head in heads])
+    pieces: dict[tuple[int, int], list[Points]] = {}
+    for head in heads:
+        piece = chunk_points(read[head.pk], wanted.since, wanted.until)
+        pieces.setdefault((head.series, head.attempt), []).append(piece)
+    return {
+        origin: points_within(points_sort(Points.join(some)), wanted.within)
+        for origin, some in pieces.items()
+    }
+
+
+def _counts(
+    heads: Sequence[Head], whole: set[int], loose: Mapping[tuple[int, int], Points]
+) -> dict[int, int]:
+    """Return the number of wanted points by series."""
+    counts: dict[int, int] = {}
+    for head in heads:
+        counts[head.series] = counts.get(head.series, 0) + (head.size if head.pk in whole else 0)
+    for (series, _), points in loose.items():
+        counts[series] += len(points.steps)
+    return counts
+
+
+def _outlined(
+    heads: Sequence[Head], starts: Mapping[int, Mapping[int, int]]
+) -> dict[int, list[tuple[int, Outline]]]:
+    """Return attempt and outline of these chunks by series."""
+    packed = _outlines([head.pk for head in heads])
+    parts: dict[int, list[tuple[int, Outline]]] = {}
+    for head in heads:
+        outline = _current(head, outline_unpack(packed[head.pk]), starts)
+        parts.setdefault(head.series, []).append((head.attempt, outline))
+    return parts
+
+
+def _heads(names: Mapping[int, str], wanted: Wanted) -> list[Head]:
+    outlined = ExpressionWrapper(Q(outline__isnull=False), output_field=BooleanField())
+    rows = Chunk.objects.filter(series_id__in=names, cursor__gt=wanted.since).order_by("id")
+    if wanted.within:
+        first, last = wanted.within
+        rows = rows.filter(Q(first_step=None) | Q(first_step__lte=last, last_step__gte=first))
+    fields = ("id", "series_id", "attempt", "cursor", "count", "first_step", "last_step")
+    return [Head(*row) for row in rows.values_list(*fields, outlined)]
+
+
+def _starts(whole: Sequence[Head], loose: Mapping[tuple[int, int], Points]) -> dict[int, dict[int, int]]:
+    """Return the first wanted step of each attempt by series, of whole chunks and of the points of the others."""
+    firsts = [(head.series, head.attempt, head.first) for head in whole if head.first is not None]
+    firsts += [(*origin, int(points.steps[0])) for origin, points in loose.items() if len(points.steps)]
+    starts: dict[int, dict[int, int]] = {}
+    for series, attempt, first in firsts:
+        of_series = starts.setdefault(series, {})
+        of_series[attempt] = min(first, of_series.get(attempt, first))
+    return starts
+
+
+def _repeated(head: Head, starts: Mapping[int, Mapping[int, int]]) -> int | None:
+    """Return the first step that a later attempt repeats."""
+    later = [step for attempt, step in starts[head.series].items() if attempt > head.attempt]
+    return min(later, default=None)
+
+
+def _is_whole(head: Head, wanted: Wanted) -> bool:
+    """Whether the chunk has an outline and all of its points are wanted."""
+    if not head.outlined or head.first is None or head.last is None or wanted.since:
+        return False
+    if wanted.until is not None and head.cursor > wanted.until:
+        return False
+    return not wanted.within or (wanted.within[0] <= head.first and head.last <= wanted.within[1])
+
+
+def _is_exact(head: Head, starts: Mapping[int, Mapping[int, int]]) -> bool:
+    """Whether the outline of a whole chunk contains what the points would: none or all of them are repeated."""
+    again = _repeated(head, starts)
+    return again is None or head.first is None or head.last is None or not head.first < again <= head.last
+
+
+def _outlines(ids: Sequence[int]) -> dict[int, Packed]:
+    """Return the outlines of these chunks. Raises _Merged."""
+    rows = Chunk.objects.filter(pk__in=ids).values_list("pk", "outline") if ids else ()
+    return _complete(ids, {pk: outline for pk, outline in rows if outline is not None})
+
+
+def _chunks(ids: Sequence[int]) -> dict[int, ChunkRow]:
+    """Return the points of these chunks. Raises _Merged."""
+    if not ids:
+        return {}
+    rows = Chunk.objects.filter(pk__in=ids).values_list("pk", *COLUMNS)
+    return _complete(ids, {row[0]: ChunkRow(*row[1:]) for row in rows})
+
+
+def _complete(ids: Sequence[int], rows: dict[int, Row]) -> dict[int, Row]:
+    if len(rows) < len(ids):
+        raise _Merged
+    return rows
+
+
+def _current(head: Head, outline: Outline, starts: Mapping[int, Mapping[int, int]]) -> Outline:
+    """Return the outline without leaves if a later attempt repeats all of its points."""
+    again = _repeated(head, starts)
+    if again is None or head.first is None or head.first < again:
+        return outline
+    return Outline(outline.steps, outline.values, outline.times, _none(outline.leaves))
+
+
+def _none(leaves: Buckets) -> Buckets:
+    return Buckets(*(column[:0] for column in vars(leaves).values()))
+
+
+def _outline(points: Points, attempt: int, starts: Mapping[int, int]) -> Outline:
+    """Return the outline of points of one attempt; repeated ones are drawn, but are in no bucket."""
+    whole = outline_of(points.steps, points.values, points.times)
+    later = [step for other, step in starts.items() if other > attempt]
+    if not later or points.steps[-1] < min(later):
+        return whole
+    end = int(np.searchsorted(points.steps, min(later)))
+    valid = outline_of(points.steps[:end], points.values[:end], points.times[:end]) if end else None
+    return Outline(whole.steps, whole.values, whole.times, valid.leaves if valid else _none(whole.leaves))
+
+
+def _drawn(parts: Sequence[tuple[int, Outline]]) -> Drawn:
+    pieces = [
+        Points(outline.steps, outline.values, outline.times, np.full(len(outline.steps), attempt))
+        for attempt, outline in parts
+    ]
+    return Drawn(points_sort(Points.join(pieces)), buckets_joined([outline.leaves for _, outline in parts]))
+
 
 PER_BUCKET = 4
 
@@ -66,7 +290,7 @@ CHART_POINTS = 600
 END_POINTS = 8
 """Points of a series of which only the first, the last and the extremes are shown."""
 LONG = 64
-"""Stored points for each wanted one from which a series is drawn from outlines; half of a leaf (webapp.metrics.outlines)."""
+"""Stored points for each wanted one from which a series is drawn from outlines; half of a leaf (webapp.metrics.points)."""
 MANY_POINTS = 5000
 """Maximum number of points in a delta; beyond it, clients reload the series."""
 
@@ -88,18 +312,6 @@ ORDER BY chunk.id LIMIT %s
 
 
 @dataclass(frozen=True)
-class SeriesFacts:
-    """One metric of a run: the number of points, and the last one."""
-
-    key: str
-    count: int
-    last_step: int
-    last_value: float | str
-    """NaN and infinities as strings."""
-    last_time: float
-
-
-@dataclass(frozen=True)
 class SeriesRow:
     """The facts of a metric that decide how its points are read, and its last value."""
 
@@ -113,14 +325,17 @@ class SeriesRow:
 Columns = dict[str, list[Any]]
 
 
-def keys(run: Run, query: NameQuery | None = None, most: int | None = None) -> list[SeriesFacts]:
+def keys(run: Run, query: NameQuery | None = None, most: int | None = None) -> list[Metric]:
     """Return the metrics of a run that match (None: all), by name; at most `most`. Raises BadPattern."""
     rows = Series.objects.filter(run=run).order_by("key")
     if query is not None and (query.words or query.pattern):
         named = names_list(run, query, MOST_LISTED if most is None else most)
         rows = rows.filter(key__in=named)
     facts = rows.values_list("key", "count", "last_step", "last_value", "last_time")[:most]
-    return [SeriesFacts(key, count, step, spell(value), time) for key, count, step, value, time in facts]
+    return [  # not validated: a run may have 100,000 metrics
+        Metric.model_construct(key=key, count=count, last_step=step, last_value=spell(value), last_time=time)
+        for key, count, step, value, time in facts
+    ]
 
 
 def step_next(run: Run) -> int:
@@ -156,7 +371,7 @@ def series_read(
     """Return per key {"steps", "values", "times", "attempts"}, stable-sorted by (step, attempt), with JSON types.
 
     Longer series are reduced to `points` // 4 buckets, rounded (webapp.metrics.arrays.for_charts; times to milliseconds), and also
-    have "buckets": see webapp.metrics.buckets.
+    have "buckets": see webapp.metrics.points.
     `since` and `until` are cursors (Run.event_count): only points that arrived in (since, until]. A page that continues from
     a cursor with the live feed passes that cursor as `until`, or points of a batch in between would be drawn twice.
     `within`: only steps first to last, inclusive. A key without points is omitted. rows: those of the run, if the page has read them.
@@ -278,7 +493,7 @@ def _drawn_document(drawn: Drawn, wanted: int) -> dict[str, Any]:
 
 
 def _reduced(points: Points, wanted: int) -> Columns:
-    some = points_take(points, kept_indices(points.values, wanted))
+    some = points.take(kept_indices(points.values, wanted))
     return _json(replace(some, values=for_charts(some.values), times=milliseconds(some.times)))
 
 

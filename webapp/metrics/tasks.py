@@ -3,8 +3,7 @@
 from celery import shared_task
 
 from webapp.metrics.models import Block, Series
-from webapp.metrics.services import COMPACT_RUN, MANY_CHUNKS, run_compact, series_compact
-from webapp.metrics.wide import blocks_compact
+from webapp.metrics.services import COMPACT_RUN, MANY_CHUNKS, blocks_compact, run_compact, series_compact
 
 SERIES_A_TURN = 500
 GROUPS_A_TURN = 1000

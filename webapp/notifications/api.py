@@ -1,138 +1,109 @@
 """Webhooks and channels in the REST API."""
 
-from typing import Any
-
-from drf_spectacular.utils import extend_schema
-from rest_framework import serializers
-from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
-
+from troupe_client.documents import notifications as documents
+from webapp.accounts.permissions import Person
 from webapp.accounts.selectors import project_get
-from webapp.api.schema import JSON
+from webapp.api.routes import Routes
 from webapp.notifications import services
-from webapp.notifications.selectors import (
+from webapp.notifications.models import Destination
+from webapp.notifications.services import (
     channel_document,
-    deliveries_list,
     delivery_document,
-    delivery_get,
     destination_get,
-    destinations_list,
     webhook_document,
 )
-from webapp.runs.events import EVENTS
+from webapp.runs.lifecycle import EVENTS
 
 WEBHOOK, CHANNEL = "webhook", "channel"
+WEBHOOKS, CHANNELS = "projects/<slug:slug>/webhooks/", "projects/<slug:slug>/channels/"
 SHOWN = 100
+routes = Routes()
 
 
-class WebhookSerializer(serializers.Serializer[Any]):
-    """The fields of a new webhook."""
-
-    name = serializers.CharField(max_length=80)
-    address = serializers.CharField(max_length=2000, help_text="https://host/path; it is never shown again")
-    events = serializers.ListField(
-        child=serializers.ChoiceField(list(EVENTS)), default=list, help_text="none: all events"
-    )
+@routes.get(WEBHOOKS, name="webhooks", operation_id="v1_webhooks_list")
+def webhooks(user: Person, slug: str) -> documents.Webhooks:
+    """Return the webhooks of a project by name, without addresses and secrets; `events` lists all events. For owners."""
+    rows = services.destinations_list(user, slug).filter(kind=WEBHOOK)
+    return documents.Webhooks(results=[webhook_document(row) for row in rows], events=EVENTS)
 
 
-class ChannelSerializer(serializers.Serializer[Any]):
-    """The fields of a new channel."""
-
-    name = serializers.CharField(max_length=80)
-    address = serializers.CharField(max_length=2000, help_text="An Apprise URL; it is not shown later.")
-
-
-class Webhooks(APIView):
-    """The webhooks of a project; for its owners."""
-
-    @extend_schema(operation_id="v1_webhooks_list", responses=JSON)
-    def get(self, request: Request, slug: str) -> Response:
-        """Return the webhooks by name, without addresses and secrets; `events` lists all events."""
-        webhooks = destinations_list(request.user, slug).filter(kind=WEBHOOK)
-        return Response({"results": [webhook_document(webhook) for webhook in webhooks], "events": EVENTS})
-
-    @extend_schema(request=WebhookSerializer, responses={201: JSON, 400: JSON})
-    def post(self, request: Request, slug: str) -> Response:
-        """Create a webhook; `secret` is returned only in this response."""
-        body = WebhookSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        project = project_get(request.user, slug)
-        webhook, secret = services.destination_make(request.user, project, WEBHOOK, **body.validated_data)
-        return Response(webhook_document(webhook) | {"secret": secret}, status=201)
+@routes.post(WEBHOOKS, status=201, admin=True)
+def webhook_create(user: Person, slug: str, body: documents.WebhookBody) -> documents.NewWebhook:
+    """Create a webhook; `secret` is returned only in this response."""
+    project = project_get(user, slug)
+    webhook, secret = services.destination_make(user, project, WEBHOOK, **dict(body))
+    return documents.NewWebhook(**dict(webhook_document(webhook)), secret=secret)
 
 
-class WebhookAct(APIView):
-    """Actions on a webhook: ping, on, off or remove."""
-
-    act = "ping"
-
-    @extend_schema(request=None, responses=JSON)
-    def post(self, request: Request, slug: str, pk: int) -> Response:
-        """Return the delivery for ping; otherwise the webhook."""
-        webhook = destination_get(request.user, slug, pk, kind=WEBHOOK)
-        if self.act == "ping":
-            return Response(delivery_document(services.destination_ping(request.user, webhook)))
-        document = webhook_document(webhook)
-        if self.act == "remove":
-            services.destination_remove(request.user, webhook)
-            return Response(document)
-        return Response(
-            webhook_document(services.destination_switch(request.user, webhook, self.act == "on"))
-        )
+@routes.post(f"{WEBHOOKS}<int:pk>/ping/", name="webhook-ping", admin=True)
+def webhook_ping(user: Person, slug: str, pk: int) -> documents.Delivery:
+    """Send an event without content, and return its delivery."""
+    return delivery_document(services.destination_ping(user, _webhook(user, slug, pk)))
 
 
-class Deliveries(APIView):
-    """Deliveries of a webhook."""
-
-    @extend_schema(operation_id="v1_webhook_deliveries_list", responses=JSON)
-    def get(self, request: Request, slug: str, pk: int) -> Response:
-        """Return the last 100, newest first, with every attempt."""
-        rows = deliveries_list(destination_get(request.user, slug, pk))[:SHOWN]
-        return Response({"results": [delivery_document(row) for row in rows]})
+@routes.post(f"{WEBHOOKS}<int:pk>/on/", name="webhook-on", admin=True)
+def webhook_on(user: Person, slug: str, pk: int) -> documents.Webhook:
+    """Switch a webhook on."""
+    return webhook_document(services.destination_switch(user, _webhook(user, slug, pk), on=True))
 
 
-class DeliveryAgain(APIView):
-    """Redelivery of an event."""
-
-    @extend_schema(request=None, responses=JSON)
-    def post(self, request: Request, slug: str, pk: int, delivery: int) -> Response:
-        """Send the event again under the same key, so that a receiver can detect the repetition."""
-        row = delivery_get(destination_get(request.user, slug, pk), delivery)
-        return Response(delivery_document(services.delivery_again(request.user, row)))
+@routes.post(f"{WEBHOOKS}<int:pk>/off/", name="webhook-off", admin=True)
+def webhook_off(user: Person, slug: str, pk: int) -> documents.Webhook:
+    """Switch a webhook off; events that occur meanwhile are not sent later."""
+    return webhook_document(services.destination_switch(user, _webhook(user, slug, pk), on=False))
 
 
-class Channels(APIView):
-    """The notification channels of a project."""
-
-    @extend_schema(responses=JSON)
-    def get(self, request: Request, slug: str) -> Response:
-        """Return the channels without their addresses."""
-        channels = project_get(request.user, slug).destinations.filter(kind=CHANNEL)
-        return Response({"results": [channel_document(channel) for channel in channels]})
-
-    @extend_schema(request=ChannelSerializer, responses={201: JSON, 400: JSON})
-    def post(self, request: Request, slug: str) -> Response:
-        """Create a channel; owners only."""
-        body = ChannelSerializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        project = project_get(request.user, slug)
-        channel, _ = services.destination_make(request.user, project, CHANNEL, **body.validated_data)
-        return Response(channel_document(channel), status=201)
+@routes.post(f"{WEBHOOKS}<int:pk>/remove/", name="webhook-remove", admin=True)
+def webhook_remove(user: Person, slug: str, pk: int) -> documents.Webhook:
+    """Delete a webhook with its deliveries."""
+    document = webhook_document(webhook := _webhook(user, slug, pk))
+    services.destination_remove(user, webhook)
+    return document
 
 
-class ChannelAct(APIView):
-    """Actions on a channel: try or remove."""
+@routes.get(f"{WEBHOOKS}<int:pk>/deliveries/", name="deliveries", operation_id="v1_webhook_deliveries_list")
+def deliveries(user: Person, slug: str, pk: int) -> list[documents.Delivery]:
+    """Return the last 100 deliveries of a webhook, newest first, with every attempt."""
+    rows = services.deliveries_list(destination_get(user, slug, pk))[:SHOWN]
+    return [delivery_document(row) for row in rows]
 
-    act = "try"
 
-    @extend_schema(request=None, responses=JSON)
-    def post(self, request: Request, slug: str, pk: int) -> Response:
-        """try: send a message now. remove: delete the channel. Owners only."""
-        channel = destination_get(request.user, slug, pk, kind=CHANNEL)
-        if self.act == "remove":
-            document = channel_document(channel)
-            services.destination_remove(request.user, channel)
-            return Response(document)
-        accepted = services.destination_try(request.user, channel)
-        return Response(channel_document(channel) | {"taken": accepted})
+@routes.post(f"{WEBHOOKS}<int:pk>/deliveries/<int:delivery>/again/", name="delivery-again", admin=True)
+def delivery_again(user: Person, slug: str, pk: int, delivery: int) -> documents.Delivery:
+    """Send the event again under the same key, so that a receiver can detect the repetition."""
+    row = services.delivery_get(destination_get(user, slug, pk), delivery)
+    return delivery_document(services.delivery_again(user, row))
+
+
+@routes.get(CHANNELS, name="channels")
+def channels(user: Person, slug: str) -> list[documents.Channel]:
+    """Return the channels of a project without their addresses."""
+    return [channel_document(row) for row in project_get(user, slug).destinations.filter(kind=CHANNEL)]
+
+
+@routes.post(CHANNELS, status=201, admin=True)
+def channel_create(user: Person, slug: str, body: documents.ChannelBody) -> documents.Channel:
+    """Create a channel; owners only."""
+    channel, _ = services.destination_make(user, project_get(user, slug), CHANNEL, **dict(body))
+    return channel_document(channel)
+
+
+@routes.post(f"{CHANNELS}<int:pk>/try/", name="channel-try", admin=True)
+def channel_try(user: Person, slug: str, pk: int) -> documents.TriedChannel:
+    """Send a message now; owners only."""
+    channel = destination_get(user, slug, pk, kind=CHANNEL)
+    taken = services.destination_try(user, channel)
+    return documents.TriedChannel(**dict(channel_document(channel)), taken=taken)
+
+
+@routes.post(f"{CHANNELS}<int:pk>/remove/", name="channel-remove", admin=True)
+def channel_remove(user: Person, slug: str, pk: int) -> documents.Channel:
+    """Delete a channel; owners only."""
+    channel = destination_get(user, slug, pk, kind=CHANNEL)
+    document = channel_document(channel)
+    services.destination_remove(user, channel)
+    return document
+
+
+def _webhook(user: Person, slug: str, pk: int) -> Destination:
+    return destination_get(user, slug, pk, kind=WEBHOOK)

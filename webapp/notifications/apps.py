@@ -7,6 +7,6 @@ class NotificationsConfig(AppConfig):
     def ready(self) -> None:
         """Connects the receiver of events."""
         from webapp.notifications.delivery import event_deliver
-        from webapp.runs.events import run_event
+        from webapp.runs.lifecycle import run_event
 
         run_event.connect(event_deliver, dispatch_uid="notifications")

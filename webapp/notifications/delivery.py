@@ -15,8 +15,7 @@ from django.utils import timezone
 
 from training_core.errors import TroupeError
 from webapp.common.task_queue import enqueue
-from webapp.notifications.kinds.base import NotDelivered
-from webapp.notifications.kinds.registry import KINDS
+from webapp.notifications.kinds import KINDS, NotDelivered
 from webapp.notifications.models import Delivery, Destination
 from webapp.runs.models import Run
 

@@ -14,7 +14,7 @@ class Destination(models.Model):
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="destinations")
     kind = models.CharField(max_length=20)
-    """A name of webapp.notifications.kinds.registry.KINDS."""
+    """A name of webapp.notifications.kinds.KINDS."""
     name = models.CharField(max_length=80)
     label = models.CharField(max_length=260)
     """The only part of the address that is shown: of a webhook scheme, host and port, of a channel the service."""
@@ -22,7 +22,7 @@ class Destination(models.Model):
     sealed_secret = models.TextField(blank=True)
     """Key of the HMAC-SHA256 signature of a webhook; shown once."""
     events = models.JSONField(default=list)
-    """The events to send: names of webapp.runs.events.EVENTS."""
+    """The events to send: names of webapp.runs.lifecycle.EVENTS."""
     enabled = models.BooleanField(default=True)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"

@@ -1,26 +1,85 @@
-"""Creation, switching and removal of destinations; pings and redeliveries."""
+"""Destinations of events: what owners see and change; pings and redeliveries."""
 
 from collections.abc import Iterable
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
+from django.db.models import QuerySet
+from django.http import Http404
 from django.utils import timezone
 
 from training_core.errors import ConfigError
+from troupe_client.documents import notifications as documents
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, is_owner
-from webapp.accounts.secrets import new_secret
+from webapp.accounts.selectors import project_get
+from webapp.accounts.tokens import new_secret
 from webapp.common.outgoing import AddressRefused
-from webapp.common.sealing import seal
+from webapp.common.sealing import Unreadable, seal
 from webapp.notifications.delivery import PING, deliver_soon, delivery_now, delivery_write
-from webapp.notifications.kinds.registry import KINDS
+from webapp.notifications.kinds import KINDS
 from webapp.notifications.models import Delivery, Destination
-from webapp.runs.events import EVENTS
 
 MOST = 36
 """Maximum number of destinations of a project."""
+
+
+def destinations_list(user: Person, slug: str) -> QuerySet[Destination]:
+    """Return the destinations by name. Raises Http404; PermissionDenied for users who are not owners."""
+    project = project_get(user, slug)
+    if not is_owner(user, project):
+        raise PermissionDenied("destinations are for the owners of a project")
+    return project.destinations.select_related("project", "created_by")
+
+
+def destination_get(user: Person, slug: str, pk: int, **fields: str) -> Destination:
+    """Raises Http404, PermissionDenied."""
+    destination = destinations_list(user, slug).filter(pk=pk, **fields).first()
+    if destination is None:
+        raise Http404(f"the project {slug} has no {fields.get('kind', 'destination')} {pk}")
+    return destination
+
+
+def deliveries_list(destination: Destination) -> QuerySet[Delivery]:
+    """Newest first."""
+    return Delivery.objects.filter(destination=destination).select_related("destination__project")
+
+
+def delivery_get(destination: Destination, pk: int) -> Delivery:
+    """Raises Http404."""
+    delivery = deliveries_list(destination).filter(pk=pk).first()
+    if delivery is None:
+        raise Http404("no such delivery")
+    return delivery
+
+
+def destination_status(destination: Destination) -> str:
+    """Return why nothing can be sent to it, or the result of the last attempt; empty before the first."""
+    try:
+        KINDS[destination.kind].check(destination.address())
+    except (AddressRefused, Unreadable) as error:
+        remedy = f"Remove the {destination.kind} and add it again"
+        return f"no messages are sent here: {error}. {remedy}"[:600]
+    tried = destination.deliveries.exclude(tries=[]).first()
+    return str(tried.last["said"] or "the last message was sent") if tried else ""
+
+
+def webhook_document(webhook: Destination) -> documents.Webhook:
+    """Return the document of a webhook."""
+    last = webhook.deliveries.first()
+    return documents.Webhook.of_row(webhook, host=webhook.label, last=last and last.state)
+
+
+def channel_document(channel: Destination) -> documents.Channel:
+    """Return the document of a channel."""
+    return documents.Channel.of_row(channel, kind=channel.label, said=destination_status(channel))
+
+
+def delivery_document(delivery: Delivery) -> documents.Delivery:
+    """Return the document of a delivery."""
+    return documents.Delivery.of_row(delivery, time=delivery.created_at)
 
 
 @transaction.atomic
@@ -37,8 +96,6 @@ def destination_make(
     selected = sorted(set(events) or KINDS[kind].default_events)
     if not name or len(name) > 80 or "\0" in name:
         raise ConfigError({"name": "give 1 to 80 characters"})
-    if unknown := set(selected) - set(EVENTS):
-        raise ConfigError({"events": f"{', '.join(unknown)[:100]}: use {', '.join(EVENTS)}"})
     if project.destinations.filter(kind=kind, name=name).exists():
         raise ConfigError({"name": f"a {kind} {name} already exists; remove it first"})
     if project.destinations.count() >= MOST:

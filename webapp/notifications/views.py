@@ -10,15 +10,15 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from training_core.errors import ConfigError
 from webapp.accounts.selectors import project_get
 from webapp.notifications import services
-from webapp.notifications.kinds.registry import KINDS
-from webapp.notifications.selectors import (
+from webapp.notifications.kinds import KINDS
+from webapp.notifications.services import (
     deliveries_list,
     delivery_get,
     destination_get,
     destination_status,
     destinations_list,
 )
-from webapp.runs.events import EVENTS
+from webapp.runs.lifecycle import EVENTS
 
 
 class DestinationForm(forms.Form):

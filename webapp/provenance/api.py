@@ -1,19 +1,15 @@
 """Provenance in the REST API."""
 
-from drf_spectacular.utils import extend_schema
-from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
-
-from webapp.api.schema import JSON
-from webapp.provenance.selectors import provenance_document
+from troupe_client.documents.provenance import RunProvenance
+from webapp.accounts.permissions import Person
+from webapp.api.routes import Routes
+from webapp.provenance.services import provenance_document
 from webapp.runs.selectors import run_get
 
+routes = Routes()
 
-class RunProvenance(APIView):
-    """Code, machines and data of a run."""
 
-    @extend_schema(responses=JSON)
-    def get(self, request: Request, run_id: str) -> Response:
-        """Return {"launch", "attempts", "packages"}: command, repositories with commit and diff, machine, hashes of code and data."""
-        return Response(provenance_document(run_get(request.user, run_id)))
+@routes.get("runs/<str:run_id>/provenance/", name="run-provenance")
+def provenance(user: Person, run_id: str) -> RunProvenance:
+    """Return the code, machines and data of a run."""
+    return provenance_document(run_get(user, run_id))

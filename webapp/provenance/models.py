@@ -20,7 +20,7 @@ class Provenance(models.Model):
     attempt = models.IntegerField()
     """Number of the attempt; 0 for the launch."""
     facts = models.JSONField(default=dict)
-    """webapp.provenance.reported.Reported, without diffs."""
+    """webapp.provenance.services.Reported, without diffs."""
     diffs = models.JSONField(default=dict)
     """Folder of a repository -> its diff, zlib in base64."""
     created_at = models.DateTimeField(auto_now_add=True)

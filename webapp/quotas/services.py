@@ -1,20 +1,152 @@
-"""Changes to quotas and measurement of stored data."""
+"""A project's quota: limits, usage, and its enforcement on starting runs and on storing events.
 
-from collections.abc import Mapping
+A quota loses no data: runs wait in the queue, and events wait on the trainer's disk until there is room.
+"""
+
+from collections.abc import Mapping, Sequence
 from functools import partial
+from math import inf
+from typing import Any
 
+from django.apps import apps
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
+from django.db.models import QuerySet, Sum
+from django.db.models.functions import Length
 from django.utils import timezone
 
 from training_core.errors import ConfigError
+from troupe_client.documents import quotas as documents
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project
 from webapp.accounts.permissions import Person, is_owner
+from webapp.checkpoints.models import Checkpoint
+from webapp.common.compiled import CompiledQuery
+from webapp.media.models import MediaValue
+from webapp.metrics.models import Series
 from webapp.quotas.models import Quota
-from webapp.quotas.selectors import LIMITS, bytes_stored, points_stored
-from webapp.runs.demands import runs_waiting
-from webapp.runs.queue import submit_soon
+from webapp.runs.costs import demands_of, runs_holding, runs_waiting
+from webapp.runs.lifecycle import submit_soon
+from webapp.transcripts.models import EpisodeAnnotation, EpisodeBody
+from workers.sizing.placement import Demand
+
+GIGA = 10**9
+SLACK = 1e-6
+HELD = "Events wait on the trainer's disk: "
+"""Prefix of a run's reason while its events are not stored."""
+_QUOTA = CompiledQuery(lambda project_id: Quota.objects.filter(project=project_id))
+
+
+def admission_reason(project_id: int, wanted: Demand, held: Sequence[Demand]) -> str:
+    """Return why a run of this project with the demand `wanted` cannot start while its other runs hold `held`; empty if it
+    can. Names the quota.
+    """
+    quota = _QUOTA.first(project_id)
+    if quota is None:
+        return ""
+    if quota.runs is not None and len(held) >= quota.runs:
+        return f"Waiting for the project's quota of {quota.runs} concurrent runs; {len(held)} are active"
+    for name, words in (("cpus", "CPU cores"), ("gpus", "GPUs")):
+        limit, asked = getattr(quota, name), getattr(wanted, name)
+        taken = sum(getattr(need, name) for need in held)
+        if limit is None or not asked or asked + taken <= limit + SLACK:
+            continue
+        if asked > limit + SLACK:
+            return (
+                f"Waiting: it needs {asked:g} {words}, more than the project's quota of {limit:g}; "
+                "reduce its resources, or request a higher quota"
+            )
+        return f"Waiting for the project's quota of {limit:g} {words}: it needs {asked:g}, and {taken:g} are in use"
+    full = _full(quota)
+    return f"Waiting: {full}" if full else ""
+
+
+def runs_left(project_id: int, held: int) -> int | None:
+    """Return how many runs of this project may start while `held` hold devices; None without a limit."""
+    quota = _QUOTA.first(project_id)
+    return None if quota is None or quota.runs is None else max(0, quota.runs - held)
+
+
+def processes_left(project_id: int, wanted: Demand, held: Sequence[Demand]) -> float:
+    """Return how many processes with the demand `wanted` the limits of devices allow while others hold `held`; inf without a limit."""
+    quota = _QUOTA.first(project_id)
+    limits = [inf]
+    for name in ("cpus", "gpus"):
+        limit, asked = getattr(quota, name, None), getattr(wanted, name)
+        if limit is not None and asked:
+            limits.append((limit - sum(getattr(need, name) for need in held) + SLACK) // asked)
+    return min(limits)
+
+
+def storage_held(project_id: int) -> str:
+    """Return a run's reason if events of this project cannot be stored now; empty if there is room."""
+    quota = _QUOTA.first(project_id)
+    full = _full(quota) if quota else ""
+    return HELD + full if full else ""
+
+
+def _full(quota: Quota) -> str:
+    """Compare the last measurement with the quota."""
+    if quota.points is not None and quota.stored_points >= quota.points:
+        return f"the project stores {quota.stored_points:,} points, and its quota is {quota.points:,}; request a higher quota"
+    if quota.gigabytes is not None and quota.stored_bytes >= quota.gigabytes * GIGA:
+        stored = quota.stored_bytes / GIGA
+        return f"the project stores {stored:.3g} GB, and its quota is {quota.gigabytes:g} GB; remove checkpoints, or request a higher quota"
+    return ""
+
+
+LIMITS = tuple(documents.QuotaLimits.model_fields)
+DIGITS = 3
+
+
+def quota_of(project: Project) -> Quota:
+    """Return the project's quota, or an unsaved one without limits."""
+    return Quota.objects.filter(project=project).first() or Quota(project=project)
+
+
+def points_stored(project: Project) -> int:
+    """Return the number of points in all series of its runs."""
+    return Series.objects.filter(run__project=project).aggregate(total=Sum("count"))["total"] or 0
+
+
+def bytes_stored(project: Project) -> int:
+    """Return the bytes of compressed transcripts, annotations, media, stored checkpoints, and files of artifacts."""
+    files = apps.get_model("artifacts", "ArtifactFile").objects.filter(version__removed=False)
+    bodies, *others = [
+        _total(EpisodeBody.objects.all(), "episode__run__project", Sum("size"), project),
+        _total(EpisodeAnnotation.objects.all(), "run__project", Sum(Length("data")), project),
+        _total(MediaValue.objects.all(), "run__project", Sum("size"), project),
+        _total(Checkpoint.objects.filter(removed=False), "run__project", Sum("size"), project),
+        _total(files, "version__artifact__project", Sum("size"), project),
+    ]
+    return int(sum(total for (total,) in bodies.union(*others, all=True)))
+
+
+def _total(rows: QuerySet[Any], owner: str, amount: Sum, project: Project) -> QuerySet[Any, tuple[int]]:
+    """Return one row with the sum over the rows of a project, which the field `owner` names; none without rows."""
+    by_project = rows.filter(**{owner: project}).order_by().values(owner)
+    totals: QuerySet[Any, tuple[int]] = by_project.annotate(total=amount).values_list("total")
+    return totals
+
+
+def usage_read(project: Project) -> documents.QuotaUsage:
+    """Return the current usage."""
+    holding = list(runs_holding().filter(project=project))
+    held = [wanted for _, wanted in demands_of(holding)]
+    return documents.QuotaUsage(
+        runs=len(holding),
+        cpus=round(sum(need.cpus for need in held), DIGITS),
+        gpus=round(sum(need.gpus for need in held), DIGITS),
+        points=points_stored(project),
+        gigabytes=round(bytes_stored(project) / GIGA, DIGITS),
+    )
+
+
+def quota_document(project: Project) -> documents.Quota:
+    """Return limits and usage of a project."""
+    quota = quota_of(project)
+    limits = documents.QuotaLimits(**{name: getattr(quota, name) for name in LIMITS})
+    return documents.Quota(project=project.slug, limits=limits, used=usage_read(project), locked=quota.locked)
 
 
 @transaction.atomic
@@ -29,8 +161,6 @@ def quota_set(user: Person, project: Project, limits: Mapping[str, float | None]
     if quota.locked:
         raise PermissionDenied("an administrator has set these quotas; ask one to change them")
     for name, value in limits.items():
-        if name not in LIMITS:
-            raise ConfigError({name[:40]: f"unknown quota; use {', '.join(LIMITS)}"})
         setattr(quota, name, value)
     try:
         quota.full_clean(exclude=["project"])

@@ -1,6 +1,5 @@
 """The page of a project's quotas."""
 
-from copy import copy
 from typing import ClassVar
 
 from django import forms
@@ -12,8 +11,7 @@ from django.views.decorators.http import require_http_methods
 from webapp.accounts.permissions import is_owner
 from webapp.accounts.selectors import project_get
 from webapp.quotas.models import Quota
-from webapp.quotas.selectors import LIMITS, quota_of, usage_read
-from webapp.quotas.services import quota_set
+from webapp.quotas.services import LIMITS, quota_document, quota_of, quota_set
 
 
 class QuotaForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -36,24 +34,20 @@ class QuotaForm(forms.ModelForm):  # type: ignore[type-arg]
 def quotas_page(request: HttpRequest, slug: str) -> HttpResponse:
     """Show usage and limits of the project; owners change the limits."""
     project = project_get(request.user, slug)
-    quota = quota_of(project)
-    form = QuotaForm(request.POST or None, instance=copy(quota))  # validation writes into its instance
+    form = QuotaForm(request.POST or None, instance=quota_of(project))
     if request.method == "POST" and form.is_valid():
         quota_set(request.user, project, {name: form.cleaned_data[name] for name in LIMITS})
         messages.success(request, "The quotas are saved.")
         return redirect("quotas:page", slug=slug)
-    used = usage_read(project)
+    quota = quota_document(project)
+    used = dict(quota.used)
     context = {
         "project": project,
         "form": form,
-        "locked": quota.locked,
+        "quota": quota,
         "mine": is_owner(request.user, project),
-        "rows": [_row(str(form.fields[name].label), getattr(quota, name), used[name]) for name in LIMITS],
+        "rows": [(form.fields[name].label, used[name], limit) for name, limit in quota.limits],
         "place": "projects",
         "part": "quotas",
     }
     return render(request, "quotas/page.html", context, status=400 if form.errors else 200)
-
-
-def _row(label: str, limit: float | None, used: float) -> dict[str, object]:
-    return {"label": label, "used": used, "limit": limit, "full": limit is not None and used >= limit}

@@ -1,37 +1,52 @@
 """Periodic reconciliation of the database with the launcher.
 
 A missing response means "unknown", never a failure. An attempt is given up only on proof: its job has ended, or the
-launcher does not know it any more and it has been silent for DEATH_SECONDS.
+launcher does not know it any more and it has been silent for DEATH_SECONDS. After its end, a job that still holds devices is
+stopped, and the token of its driver is revoked.
 """
 
 import logging
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from webapp.ingest.spool import spool_store
-from webapp.quotas.enforcement import storage_held
-from webapp.reconciliation.cleanup import jobs_end, tokens_end
-from webapp.runs.facts import facts_of
+from webapp.accounts.tokens import run_tokens_revoke
+from webapp.ingest.services import spool_store
+from webapp.quotas.services import storage_held
 from webapp.runs.lifecycle import run_move, run_reason_set, runs_locked
-from webapp.runs.models import ACTIVE_STATES, Attempt, LogLine, Run, RunSource, RunState
+from webapp.runs.models import ACTIVE_STATES, INACTIVE_STATES, Attempt, LogLine, Run, RunSource, RunState
+from webapp.runs.selectors import facts_of
 from webapp.runs.states import STATE_AFTER
-from webapp.scheduling.attempts import attempt_end, attempt_lost, starts_again
+from webapp.scheduling.attempts import (
+    ENDING,
+    ENDING_MEMBER,
+    attempt_end,
+    attempt_lost,
+    saved_words,
+    spelled,
+    starts_again,
+    stopping_words,
+)
 from webapp.scheduling.client_runs import client_run_look_after
 from webapp.scheduling.seed_groups import is_shared_now
-from webapp.scheduling.stopping import ENDING, ENDING_MEMBER, saved_words, spelled, stopping_words
 from webapp.scheduling.submission import run_submit_now
 from workers.launchers.bundled_ray import cluster_has_ended
 from workers.launchers.launcher import STOP_SECONDS, JobState, JobStatus, Launcher, LauncherFailure
 from workers.launchers.registry import make_launcher
-from workers.storage.run_folder import RunFolder
-from workers.telemetry.faults import Fault, fault_in
-from workers.telemetry.reasons import plain, printed_failure, seed_output
+from workers.storage.folders import RunFolder
+from workers.telemetry.faults import Fault, fault_in, plain, printed_failure, seed_output
 
 log = logging.getLogger(__name__)
+TOKEN_REST = timedelta(hours=1)
+"""Time after a run's end at which its drivers' tokens are revoked."""
+EXIT_SECONDS = 30
+"""Time between the end of an attempt and the stop of its job."""
+LIVE = (JobState.PENDING, JobState.RUNNING)
+_jobs_over: set[int] = set()
+"""Attempts, ended within TOKEN_REST, whose jobs have ended: they are not queried again."""
 DEATH_SECONDS = 90
 """A driver can outlive its Ray head by a minute: a missing job counts as dead only after this silence."""
 RESUME = "Press Resume to continue from the last checkpoint."
@@ -199,13 +214,17 @@ def _stopping_member(run: Run, attempt: Attempt) -> None:
         attempt.refresh_from_db()
         if attempt.state == Attempt.State.ENDED or not run.stop_requested:
             return
-        state = STATE_AFTER[run.stop_requested]
-        how = f"{state} before it started"
+        how = f"{STATE_AFTER[run.stop_requested]} before it started"
         if attempt.heartbeat_at is not None:
             lost = f"the work after the last checkpoint is lost ({saved_words(run)})"
             how = f"Ended alone, while its process trains other runs; {lost}"
-        attempt_end(attempt, state, how)
-        run_move(run, state, how, stop_requested="")
+        _end_as_requested(run, attempt, how)
+
+
+def _end_as_requested(run: Run, attempt: Attempt, how: str) -> None:
+    state = STATE_AFTER[run.stop_requested]
+    attempt_end(attempt, state, how)
+    run_move(run, state, how, stop_requested="")
 
 
 def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> None:
@@ -227,9 +246,7 @@ def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> 
             _keep_tail(run, attempt, tail)
         if run.stop_requested and status.state is not JobState.MISSING:
             how = f"{_how_ended(run, attempt, status).rstrip('.')}; the work after the last checkpoint is lost ({saved_words(run)})"
-            state = STATE_AFTER[run.stop_requested]
-            attempt_end(attempt, state, how)
-            run_move(run, state, how, stop_requested="")
+            _end_as_requested(run, attempt, how)
         else:
             printed, again = printed_failure(tail)
             attempt_lost(run, attempt, fault_in(printed) if printed else _how(status, attempt), again=again)
@@ -284,3 +301,46 @@ def _say(run: Run, reason: str | Fault) -> None:
     unchanged = all(getattr(locked, name) == getattr(run, name) for name in EXAMINED)
     if unchanged and locked.state in ACTIVE_STATES:
         run_reason_set(locked, reason)
+
+
+def jobs_end(launcher: Launcher) -> None:
+    """Stop the jobs of attempts that ended a while ago: a driver that hangs after its last report, or is alive after it was
+    given up, would hold devices reserved for other runs.
+    """
+    now = timezone.now()
+    ended = Attempt.objects.filter(
+        state=Attempt.State.ENDED,
+        ended_at__gt=now - TOKEN_REST,
+        ended_at__lt=now - timedelta(seconds=EXIT_SECONDS),
+    )
+    others = Attempt.objects.exclude(shared_job="").exclude(
+        state=Attempt.State.ENDED, ended_at__lt=now - timedelta(seconds=EXIT_SECONDS)
+    )  # a shared job ends with the last of its runs
+    ended = ended.exclude(shared_job__in=others.values("shared_job"))
+    waiting = {attempt.pk: attempt.job_id for attempt in ended}
+    _jobs_over.intersection_update(waiting)
+    for pk, job in waiting.items():
+        if pk in _jobs_over:
+            continue
+        state = launcher.status(job).state
+        if state is JobState.UNKNOWN:
+            return  # each further query would wait as long as this one
+        if state in LIVE:
+            _job_stop(launcher, job)
+        else:
+            _jobs_over.add(pk)
+
+
+def _job_stop(launcher: Launcher, submission_id: str) -> None:
+    log.warning("%s exists after its attempt has ended; stopping it", submission_id)
+    try:
+        launcher.stop(submission_id)
+    except LauncherFailure as error:
+        log.warning("%s continues to run: %s", submission_id, error)
+
+
+def tokens_end() -> None:
+    """Revoke tokens some time after a run's end: a disconnected driver still receives "exit" and delivers its last events."""
+    over = Run.objects.filter(state__in=INACTIVE_STATES, ended_at__lt=timezone.now() - TOKEN_REST)
+    for run in over.filter(ingest_tokens__revoked_at=None, ingest_tokens__isnull=False).distinct():
+        run_tokens_revoke(run.pk)

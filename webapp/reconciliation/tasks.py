@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from webapp.common.locks import only_one
+from webapp.common.task_queue import only_one
 from webapp.reconciliation.services import run_look_after, runs_reconcile_now
 from webapp.scheduling.submission import run_submit_now
 

@@ -1,168 +1,108 @@
 """Reports in the REST API."""
 
-from typing import Any
+from typing import Annotated
 
-from drf_spectacular.utils import extend_schema
-from rest_framework import serializers
+from pydantic import Field
 from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from webapp.api.queries import choice
-from webapp.api.schema import JSON, parameter
-from webapp.experiments.bodies import project_of
-from webapp.reports.export import FORMATS, export_text
-from webapp.reports.selectors import (
-    report_document,
-    report_get,
-    reports_visible,
-    version_document,
-    version_get,
-)
-from webapp.reports.services import LONGEST, report_create, report_delete, report_save, version_restore
-from webapp.shares.services import DAYS, share_make, share_path
-from webapp.shares.services import LONGEST as LONGEST_DAYS
+from troupe_client.documents import reports as documents
+from webapp.accounts.permissions import Person
+from webapp.api.routes import Routes
+from webapp.reports import services
+from webapp.reports.rendering import export_text
+from webapp.reports.services import report_document, report_get, text_document, version_document, version_get
+from webapp.runs.states import TransitionRefused
+from webapp.shares.services import share_make, share_path
 
 MOST = 500
+routes = Routes()
 
 
-class NewReport(serializers.Serializer[Any]):
-    """The fields of a new report."""
+class SavedSeparately(TransitionRefused):
+    """Another save followed the base revision of a text, which is stored as a version only."""
 
-    title = serializers.CharField(max_length=200, default="", allow_blank=True)
-    text = serializers.CharField(
-        max_length=LONGEST, default="", allow_blank=True, trim_whitespace=False, help_text="Markdown"
-    )
-    project = serializers.SlugField(default="", allow_blank=True, help_text="default: your oldest")
-
-
-class ReportText(serializers.Serializer[Any]):
-    """A text to save."""
-
-    title = serializers.CharField(max_length=200, allow_blank=True)
-    text = serializers.CharField(max_length=LONGEST, allow_blank=True, trim_whitespace=False)
-    base = serializers.IntegerField(min_value=1, help_text="the revision it is based on")
-
-
-class ShareDays(serializers.Serializer[Any]):
-    """The lifetime of a link."""
-
-    days = serializers.IntegerField(
-        min_value=1,
-        max_value=LONGEST_DAYS,
-        default=DAYS,
-        allow_null=True,
-        help_text="null: until it is revoked",
-    )
-
-
-class Reports(APIView):
-    """Reports of the caller's projects."""
-
-    @extend_schema(operation_id="v1_reports_list", responses=JSON)
-    def get(self, request: Request) -> Response:
-        """Return the reports by latest change, without their texts."""
-        return Response(
-            {"results": [report_document(report) for report in reports_visible(request.user)[:MOST]]}
+    def __init__(self, saved: services.Saved) -> None:
+        version = saved.version.number
+        self.document = text_document(saved.report).model_dump(mode="json") | {"version": version}
+        super().__init__(
+            f"another save followed your base revision; your text is stored as version {version}"
         )
 
-    @extend_schema(request=NewReport, responses={201: JSON, 400: JSON})
-    def post(self, request: Request) -> Response:
-        """Make one."""
-        fields = _given(NewReport, request)
-        project = project_of(request.user, fields["project"])
-        report = report_create(request.user, project, fields["title"], fields["text"])
-        return Response(report_document(report, whole=True), status=201)
+
+@routes.get("reports/", name="reports", operation_id="v1_reports_list")
+def reports(user: Person) -> list[documents.Report]:
+    """Return the reports of the caller's projects by latest change, without their texts."""
+    return [report_document(report) for report in services.reports_visible(user)[:MOST]]
 
 
-class ReportDetail(APIView):
-    """One report."""
-
-    @extend_schema(responses=JSON)
-    def get(self, request: Request, pk: int) -> Response:
-        """Return the report with its text."""
-        return Response(report_document(report_get(request.user, pk), whole=True))
-
-    @extend_schema(request=ReportText, responses={200: JSON, 400: JSON, 409: JSON})
-    def put(self, request: Request, pk: int) -> Response:
-        """Save {"title", "text", "base"}. Returns 409 if another save followed `base`: the response contains the unchanged report,
-        and the submitted text is stored as the version named in it.
-        """
-        fields = _given(ReportText, request)
-        saved = report_save(
-            request.user, report_get(request.user, pk), fields["title"], fields["text"], fields["base"]
-        )
-        answer = report_document(saved.report, whole=saved.conflict) | {"version": saved.version.number}
-        if saved.conflict:
-            detail = f"another save followed your base revision; your text is stored as version {saved.version.number}"
-            return Response(answer | {"detail": detail}, status=409)
-        return Response(answer)
-
-    @extend_schema(responses=JSON)
-    def delete(self, request: Request, pk: int) -> Response:
-        """Delete the report with all its versions."""
-        report = report_get(request.user, pk)
-        report_delete(request.user, report)
-        return Response({"id": pk, "title": report.title, "deleted": True})
+@routes.post("reports/", status=201)
+def report_create(user: Person, body: documents.ReportBody) -> documents.ReportText:
+    """Create a report."""
+    project = services.project_to_write(user, body.project)
+    return text_document(services.report_create(user, project, body.title, body.text))
 
 
-class ReportVersions(APIView):
-    """Versions of a report."""
-
-    @extend_schema(operation_id="v1_reports_versions_list", responses=JSON)
-    def get(self, request: Request, pk: int) -> Response:
-        """Return the versions newest first, without their texts."""
-        rows = report_get(request.user, pk).versions.select_related("author")
-        return Response({"results": [version_document(version) for version in rows]})
+@routes.get("reports/<int:pk>/", name="report")
+def report(user: Person, pk: int) -> documents.ReportText:
+    """Return the report with its text."""
+    return text_document(report_get(user, pk))
 
 
-class ReportVersionDetail(APIView):
-    """One version of a report."""
-
-    @extend_schema(responses=JSON)
-    def get(self, request: Request, pk: int, number: int) -> Response:
-        """Return the version with its text."""
-        return Response(version_document(version_get(report_get(request.user, pk), number), whole=True))
-
-
-class ReportRestore(APIView):
-    """Restoration of a version."""
-
-    @extend_schema(request=None, responses=JSON)
-    def post(self, request: Request, pk: int, number: int) -> Response:
-        """Restore the text of a version, as a new version."""
-        version = version_get(report_get(request.user, pk), number)
-        return Response(report_document(version_restore(request.user, version), whole=True))
+@routes.put("reports/<int:pk>/", errors={409: documents.ReportConflict})
+def report_save(user: Person, pk: int, body: documents.ReportTextBody) -> documents.SavedReport:
+    """Save a text. Returns 409 if another save followed `base`: the response contains the unchanged report, and the submitted
+    text is stored as the version named in it.
+    """
+    saved = services.report_save(user, report_get(user, pk), body.title, body.text, body.base)
+    if saved.conflict:
+        raise SavedSeparately(saved)
+    return documents.SavedReport(**dict(report_document(saved.report)), version=saved.version.number)
 
 
-class ReportExport(APIView):
-    """Export of a report."""
-
-    @extend_schema(
-        parameters=[parameter("as", str, "md (Markdown, the default) or html (a self-contained page)")],
-        responses=JSON,
-    )
-    def get(self, request: Request, pk: int) -> Response:
-        """{"as", "text"}."""
-        kind = choice(request, "as", list(FORMATS)) or "md"
-        return Response({"as": kind, "text": export_text(report_get(request.user, pk), kind)})
+@routes.delete("reports/<int:pk>/")
+def report_delete(user: Person, pk: int) -> documents.DeletedReport:
+    """Delete the report with all its versions."""
+    report = report_get(user, pk)
+    services.report_delete(user, report)
+    return documents.DeletedReport(id=pk, title=report.title, deleted=True)
 
 
-class ReportShare(APIView):
-    """A read-only link to a report."""
-
-    @extend_schema(request=ShareDays, responses={201: JSON})
-    def post(self, request: Request, pk: int) -> Response:
-        """Create a link; `link` is returned only in this response."""
-        report = report_get(request.user, pk)
-        days = _given(ShareDays, request)["days"]
-        share, secret = share_make(request.user, report.project, "report", str(pk), report.title, days)
-        link = request.build_absolute_uri(share_path(secret))
-        return Response({"share": share.pk, "link": link}, status=201)
+@routes.get("reports/<int:pk>/versions/", name="report-versions", operation_id="v1_reports_versions_list")
+def report_versions(user: Person, pk: int) -> list[documents.ReportVersion]:
+    """Return the versions newest first, without their texts."""
+    return [version_document(row) for row in report_get(user, pk).versions.select_related("author")]
 
 
-def _given(kind: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
-    wanted = kind(data=request.data)
-    wanted.is_valid(raise_exception=True)
-    values: dict[str, Any] = wanted.validated_data
-    return values
+@routes.get("reports/<int:pk>/versions/<int:number>/", name="report-version")
+def report_version(user: Person, pk: int, number: int) -> documents.ReportVersionText:
+    """Return the version with its text."""
+    version = version_get(report_get(user, pk), number)
+    return documents.ReportVersionText(**dict(version_document(version)), text=version.text)
+
+
+@routes.post("reports/<int:pk>/versions/<int:number>/restore/", name="report-restore")
+def version_restore(user: Person, pk: int, number: int) -> documents.ReportText:
+    """Restore the text of a version, as a new version."""
+    return text_document(services.version_restore(user, version_get(report_get(user, pk), number)))
+
+
+@routes.get("reports/<int:pk>/export/", name="report-export")
+def report_export(
+    user: Person,
+    pk: int,
+    kind: Annotated[
+        documents.Format, Field(alias="as", description="Markdown, or a self-contained page.")
+    ] = "md",
+) -> documents.ReportExport:
+    """Return the report as a file's text."""
+    return documents.ReportExport(**{"as": kind, "text": export_text(report_get(user, pk), kind)})
+
+
+@routes.post("reports/<int:pk>/share/", name="report-share", status=201, admin=True)
+def report_share(
+    user: Person, request: Request, pk: int, body: documents.ReportShareBody
+) -> documents.ReportShare:
+    """Create a read-only link to a report; `link` is returned only in this response."""
+    report = report_get(user, pk)
+    share, secret = share_make(user, report.project, "report", str(pk), report.title, body.days)
+    return documents.ReportShare(share=share.pk, link=request.build_absolute_uri(share_path(secret)))

@@ -1,23 +1,81 @@
-"""Changes to reports: every submitted text is stored."""
+"""Reports and their versions: what a user sees and changes. Every submitted text is stored."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
+from django.db.models import QuerySet
+from django.http import Http404
+from django.urls import reverse
 from django.utils import timezone
 
 from training_core.errors import ConfigError
+from troupe_client.documents import reports as documents
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
-from webapp.accounts.permissions import Person, can_edit
+from webapp.accounts.permissions import Person, Visitor, can_edit
+from webapp.accounts.selectors import project_default, project_named, projects_visible
 from webapp.reports.models import Report, ReportVersion
 
 TOGETHER = timedelta(minutes=2)
 """Saves of one author within this time share one version, with the last text."""
-LONGEST = 200_000
-"""Maximum characters of a report."""
 Kind = ReportVersion.Kind
+
+
+def reports_visible(user: Person) -> QuerySet[Report]:
+    """Return the reports of the user's projects, by latest change."""
+    return Report.objects.filter(project__in=projects_visible(user)).select_related("project", "author")
+
+
+def report_get(user: Person, pk: int) -> Report:
+    """Return one report, or the one shared with a visitor. Raises Http404, also for projects that are not visible to the user."""
+    reports = reports_visible(user)
+    if isinstance(user, Visitor) and user.came_for("report", str(pk)):
+        reports = Report.objects.filter(project=user.project).select_related("project", "author")
+    report = reports.filter(pk=pk).first()
+    if report is None:
+        raise Http404(f"there is no report {pk} that is visible to you")
+    return report
+
+
+def version_get(report: Report, number: int) -> ReportVersion:
+    """Return one of its versions. Raises Http404."""
+    version = report.versions.select_related("author", "report__project").filter(number=number).first()
+    if version is None:
+        raise Http404(f"there is no version {number} of this report")
+    return version
+
+
+def project_to_write(user: Person, name: str) -> Project:
+    """Return the named project, or the user's default. Raises Http404; PermissionDenied without a project."""
+    project = project_named(user, name) if name else project_default(user)
+    if project is None:
+        raise PermissionDenied("you cannot write in any project; ask an owner for the editor level")
+    return project
+
+
+def report_document(report: Report) -> documents.Report:
+    """Return the document of a report of `reports_visible`, without its text."""
+    return documents.Report.of_row(report, **_names(report))
+
+
+def text_document(report: Report) -> documents.ReportText:
+    """Return the document of a report of `reports_visible`."""
+    return documents.ReportText.of_row(report, **_names(report))
+
+
+def _names(report: Report) -> dict[str, Any]:
+    author = report.author.username if report.author else ""
+    links = {"page": reverse("reports:page", args=[report.pk])}
+    return {"project": report.project.slug, "author": author, "links": links}
+
+
+def version_document(version: ReportVersion) -> documents.ReportVersion:
+    """Return the document of a version, without its text."""
+    author = version.author.username if version.author else ""
+    return documents.ReportVersion.of_row(version, author=author, characters=len(version.text))
 
 
 @dataclass(frozen=True)
@@ -123,6 +181,6 @@ def _checked(title: str, text: str) -> tuple[str, str]:
         raise ConfigError({"text": "text cannot contain NUL characters"})
     if len(title) > 200:
         raise ConfigError({"title": "at most 200 characters"})
-    if len(text) > LONGEST:
-        raise ConfigError({"text": f"at most {LONGEST:,} characters; this has {len(text):,}"})
+    if len(text) > documents.LONGEST:
+        raise ConfigError({"text": f"at most {documents.LONGEST:,} characters; this has {len(text):,}"})
     return title, text

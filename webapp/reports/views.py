@@ -16,14 +16,20 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from training_core.errors import ConfigError
 from webapp.accounts.permissions import Visitor, can_edit
-from webapp.accounts.selectors import project_default, project_get, projects_editable
-from webapp.reports.export import export_answer
+from webapp.accounts.selectors import projects_editable
 from webapp.reports.models import Report
-from webapp.reports.rendering import report_parts
-from webapp.reports.selectors import report_get, reports_visible, version_get
-from webapp.reports.services import report_create, report_delete, report_save, version_restore
-from webapp.shares.middleware import GRANTS
-from webapp.shares.selectors import address_opens
+from webapp.reports.rendering import export_answer, report_parts
+from webapp.reports.services import (
+    project_to_write,
+    report_create,
+    report_delete,
+    report_get,
+    report_save,
+    reports_visible,
+    version_get,
+    version_restore,
+)
+from webapp.shares.access import GRANTS, address_opens
 from webapp.shares.services import share_make, share_path
 from webapp.transcripts.probes import parts_differ
 
@@ -57,10 +63,7 @@ def report_new(request: HttpRequest) -> HttpResponse:
     """Create a report and redirect to its editor; a page that cites itself may post the initial text."""
     form = ReportForm(request.POST)
     form.is_valid()
-    slug = form.cleaned_data.get("project")
-    project = project_get(request.user, slug) if slug else project_default(request.user)
-    if project is None:
-        raise PermissionDenied("you cannot write in any project; ask an owner for the editor level")
+    project = project_to_write(request.user, form.cleaned_data.get("project") or "")
     report = report_create(
         request.user, project, form.cleaned_data.get("title") or "", form.cleaned_data.get("text") or ""
     )

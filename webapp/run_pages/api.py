@@ -1,90 +1,84 @@
-"""The API of notes, marks and cost of runs."""
+"""The API of one run: its record, log, notes, marks and cost."""
 
-from drf_spectacular.utils import extend_schema
-from rest_framework import serializers
-from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
+from typing import Annotated
 
-from webapp.api.schema import JSON
+from pydantic import Field
+
+from troupe_client.documents import runs as documents
+from troupe_client.documents.base import Count
+from webapp.accounts.permissions import Person
+from webapp.api.routes import Routes
+from webapp.run_pages.costs import run_cost
 from webapp.run_pages.marks import marks_list
-from webapp.run_pages.spending import spending_read
-from webapp.runs.models import RunNote
-from webapp.runs.notes import (
-    run_note_add,
-    run_note_change,
-    run_note_document,
-    run_note_get,
-    run_note_remove,
-    run_notes_list,
-)
-from webapp.runs.selectors import run_get
+from webapp.runs import notes
+from webapp.runs.logs import MOST, LineFilter, log_lines
+from webapp.runs.selectors import facts_of, run_get, run_summary
+
+routes = Routes()
 
 
-class RunNoteSerializer(serializers.Serializer[RunNote]):
-    """The fields of a new note."""
-
-    text = serializers.CharField(max_length=4000)
-    step = serializers.IntegerField(
-        required=False, min_value=0, help_text="Iteration; default: the whole run."
+@routes.get("runs/<str:run_id>/", name="run")
+def run(user: Person, run_id: str) -> documents.RunDetail:
+    """Return summary, config and facts."""
+    run = run_get(user, run_id)
+    return documents.RunDetail(
+        **run_summary(run), config=run.config, facts=facts_of(run), values_dropped=run.values_dropped
     )
 
 
-class RunMarks(APIView):
-    """Events of a run that are marked on its curves."""
+class LogQuery(LineFilter):
+    """Which lines of a log."""
 
-    @extend_schema(responses=JSON)
-    def get(self, request: Request, run_id: str) -> Response:
-        """Return checkpoints, attempts, edits of the config, findings, notes: kind, step, time (seconds since the epoch), title,
-        detail, link, by step.
-        """
-        run = run_get(request.user, run_id)
-        return Response({"cursor": run.event_count, "results": [mark.json() for mark in marks_list(run)]})
+    after: Count | None = Field(
+        None, description="Only lines with a higher id, oldest first; 0: from the first line."
+    )
+    before: Count | None = Field(None, description="Only lines with a lower id.")
+    limit: Annotated[Count, Field(ge=1)] = Field(500, description=f"At most {MOST}.")
 
 
-class RunCost(APIView):
-    """Cost of a run so far, and the estimate of its total."""
-
-    @extend_schema(responses=JSON)
-    def get(self, request: Request, run_id: str) -> Response:
-        """Return seconds waited and run, devices held and their hours, tokens sampled (and repeated), the estimate of the total."""
-        return Response(spending_read(run_get(request.user, run_id)).json())
+@routes.get("runs/<str:run_id>/logs/", name="run-logs", operation_id="v1_runs_logs_list")
+def logs(user: Person, run_id: str, query: LogQuery) -> list[documents.LogLine]:
+    """Return the last lines, or those after an id. A full page after an id is followed by another one: ask again after its last id."""
+    lines = log_lines(run_get(user, run_id), query.after, query.before, min(query.limit, MOST), query)
+    return [documents.LogLine.model_validate(line, from_attributes=True) for line in lines]
 
 
-class RunNotes(APIView):
-    """Notes on a run."""
-
-    @extend_schema(responses=JSON)
-    def get(self, request: Request, run_id: str) -> Response:
-        """Newest first."""
-        notes = run_notes_list(run_get(request.user, run_id))
-        return Response({"results": [run_note_document(note) for note in notes]})
-
-    @extend_schema(request=RunNoteSerializer, responses={201: JSON, 400: JSON})
-    def post(self, request: Request, run_id: str) -> Response:
-        """Create a note on a step or on the whole run; editors of the project."""
-        made = run_note_add(request.user, run_get(request.user, run_id), request.data)
-        return Response(run_note_document(made), status=201)
+@routes.get("runs/<str:run_id>/marks/", name="run-marks")
+def marks(user: Person, run_id: str) -> documents.RunMarks:
+    """Return the checkpoints, attempts, edits of the config, findings and notes that are marked on its curves, by step."""
+    run = run_get(user, run_id)
+    return documents.RunMarks(cursor=run.event_count, results=marks_list(run))
 
 
-class RunNoteChange(APIView):
-    """Edits of a note."""
-
-    @extend_schema(request=JSON, responses={200: JSON, 400: JSON})
-    def post(self, request: Request, run_id: str, pk: int) -> Response:
-        """Set {"text"} and return the note; its author and owners of the project."""
-        note = run_note_get(run_get(request.user, run_id), pk)
-        text = request.data.get("text") if isinstance(request.data, dict) else None
-        return Response(run_note_document(run_note_change(request.user, note, text)))
+@routes.get("runs/<str:run_id>/cost/", name="run-cost")
+def cost(user: Person, run_id: str) -> documents.RunCost:
+    """Return seconds waited and run, devices held and their hours, tokens sampled (and repeated), the estimate of the total."""
+    return run_cost(run_get(user, run_id))
 
 
-class RunNoteRemove(APIView):
-    """Removal of a note."""
+@routes.get("runs/<str:run_id>/notes/", name="run-notes")
+def run_notes(user: Person, run_id: str) -> list[documents.RunNote]:
+    """Return the notes on a run, newest first."""
+    return [notes.run_note_document(note) for note in notes.run_notes_list(run_get(user, run_id))]
 
-    @extend_schema(request=None, responses=JSON)
-    def post(self, request: Request, run_id: str, pk: int) -> Response:
-        """Return the removed note; its author and owners of the project."""
-        note = run_note_get(run_get(request.user, run_id), pk)
-        document = run_note_document(note)
-        run_note_remove(request.user, note)
-        return Response(document)
+
+@routes.post("runs/<str:run_id>/notes/", status=201)
+def note_add(user: Person, run_id: str, body: documents.RunNoteBody) -> documents.RunNote:
+    """Create a note on a step or on the whole run; editors of the project."""
+    return notes.run_note_document(notes.run_note_add(user, run_get(user, run_id), body))
+
+
+@routes.post("runs/<str:run_id>/notes/<int:pk>/change/", name="run-note-change")
+def note_change(user: Person, run_id: str, pk: int, body: documents.RunNoteChangeBody) -> documents.RunNote:
+    """Change the text of a note; its author and owners of the project."""
+    note = notes.run_note_get(run_get(user, run_id), pk)
+    return notes.run_note_document(notes.run_note_change(user, note, body))
+
+
+@routes.post("runs/<str:run_id>/notes/<int:pk>/remove/", name="run-note-remove")
+def note_remove(user: Person, run_id: str, pk: int) -> documents.RunNote:
+    """Delete a note and return it; its author and owners of the project."""
+    note = notes.run_note_get(run_get(user, run_id), pk)
+    document = notes.run_note_document(note)
+    notes.run_note_remove(user, note)
+    return document

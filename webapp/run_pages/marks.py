@@ -1,20 +1,20 @@
 """Events of a run that are marked on its curves."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from django.urls import reverse
 
+from troupe_client.documents.runs import RunMark
 from webapp.accounts.permissions import Person, Visitor
 from webapp.checkpoints.models import Checkpoint
-from webapp.checkpoints.selectors import checkpoints_list
+from webapp.checkpoints.services import checkpoints_list
 from webapp.common.formats import figure
 from webapp.health.models import Finding
+from webapp.runs.costs import first_iteration
 from webapp.runs.models import Run, RunNote
 from webapp.runs.notes import run_notes_list
-from webapp.runs.selectors import attempts_of, first_iteration
+from webapp.runs.selectors import attempts_of
 
 KINDS = {
     "checkpoint": "Checkpoints",
@@ -28,32 +28,12 @@ LONGEST = 200
 """Maximum characters of a title."""
 
 
-@dataclass(frozen=True)
-class Mark:
-    """One mark. `step` is None for a note on the whole run; `time` is in seconds since the epoch."""
-
-    kind: str
-    step: int | None
-    time: float
-    title: str
-    detail: str
-    link: str
-    number: int
-    """Primary key of the note, the finding, the attempt or the checkpoint."""
-    strong: bool = False
-    """Emphasised: the best checkpoint, a bad finding."""
-
-    def json(self) -> dict[str, Any]:
-        """JSON types only."""
-        return asdict(self)
-
-
 def marks_list(
     run: Run,
     checkpoints: Sequence[Checkpoint] | None = None,
     notes: Sequence[RunNote] | None = None,
     findings: Sequence[Finding] | None = None,
-) -> list[Mark]:
+) -> list[RunMark]:
     """Return stored checkpoints, attempts after the first, edits of the config, findings, notes; by step, then time.
 
     checkpoints, notes, findings: those of the run, if the page has read them.
@@ -72,52 +52,96 @@ def marks_shown(
     checkpoints: Sequence[Checkpoint] | None = None,
     notes: Sequence[RunNote] | None = None,
     findings: Sequence[Finding] | None = None,
-) -> list[Mark]:
+) -> list[RunMark]:
     """Return the marks visible to this user: visitors see checkpoints and attempts, without their pages."""
     marks = marks_list(run, checkpoints, notes, findings)
     if isinstance(user, Visitor):
-        return [replace(mark, link="") for mark in marks if mark.kind in ("checkpoint", "attempt")]
+        return [
+            mark.model_copy(update={"link": ""}) for mark in marks if mark.kind in ("checkpoint", "attempt")
+        ]
     return marks
 
 
-def _checkpoints(run: Run, rows: Iterable[Checkpoint]) -> Iterator[Mark]:
+def _checkpoints(run: Run, rows: Iterable[Checkpoint]) -> Iterator[RunMark]:
     link = reverse("runs:checkpoints", args=[run.pk])
     for row in rows:
         metrics = ", ".join(f"{key} {figure(value, key)}" for key, value in row.metrics.items())
         title = "best checkpoint" if row.best else "checkpoint"
-        yield Mark("checkpoint", row.iteration, _seconds(row.time), title, metrics, link, row.pk, row.best)
+        yield RunMark(
+            kind="checkpoint",
+            step=row.iteration,
+            time=_seconds(row.time),
+            title=title,
+            detail=metrics,
+            link=link,
+            number=row.pk,
+            strong=row.best,
+        )
 
 
-def _attempts(run: Run) -> Iterator[Mark]:
+def _attempts(run: Run) -> Iterator[RunMark]:
     link = reverse("runs:logs", args=[run.pk])
     for attempt in attempts_of(run):
         step, time = first_iteration(run, attempt), _seconds(attempt.started_at or attempt.created_at)
         if attempt.number > 1:
             since = attempt.resumed_from or (attempt.resumed_iteration and f"step {step}")
             origin = f"resumed from {since}" if since else "from the start"
-            yield Mark("attempt", step, time, f"attempt {attempt.number}", origin, link, attempt.number)
+            yield RunMark(
+                kind="attempt",
+                step=step,
+                time=time,
+                title=f"attempt {attempt.number}",
+                detail=origin,
+                link=link,
+                number=attempt.number,
+            )
         if attempt.changes:
             changes = ", ".join(f"{path} = {value}" for path, value in attempt.changes.items())
             address = reverse("runs:config", args=[run.pk])
-            yield Mark("edit", step, time, "config edited", changes, address, attempt.number)
+            yield RunMark(
+                kind="edit",
+                step=step,
+                time=time,
+                title="config edited",
+                detail=changes,
+                link=address,
+                number=attempt.number,
+            )
 
 
-def _findings(run: Run, findings: Iterable[Finding]) -> Iterator[Mark]:
+def _findings(run: Run, findings: Iterable[Finding]) -> Iterator[RunMark]:
     page = reverse("health:page", args=[run.pk])
     for row in findings:
         if row.state == Finding.State.DISMISSED:
             continue
         critical = row.severity == Finding.Severity.CRITICAL
         address, time = f"{page}#finding-{row.pk}", _seconds(row.created_at)
-        yield Mark("finding", row.first_step, time, row.title[:LONGEST], row.state, address, row.pk, critical)
+        yield RunMark(
+            kind="finding",
+            step=row.first_step,
+            time=time,
+            title=row.title[:LONGEST],
+            detail=row.state,
+            link=address,
+            number=row.pk,
+            strong=critical,
+        )
 
 
-def _notes(run: Run, notes: Iterable[RunNote]) -> Iterator[Mark]:
+def _notes(run: Run, notes: Iterable[RunNote]) -> Iterator[RunMark]:
     page = reverse("runs:detail", args=[run.pk])
     for note in notes:
         author = note.author.username if note.author else "a deleted user"
         time, address = _seconds(note.created_at), f"{page}#note-{note.pk}"
-        yield Mark("note", note.step, time, note.text[:LONGEST], author, address, note.pk)
+        yield RunMark(
+            kind="note",
+            step=note.step,
+            time=time,
+            title=note.text[:LONGEST],
+            detail=author,
+            link=address,
+            number=note.pk,
+        )
 
 
 def _seconds(moment: datetime) -> float:

@@ -1,81 +1,32 @@
-"""The API of the runs table."""
+"""The API of the runs table: lists, launches, actions on many runs, families, saved views, completion."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated
 
-from django.db.models import QuerySet
-from django.utils.functional import cached_property
-from drf_spectacular.utils import extend_schema
-from rest_framework import generics, status
-from rest_framework.exceptions import ParseError, PermissionDenied
-from rest_framework.pagination import BasePagination
+from pydantic import Field
+from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from training_core.config.files import read_preset
 from training_core.errors import ConfigError
-from webapp.accounts.models import Project
-from webapp.accounts.selectors import project_default, project_named
-from webapp.api.pagination import NewestFirst, OrderedPages
-from webapp.api.queries import choice, text, truth
-from webapp.api.schema import JSON, parameter
+from troupe_client.documents import runs as documents
+from troupe_client.documents.base import Page
+from troupe_client.documents.launches import LaunchBody
+from webapp.accounts.permissions import Person
+from webapp.accounts.selectors import project_default, project_get, project_named
+from webapp.api.pagination import NewestFirst, OrderedPages, paged
+from webapp.api.routes import Routes
 from webapp.common.query_language import LONGEST
-from webapp.run_table.columns import cells_json, columns_read, rows_cells
+from webapp.run_table import saved_views
+from webapp.run_table.columns import Column, cells_json, columns_read, families_list, rows_cells
 from webapp.run_table.completion import column_complete, filter_complete
-from webapp.run_table.families import families_list
-from webapp.run_table.selectors import runs_list
-from webapp.run_table.sorting import SORTS, is_sort
-from webapp.runs.models import Run, RunState
-from webapp.runs.selectors import run_get
-from webapp.runs.serializers import RunSerializer
-from webapp.scheduling.managing import ACTS, runs_do
-from webapp.scheduling.serializers import LaunchSerializer
-from webapp.scheduling.services import run_create
+from webapp.run_table.filters import SORT_WORDS, RunFilters, is_sort, runs_list
+from webapp.runs.models import Run
+from webapp.runs.selectors import run_get, run_summary
+from webapp.scheduling.services import run_create, runs_do
 
-SORT_WORDS = f"one of {', '.join(SORTS)}, a metric (eval/success:max), or a config field (run.seed)"
-
-
-class BulkAct(APIView):
-    """One action on many runs."""
-
-    @extend_schema(request=JSON, responses={200: JSON, 400: JSON})
-    def post(self, request: Request) -> Response:
-        """Apply {"runs": [ids], "act", "value"}; returns [{"id", "ok", "detail"}], one for each run."""
-        body = request.data if isinstance(request.data, dict) else {}
-        runs, act, value = body.get("runs"), body.get("act"), body.get("value", "")
-        if not isinstance(runs, list) or not all(isinstance(run, str) for run in runs):
-            raise ConfigError({"runs": "give a list of ids"})
-        if not isinstance(act, str) or not isinstance(value, str | int):
-            raise ConfigError({"act": f"give one of {', '.join(ACTS)}"})
-        return Response({"results": runs_do(request.user, runs, act, str(value))})
-
-
-class Families(APIView):
-    """Runs grouped by everything except the seed."""
-
-    @extend_schema(parameters=[parameter("filter", str, "the filter language")], responses=JSON)
-    def get(self, request: Request) -> Response:
-        """Return at most 200 families, newest first: runs, n, mean and sd of each headline metric."""
-        runs = runs_list(request.user, {"filter": text(request, "filter")})
-        return Response({"results": list(families_list(runs)[:200])})
-
-
-class ColumnCompletion(APIView):
-    """Names of columns of the runs table."""
-
-    @extend_schema(parameters=[parameter("text", str, "a prefix, or a substring, of a name")], responses=JSON)
-    def get(self, request: Request) -> Response:
-        """Return {"start": 0, "options": [{"text", "note"}]}: facts, metrics and config fields of the caller's runs."""
-        return Response(column_complete(request.user, text(request, "text")[:LONGEST]))
-
-
-class FilterCompletion(APIView):
-    """Completion of filters."""
-
-    @extend_schema(parameters=[parameter("text", str, "the filter up to the caret")], responses=JSON)
-    def get(self, request: Request) -> Response:
-        """Return {"start", "options": [{"text", "note"}]}: an option replaces the text from `start` on."""
-        return Response(filter_complete(request.user, text(request, "text")[:LONGEST]))
+routes = Routes()
+MOST_FAMILIES = 200
 
 
 class RunPages(NewestFirst):
@@ -84,87 +35,108 @@ class RunPages(NewestFirst):
     ordering = ("-created_at", "-id")
 
 
-class RunList(generics.ListAPIView[Run]):
-    """The caller's runs; POST launches one."""
+def run_rows(runs: Sequence[Run], columns: Sequence[Column]) -> list[documents.RunRow]:
+    """Return the documents of runs with their values of these columns."""
+    summaries = [run_summary(run) for run in runs]
+    if not columns:
+        return [documents.RunRow(**summary) for summary in summaries]
+    cells = rows_cells(runs, summaries, columns)
+    return [
+        documents.RunRow(**summary, **cells_json(row)) for summary, row in zip(summaries, cells, strict=True)
+    ]
 
-    serializer_class = RunSerializer
 
-    pagination_class = RunPages
+@routes.get("runs/", name="runs", operation_id="v1_runs_list")
+def runs(user: Person, request: Request, query: RunFilters) -> Page[documents.RunRow]:
+    """Return runs newest first, or by `sort`, with the values of `columns` and the changes of metrics among them."""
+    if query.sort and not is_sort(query.sort):
+        raise ConfigError({"sort": f"{query.sort[:40]!r}: use {SORT_WORDS}"})
+    columns = columns_read(query.columns) if query.columns else []
+    pages = OrderedPages if query.sort else RunPages
+    return paged(request, runs_list(user, query.values()), pages, lambda page: run_rows(page, columns))  # type: ignore[no-any-return]
 
-    @cached_property
-    def paginator(self) -> BasePagination:
-        """Cursor pagination for the order of arrival, offsets for any other order."""
-        return OrderedPages() if self.request.query_params.get("sort") else RunPages()
 
-    def get_queryset(self) -> QuerySet[Run]:
-        """Return the runs filtered by q, state, tag, project, filter."""
-        filters = {name: text(self.request, name) for name in ("q", "tag", "project", "filter")}
-        filters["sort"] = text(self.request, "sort")
-        if filters["sort"] and not is_sort(filters["sort"]):
-            raise ParseError(f"sort={filters['sort'][:40]!r}: use {SORT_WORDS}")
-        filters["archived"] = str(truth(self.request, "archived") or "")
-        filters["state"] = choice(self.request, "state", RunState.values)
-        return runs_list(self.request.user, filters)
-
-    @extend_schema(
-        operation_id="v1_runs_list",
-        parameters=[
-            parameter("q", str, "words in name, id, preset or tags"),
-            parameter("state", str, f"one of {', '.join(RunState.values)}"),
-            parameter("tag", str, "a whole tag"),
-            parameter("project", str, "slug of a project"),
-            parameter("sort", str, f"{SORT_WORDS}; -NAME: descending"),
-            parameter("columns", str, "columns to include for each run, e.g. run.seed,eval/success:max"),
-            parameter("archived", bool, "include archived runs"),
-            parameter("filter", str, "the filter language, e.g. eval/success > 0.8"),
-        ],
-        responses=JSON,
+@routes.post("runs/", status=201)
+def run_launch(user: Person, body: LaunchBody) -> documents.RunSummary:
+    """Launch a run: 201 with id and links, or 400 with one message per field path."""
+    project = project_named(user, body.project) if body.project else project_default(user)
+    if project is None:
+        raise PermissionDenied("you cannot launch in any project; ask an owner for the editor level")
+    run = run_create(
+        user,
+        project,
+        read_preset(body.preset) if body.config is None else body.config,
+        body.preset,
+        body.overrides,
+        body.name,
+        body.tags,
+        {"via": "API"} | body.provenance,
     )
-    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Return runs newest first, or by `sort`. With `columns`, each has {"columns": {word: value}, "changes": {metric: change}}."""
-        columns = columns_read(text(request, "columns")) if text(request, "columns") else []
-        page = self.paginate_queryset(self.get_queryset())
-        rows = self.get_serializer(page, many=True).data
-        for row, cells in zip(rows, rows_cells(page or [], rows, columns), strict=True):
-            row |= cells_json(cells) if columns else {}
-        return self.get_paginated_response(rows)
-
-    @extend_schema(request=LaunchSerializer, responses={201: JSON, 400: JSON})
-    def post(self, request: Request) -> Response:
-        """Launch a run: 201 with id and links, or 400 with one message per field path."""
-        wanted = LaunchSerializer(data=request.data)
-        if not wanted.is_valid():
-            return Response(
-                {"detail": "the request is not understood", "errors": _flat(wanted.errors)}, status=400
-            )
-        data = wanted.validated_data
-        tree = read_preset(data["preset"]) if "preset" in data else data["config"]
-        run = run_create(
-            request.user,
-            self._project(data.get("project", "")),
-            tree,
-            data.get("preset", ""),
-            data.get("overrides", {}),
-            data.get("name", ""),
-            data.get("tags", []),
-            {"via": "API"} | data.get("provenance", {}),
-        )
-        made = run_get(request.user, run.pk)
-        return Response(RunSerializer(made).data, status=status.HTTP_201_CREATED)
-
-    def _project(self, slug: str) -> Project:
-        project = project_named(self.request.user, slug) if slug else project_default(self.request.user)
-        if project is None:
-            raise PermissionDenied("you cannot launch in any project; ask an owner for the editor level")
-        return project
+    return documents.RunSummary(**run_summary(run_get(user, run.pk)))
 
 
-def _flat(errors: Any, path: str = "") -> dict[str, str]:
-    """Return DRF's nested errors as one message per dotted path."""
-    if isinstance(errors, dict):
-        parts = [
-            _flat(value, ".".join(filter(None, (path, "" if key == "non_field_errors" else str(key)))))
-            for key, value in errors.items()
-        ]
-        return {key: text for part in parts for key, text in part.items()}
-    return {path: " ".join(str(item) for item in errors)} if errors else {}
+@routes.post("bulk/", name="bulk")
+def bulk(user: Person, body: documents.BulkBody) -> list[documents.BulkResult]:
+    """Apply one action to many runs; a refusal does not affect the others."""
+    return [documents.BulkResult(**result) for result in runs_do(user, body.runs, body.act, str(body.value))]
+
+
+@routes.get("families/", name="families")
+def families(
+    user: Person, filter: Annotated[str, Field(description="The filter language.")] = ""
+) -> list[documents.RunFamily]:
+    """Return runs grouped by everything except the seed: at most 200 families, newest first."""
+    listed = families_list(runs_list(user, {"filter": filter}))[:MOST_FAMILIES]
+    return [documents.RunFamily(**row) for row in listed]
+
+
+@routes.get("columns/complete/", name="columns-complete")
+def columns_complete(
+    user: Person, text: Annotated[str, Field(description="A prefix, or a substring, of a name.")] = ""
+) -> documents.FilterCompletion:
+    """Return names of columns: facts, metrics and config fields of the caller's runs."""
+    return documents.FilterCompletion(**column_complete(user, text[:LONGEST]))
+
+
+@routes.get("filter/complete/", name="filter-complete")
+def filters_complete(
+    user: Person, text: Annotated[str, Field(description="The filter up to the caret.")] = ""
+) -> documents.FilterCompletion:
+    """Return completions of a filter."""
+    return documents.FilterCompletion(**filter_complete(user, text[:LONGEST]))
+
+
+@routes.get("views/", name="views", operation_id="v1_views_list")
+def views(user: Person) -> list[documents.SavedView]:
+    """Return the caller's own views and those of their projects, by name."""
+    return [saved_views.view_document(view) for view in saved_views.views_visible(user)]
+
+
+@routes.post("views/", status=201)
+def view_save(user: Person, body: documents.ViewBody) -> documents.SavedView:
+    """Save a view of the table; without a project it belongs to the caller."""
+    project = project_get(user, body.project) if body.project else None
+    made = saved_views.view_save(user, body.name, body.query, project, replace=body.replace)
+    return saved_views.view_document(made)
+
+
+@routes.get("views/<int:pk>/", name="view")
+def view(user: Person, pk: int) -> documents.SavedView:
+    """Return a view: its query, and the URL of its page."""
+    return saved_views.view_document(saved_views.view_get(user, pk))
+
+
+@routes.patch("views/<int:pk>/")
+def view_change(user: Person, pk: int, body: documents.ViewChangeBody) -> documents.SavedView:
+    """Rename a view, or make it the default."""
+    view = saved_views.view_get(user, pk)
+    return saved_views.view_document(saved_views.view_change(user, view, body.name, body.default))
+
+
+@routes.delete("views/<int:pk>/")
+def view_remove(user: Person, pk: int) -> documents.SavedViewDeleted:
+    """Delete a view."""
+    view = saved_views.view_get(user, pk)
+    document = documents.SavedViewDeleted(**dict(saved_views.view_document(view)))
+    saved_views.view_remove(user, view)
+    return document

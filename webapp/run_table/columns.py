@@ -1,19 +1,97 @@
-"""The columns of the runs table: words of the filter language, each a fact, a config field or a metric."""
+"""The columns of the runs table: words of the filter language, each a fact, a config field or a metric; and their values, of runs and
+of families of runs. The default columns are metrics of Troupe's trainers, or those that custom programs log.
+"""
 
-from collections.abc import Iterable, Mapping, Sequence
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
+
+from django.contrib.postgres.aggregates import ArrayAgg
+from django.db.models import Avg, Count, F, FloatField, Max, Min, QuerySet, StdDev
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast
 
 from training_core.errors import ConfigError
 from webapp.agents.rewards import shaped_label
 from webapp.metrics.arrays import spell
+from webapp.metrics.expressions import is_plain
 from webapp.metrics.headline import HEADLINE
-from webapp.metrics.measures import MEASURES, is_metric, metric_read
 from webapp.metrics.models import Series
-from webapp.run_table.headlines import OWN, STANDARD, headline_names
-from webapp.runs.models import Run, RunSource
+from webapp.metrics.names import MEASURES, by_importance, is_metric, metric_read, metric_word
+from webapp.run_table.filters import is_sort, value_of, without
+from webapp.runs.configs import ASIDE
+from webapp.runs.models import Run
 from webapp.runs.notes import run_notes_latest
+
+STANDARD = ("progress", "left", "eval/success", "eval_sampled/success", "train/return", "created")
+"""Default columns of runs of Troupe's trainers, in addition to name and state."""
+BESIDE_CHARTS = ("eval/success",)
+"""Default columns of their table with charts next to it."""
+MIXED = ("progress", "left", "eval/success", "train/return", "headline", "created")
+"""Default columns of a table with runs of Troupe's trainers and of custom programs."""
+OWN = "headline"
+"""The column with the first headline metric of each custom program."""
+MOST_SHARED = 3
+"""Number of columns for metrics that most programs of a table log."""
+MOST_NAMES = 500
+"""Number of metrics up to which the names of a run are read; a run with more shows those that it has chosen."""
+
+
+def is_program(run: Run) -> bool:
+    """Whether a run has headline metrics of its own: a custom program that has chosen some, or logs none of Troupe's."""
+    return run.is_custom and bool(run.headline_keys or not run.headline)
+
+
+def headline_names(runs: Iterable[Run]) -> dict[str, list[str]]:
+    """Return the headline metrics of each custom program, the most important first. Makes at most one query."""
+    programs = [run for run in runs if is_program(run)]
+    read = [run.pk for run in programs if run.series_count <= MOST_NAMES]
+    reported: dict[str, list[str]] = {pk: [] for pk in read}
+    if read:
+        series = Series.objects.filter(run__in=read).order_by("pk")  # in the order of the first values
+        for pk, key in series.values_list("run_id", "key"):
+            reported[pk].append(key)
+    names = {}
+    for run in programs:
+        keys = reported.get(run.pk, run.headline_keys)
+        names[run.pk] = [key for key in run.headline_keys if key in keys] or by_importance(keys)
+    return names
+
+
+def columns_default(runs: Sequence[Run], *, beside_charts: bool = False) -> tuple[str, ...]:
+    """Return the default columns of a table of these runs.
+
+    Custom programs have columns of the metrics that most of them have among their first ones, and a column with a metric of each
+    program's own if one of them has none of these.
+    """
+    names = headline_names(runs)
+    if not names:
+        return BESIDE_CHARTS if beside_charts else STANDARD
+    if len(names) < len(runs):
+        return (*BESIDE_CHARTS, OWN) if beside_charts else MIXED
+    shared = _shared(names.values())
+    lone = any(keys and not set(shared) & set(keys) for keys in names.values())
+    own = [OWN] if lone or not shared else []
+    if beside_charts:
+        return tuple(own or map(metric_word, shared[:1]))
+    return ("progress", "left", *map(metric_word, shared), *own, "created")
+
+
+def metric_compared(runs: Sequence[Run]) -> str:
+    """Return the metric that most of these custom programs have among their first ones; empty if another run is among them."""
+    names = headline_names(runs)
+    counts = Counter(key for keys in names.values() for key in filter(is_plain, keys[:MOST_SHARED]))
+    return counts.most_common(1)[0][0] if counts and len(names) == len(runs) else ""
+
+
+def _shared(names: Collection[Sequence[str]]) -> list[str]:
+    """Return the metrics that more than half of these lists have among their first ones, the most common first."""
+    counts = Counter(key for keys in names for key in keys[:MOST_SHARED])
+    return [key for key, count in counts.most_common(MOST_SHARED) if 2 * count > len(names)]
+
 
 MOST = 20
 LONGEST = 2000
@@ -90,7 +168,7 @@ class Cell:
 def columns_of_runs(columns: Iterable[Column], runs: Iterable[Run]) -> list[Column]:
     """Return columns with the headings for these runs: a return with shaped rewards is labelled as such."""
     runs = list(runs)
-    configs, foreign = [run.config for run in runs], all(run.source == RunSource.CLIENT for run in runs)
+    configs, foreign = [run.config for run in runs], all(run.is_custom for run in runs)
     return [
         replace(column, heading=shaped_label(column.heading, configs), foreign=foreign)
         if column.kind == "metric"
@@ -212,3 +290,112 @@ def _metric_cell(run: Run, column: Column, series: Mapping[tuple[str, str], Seri
 
 def _finite(value: Any) -> bool:
     return isinstance(value, int | float) and isfinite(value)
+
+
+FAMILY_SORTS = {"created": "until", "name": "name", "runs": "runs"}
+"""Sort orders by what every row has, in addition to metrics and config fields."""
+
+
+@dataclass(frozen=True)
+class FamilyCell:
+    """A family's value in a column: the value of a config field, or the distribution of a metric over its runs."""
+
+    column: Column
+    value: Any = None
+    mean: float | None = None
+    deviation: float | None = None
+    """Of the sample; None for one run."""
+    count: int = 0
+    """Number of runs with a finite value."""
+
+
+def families_rows(
+    runs: QuerySet[Run], rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]
+) -> list[dict[str, Any]]:
+    """Return the rows of `families_list` with "cells": one for each column that is a config field or a metric."""
+    shown = [
+        column for column in columns if column.kind in ("config", "metric") and column.word != "priority"
+    ]
+    runs = runs.filter(family__in=[row["family"] for row in rows]).order_by()
+    values = _family_values(runs, shown)
+    fields = any(column.kind == "config" for column in shown)
+    configs = (
+        dict(runs.distinct("family").order_by("family").values_list("family", "config")) if fields else {}
+    )
+    return [
+        {**row, "cells": [_family_cell(row, column, values, configs) for column in shown]} for row in rows
+    ]
+
+
+def _family_values(runs: QuerySet[Run], columns: Sequence[Column]) -> dict[tuple[str, str], list[float]]:
+    """Return finite values by family and word, of the metrics that `families_list` does not contain."""
+    values: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for column in columns:
+        if column.kind == "metric" and column.word not in HEADLINE:
+            key, measure = metric_read(column.word)
+            series = Series.objects.filter(run__in=runs, key=key)
+            for family, value in series.values_list("run__family", MEASURES[measure]):
+                if value is not None and isfinite(value):
+                    values[family, column.word].append(value)
+    return values
+
+
+def _family_cell(
+    row: Mapping[str, Any],
+    column: Column,
+    values: Mapping[tuple[str, str], list[float]],
+    configs: Mapping[str, Any],
+) -> FamilyCell:
+    if column.kind == "config":
+        aside = column.word.removeprefix("run.") in ASIDE and row["runs"] > 1
+        value = "differs" if aside else config_at(configs.get(row["family"]), column.word)
+        return FamilyCell(column, value)
+    if column.word in HEADLINE:
+        name = alias_of(column.word)
+        return FamilyCell(column, None, row[f"{name}_mean"], row[f"{name}_sd"], row[f"{name}_n"])
+    some = values.get((row["family"], column.word), [])
+    if not some:
+        return FamilyCell(column)
+    deviation = statistics.stdev(some) if len(some) > 1 else None
+    return FamilyCell(column, None, statistics.fmean(some), deviation, len(some))
+
+
+def families_list(runs: QuerySet[Run], sort: str = "") -> QuerySet[Any, Any]:
+    """Return one row per family, newest first or by `sort` (name, runs, created, a metric's mean,
+    or a config field): {"family", "runs", "name", "since", "until", and for each headline metric
+    "<key> n", "<key> mean", "<key> sd" (of the sample; null for one run)}.
+    """
+    columns: dict[str, Any] = {}
+    for key in HEADLINE:
+        value = Cast(KeyTextTransform(key, "headline"), FloatField())
+        columns |= {
+            f"{alias_of(key)}_n": Count(value),
+            f"{alias_of(key)}_mean": Avg(value),
+            f"{alias_of(key)}_sd": StdDev(value, sample=True),
+        }
+    name = sort.removeprefix("-")
+    order = FAMILY_SORTS.get(name, "until")
+    if is_sort(sort) and (is_metric(name) or "." in name):
+        runs, value = value_of(runs, name)
+        order = "sorted"
+        # A metric's mean over its runs; of a field that differs, the least value (Postgres has no minimum of JSON values).
+        columns["sorted"] = (
+            Avg(without(without(value, inf), -inf))
+            if is_metric(name)
+            else ArrayAgg(value, order_by=[value], default=None)
+        )
+    descending = sort.startswith("-") or (order == "until" and sort != "created")
+    by = F(order).desc(nulls_last=True) if descending else F(order).asc(nulls_last=True)
+    return (
+        runs.order_by()
+        .values("family")
+        .annotate(
+            runs=Count("pk"), name=Min("name"), since=Min("created_at"), until=Max("created_at"), **columns
+        )
+        .order_by(by, "-until", "family")
+    )
+
+
+def alias_of(key: str) -> str:
+    """Return a headline metric's name as a column alias."""
+    return key.replace("/", "_")

@@ -7,10 +7,10 @@ from typing import Any
 from django.contrib.auth.models import AnonymousUser
 
 from webapp.accounts.models import User
-from webapp.common.query_completion import complete, fitting
-from webapp.metrics.measures import metric_word
+from webapp.common.query_language import complete, fitting
 from webapp.metrics.models import Series
-from webapp.run_table.columns import FACTS
+from webapp.metrics.names import metric_word
+from webapp.run_table.columns import FACTS, config_at
 from webapp.run_table.filters import FIELDS
 from webapp.runs.models import RunState
 from webapp.runs.selectors import runs_visible
@@ -84,19 +84,13 @@ def _values(user: User | AnonymousUser, field: str) -> list[str]:
     if field == "archived":
         return ["true", "false"]
     if "." in field:
-        values = (_at(config, field) for config in runs.values_list("config", flat=True)[:RECENT])
+        values = (config_at(config, field) for config in runs.values_list("config", flat=True)[:RECENT])
         return _distinct(_spelled(value) for value in values if isinstance(value, str | int | float))
     return []
 
 
 def _distinct(values: Iterable[Any]) -> list[str]:
     return sorted({str(value) for value in values if value not in ("", None)})
-
-
-def _at(tree: Any, path: str) -> Any:
-    for part in path.split("."):
-        tree = tree.get(part) if isinstance(tree, Mapping) else None
-    return tree
 
 
 def _spelled(value: Any) -> str:

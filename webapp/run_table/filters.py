@@ -1,20 +1,29 @@
-"""The filter language of the runs table: `algorithm.type = at_grpo and eval/success > 0.8`.
+"""Which runs the table lists, and their order: the parameters of its address, and the filter language
+`algorithm.type = at_grpo and eval/success > 0.8`.
 
 A word with a slash, in quotes or after `metric.` is a metric (its last value, or another measure: `eval/success:max`), one with
 a dot a config field, a plain one a fact of the run or, compared with a number, a metric. A word without an operator is searched in
-names, ids, presets and tags.
-All user input reaches the database as bound parameters.
+names, ids, presets and tags. All user input reaches the database as bound parameters.
+
+A config is stored out of line and compressed, so that reading it dominates the cost of a filter over many runs. All conditions on it are
+joined into one SQL/JSON path expression, which reads it once.
 """
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from math import isfinite
-from typing import Any
+from math import isfinite, nan
+from typing import Any, Literal
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, FilteredRelation, FloatField, OuterRef, Q, QuerySet, Value
+from django.db.models.fields.json import KeyTextTransform, KeyTransform
+from django.db.models.functions import Cast, NullIf
 from django.utils import timezone
 from lark import Token, v_args
+from pydantic import BaseModel, Field, field_validator
 
+from troupe_client.documents.runs import State
+from webapp.accounts.permissions import Person
 from webapp.common.query_language import (
     LOOKUPS,
     Compiler,
@@ -23,15 +32,162 @@ from webapp.common.query_language import (
     condition_read,
     flag_check,
     is_number,
+    json_fits,
+    json_predicate,
     number_check,
     number_fits,
     text_check,
     unquoted,
 )
-from webapp.metrics.measures import MEASURES, is_metric, metric_read
+from webapp.metrics.headline import HEADLINE
 from webapp.metrics.models import Series
-from webapp.run_table.config_tests import ConfigTest, config_fits, config_joined, config_not, config_test
+from webapp.metrics.names import MEASURES, is_metric, metric_read
 from webapp.runs.models import Run, RunNote, RunState
+from webapp.runs.selectors import runs_visible
+
+
+class ConfigTest(str):
+    """A predicate that is true or false for every config, never unknown."""
+
+
+def config_test(path: Sequence[str], operator: str, value: str | float | bool) -> ConfigTest:
+    """Return the test whether the field exists and satisfies =, <, <=, >, >=, or ~ for a case-insensitive substring.
+
+    For a list, whether any item does. A value of another type never matches. `value` is finite.
+    """
+    json_path = "".join(f".{json.dumps(name)}" for name in path)
+    return ConfigTest(json_predicate(f"${json_path}", operator, value))
+
+
+def config_not(test: ConfigTest) -> ConfigTest:
+    """Return the negation of the test."""
+    return ConfigTest(f"!({test})")
+
+
+def config_joined(tests: Iterable[ConfigTest], connector: str) -> ConfigTest:
+    """Join the tests with && or ||."""
+    return ConfigTest("(" + f" {connector} ".join(tests) + ")")
+
+
+def config_fits(test: ConfigTest) -> Q:
+    """Return the condition on runs that the test is true."""
+    return Q(json_fits("config", str(test)))
+
+
+SORT_COLUMNS = {
+    "created": "created_at",
+    "started": "started_at",
+    "ended": "ended_at",
+    "name": "name",
+    "state": "state",
+    "iteration": "iteration",
+    "priority": "priority",
+    "owner": "owner__username",
+    "project": "project__slug",
+    "preset": "preset",
+}
+SORTS = (*SORT_COLUMNS, *HEADLINE)
+"""Sort orders of runs, in addition to any metric and any config field; a minus prefix means descending."""
+SORT_WORDS = f"one of {', '.join(SORTS)}, a metric (eval/success:max), or a config field (run.seed)"
+LONGEST = 250
+
+
+def is_sort(wanted: str) -> bool:
+    """Whether this is a valid sort order."""
+    name = wanted.removeprefix("-")
+    return name in SORTS or (
+        0 < len(name) < LONGEST and "\0" not in name and (is_metric(name) or "." in name)
+    )
+
+
+def runs_sort(runs: QuerySet[Run], wanted: str) -> QuerySet[Run]:
+    """Sort runs, with the newest first among equals; runs without a value, or with NaN, are last."""
+    name = wanted.removeprefix("-")
+    if not is_sort(wanted):
+        return runs.order_by("-created_at", "-pk")
+    runs, expression = (runs, F(SORT_COLUMNS[name])) if name in SORT_COLUMNS else value_of(runs, name)
+    ordered = expression.desc(nulls_last=True) if wanted.startswith("-") else expression.asc(nulls_last=True)
+    return runs.order_by(ordered, "-created_at", "-pk")
+
+
+def value_of(runs: QuerySet[Run], name: str) -> tuple[QuerySet[Run], Any]:
+    """Return the runs with the expression of a metric's or config field's value for each; NaN is null."""
+    if name in HEADLINE:
+        return runs, _number(Cast(KeyTextTransform(name, "headline"), FloatField()))
+    if is_metric(name):
+        key, measure = metric_read(name)
+        runs = runs.alias(sorted_series=FilteredRelation("series", condition=Q(series__key=key)))
+        return runs, _number(F(f"sorted_series__{MEASURES[measure]}"))
+    expression: Any = F("config")
+    for part in name.split("."):
+        expression = KeyTransform(part, expression)
+    return runs, expression
+
+
+def without(expression: Any, value: float) -> Any:
+    """Replace a value that is not finite with null."""
+    return NullIf(expression, Value(value, output_field=FloatField()))
+
+
+def _number(expression: Any) -> Any:
+    return without(expression, nan)
+
+
+def runs_list(user: Person, filters: Mapping[str, Any] | None = None) -> QuerySet[Run]:
+    """Return runs newest first, or by `sort`. Filters: q (words in name, id, preset or tags), state, tag, project (slug), filter
+    (webapp.run_table.filters). Archived runs are hidden unless requested by `archived` or the filter.
+
+    Raises FilterError.
+    """
+    filters = filters or {}
+    runs = runs_sort(runs_visible(user), str(filters.get("sort", "")))
+    if not filters.get("archived") and "archived" not in str(filters.get("filter", "")):
+        runs = runs.filter(archived=False)
+    if filters.get("state"):
+        runs = runs.filter(state=filters["state"])
+    if filters.get("tag"):
+        runs = runs.filter(tags__contains=[filters["tag"]])
+    if filters.get("project"):
+        runs = runs.filter(project__slug=filters["project"])
+    for word in str(filters.get("q", "")).split():
+        runs = runs.filter(
+            Q(name__icontains=word)
+            | Q(pk__icontains=word)
+            | Q(preset__icontains=word)
+            | Q(tags__contains=[word])
+        )
+    return runs_filter(runs, str(filters.get("filter", "")))
+
+
+class RunFilters(BaseModel):
+    """Parameters of a list of runs."""
+
+    q: str = Field("", max_length=200, description="Words in name, id, preset or tags.")
+    state: State | None = None
+    tag: str = Field("", max_length=60, description="A whole tag.")
+    project: str = Field("", max_length=60, description="Slug of a project.")
+    filter: str = Field("", max_length=2000, description="The filter language, e.g. eval/success > 0.8.")
+    sort: str = Field("", max_length=LONGEST, description=f"{SORT_WORDS}; -NAME: descending.")
+    columns: str = Field(
+        "", max_length=2000, description="Columns to include for each run, e.g. run.seed,eval/success:max."
+    )
+    archived: bool = Field(False, description="Include archived runs.")
+
+    def values(self) -> dict[str, object]:
+        """Return the parameters that differ from their defaults."""
+        return self.model_dump(exclude_defaults=True)
+
+
+class TableFilters(RunFilters):
+    """Parameters of the page of all runs."""
+
+    group: Literal["", "family"] = ""
+
+    @field_validator("sort")
+    @classmethod
+    def _sort(cls, sort: str) -> str:
+        return sort if is_sort(sort) or sort.removeprefix("-") == "runs" else ""
+
 
 _COLUMNS: dict[str, str] = {
     "name": "name",
@@ -132,7 +288,7 @@ def _of_config(field: Token, operator: str, value: Any) -> ConfigTest:
 
 
 def _of_metric(field: Token, operator: str, value: Any) -> Q:
-    """Return the condition on a measure of a metric (webapp.metrics.measures); runs without it do not match."""
+    """Return the condition on a measure of a metric (webapp.metrics.names); runs without it do not match."""
     number_check(field, operator, value)
     key, measure = metric_read(unquoted(field))
     lookup = {"key": key, f"{MEASURES[measure]}{LOOKUPS[operator]}": float(value)}

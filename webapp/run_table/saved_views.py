@@ -11,16 +11,16 @@ from django.http import Http404
 from django.urls import reverse
 
 from training_core.errors import ConfigError
+from troupe_client.documents import runs as documents
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
 from webapp.accounts.selectors import projects_visible
-from webapp.panels.forms import WORDS as CHART_WORDS
-from webapp.panels.forms import ChartSettings
+from webapp.api.routes import parsed
+from webapp.metrics.panels import WORDS as CHART_WORDS
+from webapp.metrics.panels import ChartSettings
 from webapp.run_table.columns import columns_read
-from webapp.run_table.filters import runs_filter
-from webapp.run_table.forms import RunFilters
-from webapp.run_table.sorting import is_sort
+from webapp.run_table.filters import TableFilters, is_sort, runs_filter
 from webapp.runs.models import Run, SavedView
 
 TABLE_WORDS = ("q", "state", "tag", "project", "filter", "sort", "columns", "group", "archived")
@@ -123,18 +123,18 @@ def panel_views(user: Person, project: Project) -> list[dict[str, Any]]:
     ]
 
 
-def view_document(view: SavedView) -> dict[str, Any]:
-    """Return JSON for the API."""
-    return {
-        "id": view.pk,
-        "name": view.name,
-        "project": view.project.slug if view.project else None,
-        "owner": view.owner.username,
-        "query": view.query,
-        "default": view.default,
-        "created_at": view.created_at.isoformat(),
-        "links": {"page": view_address(view)},
-    }
+def view_document(view: SavedView) -> documents.SavedView:
+    """Return its document."""
+    return documents.SavedView(
+        id=view.pk,
+        name=view.name,
+        project=view.project.slug if view.project else None,
+        owner=view.owner.username,
+        query=view.query,
+        default=view.default,
+        created_at=view.created_at,
+        links=documents.ViewLinks(page=view_address(view)),
+    )
 
 
 def _may_share(user: Person, project: Project | None) -> None:
@@ -154,17 +154,12 @@ def _query(query: Mapping[str, Any], project: Project | None) -> dict[str, str]:
     parameters = {name: str(value) for name, value in query.items() if value not in ("", None, False)}
     if unknown := sorted(set(parameters) - set(WORDS)):
         raise ConfigError({"query": f"{', '.join(unknown)[:80]}: a view has {', '.join(WORDS)}"})
-    form = RunFilters(parameters)
-    if not form.is_valid():
-        raise ConfigError({name: " ".join(map(str, messages)) for name, messages in form.errors.items()})
+    filters, charts = parsed(TableFilters, parameters), parsed(ChartSettings, parameters)
     if not is_sort(parameters.get("sort", "created")):
         raise ConfigError({"sort": f"{parameters['sort'][:40]!r} is not a sort order"})
-    columns_read(parameters.get("columns", ""))
-    charts = ChartSettings(parameters)
-    if not charts.is_valid():
-        raise ConfigError({name: " ".join(map(str, messages)) for name, messages in charts.errors.items()})
-    runs_filter(Run.objects.none(), parameters.get("filter", ""))
-    words = {name: str(value) for name, value in form.values().items() if name in WORDS} | charts.values()
+    columns_read(filters.columns)
+    runs_filter(Run.objects.none(), filters.filter)
+    words = {name: str(value) for name, value in filters.values().items()} | charts.values()
     if "archived" in words:
         words["archived"] = "1"
     words |= {"project": project.slug} if project else {}

@@ -1,4 +1,4 @@
-"""The page of all runs."""
+"""The page of all runs, and its actions: on many runs, and on saved views."""
 
 from typing import Any
 
@@ -6,43 +6,46 @@ from django.conf import settings
 from django.contrib import messages
 from django.core.paginator import Page, Paginator
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from training_core.errors import ConfigError
 from webapp.accounts.permissions import Person, can_edit
-from webapp.accounts.selectors import projects_editable
+from webapp.accounts.selectors import project_get, projects_editable
 from webapp.agents.registry import with_tokens
+from webapp.api.routes import lenient
 from webapp.common.query_language import FilterError
 from webapp.common.redirects import back
 from webapp.common.tones import run_tone
-from webapp.panels.context import AXES, board_data
-from webapp.panels.forms import BANDS, ChartSettings
+from webapp.metrics.panels import AXES, BANDS, ChartSettings, board_data
 from webapp.run_table.columns import (
     Column,
+    columns_default,
     columns_of_runs,
     columns_read,
+    families_list,
+    families_rows,
     rows_cells,
 )
-from webapp.run_table.families import families_list, families_rows
-from webapp.run_table.forms import RunFilters
-from webapp.run_table.headlines import columns_default
+from webapp.run_table.filters import TableFilters, runs_list
 from webapp.run_table.saved_views import (
     EVERYTHING,
     WORDS,
     view_address,
+    view_change,
     view_default,
     view_get,
+    view_remove,
+    view_save,
     views_visible,
 )
-from webapp.run_table.selectors import runs_list
-from webapp.runs.config_differences import groupings
+from webapp.runs.configs import groupings
 from webapp.runs.models import Run, RunState, SavedView
 from webapp.runs.notes import run_notes_latest
 from webapp.runs.selectors import demonstration_only, run_summary, runs_by_id, runs_visible, tags_of
-from webapp.scheduling.managing import runs_do
+from webapp.scheduling.services import runs_do
 from webapp.stack.home import MODEL_IN_WORK
 
 PER_PAGE = 50
@@ -65,7 +68,8 @@ def runs_page(request: HttpRequest) -> HttpResponse:
     """Show all runs visible to the user, with the filters, order and grouping of the URL."""
     if view := _view_asked(request):
         return redirect(view_address(view))
-    filters, charts = RunFilters(request.GET).values(), ChartSettings(request.GET).values()
+    filters = lenient(TableFilters, request.GET).values()
+    charts = lenient(ChartSettings, request.GET).values()
     wrong: dict[str, str] = {}
     try:
         runs = runs_list(request.user, filters)
@@ -206,4 +210,42 @@ def bulk_act(request: HttpRequest) -> HttpResponse:
             messages.error(request, f"{refused['id']}: {refused['detail']}")
         if count := sum(item["ok"] for item in done):
             messages.success(request, f"Done for {count} run{'s' if count != 1 else ''}.")
+    return back(request, reverse("runs:list"))
+
+
+@require_POST
+def view_save_act(request: HttpRequest) -> HttpResponse:
+    """Save the current table as a view and redirect to it."""
+    post, user = request.POST, request.user
+    shown = QueryDict(post.get("query", ""))
+    query = {name: shown[name] for name in WORDS if name in shown}
+    try:
+        project = project_get(user, post["project"]) if post.get("project") else None
+        view = view_save(user, post.get("name", ""), query, project, replace="replace" in post)
+        if "default" in post:
+            view_change(user, view, default=True)
+    except ConfigError as error:
+        messages.error(request, "; ".join(error.fields.values()))
+        return back(request, reverse("runs:list"))
+    messages.success(request, f"The view {view.name} is saved.")
+    if "stay" in post:
+        return back(request, view_address(view))
+    return redirect(view_address(view))
+
+
+@require_POST
+def view_act(request: HttpRequest, pk: int, act: str) -> HttpResponse:
+    """Apply rename, default, no-default or remove, and redirect to the table."""
+    view = view_get(request.user, pk)
+    try:
+        if act == "rename":
+            view_change(request.user, view, request.POST.get("name", "").strip() or view.name)
+        elif act in ("default", "no-default"):
+            view_change(request.user, view, default=act == "default")
+        elif act == "remove":
+            view_remove(request.user, view)
+        else:
+            raise Http404("no such act")
+    except ConfigError as error:
+        messages.error(request, "; ".join(error.fields.values()))
     return back(request, reverse("runs:list"))

@@ -1,4 +1,4 @@
-"""The common frame of a run's pages: heading, tabs, buttons."""
+"""The common frame of a run's pages: heading, tabs, and buttons by state."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,14 +16,51 @@ from webapp.accounts.permissions import Level, Person, Visitor
 from webapp.accounts.selectors import membership_level
 from webapp.agents.registry import agent_pages
 from webapp.agents.rewards import return_label
-from webapp.runs.acts import ACTS, PROGRAM_ACTS
-from webapp.runs.facts import LARGEST
-from webapp.runs.models import INACTIVE_STATES, Run, RunSource, RunState
-from webapp.runs.selectors import parent_shown, run_get, summary_shown
+from webapp.runs.models import INACTIVE_STATES, Run, RunState
+from webapp.runs.selectors import LARGEST, parent_shown, run_get, summary_shown
 from webapp.runs.states import RESUMABLE
 
+
+@dataclass(frozen=True)
+class Act:
+    """A button of a run's page."""
+
+    name: str
+    label: str
+    help: str
+    states: tuple[str, ...]
+    """States in which it is shown; "pausing" is a stopping run with a requested pause."""
+    style: str = ""
+    disabled: bool = False
+    confirm: str = ""
+    """Text of the confirmation dialog; empty: no dialog."""
+
+
+ACTS = (
+    Act("pause", "Pause", "Complete the iteration, write a checkpoint, end the run and release its devices; Resume continues from there",
+        ("running",)),
+    Act("stop", "Stop", "Complete the iteration, write a checkpoint and end the run; it can be resumed",
+        ("queued", "starting", "running"), "danger"),
+    Act("stop", "Stopping …", "The run completes its iteration, writes a checkpoint and ends", ("stopping",), "", True),
+    Act("pause", "Pausing …", "The run completes its iteration, writes a checkpoint and ends; Resume continues from there",
+        ("pausing",), "", True),
+    Act("end_now", "End now", "Do not wait for the current iteration: write a checkpoint of the last completed one, and end",
+        ("stopping", "pausing"), "danger",
+        confirm="End this run now? The work of the current iteration is lost. A checkpoint of the last completed "
+        "iteration is written if possible within a minute."),
+    Act("resume", "Resume", "Start a new attempt from the last intact checkpoint; the checkpoints tab resumes from an earlier one",
+        ("paused", "stopped", "failed"), "primary"),
+)  # fmt: skip
+
+PROGRAM_ACTS = (
+    Act("stop", "Stop", "Request the program to end: its should_stop() is true", ("running",), "danger"),
+    Act("stop", "Stopping …", "The program has been requested to end", ("stopping",), "", True),
+)
+"""Actions of the run of a custom program, which the server neither pauses, ends nor starts again."""
+
+
 SHARED_TABS = ("overview", "curves", "transcripts", "media")
-"""Pages of a run available to visitors with a share link; see webapp/shares/kinds.py."""
+"""Pages of a run available to visitors with a share link; see webapp/shares/access.py."""
 
 
 TAB_DOCS = {"overview": "curves", "logs": "logs", "config": "configuration"}
@@ -86,14 +123,14 @@ def run_context(user: User | AnonymousUser, run: Run, tab: str, **data: Any) -> 
         "tabs": [
             tab for tab in _tabs(run, facts, tab) if not isinstance(user, Visitor) or tab.name in SHARED_TABS
         ],
-        "acts": PROGRAM_ACTS if run.source == RunSource.CLIENT else ACTS,
+        "acts": PROGRAM_ACTS if run.is_custom else ACTS,
         "act_state": _act_state(run),
         "can_edit": level in (Level.OWNER, Level.EDITOR),
         "owner": level == Level.OWNER,
         "ended": run.state in INACTIVE_STATES,
         "algorithm": _algorithm(run.config),
-        "custom": run.source == RunSource.CLIENT,
-        "counted": "step" if run.source == RunSource.CLIENT else "iteration",
+        "custom": run.is_custom,
+        "counted": "step" if run.is_custom else "iteration",
         "team": _team(run.config),
         "agents": agent_pages(run.config),
         "return_heading": return_label(run.config),
@@ -191,4 +228,4 @@ def _counted(count: int, one: str, many: str = "") -> str:
 
 def is_resumable(run: Run) -> bool:
     """Whether users may resume it now."""
-    return run.state in RESUMABLE and run.source != RunSource.CLIENT
+    return run.state in RESUMABLE and not run.is_custom

@@ -1,7 +1,7 @@
 """The life of a run. Every change of a run's state, or of the reason that its owner reads, is written here.
 
-A change of state is checked against the table of transitions and saved. It is sent as an event (webapp/runs/events.py) within
-the transaction, and published to live pages after commit. Callers hold the run's row lock (`run_locked`).
+A change of state is checked against the table of transitions (webapp/runs/states.py) and saved. It is sent as an event within the
+transaction, and published to live pages after commit. Callers hold the run's row lock (`run_locked`).
 """
 
 import logging
@@ -10,14 +10,52 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import QuerySet
+from django.dispatch import Signal
 from django.utils import timezone
 
 from webapp.common.compiled import CompiledQuery
 from webapp.common.run_changes import publish_change
-from webapp.runs.events import OF_STATE, event_send
+from webapp.common.task_queue import enqueue
 from webapp.runs.models import INACTIVE_STATES, Run, RunState
 from webapp.runs.states import check
 from workers.telemetry.faults import Fault, fault_in
+
+EVENTS: dict[str, str] = {
+    "run.launched": "a run was queued",
+    "run.started": "a run started or resumed training",
+    "run.paused": "a run was paused",
+    "run.finished": "a run finished",
+    "run.stopped": "a run was stopped",
+    "run.failed": "a run failed",
+    "finding.opened": "a health rule found something",
+    "checkpoint.written": "a run wrote a checkpoint",
+}
+OF_STATE = {
+    "running": "run.started",
+    "paused": "run.paused",
+    "finished": "run.finished",
+    "stopped": "run.stopped",
+    "failed": "run.failed",
+}
+"""State of a run -> event."""
+run_event = Signal()
+"""Sent with `run`, `event` (a name of EVENTS) and `facts`, the part of the payload that is not about the run itself."""
+
+
+def event_send(event: str, run: Run, **facts: dict[str, Any]) -> None:
+    """Send an event of a run to the receivers of `run_event`."""
+    run_event.send(sender=Run, run=run, event=event, facts=facts)
+
+
+def submit_soon(run_id: str) -> None:
+    """Submit a queued run now. Without a broker the next reconciliation does it."""
+    enqueue("runs.submit", run_id)
+
+
+def look_soon(run_id: str) -> None:
+    """Reconcile an active run now. Without a broker the next reconciliation does it."""
+    enqueue("runs.look_after", run_id)
+
 
 log = logging.getLogger(__name__)
 

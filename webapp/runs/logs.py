@@ -1,16 +1,18 @@
 """The log of a run: lines of its workers, and of the server itself."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Literal
 
 from django.db import connection
 from django.db.models import Q, QuerySet
 from django.utils import timezone
+from pydantic import BaseModel, ConfigDict, Field
 
 from webapp.runs.models import LogLine, Run
 from workers.telemetry.events import LogEvent
 
-LEVELS = {
+Level = Literal["debug", "output", "info", "warning", "error"]
+LEVELS: dict[Level, str] = {
     "debug": "debug and up",
     "output": "output and up",
     "info": "info and up",
@@ -34,15 +36,16 @@ SELECT source FROM sources WHERE source IS NOT NULL LIMIT %s
 """
 
 
-@dataclass(frozen=True)
-class LineFilter:
+class LineFilter(BaseModel):
     """A choice of log lines; empty values choose all."""
 
-    source: str = ""
-    level: str = ""
-    """This level and those above."""
-    search: str = ""
-    """Text in the source or in the message, in upper or lower case."""
+    model_config = ConfigDict(frozen=True)
+
+    source: str = Field("", max_length=80, description="Only lines of this source.")
+    level: Literal["", Level] = Field("", description="Only lines of this level and above.")
+    q: str = Field(
+        "", max_length=200, description="Only lines with this text in their source or message, in any case."
+    )
 
     def of(self, run: Run) -> QuerySet[LogLine]:
         """Return the run's lines that match, in no order."""
@@ -52,9 +55,12 @@ class LineFilter:
         if self.level:
             levels = list(LEVELS)
             lines = lines.filter(level__in=levels[levels.index(self.level) :])
-        if self.search:
-            lines = lines.filter(Q(message__icontains=self.search) | Q(source__icontains=self.search))
+        if self.q:
+            lines = lines.filter(Q(message__icontains=self.q) | Q(source__icontains=self.q))
         return lines
+
+
+EVERY_LINE = LineFilter()
 
 
 def log_lines(
@@ -62,7 +68,7 @@ def log_lines(
     after: int | None = None,
     before: int | None = None,
     limit: int = 500,
-    chosen: LineFilter = LineFilter(),
+    chosen: LineFilter = EVERY_LINE,
 ) -> list[LogLine]:
     """Return matching lines, oldest first: the first ones with an id above `after`, or else the last ones (with an id below `before`).
 

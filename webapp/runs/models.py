@@ -46,7 +46,7 @@ INACTIVE_STATES = (*ENDED_STATES, RunState.PAUSED)
 
 
 class RunManager(models.Manager["Run"]):
-    """Defers the facts, which few pages need and which may be large: webapp/runs/facts.py reads them."""
+    """Defers the facts, which few pages need and which may be large: webapp/runs/selectors.py reads them."""
 
     def get_queryset(self) -> models.QuerySet["Run"]:
         """Return runs without their facts."""
@@ -145,6 +145,11 @@ class Run(models.Model):
         if self._state.adding and not self.tone:
             self.tone = Run.objects.filter(project_id=self.project_id).count() % RUN_TONES + 1
         super().save(*args, **kwargs)
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether a program with its own training loop reports it; its config has a section `client`."""
+        return self.source == RunSource.CLIENT
 
 
 class Attempt(models.Model):

@@ -1,48 +1,60 @@
-"""Notes of users on steps of a run."""
+"""What users write on the pages of a run: notes on its steps, and the metrics that its overview shows first."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
-from django import forms
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import Http404
 
 from training_core.errors import ConfigError
+from troupe_client.documents import runs as documents
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import User
 from webapp.accounts.permissions import Person, can_edit, is_owner
 from webapp.runs.models import Run, RunNote
 
+MOST = 12
+LONGEST = 200
+"""Maximum length of a metric's name, as in events."""
 
-class RunNoteForm(forms.Form):
-    """A note on a run."""
 
-    text = forms.CharField(max_length=4000)
-    step = forms.IntegerField(required=False, min_value=0, max_value=10**17)
+def headline_read(names: Iterable[str]) -> list[str]:
+    """Return the names without blanks and duplicates. Raises ConfigError (headline) for too many and too long ones."""
+    keys = list(dict.fromkeys(name.strip() for name in names if name.strip()))
+    if len(keys) > MOST:
+        raise ConfigError({"headline": f"has {len(keys)} metrics; name at most {MOST}"})
+    if wrong := next((key for key in keys if len(key) > LONGEST or "\0" in key), None):
+        raise ConfigError(
+            {"headline": f"{wrong[:40]!r} is not the name of a metric; use its name on the curves page"}
+        )
+    return keys
 
 
 @transaction.atomic
-def run_note_add(user: Person, run: Run, data: Any) -> RunNote:
-    """Add a note on the run, or on its step `step`. Raises PermissionDenied, ConfigError (text, step)."""
+def run_headline_set(user: Person, run: Run, names: Iterable[str]) -> None:
+    """Choose the metrics that the overview shows first; none: by their names. Raises PermissionDenied, ConfigError (headline)."""
+    if not can_edit(user, run.project):
+        raise PermissionDenied(f"you cannot write in the project {run.project.slug}")
+    run.headline_keys = headline_read(names)
+    run.save(update_fields=["headline_keys"])
+    audit_note(user, run.project, "run.headline", run.pk, headline=run.headline_keys)
+
+
+@transaction.atomic
+def run_note_add(user: Person, run: Run, body: documents.RunNoteBody) -> RunNote:
+    """Add a note on the run, or on its step `step`. Raises PermissionDenied."""
     if not isinstance(user, User) or not can_edit(user, run.project):
         raise PermissionDenied(f"you cannot write in the project {run.project.slug}")
-    form = RunNoteForm(data if isinstance(data, Mapping) else {})
-    if not form.is_valid():
-        raise ConfigError({name: " ".join(map(str, messages)) for name, messages in form.errors.items()})
-    note = RunNote.objects.create(run=run, author=user, **form.cleaned_data)
-    audit_note(user, run.project, "run.note", run.pk, note=note.pk, **form.cleaned_data)
+    note = RunNote.objects.create(run=run, author=user, text=body.text, step=body.step)
+    audit_note(user, run.project, "run.note", run.pk, note=note.pk, text=body.text, step=body.step)
     return note
 
 
 @transaction.atomic
-def run_note_change(user: Person, note: RunNote, text: Any) -> RunNote:
-    """Change the text; allowed for its author and owners of the project. Raises PermissionDenied, ConfigError (text)."""
+def run_note_change(user: Person, note: RunNote, body: documents.RunNoteChangeBody) -> RunNote:
+    """Change the text; allowed for its author and owners of the project. Raises PermissionDenied."""
     _may_change(user, note)
-    form = RunNoteForm({"text": text})
-    if not form.is_valid():
-        raise ConfigError({name: " ".join(map(str, messages)) for name, messages in form.errors.items()})
-    was, note.text = note.text, form.cleaned_data["text"]
+    was, note.text = note.text, body.text
     note.save(update_fields=["text"])
     audit_note(user, note.run.project, "run.note_change", note.run_id, note=note.pk, was=was, text=note.text)
     return note
@@ -82,12 +94,9 @@ def run_notes_list(run: Run) -> list[RunNote]:
     return list(RunNote.objects.filter(run=run).select_related("author"))
 
 
-def run_note_document(note: RunNote) -> dict[str, Any]:
-    """Return JSON for the API."""
-    return {
-        "id": note.pk,
-        "step": note.step,
-        "text": note.text,
-        "author": note.author.username if note.author else None,
-        "created_at": note.created_at.isoformat(),
-    }
+def run_note_document(note: RunNote) -> documents.RunNote:
+    """Return its document."""
+    author = note.author.username if note.author else None
+    return documents.RunNote(
+        id=note.pk, step=note.step, text=note.text, author=author, created_at=note.created_at
+    )

@@ -1,20 +1,75 @@
-"""Queries of runs, limited to the user's own projects."""
+"""Queries of runs, limited to the user's own projects; summaries, and the facts reported by drivers.
 
-from collections.abc import Iterable
+Facts are packages, base models and the like. Their size is limited on writing, and again on reading, because earlier versions stored them
+without a limit. `Run.objects` does not load them (webapp/runs/models.py).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
+import orjson
+from django.db import connection
 from django.db.models import F, Prefetch, Q, QuerySet
 from django.http import Http404
 from django.urls import reverse
-from django.utils import timezone
 
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, Visitor
 from webapp.accounts.selectors import projects_visible
 from webapp.agents.rewards import return_label
 from webapp.common.compiled import CompiledQuery
-from webapp.runs.models import Attempt, Run, RunState
+from webapp.runs.costs import eta_seconds
+from webapp.runs.logs import server_says
+from webapp.runs.models import Attempt, Run
+from workers.telemetry.limits import MAX_DATA
+
+LARGEST = MAX_DATA * 2
+"""Maximum number of characters of facts that are read whole: PostgreSQL's text format adds blanks."""
+LARGEST_PART, MOST_PARTS = 16 << 10, 16
+"""Maximum size and number of the parts shown of facts that are too large."""
+_SIZED = "SELECT length(facts::text), CASE WHEN length(facts::text) <= %s THEN facts::text END FROM runs_run WHERE id = %s"
+_PARTS = """
+SELECT key, value::text FROM runs_run, jsonb_each(facts)
+WHERE id = %s AND length(value::text) <= %s ORDER BY length(value::text), key LIMIT %s
+"""
+
+
+def facts_of(run: Run) -> dict[str, Any]:
+    """Return the run's facts. For facts that are too large, the small parts, and under "cut" a description of the rest."""
+    if "facts" in run.__dict__:
+        return dict(run.facts) if isinstance(run.facts, dict) else {}
+    with connection.cursor() as database:
+        database.execute(_SIZED, [LARGEST, run.pk])
+        size, text = database.fetchone() or (0, None)
+        if text is not None:
+            facts = orjson.loads(text)
+            return facts if isinstance(facts, dict) else {}
+        if not size:
+            return {}
+        database.execute(_PARTS, [run.pk, LARGEST_PART, MOST_PARTS])
+        parts = {key: orjson.loads(value) for key, value in database.fetchall()}
+    return parts | {"cut": f"{size} characters are stored; parts of more than {LARGEST_PART} are omitted"}
+
+
+def packages_of(run: Run) -> dict[str, Any]:
+    """Return package -> version of the driver; empty for invalid reports."""
+    packages = facts_of(run).get("packages")
+    return packages if isinstance(packages, dict) else {}
+
+
+def facts_add(run: Run, attempt: int, reported: Mapping[str, Any]) -> None:
+    """Merge a driver's report into the run's facts. If they become too large, only the latest are kept, with a line in the log.
+
+    The caller saves the run.
+    """
+    merged = {**facts_of(run), **reported}
+    if len(orjson.dumps(merged)) > MAX_DATA:
+        merged = dict(reported)
+        words = f"The facts of this run exceeded {MAX_DATA} bytes; earlier ones were deleted."
+        server_says(run, attempt, words)
+    run.facts = merged
 
 
 def runs_visible(user: Person) -> QuerySet[Run]:
@@ -92,43 +147,40 @@ _ATTEMPTS = CompiledQuery(
 )
 
 
+PLAIN = (
+    "id", "name", "state", "reason", "remedy", "stop_requested", "preset", "source", "tags", "priority", "archived", "family",
+    "parent_checkpoint", "iteration", "iterations", "headline",
+)  # fmt: skip
+"""Fields of a summary that are fields of the run."""
+MOMENTS = ("stop_requested_at", "end_requested_at", "created_at", "started_at", "ended_at")
+OF_ATTEMPT = ("number", "state", "ended_as", "reason", "resumed_from", "shared_by")
+
+
 def run_summary(run: Run) -> dict[str, Any]:
-    """Return a run's summary for the API, live deltas and pages; JSON types only."""
+    """Return the fields of documents.RunSummary for the API, live deltas and pages; JSON types only."""
     attempts = attempts_of(run)
     return {
-        "id": run.pk,
-        "name": run.name,
-        "state": run.state,
-        "reason": run.reason,
-        "remedy": run.remedy,
-        "stop_requested": run.stop_requested,
-        "stop_requested_at": run.stop_requested_at and run.stop_requested_at.isoformat(),
-        "end_requested_at": run.end_requested_at and run.end_requested_at.isoformat(),
+        **{name: getattr(run, name) for name in PLAIN},
+        **_moments(run, MOMENTS),
         "project": run.project.slug,
         "owner": run.owner.username,
-        "preset": run.preset,
-        "source": run.source,
-        "tags": run.tags,
-        "priority": run.priority,
-        "archived": run.archived,
-        "family": run.family,
         "return_label": return_label(run.config),
         "parent": run.parent_id,
-        "parent_checkpoint": run.parent_checkpoint,
-        "iteration": run.iteration,
-        "iterations": run.iterations,
         "progress": min(run.iteration / run.iterations, 1.0) if run.iterations else 0.0,
         "eta_seconds": eta_seconds(run, attempts[-1] if attempts else None),
-        "headline": run.headline,
         "findings": run.finding_counts,
         "media": run.media_count,
         "cursor": run.event_count,
-        "created_at": run.created_at.isoformat(),
-        "started_at": run.started_at and run.started_at.isoformat(),
-        "ended_at": run.ended_at and run.ended_at.isoformat(),
-        "attempts": [_attempt(attempt) for attempt in attempts],
+        "attempts": [
+            {name: getattr(attempt, name) for name in OF_ATTEMPT} | _moments(attempt, MOMENTS[2:])
+            for attempt in attempts
+        ],
         "links": _links(run),
     }
+
+
+def _moments(row: Run | Attempt, names: Iterable[str]) -> dict[str, str | None]:
+    return {name: (moment := getattr(row, name)) and moment.isoformat() for name in names}
 
 
 DEMONSTRATION = "demonstration"
@@ -148,41 +200,6 @@ def summary_for_visitors(summary: dict[str, Any]) -> dict[str, Any]:
     """Remove fields that do not belong to the run, or refer to pages closed to visitors."""
     return {name: value for name, value in summary.items() if name not in HIDDEN_FROM_VISITORS} | {
         "findings": {}
-    }
-
-
-def eta_seconds(run: Run, attempt: Attempt | None) -> float | None:
-    """Return the remaining seconds at the pace of the current attempt; None before its first iteration or after its end."""
-    if (
-        run.state not in (RunState.RUNNING, RunState.STOPPING)
-        or attempt is None
-        or attempt.started_at is None
-        or not run.iterations
-    ):
-        return None
-    done = run.iteration - first_iteration(run, attempt)
-    if done < 1:
-        return None
-    spent = (timezone.now() - attempt.started_at).total_seconds()
-    return round(spent / done * (run.iterations - run.iteration), 1)
-
-
-def first_iteration(run: Run, attempt: Attempt) -> int:
-    """Return the iteration from which the attempt starts."""
-    return max(attempt.resumed_iteration, run.parent_iteration)
-
-
-def _attempt(attempt: Attempt) -> dict[str, Any]:
-    return {
-        "number": attempt.number,
-        "state": attempt.state,
-        "ended_as": attempt.ended_as,
-        "reason": attempt.reason,
-        "resumed_from": attempt.resumed_from,
-        "shared_by": attempt.shared_by,
-        "created_at": attempt.created_at.isoformat(),
-        "started_at": attempt.started_at and attempt.started_at.isoformat(),
-        "ended_at": attempt.ended_at and attempt.ended_at.isoformat(),
     }
 
 
@@ -206,8 +223,6 @@ def _urls() -> dict[str, str]:
 
 def tags_of(user: Person) -> list[str]:
     """Return the tags of the user's latest runs, most used first."""
-    counted: dict[str, int] = {}
-    for tags in runs_visible(user).order_by("-created_at").values_list("tags", flat=True)[:500]:
-        for tag in tags:
-            counted[tag] = counted.get(tag, 0) + 1
+    latest = runs_visible(user).order_by("-created_at").values_list("tags", flat=True)[:500]
+    counted = Counter(tag for tags in latest for tag in tags)
     return sorted(counted, key=lambda tag: (-counted[tag], tag))[:50]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from training_core.errors import TroupeError
-from webapp.runs.models import Run, RunSource, RunState
+from webapp.runs.models import Run, RunState
 
 S = RunState
 
@@ -44,7 +44,7 @@ class TransitionRefused(TroupeError):
 
 def allowed(run: Run, state: RunState) -> bool:
     """Whether `state` is the run's state or may follow it."""
-    table = CLIENT_TRANSITIONS if run.source == RunSource.CLIENT else TRANSITIONS
+    table = CLIENT_TRANSITIONS if run.is_custom else TRANSITIONS
     return state == run.state or state in table.get(RunState(run.state), ())
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 from django.db.models import Q
 
-from webapp.quotas.enforcement import admission_reason
-from webapp.runs.demands import Demands, demands_of, runs_holding, runs_waiting
+from webapp.quotas.services import admission_reason
+from webapp.runs.costs import Demands, demands_of, runs_holding, runs_waiting
 from webapp.runs.models import Run
 from workers.launchers.launcher import Capacity
-from workers.sizing.demand import Demand
+from workers.sizing.placement import Demand
 
 log = logging.getLogger(__name__)
 SLACK = 1e-6

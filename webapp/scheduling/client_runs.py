@@ -11,20 +11,17 @@ from typing import Any, cast
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.utils import timezone
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from training_core.errors import ConfigError
+from troupe_client.documents.launches import ClientRunBody
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
 from webapp.accounts.throttling import GUESSES, guess_note, too_many_guesses
-from webapp.provenance.reported import provenance_read
-from webapp.provenance.services import provenance_store
-from webapp.runs.families import family_of
-from webapp.runs.headlines import headline_read
+from webapp.provenance.services import provenance_read, provenance_store
+from webapp.runs.configs import check_storable, family_of
 from webapp.runs.lifecycle import run_add, run_locked, run_move, run_reason_set, runs_locked
-from webapp.runs.models import ACTIVE_STATES, ALPHABET, Attempt, Run, RunNote, RunSource, RunState
-from webapp.runs.permitted import check_storable
+from webapp.runs.models import ACTIVE_STATES, Attempt, Run, RunNote, RunSource, RunState
+from webapp.runs.notes import headline_read
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.attempts import attempt_end
 from workers.telemetry.faults import Fault
@@ -37,49 +34,8 @@ GIVEN_UP = timedelta(minutes=15)
 """Silence after which the run counts as failed, until its program reports again."""
 
 
-class ClientRun(BaseModel):
-    """The parameters of a program that creates a run."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    id: str = Field(
-        pattern=f"^[{ALPHABET}]{{8,12}}$",
-        description="Chosen by the program, so that a repeated request creates one run.",
-    )
-    name: str = Field("", max_length=120)
-    group: str = Field("", max_length=60, description="Becomes a tag, `group:NAME`.")
-    tags: list[str] = Field([], max_length=20)
-    notes: str = Field("", max_length=4000)
-    config: dict[str, Any] = Field({}, description="Arbitrary; shown and searchable under `client`.")
-    team: dict[str, str] = Field({}, max_length=64, description="Role to policy.")
-    algorithm: str = Field("external", max_length=60)
-    environment: str = Field("external", max_length=60)
-    role: str = Field(
-        "",
-        max_length=60,
-        description="The program's part, if several programs report to one run; empty: the main program.",
-    )
-    steps: int = Field(0, ge=0, le=2**31 - 1, description="Total steps, for progress; 0: unknown.")
-    headline: list[str] = Field(
-        [], description="Metrics that the overview shows first; empty: by their names."
-    )
-    resume: str = Field("never", pattern="^(allow|must|never)$")
-    first_step: int | None = Field(
-        None,
-        ge=0,
-        le=2**31 - 1,
-        description="First step of a program that resumes earlier than after the last step.",
-    )
-    provenance: dict[str, Any] = Field({}, description="Command, machine and repositories of the program.")
-    nonce: str = Field(
-        "",
-        max_length=40,
-        description="Identifies one call of init: a repeated request returns the same attempt.",
-    )
-
-
 @transaction.atomic
-def client_run_begin(user: Person, project: Project, wanted: ClientRun) -> tuple[Run, Attempt]:
+def client_run_begin(user: Person, project: Project, wanted: ClientRunBody) -> tuple[Run, Attempt]:
     """Return the run and the attempt for the program's events.
 
     A program with a role, or one that resumes a run whose program is alive, joins the latest attempt.
@@ -123,7 +79,7 @@ def _is_alive(attempt: Attempt) -> bool:
     return attempt.state != Attempt.State.ENDED and timezone.now() - heard < HEARD
 
 
-def _made(user: Person, project: Project, wanted: ClientRun) -> Run:
+def _made(user: Person, project: Project, wanted: ClientRunBody) -> Run:
     config = client_config(wanted)
     check_storable(config)
     for field in ("name", "group", "notes", "tags"):
@@ -151,7 +107,7 @@ def _made(user: Person, project: Project, wanted: ClientRun) -> Run:
     return run
 
 
-def client_config(wanted: ClientRun) -> dict[str, Any]:
+def client_config(wanted: ClientRunBody) -> dict[str, Any]:
     """Return the sections required by every page, and the program's own config."""
     policies = dict.fromkeys(wanted.team.values())
     return {
@@ -178,7 +134,7 @@ def _seed(config: Mapping[str, Any]) -> Any:
     return seed if isinstance(seed, int) else 0
 
 
-def _resumed(run: Run, latest: Attempt, wanted: ClientRun) -> Attempt:
+def _resumed(run: Run, latest: Attempt, wanted: ClientRunBody) -> Attempt:
     if latest.state != Attempt.State.ENDED:
         attempt_end(latest, "stopped", "its program started again")
     headline = run.headline_keys or headline_read(wanted.headline)  # a choice on the page is not replaced
@@ -192,7 +148,7 @@ def _resumed(run: Run, latest: Attempt, wanted: ClientRun) -> Attempt:
     return _attempt(run, latest.number + 1, wanted)
 
 
-def _attempt(run: Run, number: int, wanted: ClientRun) -> Attempt:
+def _attempt(run: Run, number: int, wanted: ClientRunBody) -> Attempt:
     """Create an attempt, which counts on from the completed steps of the run, or repeats some of them."""
     first = run.iteration if wanted.first_step is None else min(run.iteration, wanted.first_step)
     provenance_store(run, number, provenance_read({"via": "client"} | wanted.provenance))
@@ -239,12 +195,3 @@ def client_run_revive(run: Run, attempt: Attempt) -> None:
     attempt.state, attempt.ended_as, attempt.reason, attempt.ended_at = Attempt.State.LIVE, "", "", None
     attempt.save()
     run_move(run, RunState.RUNNING)
-
-
-def client_run_read(data: Any) -> ClientRun:
-    """Validate the program's data. Raises ConfigError with one message per field."""
-    try:
-        return ClientRun.model_validate(data)
-    except ValidationError as error:
-        items = error.errors(include_url=False, include_context=False, include_input=False)
-        raise ConfigError({".".join(map(str, item["loc"])): item["msg"] for item in items}) from error

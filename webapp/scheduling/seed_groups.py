@@ -10,13 +10,13 @@ from math import ceil
 from django.db.models import Exists, OuterRef
 
 from training_core.config.kinds import AnyConfig
-from webapp.quotas.enforcement import processes_left, runs_left
-from webapp.runs.demands import demands_of, runs_holding
+from webapp.quotas.services import processes_left, runs_left
+from webapp.runs.costs import demands_of, runs_holding
 from webapp.runs.lifecycle import runs_locked
 from webapp.runs.models import Attempt, Run, RunSource, RunState
 from webapp.scheduling.admission import SLACK, left
 from workers.launchers.launcher import Capacity
-from workers.sizing.demand import Demand, demand
+from workers.sizing.placement import Demand, demand
 
 MOST = 32
 """Maximum number of runs in one process."""

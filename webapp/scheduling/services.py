@@ -1,43 +1,61 @@
-"""Changes to runs: created, stopped, resumed by users; advanced by their drivers' reports.
+"""What users do with runs: launch, stop, pause, resume, archive, tag, set the priority.
 
 Every change of state happens under the run's row lock.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import Max
+from django.http import Http404
 from django.utils import timezone
 
 from training_core.config.files import apply_overrides, no_preset, preset_names
-from training_core.errors import ConfigError
+from training_core.config.kinds import AnyConfig
+from training_core.errors import ConfigError, TroupeError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit, require_edit
 from webapp.artifacts.services import references_resolve, uses_note
-from webapp.checkpoints.damage import require_whole
-from webapp.checkpoints.selectors import checkpoint_named
-from webapp.provenance.reported import provenance_read
-from webapp.provenance.services import LAUNCH, provenance_report, provenance_store
+from webapp.checkpoints.services import checkpoint_named, require_whole
+from webapp.provenance.services import LAUNCH, provenance_read, provenance_store
 from webapp.runs import states
-from webapp.runs.facts import facts_add
-from webapp.runs.families import family_of
-from webapp.runs.lifecycle import run_add, run_announce, run_fault, run_move, run_reason_set, runs_locked
+from webapp.runs.configs import check_storable, family_of, parse_permitted_for
+from webapp.runs.lifecycle import (
+    look_soon,
+    run_add,
+    run_announce,
+    run_fault,
+    run_move,
+    run_reason_set,
+    runs_locked,
+    submit_soon,
+)
 from webapp.runs.models import Attempt, Run, RunSource, RunState
-from webapp.runs.permitted import check_storable, parse_permitted_for
-from webapp.runs.queue import look_soon, submit_soon
-from webapp.scheduling.attempts import attempt_end, attempt_lost, origin_apply
-from webapp.scheduling.devices import check_gpus
+from webapp.runs.selectors import run_get
+from webapp.runs.states import TransitionRefused
+from webapp.scheduling.attempts import (
+    ENDING,
+    ENDING_MEMBER,
+    attempt_end,
+    stopping_words,
+)
 from webapp.scheduling.seed_groups import is_shared_now
-from webapp.scheduling.stopping import ENDING, ENDING_MEMBER, stopping_words
-from workers.telemetry.events import StatusEvent
-from workers.telemetry.faults import LONGEST, Fault, fault_in, sentence
+from workers.launchers.bundled_ray import present_cluster
+from workers.launchers.launcher import LauncherFailure
+from workers.launchers.registry import make_launcher
+from workers.sizing.placement import refuse_gpus, requested_gpus
 
-FINAL = {"finished": RunState.FINISHED, "stopped": RunState.STOPPED, "paused": RunState.PAUSED}
-
+LOCAL = "local"
+"""The launcher of processes on this machine."""
+MOST = 500
+"""Maximum number of runs in one bulk action."""
+HIGHEST = 1000
+"""Greatest priority."""
 MOST_ITERATIONS = 2**31 - 1
 """Maximum number of iterations that events can count."""
 
@@ -54,7 +72,7 @@ def run_create(
     provenance: Mapping[str, Any] | None = None,
 ) -> Run:
     """Create a queued run from a config tree with overrides; its submission follows on commit. `provenance`: what launched it
-    (webapp/provenance/reported.py).
+    (webapp/provenance/services.py).
 
     Raises ConfigError with one message per field path, PermissionDenied for users who cannot launch here.
     """
@@ -193,83 +211,113 @@ def _locked(user: Person, run: Run) -> Run:
 # What drivers report; called by ingest under the run's lock.
 
 
-def command_for(run: Run, attempt: Attempt, *, newest: bool) -> str | None:
-    """Return the command for the driver of this attempt: "exit" after it was superseded or has ended, "stop" or "pause" if requested.
+def check_gpus(config: AnyConfig) -> None:
+    """Raises ConfigError if a config requests GPUs of the bundled Ray, or of local processes, on a machine without any.
 
-    An attempt that ended by its driver's own report needs no command; one that was ended here (stopped before it started,
-    given up) must exit. newest: whether the run has no later attempt.
+    Other clusters may get more machines: there a run waits, and states what for.
     """
-    if newest and attempt.ended_as == "stopped" and run.source == RunSource.CLIENT:
-        return "stop"  # for the other programs of the run
-    if attempt.state == Attempt.State.ENDED or not newest:
-        return "exit"
-    return run.stop_requested or None
-
-
-def is_at_work(attempt: Attempt) -> bool:
-    """Whether its workers have started and it has not ended."""
-    return attempt.started_at is not None and attempt.state != Attempt.State.ENDED
-
-
-def status_apply(run: Run, attempt: Attempt, event: StatusEvent) -> None:
-    """Advance the run by its driver's report. Reports of an old attempt, or late ones, change nothing."""
-    newest = not run.attempts.filter(number__gt=attempt.number).exists()
-    if not newest or attempt.state == Attempt.State.ENDED:
-        _late_apply(run, event, newest=newest)
+    if not requested_gpus(config) or not (settings.TROUPE_LAUNCHER == LOCAL or present_cluster()):
         return
-    fault = fault_in(event.message)
-    if event.state in ("starting", "running") and event.facts:
-        facts = dict(event.facts)
-        if "provenance" in facts:
-            provenance_report(run, attempt.number, facts.pop("provenance"))
-        facts_add(run, attempt.number, facts)
-        origin_apply(run, attempt, event.facts)
-    if event.state != "starting" and (event.state != "failed" or attempt.started_at):
-        run.iteration = event.iteration
-    if event.state == "failed":
-        stated = Fault(sentence(event.message), sentence(event.remedy)) if event.remedy else fault
-        attempt_lost(run, attempt, stated, again=event.facts.get("retry") is True)
-    elif event.state in FINAL:
-        attempt_end(attempt, event.state, fault.cause)
-        _finish(run, event.state, fault)
-    elif event.state == "running":
-        _started(run, attempt)
-    elif event.state == "starting" and run.state in (RunState.QUEUED, RunState.STARTING):
-        run_reason_set(run, fault)  # what it waits for, for example a base model that is made
-        facts_add(run, attempt.number, {"starting": event.message[:LONGEST]})
-    run.save()
-    if run.state == RunState.QUEUED:
-        transaction.on_commit(partial(submit_soon, run.pk))
+    try:
+        capacity = make_launcher(settings.TROUPE_LAUNCHER).capacity()
+    except LauncherFailure:
+        return  # it waits for a cluster that answers
+    if capacity is not None and not capacity.gpus:
+        refuse_gpus(config, "this server's machine")
 
 
-def _late_apply(run: Run, event: StatusEvent, *, newest: bool) -> None:
-    """Note the progress of a custom program's run that has ended: a repeated import adds to it."""
-    if newest and run.source == RunSource.CLIENT and event.iteration > run.iteration:
-        run.iteration = event.iteration
-        run.save(update_fields=["iteration"])
+def run_do(user: Person, run: Run, act: str, value: str = "") -> None:
+    """Apply `act` of ACTS to a run. Raises PermissionDenied, TransitionRefused, ConfigError (value)."""
+    if act not in ACTS:
+        raise ConfigError({"act": f"unknown act {act[:40]!r}; acts are {', '.join(ACTS)}"})
+    with transaction.atomic():
+        ACTS[act](user, run, value)
+        audit_note(user, run.project, f"run.{act}", run.pk, **({"value": value} if value else {}))
 
 
-def _started(run: Run, attempt: Attempt) -> None:
-    now = timezone.now()
-    attempt.started_at = attempt.started_at or now
-    attempt.state = Attempt.State.LIVE
-    attempt.save(update_fields=["started_at", "state"])
-    run.started_at = run.started_at or now
-    _submission_noted(run)
-    if run.state == RunState.STARTING:  # a stop request may have come first
-        run_move(run, RunState.RUNNING)
+def runs_do(user: Person, run_ids: Iterable[str], act: str, value: str = "") -> list[dict[str, Any]]:
+    """Apply an action to many runs; a refusal does not affect the others. Returns [{"id", "ok", "detail"}].
+
+    Raises ConfigError for an unknown action, an invalid value, or too many runs.
+    """
+    ids = list(dict.fromkeys(run_ids))
+    if act not in ACTS:
+        raise ConfigError({"act": f"unknown act {act[:40]!r}; acts are {', '.join(ACTS)}"})
+    if not 0 < len(ids) <= MOST:
+        raise ConfigError({"runs": f"name 1 to {MOST} runs"})
+    return [_tried(user, run_id, act, value) for run_id in ids]
 
 
-def _finish(run: Run, word: str, reason: Fault) -> None:
-    """End the run by the driver's last report. A driver ended by a signal reports "stopped"; the requested end takes precedence."""
-    if word != "finished" and run.stop_requested:
-        word = states.STATE_AFTER[run.stop_requested]
-    _submission_noted(run)
-    if states.allowed(run, FINAL[word]):
-        run_move(run, FINAL[word], reason, stop_requested="")
+def _tried(user: Person, run_id: str, act: str, value: str) -> dict[str, Any]:
+    try:
+        run_do(user, run_get(user, run_id), act, value)
+    except ConfigError:
+        raise
+    except (TroupeError, PermissionDenied, Http404) as error:
+        return {"id": run_id, "ok": False, "detail": str(error) or "you do not have the permission"}
+    return {"id": run_id, "ok": True, "detail": ""}
 
 
-def _submission_noted(run: Run) -> None:
-    """Record the submission of a reporting driver, in case the submitting process ended before it could."""
-    if run.state == RunState.QUEUED:
-        run_move(run, RunState.STARTING, run_fault(run))
+def _archive(user: Person, run: Run, value: str) -> None:
+    run = _mine(user, run)
+    if run.state in ("queued", "starting", "running", "stopping"):
+        raise TransitionRefused(f"a run that is {run.state} cannot be archived: stop it first")
+    _save(run, archived=True)
+
+
+def _unarchive(user: Person, run: Run, value: str) -> None:
+    _save(_mine(user, run), archived=False)
+
+
+def _tag(user: Person, run: Run, value: str) -> None:
+    run = _mine(user, run)
+    _save(run, tags=sorted({*run.tags, _tag_text(value)}))
+
+
+def _untag(user: Person, run: Run, value: str) -> None:
+    run = _mine(user, run)
+    _save(run, tags=[tag for tag in run.tags if tag != _tag_text(value)])
+
+
+def _tag_text(value: str) -> str:
+    tag = value.strip()
+    if not tag or len(tag) > 60 or "\0" in tag:
+        raise ConfigError({"value": "give a tag of 1 to 60 characters"})
+    return tag
+
+
+def _priority(user: Person, run: Run, value: str) -> None:
+    try:
+        number = int(value)
+    except ValueError:
+        number = HIGHEST + 1
+    if abs(number) > HIGHEST:
+        raise ConfigError({"value": f"give an integer from -{HIGHEST} to {HIGHEST}"})
+    _save(_mine(user, run), priority=number)
+
+
+def _mine(user: Person, run: Run) -> Run:
+    """Return the run, locked. Raises PermissionDenied."""
+    if not can_edit(user, run.project):
+        raise PermissionDenied(f"you cannot change runs of the project {run.project.slug}")
+    return runs_locked().get(pk=run.pk)
+
+
+def _save(run: Run, **fields: Any) -> None:
+    for name, value in fields.items():
+        setattr(run, name, value)
+    run.save(update_fields=list(fields))
+
+
+ACTS: dict[str, Callable[[Person, Run, str], Any]] = {
+    "stop": lambda user, run, _: run_stop(user, run),
+    "pause": lambda user, run, _: run_pause(user, run),
+    "end_now": lambda user, run, _: run_end_now(user, run),
+    "resume": run_resume,
+    "archive": _archive,
+    "unarchive": _unarchive,
+    "tag": _tag,
+    "untag": _untag,
+    "priority": _priority,
+}
+"""Function of each action; the last argument is its value, if it has one."""

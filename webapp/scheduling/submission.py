@@ -18,10 +18,10 @@ from training_core.config.files import parse_config, to_toml
 from training_core.errors import ConfigError
 from webapp.accounts.models import ApiToken
 from webapp.accounts.tokens import token_create
-from webapp.checkpoints.selectors import checkpoint_latest
+from webapp.checkpoints.services import checkpoint_latest
+from webapp.runs.configs import parse_permitted_for
 from webapp.runs.lifecycle import run_locked, run_move, run_reason_set, runs_locked
 from webapp.runs.models import Attempt, Run, RunState
-from webapp.runs.permitted import parse_permitted_for
 from webapp.scheduling.admission import what_it_waits_for
 from webapp.scheduling.seed_groups import members_of, peers_of, shares_give
 from workers.launchers.bundled_ray import present_cluster
@@ -34,8 +34,8 @@ from workers.launchers.launcher import (
     SeedGroupLaunch,
 )
 from workers.launchers.registry import make_launcher
-from workers.sizing.demand import demand
-from workers.storage.run_folder import RunFolder
+from workers.sizing.placement import demand
+from workers.storage.folders import RunFolder
 from workers.telemetry.faults import Fault, fault_of
 
 log = logging.getLogger(__name__)

@@ -1,57 +1,37 @@
 """Share links in the REST API."""
 
-from typing import Any
-
-from drf_spectacular.utils import extend_schema
-from rest_framework import serializers
 from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
 
+from troupe_client.documents.shares import NewShare, Share, ShareBody
+from webapp.accounts.permissions import Person
 from webapp.accounts.selectors import project_get
-from webapp.api.schema import JSON
-from webapp.shares.kinds import KINDS
-from webapp.shares.selectors import share_document, share_get, shares_list
-from webapp.shares.services import DAYS, LONGEST, share_make, share_path, share_revoke
+from webapp.api.routes import Routes
+from webapp.shares.services import (
+    share_document,
+    share_get,
+    share_make,
+    share_path,
+    share_revoke,
+    shares_list,
+)
+
+routes = Routes()
 
 
-class ShareSerializer(serializers.Serializer[Any]):
-    """The fields of a new link."""
-
-    kind = serializers.ChoiceField(sorted(KINDS))
-    target = serializers.CharField(
-        max_length=2000,
-        help_text="A run's id; runs=a,b (the query of a comparison's address); a report's id.",
-    )
-    title = serializers.CharField(max_length=200, default="", allow_blank=True)
-    days = serializers.IntegerField(
-        min_value=1, max_value=LONGEST, default=DAYS, allow_null=True, help_text="null: until it is revoked"
-    )
+@routes.get("projects/<slug:slug>/shares/", name="shares")
+def shares(user: Person, slug: str) -> list[Share]:
+    """Return the links newest first, without their secrets."""
+    return [share_document(share) for share in shares_list(project_get(user, slug))]
 
 
-class Shares(APIView):
-    """The read-only links of a project."""
-
-    @extend_schema(responses=JSON)
-    def get(self, request: Request, slug: str) -> Response:
-        """Return the links newest first, without their secrets."""
-        rows = shares_list(project_get(request.user, slug)).select_related("project")
-        return Response({"results": [share_document(share) for share in rows]})
-
-    @extend_schema(request=ShareSerializer, responses={201: JSON, 400: JSON})
-    def post(self, request: Request, slug: str) -> Response:
-        """Create a link; `link` is returned only in this response."""
-        wanted = ShareSerializer(data=request.data)
-        wanted.is_valid(raise_exception=True)
-        share, secret = share_make(request.user, project_get(request.user, slug), **wanted.validated_data)
-        link = request.build_absolute_uri(share_path(secret))
-        return Response(share_document(share) | {"link": link}, status=201)
+@routes.post("projects/<slug:slug>/shares/", status=201, admin=True)
+def share_create(user: Person, request: Request, slug: str, body: ShareBody) -> NewShare:
+    """Create a link; `link` is returned only in this response."""
+    share, secret = share_make(user, project_get(user, slug), **dict(body))
+    return NewShare(**dict(share_document(share)), link=request.build_absolute_uri(share_path(secret)))
 
 
-class ShareRevoke(APIView):
-    """End a link."""
-
-    @extend_schema(request=None, responses=JSON)
-    def post(self, request: Request, slug: str, pk: int) -> Response:
-        """Return the revoked link."""
-        return Response(share_document(share_revoke(request.user, share_get(request.user, slug, pk))))
+@routes.post("projects/<slug:slug>/shares/<int:pk>/revoke/", name="share-revoke", admin=True)
+def share_end(user: Person, slug: str, pk: int) -> Share:
+    """Revoke a link."""
+    return share_document(share_revoke(user, share_get(user, slug, pk)))

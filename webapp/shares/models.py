@@ -11,7 +11,7 @@ class ShareLink(models.Model):
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="share_links")
     kind = models.CharField(max_length=20)
-    """One of webapp.shares.kinds.KINDS."""
+    """One of webapp.shares.access.KINDS."""
     target = models.CharField(max_length=2000)
     """The shared object: a run's id, a report's id, the query of a comparison's URL."""
     title = models.CharField(max_length=200, blank=True)

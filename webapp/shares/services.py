@@ -1,11 +1,11 @@
-"""Creation, use and revocation of share links.
+"""Share links: creation, listing, use and revocation.
 
 To create a link from another app:
 
     share, secret = share_make(user, project, "report", str(report.pk), title=report.title)
     address = request.build_absolute_uri(share_path(secret))
 
-It needs an entry for its kind in webapp/shares/kinds.py (the views it opens, the runs they may read), and a selector
+It needs an entry for its kind in webapp/shares/access.py (the views it opens, the runs they may read), and a selector
 that accepts a `Visitor`: `user.came_for("report", str(pk))` (webapp/accounts/permissions.py).
 """
 
@@ -13,35 +13,58 @@ from datetime import timedelta
 
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
+from django.http import Http404
 from django.urls import reverse
 from django.utils import timezone
 
 from training_core.errors import ConfigError
+from troupe_client.documents import shares as documents
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit, is_owner
-from webapp.accounts.secrets import digest_of, new_secret
+from webapp.accounts.selectors import project_get
+from webapp.accounts.tokens import digest_of, new_secret
 from webapp.runs.models import Run
-from webapp.shares.kinds import KINDS
+from webapp.shares.access import KINDS, shares_live
 from webapp.shares.models import ShareLink
-from webapp.shares.selectors import shares_live
 
-DAYS = 30
-LONGEST = 3650
+
+def shares_list(project: Project) -> QuerySet[ShareLink]:
+    """Return the links newest first, including ended ones."""
+    return ShareLink.objects.filter(project=project).select_related("created_by", "project")
+
+
+def share_get(user: Person, slug: str, pk: int) -> ShareLink:
+    """Return a link of one of the user's projects. Raises Http404."""
+    share = shares_list(project_get(user, slug)).filter(pk=pk).first()
+    if share is None:
+        raise Http404("no such link")
+    return share
+
+
+def is_live(share: ShareLink) -> bool:
+    """Whether the link is active."""
+    return share.revoked_at is None and (share.expires_at is None or share.expires_at > timezone.now())
+
+
+def share_document(share: ShareLink) -> documents.Share:
+    """Return the document of a link of `shares_list`."""
+    author = share.created_by.username if share.created_by else None
+    return documents.Share.of_row(share, project=share.project.slug, created_by=author, live=is_live(share))
 
 
 @transaction.atomic
 def share_make(
-    user: Person, project: Project, kind: str, target: str, title: str = "", days: int | None = DAYS
+    user: Person, project: Project, kind: str, target: str, title: str = "", days: int | None = documents.DAYS
 ) -> tuple[ShareLink, str]:
     """Create a link. Returns it with its secret, which cannot be retrieved later. days: its lifetime; None: until revoked.
 
-    Raises PermissionDenied for viewers; ConfigError for an unknown kind, or runs outside this project.
+    Raises PermissionDenied for viewers; ConfigError for no runs, or runs outside this project.
     """
     if not can_edit(user, project):
         raise PermissionDenied("only owners and editors of the project may share what is in it")
-    _check(project, kind, target, days)
+    _check(project, kind, target)
     secret = new_secret()
     share = ShareLink.objects.create(
         project=project,
@@ -82,18 +105,12 @@ def share_follow(secret: str) -> ShareLink | None:
     return share
 
 
-def _check(project: Project, kind: str, target: str, days: int | None) -> None:
-    if kind not in KINDS:
-        raise ConfigError({"kind": f"{kind[:20]!r} cannot be shared; use one of {', '.join(KINDS)}"})
-    if not target or "\0" in target or len(target) > 2000:
-        raise ConfigError({"target": f"name the {kind} that the link shows"})
-    if days is not None and not 1 <= days <= LONGEST:
-        raise ConfigError({"days": f"1 to {LONGEST}, or empty for a link that works until it is revoked"})
+def _check(project: Project, kind: str, target: str) -> None:
     wanted = set(KINDS[kind].runs(target))
     existing = set(Run.objects.filter(project=project, pk__in=wanted).values_list("pk", flat=True))
     if missing := sorted(wanted - existing):
         raise ConfigError(
             {"target": f"there is no run {', '.join(missing)[:200]} in the project {project.slug}"}
         )
-    if kind in ("run", "comparison") and not wanted:
+    if kind == "comparison" and not wanted:
         raise ConfigError({"target": "name the runs that the link shows"})

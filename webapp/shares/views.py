@@ -13,11 +13,18 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from training_core.errors import ConfigError
 from webapp.accounts.permissions import can_edit, is_owner
 from webapp.accounts.selectors import project_get
-from webapp.shares.kinds import KINDS
-from webapp.shares.middleware import GRANTS, MOST_GRANTS
-from webapp.shares.selectors import is_live, share_get, shares_list
-from webapp.shares.services import share_follow, share_make, share_path, share_revoke
+from webapp.shares.access import GRANTS, KINDS
+from webapp.shares.services import (
+    share_document,
+    share_follow,
+    share_get,
+    share_make,
+    share_path,
+    share_revoke,
+    shares_list,
+)
 
+MOST_GRANTS = 20
 LIFETIMES = {"1": "in a day", "7": "in a week", "30": "in 30 days", "365": "in a year", "": "never"}
 
 
@@ -71,7 +78,7 @@ def share_open(request: HttpRequest, secret: str) -> HttpResponse:
 def shares_page(request: HttpRequest, slug: str) -> HttpResponse:
     """List the links of a project; a new link is shown only in the response to its own POST."""
     project = project_get(request.user, slug)
-    form = ShareForm(request.POST or None, initial={name: request.GET.get(name, "") for name in ("run",)})
+    form = ShareForm(request.POST or None, initial={"run": request.GET.get("run", "")})
     secret = ""
     if request.method == "POST" and form.is_valid():
         try:
@@ -85,7 +92,7 @@ def shares_page(request: HttpRequest, slug: str) -> HttpResponse:
         "mine": is_owner(request.user, project),
         "form": form,
         "link": request.build_absolute_uri(share_path(secret)) if secret else "",
-        "shares": [(share, is_live(share)) for share in shares_list(project)],
+        "shares": [share_document(share) for share in shares_list(project)],
         "place": "projects",
         "part": "shares",
     }

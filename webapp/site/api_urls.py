@@ -1,21 +1,34 @@
 """URLs below /api/."""
 
 from importlib import import_module
+from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.urls import include, path
-from drf_spectacular.views import SpectacularSwaggerSplitView
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+from rest_framework.request import Request
 
 from webapp.ingest.views import events
-from webapp.site.schema_view import SchemaView
+
+
+class SchemaView(SpectacularAPIView):
+    """The document of the only version: a `version` in the query is ignored, and not written into headers."""
+
+    def _get_version_parameter(self, request: Request) -> None:
+        return None
+
 
 APPS = (
-    "accounts", "experiments", "run_table", "panels", "runs", "provenance", "scheduling", "run_pages", "metrics", "media", "transcripts",
-    "checkpoints", "jobs", "health", "timeline", "compare", "cluster", "shares", "quotas", "notifications", "reports",
+    "accounts", "experiments", "run_table", "provenance", "scheduling", "run_pages", "metrics", "media", "transcripts",
+    "checkpoints", "artifacts", "jobs", "health", "timeline", "compare", "cluster", "shares", "quotas", "notifications", "reports",
 )  # fmt: skip
-"""Apps with an `api_urls` module."""
-ROUTED = ("artifacts",)
-"""Apps whose `api` has `routes`."""
+"""Apps whose module `api` has routes."""
+
+
+def _urls(app: str) -> Any:
+    routes = getattr(import_module(f"webapp.{app}.api"), "routes", None)
+    return include(routes.urls if routes else f"webapp.{app}.api_urls")
+
 
 app_name = "api"
 urlpatterns = [
@@ -23,6 +36,5 @@ urlpatterns = [
     path("schema/", SchemaView.as_view(), name="schema"),
     # The split view has no inline script, which our content security policy would block.
     path("docs/", login_required(SpectacularSwaggerSplitView.as_view(url_name="api:schema")), name="docs"),
-    *(path("v1/", include(f"webapp.{app}.api_urls")) for app in APPS),
-    *(path("v1/", include(import_module(f"webapp.{app}.api").routes.urls)) for app in ROUTED),
+    *(path("v1/", _urls(app)) for app in APPS),
 ]

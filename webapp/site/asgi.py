@@ -10,10 +10,9 @@ django.setup(set_prefix=False)
 from channels.auth import AuthMiddlewareStack  # noqa: E402 - Django must be set up first
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 
-from webapp.live.origins import SameOrigin  # noqa: E402
-from webapp.live.routing import websocket_urlpatterns  # noqa: E402
-from webapp.site.body_limits import BodyLimits  # noqa: E402
-from webapp.site.handler import ThreadHandler  # noqa: E402
+from webapp.live.access import SameOrigin  # noqa: E402
+from webapp.live.consumers import websocket_urlpatterns  # noqa: E402
+from webapp.site.handler import BodyLimits, ThreadHandler  # noqa: E402
 
 application = ProtocolTypeRouter(
     {

@@ -22,7 +22,7 @@ def _keep_our_logging(**_: Any) -> None:
 @beat_init.connect(weak=False)
 def _wait_for_the_database(**_: Any) -> None:
     """Connect to the broker only after `up` has migrated the database: tasks may be waiting."""
-    from webapp.stack.prepared import wait_until_prepared
+    from webapp.stack.home import wait_until_prepared
 
     wait_until_prepared()
 
@@ -40,7 +40,7 @@ def _note_ended(
     sender: Any, task_id: str, exception: BaseException, args: Any, kwargs: Any, **_: Any
 ) -> None:
     """For tasks that exceed their time limit, the worker's main process sends this signal, for some more than once."""
-    from webapp.common.ended_tasks import task_ended
+    from webapp.common.task_queue import task_ended
 
     task_ended(sender, task_id, exception, args or (), kwargs or {})
 

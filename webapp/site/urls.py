@@ -1,9 +1,10 @@
 """All URLs: pages, API, health."""
 
-from django.urls import include, path
+from django.urls import URLResolver, include, path
+from django.urls.resolvers import RoutePattern
 from django.views.generic import RedirectView
 
-from webapp.administration.mount import mounted
+from webapp.site import views
 
 handler400 = "webapp.site.views.not_understood"
 handler404 = "webapp.site.views.not_found"
@@ -12,7 +13,9 @@ handler500 = "webapp.site.views.failed"
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="runs:list"), name="home"),
     path("api/", include("webapp.site.api_urls")),  # before pages: events are the most frequent requests
-    path("", include("webapp.site.health_urls")),
+    path("healthz", views.healthz, name="healthz"),
+    path("readyz", views.readyz, name="readyz"),
+    path("metrics", views.metrics, name="metrics"),
     path("account/", include("webapp.accounts.urls")),
     path("experiments/", include("webapp.experiments.urls")),
     path(
@@ -23,7 +26,6 @@ urlpatterns = [
     path("runs/", include("webapp.transcripts.urls")),
     path("runs/", include("webapp.timeline.urls")),
     path("runs/", include("webapp.health.urls")),
-    path("", include("webapp.checkpoints.urls")),
     path("", include("webapp.artifacts.urls")),
     path("", include("webapp.jobs.urls")),
     path("", include("webapp.compare.urls")),
@@ -33,5 +35,5 @@ urlpatterns = [
     path("", include("webapp.notifications.urls")),
     path("cluster/", include("webapp.cluster.urls")),
     path("docs/", include("webapp.documents.urls")),
-    mounted,
+    URLResolver(RoutePattern("admin/"), "webapp.administration.site", app_name="admin", namespace="admin"),
 ]

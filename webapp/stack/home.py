@@ -1,18 +1,26 @@
-"""TROUPE_HOME: its folders, its secrets and its lock."""
+"""TROUPE_HOME: its folders, its secrets and its lock; and waiting until its database is migrated."""
 
 import contextlib
 import fcntl
 import json
 import os
 import secrets
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from webapp.stack.errors import StackError
+from training_core.errors import TroupeError
 
+PREPARED = "TROUPE_PREPARED"
+"""Variable with the path of a file that `up` creates once the database is migrated."""
+POLL = 0.02
 MODEL_IN_WORK = "base-model.making"
 """A file that exists in TROUPE_HOME while `up` creates the base model."""
+
+
+class StackError(TroupeError):
+    """The local stack cannot start or stay up; the message contains the remedy."""
 
 
 @dataclass
@@ -124,3 +132,10 @@ def write_private(path: Path, data: dict[str, Any]) -> None:
     with os.fdopen(descriptor, "w") as file:
         json.dump(data, file, indent=1)
     fresh.replace(path)
+
+
+def wait_until_prepared() -> None:
+    """Wait for the file, without a limit: a process ends with `up`. Returns at once without the variable."""
+    path = os.environ.get(PREPARED)
+    while path and not Path(path).exists():
+        time.sleep(POLL)

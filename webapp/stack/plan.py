@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import secrets
 import signal
 import socket
 import sys
@@ -11,16 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psycopg
-
 from webapp.config import environment as env
-from webapp.stack.errors import StackError
-from webapp.stack.home import Home
-from webapp.stack.ports import listen_near
-from webapp.stack.postgres import PostgresServer, clean_environment, database_url, prepare_postgres
-from webapp.stack.prepared import PREPARED
-from webapp.stack.ray_head import RayHead, new_ray_head
-from webapp.stack.redis_server import redis_answers, redis_command, redis_url
+from webapp.stack.home import PREPARED, Home, StackError
+from webapp.stack.postgres import clean_environment, database_url, prepare_postgres
+from webapp.stack.servers import RayHead, listen_near, new_ray_head, redis_answers, redis_command, redis_url
 from webapp.stack.supervisor import Service, SetupStep
 from webapp.stack.worker_probe import forget_alive, worker_answers
 from workers.launchers.bundled_ray import VARIABLE as BUNDLED_RAY
@@ -63,14 +56,18 @@ class Plan:
 
     def redis(self) -> list[Service]:
         """Return the bundled Redis, if it is used."""
-        return [redis_service(self.scratch / "redis.sock")] if self.bundled_redis else []
+        if not self.bundled_redis:
+            return []
+        path = self.scratch / "redis.sock"
+        environment = clean_environment(self.scratch)
+        return [Service("redis", redis_command(path), environment, lambda: redis_answers(path))]
 
     def ray_head(self) -> list[Service]:
         """Return the bundled Ray head, if it is used. It starts after the first page, which it would delay by 2 to 3 seconds.
 
         Its start is recorded here, before the worker's: a run that is submitted in the meantime belongs to this start.
         """
-        if not self.ray:
+        if not (head := self.ray):
             return []
         file, starts = self.home.root / RAY_START, itertools.count()
         note_start(file)
@@ -79,11 +76,39 @@ class Plan:
             if next(starts):
                 note_start(file)
 
-        return [ray_service(self.ray, before)]
+        return [
+            Service(
+                "ray",
+                head.command(),
+                head.environment(),
+                head.answers,
+                grace=4.0,  # enough: all durable state is in run folders and in the database
+                unanswered_limit=120.0,
+                owns_tree=True,
+                folder=env.ROOT,
+                before=before,
+                after=CORE,
+            )
+        ]
 
-    def postgres(self) -> PostgresServer:
-        """Return the bundled database's server; creates its data folder if missing (half a second)."""
-        return prepare_postgres(self.home.root, self.scratch / "pg")
+    def postgres(self) -> Service:
+        """Return the bundled database; creates its data folder if missing (half a second).
+
+        Its recovery after a crash may take long and is not interrupted.
+        """
+        server = prepare_postgres(self.home.root, self.scratch / "pg")
+        self.environment["TROUPE_PG_BINARIES"] = str(server.binaries)
+        return Service(
+            "postgres",
+            server.command(),
+            clean_environment(server.data.parent),
+            server.answers,
+            account=server.account,
+            stop_signal=signal.SIGINT,  # "fast": ends sessions, writes a checkpoint
+            grace=30.0,
+            unanswered_limit=600.0,
+            folder=server.data.parent,
+        )
 
     def django_services(self) -> list[Service]:
         """Return the services that need migrated tables."""
@@ -233,52 +258,3 @@ def make_scratch() -> Path:
 def django(*words: str) -> list[str]:
     """Return the command line of a management command, with or without manage.py."""
     return [sys.executable, "-m", "django", *words]
-
-
-def postgres_service(server: PostgresServer) -> Service:
-    """Return the bundled database. Its recovery after a crash may take long and is not interrupted."""
-
-    def answers() -> bool:
-        try:
-            server.ensure_database()
-        except psycopg.Error:
-            return False
-        return True
-
-    return Service(
-        "postgres",
-        server.command(),
-        clean_environment(server.data.parent),
-        answers,
-        account=server.account,
-        stop_signal=signal.SIGINT,  # "fast": ends sessions, writes a checkpoint
-        grace=30.0,
-        unanswered_limit=600.0,
-        folder=server.data.parent,
-    )
-
-
-def redis_service(path: Path) -> Service:
-    """Return the bundled Redis."""
-    return Service("redis", redis_command(path), clean_environment(path.parent), lambda: redis_answers(path))
-
-
-def ray_service(head: RayHead, before: Callable[[], None]) -> Service:
-    """Return the Ray head; its child processes end with it."""
-    return Service(
-        "ray",
-        head.command(),
-        head.environment(),
-        head.answers,
-        grace=4.0,  # enough: all durable state is in run folders and in the database
-        unanswered_limit=120.0,
-        owns_tree=True,
-        folder=env.ROOT,
-        before=before,
-        after=CORE,
-    )
-
-
-def new_stack_id() -> str:
-    """Return the id of one `up`, set in the environment of all its processes."""
-    return secrets.token_hex(12)

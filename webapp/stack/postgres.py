@@ -16,14 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import psycopg
 from psycopg import sql
 
-from webapp.stack.errors import StackError
-from webapp.stack.processes import Account, unprivileged_account
+from webapp.stack.home import StackError
+from webapp.stack.processes import Account, become, unprivileged_account
 
 _CLONE_NEWUSER = 0x10000000
 _PR_SET_DUMPABLE = 4
@@ -116,11 +115,16 @@ class PostgresServer:
             host=str(self.sockets), user=USER, dbname=database, connect_timeout=2, autocommit=True
         )
 
-    def ensure_database(self) -> None:
-        """Create our database in a new server."""
-        with self.connect("postgres") as connection:
-            if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone():
-                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+    def answers(self) -> bool:
+        """Whether the server is up; creates our database in a new one."""
+        try:
+            with self.connect("postgres") as connection:
+                known = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE])
+                if not known.fetchone():
+                    connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+        except psycopg.Error:
+            return False
+        return True
 
 
 def database_url(sockets: Path) -> str:
@@ -249,23 +253,11 @@ def _initialise(server: PostgresServer) -> None:
     """Run initdb in a temporary folder, then rename it: an interrupted initdb is never mistaken for a database."""
     fresh = server.data.with_name("data.new")
     shutil.rmtree(fresh, ignore_errors=True)
-    command = [
-        str(server.binaries / "initdb"),
-        "-D",
-        str(fresh),
-        "-U",
-        USER,
-        "-E",
-        "UTF8",
-        "--locale=C",
-        "--no-sync",
-    ]
-    command += [
-        "--locale-provider=builtin",
-        "--builtin-locale=C.UTF-8",
-        "--auth-local=trust",
-        "--auth-host=reject",
-    ]
+    options = (
+        f"-U {USER} -E UTF8 --locale=C --locale-provider=builtin --builtin-locale=C.UTF-8 "
+        "--no-sync --auth-local=trust --auth-host=reject"
+    )
+    command = [str(server.binaries / "initdb"), "-D", str(fresh), *options.split()]
     try:
         done = subprocess.run(
             command,
@@ -322,11 +314,6 @@ def _run_as(account: Account, command: list[str], folder: Path) -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout
-
-
-def become(account: Account | None) -> dict[str, Any]:
-    """Return the subprocess options that change the user and its groups."""
-    return {"user": account.uid, "group": account.gid, "extra_groups": []} if account else {}
 
 
 def clean_environment(folder: Path) -> dict[str, str]:

@@ -7,6 +7,7 @@ import pwd
 import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import psutil
 
@@ -48,6 +49,11 @@ def unprivileged_account(owner: int | None = None) -> Account | None:
             "No user other than root exists here, and Postgres refuses to run as root; set DATABASE_URL"
         )
     return Account(names[0], entries[names[0]].pw_uid, entries[names[0]].pw_gid)
+
+
+def become(account: Account | None) -> dict[str, Any]:
+    """Return the subprocess options that change the user and its groups."""
+    return {"user": account.uid, "group": account.gid, "extra_groups": []} if account else {}
 
 
 def dies_with_parent(number: int = signal.SIGTERM) -> Callable[[], None]:

@@ -14,7 +14,7 @@ import uvicorn
 from django.conf import settings
 
 from webapp.config import environment as env
-from webapp.stack.prepared import wait_until_prepared
+from webapp.stack.home import wait_until_prepared
 
 PROXIES = "127.0.0.1,::1"
 """Addresses of trusted proxies unless TROUPE_PROXY_ADDRESSES is set."""
@@ -50,7 +50,7 @@ def import_modules() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.config.settings")
     os.environ.setdefault(env.CONNECTIONS, CONNECTIONS)
     django.setup()
-    for name in (settings.ROOT_URLCONF, "webapp.live.routing", "webapp.site.body_limits", "channels.auth"):
+    for name in (settings.ROOT_URLCONF, "webapp.live.consumers", "webapp.site.handler", "channels.auth"):
         importlib.import_module(name)
 
 

@@ -1,22 +1,110 @@
-"""Supervises child processes: starts them in order, probes them, restarts them when they die, ends them together."""
+"""Supervises child processes: starts them in order, probes them, restarts them when they die, ends them together.
+
+What happens to them is printed as plain lines, with colours and a spinner on a terminal.
+"""
 
 import asyncio
 import contextlib
 import os
 import shutil
 import signal
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
+from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
 
-from webapp.stack.console import Terminal
-from webapp.stack.errors import StackError
-from webapp.stack.postgres import become
-from webapp.stack.processes import Account, dies_with_parent, end_processes, signal_group, tagged
+from webapp.stack.home import StackError
+from webapp.stack.processes import Account, become, dies_with_parent, end_processes, signal_group, tagged
+
+
+class Terminal:
+    """Prints which children start, are ready (with the duration), or died.
+
+    After its output (a pipe or a terminal) is closed, it prints nothing, so that `up` continues and ends its children in order.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(highlight=False, soft_wrap=True)
+        self._began = time.monotonic()
+        self._waiting: dict[str, float] = {}
+        self._status: Status | None = None
+        self._lock = threading.Lock()
+
+    def starting(self, name: str) -> None:
+        """Report a started child; the spinner shows its name until it is ready."""
+        with self._lock:
+            self._waiting[name] = time.monotonic()
+            self._refresh()
+
+    def ready(self, name: str, note: str = "") -> None:
+        """It answers."""
+        with self._lock:
+            took = time.monotonic() - self._waiting.pop(name, time.monotonic())
+            self._refresh()
+        self._print(f"  [green]ready[/]  {name:<14} {took:5.1f} s  [dim]{escape(note)}[/]".rstrip())
+
+    def trouble(self, name: str, what: str) -> None:
+        """Report that a child died or does not start."""
+        with self._lock:
+            self._waiting.pop(name, None)
+            self._refresh()
+        self._print(f"  [yellow]again[/]  {name:<14} {escape(what)}")
+
+    def say(self, text: str, **style: Any) -> None:
+        """Print a separate line, without markup."""
+        self._print(escape(text), **style)
+
+    def error(self, text: str) -> None:
+        """Print the error that stopped the stack."""
+        self._print(f"[red]error[/]  {escape(text)}")
+
+    def since_start(self) -> float:
+        """Seconds since the start of `up`."""
+        return time.monotonic() - self._began
+
+    def close(self) -> None:
+        """Remove the spinner."""
+        with self._lock:
+            self._waiting.clear()
+            self._refresh()
+
+    def _print(self, markup: str, **style: Any) -> None:
+        with self._unless_closed():
+            self.console.print(markup, **style)
+
+    @contextmanager
+    def _unless_closed(self) -> Iterator[None]:
+        """Stop printing when the output is closed. Rich raises SystemExit for a closed pipe."""
+        try:
+            yield
+        except (OSError, SystemExit):
+            self.console.quiet = True
+
+    def _refresh(self) -> None:
+        if self.console.is_terminal and not self.console.quiet:
+            with self._unless_closed():
+                self._spin()
+
+    def _spin(self) -> None:
+        if self._waiting and self._status is None:
+            self._status = self.console.status("")
+            self._status.start()
+        if self._status is None:
+            return
+        if self._waiting:
+            self._status.update(f"starting {', '.join(self._waiting)}")
+        else:
+            self._status.stop()
+            self._status = None
+
 
 POLL = 0.05
 WATCH = 5.0
@@ -87,7 +175,6 @@ class Supervisor:
         self._services: dict[str, Service] = {}
         self._ready: dict[str, asyncio.Event] = {}
         self._keepers: dict[str, asyncio.Task[None]] = {}
-        self._stopping = False
 
     def keep(self, service: Service) -> asyncio.Task[None]:
         """Start a service and keep it running. The task ends only with StackError: the first start failed."""
@@ -98,39 +185,26 @@ class Supervisor:
 
     async def run(self, step: SetupStep) -> str:
         """Run a step until it ends. Returns its standard output; raises StackError if it fails."""
-        await self._wait(step.after)
+        await self.wait_ready(*step.after)
         self.terminal.starting(step.name)
-        log = self._log(step.name)
-        log_start = os.fstat(log).st_size
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *step.command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-                env=self._marked(step.environment, step.name),
-                preexec_fn=_nice(step.niceness),
-                process_group=0,
-            )
-        finally:
-            os.close(log)
-        self.lives[step.name] = _Life(process)
-        output, _ = await process.communicate()
+        life = await self._spawn(step, asyncio.subprocess.PIPE, preexec_fn=_nice(step.niceness))
+        self.lives[step.name] = life
+        output, _ = await life.process.communicate()
         self.lives.pop(step.name, None)
-        if process.returncode:
-            last = self._last_lines(step.name, log_start)
-            raise StackError(f"{step.name} failed (code {process.returncode}): {last}")
+        if life.process.returncode:
+            last = self._last_lines(step.name, life.log_start)
+            raise StackError(f"{step.name} failed (code {life.process.returncode}): {last}")
         self.terminal.ready(step.name)
         self._event(step.name).set()
         return output.decode()
 
     async def wait_ready(self, *names: str) -> None:
         """Wait until each of them has been ready once."""
-        await self._wait(names)
+        for name in names:
+            await self._event(name).wait()
 
     async def stop(self, *groups: Sequence[str]) -> None:
         """End everything: group by group, concurrently within one; then any process that still carries our id."""
-        self._stopping = True
         for task in self._keepers.values():
             task.cancel()
         await asyncio.gather(*self._keepers.values(), return_exceptions=True)
@@ -141,12 +215,12 @@ class Supervisor:
         await asyncio.to_thread(lambda: end_processes(tagged("TROUPE_STACK_ID", self.stack_id), 2.0))
 
     async def _keep(self, service: Service) -> None:
-        await self._wait(service.after)
+        await self.wait_ready(*service.after)
         delay, failures = self.first_delay, 0
         while True:
             began = time.monotonic()
             self.lives[service.name] = life = await self._start(service)
-            await self._wait(service.waits_for)
+            await self.wait_ready(*service.waits_for)
             came_up = await self._comes_up(service, life)
             if came_up:
                 failures = 0
@@ -168,20 +242,27 @@ class Supervisor:
         self.terminal.starting(service.name)
         if service.before is not None:
             await asyncio.to_thread(service.before)
-        log = self._log(service.name)
-        log_start = os.fstat(log).st_size
+        return await self._spawn(
+            service,
+            cwd=service.folder,
+            preexec_fn=dies_with_parent(service.stop_signal),
+            pass_fds=service.sockets,
+            **become(service.account),
+        )
+
+    async def _spawn(self, part: Service | SetupStep, stdout: int | None = None, **options: Any) -> _Life:
+        """Start a process whose output, or only its errors, goes to its log."""
+        log = self._log(part.name)
         try:
+            log_start = os.fstat(log).st_size
             process = await asyncio.create_subprocess_exec(
-                *service.command,
+                *part.command,
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
+                stdout=log if stdout is None else stdout,
                 stderr=log,
-                env=self._marked(service.environment, service.name),
-                cwd=service.folder,
-                preexec_fn=dies_with_parent(service.stop_signal),
+                env=self._marked(part.environment, part.name),
                 process_group=0,
-                pass_fds=service.sockets,
-                **become(service.account),
+                **options,
             )
         finally:
             os.close(log)
@@ -229,10 +310,6 @@ class Supervisor:
         if service and service.owns_tree:
             left = [*life.family.values(), *tagged("TROUPE_STACK_PART", f"{self.stack_id}-{name}")]
             await asyncio.to_thread(end_processes, left, 2.0)
-
-    async def _wait(self, names: Sequence[str]) -> None:
-        for name in names:
-            await self._event(name).wait()
 
     def _event(self, name: str) -> asyncio.Event:
         return self._ready.setdefault(name, asyncio.Event())

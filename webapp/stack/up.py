@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import os
+import secrets
 import shutil
 import signal
 from collections.abc import Coroutine
@@ -17,12 +18,10 @@ from typing import Any
 import psutil
 
 from webapp.config import environment as env
-from webapp.stack.console import Terminal
-from webapp.stack.errors import StackError
-from webapp.stack.home import MODEL_IN_WORK, Home, StackFacts
-from webapp.stack.plan import CORE, Plan, make_plan, new_stack_id, postgres_service
+from webapp.stack.home import MODEL_IN_WORK, Home, StackError, StackFacts
+from webapp.stack.plan import CORE, Plan, make_plan
 from webapp.stack.processes import adopt_orphans, end_processes, tagged
-from webapp.stack.supervisor import Supervisor
+from webapp.stack.supervisor import Supervisor, Terminal
 
 REAP_EVERY = 10.0
 GROUPS = (("demo", "base-model", "prepare", "beat"), ("web", "worker", "ray"), ("redis", "postgres"))
@@ -88,7 +87,7 @@ def _clean_up_after_killed(home: Home, terminal: Terminal) -> None:
 
 
 async def _run(plan: Plan, terminal: Terminal) -> None:
-    stack_id = new_stack_id()
+    stack_id = secrets.token_hex(12)
     wanted = {
         name: value
         for name, value in plan.environment.items()
@@ -116,9 +115,7 @@ async def _start(plan: Plan, supervisor: Supervisor, terminal: Terminal) -> None
     """Start all services, then supervise them; returns only by an exception."""
     keepers = [supervisor.keep(service) for service in plan.redis() + plan.ray_head()]
     if plan.bundled_postgres:
-        server = await asyncio.to_thread(plan.postgres)
-        plan.environment["TROUPE_PG_BINARIES"] = str(server.binaries)
-        keepers.append(supervisor.keep(postgres_service(server)))
+        keepers.append(supervisor.keep(await asyncio.to_thread(plan.postgres)))
     keepers += [supervisor.keep(service) for service in plan.django_services()]
     tasks = [*keepers, asyncio.create_task(_open_doors(plan, supervisor, terminal))]
     models = asyncio.create_task(_make_models(plan, supervisor, terminal))

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from webapp.stack.redis_server import redis_reply
+from webapp.stack.servers import redis_reply
 
 if TYPE_CHECKING:
     import redis

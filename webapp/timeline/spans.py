@@ -1,8 +1,19 @@
-"""Spans of work and their lanes."""
+"""Spans of work and their lanes: model FLOPs per second, waits of each lane and for which other lane."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from statistics import fmean
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from troupe_client.documents.timeline import IterationWait, LaneWait, PhaseCompute
+
+MOST_CELLS = 8_000_000
+"""Maximum of intervals times lanes; beyond it, waits between lanes are not computed."""
+UNITS = ((1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"))
 
 
 class LaneSpan(NamedTuple):
@@ -16,10 +27,6 @@ class LaneSpan(NamedTuple):
     """Model FLOPs, if they are counted."""
     peak: float | None = None
     """Peak FLOP/s of the worker's device, if known."""
-
-    def document(self) -> dict[str, Any]:
-        """Return JSON; unknown values are omitted."""
-        return {name: value for name, value in self._asdict().items() if value is not None}
 
 
 @dataclass
@@ -106,14 +113,98 @@ def _joined(spans: Sequence[LaneSpan], gap: float) -> list[LaneSpan]:
 
 def _natural(name: str) -> list[tuple[int, str]]:
     """Sort key that orders worker-2 before worker-10."""
-    parts: list[tuple[int, str]] = []
-    digits = ""
-    for letter in name:
-        if letter.isdecimal():
-            digits += letter
-            continue
-        if digits:
-            parts.append((int(digits), ""))
-            digits = ""
-        parts.append((-1, letter))
-    return [*parts, (int(digits), "")] if digits else parts
+    return [
+        (int(digits), "") if digits else (-1, letter) for digits, letter in re.findall(r"(\d+)|(\D)", name)
+    ]
+
+
+def waits_by_iteration(lanes: Sequence[Lane]) -> list[IterationWait]:
+    """Return the share of waiting by lane for every iteration, from its first span's start to its last one's end.
+
+    The driver is omitted: it mostly waits for the workers.
+    """
+    bounds: dict[int, tuple[float, float]] = {}
+    for lane in lanes:
+        for span in lane.spans:
+            start, end = bounds.get(span.iteration, (span.start, span.end))
+            bounds[span.iteration] = (min(start, span.start), max(end, span.end))
+    workers = working(lanes)
+    waits = []
+    for iteration, (start, end) in sorted(bounds.items()):
+        waited = {lane.label: lane.waited(start, end) / (end - start) for lane in workers if end > start}
+        mean = fmean(waited.values()) if waited else 0.0
+        waits.append(IterationWait(iteration=iteration, start=start, end=end, shares=waited, mean=mean))
+    return waits
+
+
+def who_waits(lanes: Sequence[Lane], start: float, end: float) -> list[LaneWait]:
+    """Return the seconds that each lane waited while others worked, longest first.
+
+    An interval in which several others work is split evenly among them; an idle one is attributed to nobody. Other lanes
+    may wait for the driver (while it writes a checkpoint), but its own waits are not counted.
+    """
+    covered = [lane.covered(start, end) for lane in lanes]
+    marks = [start, end, *(moment for stretches in covered for stretch in stretches for moment in stretch)]
+    moments = np.unique(np.array(marks, dtype=float))
+    if not lanes or len(moments) < 2 or len(moments) * len(lanes) > MOST_CELLS:
+        return []
+    busy = np.zeros((len(moments) - 1, len(lanes)))
+    for column, stretches in enumerate(covered):
+        for first, last in stretches:
+            busy[np.searchsorted(moments, first) : np.searchsorted(moments, last), column] = 1.0
+    waiters = {lane.label for lane in working(lanes)}
+    waits = _waits([lane.label for lane in lanes], busy, np.diff(moments))
+    return [wait for wait in waits if wait.waiter in waiters]
+
+
+def working(lanes: Sequence[Lane]) -> list[Lane]:
+    """Return all lanes except the driver's; the driver's only if there is no other."""
+    return [lane for lane in lanes if lane.worker != "driver"] or list(lanes)
+
+
+def _waits(labels: Sequence[str], busy: NDArray[np.float64], lengths: NDArray[np.float64]) -> list[LaneWait]:
+    """`busy` [moments, lanes] is 1 where a lane works, `lengths` [moments] in seconds."""
+    at_work = busy.sum(axis=1)
+    portion = np.divide(lengths, at_work, out=np.zeros_like(lengths), where=at_work > 0)
+    idle = 1.0 - busy
+    for_whom = idle.T @ (busy * portion[:, None])
+    for_nobody = idle.T @ np.where(at_work == 0, lengths, 0.0)
+    waits = [
+        LaneWait(waiter=waiter, awaited=awaited, seconds=float(for_whom[row, column]))
+        for row, waiter in enumerate(labels)
+        for column, awaited in enumerate(labels)
+    ]
+    waits += [
+        LaneWait(waiter=waiter, awaited=None, seconds=float(for_nobody[row]))
+        for row, waiter in enumerate(labels)
+    ]
+    return sorted((wait for wait in waits if wait.seconds > 1e-9), key=lambda wait: -wait.seconds)
+
+
+def compute_by_phase(spans: Iterable[LaneSpan]) -> dict[str, PhaseCompute]:
+    """Return the figures of phases with counted FLOPs."""
+    counted: dict[str, list[LaneSpan]] = {}
+    for span in spans:
+        if span.flops is not None:
+            counted.setdefault(span.phase, []).append(span)
+    return {phase: _compute(some) for phase, some in counted.items()}
+
+
+def _compute(spans: Sequence[LaneSpan]) -> PhaseCompute:
+    flops, seconds = sum(span.flops or 0.0 for span in spans), sum(span.end - span.start for span in spans)
+    possible = sum((span.end - span.start) * (span.peak or 0.0) for span in spans)
+    known = possible and all(span.peak is not None for span in spans)
+    rate = flops / seconds if seconds > 0 else 0.0
+    return PhaseCompute(flops_per_second=rate, mfu=flops / possible if known else None)
+
+
+def compute_shown(compute: PhaseCompute) -> str:
+    """Return text: "41.0% MFU, 405 TFLOP/s" or "2.3 GFLOP/s, peak not known"."""
+    rate = rate_show(compute.flops_per_second)
+    return f"{rate}, peak not known" if compute.mfu is None else f"{100 * compute.mfu:.1f}% MFU, {rate}"
+
+
+def rate_show(rate: float) -> str:
+    """Return FLOPs per second with a unit: "12.4 GFLOP/s"."""
+    size, unit = next(((size, unit) for size, unit in UNITS if rate >= size), UNITS[-1])
+    return f"{rate / size:.3g} {unit}"

@@ -1,143 +1,49 @@
-"""REST API of episodes and their transcripts."""
+"""Transcripts in the REST API: episodes, their turns and tokens, notes, probes, queries and saved queries."""
 
-import math
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from django import forms
-from django.http import StreamingHttpResponse
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import generics, serializers
+from django.http.response import HttpResponseBase
+from pydantic import Field
 from rest_framework.exceptions import ParseError
 from rest_framework.pagination import Cursor
 from rest_framework.request import Request
-from rest_framework.response import Response
-from rest_framework.views import APIView
 
+from troupe_client.documents import transcripts as documents
+from troupe_client.documents.base import Page
+from webapp.accounts.permissions import Person
+from webapp.accounts.selectors import project_get
 from webapp.agents.rewards import return_label
-from webapp.api.pagination import WRONG_CURSOR, NewestFirst
-from webapp.api.queries import text, truth
-from webapp.api.schema import JSON, parameter
+from webapp.api.pagination import WRONG_CURSOR, NewestFirst, OrderedPages, paged
+from webapp.api.routes import Routes
+from webapp.common.query_language import LONGEST
 from webapp.runs.selectors import run_get
-from webapp.transcripts.export import export_answer
-from webapp.transcripts.filters import words_hits
-from webapp.transcripts.forms import EpisodeFilters
-from webapp.transcripts.listing import EXAMINED, floor_of, is_examined
+from webapp.transcripts import services
+from webapp.transcripts.bodies import episode_document, turns_read
+from webapp.transcripts.candidates import MOST_TOKENS, boards_read, group_read, tokens_read, tree_read
+from webapp.transcripts.curve import curve_read
+from webapp.transcripts.episodes import (
+    EXAMINED,
+    counts_read,
+    episode_facts,
+    episode_get,
+    episodes_list,
+    floor_of,
+    is_examined,
+)
+from webapp.transcripts.export import episodes_export, table_export
 from webapp.transcripts.models import Episode
-from webapp.transcripts.notes import note_add, note_document, note_get, note_remove, notes_list
-from webapp.transcripts.selectors import episode_document, episode_get, episodes_list
-from webapp.transcripts.words import terms
+from webapp.transcripts.probes import difference, probe_documents
+from webapp.transcripts.query import SAVED, query_complete, query_document, query_save
+from webapp.transcripts.table import table_columns, table_row, table_sort
+from webapp.transcripts.words import terms, words_hits
 
-
-class FiniteFloat(serializers.FloatField):
-    """NaN and infinities as strings, because JSON has none."""
-
-    def to_representation(self, value: float) -> Any:
-        """Return a number or "NaN", "Infinity", "-Infinity"."""
-        if math.isfinite(value):
-            return value
-        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-
-
-class EpisodeSerializer(serializers.ModelSerializer[Episode]):
-    """An episode's facts."""
-
-    episode_return = FiniteFloat()
-
-    class Meta:
-        model = Episode
-        exclude = ("cursor", "words", "groups")
-
-
-def _kind(field: forms.Field) -> type:
-    for kind, answer in (
-        (forms.NullBooleanField, bool),
-        (forms.IntegerField, int),
-        (forms.FloatField, float),
-    ):
-        if type(field) is kind:
-            return answer
-    return str
-
-
-PAGING = ("limit", "cursor", "format")
-FILTERS: list[OpenApiParameter] = [
-    parameter(name, _kind(field), str(field.help_text)) for name, field in EpisodeFilters.base_fields.items()
-]
-
-
-def filters_read(request: Request, *others: str) -> dict[str, Any]:
-    """Return the filters of the query string, which may have `others`, too. Raises ParseError for invalid filters."""
-    unknown = set(request.query_params) - {*EpisodeFilters.base_fields, *PAGING, *others}
-    if unknown:
-        raise ParseError(
-            f"unknown filter {', '.join(sorted(unknown))}; filters are {', '.join(EpisodeFilters.base_fields)}"
-        )
-    values = {name: text(request, name) for name in EpisodeFilters.base_fields}
-    for name, field in EpisodeFilters.base_fields.items():
-        if isinstance(field, forms.NullBooleanField):
-            values[name] = {True: "true", False: "false", None: ""}[truth(request, name)]
-    form = EpisodeFilters(values)
-    if not form.is_valid():
-        messages = [
-            f"{name}={values[name][:40]!r}: {' '.join(map(str, messages))}"
-            for name, messages in form.errors.items()
-        ]
-        raise ParseError("; ".join(messages))
-    return form.values()
-
-
-class NoteSerializer(serializers.Serializer[Any]):
-    """A label, a note, or both."""
-
-    turn = serializers.IntegerField(
-        required=False, help_text="Number of the turn, from 1; none: the whole episode."
-    )
-    label = serializers.CharField(required=False, max_length=40)  # type: ignore[assignment]  # a field of ours, not DRF's
-    text = serializers.CharField(required=False, max_length=10_000)
-
-
-class EpisodeExport(APIView):
-    """A run's episodes as JSON Lines."""
-
-    @extend_schema(parameters=FILTERS, responses={(200, "application/x-ndjson"): OpenApiTypes.BINARY})
-    def get(self, request: Request, run_id: str) -> StreamingHttpResponse:
-        """Return one episode per line, newest first: facts, turns, candidates with tokens, results of updates, notes."""
-        return export_answer(request._request, run_get(request.user, run_id), filters_read(request))
-
-
-class EpisodeNotes(APIView):
-    """Labels and notes of users."""
-
-    @extend_schema(responses=JSON)
-    def get(self, request: Request, pk: int) -> Response:
-        """Oldest first."""
-        return Response(
-            {
-                "results": [
-                    note_document(episode_note) for episode_note in notes_list(episode_get(request.user, pk))
-                ]
-            }
-        )
-
-    @extend_schema(request=NoteSerializer, responses={201: JSON, 400: JSON})
-    def post(self, request: Request, pk: int) -> Response:
-        """Create a note and return it."""
-        return Response(
-            note_document(note_add(request.user, episode_get(request.user, pk), request.data)), status=201
-        )
-
-
-class EpisodeNoteRemove(APIView):
-    """Removal of a note."""
-
-    @extend_schema(request=None, responses=JSON)
-    def post(self, request: Request, pk: int, note: int) -> Response:
-        """Return the removed note."""
-        episode_note = note_get(episode_get(request.user, pk), note)
-        document = note_document(episode_note)
-        note_remove(request.user, episode_note)
-        return Response(document)
+routes = Routes()
+MOST_TURNS, MOST_BOARDS = 1000, 500
+Filters = documents.EpisodeFilters
+Columns = Annotated[str, Field(description="Columns, e.g. iteration,success,planner.reward.")]
+Sort = Annotated[str, Field(description="A column; -NAME: descending.")]
+FirstTurn = Annotated[int, Field(ge=1, lt=2**31, alias="from", description="First turn, from 1.")]
+Limit = Annotated[int, Field(ge=1)]
 
 
 class EpisodePages(NewestFirst):
@@ -169,37 +75,195 @@ class EpisodePages(NewestFirst):
         return self.encode_cursor(Cursor(offset=0, reverse=False, position=self.floor))
 
 
-@extend_schema(parameters=FILTERS)
-class RunEpisodes(generics.ListAPIView[Episode]):
-    """Episodes of a run, newest first."""
-
-    serializer_class = EpisodeSerializer
-    pagination_class = EpisodePages
-    queryset = Episode.objects.none()
-
-    def list(self, request: Request, *args: Any, **options: Any) -> Response:
-        """Return a page of episodes filtered by webapp.transcripts.forms.EpisodeFilters."""
-        run, filters = run_get(request.user, self.kwargs["run_id"]), filters_read(request)
-        asked = str(filters.get("q", ""))
-        if terms(asked):
-            filters["hits"] = words_hits(run, asked)
-        pages: Any = self.paginator
-        if not is_examined(filters) or pages.is_backwards(request):
-            page = self.paginate_queryset(episodes_list(run, filters))
-        else:
-            before = pages.older_than(request)
-            examined = Episode.objects.of_run(run).newest(EXAMINED, before)
-            page = self.paginate_queryset(episodes_list(run, filters, examined))
-            pages.floor = None if pages.has_next else floor_of(run, before)
-        return self.get_paginated_response(self.get_serializer(page, many=True).data)
+@routes.get("runs/<str:run_id>/episodes/", name="run-episodes", operation_id="v1_runs_episodes_list")
+def episodes(user: Person, request: Request, run_id: str, query: Filters) -> Page[documents.Episode]:
+    """Return the matching episodes of a run, newest first."""
+    run, filters = run_get(user, run_id), query.values()
+    if terms(query.q):
+        filters["hits"] = words_hits(run, query.q)
+    pages: Any = EpisodePages()
+    if not is_examined(filters) or pages.is_backwards(request):
+        rows = pages.paginate_queryset(episodes_list(run, filters), request)
+    else:
+        before = pages.older_than(request)
+        examined = Episode.objects.of_run(run).newest(EXAMINED, before)
+        rows = pages.paginate_queryset(episodes_list(run, filters, examined), request)
+        pages.floor = None if pages.has_next else floor_of(run, before)
+    facts = [documents.Episode(**episode_facts(row)) for row in rows]
+    return pages.get_paginated_response(facts).data  # type: ignore[no-any-return]
 
 
-class EpisodeDetail(APIView):
-    """One episode with its transcript."""
+@routes.get("episodes/<int:pk>/", name="episode")
+def episode(user: Person, pk: int) -> documents.EpisodeTranscript:
+    """Return facts, turns, candidates, values of updates."""
+    row = episode_get(user, pk)
+    facts = episode_facts(row) | {"return_label": return_label(row.run.config)}
+    return documents.EpisodeTranscript.model_construct(**facts, **episode_document(row))
 
-    @extend_schema(responses=JSON)
-    def get(self, request: Request, pk: int) -> Response:
-        """Return facts, turns, candidates, annotations by updates."""
-        episode = episode_get(request.user, pk)
-        facts = {"return_label": return_label(episode.run.config)}
-        return Response(dict(EpisodeSerializer(episode).data) | facts | episode_document(episode))
+
+@routes.get("runs/<str:run_id>/episodes/export/", name="episodes-export", media_type="application/x-ndjson")
+def export(user: Person, request: Request, run_id: str, query: Filters) -> HttpResponseBase:
+    """Return one episode per line, newest first: facts, turns, candidates with tokens, values of updates, notes."""
+    return episodes_export(request._request, run_get(user, run_id), query.values())
+
+
+@routes.get("runs/<str:run_id>/episodes/complete/", name="episodes-complete")
+def completion(
+    user: Person,
+    run_id: str,
+    text: Annotated[str, Field(description="The query up to the caret.")] = "",
+) -> documents.EpisodeQueryCompletion:
+    """Return completions of a query."""
+    return query_complete(run_get(user, run_id), text[:LONGEST])
+
+
+@routes.get("runs/<str:run_id>/episodes/curve/", name="episodes-curve")
+def curve(
+    user: Person,
+    run_id: str,
+    query_text: Annotated[str, Field(alias="query", description="The query language.")] = "",
+    base: Annotated[
+        str,
+        Field(description="The episodes of which the share is taken; default: all stored ones."),
+    ] = "",
+) -> documents.CountedEpisodeCurve:
+    """Return the share of stored episodes that match a query, over training."""
+    run = run_get(user, run_id)
+    return documents.CountedEpisodeCurve(**dict(curve_read(run, query_text, base)), counts=counts_read(run))
+
+
+@routes.get("runs/<str:run_id>/episodes/table/", name="episodes-table")
+def table(
+    user: Person, request: Request, run_id: str, query: Filters, columns: Columns = "", sort: Sort = ""
+) -> Page[documents.EpisodeRow]:
+    """Return episodes in chosen columns, the newest first or by `sort`."""
+    run = run_get(user, run_id)
+    chosen = table_columns(run, columns)
+    rows = table_sort(run, episodes_list(run, query.values()), sort)
+
+    def listed(page: list[Episode]) -> list[documents.EpisodeRow]:
+        return [documents.EpisodeRow(**table_row(row, chosen)) for row in page]
+
+    return paged(request, rows, OrderedPages, listed)  # type: ignore[no-any-return]
+
+
+@routes.get("runs/<str:run_id>/episodes/table/export/", name="episodes-table-export", media_type="text/csv")
+def table_file(
+    user: Person,
+    request: Request,
+    run_id: str,
+    query: Filters,
+    columns: Columns = "",
+    sort: Sort = "",
+    form: Annotated[Literal["csv", "jsonl"], Field(alias="as")] = "csv",
+) -> HttpResponseBase:
+    """Return one row per episode, the newest first or by `sort`."""
+    return table_export(request._request, run_get(user, run_id), query.values(), columns, sort, form)
+
+
+@routes.get("runs/<str:run_id>/probes/", name="run-probes")
+def probes(
+    user: Person,
+    run_id: str,
+    kind: Annotated[Literal["eval", "eval_sampled"], Field(description="eval is greedy.")] = "eval",
+    task: Annotated[str, Field(description="Only this task.")] = "",
+    page: Annotated[int, Field(ge=0, description="Zero-based; a page has twelve tasks.")] = 0,
+) -> documents.Probes:
+    """Return the episodes of tasks at every evaluation."""
+    return probe_documents(run_get(user, run_id), kind, min(page, 10_000), task)
+
+
+@routes.get("episodes/<int:pk>/diff/<int:other>/", name="episode-diff")
+def episode_difference(user: Person, pk: int, other: int) -> documents.EpisodeDifference:
+    """Return the differences between two episodes, turn by turn."""
+    turns = difference(episode_get(user, pk), episode_get(user, other))
+    return documents.EpisodeDifference.model_validate({"turns": turns})
+
+
+@routes.get("episodes/<int:pk>/tree/", name="episode-tree")
+def tree(user: Person, pk: int, first: FirstTurn = 1, limit: Limit = MOST_TURNS) -> documents.EpisodeTree:
+    """Return the turns of an episode with the rewards and advantages of their candidates, 1000 at most."""
+    turns, count = tree_read(episode_get(user, pk), first, min(limit, MOST_TURNS))
+    return documents.EpisodeTree.model_validate({"count": count, "turns": turns})
+
+
+@routes.get("episodes/<int:pk>/groups/<int:turn>/", name="episode-group")
+def group(user: Person, pk: int, turn: int) -> documents.EpisodeGroup:
+    """Return the candidates of a turn: prompt and texts, rewards with mean and unbiased std, advantages, the executed one."""
+    return documents.EpisodeGroup.model_validate(group_read(episode_get(user, pk), turn))
+
+
+@routes.get("episodes/<int:pk>/turns/<int:turn>/tokens/", name="answer-tokens")
+def tokens(
+    user: Person,
+    pk: int,
+    turn: int,
+    candidate: Annotated[
+        int | None, Field(ge=1, description="Number of the candidate, from 1; default: the executed one.")
+    ] = None,
+    first: Annotated[int, Field(ge=0, alias="from", description="First token, from 0.")] = 0,
+    limit: Limit = MOST_TOKENS,
+) -> documents.AnswerTokens:
+    """Return token ids, texts, logprobs, versions, and the update's ratios, entropies, mismatch, masks; 2000 tokens at most."""
+    index = None if candidate is None else candidate - 1
+    recorded = tokens_read(episode_get(user, pk), turn, index, first, min(limit, MOST_TOKENS))
+    return documents.AnswerTokens.model_construct(**recorded)
+
+
+@routes.get("episodes/<int:pk>/boards/", name="episode-boards")
+def boards(
+    user: Person, pk: int, first: FirstTurn = 1, limit: Limit = MOST_BOARDS
+) -> documents.EpisodeBoards:
+    """Return the boards of an episode for replay, 500 at most."""
+    piece = turns_read(episode_get(user, pk), first - 1, min(limit, MOST_BOARDS))
+    return documents.EpisodeBoards.model_construct(**boards_read(piece))
+
+
+@routes.get("episodes/<int:pk>/notes/", name="episode-notes")
+def notes(user: Person, pk: int) -> list[documents.EpisodeNote]:
+    """Return the labels and notes of users, oldest first."""
+    return [services.note_document(note) for note in services.notes_list(episode_get(user, pk))]
+
+
+@routes.post("episodes/<int:pk>/notes/", status=201)
+def note_create(user: Person, pk: int, body: documents.NoteBody) -> documents.EpisodeNote:
+    """Create a note and return it."""
+    return services.note_document(services.note_add(user, episode_get(user, pk), body))
+
+
+@routes.post("episodes/<int:pk>/notes/<int:note>/remove/", name="episode-note-remove")
+def note_remove(user: Person, pk: int, note: int) -> documents.EpisodeNote:
+    """Remove a note and return it."""
+    chosen = services.note_get(episode_get(user, pk), note)
+    document = services.note_document(chosen)
+    services.note_remove(user, chosen)
+    return document
+
+
+@routes.get("queries/", name="queries", operation_id="v1_queries_list")
+def queries(user: Person) -> list[documents.SavedQuery]:
+    """Return the caller's own queries and those of their projects, by name."""
+    return [query_document(saved) for saved in SAVED.visible(user)]
+
+
+@routes.post("queries/", status=201)
+def query_create(user: Person, body: documents.SavedQueryBody) -> documents.SavedQuery:
+    """Save a query; without a project it belongs to the caller."""
+    project = project_get(user, body.project) if body.project else None
+    saved = query_save(user, body.name, body.query, project, replace=body.replace)
+    return query_document(saved)
+
+
+@routes.get("queries/<int:pk>/", name="query")
+def query(user: Person, pk: int) -> documents.SavedQuery:
+    """Return a query."""
+    return query_document(SAVED.get(user, pk))
+
+
+@routes.delete("queries/<int:pk>/")
+def query_delete(user: Person, pk: int) -> documents.SavedQueryDeleted:
+    """Delete a query."""
+    saved = SAVED.get(user, pk)
+    document = documents.SavedQueryDeleted(**dict(query_document(saved)))
+    SAVED.remove(user, saved)
+    return document

@@ -14,6 +14,7 @@ import orjson
 import zstandard
 from django.db.models import BinaryField, Case, F, QuerySet, When
 from django.db.models.functions import Length, Substr
+from django.http import Http404
 
 from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
 
@@ -130,3 +131,63 @@ def _span(frames: Sequence[Sequence[int]], first: int, end: int) -> tuple[int, i
             stop = offset + size
         turn, offset = turn + turns, offset + size
     return begin, start, max(0, stop - start)
+
+
+PER_CANDIDATE = ("ratios", "entropies", "training_logprobs", "masks")
+"""Values of an annotation by candidate, besides advantages."""
+
+
+def episode_document(episode: Episode) -> dict[str, Any]:
+    """Return the body with annotations merged into its candidates; {} if the body was deleted."""
+    return documents_read([episode])[episode.pk]
+
+
+def documents_read(episodes: Sequence[Episode]) -> dict[int, dict[str, Any]]:
+    """Return `episode_document` of several episodes of one run, by id."""
+    documents: dict[int, dict[str, Any]] = {episode.pk: {} for episode in episodes}
+    bodies = EpisodeBody.objects.filter(episode__in=list(documents))
+    for pk, data in bodies.values_list("episode_id", "data"):
+        documents[pk] = unpacked(data)
+    by_name = {(episode.name, episode.attempt): documents[episode.pk] for episode in episodes}
+    learnt = EpisodeAnnotation.objects.filter(
+        run_id__in={episode.run_id for episode in episodes}, episode_name__in=[name for name, _ in by_name]
+    )
+    for note in learnt.order_by("pk"):
+        if document := by_name.get((note.episode_name, note.attempt)):
+            _annotate(document, unpacked(note.data))
+    return documents
+
+
+def turns_read(episode: Episode, first: int, most: int) -> Piece:
+    """Return at most `most` turns from index `first` (from 0) with annotations; reads only the needed piece of a long episode."""
+    piece = piece_read(episode, first, most)
+    for note in annotations_read(episode, first, first + len(piece.turns)):
+        _annotate({"turns": piece.turns}, note, piece.first)
+    return piece
+
+
+def turn_get(episode: Episode, number: int) -> dict[str, Any]:
+    """Return turn `number` (from 1) with annotations. Raises Http404 if there is none, or its body was deleted."""
+    turns = turns_read(episode, number - 1, 1).turns if number >= 1 else []
+    if not turns:
+        raise Http404(f"episode {episode.pk} has no stored turn {number}")
+    return turns[0]
+
+
+def _annotate(document: dict[str, Any], note: Mapping[str, Any], first: int = 0) -> None:
+    """Ignores a note on a missing turn or candidate: it comes from a damaged report, or belongs to another piece.
+
+    `first`: index of the document's first turn in its episode.
+    """
+    document["stages"] = {**document.get("stages", {}), **note.get("stages", {})}
+    turns = document["turns"]
+    for learnt in note["turns"]:
+        if not 0 <= learnt["turn"] - first < len(turns):
+            continue
+        candidates = turns[learnt["turn"] - first]["candidates"]
+        for index, candidate in enumerate(candidates):
+            if index < len(learnt["advantages"]):
+                candidate["advantage"] = learnt["advantages"][index]
+            for name in PER_CANDIDATE:
+                if index < len(learnt.get(name, [])):
+                    candidate[name] = learnt[name][index]

@@ -1,75 +1,96 @@
-"""Export of episodes as JSON Lines, in batches, so that memory does not grow with their number."""
+"""Downloads of episodes: transcripts as JSON Lines, the table and the curve as files. Memory does not grow with their number."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import orjson
-from asgiref.sync import sync_to_async
-from django.core.handlers.asgi import ASGIRequest
-from django.http import HttpRequest, StreamingHttpResponse
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 
-from webapp.common.attachments import attachment
+from troupe_client.documents.transcripts import EpisodeCurve
+from webapp.common.attachments import stream
 from webapp.metrics.arrays import spell
 from webapp.runs.models import Run
+from webapp.transcripts.bodies import documents_read
+from webapp.transcripts.episodes import episode_facts, episodes_list
 from webapp.transcripts.models import Episode, EpisodeNote
-from webapp.transcripts.notes import note_document
-from webapp.transcripts.selectors import documents_read, episodes_list
+from webapp.transcripts.services import note_document
+from webapp.transcripts.table import table_columns, table_row, table_sort
+from workers.http import cell_text
 
 AT_ONCE = 50
-_LEFT_OUT = ("run", "words", "groups", "cursor")
+POINT = ("first", "last", "matching", "of", "share", "low", "high")
+HEADER = ("kind", "first_iteration", "last_iteration", *POINT[2:])
 
 
-def export_answer(request: HttpRequest, run: Run, filters: Mapping[str, Any]) -> StreamingHttpResponse:
+def episodes_export(request: HttpRequest, run: Run, filters: Mapping[str, Any]) -> HttpResponseBase:
     """Stream all episodes that match the filters, newest first: facts, turns, candidates with tokens, annotations, notes."""
     episodes_list(run, filters)  # An invalid query raises before the response begins.
-    lines: AsyncIterator[bytes] | Iterator[bytes] = _chunks(run, filters)
-    if isinstance(request, ASGIRequest):
-        lines = _later(run, filters)
-    answer = StreamingHttpResponse(lines, content_type="application/x-ndjson")
-    answer["Content-Disposition"] = attachment(f"{run.pk}-episodes.jsonl")
-    return answer
+    return stream(request, export_parts(run, filters), "application/x-ndjson", f"{run.pk}-episodes.jsonl")
 
 
-def _chunks(run: Run, filters: Mapping[str, Any]) -> Iterator[bytes]:
-    before: int | None = None
-    while True:
-        data, before = chunk_read(run, filters, before)
-        if data:
-            yield data
-        if before is None:
-            return
-
-
-async def _later(run: Run, filters: Mapping[str, Any]) -> AsyncIterator[bytes]:
-    """Iterate in a thread, without blocking the event loop."""
-    before: int | None = None
-    while True:
-        data, before = await sync_to_async(chunk_read)(run, filters, before)
-        if data:
-            yield data
-        if before is None:
-            return
-
-
-def chunk_read(run: Run, filters: Mapping[str, Any], before: int | None) -> tuple[bytes, int | None]:
-    """Return the lines of at most AT_ONCE episodes, and the cursor of the next ones (None after the last)."""
+def export_parts(run: Run, filters: Mapping[str, Any]) -> Iterator[bytes]:
+    """Yield the lines of at most AT_ONCE episodes."""
     matching = episodes_list(run, filters)
-    episodes = list((matching.filter(pk__lt=before) if before else matching)[:AT_ONCE])
+    episodes = list(matching[:AT_ONCE])
+    while episodes:
+        yield _lines(episodes)
+        episodes = list(matching.filter(pk__lt=episodes[-1].pk)[:AT_ONCE])
+
+
+def _lines(episodes: list[Episode]) -> bytes:
     documents = documents_read(episodes)
     notes: dict[int, list[dict[str, Any]]] = {}
-    note_rows = (
-        EpisodeNote.objects.filter(episode__in=list(documents)).select_related("author").order_by("pk")
-    )
-    for note in note_rows:
-        notes.setdefault(note.episode_id, []).append(note_document(note))
-    lines = [
-        orjson.dumps(_facts(run, episode) | documents[episode.pk] | {"notes": notes.get(episode.pk, [])})
+    rows = EpisodeNote.objects.filter(episode__in=list(documents)).select_related("author").order_by("pk")
+    for row in rows:
+        notes.setdefault(row.episode_id, []).append(note_document(row).model_dump(mode="json"))
+    return b"".join(
+        orjson.dumps(
+            episode_facts(episode)
+            | {"episode_return": spell(episode.episode_return)}
+            | documents[episode.pk]
+            | {"notes": notes.get(episode.pk, [])}
+        )
+        + b"\n"
         for episode in episodes
-    ]
-    return b"".join(line + b"\n" for line in lines), episodes[-1].pk if len(episodes) == AT_ONCE else None
+    )
 
 
-def _facts(run: Run, episode: Episode) -> dict[str, Any]:
-    names = [field.attname for field in Episode._meta.concrete_fields if field.name not in _LEFT_OUT]
-    facts = {name: getattr(episode, name) for name in names}
-    return {"run": run.pk, **facts, "episode_return": spell(episode.episode_return)}
+def table_export(
+    request: HttpRequest, run: Run, filters: Mapping[str, Any], columns: str, sort: str, form: str
+) -> HttpResponseBase:
+    """Stream the table as csv or jsonl. Raises ConfigError."""
+    chosen = table_columns(run, columns)
+    episodes = table_sort(run, episodes_list(run, filters), sort)
+    rows = (table_row(episode, chosen) for episode in episodes.iterator(chunk_size=500))
+    name = f"{run.pk}-episodes.{form}"
+    if form == "jsonl":
+        return stream(request, (orjson.dumps(row) + b"\n" for row in rows), "application/x-ndjson", name)
+    words = ["id", "name", *(column.word for column in chosen)]
+    return _csv(request, words, ([row[word] for word in words] for row in rows), name)
+
+
+def curve_export(request: HttpRequest, run: Run, curve: EpisodeCurve) -> HttpResponseBase:
+    """Stream the points of a curve as csv."""
+    rows = (
+        [kind.kind, *(getattr(point, name) for name in POINT)]
+        for kind in curve.kinds
+        for point in kind.points
+    )
+    return _csv(request, HEADER, rows, f"{run.pk}-shares.csv")
+
+
+def _csv(
+    request: HttpRequest, header: Iterable[str], rows: Iterable[Iterable[Any]], name: str
+) -> HttpResponseBase:
+    lines = (_csv_line(row) for part in ([header], rows) for row in part)
+    return stream(request, lines, "text/csv; charset=utf-8", name)
+
+
+def _csv_line(cells: Iterable[Any]) -> bytes:
+    """Return one line; cells hold no formulas."""
+    text = io.StringIO()
+    csv.writer(text).writerow([cell_text(cell) for cell in cells])
+    return text.getvalue().encode()

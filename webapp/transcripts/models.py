@@ -41,9 +41,9 @@ class Episode(models.Model):
     environment = models.CharField(max_length=80, blank=True)
     """Type of the environment."""
     roles = models.JSONField(default=dict)
-    """Figures by role (webapp.transcripts.facts)."""
+    """Figures by role (webapp.transcripts.services)."""
     groups = models.JSONField(default=list)
-    """Figures of each turn and its candidates (webapp.transcripts.facts)."""
+    """Figures of each turn and its candidates (webapp.transcripts.services)."""
     staleness = models.IntegerField(null=True)
     """Publications between the oldest generated token and the update; None if no update is known."""
     words = SearchVectorField(null=True)

@@ -10,9 +10,10 @@ from typing import Any
 from django.db.models import Count, IntegerField, Max
 from django.db.models.functions import Cast
 
+from troupe_client.documents import transcripts as documents
 from webapp.runs.models import Run
+from webapp.transcripts.bodies import documents_read
 from webapp.transcripts.models import Episode
-from webapp.transcripts.selectors import documents_read
 
 TASKS = 12
 """Number of tasks per page."""
@@ -24,7 +25,6 @@ MOST_WORDS = 4000
 LINES = 6
 """Number of responses in a frame."""
 _WORD = re.compile(r"\s+|\w+|[^\w\s]")
-KINDS = ("eval", "eval_sampled")
 
 
 @dataclass
@@ -64,6 +64,24 @@ def strips_read(run: Run, kind: str = "eval", page: int = 0, task: str = "") -> 
     return strips, len(tasks) > TASKS
 
 
+def probe_documents(run: Run, kind: str, page: int, task: str) -> documents.Probes:
+    """Return the document of the strips."""
+    strips, more = strips_read(run, kind, page, task)
+    results = [
+        documents.Probe(task=strip.task, title=strip.title, plays=[_play(frame) for frame in strip.frames])
+        for strip in strips
+    ]
+    return documents.Probes(more=more, results=results)
+
+
+def _play(frame: Frame) -> documents.ProbePlay:
+    facts = {
+        name: getattr(frame.episode, name) for name in ("id", "iteration", "outcome", "success", "failed")
+    }
+    answers = [documents.ProbeAnswer(role=role, text=text) for role, text in frame.lines]
+    return documents.ProbePlay(**facts, return_=frame.episode.episode_return, said=answers)
+
+
 def _fill(strips: Sequence[Strip], run: Run, kind: str) -> None:
     plays = Episode.objects.filter(run=run, kind=kind, task__in=[strip.task for strip in strips])
     keys: dict[str, list[int]] = {}
@@ -72,11 +90,11 @@ def _fill(strips: Sequence[Strip], run: Run, kind: str) -> None:
     picked = {task: _picked(some) for task, some in keys.items()}
     wanted = [pk for some in picked.values() for pk in some]
     episodes = Episode.objects.defer("words", "groups").in_bulk(wanted)
-    documents = documents_read(list(episodes.values()))
+    bodies = documents_read(list(episodes.values()))
     for strip in strips:
         before = None
         for pk in picked.get(strip.task, []):
-            lines = said_lines(documents[pk])
+            lines = said_lines(bodies[pk])
             strip.frames.append(Frame(episodes[pk], lines[:LINES], max(0, len(lines) - LINES), before))
             before = pk
 
@@ -96,12 +114,12 @@ def said_lines(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def plays_of(episode: Episode) -> list[Episode]:
-    """Return all episodes of the same task and kind, oldest first; the last 500."""
+def plays_of(episode: Episode, most: int) -> list[Episode]:
+    """Return the last `most` episodes of the same task and kind, oldest first."""
     plays = Episode.objects.filter(run=episode.run_id, task=episode.task, kind=episode.kind).defer(
         "words", "groups"
     )
-    return list(reversed(plays.order_by("-iteration", "-pk")[:500]))
+    return list(reversed(plays.order_by("-iteration", "-pk")[:most]))
 
 
 def difference(one: Episode, other: Episode) -> list[dict[str, Any]]:
@@ -109,9 +127,9 @@ def difference(one: Episode, other: Episode) -> list[dict[str, Any]]:
 
     Parts are {"op": equal | delete | insert, "text"}: text only in `one` is deleted, text only in `other` inserted.
     """
-    documents = documents_read([one]) | documents_read([other])
+    bodies = documents_read([one]) | documents_read([other])
     pairs = zip_longest(
-        *(documents[episode.pk].get("turns", [])[:MOST_TURNS] for episode in (one, other)), fillvalue=None
+        *(bodies[episode.pk].get("turns", [])[:MOST_TURNS] for episode in (one, other)), fillvalue=None
     )
     return [_turn(number, left, right) for number, (left, right) in enumerate(pairs, 1)]
 

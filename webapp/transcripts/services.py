@@ -1,22 +1,116 @@
-"""Storage of episodes: facts in a row, the compressed body in a second table, annotations as they arrive."""
+"""Storage of episodes and their annotations by updates, deletion of old bodies, and notes of users.
 
-import math
-from collections.abc import Mapping, Sequence
+The row of an episode has figures by role and by turn, so that queries need not read its body.
+
+`roles` = {role: {"turns", "tokens", "truncated", "advantage"}}. Tokens count all candidates; truncated: whether an executed answer was
+cut at its token limit; advantage: the mean over the role's executed answers, missing until an update reports it.
+`groups` = [{"role", "reward", "tokens", "truncated", "advantage", "candidates", "mean", "variance"}] of the first MOST_TURNS turns.
+reward, tokens, truncated and advantage are those of the executed answer; mean and variance (unbiased) are of all candidates' rewards.
+Missing values are left out. Numbers that are not finite are left out, too.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from math import isclose, isfinite
+from statistics import fmean, variance
 from typing import Any
 
-from django.db.models import Sum
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import QuerySet, Sum
 from django.db.models.functions import Length
+from django.http import Http404
 
+from training_core.errors import ConfigError
+from troupe_client.documents import transcripts as documents
+from webapp.accounts.audit import audit_note
+from webapp.accounts.models import User
+from webapp.accounts.permissions import Person, can_edit, is_owner
 from webapp.runs.models import Run
 from webapp.transcripts import words
-from webapp.transcripts.bodies import annotation_packed, body_packed, unpacked
-from webapp.transcripts.facts import advantages_add, facts_of
-from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
+from webapp.transcripts.bodies import annotation_packed, body_packed, episode_document, unpacked
+from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody, EpisodeNote
 from workers.telemetry.events import EpisodeAnnotationEvent, EpisodeEvent
+
+MOST_TURNS = 2000
+
+Roles = dict[str, dict[str, Any]]
+Groups = list[dict[str, Any]]
+
+
+def facts_of(turns: Iterable[Mapping[str, Any]]) -> tuple[Roles, Groups]:
+    """Return (roles, groups) of the turns of a body. Advantages in the body itself, as a custom trainer reports them, count."""
+    roles: Roles = {}
+    groups: Groups = []
+    advantages: list[tuple[str, float]] = []
+    for turn in turns:
+        group = _group(turn)
+        groups.append(group)
+        role = roles.setdefault(turn["role"], {"turns": 0, "tokens": 0, "truncated": False})
+        role["turns"] += 1
+        role["tokens"] += sum(len(candidate["token_ids"]) for candidate in turn["candidates"])
+        role["truncated"] |= group.get("truncated", False)
+        if "advantage" in group:
+            advantages.append((turn["role"], group["advantage"]))
+    _means_set(roles, advantages)
+    return roles, groups[:MOST_TURNS]
+
+
+def advantages_add(roles: Roles, groups: Groups, turns: Iterable[Mapping[str, Any]]) -> None:
+    """Add the executed answers' advantages of an annotation's turns. `executed` of a group is its index among the candidates."""
+    for turn in turns:
+        index = turn["turn"]
+        executed = groups[index].get("executed") if 0 <= index < len(groups) else None
+        if executed is None or executed >= len(turn["advantages"]):
+            continue
+        if (advantage := _finite(turn["advantages"][executed])) is not None:
+            groups[index]["advantage"] = advantage
+    _means_set(roles, [(group["role"], group["advantage"]) for group in groups if "advantage" in group])
+
+
+def _means_set(roles: Roles, advantages: Sequence[tuple[str, float]]) -> None:
+    for name, role in roles.items():
+        if values := [value for owner, value in advantages if owner == name]:
+            role["advantage"] = fmean(values)
+
+
+def _group(turn: Mapping[str, Any]) -> dict[str, Any]:
+    candidates = turn["candidates"]
+    group = {"role": turn["role"], "candidates": len(candidates)}
+    rewards = [_finite(candidate["reward"]) for candidate in candidates]
+    known = [reward for reward in rewards if reward is not None]
+    scored = sum(candidate["reward"] is not None for candidate in candidates)
+    if known and len(known) == scored:
+        group["mean"] = fmean(known)
+        if len(known) > 1:
+            equal = isclose(min(known), max(known), rel_tol=1e-9)
+            group["variance"] = 0.0 if equal else variance(known)
+    executed = turn["executed"]
+    if not 0 <= executed < len(candidates):
+        return group
+    answer = candidates[executed]
+    figures = {"reward": rewards[executed], "advantage": _finite(answer.get("advantage"))}
+    return group | {
+        "executed": executed,
+        "tokens": len(answer["token_ids"]),
+        "truncated": answer["stop_reason"] == "length",
+        **{name: value for name, value in figures.items() if value is not None},
+    }
+
+
+def _finite(value: float | str | None) -> float | None:
+    number = None if value is None else float(value)
+    return number if number is not None and isfinite(number) else None
+
 
 BODY_BUDGET = 2 * 1024**3
 """Bytes of training bodies stored per run; above it the oldest are deleted, their facts stay."""
 THIN_AT_ONCE = 500
+AS_REPORTED = (
+    "attempt", "iteration", "kind", "probe", "task", "title", "outcome", "success", "failed", "error", "truncated", "versions", "tokens",
+    "started", "ended",
+)  # fmt: skip
+"""Columns of an episode with the values of its event."""
 
 
 def episodes_store(run: Run, cursor: int, events: list[EpisodeEvent]) -> None:
@@ -43,37 +137,23 @@ def _row(run: Run, cursor: int, event: EpisodeEvent, body: dict[str, Any]) -> Ep
     roles, groups = facts_of(body["turns"])
     return Episode(
         run=run,
-        roles=roles,
-        groups=groups,
-        attempt=event.attempt,
         cursor=cursor,
         name=event.episode,
-        iteration=event.iteration,
-        kind=event.kind,
-        probe=event.probe,
-        task=event.task,
-        title=event.title,
-        outcome=event.outcome,
-        success=event.success,
-        failed=event.failed,
-        error=event.error,
-        truncated=event.truncated,
+        roles=roles,
+        groups=groups,
         episode_return=float(event.episode_return),
         rewards={role: _json_number(value) for role, value in event.rewards.items()},
-        versions=event.versions,
         turn_count=len({turn.index for turn in event.turns}),
-        tokens=event.tokens,
-        started=event.started,
-        ended=event.ended,
         environment=str(run.config.get("environment", {}).get("type", ""))[:80],
         words=words.vector(run.pk, words.searchable(facts, body)),
+        **{name: getattr(event, name) for name in AS_REPORTED},
     )
 
 
 def _json_number(value: float | str) -> float | str:
     """Convert NaN and infinities to strings: JSON columns cannot contain them."""
     number = float(value)
-    return number if math.isfinite(number) else str(value)
+    return number if isfinite(number) else str(value)
 
 
 def _body(row: Episode, document: dict[str, Any]) -> EpisodeBody:
@@ -161,3 +241,59 @@ def _annotation_sizes(run: Run, names: list[str]) -> dict[str, int]:
     return dict(
         notes.values("episode_name").annotate(size=Sum(Length("data"))).values_list("episode_name", "size")
     )
+
+
+USUAL = ("good", "bad", "interesting", "reward hacking", "off task", "truncated thought")
+"""Labels suggested until a run has its own."""
+
+
+@transaction.atomic
+def note_add(user: Person, episode: Episode, body: documents.NoteBody) -> EpisodeNote:
+    """Add a label or note to an episode, or to the turn `turn`. Raises PermissionDenied, ConfigError (turn)."""
+    if not isinstance(user, User) or not can_edit(user, episode.run.project):
+        raise PermissionDenied(f"you do not have write access to the project {episode.run.project.slug}")
+    if body.turn is not None and body.turn > len(episode_document(episode).get("turns", [])):
+        raise ConfigError({"turn": f"this episode has no turn {body.turn}"})
+    values = body.model_dump()
+    note = EpisodeNote.objects.create(episode=episode, author=user, **values)
+    audit_note(
+        user, episode.run.project, "episode.note", str(episode.pk), run=episode.run_id, note=note.pk, **values
+    )
+    return note
+
+
+@transaction.atomic
+def note_remove(user: Person, note: EpisodeNote) -> None:
+    """Delete a note; allowed for its author and owners of the project. Raises PermissionDenied."""
+    project = note.episode.run.project
+    if not (is_owner(user, project) or (note.author_id == user.pk and can_edit(user, project))):
+        raise PermissionDenied("only its author and owners of the project may remove a note")
+    details = {"run": note.episode.run_id, "note": note.pk, "label": note.label, "text": note.text}
+    note.delete()
+    audit_note(user, project, "episode.note_remove", str(note.episode_id), **details)
+
+
+def note_get(episode: Episode, pk: int) -> EpisodeNote:
+    """Return one note of the episode. Raises Http404."""
+    note = EpisodeNote.objects.filter(episode=episode, pk=pk).select_related("episode__run__project").first()
+    if note is None:
+        raise Http404(f"episode {episode.pk} has no note {pk}")
+    return note
+
+
+def notes_list(episode: Episode) -> QuerySet[EpisodeNote]:
+    """Oldest first."""
+    return EpisodeNote.objects.filter(episode=episode).select_related("author").order_by("pk")
+
+
+def note_document(note: EpisodeNote) -> documents.EpisodeNote:
+    """Return the document of a note."""
+    facts = {name: getattr(note, name) for name in ("turn", "label", "text", "created_at")}
+    return documents.EpisodeNote(id=note.pk, episode=note.episode_id, author=note.author.username, **facts)
+
+
+def labels_of(run: Run) -> list[str]:
+    """Return the run's labels, most used first."""
+    used = EpisodeNote.objects.filter(episode__run=run).exclude(label="").values_list("label", flat=True)
+    counts = Counter(used[:5000])
+    return sorted(counts, key=lambda label: (-counts[label], label))

@@ -1,6 +1,6 @@
 """The table of a run's episodes: columns are words of the query language."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -14,10 +14,9 @@ from webapp.agents.registry import agent_pages
 from webapp.agents.rewards import return_label
 from webapp.metrics.arrays import spell
 from webapp.runs.models import Run
-from webapp.transcripts.completion import roles_of
+from webapp.transcripts.episodes import has_success
 from webapp.transcripts.models import Episode
-from webapp.transcripts.quarters import has_success
-from webapp.transcripts.query import ROLE_FIELDS
+from webapp.transcripts.query import ROLE_FIELDS, roles_of
 
 MOST = 30
 LONGEST = 2000
@@ -165,12 +164,6 @@ def table_row(episode: Episode, columns: Iterable[TableColumn]) -> dict[str, Any
         "name": episode.name,
         **{column.word: _json(column.value(episode)) for column in columns},
     }
-
-
-def table_lines(episodes: QuerySet[Episode], columns: Sequence[TableColumn]) -> Iterator[dict[str, Any]]:
-    """Yield all rows, without the memory of all of them."""
-    for episode in episodes.iterator(chunk_size=500):
-        yield table_row(episode, columns)
 
 
 def column_options(run: Run) -> Mapping[str, list[str]]:

@@ -5,11 +5,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from django.contrib.postgres.search import SearchQuery
-from django.db.models import Func, TextField, Value
+from django.db import connection
+from django.db.models import Func, Q, TextField, Value
+
+from webapp.runs.models import Run
+from webapp.transcripts.models import Episode
 
 MOST_CHARACTERS = 100_000
 """Maximum searchable characters of one episode; PostgreSQL stores at most a megabyte of words per row."""
 MOST_TERMS = 20
+RARE = 5000
+"""Maximum number of matching episodes that are found by the word index alone."""
+PROBED, FREQUENT = 2000, 60
+"""Newest episodes of a run that are searched first, and the number of matches among them from which words are frequent."""
+_HITS = """
+WITH hits AS MATERIALIZED (SELECT id FROM transcripts_episode WHERE words @@ to_tsquery('simple', %s)) SELECT id FROM hits LIMIT %s
+"""
 _PIECE = re.compile(r"\w+")
 _TERM = re.compile(r'(-?)"([^"]*)"?|(\S+)')
 
@@ -80,3 +91,29 @@ def pattern(asked: str) -> re.Pattern[str] | None:
         if is_wanted
     ]
     return re.compile(rf"\b(?:{'|'.join(wanted)})\b", re.IGNORECASE) if wanted else None
+
+
+def words_fit(run: Run, asked: str, hits: list[int] | None) -> Q:
+    """Return the condition that an episode has the words, whose `words_hits` are `hits`."""
+    return Q(words=search_query(query(run.pk, asked))) if hits is None else Q(pk__in=hits)
+
+
+def words_hits(run: Run, asked: str) -> list[int] | None:
+    """Return the ids of the episodes with rare words; None for frequent words.
+
+    Of frequent words, reading episodes from the newest on soon finds a page. Rare ones are found by the word index, because the
+    database overestimates their frequency. A phrase of frequent words counts as frequent: the index has no positions.
+    """
+    if sum(run.episode_counts.values()) > RARE and _is_frequent(run, asked):
+        return None
+    with connection.cursor() as database:
+        database.execute(_HITS, [query(run.pk, asked), RARE + 1])
+        hits = [pk for (pk,) in database.fetchall()]
+    return hits if len(hits) <= RARE else None
+
+
+def _is_frequent(run: Run, asked: str) -> bool:
+    """Whether many of the newest episodes have the words."""
+    newest = Episode.objects.of_run(run).newest(PROBED)
+    near = newest.filter(words=search_query(query(run.pk, asked, phrases=False)))
+    return len(near.values_list("pk")[:FREQUENT]) == FREQUENT

@@ -8,26 +8,42 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from training_core.algorithms.registry import make_hooks
 from training_core.config.run import RunConfig
-from training_core.llm.agents.loading import check_workflow
 from training_core.llm.base_models.base_evaluation import base_evaluation
 from training_core.llm.environments.host import EnvironmentPool
+from training_core.llm.learning.training_groups import make_groups, read_baselines, save_baselines
+from training_core.llm.workflows.agent import check_workflow
 from training_core.types import Episode
 from training_core.versions import oldest_versions
-from workers.actors.player import Player
-from workers.actors.rollouts import Rollouts, TrainingEpisodes
-from workers.actors.training_state import TrainingState, update_record
+from workers.actors.player import Played, Player
+from workers.actors.rollouts import Rollouts
 from workers.gateway.opening import open_gateway
-from workers.protocol.records import Collected, EpisodeKind, Span, Started, System, TrainingBackend, Updated
-from workers.protocol.spec import PolicyProxy, PolicyUpdate, Ready
-from workers.telemetry.batches import batch_documents
+from workers.protocol import (
+    Collected,
+    EpisodeKind,
+    PolicyProxy,
+    PolicyUpdate,
+    Ready,
+    Span,
+    Started,
+    System,
+    TrainingBackend,
+    Updated,
+)
 from workers.telemetry.metrics import episode_facts
-from workers.telemetry.transcripts import annotation_document, choose_transcripts, episode_document
+from workers.telemetry.transcripts import (
+    annotation_document,
+    batch_documents,
+    choose_transcripts,
+    episode_document,
+)
+
+Result = TypeVar("Result")
 
 
 class EpisodeDocuments:
@@ -71,7 +87,18 @@ def annotations(
     ]
 
 
-Result = TypeVar("Result")
+def light_tokenizer(source: str) -> Any:
+    """The tokenizer of a model, from the folder's tokenizer.json; without that file, from the model's class. Raises ModelError.
+
+    The driver imports this module without transformers. From the file, the tokenizer needs no torch, whose import takes seconds.
+    """
+    if (Path(source) / "tokenizer.json").is_file():
+        from transformers import PreTrainedTokenizerFast
+
+        return PreTrainedTokenizerFast.from_pretrained(source)
+    from training_core.llm.models.loading import load_tokenizer
+
+    return load_tokenizer(source)
 
 
 class RolloutCoordinator(TrainingBackend):
@@ -97,11 +124,15 @@ class RolloutCoordinator(TrainingBackend):
         self._side_by_side = side_by_side
         self._stop_requested = stop_requested
         self._abandoned = threading.Event()
-        self._state = TrainingState(config)
+        self._versions = dict.fromkeys(config.used_policies, 0)
+        self._baselines: dict[str, float] = {}
+        """By name, if the algorithm has baselines; RAE's are by role."""
+        self._unpublished: set[str] = set()
+        """Policies that were updated since weights were last published."""
         self._gateway: Any = None
         self._rollouts: Rollouts | None = None
         self._documents: EpisodeDocuments
-        self._collection = TrainingEpisodes([], [], 0.0, 0.0)
+        self._collection = Played([], [])
         """The last collection, until it is trained on."""
         self._transcribed: list[Episode] = []
         """Its episodes with transcripts, until they are annotated."""
@@ -110,15 +141,13 @@ class RolloutCoordinator(TrainingBackend):
         """Start all policies' workers, then load the tokenizers and open the gateway. Raises ConfigError before, if an
         algorithm or a workflow by import path cannot be loaded.
         """
-        from workers.actors.tokenizers import light_tokenizer  # here: the driver imports this module
-
         if self._config.trained_policies:
             make_hooks(self._config.algorithm)
         check_workflow(self._config.workflow)
         ready: dict[str, Ready] = self._each(
             self._config.used_policies, lambda _, proxy: proxy.start(resume_from)
         )
-        self._state.versions = {policy: item.version for policy, item in ready.items()}
+        self._versions = {policy: item.version for policy, item in ready.items()}
         tokenizers = {policy: light_tokenizer(item.model) for policy, item in ready.items()}
         threads = len(self._proxies) if self._side_by_side else 1
         self._gateway = open_gateway(self._config, tokenizers, threads)
@@ -135,7 +164,7 @@ class RolloutCoordinator(TrainingBackend):
         self._rollouts = Rollouts(self._config, player)
         self._documents = EpisodeDocuments(self._config, tokenizers)
         if resume_from is not None:
-            self._state.restore(resume_from)
+            self._baselines = read_baselines(resume_from)
             self._rollouts.restore(resume_from)
         bases = {policy: item.base for policy, item in ready.items()}
         spans = [span for item in ready.values() for span in item.spans]
@@ -144,12 +173,12 @@ class RolloutCoordinator(TrainingBackend):
         return Started(bases, base_evaluation(self._config, bases.values()), spans)
 
     def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:
-        self._started.play_ahead(completed, self._state.versions, admission)
+        self._started.play_ahead(completed, self._versions, admission)
 
     def collect(self, iteration: int) -> Collected:
         """Play the iteration's tasks or wait for a batch. The episodes stay here for the update."""
         with self._started.collecting():
-            collection = self._started.collect(iteration, self._state.versions)
+            collection = self._started.collect(iteration, self._versions)
             self._collection = collection
             self._transcribed = self._documents.choose(iteration, collection.episodes)
             collected = self._collected(
@@ -164,18 +193,19 @@ class RolloutCoordinator(TrainingBackend):
         """Play held-out tasks, from number `first`. The first tasks of all are the probes, which get transcripts."""
         start = time.time()
         tasks = range(first, first + episodes)
-        played = self._started.evaluate(iteration, kind, tasks, self._state.versions)
+        played = self._started.evaluate(iteration, kind, tasks, self._versions)
         spans = [replace(span, phase="evaluate", iteration=iteration) for span in played.spans]
         probes = [episode for episode in played.episodes if episode.probe]
         return self._collected(played.episodes, probes, spans, time.time() - start)
 
     def update(self, iteration: int) -> Updated:
         """Form groups, then update the policies that learn in this iteration, at the same time."""
-        groups, versions = self._state.groups(self._collection.episodes), self._state.versions
+        groups = make_groups(self._collection.episodes, self._config, self._baselines)
+        self._baselines, versions = groups.baselines, self._versions
         annotated = {episode.id for episode in self._transcribed}
         consumed = time.time()
         policies = self._config.learning_policies(iteration)
-        self._state.updated(policies)
+        self._unpublished.update(policies)
         updates = self._each(
             policies,
             lambda policy, proxy: proxy.update(groups.groups[policy], iteration, versions[policy], annotated),
@@ -189,24 +219,34 @@ class RolloutCoordinator(TrainingBackend):
             consumed=consumed,
             learnt=max(ends, default=consumed),
         )
-        updated = update_record(
-            updates, groups, annotations(self._transcribed, updates, consumed), list(batch)
+        answers = sum(update.answers for update in updates.values())
+        lag = sum(update.lag for update in updates.values())
+        updated = Updated(
+            {policy: update.metrics for policy, update in updates.items()},
+            annotations(self._transcribed, updates, consumed),
+            {role: asdict(counts) for role, counts in groups.counts.items()},
+            sum(update.dropped for update in updates.values()),
+            lag / answers if answers else 0.0,
+            [span for update in updates.values() for span in update.spans],
+            list(batch),
         )
-        self._collection, self._transcribed = TrainingEpisodes([], [], 0.0, 0.0), []
+        self._collection, self._transcribed = Played([], []), []
         return updated
 
     def publish(self, iteration: int) -> list[Span]:
         """Publish the policies that were updated since the last publication, each as its next version."""
-        versions = self._state.next_versions()
+        versions = {policy: self._versions[policy] + 1 for policy in sorted(self._unpublished)}
+        self._unpublished = set()
         spans = self._each(versions, lambda policy, proxy: proxy.publish(versions[policy], iteration))
-        self._state.versions |= versions
-        self._started.published(iteration, self._state.versions)
+        self._versions |= versions
+        self._started.published(iteration, self._versions)
         return [span for part in spans.values() for span in part]
 
     def save(self, folder: Path) -> None:
         """Write the policies' parts; frozen policies too, since they may have weights of another run's checkpoint."""
         self._each(self._config.used_policies, lambda _, proxy: proxy.save(folder))
-        self._state.save(folder)
+        if self._baselines:
+            save_baselines(folder, self._baselines)
         self._started.save(folder)
 
     def system(self) -> System:
@@ -248,5 +288,5 @@ class RolloutCoordinator(TrainingBackend):
         self, episodes: list[Episode], transcribed: list[Episode], spans: list[Span], seconds: float
     ) -> Collected:
         facts = [episode_facts(episode) for episode in episodes]
-        transcripts = self._documents.transcripts(transcribed, self._state.versions)
+        transcripts = self._documents.transcripts(transcribed, self._versions)
         return Collected(facts, transcripts, spans, seconds, figures=self._started.figures)

@@ -1,16 +1,31 @@
-"""Settings of a process for tensor work, and the load of its machine."""
+"""Settings of a process for tensor work, the devices that it may use, and its machine's and device's load."""
 
 import ctypes
+import importlib
 import os
 import socket
 import sys
 import time
+import weakref
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from threading import Event, Thread
 from typing import Any
 
 import psutil
 
+from training_core.config.marl import MarlConfig
+from training_core.config.run import RunConfig
+from training_core.devices import cuda_is_visible
+from workers.protocol import Load
+
+INTERVAL = 1.0
+"""Seconds between samples; a sample takes tens of microseconds for a CPU, less than a millisecond for a GPU."""
+MOST = 3600
+"""Maximum number of stored samples; the oldest are dropped."""
+Reading = Callable[[], float]
+"""Utilisation since the last sample (CPU) or in a recent period (GPU), in percent."""
 MIB, GIB = 1024**2, 1024**3
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """glibc's parameters of `mallopt`."""
@@ -99,3 +114,73 @@ def machine_load() -> dict[str, dict[str, float]]:
             with suppress(ModuleNotFoundError, RuntimeError):  # no NVML
                 figures[f"gpu{index}_percent"] = float(torch.cuda.utilization(index))
     return {socket.gethostname(): figures}
+
+
+class UtilisationSampler:
+    """Samples one worker's device every `every` seconds until it is closed or garbage-collected."""
+
+    def __init__(self, worker: str, threads: int, *, on_gpu: bool, every: float = INTERVAL) -> None:
+        self._worker = worker
+        self._samples: deque[tuple[float, float]] = deque(maxlen=MOST)
+        device = _gpu() if on_gpu else _cpu(threads)
+        self._device = device[0] if device else "GPU without NVML"
+        stop = Event()
+        self._end = weakref.finalize(self, stop.set)
+        if device:
+            # The thread holds no reference to the sampler, which would otherwise never be collected.
+            Thread(
+                target=_sample, args=(device[1], self._samples, stop, every), name="utilisation", daemon=True
+            ).start()
+
+    def take(self) -> Load:
+        """The samples since the last call."""
+        samples = [self._samples.popleft() for _ in range(len(self._samples))]
+        return Load(self._worker, self._device, samples)
+
+    def close(self) -> None:
+        """Stop sampling."""
+        self._end()
+
+
+def _sample(reading: Reading, samples: deque[tuple[float, float]], stop: Event, every: float) -> None:
+    while not stop.wait(every):
+        samples.append((time.time(), round(reading(), 1)))
+
+
+def _cpu(threads: int) -> tuple[str, Reading]:
+    """CPU use of this process, relative to its number of threads."""
+    process = psutil.Process()
+    process.cpu_percent()
+    device = f"{socket.gethostname()} CPU, process {os.getpid()}"
+    return device, lambda: min(100.0, process.cpu_percent() / threads)
+
+
+def _gpu() -> tuple[str, Reading] | None:
+    """The first visible GPU, read through NVML; None without NVML (which the `gpu` extra installs)."""
+    torch: Any = sys.modules["torch"]
+    try:
+        nvml: Any = importlib.import_module("pynvml")
+    except ImportError:
+        return None
+    try:
+        nvml.nvmlInit()
+        facts = torch.cuda.get_device_properties(0)
+        handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{facts.uuid}".encode())
+        index = nvml.nvmlDeviceGetIndex(handle)
+    except nvml.NVMLError:
+        return None
+    device = f"{socket.gethostname()} GPU {index}, {facts.name}"
+    return device, lambda: float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+
+
+def rollout_gpus(config: RunConfig, policy: str) -> float:
+    """GPUs of a policy that generates in this process; 0 without a visible one."""
+    wanted = config.policies[policy].devices.rollout_gpus
+    return wanted if wanted and cuda_is_visible() else 0.0
+
+
+def on_visible_devices(config: MarlConfig) -> MarlConfig:
+    """The config without GPUs where none is visible."""
+    if not config.resources.gpus or cuda_is_visible():
+        return config
+    return config.model_copy(update={"resources": config.resources.model_copy(update={"gpus": 0.0})})

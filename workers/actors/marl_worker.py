@@ -9,13 +9,12 @@ from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
 from training_core.checkpoints import read_state
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.marl.environments.base import VectorEnvironment
-from training_core.marl.environments.factory import make_environments
+from training_core.marl.environments.registry import make_environments
 from training_core.marl.records import Collection, EpisodeResult, RecordedEpisode
-from workers.actors.machine import machine_load, prepare_process
-from workers.actors.utilisation import UtilisationSampler
-from workers.protocol.records import (
+from workers.actors.machine import UtilisationSampler, machine_load, prepare_process
+from workers.protocol import (
     Collected,
     EpisodeFacts,
     EpisodeKind,

@@ -10,16 +10,15 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
 from training_core.devices import torch_device
-from training_core.llm.base_models.progress import Progress, silent
+from training_core.llm.base_models.folder_creation import Progress, silent
 from training_core.llm.base_models.registry import resolve_model
 from training_core.llm.base_models.tiny import read_facts
-from training_core.llm.models.adapters import add_adapter, with_shared_tensors
 from training_core.llm.models.flops import peak_of
 from training_core.llm.models.loading import load_model, load_tokenizer
+from training_core.llm.models.lora import add_adapter, with_shared_tensors
 from training_core.seeding import keyed_seed
 from workers.actors.machine import prepare_process
-from workers.protocol.records import Span
-from workers.protocol.spec import WorkerSpec
+from workers.protocol import Span, WorkerSpec
 
 
 @dataclass

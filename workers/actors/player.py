@@ -9,18 +9,21 @@ from typing import Any, TypeVar
 from training_core.config.rollout import RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.errors import ModelError
-from training_core.llm.agents.gateway import AgentGateway
 from training_core.llm.agents.rendering import Renderer, require_chat_template
+from training_core.llm.agents.session import AgentGateway
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.host import AnswersBySlot, EnvironmentPool, SlotView
 from training_core.llm.external.source import RolloutSource
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.workflows.context import Generate, Render, RolloutContext
-from training_core.llm.workflows.registry import EVALUATIONS, WORKFLOWS
-from training_core.llm.workflows.served_policies import ServedPolicies
+from training_core.llm.workflows.registry import WORKFLOWS
+from training_core.llm.workflows.rollout_buffer import ServedPolicies
 from training_core.types import Answer, Episode, Message, Prompt
-from workers.protocol.records import EpisodeKind, Span
-from workers.protocol.spec import PolicyProxy
+from workers.protocol import Ahead, EpisodeKind, PolicyProxy, Span
+
+Value = TypeVar("Value")
+CACHED_TOKENS = 1 << 18
+"""Tokens of the rendered prompts that are kept for each policy, at about 40 bytes each."""
 
 
 class PromptCache:
@@ -50,9 +53,6 @@ class PromptCache:
         return prompt
 
 
-Value = TypeVar("Value")
-
-
 class SlotRange:
     """An EnvironmentPool whose slot 0 is the whole pool's slot `first`."""
 
@@ -79,16 +79,21 @@ class SlotRange:
         return {slot - self._first: value for slot, value in by_slot.items()}
 
 
-CACHED_TOKENS = 1 << 18
-"""Tokens of the rendered prompts that are kept for each policy, at about 40 bytes each."""
-
-
 @dataclass(frozen=True)
 class Played:
     """Episodes, and the workers' spans."""
 
     episodes: list[Episode]
     spans: list[Span]
+    """In the asynchronous loop those since the last batch, including those of tasks for later batches."""
+    left_out: int = 0
+    """Number of uninformative tasks that others replaced."""
+    ahead: Ahead | None = None
+    """State of play in the background; None in the synchronous loop."""
+    queued: float = 0.0
+    """Earliest possible start of the episodes, in seconds since the epoch."""
+    seconds: float = 0.0
+    """Time that a collection took, or waited for the collector."""
 
 
 class Player:
@@ -144,7 +149,7 @@ class Player:
         """
         spans: list[Span] = []
         context = self._context(iteration, version, spans, first_slot, episode)
-        return Played(WORKFLOWS[self._config.workflow.type](tasks, context), spans)
+        return Played(WORKFLOWS[self._config.workflow.type].train(tasks, context), spans)
 
     def evaluate(
         self,
@@ -157,7 +162,7 @@ class Player:
     ) -> Played:
         """Play held-out tasks, at most as many at a time as there are environments."""
         assert kind != "train"
-        play = EVALUATIONS[self._config.workflow.type]
+        play = WORKFLOWS[self._config.workflow.type].evaluate
         spans: list[Span] = []
         context = self._context(iteration, version, spans, first_slot, 0)
         played: list[Episode] = []

@@ -9,22 +9,18 @@ from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 
-from training_core.config.effects.unused import unused_settings
+from training_core.config.effects import unused_settings
 from training_core.config.files import to_toml
-from training_core.config.shaping import is_shaped
+from training_core.config.run import is_shaped
 from training_core.devices import cuda_is_visible
 from training_core.importing import resolve
-from training_core.loggers.base import LoggerSetup
-from training_core.loggers.registry import enabled_loggers
-from workers.driver.checkpointing import CheckpointKeeper
-from workers.driver.display import Bar, Lines, Shown
-from workers.driver.output import reported_output
-from workers.driver.registry import LOOPS, loop_of
+from training_core.loggers.registry import LoggerSetup, enabled_loggers
+from workers.driver.checkpointing import CheckpointKeeper, starting_point
+from workers.driver.display import Bar, Lines
+from workers.driver.loop import ENDS, Run, secure, train
 from workers.driver.run_events import ReportedLog, RunEvents
-from workers.driver.starting_point import starting_point
-from workers.driver.synchronous import ENDS, Run, secure
 from workers.kinds import WORKER_KINDS
-from workers.protocol.records import (
+from workers.protocol import (
     Attempt,
     StopChecks,
     StoppedBeforeStart,
@@ -32,12 +28,12 @@ from workers.protocol.records import (
     TrainingBackend,
     WorkerLost,
 )
-from workers.reporting.loggers.feeding import Loggers
+from workers.reporting.loggers import Loggers
 from workers.reporting.reporter import Reporter
-from workers.sizing.gpus import refuse_gpus, requested_gpus
-from workers.storage.run_folder import RunFolder
-from workers.telemetry.faults import fault_of, has_traceback
-from workers.telemetry.reasons import FAILURE, LOST
+from workers.sizing.placement import refuse_gpus, requested_gpus
+from workers.storage.folders import RunFolder
+from workers.telemetry.faults import FAILURE, LOST, fault_of, has_traceback
+from workers.telemetry.output import reported_output
 
 log = logging.getLogger(__name__)
 FAILED, SUPERSEDED = 1, 3
@@ -119,7 +115,7 @@ def run_attempt(attempt: Attempt, *, local: bool) -> int:
     """Run the attempt and return the exit status. Every outcome is reported, except that of a superseded attempt."""
     reporter, level = reporter_of(attempt), attempt.config.reporting.log_level
     with reported_logging(level, ReportedLog(reporter, level)):
-        shown: Shown = (
+        shown = (
             Bar(attempt.config.run.iterations, is_shaped(attempt.config.model_dump(mode="json")))
             if local and sys.stderr.isatty()
             else Lines()
@@ -179,7 +175,7 @@ def _run(
         try:
             run = Run(attempt.config, backend, run_events, keeper, stop_signal)
             stop_signal.secure = partial(secure, run)
-            return LOOPS[loop_of(attempt.config)](run, start_from, forks=attempt.forks)
+            return train(run, start_from, forks=attempt.forks)
         finally:
             backend.close()
     finally:
@@ -214,7 +210,7 @@ def _backend(
         make = resolve(WORKER_KINDS[attempt.config.agents].local_backend)
         backend: TrainingBackend = make(attempt, attempt.config, stop_signal.stop_checks, run_events.loading)
         return backend
-    from workers.cluster.ray_backend import RayBackend
+    from workers.driver.ray_backend import RayBackend
 
     return RayBackend(
         attempt,

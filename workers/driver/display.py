@@ -1,8 +1,9 @@
-"""Output for a person at a terminal: a progress bar, or plain lines in a job's log."""
+"""Output for a person at a terminal, and the lines about a run's progress: for the terminal and for the run's log."""
 
 import sys
-from collections.abc import Mapping
-from typing import Protocol, Self
+from collections.abc import Iterator, Mapping
+from math import isnan, nan
+from typing import Any, Protocol, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -15,15 +16,102 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from workers.driver.lines import figures_text
-from workers.driver.run_events import Display
+from training_core.config.marl import MarlConfig
 
 
-class Shown(Display, Protocol):
-    """A display that is opened and closed as a context manager."""
+def summary_lines(config: MarlConfig, iteration: int, values: Mapping[str, float]) -> Iterator[str]:
+    """A line of sampled and greedy returns, then a line per trained policy about its last update, if there was one.
 
-    def __enter__(self) -> Self: ...
-    def __exit__(self, *error: object) -> None: ...
+    With several roles, the first line also has each role's greedy reward.
+    """
+
+    def value(name: str) -> float:
+        return values.get(name, nan)
+
+    head = f"{config.environment.type} | {config.algorithm.type} | Iter {iteration}"
+    policies = config.trained_policies
+    returns = [
+        f"eval_return={value('eval_sampled/return'):.2f} ± {value('eval_sampled/return_std'):.2f}",
+        f"eval_len={value('eval_sampled/length'):.1f}",
+        f"greedy return={value('eval/return'):.2f} ± {value('eval/return_std'):.2f}",
+        f"EV={value(f'policy/{policies[0]}/explained_variance'):.3f}",
+    ]
+    if len(config.team.roles) > 1:
+        returns += [f"{role}={value(f'eval/{role}/reward'):.2f}" for role in config.role_order]
+    yield f"[{head}] {' | '.join(returns)}"
+    for policy in policies:
+        if f"policy/{policy}/actor_loss" not in values:
+            continue  # no update yet: the first evaluation, or that of the checkpoint that the run forks
+        name = f"{policy}: " if len(policies) > 1 else ""
+        figures = {
+            figure: value(f"policy/{policy}/{metric}")
+            for figure, metric in {
+                "EV": "explained_variance",
+                "KL": "kl",
+                "clip": "clip_fraction",
+                "H": "entropy",
+                "ratio": "ratio_mean",
+                "spread": "ratio_std",
+                "Vloss": "value_loss",
+                "Aloss": "actor_loss",
+            }.items()
+        }
+        yield name + (
+            "EV={EV:.3f} KL={KL:.4f} clip={clip:.2f} H={H:.2f} Ratio={ratio:.3f}±{spread:.3f} "
+            "Vloss={Vloss:.3f} Aloss={Aloss:.3f}"
+        ).format(**figures)
+
+
+def iteration_line(number: int, values: Mapping[str, float], shaped: bool = False) -> str:
+    """One iteration as a line of text."""
+    seconds = values.get("time/iteration", 0.0)
+    return f"iteration {number}: {figures_text('train', values, shaped)}, {seconds:.2f} s"
+
+
+def evaluation_line(number: int, values: Mapping[str, float], shaped: bool = False) -> str:
+    """One evaluation as a line of text."""
+    prefix = next(iter(values)).partition("/")[0] if values else "eval"
+    how = "sampled" if prefix == "eval_sampled" else "greedy"
+    return f"evaluation after iteration {number}, {how}: {figures_text(prefix, values, shaped)}"
+
+
+def figures_text(prefix: str, values: Mapping[str, float], shaped: bool = False) -> str:
+    success, gain = values.get(f"{prefix}/success"), values.get(f"{prefix}/return")
+    if gain is not None and isnan(gain):
+        return "no episode was completed"
+    parts = [
+        f"success {success:.2f}" if success is not None and not isnan(success) else "",
+        f"return{' (shaped)' if shaped else ''} {gain:.3f}" if gain is not None else "",
+    ]
+    return ", ".join(filter(None, parts)) or "no episode was completed"
+
+
+def model_line(policy: str, facts: Mapping[str, Any]) -> str:
+    """A policy's base model as a line of text."""
+    parameters = facts.get("parameters")
+    size = f", {parameters:,} parameters" if isinstance(parameters, int) else ""
+    return f"policy {policy}: {facts.get('name', 'a model')}{size}"
+
+
+def checkpoint_line(iteration: int, size: int, *, best: bool) -> str:
+    """A written checkpoint as a line of text; size in bytes."""
+    return f"checkpoint of iteration {iteration}: {size / 1e6:.1f} MB{', the best so far' if best else ''}"
+
+
+class Display(Protocol):
+    """Output for a person at a terminal."""
+
+    def note(self, text: str) -> None:
+        """Print one line."""
+        ...
+
+    def loading(self, done: float, text: str) -> None:
+        """A base model is being made: the share done (0 to 1), and the current step."""
+        ...
+
+    def iteration(self, number: int, values: Mapping[str, float]) -> None:
+        """An iteration is complete; `values` are its metrics."""
+        ...
 
 
 class Bar:

@@ -9,24 +9,21 @@ from dataclasses import asdict
 from math import isfinite, nan
 from pathlib import Path
 from statistics import median
-from typing import Any, Protocol
+from typing import Any
 
 from training_core.config.experiment import ExperimentConfig
-from training_core.config.shaping import is_shaped
+from training_core.config.run import is_shaped
 from training_core.importing import resolve
-from workers.driver.lines import checkpoint_line, evaluation_line, iteration_line, model_line
+from workers.driver.display import Display, checkpoint_line, evaluation_line, iteration_line, model_line
 from workers.kinds import WORKER_KINDS
-from workers.protocol.records import Collected, Phase, Span, Started, System, Updated
-from workers.provenance.attempts import attempt_provenance
-from workers.provenance.collecting import package_versions
-from workers.reporting.loggers.feeding import Loggers
+from workers.protocol import Collected, Phase, Span, Started, System, Updated
+from workers.provenance.collecting import attempt_provenance, package_versions
+from workers.reporting.loggers import Loggers
 from workers.reporting.reporter import Reporter
 from workers.telemetry import metrics
-from workers.telemetry.faults import Fault
-from workers.telemetry.log_text import log_text
+from workers.telemetry.faults import Fault, log_text, plain
 from workers.telemetry.output import LEVEL as OUTPUT
 from workers.telemetry.output import ProcessOutput
-from workers.telemetry.reasons import plain
 
 FACTOR, LEAST = 3.0, 1.0
 """A phase is slow if it takes FACTOR times the median and LEAST seconds more than it."""
@@ -34,6 +31,9 @@ ENOUGH, WINDOW = 5, 50
 """Minimum number of earlier durations, and the number of latest ones that the median is of."""
 MOST = 200
 """Maximum number of lines of one attempt."""
+log = logging.getLogger(__name__)
+MOST_LINES = 1000
+"""Maximum number of iterations with a line in the run's log; of more, every n-th has one."""
 
 
 class SlowPhases:
@@ -52,27 +52,6 @@ class SlowPhases:
             return ""
         self._lines += 1
         return f"slow {phase} in iteration {iteration}: {seconds:.1f} s, its median is {usual:.1f} s"
-
-
-log = logging.getLogger(__name__)
-MOST_LINES = 1000
-"""Maximum number of iterations with a line in the run's log; of more, every n-th has one."""
-
-
-class Display(Protocol):
-    """Output for a person at a terminal."""
-
-    def note(self, text: str) -> None:
-        """Print one line."""
-        ...
-
-    def loading(self, done: float, text: str) -> None:
-        """A base model is being made: the share done (0 to 1), and the current step."""
-        ...
-
-    def iteration(self, number: int, values: Mapping[str, float]) -> None:
-        """An iteration is complete; `values` are its metrics."""
-        ...
 
 
 class RunEvents:
@@ -177,9 +156,9 @@ class RunEvents:
             for name, numbers in updated.distributions.items():
                 self.loggers.histogram(iteration, f"policy/{name}", numbers)
         for document in updated.annotations:
-            self._reporter.annotation(document)
+            self._reporter.report("episode_annotation", document)
         for document in updated.batch:
-            self._reporter.batch(document)
+            self._reporter.report("batch", document)
         self._spans(updated.spans)
         self._timed(iteration, "update", seconds)
 
@@ -262,7 +241,7 @@ class RunEvents:
         self._metrics(iteration, metrics.system_metrics(system.hosts))
         for load in system.loads:
             if load.samples:
-                self._reporter.utilisation(asdict(load))
+                self._reporter.report("utilisation", asdict(load))
 
     def system_due(self) -> bool:
         """Whether `reporting.system_every` has passed since the last sample."""
@@ -307,7 +286,7 @@ class RunEvents:
 
     def _spans(self, spans: Iterable[Span]) -> None:
         for span in metrics.merge_spans(spans):
-            self._reporter.span(asdict(span))
+            self._reporter.report("phase", asdict(span))
 
 
 class ReportedLog(logging.Handler):

@@ -3,14 +3,17 @@
 import logging
 import os
 import signal
+import time
 import traceback
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from threading import Thread, current_thread
+from threading import Condition, Event, Lock, Thread, current_thread
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from workers.backends.seeds import SeedBackend, SeedTurns
+from training_core.config.marl import MarlConfig
+from training_core.marl.records import Collection
+from workers.actors.machine import prepare_process
 from workers.driver.attempt import (
     DELIVERY_SECONDS,
     FAILED,
@@ -21,15 +24,88 @@ from workers.driver.attempt import (
     reporter_of,
 )
 from workers.driver.display import Lines
-from workers.driver.output import reported_output
+from workers.driver.local_backends import LocalNetworksBackend
 from workers.driver.run_events import ReportedLog, RunEvents
-from workers.protocol.records import Attempt, TrainingBackend
-from workers.telemetry.faults import fault_of
-from workers.telemetry.reasons import LOST, seed_mark
+from workers.protocol import Attempt, StopChecks, TrainingBackend
+from workers.telemetry.faults import LOST, fault_of, seed_mark
+from workers.telemetry.output import reported_output
+
+if TYPE_CHECKING:
+    from training_core.marl.trainer import MarlTrainer
 
 log = logging.getLogger(__name__)
 POLL_SECONDS = 0.5
 """Seconds between checks whether the server has stored the events of an ended seed."""
+
+
+class SeedTurns:
+    """The shared trainers. The threads of its runs work in turn, each inside `turn`; an iteration is played for all of them
+    together once every run that has not left waits for its own.
+    """
+
+    def __init__(self, configs: Sequence[MarlConfig]) -> None:
+        """Raises ConfigError if the seeds cannot be trained together."""
+        prepare_process(configs[0].resources.threads)
+        from training_core.marl.seed_group import SeedGroup  # imports torch
+
+        self.group = SeedGroup(configs)
+        self.turn = Lock()
+        self._changed = Condition(self.turn)
+        self.over = Event()
+        """Set when all runs have left."""
+        self._present = set(range(len(configs)))
+        self._waiting: dict[int, int] = {}
+        """Iteration by run."""
+        self._played: dict[int, Any] = {}
+        """By run: (rollout, episodes, start, seconds), or the exception that play raised."""
+
+    def play(self, index: int, iteration: int) -> tuple[Collection, float, float]:
+        """Play an iteration of a run, inside `turn`: its episodes, when play began, and its seconds. Raises EnvironmentFailure."""
+        self._waiting[index] = iteration
+        self._play_if_complete()
+        self._changed.wait_for(lambda: index in self._played)
+        played = self._played.pop(index)
+        if isinstance(played, Exception):
+            raise played
+        (rollout, episodes), start, seconds = played
+        return self.group.trainers[index].accept(rollout, episodes), start, seconds
+
+    def leave(self, index: int) -> None:
+        """End a run, inside `turn`: the others no longer wait for it."""
+        self._present.discard(index)
+        if not self._present:
+            self.over.set()
+        self._play_if_complete()
+
+    def _play_if_complete(self) -> None:
+        if not self._present or self._waiting.keys() != self._present:
+            return
+        start = time.time()
+        iterations = {index: self._waiting[index] for index in sorted(self._waiting)}
+        self._waiting.clear()
+        try:
+            played = self.group.play(iterations)
+            seconds = time.time() - start
+            self._played.update({index: (own, start, seconds) for index, own in played.items()})
+        except Exception as error:
+            self._played.update(dict.fromkeys(iterations, error))
+        self._changed.notify_all()
+
+
+class SeedBackend(LocalNetworksBackend):
+    """The backend of one of the runs."""
+
+    def __init__(
+        self, attempt: Attempt, config: MarlConfig, stop_checks: StopChecks, turns: SeedTurns, index: int
+    ) -> None:
+        super().__init__(attempt, config, stop_checks, lambda done, text: None)
+        self._shared, self._index = turns, index
+
+    def _make_trainer(self) -> "MarlTrainer":
+        return self._shared.group.trainers[self._index]
+
+    def _play(self, iteration: int) -> tuple[Collection, float, float]:
+        return self._shared.play(self._index, iteration)
 
 
 class SeedLines(Lines):

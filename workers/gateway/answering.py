@@ -1,21 +1,73 @@
-"""Answers requests: prompt ids, generation, and the record of both."""
+"""Requests of any dialect as recorded calls: prompt ids, generation, and the answers that clients receive."""
 
+import json
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Literal, Self
 
-from training_core.errors import RequestRefused
+from pydantic import BaseModel, ConfigDict, Field
+
+from training_core.errors import PromptRefused, RequestRefused
 from training_core.llm.agents.conversation import Call
 from training_core.llm.agents.messages import normalise_message, parse_answer, shorten
 from training_core.llm.agents.rendering import Renderer
 from training_core.llm.agents.session import PolicyClient, Session
+from training_core.llm.environments.host import describe
 from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.serving.batching import RequestBatcher
 from training_core.types import Answer, Prompt
 from training_core.versions import first_version_tokens
-from workers.gateway.batching import CONTEXT_FULL, Batcher
-from workers.gateway.encoding import as_received
-from workers.gateway.requests import ChatRequest, TextRequest
+
+log = logging.getLogger(__name__)
+CONTEXT_FULL = "context_length_exceeded"
+"""OpenAI's code for a prompt that leaves no room for an answer."""
+
+
+class Asked(BaseModel):
+    """A request for answers. Fields that a dialect does not declare are kept, so that ignored.py names them."""
+
+    model_config = ConfigDict(extra="allow")
+    ignored_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields that are checked but not applied: the role's own settings are used, because the policy learns from that
+    distribution.
+    """
+
+    model: str = ""
+    """A role of the team; any name if there is only one."""
+    n: int = Field(1, ge=1, le=128)
+    seed: int | None = Field(None, ge=-(2**63), lt=2**63)
+    stream: bool = False
+    return_token_ids: bool = False
+    """Whether the response has prompt_token_ids, token_ids, token_logprobs and versions (vLLM's field, extended by two)."""
+    on_update: Literal["resume", "abort"] = "resume"
+    """If the weights change during an answer: continue it with the new ones, or end it with "abort"."""
+
+    def with_token_ids(self, always: bool) -> Self:
+        """A copy of the request; with `always` it requests token ids."""
+        return self.model_copy(update={"return_token_ids": True}) if always else self
+
+    @property
+    def limit(self) -> int | None:
+        """Maximum number of new tokens."""
+        return None
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """The stop texts of the request."""
+        return ()
+
+    @property
+    def continues(self) -> bool:
+        """Whether the last message is the start of the answer."""
+        return False
+
+    @property
+    def unapplied(self) -> dict[str, Any]:
+        """Fields that are not applied and are not empty, with their values."""
+        fields = {name: getattr(self, name) for name in self.ignored_fields} | (self.model_extra or {})
+        return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
 
 
 @dataclass(frozen=True)
@@ -29,39 +81,98 @@ class Answered:
     """One per choice."""
 
 
-async def answer_chat(session: Session, request: ChatRequest, batcher: Batcher) -> Answered:
-    """Answer a conversation. Raises RequestRefused."""
+class Batcher(RequestBatcher):
+    """Batches requests by policy, and tells requests at fault from engines that fail."""
+
+    failure: Exception | None = None
+    """The first failure of an engine that no request caused."""
+
+    async def ask(self, client: PolicyClient, prompt: Prompt, settings: SamplingSettings) -> list[Answer]:
+        """`prompt.count` answers. Raises RequestRefused."""
+        try:
+            return await self.generate_answers(client.policy, client.generate, prompt, settings)
+        except Exception as error:
+            raise await self._refusal(client, prompt, settings, error) from error
+
+    async def _refusal(
+        self, client: PolicyClient, prompt: Prompt, settings: SamplingSettings, error: Exception
+    ) -> RequestRefused:
+        """The refusal of a failed request. The run fails only if the engine fails at every request.
+
+        A prompt of one token tests the engine: if it answers that, the request was at fault.
+        """
+        if isinstance(error, PromptRefused):
+            return RequestRefused(
+                str(error), 400, CONTEXT_FULL if "context" in str(error) else "invalid_request"
+            )
+        log.warning("a policy failed to answer a request: %s", describe(error))
+        ids = client.renderer.encode("hello")[:1] or [0]
+        trial = replace(prompt, token_ids=ids, count=1, offset=0, rid="")
+        try:
+            await self.generate_answers(
+                client.policy, client.generate, trial, replace(settings, max_tokens=1)
+            )
+        except Exception:
+            self.failure = self.failure or error
+            return RequestRefused(f"the policy cannot answer: {error}", 503, "unavailable")
+        return RequestRefused(f"the policy failed on this request: {describe(error)}", 500, "engine_failure")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One endpoint of an API: what its clients send and receive."""
+
+    asked: type[Asked]
+    """The model of its requests."""
+    answer: Callable[[Session, Any, Batcher], Awaitable[list[Answered]]]
+    """(session, request, batcher) -> its calls. Raises RequestRefused."""
+    document: Callable[[Sequence[Answered], Any], Any]
+    """(calls, request) -> the response's JSON."""
+    events: Callable[[Sequence[Answered], Any], Iterable[bytes]]
+    """(calls, request) -> the server-sent events of a stream."""
+    error: Callable[[str, str, int], Any]
+    """(message, code, HTTP status) -> the JSON of an error."""
+
+
+async def answer_chat(
+    session: Session,
+    request: Asked,
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]] | None,
+    batcher: Batcher,
+) -> Answered:
+    """Answer a conversation, in OpenAI's messages, with the tools that the policy sees. Raises RequestRefused."""
     role = session.role_of(request.model)
-    client, conversation = session.spec.clients[role], session.conversations[role]
-    messages = [normalise_message(message) for message in request.messages]
+    normal = [normalise_message(message) for message in messages]
     number, name = session.next_call()
-    call = conversation.start_call(
-        messages,
-        request.offered,
+    call = session.conversation(role).start_call(
+        normal,
+        tools,
         number=number,
         id=name,
-        continues=request.continue_final_message,
-        stops=(*client.settings.stop, *request.stops),
+        continues=request.continues,
+        stops=(*session.spec.clients[role].settings.stop, *request.stops),
     )
-    settings = _settings(client, request.limit, request.stops)
-    answers = await _generate(session, role, call, settings, request, batcher)
-    replies = [as_received(parse_answer(answer.text, tools=request.offered or False)) for answer in answers]
-    conversation.record_answers(call, answers, replies)
-    return Answered(call, client, role, replies)
+    return await _answered(session, role, call, request, batcher, tools or False)
 
 
-async def answer_text(session: Session, request: TextRequest, batcher: Batcher) -> list[Answered]:
+async def answer_texts(
+    session: Session, request: Asked, texts: Sequence[str | list[int]], batcher: Batcher
+) -> list[Answered]:
     """Continue texts or token ids as given. All are checked before the first is answered. Raises RequestRefused; then no
     answer is received.
     """
-    renderer = session.spec.clients[session.role_of(request.model)].renderer
-    prompts = [_ids(prompt, renderer) for prompt in request.prompts]
+    role = session.role_of(request.model)
+    prompts = [_ids(text, session.spec.clients[role].renderer) for text in texts]
     if not prompts:
         raise RequestRefused("the prompt is empty")
     answered: list[Answered] = []
     try:
         for ids in prompts:
-            answered.append(await _answer_ids(session, ids, request, batcher))
+            number, name = session.next_call()
+            name = name.replace("chatcmpl", "cmpl")
+            call = session.conversation(role).start_text_call(ids, number=number, id=name)
+            answered.append(await _answered(session, role, call, request, batcher, tools=False))
     except RequestRefused:
         discard(answered)
         raise
@@ -72,6 +183,21 @@ def discard(parts: Sequence[Answered]) -> None:
     """Mark calls as not received by their client: they stay in the transcript and are not trained on."""
     for part in parts:
         part.call.received = False
+
+
+def encoded(document: Any) -> bytes:
+    """A document as JSON. Never fails, whatever a policy has answered: single surrogates become question marks."""
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+
+
+def event(document: Any) -> bytes:
+    """A document as a server-sent event."""
+    return b"data: " + encoded(document) + b"\n\n"
+
+
+def as_received(value: Any) -> Any:
+    """A document with texts that UTF-8 can encode, as the client receives it."""
+    return json.loads(encoded(value))
 
 
 def _ids(prompt: str | list[int], renderer: Renderer) -> list[int]:
@@ -86,34 +212,28 @@ def _ids(prompt: str | list[int], renderer: Renderer) -> list[int]:
     return ids
 
 
-async def _answer_ids(session: Session, ids: list[int], request: TextRequest, batcher: Batcher) -> Answered:
-    role = session.role_of(request.model)
-    client, conversation = session.spec.clients[role], session.conversations[role]
-    number, name = session.next_call()
-    call = conversation.start_text_call(ids, number=number, id=name.replace("chatcmpl", "cmpl"))
-    settings = _settings(client, request.max_tokens, request.stops)
-    answers = await _generate(session, role, call, settings, request, batcher)
-    replies = [as_received(parse_answer(answer.text, tools=False)) for answer in answers]
-    conversation.record_answers(call, answers, replies)
-    return Answered(call, client, role, replies)
-
-
-def _settings(client: PolicyClient, limit: int | None, stops: tuple[str, ...]) -> SamplingSettings:
-    """The role's settings with the call's restrictions: fewer tokens, more stop texts."""
-    settings = client.settings
-    max_tokens = settings.max_tokens if limit is None else min(limit, settings.max_tokens)
-    return replace(settings, max_tokens=max_tokens, stop=(*settings.stop, *stops))
-
-
-async def _generate(
+async def _answered(
     session: Session,
     role: str,
     call: Call,
-    settings: SamplingSettings,
-    request: ChatRequest | TextRequest,
+    request: Asked,
     batcher: Batcher,
+    tools: Sequence[Mapping[str, Any]] | bool,
+) -> Answered:
+    """Generate a call's answers and record them."""
+    answers = await _generate(session, role, call, request, batcher)
+    replies = [as_received(parse_answer(answer.text, tools=tools)) for answer in answers]
+    session.conversation(role).record_answers(call, answers, replies)
+    return Answered(call, session.spec.clients[role], role, replies)
+
+
+async def _generate(
+    session: Session, role: str, call: Call, request: Asked, batcher: Batcher
 ) -> list[Answer]:
+    """Answers with the role's settings and the request's restrictions: fewer tokens, more stop texts."""
     client = session.spec.clients[role]
+    limits = [limit for limit in (client.settings.max_tokens, request.limit) if limit is not None]
+    settings = replace(client.settings, max_tokens=min(limits), stop=(*client.settings.stop, *request.stops))
     key = session.noise(role, call.prompt_ids, request.seed)
     prompt = Prompt(call.prompt_ids, request.n, key, rid=f"{session.spec.episode.id}/{role}")
     call.started = time.time()

@@ -1,4 +1,4 @@
-"""The gateway's HTTP surface: the OpenAI API below each episode's address, and episodes to take, reward and close.
+"""The gateway's HTTP surface: dialects below each episode's address, and episodes to take, reward and close.
 
 A call whose client has gone before its response is sent counts as not received.
 """
@@ -7,63 +7,30 @@ import hmac
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from training_core.config.rollout import Agent
 from training_core.errors import RequestRefused
-from training_core.llm.agents.failures import end_failed
 from training_core.llm.agents.messages import shorten
-from training_core.llm.agents.session import Session
-from workers.gateway.answering import Answered, answer_chat, answer_text, discard
-from workers.gateway.batching import Batcher
-from workers.gateway.encoding import Json, encoded, event
+from training_core.llm.agents.session import Session, SessionRegistry, end_failed
+from workers.gateway.answering import Answered, Asked, Batcher, Dialect, discard, encoded
+from workers.gateway.dialects.openai import error as openai_error
+from workers.gateway.dialects.registry import DIALECTS
 from workers.gateway.ignored import Ignored
-from workers.gateway.requests import ChatRequest, TextRequest
-from workers.gateway.responses import chat_response, chat_stream, text_response, text_stream
-from workers.gateway.session_registry import SessionRegistry
-from workers.http.body_limit import BodyLimit, Receive, Send
-
-
-class Delivered(Response):
-    """A complete body that answers calls. If the client has disconnected before it is sent, the calls are discarded."""
-
-    def __init__(
-        self, parts: list[Answered], body: bytes, headers: Mapping[str, str], media_type: str
-    ) -> None:
-        super().__init__(body, 200, headers, media_type)
-        self._parts = parts
-
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Send it; see the ASGI specification."""
-        if await Request(scope, receive).is_disconnected():
-            discard(self._parts)
-        await super().__call__(scope, receive, send)
-
-
-def whole(parts: list[Answered], document: Any, headers: Mapping[str, str]) -> Delivered:
-    """A response in one piece."""
-    return Delivered(parts, encoded(document), headers, "application/json")
-
-
-def streamed(
-    parts: list[Answered], documents: Iterable[Mapping[str, Any]], headers: Mapping[str, str]
-) -> Delivered:
-    """A stream of server-sent events. They are all known when it begins, so that they are sent at once."""
-    events = b"".join(map(event, documents)) + b"data: [DONE]\n\n"
-    return Delivered(parts, events, headers, "text/event-stream")
-
+from workers.http import BodyLimit, Receive, Send
 
 log = logging.getLogger(__name__)
-Asked = TypeVar("Asked", bound=BaseModel)
 Handler = Callable[[Request], Awaitable[Response]]
+Failure = Callable[[str, str, int], Any]
+"""(message, code, status) -> the JSON of an error."""
 MAX_BODY = 64 << 20
 """Bytes of one request."""
 _SURROGATE = rb"\ud"
@@ -83,25 +50,46 @@ _OTHER_APIS = {
 _ANSWERED = "the gateway answers POST chat/completions, POST completions and GET models below the base URL, which ends with /v1"
 
 
+class Json(JSONResponse):
+    """A response in JSON, which UTF-8 can always encode."""
+
+    def render(self, content: Any) -> bytes:
+        return encoded(content)
+
+
+class Delivered(Response):
+    """A complete body that answers calls. If the client has disconnected before it is sent, the calls are discarded."""
+
+    def __init__(
+        self, parts: list[Answered], body: bytes, headers: Mapping[str, str], media_type: str
+    ) -> None:
+        super().__init__(body, 200, headers, media_type)
+        self._parts = parts
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Send it; see the ASGI specification."""
+        if await Request(scope, receive).is_disconnected():
+            discard(self._parts)
+        await super().__call__(scope, receive, send)
+
+
 def make_app(
-    section: Agent,
-    sessions: SessionRegistry,
-    batcher: Callable[[], Batcher],
-    address: Callable[[Request], str],
+    section: Agent, sessions: SessionRegistry, batcher: Callable[[], Batcher], address: Callable[[], str]
 ) -> BodyLimit:
     """The application. `batcher` is called at each request, since the batcher is constructed in the server's event loop."""
     api = _Api(section, sessions, batcher, address)
-    calls: list[tuple[str, Handler, str]] = [
-        ("/v1/chat/completions", api.chat, "POST"),
-        ("/v1/completions", api.text, "POST"),
-        ("/v1/models", api.models, "GET"),
-        ("/reward", api.reward, "POST"),
-        ("/close", api.close, "POST"),
+    calls: list[tuple[str, Handler, str, Failure]] = [
+        (path, api.answering(dialect), "POST", dialect.error) for path, dialect in DIALECTS.items()
+    ]
+    calls += [
+        ("/v1/models", api.models, "GET", openai_error),
+        ("/reward", api.reward, "POST", openai_error),
+        ("/close", api.close, "POST", openai_error),
     ]
     routes = [
-        Route(prefix + path, _guarded(handler), methods=[method])
+        Route(prefix + path, _guarded(handler, failure), methods=[method])
         for prefix in ("/episodes/{key}", "")
-        for path, handler, method in calls
+        for path, handler, method, failure in calls
     ]
     routes += [
         Route("/episodes", _guarded(api.take), methods=["POST"]),
@@ -109,7 +97,7 @@ def make_app(
         Route("/health", _guarded(api.health), methods=["GET"]),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _no_such_path})
-    return BodyLimit(app, MAX_BODY, lambda message: _error(message, "request_too_large"))
+    return BodyLimit(app, MAX_BODY, lambda message: openai_error(message, "request_too_large", 413))
 
 
 class _Api:
@@ -118,28 +106,24 @@ class _Api:
         section: Agent,
         sessions: SessionRegistry,
         batcher: Callable[[], Batcher],
-        address: Callable[[Request], str],
+        address: Callable[[], str],
     ) -> None:
         self._section, self._sessions, self._batcher, self._address = section, sessions, batcher, address
         self._ignored = Ignored(strict=section.strict)
 
-    async def chat(self, request: Request) -> Response:
-        session, asked = self._session(request), await _read(request, ChatRequest)
-        asked = asked.with_token_ids(session.returns_token_ids)
-        headers = self._ignored.headers(session, asked)
-        answered = await answer_chat(session, asked, self._batcher())
-        if asked.stream:
-            return streamed([answered], chat_stream(answered, asked), headers)
-        return whole([answered], chat_response(answered, asked), headers)
+    def answering(self, dialect: Dialect) -> Handler:
+        """The handler of a dialect's requests."""
 
-    async def text(self, request: Request) -> Response:
-        session, asked = self._session(request), await _read(request, TextRequest)
-        asked = asked.with_token_ids(session.returns_token_ids)
-        headers = self._ignored.headers(session, asked)
-        parts = await answer_text(session, asked, self._batcher())
-        if asked.stream:
-            return streamed(parts, text_stream(parts, asked), headers)
-        return whole(parts, text_response(parts, asked), headers)
+        async def answer(request: Request) -> Response:
+            session, asked = self._session(request), await _read(request, dialect.asked)
+            asked = asked.with_token_ids(session.returns_token_ids)
+            headers = self._ignored.headers(session, asked)
+            parts = await dialect.answer(session, asked, self._batcher())
+            if asked.stream:  # its events are all known now, so that they are sent at once
+                return Delivered(parts, b"".join(dialect.events(parts, asked)), headers, "text/event-stream")
+            return Delivered(parts, encoded(dialect.document(parts, asked)), headers, "application/json")
+
+        return answer
 
     async def models(self, request: Request) -> Response:
         clients = self._session(request).spec.clients
@@ -155,9 +139,9 @@ class _Api:
             raise RequestRefused("give the run's gateway token as a bearer token", 401, "invalid_api_key")
         session = self._sessions.take()
         if session is None:
-            error = _error("no episode waits for an agent now; ask again", "no_episode")
+            error = openai_error("no episode waits for an agent now; ask again", "no_episode", 409)
             return Json(error, 409, headers={"Retry-After": RETRY_AFTER})
-        address = f"{self._address(request)}/episodes/{session.key}"
+        address = f"{self._address()}/episodes/{session.key}"
         return Json(
             {
                 "id": session.spec.episode.id,
@@ -222,19 +206,20 @@ class _Api:
         return self._sessions.find(key)
 
 
-def _guarded(handler: Handler) -> Handler:
-    """Convert refusals and internal errors to responses in the OpenAI API's shape."""
+def _guarded(handler: Handler, failure: Failure = openai_error) -> Handler:
+    """Convert refusals and internal errors to responses."""
 
     async def answer(request: Request) -> Response:
         try:
             return await handler(request)
         except RequestRefused as error:
-            return _failure(str(error), error.code, error.status)
+            return Json(failure(str(error), error.code, error.status), error.status)
         except ClientDisconnect:
             raise
         except Exception as error:
             log.exception("a request to %s failed", _path(request))
-            return _failure(f"the gateway failed: {type(error).__name__}: {error}", "internal_error", 500)
+            message = f"the gateway failed: {type(error).__name__}: {error}"
+            return Json(failure(message, "internal_error", 500), 500)
 
     return answer
 
@@ -244,25 +229,13 @@ async def _no_such_path(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path = _path(request)
     remedy = next((text for end, text in _OTHER_APIS.items() if path.endswith(end)), _ANSWERED)
-    return Json(
-        _error(f"{error.detail}: {request.method} {path}; {remedy}", "not_found"),
-        error.status_code,
-        headers=error.headers,
-    )
+    body = openai_error(f"{error.detail}: {request.method} {path}; {remedy}", "not_found", error.status_code)
+    return Json(body, error.status_code, headers=error.headers)
 
 
 def _path(request: Request) -> str:
     """The path of a request without its episode's key, which authorises its holder."""
     return _KEY.sub("/episodes/<key>", request.url.path)
-
-
-def _failure(message: str, code: str, status: int) -> Response:
-    """An error as a response."""
-    return Json(_error(message, code, "server_error" if status >= 500 else "invalid_request_error"), status)
-
-
-def _error(message: str, code: str, kind: str = "invalid_request_error") -> dict[str, Any]:
-    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
 def _bearer(request: Request) -> str:
@@ -292,6 +265,7 @@ def _checked(report: dict[str, Any], fields: set[str]) -> dict[str, Any]:
 
 
 async def _read(request: Request, kind: type[Asked]) -> Asked:
+    """The request of a body. Raises RequestRefused."""
     try:
         return kind.model_validate(await _object(request))
     except ValidationError as error:

@@ -12,10 +12,9 @@ import uvicorn
 from training_core.config.rollout import Agent
 from training_core.errors import ConfigError, TroupeError
 from training_core.llm.agents.rendering import Renderer
-from training_core.llm.agents.session import Session
+from training_core.llm.agents.session import Session, SessionRegistry
+from workers.gateway.answering import Batcher
 from workers.gateway.app import make_app
-from workers.gateway.batching import Batcher
-from workers.gateway.session_registry import SessionRegistry
 
 HOST = "127.0.0.1"
 _START_SECONDS = 30.0
@@ -52,7 +51,7 @@ class Gateway:
                 }
             ) from error
         self.url = f"http://{HOST}:{listener.getsockname()[1]}"
-        app = make_app(self._section, self._sessions, self._in_loop, lambda request: self.url)
+        app = make_app(self._section, self._sessions, self._in_loop, lambda: self.url)
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, lifespan="off", timeout_keep_alive=75
         )

@@ -9,7 +9,7 @@ from typing import Any
 from training_core.errors import RequestRefused
 from training_core.llm.agents.session import Session
 from training_core.llm.generation.base import SamplingSettings
-from workers.gateway.requests import ChatRequest, TextRequest
+from workers.gateway.answering import Asked
 
 HEADER = "x-troupe-ignored"
 MAX_HEADER = 4096
@@ -36,12 +36,12 @@ class Ignored:
         self._strict = strict
         self._logged: set[str] = set()
 
-    def headers(self, session: Session, asked: ChatRequest | TextRequest) -> dict[str, str]:
+    def headers(self, session: Session, asked: Asked) -> dict[str, str]:
         """The header that names the ignored fields; empty if there are none. Raises RequestRefused for an unknown role,
         and with `strict` for a field that would be ignored.
         """
         settings = session.spec.clients[session.role_of(asked.model)].settings
-        answered = _NEUTRAL | _own_values(settings, continues=getattr(asked, "continue_final_message", False))
+        answered = _NEUTRAL | _own_values(settings, continues=asked.continues)
         fields = {
             _name(field): value
             for field, value in asked.unapplied.items()

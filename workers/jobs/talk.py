@@ -11,17 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from training_core.config.run import RunConfig
-from training_core.errors import TroupeError
+from training_core.errors import EngineFailure, TroupeError
 from training_core.llm.base_models.registry import resolve_model
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.host import AnswersBySlot, EnvironmentHost, EnvironmentPool, SlotView
 from training_core.llm.generation.base import SamplingSettings
-from training_core.types import Answer, Prompt
-from workers.jobs.context import JobContext
-from workers.jobs.figures import figures
-from workers.jobs.policies import InferenceOnly, coordinator_of, frozen, proxies_of
-from workers.protocol.records import EpisodeFacts
-from workers.protocol.spec import Generated, Ready
+from training_core.types import Answer, Group, Prompt
+from workers.jobs.context import JobContext, figures
+from workers.jobs.language_models import coordinator_of, frozen, proxies_of
+from workers.protocol import EpisodeFacts, Generated, PolicyUpdate, Ready, Span, System
 
 ANSWER_SECONDS = 900.0
 """Seconds that the person has for an answer; then the job ends, and frees its devices."""
@@ -75,7 +73,7 @@ class RecordingPool:
         return views
 
 
-class PersonProxy(InferenceOnly):
+class PersonProxy:
     """A PolicyProxy whose answers a person writes."""
 
     def __init__(self, context: JobContext[RunConfig], model: str, ask: Callable[[int | None], None]) -> None:
@@ -101,6 +99,19 @@ class PersonProxy(InferenceOnly):
         self._turn += 1
         self._ask(None)
         return Generated([[Answer([], [], [], "stop", text)] for _ in prompts], [])
+
+    def update(self, groups: list[Group], iteration: int, version: int, annotated: set[str]) -> PolicyUpdate:
+        """Raise EngineFailure."""
+        raise EngineFailure("this policy only generates and cannot be updated")
+
+    def publish(self, version: int, iteration: int) -> list[Span]:
+        return []
+
+    def save(self, folder: Path) -> None:
+        """Save nothing."""
+
+    def system(self) -> System:
+        return System({})
 
 
 def talk(context: JobContext[RunConfig]) -> dict[str, Any]:

@@ -1,10 +1,19 @@
-"""The interface of the web side to execution: submit, query, stop. Imports neither Ray nor torch."""
+"""The interface of the web side to execution: submit, query, stop; and the command line of a driver, the same for every launcher. Imports
+neither Ray nor torch.
+"""
 
+import os
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from training_core import served
+
+ROOT = Path(__file__).resolve().parents[2]
+"""Folder that Troupe's packages are imported from."""
+SECRETS = ("DATABASE_URL", "REDIS_URL", "TROUPE_SECRET_KEY", "TROUPE_TOKEN", "RAY_ADDRESS", "RAY_AUTH_TOKEN")
+"""Variables of the server that a run must not get."""
 STOP_SECONDS = 60
 """Seconds between SIGTERM and SIGKILL of a run's driver: enough to write a checkpoint of the last completed iteration."""
 
@@ -102,7 +111,7 @@ class SeedGroupLaunch:
 
 @dataclass(frozen=True)
 class JobLaunch:
-    """Parameters of a short job; its folder holds the request (see workers.storage.job_folder)."""
+    """Parameters of a short job; its folder holds the request (see workers.storage.folders)."""
 
     job: str
     folder: Path
@@ -189,3 +198,45 @@ class Launcher(Protocol):
     def capacity(self) -> Capacity | None:
         """Devices of the cluster; None if the backend does not answer."""
         ...
+
+
+def driver_command(launch: AnyLaunch, python: str) -> list[str]:
+    """`python -m workers.run CONFIG --folder ...`, `python -m workers.run --member ...`, or
+    `python -m workers.prefork.client job FOLDER ...`.
+    """
+    if isinstance(launch, JobLaunch):
+        return [python, "-m", "workers.prefork.client", "job", str(launch.folder), "--home", str(launch.home)]
+    if isinstance(launch, SeedGroupLaunch):
+        facts = [(one.run, str(one.attempt), str(one.folder), one.ingest_url) for one in launch.members]
+        members = [word for words in facts for word in ("--member", *words)]
+        return [python, "-m", "workers.run", *members, "--home", str(launch.home)]
+    options = {
+        "--folder": str(launch.folder),
+        "--run": launch.run,
+        "--attempt": str(launch.attempt),
+        "--home": str(launch.home),
+        "--ingest-url": launch.ingest_url,
+        "--resume-from": str(launch.resume_from) if launch.resume_from else "",
+        "--fork-from": str(launch.fork_from) if launch.fork_from and not launch.resume_from else "",
+    }
+    words = [word for option, value in options.items() if value for word in (option, value)]
+    flags = ["--fall-back"] if launch.resume_from and launch.fall_back else []
+    return [python, "-m", "workers.run", str(launch.folder / "config.toml"), *words, *flags]
+
+
+def driver_variables(launch: AnyLaunch) -> dict[str, str]:
+    """Environment variables of a driver: number of threads, settings of libraries, its token (of a seed group: one per member)."""
+    variables = {
+        "OMP_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "TROUPE_HOME": str(launch.home),
+        served.VARIABLE: "1",
+    }
+    token = "" if isinstance(launch, JobLaunch) else launch.ingest_token
+    return variables | ({"TROUPE_INGEST_TOKEN": token} if token else {})
+
+
+def own_path() -> str:
+    """PYTHONPATH for Troupe's packages on this machine."""
+    return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))

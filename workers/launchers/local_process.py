@@ -17,8 +17,9 @@ import sys
 import time
 from pathlib import Path
 
-from workers.launchers.command import ROOT, SECRETS, driver_command, driver_variables, own_path
 from workers.launchers.launcher import (
+    ROOT,
+    SECRETS,
     STOP_SECONDS,
     AnyLaunch,
     Capacity,
@@ -27,6 +28,9 @@ from workers.launchers.launcher import (
     JobStatus,
     LauncherFailure,
     Node,
+    driver_command,
+    driver_variables,
+    own_path,
 )
 
 GRACE = 3.0

@@ -1,24 +1,51 @@
-"""Provenance of a launch: command, repository, machine, packages. Environment variables are never recorded.
+"""Provenance of a launch and of an attempt: command, repositories, machine, packages, and the code and data of the config. Environment
+variables are never recorded.
 
-The functions return plain dicts; the server validates them (webapp/provenance/reported.py).
+The functions return plain dicts; the server validates them (webapp/provenance/services.py).
 """
 
+import csv
+import platform
 import re
 import shlex
+import socket
+import subprocess
 import sys
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from workers.provenance.machine_facts import machine_facts
-from workers.provenance.repository import repositories
-from workers.provenance.secret_text import without_secrets
+import psutil
 
+from training_core.config.base import Section
+from workers.provenance.content import code_folders, code_of, data_of
+from workers.provenance.repository import repositories, without_secrets
+
+ROOT = Path(__file__).resolve().parents[2]
+"""Folder that Troupe's packages are imported from."""
+TIMEOUT = 5.0
+_QUERY = ("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits")
 PACKAGES = ("troupe", "torch", "transformers", "tokenizers", "safetensors", "numpy", "ray")
 OPTIONAL = ("peft", "vllm", "deepspeed", "pettingzoo", "mpe2", "gymnasium", "supersuit", "vmas", "trl")
 MOST_INSTALLED = 1000
 LONGEST_COMMAND = 4000
+
+
+def attempt_provenance(config: Section, home: Path) -> dict[str, Any]:
+    """Return {"command", "machine", "repositories", "installed", "code", "data"}.
+
+    Repositories are those of the config's own packages, of the working folder and of Troupe's checkout.
+    """
+    states = repositories([*code_folders(config), ("", Path.cwd()), ("", ROOT)])
+    return {
+        "command": command_line(sys.argv),
+        "machine": machine_facts(),
+        "repositories": [state for state in states if "commit" in state] or states[:1],
+        "installed": installed(),
+        "code": code_of(config),
+        "data": data_of(config, home),
+    }
 
 
 def launch_provenance(via: str, source: str = "") -> dict[str, Any]:
@@ -73,3 +100,43 @@ def _version(name: str) -> str:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return ""
+
+
+def machine_facts() -> dict[str, Any]:
+    """Return {"host", "system", "processor", "cores" (logical), "memory" (bytes), "gpus": [{"name", "memory" (bytes),
+    "driver"}], "python"}. Reads no environment variables.
+    """
+    return {
+        "host": socket.gethostname(),
+        "system": platform.platform(),
+        "processor": _processor(),
+        "cores": psutil.cpu_count() or 0,
+        "memory": psutil.virtual_memory().total,
+        "gpus": _gpus(),
+        "python": platform.python_version(),
+    }
+
+
+def _processor() -> str:
+    """The model of the first processor."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    except OSError:
+        pass  # not Linux
+    return platform.processor() or platform.machine()
+
+
+def _gpus() -> list[dict[str, Any]]:
+    """NVIDIA GPUs, as their driver reports them; without torch, which the driver process does not import."""
+    try:
+        answer = subprocess.run(_QUERY, capture_output=True, text=True, check=True, timeout=TIMEOUT).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    rows = [row for row in csv.reader(answer.splitlines(), skipinitialspace=True) if len(row) == 3]
+    return [
+        {"name": name, "memory": int(memory) << 20 if memory.isdigit() else 0, "driver": driver}
+        for name, memory, driver in rows
+    ]

@@ -1,6 +1,10 @@
-"""The reporter of an attempt: writes events to disk, then delivers them. A call costs one encoding and one write."""
+"""The reporter of an attempt: writes events to disk, then delivers them. A call costs one encoding and one write.
+
+A thread delivers, with increasing pauses while the server does not answer.
+"""
 
 import logging
+import random
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -12,13 +16,16 @@ from typing import Any
 import orjson
 
 from workers.reporting.encoding import encode
-from workers.reporting.shipping import Shipping
-from workers.storage.run_folder import RunFolder
+from workers.storage.folders import RunFolder
+from workers.telemetry.delivery import HttpChannel, SpoolUploader, Undelivered
 from workers.telemetry.limits import MAX_MEDIA, MAX_METRICS, MAX_TEXT
 from workers.telemetry.spool import SpoolWriter
 
 logger = logging.getLogger(__name__)
-
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 8.0
+WARNING_SECONDS = 60.0
+"""Seconds between two warnings about the same outage."""
 POLL_SECONDS = 0.05
 """Seconds between checks for undelivered events."""
 SMALL_BATCH = 10
@@ -122,26 +129,14 @@ class Reporter:
         clipped = {key: str(fields[key])[:size] for key, size in _CLIPPED.items() if key in fields}
         self._append({**fields, **clipped, "type": "episode"})
 
-    def annotation(self, fields: Mapping[str, Any]) -> None:
-        """Report values of an update for an episode: the fields of EpisodeAnnotationEvent without the envelope."""
-        self._append({**fields, "type": "episode_annotation"})
-
-    def batch(self, fields: Mapping[str, Any]) -> None:
-        """Report the batch of an update: the fields of BatchEvent without the envelope."""
-        self._append({**fields, "type": "batch"})
-
     def phase(self, worker: str, phase: str, iteration: int, start: float, end: float) -> None:
         """Report a span of a worker's time; start and end in seconds since the epoch."""
-        fields = {"worker": worker, "phase": phase, "iteration": iteration}
-        self._append({"type": "phase", **fields, "start": start, "end": end})
+        fields = {"worker": worker, "phase": phase, "iteration": iteration, "start": start, "end": end}
+        self.report("phase", fields)
 
-    def span(self, fields: Mapping[str, Any]) -> None:
-        """Report a span of a worker's time in full: the fields of PhaseEvent without the envelope."""
-        self._append({**fields, "type": "phase"})
-
-    def utilisation(self, fields: Mapping[str, Any]) -> None:
-        """Report the utilisation of a worker's device: the fields of UtilisationEvent without the envelope."""
-        self._append({**fields, "type": "utilisation"})
+    def report(self, kind: str, fields: Mapping[str, Any]) -> None:
+        """Report an event of a type of workers.telemetry.events: its fields without the envelope."""
+        self._append({**fields, "type": kind})
 
     def checkpoint(
         self,
@@ -251,3 +246,70 @@ class Reporter:
         if self._shipping:
             self._shipping.drain(self._deadline)
             self._shipping.close()
+
+
+class Shipping:
+    """The delivering part of a reporter. Only its thread calls it; `command` and `acknowledged` may be read by others."""
+
+    def __init__(self, spool: Path, url: str, token: str, before: Callable[[], None] | None = None) -> None:
+        self._spool, self._url, self._token = spool, url, token
+        self._before = before
+        self._uploader: SpoolUploader | None = None
+        self._pause = 0.0
+        self._not_before = 0.0
+        self._last_warning = -WARNING_SECONDS
+        self.command: str | None = None
+        self.acknowledged = 0
+
+    def ship(self) -> None:
+        """Deliver all pending events, unless a pause after a failure has not ended."""
+        while time.monotonic() >= self._not_before and self._step():
+            pass
+
+    def drain(self, deadline: float) -> None:
+        """Deliver all pending events, repeating failed attempts until `deadline` (monotonic seconds)."""
+        self._not_before = 0.0
+        while time.monotonic() < deadline:
+            if not self._step() and not self._pause:
+                return
+            if self._pause:
+                time.sleep(max(0.0, min(self._pause, 1.0, deadline - time.monotonic())))
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the server did not accept the last batch."""
+        return self._pause > 0
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._uploader:
+            self._uploader.close()
+
+    def _step(self) -> bool:
+        """Deliver one batch. Returns False if there is none or if it failed; `_pause` is then the time to wait."""
+        try:
+            if self._before:
+                self._before()
+                self._before = None
+            if self._uploader is None:
+                self._uploader = SpoolUploader(self._spool, HttpChannel(self._url, self._token))
+            more = self._uploader.step()
+        except Undelivered as error:
+            self.command = (self._uploader and self._uploader.command) or self.command
+            self._failed(str(error))
+            return False
+        except Exception as error:  # telemetry must not end the run; the spool has all events
+            logger.exception("Delivering events failed")
+            self._failed(repr(error))
+            return False
+        self._pause = 0.0
+        self.acknowledged = self._uploader.acknowledged
+        self.command = self._uploader.command or self.command
+        return more
+
+    def _failed(self, reason: str) -> None:
+        self._pause = min(LONGEST_PAUSE, max(FIRST_PAUSE, self._pause * 2))
+        self._not_before = time.monotonic() + self._pause * random.uniform(0.5, 1.5)
+        if time.monotonic() - self._last_warning >= WARNING_SECONDS:
+            self._last_warning = time.monotonic()
+            logger.warning("Events stay on disk until the server accepts them; none is lost: %s", reason)

@@ -13,6 +13,7 @@ number; `item` is the line of the input file. They run in worker processes, so t
 import inspect
 import json
 import multiprocessing
+import random
 import sys
 import threading
 import time
@@ -22,12 +23,180 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlsplit, urlunsplit
 
-from training_core.errors import TroupeError
-from workers.rollout_buffer.engine_client import Messages, make_client, query_single_turn
-from workers.rollout_buffer.writing import Writer
+import httpx
 
-__all__ = ["BaseGenerator", "query_single_turn"]
+from training_core.errors import EngineFailure, TroupeError
+
+Messages = list[dict[str, Any]]
+SAMPLED = ("prompt_token_ids", "token_ids", "logprobs", "versions", "finish_reason")
+"""Fields of an assistant's message in a record that describe the sampled tokens. See training_core/llm/external/records.py."""
+ATTEMPTS = 6
+PAUSE_SECONDS = 10.0
+"""Pause after an abort, while the server loads new weights."""
+_OPENAI = (
+    "max_tokens", "temperature", "top_p", "stop", "seed", "presence_penalty", "frequency_penalty", "logprobs"
+)  # fmt: skip
+"""Sampling parameters of the protocol; others (top_k, min_p ...) are sent as extra fields of the body."""
+
+
+def make_client(url: str) -> Any:
+    """The official client for a server's address, with or without /v1; a password in the address becomes the API key."""
+    import openai
+
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    path = parts.path.rstrip("/")
+    base = urlunsplit((parts.scheme, host, path if path.endswith("/v1") else f"{path}/v1", "", ""))
+    return openai.OpenAI(
+        base_url=base,
+        api_key=parts.password or "none",
+        max_retries=0,
+        http_client=httpx.Client(trust_env=False, timeout=httpx.Timeout(600.0, connect=10.0)),
+    )
+
+
+def query_single_turn(
+    client: Any,
+    messages: Messages,
+    sampling_params: Mapping[str, Any],
+    tools: list[dict[str, Any]] | None = None,
+    *,
+    model: str = "custom",
+    pause: float = PAUSE_SECONDS,
+) -> Messages:
+    """The conversation with one more assistant message. Raises EngineFailure after ATTEMPTS failed requests.
+
+    An answer that ends with finish_reason "abort" is partial: the next request continues it (`continue_final_message`), with
+    max_tokens reduced by the tokens generated so far.
+    """
+    text: str | None = None
+    sampled: dict[str, Any] = {}
+    spent = 0
+    failure = "no answer"
+    for _ in range(ATTEMPTS):
+        request = _request(messages, sampling_params, tools, text, spent)
+        if request["max_tokens"] is not None and request["max_tokens"] <= 0:
+            break
+        try:
+            response = client.chat.completions.create(model=model, **request)
+        except Exception as error:  # any error of the server or the network: retried
+            failure = f"{type(error).__name__}: {error}"
+            time.sleep(min(pause, 1.0))
+            continue
+        if not response.choices:
+            failure = "an answer without choices"
+            continue
+        choice = response.choices[0]
+        sampled = (
+            _sampled(response, choice) if text is None else _appended(sampled, _sampled(response, choice))
+        )
+        text = (text or "") + (choice.message.content or "")
+        if choice.finish_reason != "abort":
+            return [*messages, _message(text, choice.message) | sampled]
+        spent += response.usage.completion_tokens if response.usage else 0
+        time.sleep(pause)
+    if text is None:
+        raise EngineFailure(f"the engine gave no answer in {ATTEMPTS} tries: {failure}")
+    return [*messages, {"role": "assistant", "content": text} | sampled]
+
+
+def _request(
+    messages: Messages,
+    sampling: Mapping[str, Any],
+    tools: list[dict[str, Any]] | None,
+    text: str | None,
+    spent: int,
+) -> dict[str, Any]:
+    extra = {name: value for name, value in sampling.items() if name not in _OPENAI}
+    messages = [
+        {name: value for name, value in message.items() if name not in SAMPLED} for message in messages
+    ]
+    request: dict[str, Any] = {
+        "messages": messages,
+        "seed": random.randint(1, 10_000_000),
+        "max_tokens": None,
+        **{name: value for name, value in sampling.items() if name in _OPENAI},
+    }
+    if tools:
+        request["tools"] = tools
+    if text is not None:
+        request["messages"] = [*messages, {"role": "assistant", "content": text}]
+        extra |= {"continue_final_message": True, "add_generation_prompt": False}
+        if request["max_tokens"] is not None:
+            request["max_tokens"] -= spent
+    return request | ({"extra_body": extra} if extra else {})
+
+
+def _sampled(response: Any, choice: Any) -> dict[str, Any]:
+    """The sampled tokens as reported by the server, for the record; empty if it does not report them."""
+    ids, prompt = getattr(choice, "token_ids", None), getattr(response, "prompt_token_ids", None)
+    if not ids or not prompt:
+        return {}
+    sampled = {"prompt_token_ids": prompt, "token_ids": ids, "finish_reason": choice.finish_reason}
+    for name, reported in (("logprobs", "token_logprobs"), ("versions", "versions")):
+        values = getattr(choice, reported, None)
+        if values is not None and len(values) == len(ids):
+            sampled[name] = values
+    return sampled
+
+
+def _appended(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """An answer joined with its continuation; empty if the continuation's prompt is not exactly the previous ids."""
+    if not before or before.keys() != after.keys():
+        return {}
+    if after["prompt_token_ids"] != before["prompt_token_ids"] + before["token_ids"]:
+        return {}
+    joined: dict[str, Any] = {
+        name: before[name] + after[name] for name in ("token_ids", "logprobs", "versions") if name in before
+    }
+    return {**after, **joined, "prompt_token_ids": before["prompt_token_ids"]}
+
+
+def _message(text: str, message: Any) -> dict[str, Any]:
+    calls = [call.model_dump() for call in message.tool_calls or ()]
+    return {"role": "assistant", "content": text} | ({"tool_calls": calls} if calls else {})
+
+
+RETRY_SECONDS = 600.0
+"""Maximum seconds of retries while a service is unavailable."""
+_PAUSE_SECONDS = 0.5
+_FIRST_PAUSE_SECONDS = 0.1
+"""First pause, since a reader may be active; later pauses double, up to the service's Retry-After."""
+
+
+class WriteFailure(TroupeError):
+    """The buffer refused a record, or was unavailable for too long."""
+
+
+def write_record(
+    client: httpx.Client, url: str, record: dict[str, Any], retry_seconds: float = RETRY_SECONDS
+) -> None:
+    """Return when the buffer at an address (with its token as password) has stored the record. Waits for a full buffer, and
+    `retry_seconds` for an unavailable one. Raises WriteFailure.
+    """
+    deadline = time.monotonic() + retry_seconds
+    pause = _FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            answer = client.post(url.rstrip("/") + "/buffer/write", json=record)
+        except httpx.TransportError as error:
+            problem, wait = f"{type(error).__name__}: {error}", _PAUSE_SECONDS
+        else:
+            if answer.is_success:
+                return
+            problem = f"HTTP {answer.status_code}: {answer.text[:300]}"
+            if answer.status_code == 429:
+                deadline = time.monotonic() + retry_seconds
+            elif answer.status_code < 500:
+                raise WriteFailure(f"the buffer refused a record of {record.get('instance_id')}: {problem}")
+            wait = float(answer.headers.get("retry-after", _PAUSE_SECONDS))
+        if time.monotonic() > deadline:
+            raise WriteFailure(f"the buffer did not take a record for {retry_seconds:.0f} s: {problem}")
+        time.sleep(min(wait, pause))
+        pause *= 2
+
 
 RolloutFunction = Callable[..., Messages]
 """(client, messages, sampling_params) -> messages; if it has a parameter `tools`, it gets those of the input file's line."""
@@ -139,10 +308,9 @@ class BaseGenerator:
     def _work(self, tasks: Any, play: "_Play") -> None:
         """One process: play prompts from the queue until it returns None."""
         client = make_client(self.remote_engine_url) if self.remote_engine_url else None
-        with Writer(self.remote_buffer_url) as writer:
+        with httpx.Client(trust_env=False, timeout=60.0) as buffer:
             for item in iter(tasks.get, None):
-                record = self._record(item, client, play)
-                writer.write(record)
+                write_record(buffer, self.remote_buffer_url, self._record(item, client, play))
                 with play.written.get_lock():
                     play.written.value += 1
 

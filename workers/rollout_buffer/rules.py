@@ -11,6 +11,7 @@ from typing import Any
 
 Record = dict[str, Any]
 RecordGroup = list[Record]
+Hooks = Mapping[str, Callable[..., Any]]
 _LEAST_STD = 1e-8
 
 
@@ -50,7 +51,7 @@ HOOKS = tuple(Rules.__dataclass_fields__)
 """Names of the functions that a plugin may define."""
 
 
-def make_rules(limits: BufferLimits, hooks: Mapping[str, Callable[..., Any]]) -> Rules:
+def make_rules(limits: BufferLimits, hooks: Hooks) -> Rules:
     """The default rules, overridden by a plugin's functions."""
 
     def valid(record: Record) -> bool:
@@ -140,6 +141,17 @@ def finite(value: Any, name: str) -> float:
         raise ValueError(f"{name} is not a number: {value!r}") from None
     if not abs(number) < float("inf"):
         raise ValueError(f"{name} is not a finite number: {value!r}")
+    return number
+
+
+def whole_number(value: Any, name: str) -> int:
+    """Convert a value to an integer above 0. Raises ValueError."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} is not a whole number: {value!r}") from None
+    if number < 1:
+        raise ValueError(f"{name} is {number}; it must be 1 or more")
     return number
 
 

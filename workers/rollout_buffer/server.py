@@ -1,23 +1,173 @@
-"""Serves a rollout buffer: port, token, a file with its address, and a status line."""
+"""The HTTP service of a rollout buffer: slime's endpoints and shapes, a bearer token, 429 if it is full.
+
+Every path exists at the root, and under /channels/<name>/ for further runs. A response is an envelope
+{success, message, data}; an error has success = false, data = null and the remedy in `message`.
+"""
 
 import asyncio
+import base64
 import contextlib
+import hmac
 import json
 import os
 import resource
 import secrets
 import socket
 import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import orjson
 import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
 
 from training_core.errors import TroupeError
-from workers.rollout_buffer.buffer import BufferFolders, RolloutBuffer
-from workers.rollout_buffer.plugins import BUILT_IN, find_plugins
-from workers.rollout_buffer.rules import BufferLimits
-from workers.rollout_buffer.service import make_app
+from workers.http import BodyLimit
+from workers.rollout_buffer.buffer import BufferFull, RolloutBuffer
+from workers.rollout_buffer.plugins import BUILT_IN, PluginFailure, find_plugins
+from workers.rollout_buffer.rules import BufferLimits, finite, whole_number
+
+RETRY_SECONDS = 2
+"""Seconds after which a writer retries if the buffer is full."""
+_POLL_SECONDS = 0.05
+"""Seconds between polls for a waiting reader."""
+LONGEST_WAIT = 60.0
+MAX_BODY = 64 << 20
+"""Maximum bytes of one request: a record with its messages, or the instances that a resumed rollout skips."""
+Endpoint = Callable[[str, bytes], Any]
+
+
+def make_app(buffer: RolloutBuffer, token: str) -> BodyLimit:
+    """The service. An empty token disables authentication, for tests in one process."""
+    endpoints = _Endpoints(buffer)
+    routes = [
+        Route(path, _guarded(endpoint, token), methods=[method])
+        for method, path, endpoint in (
+            ("GET", "/", endpoints.home),
+            ("POST", "/start_rollout", endpoints.start_rollout),
+            ("POST", "/stop_rollout", endpoints.stop_rollout),
+            ("POST", "/buffer/write", endpoints.write),
+            ("POST", "/get_rollout_data", endpoints.get_rollout_data),
+            ("POST", "/buffer/read", endpoints.read),
+            ("GET", "/buffer/peek", endpoints.peek),
+            ("GET", "/buffer/stats", endpoints.stats),
+            ("GET", "/stats", endpoints.stats),
+        )
+    ]
+    app = Starlette(routes=[*routes, Mount("/channels/{channel}", routes=routes)])
+    return BodyLimit(app, MAX_BODY, lambda message: {"success": False, "message": message, "data": None})
+
+
+class _Endpoints:
+    """One method per endpoint: (channel, body) -> document. They run in threads, so that a slow read does not block writers."""
+
+    def __init__(self, buffer: RolloutBuffer) -> None:
+        self._buffer = buffer
+
+    def home(self, name: str, body: bytes) -> Any:
+        return {"message": "Rollout buffer", "task_types": sorted(self._buffer.plugins.found)}
+
+    def start_rollout(self, name: str, body: bytes) -> Any:
+        self._buffer.start_rollout(name, _object(body))
+        return {"message": "Rollout started"}
+
+    def stop_rollout(self, name: str, body: bytes) -> Any:
+        self._buffer.stop_rollout(name)
+        return {"message": "Rollout stopped"}
+
+    def write(self, name: str, body: bytes) -> Any:
+        record = self._buffer.channel(name).write(_object(body))
+        return _envelope("Data has been successfully written to buffer", [record], "write to buffer")
+
+    def get_rollout_data(self, name: str, body: bytes) -> Any:
+        return self._read(name, _object(body), 0.0)
+
+    def read(self, name: str, body: bytes) -> Any:
+        request = _object(body)
+        return self._read(name, request, min(finite(request.get("timeout", 0), "timeout"), LONGEST_WAIT))
+
+    def peek(self, name: str, body: bytes) -> Any:
+        group = self._buffer.channel(name).peek()
+        return _envelope("Next group" if group else "No group is ready", group, {}, success=bool(group))
+
+    def stats(self, name: str, body: bytes) -> Any:
+        data = {**self._buffer.channel(name).stats(), "rollout": self._buffer.rollout(name)}
+        return {"success": True, "message": "Buffer statistics", "data": data}
+
+    def _read(self, name: str, request: Mapping[str, Any], wait: float) -> Any:
+        """Deliver groups; wait at most `wait` seconds for them."""
+        most, number = request.get("batch_size"), request.get("delivery")
+        size = whole_number(most, "batch_size") if most is not None else None
+        acknowledged = int(finite(number, "delivery")) if number is not None else None
+        channel, until = self._buffer.channel(name), time.monotonic() + wait
+        delivery = channel.read(acknowledged, size)
+        while not delivery.records and time.monotonic() < until:
+            time.sleep(_POLL_SECONDS)
+            delivery = channel.read(acknowledged, size)
+        meta = {**delivery.meta_info, "delivery": delivery.number, "buffer": channel.stats()}
+        meta["rollout"] = self._buffer.rollout(name)
+        if not delivery.meta_info["finished_groups"]:
+            return _envelope("No group is ready", [], meta, success=False)
+        return _envelope(f"{len(delivery.records)} records", delivery.records, meta)
+
+
+def _guarded(endpoint: Endpoint, token: str) -> Callable[[Request], Awaitable[Response]]:
+    """A route of an endpoint, which checks the token and converts errors to envelopes."""
+
+    async def answer(request: Request) -> Response:
+        if token and not hmac.compare_digest(_given_token(request).encode(), token.encode()):
+            return _failure(401, "the buffer's token is missing or wrong; send Authorization: Bearer TOKEN")
+        channel = str(request.path_params.get("channel", ""))
+        try:
+            return _json(await run_in_threadpool(endpoint, channel, await request.body()))
+        except BufferFull:
+            message = f"the buffer is full; ask again in {RETRY_SECONDS} s, or read from it"
+            return _failure(429, message, {"Retry-After": str(RETRY_SECONDS)})
+        except (ValueError, PluginFailure) as error:
+            return _failure(400, str(error))
+        except Exception as error:  # a plugin or the disk: the writer must know that nothing was stored
+            return _failure(500, f"{type(error).__name__}: {error}")
+
+    return answer
+
+
+def _given_token(request: Request) -> str:
+    """The token from `Bearer TOKEN`, or from the password of an address http://buffer:TOKEN@host."""
+    kind, _, value = request.headers.get("authorization", "").partition(" ")
+    if kind.lower() == "basic":
+        try:
+            return base64.b64decode(value).decode().partition(":")[2]
+        except ValueError:
+            return ""
+    return value if kind.lower() == "bearer" else ""
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    """A request's JSON object. Raises ValueError."""
+    content = orjson.loads(body) if body.strip() else {}
+    if not isinstance(content, dict):
+        raise ValueError("send one JSON object")
+    return content
+
+
+def _envelope(message: str, records: Any, meta: Any, *, success: bool = True) -> dict[str, Any]:
+    return {"success": success, "message": message, "data": {"data": records, "meta_info": meta}}
+
+
+def _failure(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    return _json({"success": False, "message": message, "data": None}, status, headers)
+
+
+def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(content), status, headers, "application/json")
+
 
 PORT = 8889
 TOKEN = "TROUPE_BUFFER_TOKEN"
@@ -43,9 +193,9 @@ class Settings:
     limits: BufferLimits = field(default_factory=BufferLimits)
 
     @property
-    def folders(self) -> BufferFolders:
-        """Folders of the buffer."""
-        return BufferFolders(self.home / "rollout_buffer", self.data or self.home / "data")
+    def data_folder(self) -> Path:
+        """Folder of input files."""
+        return self.data or self.home / "data"
 
 
 def where(home: Path) -> Path:
@@ -65,10 +215,11 @@ def serve(settings: Settings) -> None:
     listening = _bind(settings.host, settings.port)
     host, port = listening.getsockname()[:2]
     plugins = find_plugins([BUILT_IN, *([settings.generators] if settings.generators else [])])
-    buffer = RolloutBuffer(settings.folders, settings.limits, plugins, f"http://buffer:{token}@{host}:{port}")
+    folder, address = settings.home / "rollout_buffer", f"http://buffer:{token}@{host}:{port}"
+    buffer = RolloutBuffer(folder, settings.data_folder, settings.limits, plugins, address)
     _announce(settings, f"http://{host}:{port}", token)
     _print(f"rollout buffer on http://{host}:{port}, its token in {where(settings.home)}\n")
-    _print(f"generators: {', '.join(sorted(plugins.found))}; input files below {settings.folders.data}\n")
+    _print(f"generators: {', '.join(sorted(plugins.found))}; input files below {settings.data_folder}\n")
     for name, error in plugins.broken.items():
         _print(f"{name} cannot be loaded: {error}\n")
     try:
@@ -127,7 +278,7 @@ def _bind(host: str, first: int) -> socket.socket:
 def _announce(settings: Settings, url: str, token: str) -> None:
     """Write the address file atomically, readable only by its owner from the start."""
     settings.home.mkdir(parents=True, exist_ok=True)
-    settings.folders.data.mkdir(parents=True, exist_ok=True)
+    settings.data_folder.mkdir(parents=True, exist_ok=True)
     path = where(settings.home)
     draft = path.with_suffix(f".{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -1,4 +1,4 @@
-"""The devices of a run's processes: a pure function of the config, without Ray.
+"""The devices of a run's processes, to be compared with the cluster's before launch: a pure function of the config, without Ray.
 
 All processes of a run are in one placement group: a run gets all of its devices at once or waits.
 """
@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from training_core.config.kinds import AnyConfig
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.config.models import Devices
 from training_core.config.run import RunConfig
+from training_core.devices import no_gpu
+from training_core.errors import ConfigError
 from training_core.importing import resolve
 from workers.kinds import WORKER_KINDS
 
@@ -104,3 +106,76 @@ def _pool(policy: str, devices: Devices, *, trained: bool) -> Iterator[Process]:
             yield name, "update", policy, devices.update_cpus, devices.update_gpus
     for index in range(devices.rollout_workers):
         yield f"rollout-{policy}-{index}", "rollout", policy, devices.rollout_cpus, devices.rollout_gpus
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Devices that a run occupies."""
+
+    cpus: float
+    gpus: float
+    bundles: tuple[dict[str, float], ...]
+    """Bundles, each of which must fit on one node, e.g. {"CPU": 0.5, "GPU": 1.0}."""
+
+    def __str__(self) -> str:
+        words = [f"{self.cpus:g} CPU cores"] if self.cpus else []
+        words += [f"{self.gpus:g} GPUs"] if self.gpus else []
+        return " and ".join(words) or "nothing"
+
+
+def demand(config: AnyConfig) -> Demand:
+    """The sum over all workers of the run, and the bundles of its placement group."""
+    bundles = place(config).bundles
+    cpus = sum(bundle.get("CPU", 0.0) for bundle in bundles)
+    gpus = sum(bundle.get("GPU", 0.0) for bundle in bundles)
+    return Demand(round(cpus, 4), round(gpus, 4), tuple(bundles))
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Processes of one policy, or shared ones (environments, coordinator), and their total devices."""
+
+    name: str
+    """A policy's name; "environments", "coordinator" and "trainer" for shared processes."""
+    kind: str
+    """policy, environments, coordinator or trainer (of small networks: acts and learns for all policies)."""
+    workers: int
+    cpus: float
+    gpus: float
+
+
+def pools(config: AnyConfig) -> list[Pool]:
+    """Devices by pool of processes, policies first."""
+    slots: dict[tuple[str, str], list[ActorSlot]] = {}
+    for actor_slot in place(config).actor_slots:
+        shared = "environments" if actor_slot.kind == "environment" else actor_slot.kind
+        key = ("policy", actor_slot.policy) if actor_slot.policy else (shared, shared)
+        slots.setdefault(key, []).append(actor_slot)
+    return [
+        Pool(
+            name,
+            kind,
+            len(actor_slots),
+            round(sum(actor_slot.cpus for actor_slot in actor_slots), 4),
+            round(sum(actor_slot.gpus for actor_slot in actor_slots), 4),
+        )
+        for (kind, name), actor_slots in slots.items()
+    ]
+
+
+def requested_gpus(config: AnyConfig) -> dict[str, float]:
+    """GPUs of one process by config field, without zeros."""
+    return {_field(slot): slot.gpus for slot in place(config).actor_slots if slot.gpus > 0}
+
+
+def refuse_gpus(config: AnyConfig, where: str) -> None:
+    """Raises ConfigError, with a message per field, if the config requests GPUs of `where`, which has none."""
+    wrong = {field: no_gpu(gpus, where) for field, gpus in requested_gpus(config).items()}
+    if wrong:
+        raise ConfigError(wrong)
+
+
+def _field(slot: ActorSlot) -> str:
+    if not slot.policy:
+        return "resources.gpus"
+    return f"policies.{slot.policy}.devices.{'update' if slot.kind == 'update' else 'rollout'}_gpus"

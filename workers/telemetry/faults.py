@@ -10,8 +10,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from training_core.errors import ConfigError, TroupeError
-from workers.telemetry.reasons import reason
 
+FAILURE = "failed: "
+"""Prefix of the line in which a driver prints why it failed."""
+LOST = "lost: "
+"""Prefix of this line if another attempt may succeed."""
+LONGEST_REASON = 2000
+"""Maximum characters of a reason. The full text is in the run's log."""
+_CODES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_TRACEBACK_LINE = re.compile(
+    r"^Traceback \(most recent call last\):$|^\s*ray::|^\s+File \".+\", line \d+", re.MULTILINE
+)
+_SEED = re.compile(r"seed \d+  ")
+_RAISED = re.compile(r"^(?:\w+\.)*[A-Z]\w*: ?", re.MULTILINE)
 LONGEST = 400
 """Maximum characters of a sentence."""
 _VERBS = (
@@ -22,6 +34,13 @@ _VERBS = (
 _REMEDY = re.compile(rf"(?:;|\.|:|, so) +(?=(?:{_VERBS})\b(?! ?[=/]))", re.IGNORECASE)
 """The point in a message after which it states what to do: its next word is a verb in the imperative."""
 _TRACEBACK = "Open the traceback in the run's log; it names the line that raised the error."
+_OF_CLASS = {
+    "ConfigError": "Correct this field, then launch again.",
+    "ModelError": "Check policies.*.model: it needs the files of a whole Hugging Face model.",
+    "CheckpointError": "Resume from another checkpoint.",
+    "LearnerFailure": "Resume from an earlier checkpoint with a lower learning rate.",
+}
+"""Remedies of errors that state none."""
 
 
 @dataclass(frozen=True)
@@ -109,14 +128,6 @@ RULES: dict[str, _Rule] = {
 }
 """Known errors of libraries and of the operating system; the first rule that fits counts."""
 
-_OF_CLASS = {
-    "ConfigError": "Correct this field, then launch again.",
-    "ModelError": "Check policies.*.model: it needs the files of a whole Hugging Face model.",
-    "CheckpointError": "Resume from another checkpoint.",
-    "LearnerFailure": "Resume from an earlier checkpoint with a lower learning rate.",
-}
-"""Remedies of errors that state none."""
-
 
 def fault_of(error: BaseException) -> Fault:
     """The fault behind an exception: of the innermost TroupeError among its causes, else of the innermost library error that RULES has."""
@@ -193,3 +204,50 @@ def sentence(text: str) -> str:
     first = words.split()[0].rstrip(",.;:")
     words = words[0].upper() + words[1:] if first.isalpha() and first.islower() else words
     return words if words[-1] in ".!?…" else f"{words}."
+
+
+def plain(text: str) -> str:
+    """The text without terminal codes and invisible characters."""
+    return _UNSEEN.sub("", _CODES.sub("", text.replace("\r\n", "\n")))
+
+
+def reason(text: str) -> str:
+    """An error as a reason: plain text of at most LONGEST_REASON characters; of a traceback only its last message."""
+    message = plain(text).strip()
+    if _TRACEBACK_LINE.search(message):
+        raised = list(_RAISED.finditer(message))
+        if raised:
+            message = message[raised[-1].start() :].strip()
+    return message if len(message) <= LONGEST_REASON else message[: LONGEST_REASON - 1].rstrip() + "…"
+
+
+def seed_mark(seed: int) -> str:
+    """The beginning of a seed's lines in the output of a process that trains several."""
+    return f"seed {seed}  "
+
+
+def seed_output(log: str, seed: int) -> str:
+    """The output of a process that trains several seeds, without the lines of the other ones; the own lines are not marked."""
+    own = seed_mark(seed)
+    return "\n".join(
+        line.removeprefix(own)
+        for line in plain(log).splitlines()
+        if line.startswith(own) or not _SEED.match(line)
+    )
+
+
+def printed_failure(log: str) -> tuple[str, bool]:
+    """The last failure that a driver printed to its job's log, in case it could not report it (full disk), and whether another
+    attempt may succeed. Without such a line the text is empty, and another attempt may succeed.
+    """
+    lines = [line for line in plain(log).splitlines() if line.startswith((FAILURE, LOST))]
+    if not lines:
+        return "", True
+    prefix = LOST if lines[-1].startswith(LOST) else FAILURE
+    return lines[-1].removeprefix(prefix).strip(), prefix == LOST
+
+
+def log_text(level: str, source: str, message: str) -> str:
+    """Return the message; in front of it, a level other than info and output, and a source other than the driver."""
+    origin = " ".join(word for word in (level, source) if word not in ("info", "output", "driver"))
+    return f"{origin}: {message}" if origin else message

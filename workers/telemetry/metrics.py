@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import isnan, nan
 
 from training_core.types import Candidate, Episode, Turn
-from workers.protocol.records import Collected, EpisodeFacts, Phase, Span, Updated
+from workers.protocol import Collected, EpisodeFacts, Phase, Span, Updated
 
 GROUP_SHARES = ("zero_variance", "too_easy", "too_hard", "filtered")
 

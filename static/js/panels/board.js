@@ -14,7 +14,7 @@ export class PanelBoard extends EventTarget {
   #root; #charts = []; #watcher; #dialog; #dragged = null;
   #again = atMost(AGAIN, () => this.redraw());
 
-  /* data: see webapp/panels/context.py. The owner sets runs, by and band, and then calls redraw(). kept: the
+  /* data: see webapp/metrics/panels.py. The owner sets runs, by and band, and then calls redraw(). kept: the
      key under which this browser remembers the panels. */
   constructor(data, view, kept) {
     super();

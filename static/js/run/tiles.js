@@ -34,7 +34,7 @@ function show(figure, store, parent) {
   else if (change) mark(change, ends.moved, `since ${change.dataset.change}`);
 }
 
-/* The latest value against the parent's at the same step, or at its last step before; as in webapp/run_pages/ancestry.py. */
+/* The latest value against the parent's at the same step, or at its last step before; as in webapp/run_pages/overview.py. */
 function against(element, own, theirs) {
   if (!own.steps.length || !theirs.steps.length) return;
   const step = own.steps.at(-1), after = insertionIndex(theirs.steps, step + 1);

@@ -7,11 +7,11 @@ import torch
 from tests.gpu.models import TINY, make_model, make_tokenizer
 from tests.gpu.setting import Figures, Setting
 from tests.gpu.tasks import make_groups, make_prompts
-from training_core.algorithms.ppo.config import ActorCritic
-from training_core.config.algorithms import ALGORITHM_CONFIGS, Algorithm
+from training_core.algorithms.config import ActorCritic
+from training_core.algorithms.registry import ALGORITHM_CONFIGS, Algorithm
 from training_core.config.models import Policy
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.types import Group

@@ -7,7 +7,7 @@ from tests.gpu.naive import naive_greedy, naive_log_probs, naive_logprobs
 from tests.gpu.setting import Figures, Setting
 from tests.gpu.tasks import make_prompts
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.types import Answer, Prompt
 
 SIZE = Size(1024, 12, 16, 4, 2816, 32_000)

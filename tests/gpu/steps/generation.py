@@ -9,8 +9,8 @@ from tests.gpu.setting import Figures, Setting
 from tests.gpu.tasks import make_prompts
 from tests.gpu.timing import bandwidth_of, device_name, is_out_of_memory, peak_memory, reset_peak, timed
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.torch.engine import TorchEngine
-from training_core.llm.models.flops import generation_work, peak_of, shape_of
+from training_core.llm.generation.torch_engine import TorchEngine
+from training_core.llm.models.flops import forward_flops, generation_work, peak_of, shape_of
 
 BATCHES = (64, 256)
 """Answers that are generated at the same time."""
@@ -61,7 +61,7 @@ def _measure(setting: Setting, model: Any, tokenizer: Any, batch: int) -> Figure
         figures["share_of_bandwidth"] = traffic / seconds / bandwidth
     shape, peak = shape_of(model.config), peak_of(device_name(setting.device), "bf16")
     if shape and peak:
-        figures["mfu"] = shape.forward(generation_work(prompts, answers)) / seconds / peak
+        figures["mfu"] = forward_flops(shape, generation_work(prompts, answers)) / seconds / peak
     return figures
 
 

@@ -13,13 +13,11 @@ from tests.benchmarks.ablation import ARMS, Arm
 from tests.gpu.setting import Figures, Setting
 from tests.gpu.team import LocalTeam
 from tests.gpu.timing import device_name
-from training_core.config.environments import Environment
 from training_core.config.files import load_config, parse_overrides
-from training_core.config.run import RunConfig
-from training_core.llm.base_models.folder_creation import create_once
-from training_core.llm.base_models.progress import silent
+from training_core.config.run import Environment, RunConfig
+from training_core.llm.base_models.folder_creation import create_once, silent
 from training_core.llm.base_models.tiny import TinyRecipe
-from training_core.llm.base_models.tiny_training import (
+from training_core.llm.base_models.warm_start import (
     encode_pairs,
     evaluate_model,
     new_model,

@@ -6,7 +6,7 @@ from typing import Any
 from tests.gpu.setting import Figures, Setting
 from tests.gpu.timing import device_name, timed
 from training_core.config.files import parse_config
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.marl.trainer import MarlTrainer
 
 NETWORKS = ("mlp", "gru", "lstm", "transformer")

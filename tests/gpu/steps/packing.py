@@ -8,7 +8,7 @@ from tests.gpu.naive import naive_logprobs, naive_loss
 from tests.gpu.setting import Figures, Setting
 from tests.gpu.tasks import make_groups, make_prompts
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning.learner import Learner
 from training_core.types import Group
 

@@ -10,7 +10,7 @@ from tests.gpu.naive import naive_logprobs
 from tests.gpu.setting import Figures, Setting
 from tests.gpu.tasks import make_groups, make_prompts
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 
 SIZE = Size(1024, 16, 16, 4, 2816, 32_000)
 

@@ -7,9 +7,9 @@ from tests.gpu.models import TINY, Size, make_model, make_tokenizer
 from tests.gpu.setting import Figures, Setting
 from tests.gpu.tasks import make_groups, make_prompts
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.models.adapter_config import Lora
-from training_core.llm.models.adapters import add_adapter
+from training_core.llm.models.lora import add_adapter
 
 SIZE = Size(1024, 12, 16, 4, 2816, 32_000)
 ITERATIONS = 5

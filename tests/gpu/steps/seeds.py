@@ -5,7 +5,7 @@ from functools import partial
 from tests.gpu.setting import Figures, Setting
 from tests.gpu.timing import device_name, timed
 from training_core.config.files import parse_config
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.marl.many_seeds import ManySeeds
 
 SEEDS = 32

@@ -12,9 +12,9 @@ from tests.gpu.setting import Figures, Setting
 from tests.gpu.tasks import make_groups, make_prompts
 from tests.gpu.timing import allocated, peak_memory, reset_peak
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.models.adapter_config import Lora
-from training_core.llm.models.adapters import with_shared_tensors
+from training_core.llm.models.lora import with_shared_tensors
 
 ROLES = 4
 ADAPTER = Lora(rank=8, alpha=16)

@@ -14,7 +14,7 @@ from tests.gpu.setting import Figures, Setting
 from tests.gpu.tasks import make_groups, make_prompts
 from tests.gpu.timing import device_name, synchronise, timed
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 
 STEPS = 3
 

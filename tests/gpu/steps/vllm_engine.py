@@ -12,11 +12,11 @@ from tests.gpu.setting import Figures, Setting
 from tests.gpu.tasks import make_prompts
 from tests.gpu.timing import device_name, timed
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.vllm.config import Vllm
-from training_core.llm.generation.vllm.engine import VllmEngine
+from training_core.llm.generation.engine_config import Vllm
+from training_core.llm.generation.vllm_engine import VllmEngine
 from training_core.llm.models.adapter_config import Lora
-from training_core.llm.models.adapters import add_adapter, trained_weights
 from training_core.llm.models.loading import load_model
+from training_core.llm.models.lora import add_adapter, trained_weights
 from training_core.types import Answer, Prompt
 
 SMALL = Size(128, 2, 4, 2, 256, 200)

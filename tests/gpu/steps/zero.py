@@ -10,9 +10,9 @@ from tests.gpu.setting import Figures, Setting
 from tests.gpu.tasks import make_groups, make_prompts, random_answers
 from tests.gpu.timing import device_name, peak_memory, reset_peak, timed
 from training_core.config.models import Devices, Policy
-from training_core.llm.learning.deepspeed.config import Deepspeed
-from training_core.llm.learning.factory import make_learner as make_configured
 from training_core.llm.learning.learner import Learner
+from training_core.llm.learning.learner import make_learner as make_configured
+from training_core.llm.learning.learner_config import Deepspeed
 
 COMPARED = ("loss", "entropy", "grad_norm", "ratio_mean")
 UPDATES = 3

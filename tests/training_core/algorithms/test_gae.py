@@ -25,6 +25,22 @@ def test_by_hand():
     assert found.tolist() == [0.0 + 0.25 * -4.0, -4.0, 5.0]
 
 
+def test_a_failed_step_has_no_advantage_and_ends_the_trajectory():
+    # step 2 failed; gamma 0.5, lambda 0.5
+    found = generalised_advantages(
+        rewards=torch.tensor([1.0, 2.0, 50.0, 3.0]),
+        values=torch.tensor([4.0, 6.0, 2.0, 1.0]),
+        next_values=torch.tensor([6.0, 2.0, torch.nan, 8.0]),
+        terminated=flags(0, 0, 0, 0),
+        truncated=flags(0, 0, 1, 0),
+        discount=0.5,
+        gae_lambda=0.5,
+        failed=flags(0, 0, 1, 0),
+    )
+    # deltas: 1 + 3 - 4 = 0; 2 + 1 - 6 = -3; none; 3 + 4 - 1 = 6
+    assert found.tolist() == [0.0 + 0.25 * -3.0, -3.0, 0.0, 6.0]
+
+
 def naive(rewards, values, next_values, terminated, truncated, discount, gae_lambda):
     """The definition, sum by sum: A_t = sum over k of (discount lambda)^k delta_{t+k}, up to the episode's end."""
     steps = len(rewards)

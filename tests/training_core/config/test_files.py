@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.source import ROOT
-from training_core.algorithms.at_grpo.config import AtGrpo
-from training_core.config.algorithms import ALGORITHM_CONFIGS
+from training_core.algorithms.config import AtGrpo
+from training_core.algorithms.registry import ALGORITHM_CONFIGS
 from training_core.config.files import (
     apply_overrides,
     load_config,
@@ -85,19 +85,19 @@ def test_an_unknown_preset_names_those_there_are() -> None:
 
 
 def preset_file(name: str) -> Path:
-    return next((ROOT / "training_core").glob(f"*/environments/*/presets/{name}.toml"))
+    return next((ROOT / "training_core").rglob(f"presets/{name}.toml"))
 
 
 @pytest.mark.parametrize("name", preset_names())
-def test_a_preset_is_in_the_folder_of_its_environment(name: str) -> None:
-    section = type(load_config(name).environment)
-    folder = section.__module__.removesuffix(".config").replace(".", "/")
-    assert preset_file(name) == ROOT / folder / "presets" / f"{name}.toml"
+def test_a_preset_is_among_the_environments_of_its_agents(name: str) -> None:
+    package = type(load_config(name).environment).__module__.split(".")[:3]
+    assert preset_file(name).is_relative_to(ROOT.joinpath(*package))
+    assert (preset_file(name).parent.name, preset_file(name).name) == ("presets", f"{name}.toml")
     assert set(read_gallery(name)) == {"position", "task", "purpose", "time", "result"}
 
 
 def test_names_and_positions_of_presets_are_unique() -> None:
-    files = list((ROOT / "training_core").glob("*/environments/*/presets/*.toml"))
+    files = list((ROOT / "training_core").rglob("presets/*.toml"))
     assert len(files) == len(preset_names())
     assert len({read_gallery(name)["position"] for name in preset_names()}) == len(files)
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from training_core.config.base import Section
 from training_core.config.files import load_config, parse_config
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.config.permitted import Permitted, check_permitted, named, runs_named
 from training_core.config.run import RunConfig
 from training_core.errors import ConfigError

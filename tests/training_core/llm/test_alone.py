@@ -10,11 +10,10 @@ import sys
 BLOCKED = ("ray", "deepspeed", "vllm", "peft", "httpx", "openai", "django", "datasets", "trl")
 sys.modules.update(dict.fromkeys(BLOCKED))  # as if they were not installed
 from tests.training_core.llm.toys import TOKENIZER, make_group, make_model
-from training_core.algorithms.at_grpo.config import AtGrpo
+from training_core.algorithms.config import AtGrpo
 from training_core.config.models import Policy
-from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.factory import make_engine
-from training_core.llm.learning.factory import make_learner
+from training_core.llm.generation.base import SamplingSettings, make_engine
+from training_core.llm.learning.learner import make_learner
 from training_core.types import Group, NoiseKey, Prompt
 
 policy, model = Policy(), make_model()

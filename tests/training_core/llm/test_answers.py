@@ -3,10 +3,8 @@
 import pytest
 
 from training_core.llm.answers import after_thought
-from training_core.llm.environments.plan_path.config import PlanPath
-from training_core.llm.environments.plan_path.game import PlanPathEnvironment
-from training_core.llm.environments.sudoku.config import Sudoku
-from training_core.llm.environments.sudoku.game import SudokuEnvironment
+from training_core.llm.environments.plan_path.game import PlanPath, PlanPathEnvironment
+from training_core.llm.environments.sudoku import Sudoku, SudokuEnvironment
 
 
 @pytest.mark.parametrize(

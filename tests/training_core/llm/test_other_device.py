@@ -8,18 +8,16 @@ from transformers import PreTrainedModel
 
 from tests.training_core.llm.toys import TOKENIZER, make_group, make_model
 from tests.training_core.marl.other_device import META, MadeUp
-from training_core.algorithms.at_grpo.config import AtGrpo
-from training_core.algorithms.grpo.config import Grpo
-from training_core.algorithms.gspo.config import Gspo
+from training_core.algorithms.config import AtGrpo, Grpo, Gspo
 from training_core.config.models import Policy
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.torch.engine import TorchEngine
-from training_core.llm.learning import optimisation
+from training_core.llm.generation.torch_engine import TorchEngine
+from training_core.llm.learning import optimiser
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.llm.learning.token_logprobs import ResponseForward
 from training_core.llm.models.adapter_config import Lora
-from training_core.llm.models.adapters import add_adapter
+from training_core.llm.models.lora import add_adapter
 from training_core.types import Group, NoiseKey, Prompt
 
 PROMPTS = [
@@ -41,7 +39,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ResponseForward, name, result)
     adam = torch.optim.AdamW
     monkeypatch.setattr(
-        optimisation.torch.optim, "AdamW", lambda *args, fused, **settings: adam(*args, **settings)
+        optimiser.torch.optim, "AdamW", lambda *args, fused, **settings: adam(*args, **settings)
     )
 
 

@@ -13,7 +13,7 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from training_core.llm.base_models.tiny_training import word_tokenizer
+from training_core.llm.base_models.warm_start import word_tokenizer
 from training_core.types import Answer, Group
 
 WORDS = tuple(f"w{number}" for number in range(24))

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.marl.environments.base import (
     Actions,
     Choices,

@@ -13,9 +13,9 @@ from pettingzoo import ParallelEnv
 
 from tests.training_core.marl.hints import config, policy
 from training_core.config.files import load_config
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.errors import ConfigError
-from training_core.marl.environments.factory import make_environments
+from training_core.marl.environments.registry import make_environments
 from training_core.marl.environments.split import LocalShare, SplitEnvironments
 from training_core.marl.trainer import MarlTrainer
 

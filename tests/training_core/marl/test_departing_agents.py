@@ -12,10 +12,10 @@ from tests.training_core.marl.environments.leavers import LIVES, Leavers
 from tests.training_core.marl.hints import config, policy
 from tests.training_core.marl.test_recurrent import stepped
 from training_core.algorithms.gae import explained_variance
-from training_core.marl.environments.pettingzoo.adapter import AdapterSettings, PettingZooEnvironment
+from training_core.marl.environments.pettingzoo import AdapterSettings, PettingZooEnvironment
 from training_core.marl.environments.sequential import SequentialEnvironments
 from training_core.marl.learning.batch import chunk_starts
-from training_core.marl.learning.value_scale import ValueScale
+from training_core.marl.learning.critics import ValueScale
 from training_core.marl.rollouts import collect
 from training_core.marl.trainer import MarlTrainer
 

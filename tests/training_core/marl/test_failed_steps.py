@@ -8,12 +8,11 @@ import torch
 
 from tests.training_core.marl.environments.test_failures import FRAGILE
 from tests.training_core.marl.hints import config, policy
-from training_core.algorithms.gae import generalised_advantages
 from training_core.errors import EnvironmentFailure
 from training_core.marl.environments.base import Failure
-from training_core.marl.environments.seeds import episode_seeds
+from training_core.marl.environments.episodes import episode_seeds
 from training_core.marl.evaluation import EVALUATION
-from training_core.marl.learning.value_scale import ValueScale
+from training_core.marl.learning.critics import ValueScale
 from training_core.marl.records import EpisodeResult
 from training_core.marl.trainer import COLLECTION, FailureLimit, MarlTrainer
 from training_core.seeding import keyed_seed
@@ -42,22 +41,6 @@ def collected(every: int, network: dict[str, Any]) -> MarlTrainer:
     made = trainer(every, network)
     made.collect(1)
     return made
-
-
-def test_a_failed_step_has_no_advantage_and_ends_the_trajectory() -> None:
-    # step 2 failed; gamma 0.5, lambda 0.5
-    found = generalised_advantages(
-        rewards=torch.tensor([1.0, 2.0, 50.0, 3.0]),
-        values=torch.tensor([4.0, 6.0, 2.0, 1.0]),
-        next_values=torch.tensor([6.0, 2.0, torch.nan, 8.0]),
-        terminated=torch.zeros(4, dtype=torch.bool),
-        truncated=torch.tensor([False, False, True, False]),
-        discount=0.5,
-        gae_lambda=0.5,
-        failed=torch.tensor([False, False, True, False]),
-    )
-    # deltas: 1 + 3 - 4 = 0; 2 + 1 - 6 = -3; none; 3 + 4 - 1 = 6
-    assert found.tolist() == [0.0 + 0.25 * -3.0, -3.0, 0.0, 6.0]
 
 
 def test_the_batch_is_what_a_loop_over_states_says() -> None:

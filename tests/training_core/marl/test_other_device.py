@@ -12,7 +12,7 @@ from tests.training_core.marl.hints import Hints, config, policy
 from tests.training_core.marl.other_device import META, MadeUp
 from tests.training_core.marl.test_departing_agents import PATH
 from training_core.marl import trainer as trainers
-from training_core.marl.environments.factory import make_environments
+from training_core.marl.environments.registry import make_environments
 from training_core.marl.learning import flat_adam as flat
 from training_core.marl.learning import learner
 from training_core.marl.learning.flat_adam import FlatAdam

@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from training_core.config.files import apply_overrides, parse_config, read_preset
-from training_core.config.marl.run import MarlConfig
-from training_core.config.marl.seed_groups import reason_for_separate_runs
+from training_core.config.marl import MarlConfig, reason_for_separate_runs
 from training_core.errors import ConfigError
-from training_core.marl.learning.analytic_gradients import AnalyticGradients
+from training_core.marl.learning.learner import AnalyticGradients
 from training_core.marl.records import Collection
 from training_core.marl.seed_group import SeedGroup
 from training_core.marl.trainer import MarlTrainer

@@ -9,7 +9,7 @@ from tests.benchmarks.marl_reference import by_lot, middle, returns, talk
 from tests.benchmarks.marl_sides import cross_play, table, trained
 from tests.training_core.marl.hints import two_sides
 from training_core.config.files import load_config
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.marl.trainer import MarlTrainer
 
 

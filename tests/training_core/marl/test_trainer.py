@@ -53,7 +53,7 @@ def test_it_learns_continuous_actions():
     made, _ = trained(config(), 40, continuous=True)
     # the second number should be the hint: 0, 1 or 2 of 0 to 4; the middle, 2, costs 1 a step and worth on average
     assert mean_return(made.evaluate(True, 32)) > -3.0
-    sent = made.learners["one"].head.to_environment(torch.tensor([[[9.0, 9.0]]]))
+    sent = made.learners["one"].head.actions(torch.tensor([[[9.0, 9.0]]])).numpy()
     assert sent == pytest.approx(np.array([[[1.0, 4.0]]]))
 
 

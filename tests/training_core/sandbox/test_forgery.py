@@ -5,8 +5,7 @@ import shutil
 import pytest
 
 from tests.training_core.sandbox.tries import MEMORY
-from training_core.llm.environments.coding.config import Coding
-from training_core.llm.environments.coding.environment import CodingEnvironment
+from training_core.llm.environments.coding import Coding, CodingEnvironment
 
 pytestmark = [
     pytest.mark.slow,

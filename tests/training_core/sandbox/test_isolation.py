@@ -10,9 +10,7 @@ import psutil
 import pytest
 
 from tests.training_core.sandbox.tries import HONEST, MEMORY
-from training_core.sandbox import server
-from training_core.sandbox.run import Limits, Ran, _sandbox, run_program
-from training_core.sandbox.server import Sandbox, Unanswered
+from training_core.sandbox.run import Limits, Ran, Sandbox, Unanswered, _sandbox, run_program
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
@@ -154,10 +152,10 @@ def test_a_job_that_runs_out_of_time_is_not_tried_again(monkeypatch: pytest.Monk
         assert sandbox.ask(job("print('up')"), 5.0)[0]["output"] == "up\n"
         assert sandbox._process is not None
         _stop_below(sandbox._process.pid)
-        monkeypatch.setattr(server, "_GRACE", 0.5)
+        monkeypatch.setattr("training_core.sandbox.run._GRACE", 0.5)
         with pytest.raises(Unanswered, match="the sandbox did not answer in time"):
             sandbox.ask(job("print('late')"), 0.5)
-        monkeypatch.setattr(server, "_GRACE", 20.0)
+        monkeypatch.setattr("training_core.sandbox.run._GRACE", 20.0)
         assert sandbox.ask(job("print('again')"), 5.0)[0]["output"] == "again\n"
     finally:
         sandbox.close()
@@ -168,9 +166,9 @@ def test_a_missing_answer_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> 
     process = _sandbox(8 * 2**20)._process
     assert process is not None
     _stop_below(process.pid)
-    monkeypatch.setattr(server, "_GRACE", 0.5)
+    monkeypatch.setattr("training_core.sandbox.run._GRACE", 0.5)
     assert only("print('asked twice')", test_seconds=0.1).error == "the sandbox did not answer in time"
-    monkeypatch.setattr(server, "_GRACE", 20.0)
+    monkeypatch.setattr("training_core.sandbox.run._GRACE", 20.0)
     assert only("print('asked twice')", test_seconds=0.1).output == "asked twice\n"
 
 

@@ -11,8 +11,8 @@ from tests.training_core.llm.toys import make_model
 from tests.troupe_client.cli.conftest import Troupe
 from training_core.checkpoints import writing
 from training_core.llm.models.adapter_config import Lora
-from training_core.llm.models.adapters import add_adapter, save_adapter, trained_weights
 from training_core.llm.models.loading import load_model
+from training_core.llm.models.lora import add_adapter, save_adapter, trained_weights
 from webapp.checkpoints.models import Checkpoint
 from webapp.runs.models import Run
 

@@ -7,8 +7,8 @@ import pytest
 from tests.troupe_client.cli.conftest import Troupe
 from webapp.experiments.models import Sweep, Template
 from webapp.runs.models import Run
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity
+from workers.launchers.registry import FakeLauncher
 
 pytestmark = pytest.mark.usefixtures("connected")
 RATES = "policies.*.learner.learning_rate"
@@ -119,7 +119,7 @@ def test_templates_are_saved_shown_launched_and_deleted(troupe: Troupe) -> None:
 
 def test_an_estimate_says_what_a_run_takes(troupe: Troupe, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeLauncher(devices=Capacity(2.0, 0.0, 2.0, 0.0))
-    monkeypatch.setattr("webapp.cluster.selectors.make_launcher", lambda kind: fake)
+    monkeypatch.setattr("webapp.cluster.services.make_launcher", lambda kind: fake)
     result = troupe("experiment", "estimate", "plan_path_duo", "rollout.group_size=4")
     assert result.status == 0 and result.out.startswith("Fits the cluster now.")
     assert "needs 1.3 CPU cores and 0 GPUs; the cluster has 2 and 0" in result.out

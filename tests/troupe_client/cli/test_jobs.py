@@ -10,7 +10,7 @@ from tests.troupe_client.cli.conftest import Troupe
 from webapp.jobs.models import Job
 from webapp.jobs.services import job_folder, jobs_follow, jobs_submit
 from webapp.runs.models import Run
-from workers.launchers.fake import FakeLauncher
+from workers.launchers.registry import FakeLauncher
 
 
 @pytest.fixture(autouse=True)

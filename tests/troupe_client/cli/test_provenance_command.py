@@ -6,8 +6,7 @@ import pytest
 
 from tests.troupe_client.cli.conftest import Troupe
 from tests.webapp.provenance.test_provenance import COMMIT, facts
-from webapp.provenance.reported import provenance_read
-from webapp.provenance.services import provenance_store
+from webapp.provenance.services import provenance_read, provenance_store
 from webapp.runs.models import Run
 
 pytestmark = pytest.mark.django_db(transaction=True)

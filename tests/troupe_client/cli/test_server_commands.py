@@ -16,7 +16,7 @@ from webapp.metrics.models import Series
 from webapp.metrics.selectors import series_read
 from webapp.runs.models import Attempt, LogLine, Phase, Run, RunState
 from workers.reporting.reporter import Reporter
-from workers.storage.run_folder import RunFolder
+from workers.storage.folders import RunFolder
 
 pytestmark = pytest.mark.usefixtures("connected")
 

@@ -92,6 +92,6 @@ def test_tokens(troupe: Troupe, told: Run, monkeypatch: pytest.MonkeyPatch) -> N
     assert "#1 candidate 1  2 tokens  advantage" in read and "' up'" in read and "-Infinity" in read
     found = json.loads(troupe("episode", "tokens", pk, "1", "--candidate", "2", "--json").out)
     assert (found["candidate"], found["token_ids"], found["logprobs"]) == (1, [5, 6], [-0.1, "-Infinity"])
-    monkeypatch.setattr("webapp.transcripts.tokens_api.MOST", 1)
+    monkeypatch.setattr("webapp.transcripts.api.MOST_TOKENS", 1)
     assert json.loads(troupe("episode", "tokens", pk, "1", "--json").out)["token_ids"] == [5, 6]
     assert "has 2 candidates" in troupe("episode", "tokens", pk, "1", "--candidate", "9").err

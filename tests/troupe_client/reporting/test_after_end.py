@@ -15,7 +15,7 @@ import troupe
 from tests.workers.reporting.conftest import Ingest
 from troupe_client.reporting.after_end import SILENT, spool_end
 from workers.reporting.reporter import Reporter
-from workers.storage.run_folder import RunFolder
+from workers.storage.folders import RunFolder
 
 PROGRAM = """
 import os, signal, threading

@@ -1,18 +1,16 @@
 """The audit log: every act of people leaves a line; page and API find it again."""
 
-from typing import Any
-
 import pytest
 from django.test import Client
 
+from tests.webapp.api.conftest import caller
 from tests.webapp.elements import texts_of
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import AuditEntry, Project, User
 from webapp.accounts.services import member_remove, member_set
-from webapp.accounts.tokens import token_create
 from webapp.runs.models import Run
 
-API = "/api/v1/projects/lab/audit/"
+API = "projects/lab/audit/"
 
 
 @pytest.fixture
@@ -25,10 +23,6 @@ def lab(project: Project, user: User, stranger: User) -> Project:
         project=project, act="run.pause", target="<b>x</b>", details={"rule": "<i>nan</i>"}
     )
     return project
-
-
-def headers(user: User) -> dict[str, Any]:
-    return {"authorization": f"Bearer {token_create(user, 'a', ['read', 'launch', 'admin'])[1]}"}
 
 
 @pytest.mark.slow
@@ -49,14 +43,15 @@ def test_changes_of_members_are_noted(lab: Project) -> None:
         ("since=2000-01-01T00:00:00Z&user=nobody", []),
     ],
 )
-def test_filters(client: Client, lab: Project, user: User, query: str, acts: list[str]) -> None:
-    answer = client.get(f"{API}?{query}", headers=headers(user)).json()
+def test_filters(lab: Project, user: User, query: str, acts: list[str]) -> None:
+    answer = caller(user, "read")(f"{API}?{query}").json()
     assert [entry["act"] for entry in answer["results"]] == acts
 
 
-def test_pages_follow_each_other(client: Client, lab: Project, user: User) -> None:
-    first = client.get(f"{API}?limit=3", headers=headers(user)).json()
-    second = client.get(f"{API}?limit=3&before={first['next']}", headers=headers(user)).json()
+def test_pages_follow_each_other(lab: Project, user: User) -> None:
+    call = caller(user, "read")
+    first = call(API, limit=3).json()
+    second = call(API, limit=3, before=first["next"]).json()
     assert [len(first["results"]), len(second["results"]), second["next"]] == [3, 1, None]
 
 
@@ -64,7 +59,7 @@ def test_pages_follow_each_other(client: Client, lab: Project, user: User) -> No
     "query", ["since=yesterday", "until=2026-13-01", "before=x", "since=2026-01-01T00:00:00"]
 )
 def test_what_is_no_date_is_said(client: Client, lab: Project, user: User, query: str) -> None:
-    assert client.get(f"{API}?{query}", headers=headers(user)).status_code == 400
+    assert caller(user, "read")(f"{API}?{query}").status_code == 400
     client.force_login(user)
     page = client.get(f"/account/projects/lab/audit/?{query}")
     assert page.status_code == 400 and 'role="alert"' in page.content.decode()
@@ -79,21 +74,13 @@ def test_the_page_shows_hostile_text_as_text(client: Client, lab: Project, user:
     assert "run.stop" not in acts and "member.set" in acts
 
 
-def test_nobody_else_reads_it(client: Client, lab: Project, stranger: User) -> None:
-    client.force_login(stranger)
-    assert client.get("/account/projects/lab/audit/").status_code == 404
-    assert client.get(API, headers=headers(stranger)).status_code == 404
-
-
-def test_projects_and_members_by_api(client: Client, project: Project, user: User, stranger: User) -> None:
-    told = client.get("/api/v1/projects/", headers=headers(user)).json()["results"]
-    assert told == [{"slug": "lab", "name": "Lab", "level": "owner"}]
-    send: dict[str, Any] = {"content_type": "application/json", "headers": headers(user)}
-    assert client.post("/api/v1/projects/", {"name": "New one"}, **send).json()["slug"] == "new-one"
-    members = "/api/v1/projects/lab/members/"
-    assert client.post(members, {"username": "eve", "level": "viewer"}, **send).json()["level"] == "viewer"
-    assert client.post(members, {"username": "nobody", "level": "viewer"}, **send).status_code == 400
-    theirs: dict[str, Any] = send | {"headers": headers(stranger)}
-    assert client.post(members, {"username": "eve", "level": "owner"}, **theirs).status_code == 403
-    assert client.post(f"{members}eve/remove/", **send).json() == {"username": "eve"}
-    assert client.post(f"{members}ada/remove/", **send).status_code == 400, "an owner stays"
+def test_projects_and_members_by_api(project: Project, user: User, stranger: User) -> None:
+    call, members = caller(user, "admin"), "projects/lab/members/"
+    assert call("projects/").json()["results"] == [{"slug": "lab", "name": "Lab", "level": "owner"}]
+    assert call("projects/", {"name": "New one"}).json()["slug"] == "new-one"
+    assert call(members, {"username": "eve", "level": "viewer"}).json()["level"] == "viewer"
+    for wrong in ({"username": "nobody", "level": "viewer"}, {"username": "eve", "level": "king"}):
+        assert call(members, wrong).status_code == 400
+    assert caller(stranger, "admin")(members, {"username": "eve", "level": "owner"}).status_code == 403
+    assert call(f"{members}eve/remove/", {}).json() == {"username": "eve"}
+    assert call(f"{members}ada/remove/", {}).status_code == 400, "an owner stays"

@@ -13,11 +13,9 @@ from django.db import models
 from django.test import Client
 
 from tests.end_to_end.seed import Story, encoded
-from webapp.accounts.links import link_create
 from webapp.accounts.models import AuditEntry, User
-from webapp.accounts.tokens import token_create
-from webapp.administration.shown import SECRETS, SHOWN
-from webapp.administration.site import site
+from webapp.accounts.tokens import link_create, token_create
+from webapp.administration.site import SECRETS, SHOWN, site
 from webapp.ingest.services import batch_store
 from webapp.notifications.services import destination_make, destination_ping
 from webapp.quotas.models import Quota

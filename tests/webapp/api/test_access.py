@@ -150,7 +150,7 @@ def test_a_failure_answers_in_json_below_api_and_with_a_page_elsewhere(
         raise RuntimeError("secret detail")
 
     monkeypatch.setattr("webapp.site.views.exposition", broken)
-    monkeypatch.setattr("webapp.experiments.preset_api.Presets.get", broken)
+    monkeypatch.setattr("webapp.experiments.api.gallery", broken)
     client = Client(
         raise_request_exception=False,
         headers={"Authorization": f"Bearer {token_create(user, 't', ['read'])[1]}"},

@@ -48,7 +48,7 @@ def test_errors_of_and_between_fields_come_together(call: Call, project: Any) ->
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({"preset": PRESET, "config": {}}, ""),
+        ({"preset": PRESET, "config": {}}, "preset"),
         ({"preset": PRESET, "seed": 3}, "seed"),
         ({"preset": [PRESET]}, "preset"),
         ({"preset": None}, "preset"),

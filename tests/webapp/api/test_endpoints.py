@@ -16,7 +16,7 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.metrics.services import points_store
 from webapp.runs.models import Attempt, LogLine, Run
 from webapp.transcripts.models import EpisodeBody
-from workers.launchers.fake import FakeLauncher
+from workers.launchers.registry import FakeLauncher
 from workers.telemetry.events import MetricsEvent
 
 
@@ -252,7 +252,7 @@ def test_checkpoints_and_logs(call: Call, run: Run) -> None:
 
 def test_the_cluster_and_who_holds_it(call: Call, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeLauncher()
-    monkeypatch.setattr("webapp.cluster.selectors.make_launcher", lambda kind: fake)
+    monkeypatch.setattr("webapp.cluster.services.make_launcher", lambda kind: fake)
     told = call("cluster/").json()
     assert told["capacity"] == {"cpus": 2.0, "gpus": 0.0, "free_cpus": 2.0, "free_gpus": 0.0}
     assert [(row["run"], row["holds"], row["cpus"] > 0) for row in told["runs"]] == [(run.pk, False, True)]
@@ -268,7 +268,7 @@ def test_a_database_that_does_not_answer_is_503(
     def fail(user: Any, run_id: str) -> Run:
         raise OperationalError("the server closed the connection unexpectedly")
 
-    monkeypatch.setattr("webapp.runs.api.run_get", fail)
+    monkeypatch.setattr("webapp.run_pages.api.run_get", fail)
     answer = call(f"runs/{run.pk}/")
     assert (answer.status_code, answer["Retry-After"]) == (503, "2")
     assert "try again" in answer.json()["detail"]

@@ -11,11 +11,11 @@ from tests.webapp.api.conftest import caller
 from webapp.accounts.models import Membership, Project, User
 from webapp.experiments.estimates import appraise
 from webapp.jobs.models import Job
+from webapp.runs.configs import parse_permitted_for
 from webapp.runs.models import Run
-from webapp.runs.permitted import parse_permitted_for
 from webapp.scheduling import submission
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity
+from workers.launchers.registry import FakeLauncher
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MODEL = "policies.planner.model"
@@ -29,7 +29,7 @@ SHAPE = {
 def home(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     settings.TROUPE_HOME = tmp_path / "home"
     monkeypatch.setattr("webapp.scheduling.services.submit_soon", lambda run: None)
-    monkeypatch.setattr("webapp.jobs.services._soon", lambda job: None)
+    monkeypatch.setattr("webapp.jobs.starting._soon", lambda job: None)
     (tmp_path / "home").mkdir()
     return tmp_path / "home"
 
@@ -140,7 +140,7 @@ def test_models_of_the_servers_folders_are_read(
         "team": {"roles": {"planner": {"policy": "p"}, "executor": {"policy": "p"}}},
         "policies": {"p": {"model": "small"}},
     }
-    assert appraise(parse_permitted_for(user, tree)).estimate.policies[0].parameters
+    assert appraise(parse_permitted_for(user, tree)).policies[0].parameters
 
 
 def test_a_link_into_the_data_folder_opens_nothing(

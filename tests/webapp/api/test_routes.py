@@ -14,7 +14,7 @@ from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person
 from webapp.accounts.tokens import token_create
 from webapp.api.pagination import OrderedPages, paged
-from webapp.api.routes import Routes, Words
+from webapp.api.routes import Routes, Words, lenient
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__)]
 routes = Routes()
@@ -54,6 +54,19 @@ def toy_make(user: Person, pk: int, body: ToyBody) -> Toy:
     return Toy(owner=str(user), size=body.size)
 
 
+class ToyFilters(Body):
+    """Filters of toys."""
+
+    colour: Literal["red", "blue"] | None = None
+    since: int = Field(0, ge=0, alias="from")
+
+
+@routes.get("toys/filtered/", name="toy-filters")
+def toy_filters(query: ToyFilters, order: Literal["up", "down"] = "up") -> list[Toy]:
+    """Return toys."""
+    return [Toy(owner=query.colour or "", size=query.since, tags=[order])]
+
+
 @routes.get("toys/pages/", name="toy-pages")
 def toy_pages(request: Request) -> Page[Toy]:
     """Return toys in pages."""
@@ -76,6 +89,22 @@ def test_query_parameters_are_typed_and_refused_by_name(user: User, project: Pro
         refused = client.get(f"/api/v1/toys/4/?{wrong}")
         assert refused.status_code == 400, wrong
         assert list(refused.json()["errors"])[0].startswith(wrong.partition("=")[0])
+
+
+def test_a_model_of_query_parameters_may_forbid_unknown_ones(user: User, project: Project) -> None:
+    client = ask(user, "read")
+    address = "/api/v1/toys/filtered/?colour=red&from=3&order=down"
+    toy = client.get(f"{address}&format=json&limit=2").json()["results"][0]
+    assert toy == {"owner": "red", "size": 3.0, "tags": ["down"]}
+    for wrong in ("shape=round", "from=-1", "colour=green"):
+        refused = client.get(f"/api/v1/toys/filtered/?{wrong}")
+        assert refused.status_code == 400 and list(refused.json()["errors"]) == [wrong.partition("=")[0]]
+
+
+def test_a_page_ignores_what_is_invalid() -> None:
+    asked = {"colour": "green", "from": "3", "shape": "round"}
+    assert lenient(ToyFilters, asked) == ToyFilters.model_validate({"from": 3})
+    assert lenient(ToyFilters, {"from": ""}) == ToyFilters()
 
 
 def test_a_body_is_validated_and_an_admin_route_needs_the_scope(user: User, project: Project) -> None:

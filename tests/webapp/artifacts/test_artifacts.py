@@ -19,9 +19,9 @@ from webapp.api.routes import parsed
 from webapp.artifacts.contents import content_path
 from webapp.artifacts.models import ArtifactFile, ArtifactUse
 from webapp.artifacts.services import alias_set, files_document, use_note, version_create, version_remove
-from webapp.checkpoints.retention import checkpoint_do
+from webapp.checkpoints.services import checkpoint_do
 from webapp.quotas.models import Quota
-from webapp.quotas.selectors import bytes_stored
+from webapp.quotas.services import bytes_stored
 from webapp.runs.models import Run
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.services import run_create

@@ -12,21 +12,26 @@ from tests.webapp.api.conftest import caller
 from tests.webapp.checkpoints.conftest import Make
 from tests.webapp.elements import elements, text_of, texts_of
 from training_core.errors import ConfigError
+from troupe_client.documents.checkpoints import CheckpointsPruneBody
 from webapp.accounts.models import User
 from webapp.checkpoints.models import Checkpoint
-from webapp.checkpoints.retention import checkpoint_do, checkpoints_prune
-from webapp.checkpoints.selectors import checkpoint_latest, checkpoint_named
-from webapp.checkpoints.services import checkpoints_store
+from webapp.checkpoints.services import (
+    checkpoint_do,
+    checkpoint_latest,
+    checkpoints_prune,
+    checkpoints_store,
+)
 from webapp.ingest.services import batch_store
 from webapp.jobs.models import Job
-from webapp.jobs.services import Subject, job_create, job_folder, job_follow
-from webapp.runs.models import Attempt, LogLine, Run
+from webapp.jobs.services import job_folder, job_follow
+from webapp.jobs.starting import Subject, job_create
+from webapp.runs.models import Attempt, Run
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling import submission
 from webapp.scheduling.forking import run_fork, run_fork_named
 from webapp.scheduling.services import run_resume
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity
+from workers.launchers.registry import FakeLauncher
 from workers.reporting.encoding import encode
 from workers.telemetry.events import CheckpointEvent
 
@@ -209,7 +214,7 @@ def test_a_damaged_one_that_was_forked_can_be_deleted_unless_pinned(
 
 def test_pruning_counts_whole_ones_and_deletes_damaged_ones(stopped: Run, user: User, make: Make) -> None:
     make(2), make(4), make(6, damaged=WHY)
-    assert checkpoints_prune(user, stopped, last=1, best=0)["kept"] == [4]
+    assert checkpoints_prune(user, stopped, CheckpointsPruneBody(last=1, best=0)).kept == [4]
 
 
 def test_a_row_whose_files_are_gone_can_be_deleted(
@@ -258,7 +263,7 @@ def test_a_job_that_finds_damage_marks_the_checkpoint(
     stopped: Run, user: User, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("webapp.jobs.services.make_launcher", lambda kind: FakeLauncher())
-    monkeypatch.setattr("webapp.jobs.services._soon", lambda pk: None)
+    monkeypatch.setattr("webapp.jobs.starting._soon", lambda pk: None)
     row = make(6)
     job = job_create(user, stopped.project, Job.Kind.EVALUATE, Subject(stopped.config, stopped, row))
     Job.objects.filter(pk=job.pk).update(state="running", submission_id="j")
@@ -335,20 +340,3 @@ def test_refusals_do_not_tell_the_servers_folders(run: Run, user: User, make: Ma
         assert "not on the web server's machine" in answer.json()["detail"]
         assert str(tmp_path) not in answer.content.decode()
     assert row.path == "checkpoints/iteration-000006"
-
-
-@pytest.mark.parametrize(
-    "path",
-    ['a"; filename="evil.html', "q\r\nX-Inj: 1", "ünicode", "a b", "a//b", "../x", "/etc", "", "a\n", "a/.."],
-)
-def test_paths_that_are_no_plain_names_are_not_noted(path: str, run: Run) -> None:
-    checkpoints_store(run, 1, [event(run, iteration=1, path=path)])
-    assert not Checkpoint.objects.exists()
-    line = LogLine.objects.get()
-    assert line.level == "warning" and "was not recorded: use a path below the run's folder" in line.message
-
-
-def test_last_and_best_are_found_by_name(stopped: Run, user: User, make: Make) -> None:
-    make(4, best=True), make(6, damaged=WHY)
-    assert checkpoint_named(user, stopped.pk, "last").iteration == 4
-    assert checkpoint_named(user, stopped.pk, "best").iteration == 4

@@ -9,9 +9,10 @@ from django.test import Client
 from tests.webapp.api.conftest import caller
 from tests.webapp.checkpoints.conftest import Make
 from training_core.checkpoints import retain, writing
+from troupe_client.documents.checkpoints import CheckpointsPruneBody, CheckpointsPruned
 from webapp.accounts.models import AuditEntry, User
 from webapp.checkpoints.models import Checkpoint
-from webapp.checkpoints.retention import checkpoint_do, checkpoints_prune
+from webapp.checkpoints.services import checkpoint_do, checkpoints_prune
 from webapp.jobs.models import Job
 from webapp.runs.models import Run
 from webapp.runs.states import TransitionRefused
@@ -55,7 +56,7 @@ def test_what_somebody_needs_is_kept(run: Run, user: User, make: Make, tmp_path:
     ):  # fmt: skip
         with pytest.raises(TransitionRefused, match=reason):
             checkpoint_do(user, row, "delete")
-    assert checkpoints_prune(user, run, last=0, best=0)["deleted"] == []
+    assert checkpoints_prune(user, run, CheckpointsPruneBody(last=0, best=0)).deleted == []
     assert len(list((tmp_path / "runs" / run.pk / "checkpoints").glob("iteration-*"))) == 5
 
 
@@ -76,10 +77,10 @@ def test_the_last_and_the_best_are_kept(ended: Run, user: User, make: Make, tmp_
     values = {20: 0.2, 40: 0.9, 60: "NaN", 80: 0.5, 100: 0.3}
     for iteration, value in values.items():
         make(iteration, metrics={"eval/success": value})
-    told = checkpoints_prune(user, ended, last=1, best=2, dry=True)
-    assert told == {"deleted": [60, 20], "kept": [100, 80, 40], "bytes": 2000}
+    pruned = checkpoints_prune(user, ended, CheckpointsPruneBody(last=1, best=2, dry=True))
+    assert pruned == CheckpointsPruned(deleted=[60, 20], kept=[100, 80, 40], bytes=2000)
     assert len(on_disk(tmp_path, ended)) == 5
-    assert checkpoints_prune(user, ended, last=1, best=2) == told
+    assert checkpoints_prune(user, ended, CheckpointsPruneBody(last=1, best=2)) == pruned
     assert on_disk(tmp_path, ended) == ["iteration-000040", "iteration-000080", "iteration-000100"]
 
 

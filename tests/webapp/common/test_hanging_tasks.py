@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.webapp.common import hanging_tasks
-from webapp.common.ended_tasks import KEY, TRIES
-from webapp.site import health
+from webapp.common.task_queue import KEY, TRIES
+from webapp.site import views as health
 from webapp.site.celery import app
 from webapp.stack.plan import WORKER
 

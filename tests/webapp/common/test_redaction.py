@@ -5,7 +5,7 @@ import logging
 import pytest
 from django.core.exceptions import PermissionDenied
 
-from webapp.accounts.secrets import PREFIX, new_secret
+from webapp.accounts.tokens import PREFIX, new_secret
 from webapp.common.redaction import LONGEST_REFUSAL, RedactingFormatter, redact
 
 

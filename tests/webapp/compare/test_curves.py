@@ -15,8 +15,7 @@ from rest_framework.test import APIClient
 
 from tests.webapp.elements import text_of
 from webapp.accounts.models import Project, User
-from webapp.compare.alignment import axis_of, band_of, counts_of, line_of, mean_of, on_axis, smoothed
-from webapp.compare.lines import lines_read
+from webapp.compare.curves import axis_of, band_of, counts_of, line_of, lines_read, mean_of, on_axis, smoothed
 from webapp.metrics.arrays import pack_floats, pack_ints, unpack_floats, unpack_ints
 from webapp.metrics.models import Chunk, Series
 from webapp.runs.models import Run

@@ -13,8 +13,7 @@ from webapp.agents.registry import AGENT_PAGES
 from webapp.documents.views import explanation
 from webapp.experiments.fields import config_sections
 from webapp.health.rules import RULES
-from webapp.run_pages.charts import UNITS
-from webapp.run_pages.layouts import CHARTS
+from webapp.run_pages.charts import CHARTS, UNITS
 from webapp.run_table.columns import EXPLAINED
 from webapp.transcripts.table import EXPLAINED as EXPLAINED_EPISODES
 

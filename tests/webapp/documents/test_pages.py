@@ -7,8 +7,7 @@ from django.test import Client
 
 from tests.architecture.source import ROOT
 from training_core.config.files import preset_names
-from webapp.documents.pages import page_address, page_paths
-from webapp.documents.rendering import EXAMPLE_ORIGIN, document_get
+from webapp.documents.rendering import EXAMPLE_ORIGIN, document_get, page_address, page_paths
 from webapp.experiments.forms import draft_make
 
 pytestmark = pytest.mark.django_db

@@ -7,13 +7,13 @@ from django.test import Client
 from django.utils import timezone
 
 from tests.webapp.elements import elements, text_of
-from training_core.config.files import load_config, preset_names, read_preset
-from training_core.config.gallery import expected_of
+from training_core.config.files import expected_of, load_config, preset_names, read_preset
 from training_core.config.kinds import config_kind
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
+from troupe_client.documents.experiments import PresetSeen
 from webapp.accounts.models import User
 from webapp.experiments.gallery import PresetGroup, gallery, groups
-from webapp.runs.families import family_of
+from webapp.runs.configs import family_of
 from webapp.runs.models import Run
 
 pytestmark = pytest.mark.django_db
@@ -37,14 +37,14 @@ def ended(like: Run, seconds: int, success: float | None, **changes: object) -> 
 
 def test_medians_are_of_runs_that_differ_by_seed_alone(run: Run, user: User, stranger: User) -> None:
     def seen(who: User) -> object:
-        return next(each for each in gallery(who) if each["name"] == "plan_path_duo")["seen"]
+        return next(each for each in gallery(who) if each.name == "plan_path_duo").seen
 
     assert seen(user) is None  # the one that waits has not ended
     ended(run, 60, 0.9)
     ended(run, 100, 0.7, run__seed=1)
     ended(run, 80, None, run__seed=2)
     ended(run, 5, 0.1, run__iterations=3)
-    assert seen(user) == {"runs": 3, "seconds": 80.0, "value": pytest.approx(0.8)}
+    assert seen(user) == PresetSeen(runs=3, seconds=80.0, value=0.8)
     assert seen(stranger) is None
 
 

@@ -13,7 +13,7 @@ from webapp.accounts.models import AuditEntry, Membership, Project, User
 from webapp.experiments.commands import sweep_command
 from webapp.experiments.models import Sweep
 from webapp.experiments.services import sweep_create
-from webapp.experiments.sweep_planning import plan_make
+from webapp.experiments.sweeps import plan_make
 from webapp.runs.models import Run, RunState
 
 NEW = "/experiments/sweeps/new/"
@@ -53,7 +53,7 @@ def test_a_plan_says_what_it_costs() -> None:
     turns, group, roles = 5, 8, 2
     assert plan.cost.answers == 4 * 2 * (8 + 16) * group * turns * roles
     assert plan.cost.cpus > 0 and plan.cost.gpus == 0
-    assert plan.configs[3].policies["executor"].learner.learning_rate == 1e-3
+    assert plan.points[3] == {RATES: 1e-3, "rollout.tasks": 16}
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_combinations_that_cannot_work_are_told() -> None:
     assert (
         "with tasks=300 · environments_per_worker=100: " in plan.errors["resources.environments_per_worker"]
     )
-    assert not plan.configs
+    assert not plan.points
     assert plan_make("none such", {}, axes).errors.keys() == {"preset"}
 
 

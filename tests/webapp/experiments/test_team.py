@@ -20,9 +20,8 @@ from training_core.errors import ConfigError
 from webapp.accounts.models import Project, User
 from webapp.experiments.commands import launch_command
 from webapp.experiments.forms import draft_from_run, draft_from_tree, draft_make
-from webapp.experiments.team import team_document, team_read, team_words
-from webapp.experiments.team_editing import ACTS, RENAMING, name_follow, team_follow
-from webapp.experiments.team_picture import ordinal, picture, team_svg
+from webapp.experiments.team import ordinal, picture, team_document, team_read, team_svg, team_words
+from webapp.experiments.team_editing import ACTS, name_follow, role_rename, team_follow
 from webapp.runs.models import Run
 
 EDIT = "/experiments/edit/"
@@ -52,12 +51,12 @@ def test_the_turn_order_is_shown_if_the_config_omits_it() -> None:
 def test_a_team_in_words() -> None:
     team = team_read(tree(asker="one", judge="two frozen", answerer="one"))
     found = team_document(team)
-    assert found["order"] == ["asker", "judge", "answerer"]
-    assert [(each["role"], each["speaks"], each["trained"]) for each in found["roles"]] == [
-        ("asker", (1,), True), ("judge", (2,), False), ("answerer", (3,), True)
+    assert found.order == ["asker", "judge", "answerer"]
+    assert [(each.role, each.speaks, each.trained) for each in found.roles] == [
+        ("asker", [1], True), ("judge", [2], False), ("answerer", [3], True)
     ]  # fmt: skip
-    assert [(each["policy"], each["roles"], each["trained"]) for each in found["policies"]] == [
-        ("one", ("asker", "answerer"), True), ("two", ("judge",), False)
+    assert [(each.policy, each.roles, each.trained) for each in found.policies] == [
+        ("one", ["asker", "answerer"], True), ("two", ["judge"], False)
     ]  # fmt: skip
     assert team_words(team).startswith(
         "Turn order: asker, then judge, then answerer. asker speaks through one"
@@ -68,7 +67,7 @@ def test_a_role_may_speak_twice() -> None:
     team = tree(a="one", b="two")
     team["team"]["turn_order"] = ["b", "a", "b"]
     read = team_read(team)
-    assert [(member.role, member.speaks) for member in read.members] == [("b", (1, 3)), ("a", (2,))]
+    assert [(member.role, member.speaks) for member in read.members] == [("b", [1, 3]), ("a", [2])]
     assert [role.under for role in picture(read)["roles"]] == ["speaks 1st, 3rd", "speaks 2nd"]
     assert len(picture(read)["turns"]) == 2  # b to a, a to b
 
@@ -77,16 +76,16 @@ def test_roles_that_act_at_once_share_a_step() -> None:
     team = tree(a="one", b="two", c="two")
     team["team"]["parallel"] = ["a", "b"]
     read = team_read(team)
-    assert team_document(read)["steps"] == [["a", "b"], ["c"]]
+    assert team_document(read).steps == [["a", "b"], ["c"]]
     assert [(member.role, member.speaks) for member in read.members] == [
-        ("a", (1,)),
-        ("b", (1,)),
-        ("c", (2,)),
+        ("a", [1]),
+        ("b", [1]),
+        ("c", [2]),
     ]
     assert team_words(read).startswith("Turn order: a and b at once, then c.")
     assert len(picture(read)["turns"]) == 2  # a to c, b to c
     team["team"]["parallel"] = "x"
-    assert team_document(team_read(team))["steps"] == [["a"], ["b"], ["c"]]
+    assert team_document(team_read(team)).steps == [["a"], ["b"], ["c"]]
 
 
 def test_a_role_that_is_removed_acts_with_nobody_any_more() -> None:
@@ -183,26 +182,26 @@ def test_a_role_is_renamed_wherever_the_config_names_it() -> None:
     start["team"]["parallel"] = [name]
     start["environment"]["proposer"] = name
     start["checkpoint"]["best_of"] = f"eval/{name}/reward"
-    renamed = RENAMING["role-rename"](start, name, "critic")
+    renamed = role_rename(start, name, "critic")
     assert renamed["team"]["roles"]["critic"] == start["team"]["roles"][name]
     assert name not in str(renamed["team"]["roles"].keys())
     order = [*start["team"]["turn_order"][:-1], "critic"]
     assert (renamed["team"]["turn_order"], renamed["team"]["parallel"]) == (order, ["critic"])
     assert renamed["environment"]["proposer"] == "critic"
     assert renamed["checkpoint"]["best_of"] == "eval/critic/reward"
-    assert RENAMING["role-rename"](renamed, "critic", name) == start, "and back"
-    assert RENAMING["role-rename"](start, name, name) == start
+    assert role_rename(renamed, "critic", name) == start, "and back"
+    assert role_rename(start, name, name) == start
 
 
 def test_members_of_a_renamed_role_keep_their_agents() -> None:
     start = load_config("spread_mappo").model_dump(mode="json")
     start["environment"] = {"type": "pettingzoo", "members": {"agents": ["a_"], "others": ["b_"]}}
-    renamed = RENAMING["role-rename"](start, "agents", "leader")
+    renamed = role_rename(start, "agents", "leader")
     assert renamed["environment"]["members"] == {"leader": ["a_"], "others": ["b_"]}
     assert list(renamed["team"]["roles"]) == ["leader"] and "turn_order" not in renamed["team"]
     start["environment"]["members"] = {}
     with pytest.raises(ConfigError, match="needs a role with the name agents"):
-        RENAMING["role-rename"](start, "agents", "leader")
+        role_rename(start, "agents", "leader")
 
 
 @pytest.mark.parametrize(
@@ -225,7 +224,7 @@ def test_renaming_is_refused_at_the_role(preset: str, name: str, new: str, error
     start = load_config(preset).model_dump(mode="json")
     role = name or start["team"]["turn_order"][-1]
     with pytest.raises(ConfigError, match=error):
-        RENAMING["role-rename"](start, role, new)
+        role_rename(start, role, new)
 
 
 def test_the_last_one_stays() -> None:

@@ -112,14 +112,11 @@ def test_dismissed_stays_so_until_it_is_reopened(told: Run, user: User) -> None:
     assert list(acts) == [(act, "ada", told.pk) for act in ("finding.dismiss", "finding.reopen")]
 
 
-def test_who_may_do_what(told: Run, user: User, stranger: User) -> None:
+def test_who_may_do_what(told: Run, user: User) -> None:
     tell(told, 1, "policy/planner/kl", [2.0] * 5)
     run_check(told.pk)
     path = f"runs/{told.pk}/findings/"
     act = f"{path}{Finding.objects.get().pk}/dismiss/"
-    assert caller(stranger, "admin")(path).status_code == 404
-    assert caller(stranger, "admin")(act, {}).status_code == 404
-    assert caller(user, "read")(act, {}).status_code == 403
     Membership.objects.update(level="viewer")
     assert caller(user, "admin")(act, {}).status_code == 403
     assert caller(user, "admin")(path, state="ill").status_code == 400

@@ -98,15 +98,8 @@ WELL = {
         held_out([0.5, 0.8, 0.6, 0.79, 0.8], ramp(0.4, 0.95, 50)),
         held_out([0.5, 0.8, 0.7, 0.6, 0.55], ramp(0.9, 0.4, 50)),
     ],
-    "length_hacking": [
-        tokens(ramp(100, 300), ramp(0.3, 0.8)),
-        tokens([100.0] * 40, [0.5] * 40),
-    ],
-    "stalled_phase": [
-        seen(idle=200.0, usual=5.0),
-        seen(idle=400.0, usual=60.0),
-        seen(silent=100.0),
-    ],
+    "length_hacking": [tokens(ramp(100, 300), ramp(0.3, 0.8)), tokens([100.0] * 40, [0.5] * 40)],
+    "stalled_phase": [seen(idle=200.0, usual=5.0), seen(idle=400.0, usual=60.0), seen(silent=100.0)],
     "dead_worker": [seen(silent=10.0), seen(idle=400.0, usual=60.0)],
     "not_a_number": [shown({"policy/a/loss": [0.1] * 10}), shown({"policy/a/loss": [NAN] + [0.1] * 60})],
 }

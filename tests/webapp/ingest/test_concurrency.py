@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection
 
-from webapp.ingest.errors import IngestRejected
+from webapp.ingest.batches import IngestRejected
 from webapp.ingest.services import batch_store
 from webapp.metrics.models import Chunk
 from webapp.metrics.selectors import series_read

@@ -23,7 +23,7 @@ from tests.conftest import REDIS, SOCKETS, wait_until
 from webapp.accounts.tokens import token_create
 from webapp.runs.models import Run
 from webapp.stack.processes import dies_with_parent
-from webapp.stack.redis_server import redis_url
+from webapp.stack.servers import redis_url
 
 pytestmark = [pytest.mark.extended, pytest.mark.django_db(transaction=True)]
 MOST_MEMORY = 600 << 20

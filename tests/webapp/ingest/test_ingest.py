@@ -14,8 +14,8 @@ from django.test.utils import CaptureQueriesContext
 from webapp.accounts.models import Membership, User
 from webapp.accounts.tokens import token_create
 from webapp.ingest import batches
-from webapp.ingest import bodies as limits
-from webapp.ingest.errors import IngestRejected
+from webapp.ingest import batches as limits
+from webapp.ingest.batches import IngestRejected
 from webapp.ingest.models import Producer
 from webapp.ingest.services import batch_store
 from webapp.ingest.views import check_token

@@ -1,13 +1,15 @@
 """Limits that hold before and while a batch is stored: bombs, names of metrics, facts; texts fit their columns."""
 
+import asyncio
 import gc
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import pytest
 import zstandard
+from django.conf import settings
 from django.db import connection, models
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -15,17 +17,47 @@ from django.test.utils import CaptureQueriesContext
 from webapp.accounts.models import User
 from webapp.accounts.tokens import token_create
 from webapp.checkpoints.models import Checkpoint
-from webapp.ingest import bodies
-from webapp.ingest.errors import IngestRejected
+from webapp.ingest import batches as bodies
+from webapp.ingest.batches import MAX_BODY, IngestRejected
 from webapp.ingest.models import Producer
 from webapp.media.models import MediaValue
 from webapp.metrics.models import Series
-from webapp.runs.facts import facts_of, packages_of
 from webapp.runs.models import Attempt, LogLine, Phase, Run
+from webapp.runs.selectors import facts_of, packages_of
 from webapp.timeline.models import Utilisation
 from webapp.transcripts.models import Episode, EpisodeAnnotation
 from workers.telemetry import events
 from workers.telemetry.limits import MAX_DATA
+
+MAX_OTHERS = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+
+
+@pytest.mark.parametrize(
+    ("path", "most"),
+    [("/account/login/", MAX_OTHERS), ("/api/v1/jobs/", MAX_OTHERS), ("/api/v1/runs/a/events/", MAX_BODY)],
+)
+def test_a_body_that_is_announced_too_large_is_not_read(path: str, most: int) -> None:
+    from webapp.site.asgi import (
+        application,  # here: it takes the hosts that are allowed when it is imported, the tests' own with them
+    )
+
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def receive() -> MutableMapping[str, Any]:
+        raise AssertionError("it was read")
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    headers = [(b"host", b"127.0.0.1"), (b"content-length", str(most + 1).encode())]
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers}
+    asyncio.run(application(scope, receive, send))
+    assert sent[0]["status"] == 413
+    assert (
+        sent[1]["body"]
+        == b'{"code": "too_large", "detail": "the body of a request may have at most %d bytes"}' % most
+    )
+
 
 pytestmark = pytest.mark.django_db
 Make = Callable[..., dict[str, Any]]

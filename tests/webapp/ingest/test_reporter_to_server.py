@@ -9,7 +9,7 @@ from troupe_client.reporting.sync import ship_spool, undelivered
 from webapp.metrics.selectors import series_read
 from webapp.runs.models import Attempt, LogLine, Run
 from workers.reporting.reporter import Reporter
-from workers.storage.run_folder import RunFolder
+from workers.storage.folders import RunFolder
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

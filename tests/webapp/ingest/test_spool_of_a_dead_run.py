@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import zstandard
 
-from webapp.ingest.spool import DirectChannel, spool_store
+from webapp.ingest.services import DirectChannel, spool_store
 from webapp.metrics.selectors import series_read
 from webapp.runs.models import Attempt, LogLine, Run
 from workers.reporting.reporter import Reporter
-from workers.storage.run_folder import RunFolder
+from workers.storage.folders import RunFolder
 from workers.telemetry.delivery import ServerResponse
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("attempt")]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from workers.launchers.fake import FakeLauncher
+from workers.launchers.registry import FakeLauncher
 
 
 @pytest.fixture

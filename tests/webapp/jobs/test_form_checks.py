@@ -10,8 +10,8 @@ from tests.webapp.pages.test_experiment import posted
 from webapp.accounts.models import Project, User
 from webapp.jobs.models import Job
 from webapp.jobs.services import job_folder, jobs_follow, jobs_submit
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity, Node
+from workers.launchers.registry import FakeLauncher
 
 pytestmark = pytest.mark.django_db
 CHECK = "/experiments/check/"

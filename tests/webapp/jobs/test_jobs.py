@@ -12,30 +12,30 @@ from rest_framework.test import APIClient
 
 from tests.webapp.elements import elements, text_of
 from training_core.errors import ConfigError
+from troupe_client.documents.jobs import JobBody
 from webapp.accounts.models import AuditEntry, Project, User
 from webapp.checkpoints.models import Checkpoint
 from webapp.jobs.models import Job
-from webapp.jobs.selectors import checkpoint_find, job_episodes, job_get
 from webapp.jobs.services import (
     AT_ONCE,
     SUBMIT_LOCK,
-    Subject,
     job_cancel,
-    job_create,
+    job_episodes,
     job_folder,
     job_follow,
+    job_get,
     job_say,
     jobs_follow,
     jobs_submit,
     moment,
 )
-from webapp.jobs.starting import job_start
+from webapp.jobs.starting import Subject, checkpoint_find, job_create, job_start
 from webapp.reconciliation.tasks import LOOKING_LOCK
 from webapp.runs.models import Run
 from webapp.runs.states import TransitionRefused
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import JobLaunch, JobState, LauncherFailure
-from workers.storage.job_folder import JobFolder
+from workers.launchers.registry import FakeLauncher
+from workers.storage.folders import JobFolder
 
 pytestmark = pytest.mark.django_db
 HOSTILE = "<script>alert(1)</script>"
@@ -275,7 +275,7 @@ def test_a_match_needs_the_same_roles(user: User, run: Run, checkpoint: Checkpoi
         project=run.project, owner=user, name="other", config=run.config | {"team": {"roles": {"x": {}}}}, iterations=1
     )  # fmt: skip
     with pytest.raises(ConfigError, match="other roles"):
-        job_start(user, "match", {"run": run.pk, "other_run": other.pk})
+        job_start(user, JobBody(kind="match", run=run.pk, other_run=other.pk))
 
 
 def test_speaking_is_for_whose_turn_it_is(

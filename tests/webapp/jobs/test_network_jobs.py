@@ -10,14 +10,15 @@ from rest_framework.test import APIClient
 from tests.webapp.elements import elements, text_of, texts_of
 from training_core.config.files import load_config
 from training_core.errors import ConfigError
+from troupe_client.documents.jobs import JobBody
 from webapp.accounts.models import Project, User
 from webapp.checkpoints.models import Checkpoint
 from webapp.jobs.models import Job
-from webapp.jobs.services import Subject, job_create, job_folder, jobs_follow, jobs_submit
-from webapp.jobs.starting import job_start
+from webapp.jobs.services import job_folder, jobs_follow, jobs_submit
+from webapp.jobs.starting import Subject, job_create, job_start
 from webapp.runs.models import Run
 from workers.job import main
-from workers.launchers.fake import FakeLauncher
+from workers.launchers.registry import FakeLauncher
 
 pytestmark = pytest.mark.django_db
 SMALL = {"run.iterations": 2, "rollout.environments": 2, "rollout.steps": 25}
@@ -112,7 +113,7 @@ def test_networks_of_two_kinds_do_not_meet(
     other = tag_run(project, user, **{"policies.good.network.hidden_dim": 32})
     kept(run), kept(other)
     with pytest.raises(ConfigError, match="different networks"):
-        job_start(user, "match", {"run": run.pk, "other_run": other.pk})
+        job_start(user, JobBody(kind="match", run=run.pk, other_run=other.pk))
 
 
 @pytest.mark.parametrize(

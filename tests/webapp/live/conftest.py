@@ -13,8 +13,8 @@ from channels.routing import URLRouter
 
 from webapp.accounts.models import User
 from webapp.ingest.services import batch_store
-from webapp.live.origins import SameOrigin
-from webapp.live.routing import websocket_urlpatterns
+from webapp.live.access import SameOrigin
+from webapp.live.consumers import websocket_urlpatterns
 from webapp.runs.models import Attempt, Run
 
 Store = Callable[..., Awaitable[int]]

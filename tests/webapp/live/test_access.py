@@ -12,8 +12,7 @@ from django.test import Client
 from webapp.accounts.models import Membership, User
 from webapp.accounts.services import member_remove, member_set
 from webapp.live import access
-from webapp.live.access import Pass, access_watch, codes_of
-from webapp.live.origins import SameOrigin
+from webapp.live.access import Pass, SameOrigin, access_watch, codes_of
 from webapp.runs.models import Run
 
 from .conftest import PATIENCE, Socket, Store, socket, watching
@@ -112,7 +111,7 @@ async def test_the_list_of_a_removed_member_tells_nothing_more(
 async def test_a_lost_notice_is_made_up_for(
     viewer: User, live_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webapp.live.listener.CHANNEL", "nowhere")
+    monkeypatch.setattr("webapp.live.feeds.CHANNEL", "nowhere")
     monkeypatch.setattr(access, "LOOK_AGAIN", 0.1)
     async with watching(viewer, live_run) as watcher:
         await sync_to_async(remove)(viewer, live_run, Client())

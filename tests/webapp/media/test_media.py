@@ -10,11 +10,11 @@ from tests.end_to_end.seed import Story, encoded
 from troupe_client.reporting.media import Histogram, Image, Text
 from webapp.accounts.models import Project, User
 from webapp.accounts.tokens import token_create
-from webapp.ingest.errors import IngestRejected
+from webapp.ingest.batches import IngestRejected
 from webapp.ingest.services import batch_store
 from webapp.media.models import MediaValue
-from webapp.media.selectors import BINS, heat_map, names_of, steps_of, values_at, values_of
-from webapp.quotas.selectors import bytes_stored
+from webapp.media.services import BINS, heat_map, names_of, steps_of, values_at, values_of
+from webapp.quotas.services import bytes_stored
 from webapp.runs.models import Attempt, Run
 
 pytestmark = pytest.mark.django_db
@@ -64,10 +64,10 @@ def test_a_heat_map_spreads_bins_over_a_common_grid(run: Run) -> None:
     made = [Histogram(draw.normal(step, 1 + step, 50), bins=5 + step) for step in range(3)]
     store(run, *((step, "w", histogram) for step, histogram in enumerate(made)), (9, "w", Text("other")))
     drawn = heat_map(run, "w")
-    assert drawn["steps"] == [0, 1, 2] and drawn["counts"] == [50.0] * 3
-    edges = drawn["edges"]
+    assert drawn.steps == [0, 1, 2] and drawn.counts == [50.0] * 3
+    edges = drawn.edges
     assert edges[0] == min(m.edges[0] for m in made) and len(edges) == BINS + 1
-    for histogram, shares in zip(made, drawn["shares"], strict=True):
+    for histogram, shares in zip(made, drawn.shares, strict=True):
         for cell, share in enumerate(shares):
             expected = 0.0
             for bin_, count in enumerate(histogram.counts):

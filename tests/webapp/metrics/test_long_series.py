@@ -1,4 +1,4 @@
-"""Long series are drawn from outlines, and show what a loop over all points shows."""
+"""Long series: outlines and buckets by naive loops, and what is read for them."""
 
 import math
 from collections.abc import Callable
@@ -11,13 +11,74 @@ from django.apps import apps
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from webapp.metrics import long_series, selectors, services
+from tests.webapp.metrics.test_series import event, store
+from webapp.metrics import selectors, services
 from webapp.metrics.arrays import pack_floats, pack_ints
 from webapp.metrics.models import Chunk, Series
-from webapp.metrics.outlines import LEAF, SHORTEST, outline_of, outline_pack, outline_unpack
-from webapp.metrics.selectors import LONG, series_read
+from webapp.metrics.points import (
+    LEAF,
+    SHORTEST,
+    buckets_of,
+    outline_of,
+    outline_pack,
+    outline_unpack,
+    superseded,
+)
+from webapp.metrics.selectors import LONG, points_read, series_read
 from webapp.metrics.services import series_compact
 from webapp.runs.models import Run
+
+
+def test_points_after_a_later_attempts_first_step_are_superseded() -> None:
+    steps = np.array([1, 2, 3, 3, 4, 4, 5, 5])
+    attempts = np.array([1, 1, 1, 2, 1, 2, 2, 3])
+    assert superseded(steps, attempts).tolist() == [False, False, True, False, True, False, True, False]
+
+
+def test_buckets_agree_with_a_loop_over_the_points() -> None:
+    draw = np.random.default_rng(0)
+    count, wanted = 1003, 60
+    steps, times = np.arange(count), 5.0 + np.arange(count)
+    values = draw.normal(size=count)
+    values[[3, 500]] = [math.nan, math.inf]
+    attempts = np.where(steps < 700, 1, 2)
+    found = buckets_of(steps, values, times, attempts, wanted)
+    kept = [index for index in range(count) if math.isfinite(values[index])]
+    assert len(found.steps) == wanted and found.counts.sum() == len(kept) == count - 2
+    first = 0
+    for place in range(wanted):
+        some = kept[first : first + int(found.counts[place])]
+        numbers = [float(values[index]) for index in some]
+        assert found.means[place] == pytest.approx(sum(numbers) / len(numbers), abs=1e-12)
+        assert (found.lows[place], found.highs[place]) == (min(numbers), max(numbers))
+        assert (found.steps[place], found.times[place]) == (steps[some[-1]], times[some[-1]])
+        first += len(some)
+    assert max(found.counts) - min(found.counts) <= 1
+
+
+def test_few_points_are_buckets_of_one_and_none_are_none() -> None:
+    three = np.array([1, 2, 3])
+    found = buckets_of(three, np.array([1.0, math.nan, 3.0]), three * 1.0, np.ones(3, int), 60)
+    assert found.json() == {
+        "steps": [1, 3], "times": [1.0, 3.0], "means": [1.0, 3.0], "lows": [1.0, 3.0], "highs": [1.0, 3.0],
+        "counts": [1, 1],
+    }  # fmt: skip
+    nothing = buckets_of(three, np.full(3, math.nan), three * 1.0, np.ones(3, int))
+    assert nothing.json()["means"] == []
+
+
+@pytest.mark.django_db
+def test_a_long_series_has_buckets_and_readable_parts(run: Run) -> None:
+    store(run, *(event(step, {"a": float(step % 7)}, float(step)) for step in range(2000)))
+    long = series_read(run, ["a"], points=1000)["a"]
+    assert len(long["steps"]) <= 1000 and sum(long["buckets"]["counts"]) == 2000
+    assert "buckets" not in series_read(run, ["a"], points=2000)["a"]
+    part = series_read(run, ["a"], points=1000, within=(100, 110))["a"]
+    assert part["steps"] == list(range(100, 111))
+    assert series_read(run, ["a"], within=(5000, 6000)) == {}
+    assert points_read(run, "a").steps.tolist() == list(range(2000))
+    assert points_read(run, "none").steps.tolist() == []
+
 
 POINTS = 40
 LENGTH = 4 * LONG * POINTS
@@ -189,7 +250,7 @@ def test_chunks_merged_between_two_reads_are_read_again(
         patch.setattr(services, "_groups", lambda chunks: [])
         stored(run, 1, np.arange(LENGTH, LENGTH + 300), np.ones(300))
     monkeypatch.setattr(services, "LARGEST_CHUNK", 2 * LENGTH)
-    read, merges = getattr(long_series, reader), 0
+    read, merges = getattr(selectors, reader), 0
 
     def merging(*arguments: Any) -> Any:
         nonlocal merges
@@ -199,7 +260,7 @@ def test_chunks_merged_between_two_reads_are_read_again(
         merges += 1
         return rows
 
-    monkeypatch.setattr(long_series, reader, merging)
+    monkeypatch.setattr(selectors, reader, merging)
     drawn = series_read(run, ["loss"], POINTS)["loss"]
     assert merges > 1 and sum(drawn["buckets"]["counts"]) == LENGTH + 300
     assert (drawn["steps"][0], drawn["steps"][-1]) == (0, LENGTH + 299)

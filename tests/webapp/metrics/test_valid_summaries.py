@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from webapp.metrics import wide
+from webapp.metrics import services
 from webapp.metrics.models import Series
 from webapp.metrics.services import points_store
 from webapp.metrics.tasks import compact
@@ -53,7 +53,7 @@ def summary(run: Run) -> tuple[float | None, float | None, float | None, float]:
 def test_resumed_late_and_repeated_points(
     run: Run, monkeypatch: pytest.MonkeyPatch, narrow: int, seed: int
 ) -> None:
-    monkeypatch.setattr(wide, "NARROW", narrow)
+    monkeypatch.setattr(services, "NARROW", narrow)
     monkeypatch.setattr("webapp.metrics.selectors.NARROW", narrow)
     draw, points = random.Random(seed), []
     for _ in range(8):

@@ -9,16 +9,15 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from webapp.compare.lines import lines_read
-from webapp.health.input_selectors import _curves
-from webapp.metrics import selectors, wide
+from webapp.compare.curves import lines_read
+from webapp.health.inputs import _curves
+from webapp.metrics import selectors, services
 from webapp.metrics.api import series_csv
-from webapp.metrics.blocks import GROUP
 from webapp.metrics.models import Block, Chunk, Series
+from webapp.metrics.points import GROUP
 from webapp.metrics.selectors import keys, points_after, points_read, series_read
-from webapp.metrics.services import points_store
+from webapp.metrics.services import NameCache, points_store
 from webapp.metrics.tasks import compact
-from webapp.metrics.wide import NameCache
 from webapp.runs.models import Run
 from workers.telemetry.events import MetricsEvent
 
@@ -93,7 +92,7 @@ def test_many_new_metrics_are_counted_for_the_query_planner(
     run: Run, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
 ) -> None:
     """Else foreign keys of chunks are checked with a plan that reads the whole table, 1,000 times for each batch."""
-    monkeypatch.setattr(wide, "NARROW", 10)
+    monkeypatch.setattr(services, "NARROW", 10)
     count = 29 if planned_rows() == 28 else 28
     with django_capture_on_commit_callbacks(execute=True):
         store(run, event(1, dict.fromkeys(NAMES[:count], 1.0)))
@@ -113,9 +112,9 @@ def test_points_in_blocks_are_read_as_those_in_chunks(
         batches.append([event(step, values_of(draw), attempt) for step in steps])
     for events in batches:
         store(other, *events)
-    monkeypatch.setattr(wide, "MANY_BLOCKS", 3)
-    monkeypatch.setattr(wide, "CHUNKED", 3 if merged == "moved" else 1000)
-    monkeypatch.setattr(wide, "NARROW", narrow)
+    monkeypatch.setattr(services, "MANY_BLOCKS", 3)
+    monkeypatch.setattr(services, "CHUNKED", 3 if merged == "moved" else 1000)
+    monkeypatch.setattr(services, "NARROW", narrow)
     monkeypatch.setattr(selectors, "NARROW", narrow)
     for number, events in enumerate(batches):
         store(run, *events)
@@ -134,7 +133,7 @@ def test_points_in_blocks_are_read_as_those_in_chunks(
 def test_a_delta_has_new_points_of_blocks_until_they_are_moved(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wide, "NARROW", 1)
+    monkeypatch.setattr(services, "NARROW", 1)
     monkeypatch.setattr(selectors, "NARROW", 1)
     store(run, event(1, {"a": 1, "b": 1, "c": 1}))
     store(run, event(2, {"a": 2, "b": "NaN"}), event(3, {"c": 3}))
@@ -143,7 +142,7 @@ def test_a_delta_has_new_points_of_blocks_until_they_are_moved(
         "b": [[2, "NaN", 5.0, 1]],
         "c": [[3, 3.0, 7.0, 1]],
     }
-    monkeypatch.setattr(wide, "CHUNKED", 1)
+    monkeypatch.setattr(services, "CHUNKED", 1)
     compact()
     assert points_after(run, 1, 3) is None, "clients read the series again"
     store(run, event(4, {"c": 4}))
@@ -155,7 +154,7 @@ def test_a_delta_has_new_points_of_blocks_until_they_are_moved(
 
 
 def test_a_fresh_metric_has_its_last_value_at_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wide, "NARROW", 0)
+    monkeypatch.setattr(services, "NARROW", 0)
     store(run, event(3, {"a": 1.5, "eval/success": 0.5}), event(4, {"a": "Infinity", "eval/success": 0.75}))
     fresh = Series.objects.get(run=run, key="a")
     assert (fresh.wide, fresh.last_step, fresh.last_value, fresh.max_value) == (True, 4, float("inf"), 1.5)
@@ -188,7 +187,7 @@ def test_a_batch_of_twenty_thousand_metrics_makes_few_rows(run: Run) -> None:
 
 
 def test_the_cache_of_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webapp.metrics.wide.MOST_NAMES", 5)
+    monkeypatch.setattr("webapp.metrics.services.MOST_NAMES", 5)
     cache = NameCache()
     one, two, three = (Run(pk=name, created_at=timezone.now()) for name in ("one", "two", "three"))
     cache.add(one, {"a": 1, "b": None})
@@ -203,7 +202,7 @@ def test_the_cache_of_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_with_the_id_of_a_removed_one_keeps_its_points(
     run: Run, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
 ) -> None:
-    monkeypatch.setattr(wide, "NARROW", 0)
+    monkeypatch.setattr(services, "NARROW", 0)
     monkeypatch.setattr(selectors, "NARROW", 0)
     for step in (1, 2):
         with django_capture_on_commit_callbacks(execute=True):
@@ -219,7 +218,7 @@ def test_a_run_with_the_id_of_a_removed_one_keeps_its_points(
 def test_names_of_a_transaction_without_effect_are_not_remembered(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wide, "NARROW", 0)
+    monkeypatch.setattr(services, "NARROW", 0)
     monkeypatch.setattr(selectors, "NARROW", 0)
     with suppress(InterruptedError), transaction.atomic():
         for step in (1, 2):

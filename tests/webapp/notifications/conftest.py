@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.webapp.notifications.receiving import Receiver, receiving
-from webapp.notifications.kinds.channel import process
+from webapp.notifications import channel_process as process
 
 
 @pytest.fixture

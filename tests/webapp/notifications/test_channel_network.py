@@ -15,11 +15,10 @@ from webapp.accounts.models import User
 from webapp.accounts.tokens import token_create
 from webapp.common.outgoing import AddressRefused
 from webapp.common.sealing import seal
-from webapp.notifications.kinds.channel.addresses import SERVICES, channel_service
-from webapp.notifications.kinds.channel.process import message_send
+from webapp.notifications.channel_addresses import SERVICES, channel_service
+from webapp.notifications.channel_process import message_send
 from webapp.notifications.models import Destination
-from webapp.notifications.selectors import destination_status
-from webapp.notifications.services import MOST, destination_make, destination_try
+from webapp.notifications.services import MOST, destination_make, destination_status, destination_try
 from webapp.runs.models import Run
 
 INNER = [

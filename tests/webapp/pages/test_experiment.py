@@ -11,7 +11,7 @@ from training_core.config.files import load_config, parse_overrides, preset_name
 from webapp.experiments.commands import launch_command
 from webapp.experiments.fields import config_sections, file_errors
 from webapp.experiments.forms import draft_from_query, draft_make
-from webapp.experiments.selectors import preview_context
+from webapp.experiments.views import preview_context
 from webapp.runs.models import Run
 
 NEW = "/experiments/new/"

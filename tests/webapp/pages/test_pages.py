@@ -16,8 +16,8 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.ingest.services import batch_store
 from webapp.runs.models import Attempt, Run
 from webapp.stack.home import MODEL_IN_WORK
+from webapp.transcripts.bodies import episode_document
 from webapp.transcripts.models import Episode
-from webapp.transcripts.selectors import episode_document
 
 pytestmark = pytest.mark.django_db
 TABS = ("detail", "curves", "checkpoints", "logs", "config")

@@ -9,10 +9,9 @@ from django.test import Client
 from training_core.config.files import read_preset
 from webapp.accounts.models import Project, User
 from webapp.accounts.tokens import token_create
-from webapp.compare.configs import configs_differ
+from webapp.compare.table import configs_differ
 from webapp.provenance.models import Provenance
-from webapp.provenance.reported import provenance_read
-from webapp.provenance.services import provenance_report, provenance_store
+from webapp.provenance.services import provenance_read, provenance_report, provenance_store
 from webapp.runs.models import LogLine, Run
 from webapp.scheduling.services import run_create
 from workers.provenance.repository import packed_diff

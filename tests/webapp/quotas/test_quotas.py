@@ -8,30 +8,27 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from django.test import Client
 
+from tests.webapp.api.conftest import caller
 from tests.webapp.elements import elements
 from training_core.config.files import parse_config
 from training_core.errors import ConfigError
 from webapp.accounts.models import AuditEntry, Membership, Project, User
-from webapp.accounts.tokens import token_create
 from webapp.checkpoints.models import Checkpoint
-from webapp.ingest.errors import IngestRejected
-from webapp.ingest.services import batch_store
-from webapp.ingest.spool import spool_store
+from webapp.ingest.batches import IngestRejected
+from webapp.ingest.services import batch_store, spool_store
 from webapp.metrics.selectors import series_read
-from webapp.quotas.enforcement import HELD
 from webapp.quotas.models import Quota
-from webapp.quotas.selectors import bytes_stored, points_stored, usage_read
-from webapp.quotas.services import quota_measure, quota_set
+from webapp.quotas.services import HELD, bytes_stored, points_stored, quota_measure, quota_set, usage_read
 from webapp.reconciliation import services as reconciliation
 from webapp.reconciliation.services import runs_reconcile_now
 from webapp.runs.models import Attempt, Run
 from webapp.scheduling import submission
 from webapp.scheduling.submission import run_submit_now
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity, JobState
+from workers.launchers.registry import FakeLauncher
 from workers.reporting.reporter import Reporter
-from workers.sizing.demand import demand
-from workers.storage.run_folder import RunFolder
+from workers.sizing.placement import demand
+from workers.storage.folders import RunFolder
 
 
 @pytest.fixture(autouse=True)
@@ -180,7 +177,7 @@ def test_gigabytes_count_checkpoints_that_are_kept(run: Run, user: User, launche
     quota_measure(Quota.objects.get())
     assert run_submit_now(run.pk)
     used = usage_read(run.project)
-    assert (used["runs"], used["gigabytes"]) == (1, 0.0)
+    assert (used.runs, used.gigabytes) == (1, 0.0)
 
 
 def test_who_may_set_them(run: Run, user: User, stranger: User) -> None:
@@ -193,10 +190,9 @@ def test_who_may_set_them(run: Run, user: User, stranger: User) -> None:
     Quota.objects.update(locked=True)
     with pytest.raises(PermissionDenied, match="administrator"):
         quota_set(user, run.project, {"runs": None})
-    for wrong in ({"runs": -1}, {"coffee": 3}):
-        Quota.objects.update(locked=False)
-        with pytest.raises(ConfigError):
-            quota_set(user, run.project, wrong)
+    Quota.objects.update(locked=False)
+    with pytest.raises(ConfigError):
+        quota_set(user, run.project, {"runs": -1})
     assert Quota.objects.get().runs == 1
 
 
@@ -218,16 +214,12 @@ def test_page_and_api(client: Client, run: Run, user: User, stranger: User) -> N
     text = client.get(page).content.decode()
     assert 'value="2"' in text and "<progress" in text
 
-    def headers(person: User) -> dict[str, str]:
-        return {"authorization": f"Bearer {token_create(person, 'a', ['admin'])[1]}"}
-
-    path = "/api/v1/projects/lab/quota/"
-    told = client.get(path, headers=headers(user)).json()
+    call, path = caller(user, "admin"), "projects/lab/quota/"
+    told = call(path).json()
     assert told["limits"] == {"runs": 2, "cpus": None, "gpus": None, "points": None, "gigabytes": 1.5}
     assert told["used"]["runs"] == 0
-    send: dict[str, Any] = {"content_type": "application/json", "headers": headers(user)}
-    assert client.post(path, {"runs": None, "gpus": 4}, **send).json()["limits"]["gpus"] == 4
-    assert client.post(path, {"points": "many"}, **send).status_code == 400
-    assert client.get(path, headers=headers(stranger)).status_code == 404
+    assert call(path, {"runs": None, "gpus": 4}).json()["limits"]["gpus"] == 4
+    for wrong in ({"points": "many"}, {"runs": -1}, {"coffee": 3}):
+        assert call(path, wrong).status_code == 400
     Membership.objects.create(project=run.project, user=stranger, level="viewer")
-    assert client.post(path, {"runs": 9}, **(send | {"headers": headers(stranger)})).status_code == 403
+    assert caller(stranger, "admin")(path, {"runs": 9}).status_code == 403

@@ -12,8 +12,8 @@ from webapp.reconciliation import tasks
 from webapp.reconciliation.services import runs_reconcile_now
 from webapp.runs.models import Attempt, Run
 from webapp.scheduling.submission import run_submit_now
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import JobState, JobStatus, LauncherFailure
+from workers.launchers.registry import FakeLauncher
 
 pytestmark = pytest.mark.usefixtures("long_up")
 

@@ -18,9 +18,9 @@ from webapp.reconciliation.services import run_look_after, runs_reconcile_now
 from webapp.runs.models import Attempt, LogLine, Run
 from webapp.scheduling.services import run_end_now, run_pause, run_resume, run_stop
 from webapp.scheduling.submission import run_submit_now
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import JobState, JobStatus
-from workers.storage.run_folder import RunFolder
+from workers.launchers.registry import FakeLauncher
+from workers.storage.folders import RunFolder
 
 pytestmark = pytest.mark.usefixtures("long_up")
 

@@ -8,7 +8,7 @@ from tests.webapp.elements import texts_of
 from webapp.accounts.models import Membership, Project, User
 from webapp.accounts.permissions import Visitor
 from webapp.ingest.services import batch_store
-from webapp.run_pages.ancestry import MOST_ANCESTORS, leads_of, versus_parent
+from webapp.run_pages.overview import MOST_ANCESTORS, leads_of, versus_parent
 from webapp.runs.models import Attempt, Run
 
 

@@ -8,13 +8,15 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from troupe_client.documents.launches import ClientRunBody
 from webapp.accounts.models import AuditEntry, Membership, Project, User
 from webapp.checkpoints.models import Checkpoint
 from webapp.health.models import Finding
 from webapp.run_pages.marks import KINDS, marks_list
+from webapp.runs.costs import eta_seconds
 from webapp.runs.models import Attempt, Run, RunNote
-from webapp.runs.selectors import attempts_of, eta_seconds
-from webapp.scheduling.client_runs import ClientRun, client_run_begin
+from webapp.runs.selectors import attempts_of
+from webapp.scheduling.client_runs import client_run_begin
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -132,7 +134,7 @@ def test_the_page_reports_an_invalid_note_and_returns_to_itself(ada: Client, run
     answer = ada.post(f"/runs/{run.pk}/notes/", {"text": "", "next": f"/runs/{run.pk}/curves/"}, follow=True)
     assert (
         answer.redirect_chain[0][0] == f"/runs/{run.pk}/curves/"
-        and b"This field is required" in answer.content
+        and b"this field is required" in answer.content
     )
     away = ada.post(f"/runs/{run.pk}/notes/", {"text": "x", "next": "https://example.org/"})
     assert away.headers["Location"] == f"/runs/{run.pk}/"
@@ -176,10 +178,10 @@ def test_the_table_shows_the_latest_note_and_filters_find_any(
 def test_a_program_that_resumes_is_marked_at_the_step_from_which_it_counts_on(
     user: User, project: Project
 ) -> None:
-    run, _ = client_run_begin(user, project, ClientRun(id="23456789", steps=20))
+    run, _ = client_run_begin(user, project, ClientRunBody(id="23456789", steps=20))
     Attempt.objects.filter(run=run).update(state=Attempt.State.ENDED)
     Run.objects.filter(pk=run.pk).update(iteration=10, state="finished")
-    run, attempt = client_run_begin(user, project, ClientRun(id=run.pk, resume="must"))
+    run, attempt = client_run_begin(user, project, ClientRunBody(id=run.pk, resume="must"))
     Attempt.objects.filter(pk=attempt.pk).update(started_at=timezone.now() - timedelta(seconds=50))
     Run.objects.filter(pk=run.pk).update(iteration=15)
     again = Run.objects.get(pk=run.pk)

@@ -6,8 +6,7 @@ import re
 import pytest
 
 from tests.architecture.source import modules
-from webapp.runs.events import run_event
-from webapp.runs.lifecycle import run_move, run_reason_set, runs_locked
+from webapp.runs.lifecycle import run_event, run_move, run_reason_set, runs_locked
 from webapp.runs.models import Run, RunSource, RunState
 from webapp.runs.states import TransitionRefused, allowed, check
 

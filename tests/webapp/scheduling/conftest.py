@@ -13,8 +13,8 @@ from webapp.ingest.services import IngestAnswer, batch_store
 from webapp.reconciliation import services as reconciliation
 from webapp.runs.models import Attempt, Run
 from webapp.scheduling import submission
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity
+from workers.launchers.registry import FakeLauncher
 
 Say = Callable[..., IngestAnswer]
 
@@ -23,7 +23,8 @@ Say = Callable[..., IngestAnswer]
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Runs that the worker was woken for."""
     runs: list[str] = []
-    monkeypatch.setattr("webapp.scheduling.services.submit_soon", runs.append)
+    for module in ("services", "attempts"):
+        monkeypatch.setattr(f"webapp.scheduling.{module}.submit_soon", runs.append)
     monkeypatch.setattr("webapp.scheduling.services.look_soon", runs.append)
     return runs
 
@@ -65,3 +66,10 @@ def silent_for(attempt: Attempt, seconds: float) -> None:
     """Nothing was heard of it for so long."""
     moment = timezone.now() - timedelta(seconds=seconds)
     Attempt.objects.filter(pk=attempt.pk).update(heartbeat_at=moment, created_at=moment)
+
+
+def another(run: Run, **fields: Any) -> Run:
+    """A second run with the config of the first one."""
+    return Run.objects.create(
+        project=run.project, owner=run.owner, name="other", config=run.config, iterations=9, **fields
+    )

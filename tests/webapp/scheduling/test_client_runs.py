@@ -13,6 +13,7 @@ from django.utils import timezone
 import troupe
 from training_core.errors import TroupeError
 from troupe_client.cli.shipping import ship_run
+from troupe_client.documents.launches import ClientRunBody
 from troupe_client.reporting.client import run_begin
 from troupe_client.server_api import find_server
 from webapp.accounts.models import Membership, Project, User
@@ -21,7 +22,7 @@ from webapp.accounts.tokens import token_create
 from webapp.ingest.models import Producer
 from webapp.runs.models import Attempt, Run
 from webapp.runs.states import TransitionRefused
-from webapp.scheduling.client_runs import ClientRun, client_run_begin, client_run_look_after
+from webapp.scheduling.client_runs import client_run_begin, client_run_look_after
 from webapp.scheduling.services import run_stop
 from webapp.transcripts.models import Episode
 
@@ -295,15 +296,15 @@ def test_ids_of_other_projects_cannot_be_tried_out(connected: User) -> None:
     eve = User.objects.create_user("eve")
     theirs = Project.objects.create(slug="theirs", name="Theirs")
     Membership.objects.create(project=theirs, user=eve, level=Membership.Level.OWNER)
-    taken = client_run_begin(eve, theirs, ClientRun(id="takenabc"))[0]
+    taken = client_run_begin(eve, theirs, ClientRunBody(id="takenabc"))[0]
     lab = Project.objects.get(slug="lab")
     for _ in range(GUESSES):
         with pytest.raises(TransitionRefused, match="choose another one"):
-            client_run_begin(connected, lab, ClientRun(id=taken.pk))
+            client_run_begin(connected, lab, ClientRunBody(id=taken.pk))
     for name in (taken.pk, "freeabcd"):
         with pytest.raises(TransitionRefused, match="wait an hour"):
-            client_run_begin(connected, lab, ClientRun(id=name))
-    assert client_run_begin(eve, theirs, ClientRun(id="freeabcd"))[0].pk == "freeabcd"
+            client_run_begin(connected, lab, ClientRunBody(id=name))
+    assert client_run_begin(eve, theirs, ClientRunBody(id="freeabcd"))[0].pk == "freeabcd"
 
 
 @pytest.mark.parametrize("last", ["stopped", "paused", "finished"])

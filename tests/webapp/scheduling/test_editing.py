@@ -13,9 +13,9 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.run_pages.marks import marks_list
 from webapp.runs.models import Run, RunState
 from webapp.runs.states import TransitionRefused
-from webapp.scheduling.editing import run_resume_edited
+from webapp.scheduling.forking import run_resume_edited
 from webapp.scheduling.submission import run_submit_now
-from workers.launchers.fake import FakeLauncher
+from workers.launchers.registry import FakeLauncher
 
 RATE = "policies.planner.learner.learning_rate"
 

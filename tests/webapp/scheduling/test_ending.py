@@ -18,14 +18,12 @@ from webapp.reconciliation.services import runs_reconcile_now
 from webapp.runs.models import Run
 from webapp.runs.selectors import run_summary
 from webapp.runs.states import TransitionRefused
-from webapp.scheduling.attempts import STARTS_AGAIN
-from webapp.scheduling.managing import run_do
-from webapp.scheduling.services import run_end_now, run_pause, run_resume, run_stop
-from webapp.scheduling.stopping import spelled
+from webapp.scheduling.attempts import STARTS_AGAIN, spelled
+from webapp.scheduling.services import run_do, run_end_now, run_pause, run_resume, run_stop
 from webapp.scheduling.submission import run_submit_now
 from workers.launchers import bundled_ray
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import JobState, LauncherFailure
+from workers.launchers.registry import FakeLauncher
 
 pytestmark = pytest.mark.usefixtures("long_up")
 HOURS = timedelta(hours=3)
@@ -293,10 +291,10 @@ def test_a_failed_drivers_remedy_is_stored_and_sent(running: Run, say: Say) -> N
 
 def test_a_reason_is_plain_and_short_whatever_the_driver_says(running: Run, say: Say) -> None:
     raised = "\n".join(f'  File "/x.py", line {line}, in f' for line in range(3000))
-    text = f"\x1b[36mray::RolloutCoordinator.collect()\x1b[39m (pid=1)\n{raised}\nworkers.protocol.records.WorkerLost: planner died"
+    text = f"\x1b[36mray::RolloutCoordinator.collect()\x1b[39m (pid=1)\n{raised}\nworkers.protocol.WorkerLost: planner died"
     say("failed", 1, message=text[-20000:], facts={"retry": True})
-    assert running.attempts.get().reason == "workers.protocol.records.WorkerLost: planner died."
-    assert now(running).reason == "Attempt 1 was lost: workers.protocol.records.WorkerLost: planner died."
+    assert running.attempts.get().reason == "workers.protocol.WorkerLost: planner died."
+    assert now(running).reason == "Attempt 1 was lost: workers.protocol.WorkerLost: planner died."
     assert now(running).remedy == STARTS_AGAIN
 
 

@@ -11,13 +11,11 @@ from rest_framework.test import APIClient
 from training_core.config.files import load_config
 from training_core.errors import ConfigError
 from webapp.accounts.models import AuditEntry, Membership, Project, User
-from webapp.run_table.families import families_list
-from webapp.run_table.selectors import runs_list
-from webapp.run_table.sorting import SORTS
-from webapp.runs.families import family_of
+from webapp.run_table.columns import families_list
+from webapp.run_table.filters import SORTS, runs_list
+from webapp.runs.configs import family_of
 from webapp.runs.models import Run
-from webapp.scheduling.managing import ACTS, run_do, runs_do
-from webapp.scheduling.services import run_create
+from webapp.scheduling.services import ACTS, run_create, run_do, runs_do
 
 pytestmark = pytest.mark.django_db
 Make = Callable[..., Run]

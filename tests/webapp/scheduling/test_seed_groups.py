@@ -11,17 +11,16 @@ from tests.webapp.scheduling.conftest import silent_for
 from webapp.accounts.models import ApiToken, Project, User
 from webapp.accounts.tokens import token_find
 from webapp.experiments.services import sweep_create
-from webapp.experiments.sweep_planning import plan_make
+from webapp.experiments.sweeps import plan_make
 from webapp.ingest.services import IngestAnswer, batch_store
-from webapp.quotas.selectors import usage_read
-from webapp.quotas.services import quota_set
+from webapp.quotas.services import quota_set, usage_read
 from webapp.reconciliation.services import runs_reconcile_now
 from webapp.runs.models import Attempt, Run
 from webapp.scheduling.seed_groups import MOST
 from webapp.scheduling.services import run_end_now, run_resume, run_stop
 from webapp.scheduling.submission import run_submit_now
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import AnyLaunch, Capacity, JobState, LauncherFailure
+from workers.launchers.registry import FakeLauncher
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("long_up")]
 SMALL = {"run.iterations": 4, "rollout.environments": 4}
@@ -191,11 +190,11 @@ def test_a_group_holds_the_devices_of_one_run(
     runs, later = made([0, 1, 2]), made([7])
     assert run_submit_now(runs[0].pk)
     used = usage_read(project)
-    assert (used["runs"], used["cpus"]) == (3, 1.0)
+    assert (used.runs, used.cpus) == (3, 1.0)
     assert not run_submit_now(later[0].pk)
     for run in runs[:2]:
         say(run, "starting", "running", "finished")
-    assert usage_read(project)["cpus"] == 1.0, "the last one holds the process"
+    assert usage_read(project).cpus == 1.0, "the last one holds the process"
     assert not run_submit_now(later[0].pk)
     say(runs[2], "starting", "running", "finished")
     assert run_submit_now(later[0].pk)

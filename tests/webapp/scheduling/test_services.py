@@ -8,10 +8,10 @@ from training_core.errors import ConfigError
 from webapp.accounts.models import Membership, Project, User
 from webapp.runs.models import Attempt, Run, RunState
 from webapp.runs.states import TransitionRefused
-from webapp.scheduling.editing import run_resume_edited
+from webapp.scheduling.forking import run_resume_edited
 from webapp.scheduling.services import run_create, run_pause, run_resume, run_stop
-from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity
+from workers.launchers.registry import FakeLauncher
 from workers.telemetry.faults import fault_of
 
 
@@ -53,8 +53,8 @@ def test_gpus_that_a_fixed_cluster_lacks_are_refused_at_launch(
 ) -> None:
     """Another cluster may get more machines: there the run waits."""
     launcher = FakeLauncher(devices=Capacity(4.0, gpus, 4.0, gpus))
-    monkeypatch.setattr("webapp.scheduling.devices.make_launcher", lambda kind: launcher)
-    monkeypatch.setattr("webapp.scheduling.devices.present_cluster", lambda: "an id" if bundled else "")
+    monkeypatch.setattr("webapp.scheduling.services.make_launcher", lambda kind: launcher)
+    monkeypatch.setattr("webapp.scheduling.services.present_cluster", lambda: "an id" if bundled else "")
     if not refused:
         assert create(user, project, overrides=GPU).state == "queued"
         return

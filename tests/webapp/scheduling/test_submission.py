@@ -1,31 +1,121 @@
-"""From queued to submitted, with a launcher that runs nothing."""
+"""From queued to submitted, with a launcher that runs nothing: priority, age, devices, and workers at once."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from celery import Celery
+from django.db import connection
 from django.utils import timezone
 
-from tests.webapp.scheduling.conftest import Say
+from tests.webapp.scheduling.conftest import Say, another
+from training_core.config.files import parse_config
 from webapp.accounts.models import ApiToken
 from webapp.accounts.tokens import token_find
 from webapp.checkpoints.models import Checkpoint
+from webapp.common import task_queue
+from webapp.runs import lifecycle
 from webapp.runs.models import Attempt, Run
 from webapp.scheduling.services import run_stop
 from webapp.scheduling.submission import run_submit_now
-from workers.launchers.fake import FakeLauncher
-from workers.launchers.launcher import Capacity, JobState, Launch, LauncherFailure
+from workers.launchers.launcher import Capacity, Launch, LauncherFailure
+from workers.launchers.registry import FakeLauncher
+from workers.sizing.placement import demand
 
 
-def another(run: Run, **fields: Any) -> Run:
-    return Run.objects.create(
-        project=run.project,
-        owner=run.owner,
-        name="other",
-        config=run.config,
-        iterations=run.iterations,
-        **fields,
+@pytest.fixture
+def wants(run: Run, launcher: FakeLauncher) -> float:
+    """CPU cores of one run; the cluster has room for one and a half."""
+    cores = demand(parse_config(run.config)).cpus
+    launcher.devices = Capacity(cores * 1.5, 0.0, cores * 1.5, 0.0)
+    return cores
+
+
+def test_a_higher_priority_goes_first(run: Run, wants: float, launcher: FakeLauncher) -> None:
+    urgent = another(run, priority=1)
+    assert not run_submit_now(run.pk)
+    run.refresh_from_db()
+    assert run.reason == (
+        f"Waiting for {wants:g} CPU cores, which another run is to get first, with a higher priority or an earlier launch."
     )
+    assert run_submit_now(urgent.pk)
+
+
+def test_an_older_one_goes_first(run: Run, wants: float, launcher: FakeLauncher) -> None:
+    younger = another(run)
+    assert not run_submit_now(younger.pk)
+    assert run_submit_now(run.pk)
+
+
+def test_both_start_where_both_fit(run: Run, wants: float, launcher: FakeLauncher) -> None:
+    launcher.devices = Capacity(wants * 2, 0.0, wants * 2, 0.0)
+    younger = another(run)
+    assert run_submit_now(younger.pk)
+    assert run_submit_now(run.pk)
+
+
+def test_what_never_fits_keeps_nobody_waiting(run: Run, wants: float, launcher: FakeLauncher) -> None:
+    large = another(run, priority=9)
+    large.config["resources"]["environment_cpus"] = wants * 10
+    large.save()
+    assert run_submit_now(run.pk)
+
+
+def test_a_small_one_does_not_overtake_a_large_one(run: Run, wants: float, launcher: FakeLauncher) -> None:
+    """Else a stream of small runs would starve it."""
+    another(run, state="running")
+    large = another(run)
+    large.config["resources"]["environment_cpus"] += wants * 0.4
+    large.created_at = timezone.now() - timedelta(hours=1)
+    large.save()
+    launcher.devices = Capacity(wants * 2.2, 0.0, 0.0, 0.0)
+    assert not run_submit_now(run.pk)
+    run.refresh_from_db()
+    assert "to get first" in run.reason
+
+
+def test_a_broker_that_does_not_answer_raises_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    away = Celery(broker=f"redis+socket://{tmp_path}/none.sock", set_as_current=False)
+    away.conf.task_publish_retry_policy = {"max_retries": 1, "interval_start": 0, "interval_max": 0}
+    monkeypatch.setattr(task_queue, "current_app", away)
+    lifecycle.submit_soon("abc")
+    assert "waits for the next periodic task" in caplog.text
+
+
+def _submit(run_id: str) -> bool:
+    try:
+        return run_submit_now(run_id)
+    finally:
+        connection.close()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_workers_at_once_submit_once(run: Run, launcher: FakeLauncher) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        submitted = list(pool.map(_submit, [run.pk] * 6))
+    assert submitted.count(True) == 1
+    assert len(launcher.launches) == 1
+    assert Attempt.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_runs_that_want_the_same_devices_at_once_one_gets_them(run: Run, launcher: FakeLauncher) -> None:
+    runs = [run.pk] + [
+        Run.objects.create(project=run.project, owner=run.owner, name="r", config=run.config, iterations=1).pk
+        for _ in range(5)
+    ]
+    launcher.devices = Capacity(2.0, 0.0, 2.0, 0.0)
+    with ThreadPoolExecutor(6) as pool:
+        submitted = list(pool.map(_submit, runs))
+    assert submitted.count(True) <= 1, "the oldest one alone; whoever was asked before it waits its turn"
+    run_submit_now(run.pk)
+    run.refresh_from_db()
+    assert (run.state, len(launcher.launches)) == ("starting", 1)
+    assert Run.objects.filter(state="queued", reason__startswith="Waiting for").count() == 5
 
 
 def test_a_queued_run_is_submitted_once(run: Run, launcher: FakeLauncher) -> None:
@@ -68,30 +158,25 @@ def test_it_goes_on_from_the_last_checkpoint_that_is_there(run: Run, launcher: F
     assert (attempt.resumed_from, attempt.resumed_iteration) == ("checkpoints/iteration-000020", 20)
 
 
-def test_what_never_fits_waits_with_a_remedy(run: Run, launcher: FakeLauncher) -> None:
-    launcher.devices = Capacity(0.5, 0.0, 0.5, 0.0)
-    assert not run_submit_now(run.pk)
-    run.refresh_from_db()
-    assert run.state == "queued"
-    assert "the cluster has 0.5 CPU cores and 0 GPUs in total" in run.reason
-    assert run.remedy.startswith("Add nodes, or lower")
-    assert not run.attempts.exists()
-
-
-def test_a_cluster_without_gpus_is_stated_with_a_remedy(run: Run, launcher: FakeLauncher) -> None:
-    run.config["policies"]["planner"]["devices"]["rollout_gpus"] = 1.0
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "wanted", "there"),
+    [(0.5, 0.0, "CPU cores", "0.5 CPU cores"), (64.0, 1.0, "1 GPU", "64 CPU cores")],
+)
+def test_what_never_fits_waits_with_a_remedy(
+    run: Run, launcher: FakeLauncher, cpus: float, gpus: float, wanted: str, there: str
+) -> None:
+    run.config["policies"]["planner"]["devices"]["rollout_gpus"] = gpus
     run.save()
-    launcher.devices = Capacity(64.0, 0.0, 64.0, 0.0)
+    launcher.devices = Capacity(cpus, 0.0, cpus, 0.0)
     assert not run_submit_now(run.pk)
     run.refresh_from_db()
-    assert run.reason.endswith("the cluster has 64 CPU cores and 0 GPUs in total.")
-    assert "1 GPU" in run.reason
+    assert run.state == "queued" and wanted in run.reason and not run.attempts.exists()
+    assert run.reason.endswith(f"the cluster has {there} and 0 GPUs in total.")
     assert run.remedy == "Add nodes, or lower policies.*.devices and resources.environment_cpus."
-    assert not run.attempts.exists()
 
 
 def test_what_others_hold_is_waited_for_and_then_had(run: Run, launcher: FakeLauncher) -> None:
-    wants = _wants(launcher, run)
+    wants = demand(parse_config(run.config)).cpus
     launcher.devices = Capacity(wants * 1.5, 0.0, 0.0, 0.0)
     other = another(run, state="running")
     assert not run_submit_now(run.pk)
@@ -108,7 +193,7 @@ def test_what_others_hold_is_waited_for_and_then_had(run: Run, launcher: FakeLau
 
 def test_a_run_that_was_just_admitted_holds_its_devices(run: Run, launcher: FakeLauncher) -> None:
     """Between admission and the launcher's answer the state is still queued."""
-    launcher.devices = Capacity(_wants(launcher, run) * 1.5, 0.0, 0.0, 0.0)
+    launcher.devices = Capacity(demand(parse_config(run.config)).cpus * 1.5, 0.0, 0.0, 0.0)
     Attempt.objects.create(run=another(run), number=1, submission_id="under way")
     assert not run_submit_now(run.pk)
     run.refresh_from_db()
@@ -226,11 +311,3 @@ def test_a_driver_that_ends_before_its_submission_is_stored_is_kept(
     assert run_submit_now(run.pk)
     assert launcher.stopped == []
     assert Run.objects.get(pk=run.pk).state == "finished"
-
-
-def _wants(launcher: FakeLauncher, run: Run) -> float:
-    from training_core.config.files import parse_config
-    from workers.sizing.demand import demand
-
-    assert launcher.status("x").state is JobState.MISSING
-    return demand(parse_config(run.config)).cpus

@@ -12,7 +12,7 @@ from tests.end_to_end.seed import Story, encoded
 from webapp.accounts.models import Project, User
 from webapp.experiments.models import Sweep
 from webapp.experiments.services import sweep_create
-from webapp.experiments.sweep_planning import plan_make
+from webapp.experiments.sweeps import plan_make
 from webapp.health.models import Finding
 from webapp.ingest.services import batch_store
 from webapp.jobs.models import Job
@@ -21,7 +21,7 @@ from webapp.notifications.models import Destination
 from webapp.notifications.services import destination_make
 from webapp.reports.models import Report
 from webapp.reports.services import report_create
-from webapp.run_pages.wide_runs import MOST
+from webapp.run_pages.charts import MOST_SHOWN
 from webapp.runs.models import Attempt, Phase, Run
 
 MOST_QUERIES, MOST_BYTES = 12, 400_000
@@ -92,7 +92,7 @@ def test_every_page_stays_within_its_budget(ada: Client, run: Run) -> None:
 
 
 def test_curves_of_many_metrics_stay_within_their_budget(ada: Client, run: Run) -> None:
-    Series.objects.bulk_create(Series(run=run, key=f"net/unit_{number}") for number in range(MOST))
+    Series.objects.bulk_create(Series(run=run, key=f"net/unit_{number}") for number in range(MOST_SHOWN))
     Run.objects.filter(pk=run.pk).update(series_count=run.series.count())
     check_budget(ada, f"/runs/{run.pk}/curves/")
 

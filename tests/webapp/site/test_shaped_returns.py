@@ -9,8 +9,7 @@ from webapp.accounts.models import User
 from webapp.agents.rewards import return_label, shaped_label
 from webapp.jobs.models import Job
 from webapp.reports.services import report_create
-from webapp.run_pages.charts import all_sections
-from webapp.run_pages.layouts import overview_panels
+from webapp.run_pages.charts import all_sections, overview_panels
 from webapp.runs.models import Run
 
 

@@ -62,7 +62,7 @@ def test_new_tables_equal_the_tables_of_the_migrations(
     assert manage(["migrate"], tmp_path, database).returncode == 0
     migrated = statements(database, servers)
     create_empty(servers)
-    create = "from webapp.stack.database import create_tables; create_tables()"
+    create = "from webapp.stack.setup import create_tables; create_tables()"
     assert manage(["shell", "-c", create], tmp_path, database).returncode == 0
     different = statements(database, servers) ^ migrated
     # Django's own migration gives this table, which Troupe does not use, identifiers of another size.

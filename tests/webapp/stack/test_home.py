@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from webapp.stack.errors import StackError
-from webapp.stack.home import Home, StackFacts, write_private
-from webapp.stack.ports import free_ports, listen_near
+from webapp.stack.home import Home, StackError, StackFacts, write_private
 
 
 @pytest.fixture
@@ -74,21 +72,3 @@ def test_a_home_that_cannot_be_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StackError, match="TROUPE_HOME"):
         Home(tmp_path / "file" / "home").make()
-
-
-def test_a_taken_port_gives_the_next(home: Home) -> None:
-    first = listen_near("127.0.0.1", free_ports(1)[0])
-    port = first.getsockname()[1]
-    second = listen_near("127.0.0.1", port)
-    assert port < second.getsockname()[1] < port + 100
-    first.close()
-    second.close()
-
-
-def test_a_foreign_address_is_an_error() -> None:
-    with pytest.raises(StackError, match="TROUPE_HOST"):
-        listen_near("192.0.2.1", 8000)
-
-
-def test_free_ports_differ() -> None:
-    assert len(set(free_ports(20))) == 20

@@ -9,13 +9,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from tests.conftest import wait_until
-from webapp.stack.errors import StackError
-from webapp.stack.postgres import DATABASE, PostgresServer, become, clean_environment, dump, prepare_postgres
-from webapp.stack.processes import dies_with_parent, unprivileged_account
+from webapp.stack.home import StackError
+from webapp.stack.postgres import DATABASE, PostgresServer, clean_environment, dump, prepare_postgres
+from webapp.stack.processes import become, dies_with_parent, unprivileged_account
 
 pytestmark = pytest.mark.extended  # initdb takes a second each time
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root changes users")
@@ -45,15 +44,7 @@ def serve(server: PostgresServer) -> "subprocess.Popen[bytes]":
         preexec_fn=dies_with_parent(signal.SIGINT),
         **become(server.account),  # type: ignore[call-overload]
     )
-
-    def up() -> bool:
-        try:
-            server.ensure_database()
-        except psycopg.Error:
-            return False
-        return True
-
-    wait_until(up, [child])
+    wait_until(server.answers, [child])
     return child
 
 
@@ -206,7 +197,7 @@ def as_nameless(place: Path, code: str) -> "subprocess.CompletedProcess[str]":
     head = f"""
 import os
 from pathlib import Path
-from webapp.stack import postgres, user_names
+from webapp.stack import postgres
 home, sockets = Path({str(place / "home")!r}), Path({str(place / "pg")!r})
 os.setgroups([]); os.setgid({NAMELESS}); os.setuid({NAMELESS})
 """
@@ -216,16 +207,12 @@ os.setgroups([]); os.setgid({NAMELESS}); os.setuid({NAMELESS})
 @as_root
 def test_a_user_without_a_name_makes_serves_and_dumps_a_database(place: Path) -> None:
     code = """
-import psycopg, subprocess, time
+import subprocess, time
 server = postgres.prepare_postgres(home, sockets)
 child = subprocess.Popen(server.command(fsync="off"), stderr=subprocess.DEVNULL)
-while True:
-    try:
-        server.ensure_database()
-        break
-    except psycopg.Error:
-        assert child.poll() is None
-        time.sleep(0.05)
+while not server.answers():
+    assert child.poll() is None
+    time.sleep(0.05)
 postgres.dump(server.binaries, server.url, home / "a.dump")
 child.send_signal(2)
 child.wait()
@@ -243,7 +230,7 @@ print(server.data)
 @as_root
 def test_a_user_without_a_name_is_told_what_to_do_without_namespaces(place: Path) -> None:
     code = """
-user_names._CLONE_NEWUSER = -1  # refused by the kernel as by one that allows no user namespaces
+postgres._CLONE_NEWUSER = -1  # refused by the kernel as by one that allows no user namespaces
 try:
     postgres.prepare_postgres(home, sockets)
 except postgres.StackError as error:

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.conftest import wait_until
-from webapp.stack.prepared import PREPARED, wait_until_prepared
+from webapp.stack.home import PREPARED, wait_until_prepared
 from webapp.stack.serve import server_config
 
 HEADERS = [(b"x-forwarded-for", b"203.0.113.9"), (b"x-forwarded-proto", b"https")]
@@ -82,7 +82,7 @@ def test_the_server_listens_on_an_address_of_its_own() -> None:
 )
 def test_processes_wait_until_the_database_is_prepared(command: list[str], tmp_path: Path) -> None:
     code = f"import sys, runpy; sys.argv = {command[1:]!r}; runpy.run_module({command[1]!r}, run_name='__main__')"
-    waits = f"import webapp.stack.prepared as p; p.wait_until_prepared = lambda: sys.exit('asked'); {code}"
+    waits = f"import webapp.stack.home as p; p.wait_until_prepared = lambda: sys.exit('asked'); {code}"
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; {waits}"], capture_output=True, text=True, timeout=90
     )

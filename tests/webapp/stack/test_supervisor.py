@@ -16,10 +16,9 @@ import pytest
 from rich.console import Console
 
 from tests.end_to_end.running_stack import ended
-from webapp.stack.console import Terminal
-from webapp.stack.errors import StackError
+from webapp.stack.home import StackError
 from webapp.stack.processes import tagged
-from webapp.stack.supervisor import Service, SetupStep, Supervisor
+from webapp.stack.supervisor import Service, SetupStep, Supervisor, Terminal
 
 FOREVER = "import time\nwhile True: time.sleep(60)"
 WITH_CHILD = f"""import subprocess, sys, time
@@ -183,8 +182,7 @@ def test_children_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     code = f"""
 import asyncio, os, sys
 from pathlib import Path
-from webapp.stack.console import Terminal
-from webapp.stack.supervisor import Service, Supervisor
+from webapp.stack.supervisor import Service, Supervisor, Terminal
 
 async def main():
     supervisor = Supervisor("x", Path({str(tmp_path)!r}), Terminal())
@@ -219,3 +217,18 @@ def test_a_log_that_grew_is_moved_aside(stage: Stage, monkeypatch: pytest.Monkey
     os.write(descriptor, b"z")
     os.close(descriptor)
     assert (stage.logs / "a.log").read_text() == "z", "whoever has it open goes on at its beginning"
+
+
+@pytest.mark.parametrize("terminal", [False, True], ids=["pipe", "terminal"])
+def test_nothing_is_printed_to_closed_output(terminal: bool) -> None:
+    reader, writer = os.openpty() if terminal else os.pipe()
+    output = io.TextIOWrapper(io.FileIO(writer, "w"), write_through=True)
+    up = Terminal(Console(file=output, force_terminal=terminal))
+    os.close(reader)
+    up.starting("web")
+    up.ready("web")
+    up.trouble("web", "ended")
+    up.say("Stopping")
+    up.error("the port is taken")
+    up.close()
+    output.detach().close()

@@ -10,9 +10,9 @@ from rest_framework.test import APIClient
 from webapp.accounts.models import User
 from webapp.ingest.services import batch_store
 from webapp.runs.models import Attempt, Phase, Run
-from webapp.timeline.anatomy import anatomy_read
-from webapp.timeline.batch_drawing import batch_show, sums
+from webapp.timeline.batches import batch_read
 from webapp.timeline.models import Batch
+from webapp.timeline.views import heads, sums
 from webapp.transcripts.models import Episode
 
 pytestmark = pytest.mark.django_db
@@ -61,17 +61,17 @@ def told(run: Run) -> Run:
 
 
 def test_times_by_hand(told: Run) -> None:
-    anatomy = anatomy_read(told, 7)
+    anatomy = batch_read(told, 7)
     assert anatomy and (anatomy.start, anatomy.end, anatomy.attempt, anatomy.partial) == (
         100.0,
         125.0,
         1,
         False,
     )
-    assert [each.name[-1] for each in anatomy.members] == ["1", "0", "2"]
-    first = anatomy.members[1]
-    assert first.seconds() == {"queued": 2.0, "generate": 3.0, "environment": 1.0, "update": 14.0}
-    assert first.transcript == Episode.objects.get().pk and anatomy.members[0].transcript is None
+    assert [each.name[-1] for each in anatomy.episodes] == ["1", "0", "2"]
+    first = anatomy.episodes[1]
+    assert first.seconds == {"queued": 2.0, "generate": 3.0, "environment": 1.0, "update": 14.0}
+    assert first.transcript == Episode.objects.get().pk and anatomy.episodes[0].transcript is None
 
 
 @pytest.mark.parametrize(
@@ -86,12 +86,12 @@ def test_times_by_hand(told: Run) -> None:
     ],
 )
 def test_orders(told: Run, sort: str, order: str) -> None:
-    anatomy = anatomy_read(told, 7, sort)
-    assert anatomy and "".join(each.name[-1] for each in anatomy.members) == order
+    anatomy = batch_read(told, 7, sort)
+    assert anatomy and "".join(each.name[-1] for each in anatomy.episodes) == order
 
 
 def test_sums_by_hand(told: Run) -> None:
-    anatomy = anatomy_read(told)
+    anatomy = batch_read(told)
     assert anatomy
     shown = {tile["label"]: (tile["value"], tile["under"]) for tile in sums(anatomy)}
     # queued 2 + 1 + 10, generating 9, environment 3, before the update 14 + 15 + 6: 60 seconds
@@ -101,33 +101,33 @@ def test_sums_by_hand(told: Run) -> None:
         "33%",
         "33% truncated",
     )
-    heads = {head["sort"]: head["leads"] for head in batch_show(anatomy, "-reward")["heads"]}
-    assert (heads["reward"], heads["start"], heads["turns"]) == ("reward", "start", "-turns")
+    leads = {head["sort"]: head["leads"] for head in heads("-reward")}
+    assert (leads["reward"], leads["start"], leads["turns"]) == ("reward", "start", "-turns")
 
 
 def test_success_that_nobody_knows_is_not_counted(told: Run) -> None:
     Episode.objects.update(success=None)
     Batch.objects.all().delete()
-    anatomy = anatomy_read(told, 7)
-    assert anatomy and [each.success for each in anatomy.members] == [None]
+    anatomy = batch_read(told, 7)
+    assert anatomy and [each.success for each in anatomy.episodes] == [None]
     assert {tile["label"]: tile["value"] for tile in sums(anatomy)}["solved"] == "–"
 
 
 def test_the_latest_attempt_s_batch_is_shown(told: Run) -> None:
     tell(told, 2, 7, [member("2-7-train-0", 100, 0.0)])
-    anatomy = anatomy_read(told, 7)
-    assert anatomy and [each.name for each in anatomy.members] == ["2-7-train-0"] and anatomy.attempt == 2
+    anatomy = batch_read(told, 7)
+    assert anatomy and [each.name for each in anatomy.episodes] == ["2-7-train-0"] and anatomy.attempt == 2
 
 
 def test_without_batches_transcripts_say_what_they_can(run: Run) -> None:
-    assert anatomy_read(run) is None
+    assert batch_read(run) is None
     Episode.objects.create(
         run=run, attempt=1, cursor=1, name="mine", iteration=3, kind="train", task="t", title="t", outcome="o",
         success=True, episode_return=1.0, turn_count=2, tokens=80, started=102, ended=106,
     )  # fmt: skip
-    anatomy = anatomy_read(run)
+    anatomy = batch_read(run)
     assert anatomy and anatomy.partial and anatomy.iteration == 3
-    assert anatomy.members[0].seconds() == {"queued": 0.0, "generate": 0.0, "environment": 0.0, "update": 0.0}
+    assert anatomy.episodes[0].seconds == {"queued": 0.0, "generate": 0.0, "environment": 0.0, "update": 0.0}
 
 
 def test_page_and_api(told: Run, user: User, client: Client) -> None:
@@ -163,7 +163,7 @@ def test_model_flops_of_the_batch(told: Run) -> None:
     Phase.objects.create(attempt=1, phase="update", flops=2e12, peak=5e12, **facts)
     Phase.objects.create(attempt=1, phase="rollout", flops=8e9, **facts)
     Phase.objects.create(attempt=2, phase="update", flops=9e12, peak=5e12, **facts)
-    anatomy = anatomy_read(told, 7)
+    anatomy = batch_read(told, 7)
     assert anatomy
     shown = {tile["label"]: (tile["value"], tile["under"]) for tile in sums(anatomy)}
     assert shown["update, MFU"] == ("10.0%", "500 GFLOP/s")

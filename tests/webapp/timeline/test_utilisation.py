@@ -7,10 +7,10 @@ from django.test import Client
 
 from tests.webapp.elements import text_of
 from webapp.accounts.models import User
-from webapp.ingest.errors import IngestRejected
+from webapp.ingest.batches import IngestRejected
 from webapp.ingest.services import batch_store
 from webapp.runs.models import Attempt, Phase, Run
-from webapp.timeline.selectors import thinned, utilisation_read
+from webapp.timeline.services import thinned, utilisation_read
 
 pytestmark = pytest.mark.django_db
 DEVICE = "node-1 GPU 0, NVIDIA H100 80GB HBM3"

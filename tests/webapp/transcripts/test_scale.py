@@ -14,11 +14,10 @@ from webapp.accounts.models import Project, User
 from webapp.live.deltas import delta_read
 from webapp.runs.logs import LineFilter
 from webapp.runs.models import LogLine, Run
-from webapp.transcripts import api, counts, filters, listing
-from webapp.transcripts.filters import words_hits
-from webapp.transcripts.listing import Slice, stream_read
+from webapp.transcripts import api, episodes, words
+from webapp.transcripts.episodes import Slice, stream_read
 from webapp.transcripts.models import Episode
-from webapp.transcripts.words import run_word
+from webapp.transcripts.words import run_word, words_hits
 
 OWN, OTHERS = 3000, 12_000
 EPISODES = """
@@ -39,7 +38,7 @@ def filled(run: Run, count: int) -> None:
 @pytest.fixture
 def old_run(run: Run, project: Project, user: User, monkeypatch: pytest.MonkeyPatch) -> Run:
     """A fifth of all episodes, all of them older than those of another run; more than are found by the index of words alone."""
-    monkeypatch.setattr(filters, "RARE", 1000)
+    monkeypatch.setattr(words, "RARE", 1000)
     filled(run, OWN)
     other = Run.objects.create(project=project, owner=user, name="later", config=run.config, iterations=1)
     filled(other, OTHERS)
@@ -71,7 +70,7 @@ def test_frequent_words_are_read_from_the_newest_episode_on(old_run: Run) -> Non
     rows = stream_read(old_run, {"q": "left"}).episodes
     assert [row.iteration for row in rows[:2]] == [OWN, OWN - 1]
     plan = plan_of(
-        Episode.objects.of_run(old_run).filter(filters.words_fit(old_run, "left")).order_by("-pk")[:60]
+        Episode.objects.of_run(old_run).filter(words.words_fit(old_run, "left", None)).order_by("-pk")[:60]
     )
     assert "transcripts_run_id_9a8b88_idx" in plan and "Sort" not in plan and "rows=60" in plan
 
@@ -80,12 +79,12 @@ def test_rare_words_are_found_by_the_word_index(old_run: Run) -> None:
     hits = words_hits(old_run, "needle")
     assert hits == [old_run.episodes.get(iteration=7).pk]
     with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN {filters._HITS}", [filters.query(old_run.pk, "needle"), 10])
+        cursor.execute(f"EXPLAIN {words._HITS}", [words.query(old_run.pk, "needle"), 10])
         assert "episode_words" in "\n".join(row[0] for row in cursor.fetchall())
 
 
 def test_a_page_examines_a_limited_number_of_episodes(old_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "EXAMINED", 1000)
+    monkeypatch.setattr(episodes, "EXAMINED", 1000)
     seen, before, pages = [], None, 0
     while True:
         page = stream_read(old_run, {"q": '"right left"'}, before)  # in this order it is in none
@@ -99,7 +98,7 @@ def test_a_page_examines_a_limited_number_of_episodes(old_run: Run, monkeypatch:
 
 
 def test_pages_of_a_filter_lose_no_episode(old_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "EXAMINED", 100)
+    monkeypatch.setattr(episodes, "EXAMINED", 100)
     wanted = list(range(OWN, 2950, -1)) + list(range(1450, 1400, -1))
     old_run.episodes.exclude(iteration__in=wanted).update(truncated=True)
     seen, before = [], None
@@ -115,7 +114,7 @@ def test_pages_of_a_filter_lose_no_episode(old_run: Run, monkeypatch: pytest.Mon
 def test_newer_episodes_are_examined_up_to_the_same_limit(
     old_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "EXAMINED", 100)
+    monkeypatch.setattr(episodes, "EXAMINED", 100)
     old_run.episodes.filter(iteration__in=[1, 2, OWN - 50]).update(truncated=True)
     everything = stream_read(old_run, {"truncated": True}, after=0)
     assert [row.iteration for row in everything.episodes] == [OWN - 50]
@@ -134,7 +133,7 @@ def test_an_empty_list_states_the_newest_episode(old_run: Run, user: User, clien
 def test_the_page_states_what_it_did_not_search(
     old_run: Run, user: User, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "EXAMINED", 1000)
+    monkeypatch.setattr(episodes, "EXAMINED", 1000)
     client.force_login(user)
     page = client.get(f"/runs/{old_run.pk}/transcripts/", {"reward_min": "99999"})
     assert any("Older ones are not searched yet" in text for text in texts_of(page, "p"))
@@ -145,25 +144,25 @@ def test_the_page_states_what_it_did_not_search(
 
 
 def test_matches_are_counted_up_to_a_limit(old_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "COUNTED", 100)
+    monkeypatch.setattr(episodes, "COUNTED", 100)
     page = stream_read(old_run, {"q": "left"})
-    many = counts.counts_read(old_run, {"q": "left"}, page)
-    assert (many["kept"], many["matching"], many["more"]) == (OWN, 100, True)
-    few = counts.counts_read(old_run, {"q": "needle"}, stream_read(old_run, {"q": "needle"}))
-    assert (few["matching"], few["more"]) == (1, False)
+    many = episodes.counts_read(old_run, {"q": "left"}, page)
+    assert (many.kept, many.matching, many.more) == (OWN, 100, True)
+    few = episodes.counts_read(old_run, {"q": "needle"}, stream_read(old_run, {"q": "needle"}))
+    assert (few.matching, few.more) == (1, False)
 
 
 def test_every_page_states_the_same_number_of_matches(old_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "EXAMINED", 100)
+    monkeypatch.setattr(episodes, "EXAMINED", 100)
     asked = {"truncated": False}
     stated, before = [], None
     for _ in range(4):
         page = stream_read(old_run, asked, before)
-        stated.append(counts.counts_read(old_run, asked, page))
+        stated.append(episodes.counts_read(old_run, asked, page))
         before = page.older
-    assert [(row["matching"], row["more"]) for row in stated] == [(100, True)] * 4
-    everything = counts.counts_read(old_run, asked | {"iteration_max": 50}, Slice([], None))
-    assert (everything["matching"], everything["more"]) == (0, True), "those of a run that are not examined"
+    assert [(row.matching, row.more) for row in stated] == [(100, True)] * 4
+    everything = episodes.counts_read(old_run, asked | {"iteration_max": 50}, Slice([], None))
+    assert (everything.matching, everything.more) == (0, True), "those of a run that are not examined"
 
 
 @pytest.fixture
@@ -240,7 +239,7 @@ def test_conditions_are_checked_for_the_newest_episodes_alone(old_run: Run) -> N
 
 
 def test_pages_of_the_api_lose_no_episode(old_run: Run, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (listing, api):
+    for module in (episodes, api):
         monkeypatch.setattr(module, "EXAMINED", 100)
     wanted = list(range(OWN, 2950, -1)) + list(range(1450, 1400, -1))
     old_run.episodes.exclude(iteration__in=wanted).update(truncated=True)

@@ -9,10 +9,10 @@ from django.test import Client
 from tests.webapp.transcripts.test_episodes import candidate, learnt, played, turn
 from webapp.accounts.models import User
 from webapp.runs.models import Run
+from webapp.transcripts.candidates import tokens_read
+from webapp.transcripts.episode_views import stretches
 from webapp.transcripts.models import Episode
-from webapp.transcripts.pages import stretches
 from webapp.transcripts.services import annotations_store, episodes_store
-from webapp.transcripts.tokens import tokens_read
 
 
 def answer(length: int) -> dict[str, Any]:

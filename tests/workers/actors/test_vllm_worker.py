@@ -6,13 +6,13 @@ import pytest
 
 from tests.training_core.llm.toys import naive_logprobs
 from tests.workers.running import small_config
-from training_core.llm.base_models.progress import silent
+from training_core.llm.base_models.folder_creation import silent
 from training_core.llm.base_models.tiny import TinyRecipe
-from training_core.llm.base_models.tiny_training import make_tiny
+from training_core.llm.base_models.warm_start import make_tiny
 from training_core.llm.environments.host import EnvironmentHost
 from workers.actors.coordinator import RolloutCoordinator
-from workers.actors.policy_worker import PolicyWorker
-from workers.protocol.spec import WorkerSpec
+from workers.actors.policy_workers import PolicyWorker
+from workers.protocol import WorkerSpec
 
 pytestmark = pytest.mark.vllm
 ROUNDING = 0.05

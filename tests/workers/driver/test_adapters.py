@@ -10,15 +10,13 @@ from tests.workers.running import conversation, curve, small_config
 from training_core import checkpoints
 from training_core.config.files import to_toml
 from training_core.config.run import RunConfig
-from training_core.llm.models.adapters import ADAPTER_WEIGHTS, has_adapter
-from workers.actors.rollout_worker import RolloutWorker
-from workers.actors.update_worker import UpdateWorker
-from workers.backends.local import LocalBackend
+from training_core.llm.models.lora import ADAPTER_WEIGHTS, has_adapter
+from workers.actors.policy_workers import RolloutWorker, UpdateWorker
 from workers.driver.attempt import run_attempt
+from workers.driver.local_backends import LocalBackend
 from workers.job import main
-from workers.protocol.records import Attempt, StopChecks
-from workers.protocol.spec import WorkerSpec
-from workers.storage.job_folder import JobFolder
+from workers.protocol import Attempt, StopChecks, WorkerSpec
+from workers.storage.folders import JobFolder
 
 LORA = {
     f"policies__{policy}__{path}": value

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from tests.workers.running import curve, small_config
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 
 @pytest.mark.extended

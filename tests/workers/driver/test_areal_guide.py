@@ -15,7 +15,8 @@ from tests.training_core.llm.rollout_workflows.areal_guide import MultiTurnWorkf
 from tests.training_core.llm.toys import SMALL, TOKENIZER
 from tests.workers.running import curve, events
 from training_core.config.files import load_config, parse_overrides
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
+from training_core.llm.rollout_workflows.api import RowData, workflow_tokenizer
 from training_core.llm.rollout_workflows.areal import (
     GenerationHyperparameters,
     InferenceEngine,
@@ -23,10 +24,8 @@ from training_core.llm.rollout_workflows.areal import (
     stats_tracker,
 )
 from training_core.llm.rollout_workflows.inference_engine import RolloutLimits
-from training_core.llm.rollout_workflows.rows import RowData
-from training_core.llm.rollout_workflows.token_ids import workflow_tokenizer
 from workers.driver.attempt import FAILED, run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 pytestmark = pytest.mark.extended
 

@@ -11,12 +11,11 @@ from tests.workers.running import conversation, curve, events, small_config
 from training_core.checkpoints import latest, read_state
 from training_core.errors import ConfigError, EngineFailure
 from training_core.types import Episode, Prompt
-from workers.actors.collector import Collector
 from workers.actors.player import Played, Player
-from workers.actors.rollout_worker import RolloutWorker
-from workers.driver import attempt as attempts
+from workers.actors.policy_workers import RolloutWorker
+from workers.actors.rollouts import Collector
 from workers.driver.attempt import FAILED, run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 from workers.reporting.reporter import Reporter
 
 APART = {
@@ -39,7 +38,7 @@ def test_without_staleness_it_is_the_synchronous_loop_number_for_number(
 ) -> None:
     here, there = tmp_path / "synchronous", tmp_path / "asynchronous"
     assert run_attempt(attempt(here, little_model, run__iterations=3), local=True) == 0
-    monkeypatch.setattr(attempts, "loop_of", lambda config: "asynchronous")
+    monkeypatch.setattr("workers.driver.loop.plays_ahead", lambda config: True)
     assert run_attempt(attempt(there, little_model, run__iterations=3, **waves), local=True) == 0
     expected, found = curve(here), curve(there)
     extra = {"rollout/rejected", "rollout/waiting"}
@@ -133,7 +132,7 @@ def test_whole_episodes_as_candidates_stay_with_their_siblings(
     }
     here, there = tmp_path / "synchronous", tmp_path / "asynchronous"
     assert run_attempt(attempt(here, little_model, **whole), local=True) == 0
-    monkeypatch.setattr(attempts, "loop_of", lambda config: "asynchronous")
+    monkeypatch.setattr("workers.driver.loop.plays_ahead", lambda config: True)
     waves = {"rollout__wave": 2, "rollout__max_concurrent": 6}
     assert run_attempt(attempt(there, little_model, **whole, **waves), local=True) == 0
     assert conversation(there) == conversation(here)

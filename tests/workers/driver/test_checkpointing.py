@@ -10,7 +10,7 @@ from tests.workers.running import small_config
 from training_core.checkpoints import checkpoints, latest
 from training_core.errors import CheckpointError, ConfigError
 from workers.driver.checkpointing import CheckpointKeeper
-from workers.storage.run_folder import RunFolder
+from workers.storage.folders import RunFolder
 from workers.telemetry.metrics import Progress
 
 

@@ -10,7 +10,7 @@ from training_core.config.files import parse_config
 from training_core.errors import ConfigError
 from training_core.llm.environments.host import EnvironmentHost
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 OWN = "tests.workers.driver.own"
 

@@ -8,9 +8,8 @@ import pytest
 
 from tests.training_core.llm.learning.restated import HERE, custom
 from tests.workers.running import conversation, curve, events, small_config
-from workers.driver import attempt as attempts
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 
 def attempt(folder: Path, model: Path, **overrides: Any) -> Attempt:
@@ -21,11 +20,11 @@ APART = {f"policies__{name}__devices__placement": "apart" for name in ("planner"
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("loop", ["synchronous", "asynchronous"])
+@pytest.mark.parametrize("ahead", [False, True])
 def test_a_run_gives_the_numbers_of_the_restated_algorithm(
-    loop: str, little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ahead: bool, little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempts, "loop_of", lambda config: loop)
+    monkeypatch.setattr("workers.driver.loop.plays_ahead", lambda config: ahead)
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     assert run_attempt(attempt(ours, little_model, algorithm={"type": "grpo"}, **APART), local=True) == 0
     algorithm = custom(f"{HERE}:Restated", "grpo")

@@ -11,11 +11,10 @@ from training_core.checkpoints import damage
 from training_core.config.files import to_toml
 from workers.driver.attempt import FAILED, run_attempt
 from workers.job import main as do_job
-from workers.launchers.command import driver_command
-from workers.launchers.launcher import Launch
-from workers.protocol.records import Attempt
+from workers.launchers.launcher import Launch, driver_command
+from workers.protocol import Attempt
 from workers.run import main
-from workers.storage.job_folder import JobFolder
+from workers.storage.folders import JobFolder
 
 CONFIG = small_networks("spread_toy", run__iterations=6, checkpoint__keep=9, evaluation__episodes=4)
 

@@ -14,16 +14,15 @@ import pytest
 
 from tests.workers.running import events, small_config
 from tests.workers.wrong_environments import WRONG_ENVIRONMENTS, tree_with
-from training_core.checkpoint_reading import write_errors_explained
+from training_core.checkpoints import write_errors_explained
 from training_core.config.files import load_config, parse_config, to_toml
 from training_core.devices import cuda_is_visible
 from training_core.errors import ConfigError
 from training_core.sandbox import run
-from workers.actors.rollout_worker import RolloutWorker
-from workers.backends.local import LocalBackend
+from workers.actors.policy_workers import RolloutWorker
 from workers.driver.attempt import FAILED, run_attempt
-from workers.protocol.records import Attempt, Updated
-from workers.protocol.spec import WorkerSpec
+from workers.driver.local_backends import LocalBackend
+from workers.protocol import Attempt, Updated, WorkerSpec
 
 REWARDS = "tests.training_core.llm.rewards.reward_functions"
 

@@ -7,7 +7,7 @@ from safetensors.torch import load_file
 
 from tests.workers.running import conversation, curve, events, small_config
 from workers.driver.attempt import FAILED, run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +72,9 @@ def test_a_policy_that_a_fork_freezes_keeps_what_it_learnt(
 
 
 def test_weights_of_another_model_are_refused(parent: Path, tmp_path: Path) -> None:
-    from training_core.llm.base_models.progress import silent
+    from training_core.llm.base_models.folder_creation import silent
     from training_core.llm.base_models.tiny import TinyRecipe
-    from training_core.llm.base_models.tiny_training import make_tiny
+    from training_core.llm.base_models.warm_start import make_tiny
 
     other = tmp_path / "other"
     other.mkdir()

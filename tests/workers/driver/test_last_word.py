@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.workers.running import events, small_config
-from workers.backends.local import LocalBackend
 from workers.driver.attempt import FAILED, run_attempt
-from workers.protocol.records import Attempt, Updated, WorkerLost
+from workers.driver.local_backends import LocalBackend
+from workers.protocol import Attempt, Updated, WorkerLost
 
 
 @pytest.mark.parametrize(

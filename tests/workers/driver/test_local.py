@@ -15,7 +15,7 @@ from training_core.config.files import to_toml
 from training_core.llm.environments.plan_path.game import PlanPathEnvironment
 from training_core.llm.environments.registry import ENVIRONMENTS, EnvironmentKind
 from workers.driver.attempt import FAILED, SUPERSEDED, run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 from workers.reporting.reporter import Reporter
 from workers.telemetry.events import AnyEvent
 
@@ -192,24 +192,6 @@ def test_a_resumed_run_gives_the_same_numbers(whole: Path, little_model: Path, t
     assert len(later) > 50
     assert {key: resumed[key] for key in later} == later
     assert [item for item in conversation(whole) if item[0] > 2] == conversation(folder, 2)
-
-
-def test_roles_may_share_one_policy(little_model: Path, tmp_path: Path) -> None:
-    shared = attempt(
-        tmp_path / "run", little_model, run__iterations=1, team__roles__executor__policy="planner"
-    )
-    assert run_attempt(shared, local=True) == 0
-    names = {name for name, _ in curve(tmp_path / "run")}
-    assert "policy/planner/loss" in names
-    assert not any(name.startswith("policy/executor") for name in names)
-    assert {"train/planner/reward", "train/executor/reward"} <= names
-
-
-def test_a_frozen_role_does_not_learn(little_model: Path, tmp_path: Path) -> None:
-    frozen = attempt(tmp_path / "run", little_model, run__iterations=2, team__roles__planner__trained=False)
-    assert run_attempt(frozen, local=True) == 0
-    last = events(tmp_path / "run", "episode")[-1]
-    assert last["versions"] == {"planner": 0, "executor": 2}
 
 
 def test_a_failure_is_reported_with_its_reason(little_model: Path, tmp_path: Path) -> None:

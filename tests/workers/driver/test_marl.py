@@ -7,10 +7,10 @@ import pytest
 from pydantic import TypeAdapter
 
 from tests.workers.running import curve, events, small_networks
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.errors import ConfigError
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 from workers.telemetry.events import AnyEvent
 
 SMALL = {"evaluation__episodes": 4, "evaluation__probes": 1, "reporting__system_every": 0.001}

@@ -12,11 +12,11 @@ import pytest
 from tests.architecture.source import ROOT
 from tests.workers.running import curve
 from training_core.config.files import load_config, to_toml
-from training_core.marl.environments.seeds import episode_seeds
+from training_core.marl.environments.episodes import episode_seeds
 from training_core.marl.trainer import COLLECTION
 from training_core.seeding import keyed_seed
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 MEMORY = {"recurrent_hidden_dim": 16, "chunk_length": 4}
 NETWORKS: dict[str, dict[str, Any]] = {

@@ -11,13 +11,13 @@ import torch
 
 from tests.architecture.source import ROOT
 from tests.workers.running import curve
-from training_core.config.effects.unused import unused_settings
+from training_core.config.effects import unused_settings
 from training_core.config.files import load_config, parse_overrides
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.errors import ConfigError
 from training_core.marl.trainer import MarlTrainer
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 SHORT: dict[str, Any] = {
     "run.iterations": 2,

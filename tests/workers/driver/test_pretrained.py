@@ -11,7 +11,7 @@ from training_core.config.files import load_config
 from training_core.llm.base_models.packaged import ensure_packaged, packaged_file
 from training_core.llm.models.loading import load_model, load_tokenizer
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 pytestmark = [
     pytest.mark.extended,

@@ -6,11 +6,11 @@ import pytest
 
 from tests.workers.running import events
 from training_core.config.files import load_config
-from training_core.llm.base_models.progress import silent
+from training_core.llm.base_models.folder_creation import silent
 from training_core.llm.base_models.tiny import TinyRecipe
-from training_core.llm.base_models.tiny_training import make_tiny
+from training_core.llm.base_models.warm_start import make_tiny
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 pytestmark = pytest.mark.extended
 

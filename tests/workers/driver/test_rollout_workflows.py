@@ -10,7 +10,7 @@ import pytest
 from tests.workers.running import conversation, curve, events
 from training_core.config.files import load_config
 from workers.driver.attempt import FAILED, run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 BROUGHT = "tests.training_core.llm.rollout_workflows.seed_agents"
 WORDS = ("north", "south", "west", "east")

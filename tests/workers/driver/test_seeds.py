@@ -14,9 +14,8 @@ from workers import run
 from workers.driver.attempt import reporter_of, run_attempt
 from workers.driver.run_events import RunEvents
 from workers.driver.seeds import run_seeds
-from workers.launchers.command import driver_command
-from workers.launchers.launcher import Launch, SeedGroupLaunch
-from workers.protocol.records import Attempt
+from workers.launchers.launcher import Launch, SeedGroupLaunch, driver_command
+from workers.protocol import Attempt
 from workers.reporting.reporter import Reporter
 
 SEEDS = (0, 1, 2)

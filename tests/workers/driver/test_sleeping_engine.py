@@ -12,12 +12,11 @@ from tests.workers.running import curve, events, small_config
 from training_core.checkpoints import checkpoints
 from training_core.errors import StalePolicy
 from training_core.llm.generation.base import Interrupted, SamplingSettings
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.types import Answer, Prompt
-from workers.actors.policy_worker import PolicyWorker
+from workers.actors.policy_workers import PolicyWorker
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
-from workers.protocol.spec import WorkerSpec
+from workers.protocol import Attempt, WorkerSpec
 
 pytestmark = pytest.mark.extended
 
@@ -66,7 +65,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> list[CopyingEngine]:
         made.append(CopyingEngine(settings, model, tokenizer, **options))
         return made[-1]
 
-    monkeypatch.setattr("training_core.llm.generation.factory.make_engine", make)
+    monkeypatch.setattr("training_core.llm.generation.base.make_engine", make)
     return made
 
 

@@ -11,13 +11,13 @@ from torch import Tensor
 from tests.workers.running import TINY_GRID, small_config
 from training_core.config.files import load_config
 from training_core.config.run import RunConfig
-from training_core.llm.base_models.progress import silent
+from training_core.llm.base_models.folder_creation import silent
 from training_core.llm.base_models.tiny import TinyRecipe
-from training_core.llm.base_models.tiny_training import make_tiny
+from training_core.llm.base_models.warm_start import make_tiny
 from training_core.llm.environments.host import EnvironmentHost
 from workers.actors.coordinator import RolloutCoordinator
-from workers.actors.policy_worker import PolicyWorker
-from workers.protocol.spec import WorkerSpec
+from workers.actors.policy_workers import PolicyWorker
+from workers.protocol import WorkerSpec
 
 Weights = Mapping[str, Tensor]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.workers.gateway.playing import make_engine, make_gateway
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from workers.gateway.gateway import Gateway
 
 

@@ -15,7 +15,7 @@ from openai import OpenAI
 from tests.workers.running import conversation, curve, events, small_config
 from training_core.config.files import load_config
 from workers.driver.attempt import FAILED, run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 HERE = "tests.workers.gateway.agents"
 

@@ -12,7 +12,7 @@ from tests.workers.gateway.playing import Scripted, make_session
 from training_core.llm.agents.session import Session
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Answer, Prompt
-from workers.gateway.encoding import as_received, encoded, event
+from workers.gateway.answering import as_received, encoded, event
 from workers.gateway.gateway import Gateway
 
 ASK: dict[str, Any] = {"model": "solver", "messages": [{"role": "user", "content": "What is the weather?"}]}
@@ -21,6 +21,7 @@ HOSTILE = [
     '<tool_call>{"name":"say","arguments":{"x":"\\ud83d"}}</tool_call>',
     '<tool_call>{"name":"\\ud83d","arguments":{}}</tool_call>',
     '<tool_call>{"name":"say","arguments":{"x":NaN}}</tool_call>',
+    f'<tool_call>{{"name":"say","arguments":{{"x":{"[" * 4000 + "]" * 4000}}}}}</tool_call>',
 ]
 
 

@@ -10,9 +10,8 @@ import pytest
 from tests.workers.gateway.playing import Recorded, Scripted, make_gateway, make_session
 from training_core.config.rollout import Agent
 from training_core.errors import EnvironmentFailure
-from training_core.llm.agents.failures import end_failed, is_infrastructure
-from training_core.llm.agents.session import Session, write_episode
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.agents.session import Session, end_failed, is_infrastructure, write_episode
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.workflows.agent import _run_local_agents
 from training_core.types import Episode
 from workers.gateway.gateway import Gateway
@@ -140,7 +139,7 @@ def test_internal_errors_are_logged_without_the_key(
 ) -> None:
     session = make_session(Scripted("seven"))
     address = gateway.open(session)
-    monkeypatch.setattr("workers.gateway.app.answer_chat", None)
+    monkeypatch.setattr("workers.gateway.dialects.openai.answer_chat", None)
     with caplog.at_level(logging.ERROR, "workers.gateway.app"):
         assert post(f"{address}/chat/completions", **ASK).status_code == 500
     assert session.key not in caplog.text and "/episodes/<key>/v1/chat/completions failed" in caplog.text

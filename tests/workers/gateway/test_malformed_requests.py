@@ -10,7 +10,7 @@ import pytest
 
 from tests.workers.gateway.playing import TOKENIZER, Recorded, make_session
 from training_core.llm.agents.session import Session, write_episode
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from workers.gateway.gateway import Gateway
 
 HUGE = 10**400
@@ -110,8 +110,7 @@ def encoded(body: Any) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "every",
-    [pytest.param(5, marks=pytest.mark.extended), pytest.param(1, marks=pytest.mark.soak)],
+    "every", [pytest.param(5, marks=pytest.mark.extended), pytest.param(1, marks=pytest.mark.soak)]
 )
 def test_malformed_requests_are_refused_and_the_episode_completes(
     gateway: Gateway, engine: TorchEngine, session: Session, every: int

@@ -9,10 +9,10 @@ from openai import AsyncOpenAI, OpenAI
 
 from tests.workers.gateway.playing import TOKENIZER, Recorded, Scripted, make_engine, make_session
 from training_core.llm.agents.session import Session
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.types import Prompt
 from workers.gateway.gateway import Gateway
-from workers.rollout_buffer.engine_client import query_single_turn
+from workers.rollout_buffer.generator import query_single_turn
 
 ASK: list[Any] = [{"role": "user", "content": "What is the weather?"}]
 TOOLS: list[Any] = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
@@ -188,6 +188,16 @@ def test_tools_go_through_the_template_and_calls_are_parsed(gateway: Gateway) ->
         model="solver", messages=ASK, tools=TOOLS, tool_choice="none"
     ).choices[0]
     assert plain.message.content == call and "# Tools" not in TOKENIZER.decode(policy.prompts[3].token_ids)
+
+
+def test_parameters_have_the_types_of_the_offered_tool(gateway: Gateway) -> None:
+    said = "<function=say>\n<parameter=code>\n1.10\n</parameter>\n<parameter=times>\n2\n</parameter>\n</function>"
+    schema = {"type": "object", "properties": {"code": {"type": "string"}, "times": {"type": "integer"}}}
+    tools: Any = [{"type": "function", "function": {"name": "say", "parameters": schema}}]
+    agent = client(gateway, make_session(Scripted(said)))
+    message = agent.chat.completions.create(model="solver", messages=ASK, tools=tools).choices[0].message
+    assert message.tool_calls is not None
+    assert message.tool_calls[0].function.arguments == '{"code": "1.10", "times": 2}'  # type: ignore[union-attr]
 
 
 def test_streamed_tool_calls(gateway: Gateway) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.workers.gateway.playing import Recorded, Scripted, make_gateway, make_session
 from training_core.llm.agents.session import Session
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from workers.gateway.gateway import Gateway
 
 ASK: dict[str, Any] = {"model": "solver", "messages": [{"role": "user", "content": "What is the weather?"}]}

@@ -9,7 +9,7 @@ from openai import OpenAI
 
 from tests.workers.gateway.playing import TOKENIZER, Recorded, Scripted, make_engine, make_session
 from training_core.llm.agents.session import Session, write_episode
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.types import NOT_SAMPLED, Answer
 from workers.gateway.gateway import Gateway
 

@@ -9,11 +9,11 @@ import pytest
 from tests.workers.running import curve, small_networks
 from training_core.checkpoints import name_of, read_state, writing
 from training_core.config.files import load_config, to_toml
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from workers.driver.attempt import run_attempt
 from workers.job import main
-from workers.protocol.records import Attempt
-from workers.storage.job_folder import JobFolder
+from workers.protocol import Attempt
+from workers.storage.folders import JobFolder
 
 
 def small(**overrides: Any) -> MarlConfig:

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from tests.workers.running import RAY_VARIABLES
-from webapp.stack.ports import free_ports
+from webapp.stack.servers import free_ports
 from workers.launchers.launcher import Launch
 
 SCRIPT = """
@@ -63,7 +63,7 @@ def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     def command(launch: Launch, python: str) -> list[str]:
         return [sys.executable, str(path), *driver_command(launch, python)[3:]]
 
-    from workers.launchers.command import driver_command
+    from workers.launchers.launcher import driver_command
 
     monkeypatch.setattr("workers.launchers.ray_jobs.driver_command", command)
     monkeypatch.setattr("workers.launchers.local_process.driver_command", command)

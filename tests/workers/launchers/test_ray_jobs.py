@@ -1,5 +1,6 @@
-"""Ray jobs on a real cluster: one per submission id, distinct final states, never failed because Ray does not answer."""
+"""Ray jobs: one per submission id, distinct final states, never failed because Ray does not answer; the code that a remote cluster gets."""
 
+import io
 import os
 import zipfile
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from webapp.stack.ports import free_ports
+from webapp.stack.servers import free_ports
 from workers.launchers.launcher import (
     STOP_SECONDS,
     Capacity,
@@ -20,10 +21,38 @@ from workers.launchers.launcher import (
     Node,
     SeedGroupLaunch,
 )
-from workers.launchers.packages import code_package
-from workers.launchers.ray_jobs import RayJobLauncher
+from workers.launchers.ray_jobs import RayJobLauncher, code_package
 
 from .conftest import RayHead, until
+
+
+@pytest.fixture(autouse=True)
+def _read_anew() -> None:
+    code_package.cache_clear()
+
+
+def names() -> list[str]:
+    return zipfile.ZipFile(io.BytesIO(code_package().content)).namelist()
+
+
+def test_allowed_packages_are_in_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert all(name.split("/")[0] in ("training_core", "workers") for name in names())
+    (tmp_path / "lab" / "__pycache__").mkdir(parents=True)
+    for name in ("__init__.py", "rewards.py", "words.csv", "__pycache__/rewards.pyc"):
+        (tmp_path / "lab" / name).write_text("x = 1")
+    (tmp_path / "alone.py").write_text("x = 1")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("TROUPE_IMPORT_PACKAGES", "lab.rewards, alone")
+    code_package.cache_clear()
+    own = [name for name in names() if name.split("/")[0] not in ("training_core", "workers")]
+    assert sorted(own) == ["alone.py", "lab/__init__.py", "lab/rewards.py", "lab/words.csv"]
+
+
+def test_a_missing_package_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TROUPE_IMPORT_PACKAGES", "no_such_package")
+    with pytest.raises(LauncherFailure, match="'no_such_package', which is not installed here"):
+        code_package()
+
 
 Make = Callable[[str], Launch]
 
@@ -241,7 +270,7 @@ def test_the_archive_has_our_code_and_nothing_else() -> None:
     with zipfile.ZipFile(BytesIO(code_package().content)) as archive:
         names = archive.namelist()
     assert {name.split("/")[0] for name in names} == {"training_core", "workers"}
-    assert "training_core/llm/environments/plan_path/presets/plan_path_duo.toml" in names
+    assert "training_core/llm/environments/presets/plan_path_duo.toml" in names
     code_package.cache_clear()
     again = code_package()
     code_package.cache_clear()

@@ -10,10 +10,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from tests.training_core.llm.toys import SMALL, TOKENIZER
 from tests.workers.running import curve
 from training_core.config.files import parse_config, to_toml
-from workers.launchers.command import driver_command
-from workers.launchers.launcher import JobState, Launch
-from workers.launchers.packages import code_package
-from workers.launchers.ray_jobs import RayJobLauncher
+from workers.launchers.launcher import JobState, Launch, driver_command
+from workers.launchers.ray_jobs import RayJobLauncher, code_package
 
 from .conftest import RayHead, until
 
@@ -58,7 +56,7 @@ def right(prompt, completions, prompt_ids, completion_ids, **data):
     "flows.py": '''
 import torch
 from training_core.llm.rollout_workflows.api import ModelRequest, RolloutWorkflow
-from training_core.llm.rollout_workflows.factory import AsyncRewardWrapper
+from training_core.llm.rollout_workflows.areal import AsyncRewardWrapper
 
 class Once(RolloutWorkflow):
     """One answer to the world's question."""

@@ -9,7 +9,7 @@ import pytest
 
 from training_core.config.files import load_config
 from workers.provenance import content
-from workers.provenance.attempts import attempt_provenance
+from workers.provenance.collecting import attempt_provenance
 
 OWN = {"environment.type": "custom", "environment.path": "ourlab.worlds:Boats"}
 

@@ -11,8 +11,8 @@ from workers.provenance.repository import (
     repositories,
     repository_state,
     unpacked_diff,
+    without_secrets,
 )
-from workers.provenance.secret_text import without_secrets
 
 
 def git(folder: Path, *words: str) -> str:

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from troupe_client.reporting.sync import ship_spool, undelivered
 from workers.reporting import reporter as reporter_module
 from workers.reporting.reporter import Reporter
-from workers.storage.run_folder import RunFolder
+from workers.storage.folders import RunFolder
 from workers.telemetry.events import AnyEvent
 
 EVENTS: TypeAdapter[Any] = TypeAdapter(AnyEvent)
@@ -99,7 +99,9 @@ def test_every_kind_of_event_validates(tmp_path: Path) -> None:
     reporter.status("starting", 0, facts={"packages": {"torch": "2"}})
     reporter.metrics(1, {"train/return": 0.5})
     reporter.episode(episode)
-    reporter.annotation({"episode": "1-1-train-0", "turns": [{"turn": 0, "advantages": [0.1]}]})
+    reporter.report(
+        "episode_annotation", {"episode": "1-1-train-0", "turns": [{"turn": 0, "advantages": [0.1]}]}
+    )
     reporter.phase("driver", "rollout", 1, 1.0, 2.0)
     reporter.checkpoint(1, "checkpoints/iteration-000001", 10, {"eval/success": 0.5}, best=True)
     reporter.log("info", "driver", "hello")
@@ -289,7 +291,7 @@ def test_events_lost_on_a_full_disk_are_counted_and_reported(tmp_path: Path) -> 
 CHILD = """
 import sys
 from pathlib import Path
-from workers.storage.run_folder import RunFolder
+from workers.storage.folders import RunFolder
 from workers.reporting.reporter import Reporter
 reporter = Reporter(RunFolder(Path(sys.argv[1])), "run1", 1)
 step = 0

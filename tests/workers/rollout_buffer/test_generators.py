@@ -13,8 +13,14 @@ import pytest
 from tests.workers.rollout_buffer.engine import StubEngine
 from tests.workers.rollout_buffer.serving import Service
 from training_core.errors import DataError, EngineFailure
-from workers.rollout_buffer.engine_client import make_client, query_single_turn
-from workers.rollout_buffer.generator import BaseGenerator, DataFailure, _Play, read_prompts
+from workers.rollout_buffer.generator import (
+    BaseGenerator,
+    DataFailure,
+    _Play,
+    make_client,
+    query_single_turn,
+    read_prompts,
+)
 from workers.rollout_buffer.generators.single_turn import reward
 from workers.rollout_buffer.plugins import BUILT_IN, PluginFailure, find_plugins
 

@@ -24,7 +24,7 @@ from tests.workers.rollout_buffer.test_training import config
 from tests.workers.rollout_buffer.test_training import model as model  # a fixture
 from tests.workers.running import curve, events
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 from workers.rollout_buffer.plugins import load_plugin
 
 GUIDE = Path(__file__).with_name("slime_guide")

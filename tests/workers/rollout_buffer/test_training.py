@@ -15,7 +15,7 @@ from training_core.config.files import parse_config
 from training_core.config.run import RunConfig
 from training_core.llm.models.loading import load_model
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 PLUGINS = Path(__file__).with_name("plugins")
 PROMPTS = [f"w{number}" for number in range(10, 14)]

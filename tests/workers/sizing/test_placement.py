@@ -6,8 +6,7 @@ import sys
 import pytest
 
 from training_core.config.files import load_config
-from workers.sizing.demand import demand
-from workers.sizing.placement import COORDINATOR_CPUS, place
+from workers.sizing.placement import COORDINATOR_CPUS, demand, place
 
 
 def test_demonstration_has_one_process_per_policy() -> None:
@@ -92,6 +91,6 @@ def test_demand_is_the_sum_of_the_bundles() -> None:
 
 @pytest.mark.extended
 def test_demand_imports_neither_ray_nor_torch() -> None:
-    code = "import sys, workers.sizing.demand; print([m for m in ('ray', 'torch') if m in sys.modules])"
+    code = "import sys, workers.sizing.placement; print([m for m in ('ray', 'torch') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

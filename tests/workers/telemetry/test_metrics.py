@@ -6,7 +6,7 @@ import pytest
 
 from tests.workers.driver.builders import episode, turn
 from training_core.types import Episode
-from workers.protocol.records import Collected, EpisodeFacts, Span, Updated
+from workers.protocol import Collected, EpisodeFacts, Span, Updated
 from workers.telemetry import metrics
 
 

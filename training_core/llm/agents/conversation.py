@@ -9,7 +9,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from training_core.llm.agents.messages import (
@@ -20,7 +20,8 @@ from training_core.llm.agents.messages import (
     transcript_messages,
 )
 from training_core.llm.agents.rendering import Renderer
-from training_core.types import NOT_SAMPLED, Answer, Message
+from training_core.llm.serving.sequences import joined_answers
+from training_core.types import Answer, Message
 
 _CLOSING_TAG = re.compile(r"</[\w:.-]+>$")
 
@@ -230,24 +231,19 @@ class Conversation:
         while (before := path[0][0].parent) is not None:
             path.insert(0, before)
         first = path[0][0]
-        ids: list[int] = []
-        logprobs: list[float] = []
-        versions: list[int] = []
-        mask: list[bool] = []
-        reward, new = 0.0, []
+        parts: list[tuple[list[int], Answer]] = []
+        reward = 0.0
         for call, index in path:
             answer = call.answers[index]
-            gap = call.prompt_ids[len(first.prompt_ids) + len(ids) :]
-            ids += gap + answer.token_ids
-            logprobs += [0.0] * len(gap) + answer.logprobs
-            versions += [NOT_SAMPLED] * len(gap) + answer.versions
-            mask += [False] * len(gap) + [(call.id, index) not in spent] * len(answer.token_ids)
+            trained = (call.id, index) not in spent
+            parts.append((call.prompt_ids, replace(answer, loss_mask=[trained] * len(answer.token_ids))))
             spent.add((call.id, index))
             if call.id not in paid:  # a call's reward counts once, independent of its choices
                 reward += call.reward
                 paid.add(call.id)
-            new.append(call)
-        last = leaf.answers[choice]
-        text = last.text if len(path) == 1 else self.renderer.decode(ids)
-        joined = Answer(ids, logprobs, versions, last.stop_reason, text, None if all(mask) else mask)
-        return Segment(new, transcript_messages(first.messages), first.prompt_ids, joined, reward)
+        joined = joined_answers(parts)
+        text = self.renderer.decode(joined.token_ids) if len(path) > 1 else leaf.answers[choice].text
+        mask = None if all(joined.loss_mask or ()) else joined.loss_mask
+        joined = replace(joined, text=text, loss_mask=mask)
+        calls = [call for call, _ in path]
+        return Segment(calls, transcript_messages(first.messages), first.prompt_ids, joined, reward)

@@ -1,20 +1,30 @@
-"""One episode that an agent plays by calls: its slot, its conversations and its reward."""
+"""One episode that an agent plays by calls: its conversations, its reward and its end, for every server that plays episodes.
+
+An episode whose agent ends with an error failed, or has the reward of workflow.failure_reward.
+"""
 
 import secrets
+import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
-from training_core.errors import RequestRefused
+from training_core.errors import RequestRefused, TroupeError
 from training_core.llm.agents.conversation import Call, Conversation
 from training_core.llm.agents.messages import shorten, transcript_messages
 from training_core.llm.agents.rendering import Renderer
+from training_core.llm.environments.host import describe
 from training_core.llm.generation.base import Generate, SamplingSettings
-from training_core.llm.serving.noise import EpisodeNoise
-from training_core.types import Answer, Candidate, Episode, NoiseKey, Stage, Turn
+from training_core.llm.serving.batching import EpisodeNoise
+from training_core.types import Candidate, Episode, NoiseKey, Stage, Turn
 from training_core.versions import version_span
+
+_OF_REQUESTS = (400, 413, 422)
+"""HTTP statuses that state that a request is wrong, which may be due to the policy's answers."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +43,9 @@ class SessionSpec:
 
     episode: Episode
     data: dict[str, Any]
-    """The task as passed to the agent."""
+    """The task as passed to the program that plays it."""
     clients: Mapping[str, PolicyClient]
-    """By role, in the team's order."""
+    """By role, in the team's order; empty if it is not played by calls of the gateway."""
     noise: tuple[int, int, int, int]
     """Run seed, stream, iteration, index of the episode among those of its kind."""
 
@@ -58,14 +68,16 @@ class Outcome:
 class Session:
     """An open episode. The server calls it from one thread; `done` signals to others that it was closed."""
 
-    def __init__(self, spec: SessionSpec) -> None:
+    def __init__(self, spec: SessionSpec, *, stores_calls: bool = True) -> None:
+        """Without `stores_calls` it is an address to ask at: every call is a conversation of its own."""
         self.spec = spec
         self.key = f"ep-{secrets.token_urlsafe(18)}"
         """Identifies the episode and authorises its holder: part of its URL, or its API key."""
         self.outcome = Outcome()
         self.done: Future[Outcome] = Future()
         self.conversations = {role: Conversation(client.renderer) for role, client in spec.clients.items()}
-        self.returns_token_ids = False
+        self._stores_calls = stores_calls
+        self.returns_token_ids = not stores_calls
         """Whether every answer contains its token ids, logprobs and versions, even if not requested."""
         self.overlong = ""
         """Refusal of the latest call, if its prompt left no room for an answer: an agent may shorten it and continue."""
@@ -83,6 +95,12 @@ class Session:
             return roles[0]
         raise RequestRefused(
             f"there is no model {model!r}; use a role: {', '.join(roles)}", 404, "model_not_found"
+        )
+
+    def conversation(self, role: str) -> Conversation:
+        """The conversation of a role's next call."""
+        return (
+            self.conversations[role] if self._stores_calls else Conversation(self.spec.clients[role].renderer)
         )
 
     def accept(self) -> None:
@@ -154,6 +172,65 @@ class Session:
     def without_key(self, text: str) -> str:
         """A text of the agent for the transcript: without the key, which clients quote as part of an address."""
         return text.replace(self.key, "<key>")
+
+
+class SessionRegistry:
+    """Thread-safe: a workflow opens and withdraws sessions, the server looks them up and assigns them to agents."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+        """Token that an external agent needs to take an episode."""
+        self._lock = threading.Lock()
+        self._open: dict[str, Session] = {}
+        self._offered: deque[Session] = deque()
+
+    def open(self, session: Session) -> None:
+        """Open a session for the holder of its key."""
+        with self._lock:
+            session.accept()
+            self._open[session.key] = session
+
+    def offer(self, sessions: Sequence[Session]) -> None:
+        """Offer sessions to external agents, in order."""
+        with self._lock:
+            self._offered.extend(sessions)
+
+    def take(self) -> Session | None:
+        """Open and return the next waiting session; None if there is none."""
+        with self._lock:
+            if not self._offered:
+                return None
+            session = self._offered.popleft()
+            session.accept()
+            self._open[session.key] = session
+            return session
+
+    def find(self, key: str) -> Session:
+        """The open episode of this key. Raises RequestRefused."""
+        with self._lock:
+            session = self._open.get(key)
+        if session is None:
+            raise RequestRefused(
+                "no open episode has this key; use the episode's base_url, or its key as the API key",
+                401,
+                "invalid_api_key",
+            )
+        return session
+
+    def withdraw(self, sessions: Sequence[Session]) -> None:
+        """Close and remove sessions."""
+        with self._lock:
+            keys = {session.key for session in sessions}
+            self._offered = deque(session for session in self._offered if session.key not in keys)
+            for session in sessions:
+                self._open.pop(session.key, None)
+        for session in sessions:
+            session.close("the agent did not close the episode")
+
+    def counts(self) -> dict[str, int]:
+        """Number of open episodes, and of those that wait for an agent."""
+        with self._lock:
+            return {"open": len(self._open), "waiting": len(self._offered)}
 
 
 def finite(value: Any) -> float:
@@ -243,11 +320,12 @@ def _calls(session: Session) -> list[Turn]:
 
 def _candidates(call: Call, used: Sequence[int]) -> tuple[list[Candidate], list[Candidate]]:
     """A call's used choices and its unused ones."""
-    unused = [answer for choice, answer in enumerate(call.answers) if choice not in used]
-    return (
-        [Candidate(call.answers[choice], call.reward) for choice in used],
-        [Candidate(_untrained(answer)) for answer in unused],
-    )
+    unused = [
+        replace(answer, loss_mask=[False] * len(answer.token_ids))
+        for choice, answer in enumerate(call.answers)
+        if choice not in used
+    ]
+    return [Candidate(call.answers[choice], call.reward) for choice in used], list(map(Candidate, unused))
 
 
 def _numbered(turns: Iterable[Turn]) -> list[Turn]:
@@ -263,10 +341,6 @@ def _is_trained(turn: Turn) -> bool:
     return any(candidate.answer.trained_tokens for candidate in turn.candidates)
 
 
-def _untrained(answer: Answer) -> Answer:
-    return replace(answer, loss_mask=[False] * len(answer.token_ids))
-
-
 def _stages(session: Session) -> list[Stage]:
     """What the episode waited for: its calls, and the agent in between."""
     stages: list[Stage] = []
@@ -279,3 +353,88 @@ def _stages(session: Session) -> list[Stage]:
         stages.append(Stage("generate", call.started, call.ended, role, policy, versions))
         now = max(now, call.ended)
     return stages
+
+
+@contextmanager
+def failures_rewarded(session: Session, reward: float | None) -> Iterator[None]:
+    """End the episode with `reward` if an agent raises here due to what the policy answered.
+
+    Raises the agent's exception if `reward` is None, if the agent has received no answer, and if the exception is of the
+    infrastructure: a time-out, a connection, a server, memory, a missing module.
+    """
+    try:
+        yield
+    except Exception as error:
+        if reward is None or not _answered(session) or is_infrastructure(error):
+            raise
+        end_failed(session, describe(error), reward)
+
+
+def end_failed(session: Session, error: str, reward: float | None) -> None:
+    """Close an episode with an error. With a `reward`, one with answers counts as an episode of this reward and no other."""
+    if session.done.done():
+        return
+    if reward is None or not _answered(session):
+        session.close(error)
+        return
+    for _, call in session.calls():
+        call.reward = 0.0
+    text = session.without_key(error)
+    session.outcome = Outcome(reward, rewarded=True, success=False, text=text[:200], failure=text)
+    session.close()
+
+
+def _answered(session: Session) -> bool:
+    return any(call.received for _, call in session.calls())
+
+
+def is_infrastructure(error: BaseException) -> bool:
+    """Whether an exception, or one of its causes, is not due to a policy's answers."""
+    from httpx import TransportError  # here: only runs with agents need it
+
+    return any(
+        isinstance(link, OSError | MemoryError | ImportError | TroupeError | TransportError)
+        or _status(link) not in (None, *_OF_REQUESTS)
+        for link in _links(error)
+    )
+
+
+def _status(error: BaseException) -> int | None:
+    """The HTTP status of an error of a client library, if it has one."""
+    status = getattr(error, "status_code", None) or getattr(
+        getattr(error, "response", None), "status_code", None
+    )
+    return status if isinstance(status, int) else None
+
+
+def _links(error: BaseException) -> Iterator[BaseException]:
+    """The error, its causes, and the parts of groups."""
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        link = waiting.pop()
+        if link is None or id(link) in seen:
+            continue
+        seen.add(id(link))
+        yield link
+        waiting.append(link.__cause__ if link.__suppress_context__ else link.__context__)
+        waiting.extend(link.exceptions if isinstance(link, BaseExceptionGroup) else ())
+
+
+class AgentGateway(Protocol):
+    """An OpenAI-compatible server in front of the policies. Thread-safe."""
+
+    renderers: Mapping[str, Renderer]
+    """Renderer by policy."""
+
+    def open(self, session: Session) -> str:
+        """Allow the holder of the session's key to play it; return its base URL."""
+        ...
+
+    def offer(self, sessions: Sequence[Session]) -> None:
+        """Assign these, in order, to agents that request an episode."""
+        ...
+
+    def withdraw(self, sessions: Sequence[Session]) -> None:
+        """Remove them. Raises errors that occurred behind the gateway and are not caused by an agent."""
+        ...

@@ -4,17 +4,160 @@
 - Qwen3-Coder, Qwen3.5: `<function=name><parameter=key>value</parameter></function>`, with or without these marks.
 - Mistral: JSON after `[TOOL_CALLS]`, or `name[ARGS]{…}`.
 - Llama 3: JSON after `<|python_tag|>`, JSON alone, or `<function=name>{…}</function>`.
+
+The values of `<parameter=key>` tags, which have no types of their own: the tool's JSON schema types them.
+
+JSON as a policy writes it, and as every reader accepts it. Nothing here raises, whatever the text.
 """
 
+import ast
+import json
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from training_core.llm.agents.parameter_types import offered_functions, typed_value
-from training_core.llm.agents.strict_json import decode_json, encode_json
 from training_core.llm.answers import THOUGHT_BEGINS, THOUGHT_ENDS
+
+Schema = Mapping[str, Any]
+_CONSTANTS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
+_ALIASES = {
+    "str": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+    "dict": "object",
+    "list": "array",
+}
+_NAMES = {*_ALIASES.values(), "null"}
+_UNDECLARED = frozenset(_NAMES - {"object", "array"})
+"""Types of a parameter without a declared one. Text in brackets may be code, and stays text."""
+
+
+def offered_functions(tools: Sequence[Any]) -> dict[str, Schema]:
+    """The JSON schema of each offered tool's parameters, by the tool's name."""
+    functions = [tool.get("function", tool) for tool in tools if isinstance(tool, Mapping)]
+    return {
+        function["name"]: _mapping(function.get("parameters"))
+        for function in functions
+        if isinstance(function, Mapping) and isinstance(function.get("name"), str)
+    }
+
+
+def typed_value(text: str, parameter: str, schema: Schema) -> Any:
+    """A parameter's value as its schema types it, or the text if it is none of these types.
+
+    Where a string is allowed too, a number has to be written as JSON writes it: 12 is a number, 1.10 and 02139 are not.
+    """
+    declared = _types(_mapping(schema.get("properties")).get(parameter), schema, set()) & _NAMES
+    types = declared or _UNDECLARED
+    is_text = "string" in types
+    allowed = types if is_text else types | {"null"}
+    for value in _readings(text.strip()) if types != {"string"} else ():
+        encoded = encode_json(value)
+        exact = encoded == text or not isinstance(value, int | float) or isinstance(value, bool)
+        if encoded is not None and _types_of(value) & allowed and (exact or not is_text):
+            return value
+    return text
+
+
+def _readings(text: str) -> Iterator[Any]:
+    """What a text can mean: a constant of JSON or Python, JSON, or a Python list or dictionary. Never a string."""
+    if text in _CONSTANTS:
+        yield _CONSTANTS[text]
+    decoded = decode_json(text)
+    if decoded and decoded[1] == len(text):
+        yield decoded[0]
+    if text.startswith(("{", "[")):
+        try:
+            yield ast.literal_eval(text)
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            return
+
+
+def _types_of(value: Any) -> set[str]:
+    """The types of JSON schemas that a value has; none for a string."""
+    if isinstance(value, bool):
+        return {"boolean"}
+    if isinstance(value, int | float):
+        return {"integer", "number"} if isinstance(value, int) or value.is_integer() else {"number"}
+    return {"null"} if value is None else {"object"} if isinstance(value, dict) else {"array"}
+
+
+def _types(schema: Any, root: Schema, seen: set[str]) -> set[str]:
+    """The names of a schema's types, of all its alternatives; `seen` are the references that were followed."""
+    schema = _mapping(schema)
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference not in seen:
+        seen.add(reference)
+        return _types(_resolve(reference, root), root, seen)
+    named = schema.get("type")
+    names = [named] if isinstance(named, str) else named if isinstance(named, list) else []
+    types = {_ALIASES.get(name, name) for name in names if isinstance(name, str)}
+    for key in ("anyOf", "oneOf", "allOf"):
+        options = schema.get(key)
+        for option in options if isinstance(options, list) else ():
+            types |= _types(option, root, seen)
+    values = schema.get("enum")
+    if not types and isinstance(values, list):
+        return set().union(*({"string"} if isinstance(value, str) else _types_of(value) for value in values))
+    return types
+
+
+def _resolve(reference: str, root: Schema) -> Any:
+    """What `#/$defs/name` refers to."""
+    value: Any = root
+    for part in reference.removeprefix("#/").split("/"):
+        value = _mapping(value).get(part)
+    return value
+
+
+def _mapping(value: Any) -> Schema:
+    return value if isinstance(value, Mapping) else {}
+
+
+LEVELS = 64
+"""Objects and lists are nested at most this deep, because what reads them again (a chat template) recurses."""
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(strict=False, parse_constant=_refuse)
+
+
+def decode_json(text: str, at: int = 0) -> tuple[Any, int] | None:
+    """The value at a place, and the place after it; None if there is none. Strings may contain raw line breaks; NaN
+    and Infinity are refused.
+    """
+    try:
+        return _DECODER.raw_decode(text, at)
+    except (ValueError, RecursionError):
+        return None
+
+
+def encode_json(value: Any) -> str | None:
+    """A value as JSON; None if JSON in UTF-8 cannot represent it (an infinite number, half of a surrogate pair), or if
+    it is nested deeper than LEVELS.
+    """
+    if _is_deeper(value, LEVELS):
+        return None
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except (TypeError, ValueError):
+        return None
+    return text
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    if not isinstance(value, dict | list | tuple):
+        return False
+    items = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_is_deeper(item, levels - 1) for item in items)
+
 
 _MARK = r"<tool_call>|\[TOOL_CALLS\]|<\|python_tag\|>"
 _NEXT = re.compile(

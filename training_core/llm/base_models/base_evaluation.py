@@ -7,15 +7,14 @@ No torch here: the caller passes the engine, and a driver that only reads the me
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from training_core.config.environments import Environment
 from training_core.config.models import Policy
 from training_core.config.rollout import MultiTurn, RolloutBuffer
-from training_core.config.run import RunConfig
+from training_core.config.run import Environment, RunConfig
 from training_core.config.team import Role, Team
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.environments.registry import make_environment
 from training_core.llm.workflows.context import Generate, Render, RolloutContext
-from training_core.llm.workflows.independent import play_independent
+from training_core.llm.workflows.episodes import play_independent
 from training_core.types import Episode
 
 KINDS: tuple[Literal["eval", "eval_sampled"], ...] = ("eval", "eval_sampled")

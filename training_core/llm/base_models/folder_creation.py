@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from training_core.checkpoints import bring_to_disk
-from training_core.llm.base_models.progress import Progress
+
+Progress = Callable[[float, str], None]
+"""Called with the share done (0..1) and the current step."""
+
+
+def silent(done: float, text: str) -> None:
+    """Ignore progress."""
+
 
 FACTS = "troupe.json"
 POLL_SECONDS = 0.5

@@ -12,11 +12,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from training_core.checkpoint_reading import write_errors_explained
-from training_core.config.environments import Environment
+from training_core.checkpoints import write_errors_explained
+from training_core.config.run import Environment
 from training_core.errors import ModelError
-from training_core.llm.base_models.folder_creation import FACTS, create_once
-from training_core.llm.base_models.progress import Progress, silent
+from training_core.llm.base_models.folder_creation import FACTS, Progress, create_once, silent
 from training_core.llm.environments.registry import types_with_warm_start, warm_start_of
 from training_core.llm.models.shape import ModelShape, shape_from
 
@@ -111,7 +110,7 @@ def read_facts(folder: Path | str) -> dict[str, Any]:
 
 def _make(environment: Environment, draft: Path, progress: Progress) -> dict[str, Any]:
     """Write the tiny model into `draft`; return the facts about it."""
-    from training_core.llm.base_models.tiny_training import (
+    from training_core.llm.base_models.warm_start import (
         evaluate_model,
         make_tiny,
     )  # imports torch, which takes seconds and is only needed here

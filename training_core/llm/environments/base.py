@@ -7,6 +7,8 @@ from typing import Any, ClassVar, Literal, Protocol, Self
 from training_core.types import Message
 
 Split = Literal["train", "eval"]
+TRY_AGAIN = "Your answer is not correct. Please try to answer it again."
+"""The feedback to a role after a wrong answer, as in AReaL's multi-turn workflow."""
 Demonstration = tuple[str | tuple[Message, ...], str]
 """A role's observation, as one text or as a conversation so far, with a possible answer."""
 

@@ -1,29 +1,23 @@
-"""Environments by the `type` of their config: one folder and one line each.
-
-Only the `config` modules are imported here. The rest of an environment is imported when it is first used.
-"""
+"""Environments by the `type` of their config: one module and one line each. They import nothing heavy."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from training_core.config.base import EnvironmentSection
-from training_core.importing import resolve
-from training_core.llm.environments.arithmetic.config import Arithmetic
-from training_core.llm.environments.blocksworld.config import Blocksworld
-from training_core.llm.environments.coding.config import Coding
-from training_core.llm.environments.custom.config import CustomEnvironment
-from training_core.llm.environments.dataset.config import Dataset
-from training_core.llm.environments.eight_queens.config import EightQueens
-from training_core.llm.environments.external.config import External
-from training_core.llm.environments.plan_path.config import PlanPath, PlanPathSingle, PlanPathTrio
-from training_core.llm.environments.sokoban.config import Sokoban
-from training_core.llm.environments.sudoku.config import Sudoku
-
-if TYPE_CHECKING:
-    from training_core.llm.environments.base import TextEnvironment, WarmStart
-
-FOLDER = __name__.rpartition(".")[0]
+from training_core.llm.environments import (
+    arithmetic,
+    blocksworld,
+    coding,
+    custom,
+    dataset,
+    eight_queens,
+    external,
+    sokoban,
+    sudoku,
+)
+from training_core.llm.environments.base import TextEnvironment, WarmStart
+from training_core.llm.environments.plan_path import demonstrations, game
 
 
 @dataclass(frozen=True)
@@ -31,65 +25,49 @@ class EnvironmentKind:
     """One type of environment."""
 
     config: type[EnvironmentSection]
-    make: "str | Callable[[Any, int], TextEnvironment]"
-    """(config section, run seed) -> environment; as a string, "folder.module:Name" in this package."""
-    warm_start: str = ""
-    """"folder.module:NAME" of the WarmStart of the tiny base model; empty if the model cannot play it."""
-
-    @property
-    def constructor(self) -> "Callable[[Any, int], TextEnvironment]":
-        """The imported `make`."""
-        return _imported(self.make) if isinstance(self.make, str) else self.make
+    make: Callable[[Any, int], TextEnvironment]
+    """(config section, run seed) -> environment."""
+    warm_start: WarmStart | None = None
+    """The data of the tiny base model; None if the model cannot play it."""
 
 
 ENVIRONMENTS: dict[str, EnvironmentKind] = {
-    "external": EnvironmentKind(External, "external.environment:ExternalEnvironment"),
-    "plan_path": EnvironmentKind(
-        PlanPath, "plan_path.game:PlanPathEnvironment", "plan_path.demonstrations:DUO"
-    ),
+    "external": EnvironmentKind(external.External, external.ExternalEnvironment),
+    "plan_path": EnvironmentKind(game.PlanPath, game.PlanPathEnvironment, demonstrations.DUO),
     "plan_path_single": EnvironmentKind(
-        PlanPathSingle, "plan_path.teams:PlanPathSingleEnvironment", "plan_path.demonstrations:SINGLE"
+        game.PlanPathSingle, game.PlanPathSingleEnvironment, demonstrations.SINGLE
     ),
-    "plan_path_trio": EnvironmentKind(
-        PlanPathTrio, "plan_path.teams:PlanPathTrioEnvironment", "plan_path.demonstrations:TRIO"
-    ),
-    "sudoku": EnvironmentKind(Sudoku, "sudoku.game:SudokuEnvironment", "sudoku.demonstrations:WARM_START"),
-    "sokoban": EnvironmentKind(
-        Sokoban, "sokoban.game:SokobanEnvironment", "sokoban.demonstrations:WARM_START"
-    ),
+    "plan_path_trio": EnvironmentKind(game.PlanPathTrio, game.PlanPathTrioEnvironment, demonstrations.TRIO),
+    "sudoku": EnvironmentKind(sudoku.Sudoku, sudoku.SudokuEnvironment, sudoku.WARM_START),
+    "sokoban": EnvironmentKind(sokoban.Sokoban, sokoban.SokobanEnvironment, sokoban.WARM_START),
     "eight_queens": EnvironmentKind(
-        EightQueens, "eight_queens.game:EightQueensEnvironment", "eight_queens.demonstrations:WARM_START"
+        eight_queens.EightQueens, eight_queens.EightQueensEnvironment, eight_queens.WARM_START
     ),
     "blocksworld": EnvironmentKind(
-        Blocksworld, "blocksworld.game:BlocksworldEnvironment", "blocksworld.demonstrations:WARM_START"
+        blocksworld.Blocksworld, blocksworld.BlocksworldEnvironment, blocksworld.WARM_START
     ),
     "arithmetic": EnvironmentKind(
-        Arithmetic, "arithmetic.environment:ArithmeticEnvironment", "arithmetic.demonstrations:WARM_START"
+        arithmetic.Arithmetic, arithmetic.ArithmeticEnvironment, arithmetic.WARM_START
     ),
-    "dataset": EnvironmentKind(Dataset, "dataset.environment:DatasetEnvironment"),
-    "coding": EnvironmentKind(
-        Coding, "coding.environment:CodingEnvironment", "coding.demonstrations:WARM_START"
-    ),
-    "custom": EnvironmentKind(CustomEnvironment, "custom.environment:CustomEnvironmentMaker"),
+    "dataset": EnvironmentKind(dataset.Dataset, dataset.DatasetEnvironment),
+    "coding": EnvironmentKind(coding.Coding, coding.CodingEnvironment, coding.WARM_START),
+    "custom": EnvironmentKind(custom.CustomEnvironment, custom.CustomEnvironmentMaker),
 }
 """Environments by type, in the order of the pages."""
 
 
-def make_environment(section: Any, seed: int) -> "TextEnvironment":
+def make_environment(section: Any, seed: int) -> TextEnvironment:
     """The environment of a config section. Raises ConfigError if its data cannot be read."""
-    return ENVIRONMENTS[section.type].constructor(section, seed)
+    return ENVIRONMENTS[section.type].make(section, seed)
 
 
-def warm_start_of(tag: str) -> "WarmStart":
+def warm_start_of(tag: str) -> WarmStart:
     """The demonstrations of a type of environment that is in `types_with_warm_start`."""
-    warm_start: WarmStart = _imported(ENVIRONMENTS[tag].warm_start)
+    warm_start = ENVIRONMENTS[tag].warm_start
+    assert warm_start is not None, f"{tag} has no demonstrations"
     return warm_start
 
 
 def types_with_warm_start() -> list[str]:
     """The types with demonstrations, sorted by name."""
     return sorted(tag for tag, kind in ENVIRONMENTS.items() if kind.warm_start)
-
-
-def _imported(path: str) -> Any:
-    return resolve(f"{FOLDER}.{path}")

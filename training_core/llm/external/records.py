@@ -1,4 +1,10 @@
-"""Conversion of rollout buffer records to episodes: text, or sampled token ids, with a loss mask; a group becomes siblings."""
+"""Conversion of rollout buffer records to episodes; a group becomes siblings.
+
+A record has text, which is encoded under a loss mask, or the sampled tokens, which are not encoded again. These have two
+forms. By message, as in the gateway's responses: an assistant's message has `prompt_token_ids` and `token_ids`,
+and may have `logprobs` and `versions`. By sample, with slime's names: the record has `tokens` (prompt and response)
+and `response_length`, and may have `loss_mask`, `rollout_log_probs` and `versions` of the response.
+"""
 
 import json
 import time
@@ -12,14 +18,97 @@ from training_core.config.run import RunConfig
 from training_core.errors import ConfigError, DataError
 from training_core.importing import load_object, made
 from training_core.llm.environments.host import describe
-from training_core.llm.external.buffer_client import Record
-from training_core.llm.external.sampled_records import sampled_sequences
 from training_core.llm.external.slime import MultiTurnLossMaskGenerator, generated_mask
-from training_core.llm.generation.sequence_checks import check_sequence
+from training_core.llm.external.source import Record
+from training_core.llm.generation.prompt_checks import check_sequence
 from training_core.llm.generation.stop_words import decode_texts
 from training_core.llm.learning.loss_masks import MaskedTokens, mask_messages
+from training_core.llm.serving.sequences import TokenSequence, join_calls, turn_of
 from training_core.types import NOT_SAMPLED, Answer, Candidate, Episode, Message, Stage, Turn
 from training_core.versions import version_span
+
+
+def sampled_sequences(record: Mapping[str, Any], version: int) -> list[TokenSequence]:
+    """Sequences of a record with ids; none if it has only text. Rewards are 0.
+
+    `version` applies to tokens with logprobs and without versions. Raises DataError.
+    """
+    if record.get("tokens") is not None:
+        return [_sample(record, version)]
+    trained = [
+        message
+        for message in record["messages"]
+        if message["role"] == "assistant" and message.get("step_loss_mask", 1) == 1
+    ]
+    with_ids = [message for message in trained if message.get("token_ids") is not None]
+    if not with_ids:
+        return []
+    if len(with_ids) < len(trained):
+        raise DataError(
+            f"{len(with_ids)} of {len(trained)} assistant messages have token_ids; give them for each trained message"
+        )
+    return list(join_calls(_call(message, version) for message in with_ids))
+
+
+def _call(message: Mapping[str, Any], version: int) -> TokenSequence:
+    ids = _list(message, "token_ids")
+    if not message.get("prompt_token_ids"):
+        raise DataError("an assistant message with token_ids needs prompt_token_ids, the ids of its prompt")
+    cut = message.get("finish_reason") == "length"
+    answer = _answer(ids, message.get("logprobs"), message.get("versions"), [True] * len(ids), version, cut)
+    return TokenSequence(_list(message, "prompt_token_ids"), answer)
+
+
+def _sample(record: Mapping[str, Any], version: int) -> TokenSequence:
+    tokens, length = _list(record, "tokens"), record.get("response_length")
+    mask = record.get("loss_mask")
+    if length is None and isinstance(mask, list):
+        length = len(mask)
+    if not isinstance(length, int) or isinstance(length, bool) or not 0 < length < len(tokens):
+        raise DataError(
+            f"response_length = {length!r} of {len(tokens)} tokens: it must be above 0 and leave a prompt"
+        )
+    marks = [True] * length if mask is None else [mark == 1 for mark in _list(record, "loss_mask")]
+    if len(marks) != length:
+        raise DataError(f"loss_mask has {len(marks)} marks, and the response has {length} tokens")
+    if True not in marks:
+        raise DataError("loss_mask leaves nothing to train on")
+    logprobs = record.get("rollout_log_probs", record.get("logprobs"))
+    versions = record.get("versions", record.get("weight_versions"))
+    cut = _is_truncated(record)
+    return TokenSequence(tokens[:-length], _answer(tokens[-length:], logprobs, versions, marks, version, cut))
+
+
+def _answer(
+    ids: list[int], logprobs: Any, versions: Any, marks: list[bool], version: int, cut: bool
+) -> Answer:
+    """Without logprobs, the learner computes them with its version."""
+    count = len(ids)
+    sampled = _numbers(logprobs, "logprobs", count) if logprobs is not None else []
+    if versions is None or isinstance(versions, int | str):
+        versions = [version if versions is None else versions] * count
+    by_token = [
+        int(number) if sampled and trained else NOT_SAMPLED
+        for number, trained in zip(_numbers(versions, "versions", count), marks, strict=True)
+    ]
+    return Answer(ids, sampled, by_token, "length" if cut else "stop", "", marks)
+
+
+def _list(fields: Mapping[str, Any], name: str) -> list[Any]:
+    value = fields.get(name)
+    if not isinstance(value, list):
+        raise DataError(f"{name} must be a list, not {type(value).__name__}")
+    return value
+
+
+def _numbers(values: Any, name: str, count: int) -> list[float]:
+    if not isinstance(values, list) or len(values) != count:
+        length = len(values) if isinstance(values, list) else "no"
+        raise DataError(f"{count} tokens have {length} {name}; give one per token")
+    try:
+        return [float(value) for value in values]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"{name} must be numbers: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -80,23 +169,22 @@ class RecordReader:
 
     def _turns(self, record: Record, raw: float, role: str, policy: str) -> list[Turn]:
         """From the record's ids, one turn for each sequence; otherwise from its text, one turn. Raises DataError."""
-        version = self.version(policy)
+        version, tokenizer = self.version(policy), self.tokenizers[policy]
         sequences = sampled_sequences(record, version)
         if not sequences:
             return [self._turn(record, raw, role, policy)]
-        tokenizer, prompt = self.tokenizers[policy], _prompt(record)
-        reward = self._reward(record, raw)
         turns = []
-        for index, (ids, answer, _, _) in enumerate(sequences):
-            check_sequence(ids, answer, len(tokenizer), version)
-            (text,) = decode_texts(tokenizer, [answer.token_ids])
-            mask = None if answer.loss_mask and all(answer.loss_mask) else answer.loss_mask
-            last = index == len(sequences) - 1  # the reward counts once
-            candidate = Candidate(replace(answer, text=text, loss_mask=mask), 0.0, raw * last, reward * last)
-            seen: list[Message] = [
-                {"role": "user", "content": str(tokenizer.decode(ids, skip_special_tokens=True))}
-            ]
-            turns.append(Turn(index, role, policy, seen if index else prompt, ids, [candidate], 0))
+        for index, sequence in enumerate(sequences):
+            answer = sequence.answer
+            check_sequence(sequence.prompt, answer, len(tokenizer), version)
+            if answer.loss_mask and all(answer.loss_mask):
+                answer = replace(answer, loss_mask=None)
+            turns.append(
+                turn_of(index, TokenSequence(sequence.prompt, answer, 0.0, role), policy, tokenizer, 0.0)
+            )
+        turns[0].messages = _prompt(record)
+        last = turns[-1].candidates[0]  # the reward counts once
+        last.team_reward, last.reward = raw, self._reward(record, raw)
         return turns
 
     def _mask(self, messages: Any, tools: Any, tokenizer: Any) -> MaskedTokens:
@@ -184,17 +272,17 @@ def _board(facts: Mapping[str, Any]) -> dict[str, Any]:
     """A record's facts, line by line (training_core.boards.Lines), except its times, which the episode contains."""
     shown = {name: value for name, value in facts.items() if name not in ("started", "timestamp")}
     lines = [
-        {"label": str(name)[:40], "text": _as_text(value)[:2000], "state": ""}
+        {
+            "label": str(name)[:40],
+            "text": (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))[:2000],
+            "state": "",
+        }
         for name, value in list(shown.items())[:200]
     ]
     return {"kind": "lines", "lines": lines}
 
 
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _is_truncated(record: Record) -> bool:
+def _is_truncated(record: Mapping[str, Any]) -> bool:
     return bool((record.get("extra_info") or {}).get("truncated"))
 
 

@@ -1,24 +1,141 @@
-"""The source of external rollouts: started once, polled, and saved in checkpoints."""
+"""The source of external rollouts: a channel of a rollout buffer service, polled, and saved in checkpoints."""
 
+import json
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from math import isfinite
+from pathlib import Path
 from typing import Any, Literal
 
+from training_core.checkpoints import read_errors_explained, write_errors_explained
 from training_core.config.rollout import RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.errors import BufferFailure, StopRequested
-from training_core.llm.external.buffer_client import BufferClient, Fetched, Record, connect
 
 log = logging.getLogger(__name__)
+Record = dict[str, Any]
+FILE = "rollout_buffer.json"
+"""In a checkpoint: which prompts are done; in TROUPE_HOME: the address of this machine's service."""
+_TIMEOUT, _CONNECT_TIMEOUT = 120.0, 10.0
+"""Seconds."""
 _LOG_SECONDS = 30.0
 """Seconds between log lines while nothing arrives."""
 _POLL_SECONDS = 0.5
 """Seconds between checks for a stop request."""
 _NO_MINIMUM = -1e12
 """In evaluation no record is invalid: failed records count as failed."""
+logging.getLogger("httpx").setLevel(logging.WARNING)  # a line per poll would fill the run's log
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """One response of the service."""
+
+    groups: list[list[Record]]
+    """Received records, by instance."""
+    finished: list[str]
+    """Instances of received groups, including those without delivered records."""
+    delivery: int
+    meta: dict[str, Any]
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing arrived, the generator has ended, and the buffer has no group left."""
+        buffer = self.meta.get("buffer", {})
+        left = buffer.get("open_groups", 1) + buffer.get("ready_groups", 1)
+        return not self.finished and self.meta.get("rollout", {}).get("state") == "finished" and not left
+
+
+class BufferClient:
+    """One channel of a service. Every call raises BufferFailure if the service refuses or is unreachable."""
+
+    def __init__(self, url: str, token: str, channel: str = "") -> None:
+        self.url = url.rstrip("/") + (f"/channels/{channel}" if channel else "")
+        self._headers = {"Authorization": f"Bearer {token}"}
+
+    def start_rollout(self, request: Mapping[str, Any]) -> None:
+        """Start a generator."""
+        self._post("/start_rollout", request)
+
+    def stop_rollout(self) -> None:
+        """Stop the generator."""
+        self._post("/stop_rollout", {})
+
+    def fetch(self, delivery: int, limit: int | None) -> Fetched:
+        """Complete groups, about `limit` records; `delivery` is the last one that was received."""
+        body = {"delivery": delivery} | ({"batch_size": limit} if limit else {})
+        answer = self._post("/get_rollout_data", body)["data"]
+        data, meta = answer["data"], answer["meta_info"]
+        groups: dict[str, list[Record]] = {}
+        for record in data:
+            groups.setdefault(str(record["instance_id"]), []).append(record)
+        return Fetched(list(groups.values()), list(meta["finished_groups"]), int(meta["delivery"]), meta)
+
+    def _post(self, path: str, content: Mapping[str, Any]) -> dict[str, Any]:
+        import httpx  # only here: a machine that trains from a script may lack it
+
+        try:
+            answer = httpx.post(
+                self.url + path,
+                json=dict(content),
+                headers=self._headers,
+                trust_env=False,
+                timeout=httpx.Timeout(_TIMEOUT, connect=_CONNECT_TIMEOUT),
+            )
+            body = answer.json()
+        except httpx.InvalidURL as error:
+            raise BufferFailure(f"workflow.url = {self.url!r} is not a URL; use http://host:8889") from error
+        except (httpx.HTTPError, ValueError) as error:
+            raise BufferFailure(
+                f"the rollout buffer at {self.url} does not answer ({type(error).__name__}); start it with `troupe buffer serve`"
+            ) from error
+        if not answer.is_success or not isinstance(body, dict):
+            reason = body.get("message") if isinstance(body, dict) else answer.text[:200]
+            raise BufferFailure(f"the rollout buffer at {self.url} refused: {reason}")
+        return body
+
+
+def connect(workflow: RolloutBuffer, channel: str) -> BufferClient:
+    """Connect to the service in the config, or to the one on this machine. Raises BufferFailure if there is none.
+
+    The token of this machine's service is only sent to that service's address.
+    """
+    token = os.environ.get(workflow.token_env, "").strip()
+    file = Path(os.environ.get("TROUPE_HOME", "").strip() or "var") / FILE
+    local: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
+    url = workflow.url or str(local.get("url", ""))
+    if not url:
+        raise BufferFailure(
+            f"there is no rollout buffer on this machine (no {file}); start it with `troupe buffer serve`, or set workflow.url"
+        )
+    if not token and url.rstrip("/") == local.get("url"):
+        token = str(local["token"])
+    return BufferClient(url, token, channel)
+
+
+def save_external(checkpoint: Path, state: Mapping[str, Any]) -> None:
+    """Write it into a checkpoint's draft. Raises CheckpointError."""
+    with write_errors_explained(f"the checkpoint {checkpoint}"):
+        (checkpoint / FILE).write_text(json.dumps(state))
+
+
+def read_external(checkpoint: Path) -> dict[str, Any]:
+    """The stored state; empty if the checkpoint has none, as one of another workflow.
+
+    Raises CheckpointError.
+    """
+    path = checkpoint / FILE
+    if not path.is_file():
+        return {"finished": [], "delivery": 0}
+    with read_errors_explained(checkpoint, "a rollout buffer's run"):
+        state = json.loads(path.read_text())
+        if not isinstance(state, dict):
+            raise ValueError(f"{FILE} is not what Troupe writes")
+        return state
 
 
 class RolloutSource:
@@ -64,15 +181,15 @@ class RolloutSource:
         if self._client is None:
             self._client = connect(self._workflow, self._workflow.channel)
             self._start(self._client, engine_url)
-        wait = _RetryCounter(self._workflow, self._client.url, self._stop_requested)
-        size = self._config.rollout.group_size
-        while len(self._waiting) < count:
-            fetched = wait.fetch(self._client, self._delivery, (count - len(self._waiting)) * size)
+        reader = _Reader(self._workflow, self._client, self._stop_requested)
+        while (missing := count - len(self._waiting)) > 0:
+            limit = missing * self._config.rollout.group_size
+            status = f"{len(self._waiting)} of {count} groups"
+            fetched = reader.fetch(self._delivery, limit, status)
             if fetched is not None:
                 self._delivery = fetched.delivery
                 self._waiting += fetched.groups
                 self.figures = _metrics(fetched.meta)
-            wait.after(fetched, f"{len(self._waiting)} of {count} groups")
         received, self._waiting = self._waiting[:count], self._waiting[count:]
         self.finished += [str(group[0]["instance_id"]) for group in received]
         self.figures["buffer/waited"] = time.monotonic() - started
@@ -93,16 +210,16 @@ class RolloutSource:
         request = self._request(workflow.evaluation_file, temperature, engine_url)
         single_pass = {"num_repeat_per_sample": 1, "num_epoch": 1, "num_prompts": limit}
         client.start_rollout(request | single_pass | {"fresh": True, "least_reward": _NO_MINIMUM})
-        wait, delivery = _RetryCounter(workflow, client.url, self._stop_requested), 0
+        reader, delivery = _Reader(workflow, client, self._stop_requested), 0
         groups: dict[str, list[Record]] = {}
         while len(groups) < limit:
-            fetched = wait.fetch(client, delivery, None)
+            status = f"{len(groups)} of at most {limit} evaluation episodes"
+            fetched = reader.fetch(delivery, None, status, may_end=bool(groups))
             if fetched is not None:
                 delivery = fetched.delivery
                 groups |= {str(group[0]["instance_id"]): group for group in fetched.groups}
-                if not fetched.finished and _is_exhausted(fetched.meta) and groups:
+                if fetched.is_last:
                     break
-            wait.after(fetched, f"{len(groups)} of at most {limit} evaluation episodes")
         client.stop_rollout()
         return [groups[name] for name in sorted(groups)]
 
@@ -129,12 +246,8 @@ class RolloutSource:
             "fresh": not self.finished,
         }
         client.start_rollout(request)
-        log.info(
-            "rollout of %s started at %s, %d groups skipped",
-            workflow.generator,
-            client.url,
-            len(self.finished),
-        )
+        skipped = len(self.finished)
+        log.info("rollout of %s started at %s, %d groups skipped", workflow.generator, client.url, skipped)
 
     def _request(self, file: str, temperature: float, engine_url: str) -> dict[str, Any]:
         workflow, sampling = self._workflow, self._sampling()
@@ -159,72 +272,71 @@ class RolloutSource:
         return next(roles[name] for name in self._config.team.order if roles[name].trained).sampling
 
 
-class _RetryCounter:
-    """Counts consecutive failed attempts, and handles each."""
+class _Reader:
+    """Fetches from one channel. Counts failed attempts in a row, and waits between them."""
 
-    def __init__(self, workflow: RolloutBuffer, url: str, stop_requested: Callable[[], bool]) -> None:
+    def __init__(
+        self, workflow: RolloutBuffer, client: BufferClient, stop_requested: Callable[[], bool]
+    ) -> None:
         self._workflow = workflow
-        self._url = url
+        self._client = client
         self._stop_requested = stop_requested
         self._failed_attempts = 0
-        self._reason = ""
         self._began = self._logged = time.monotonic()
 
-    def fetch(self, client: BufferClient, delivery: int, limit: int | None) -> Fetched | None:
-        """One attempt; None if the service is unreachable or refuses."""
-        try:
-            return client.fetch(delivery, limit)
-        except BufferFailure as error:
-            self._reason = str(error)
-            return None
+    def fetch(
+        self, delivery: int, limit: int | None, status: str, *, may_end: bool = False
+    ) -> Fetched | None:
+        """One attempt, and a pause unless data arrived; None if the service is unreachable or refuses.
 
-    def after(self, fetched: Fetched | None, status: str) -> None:
-        """Wait for the next attempt, unless data arrived. Raises BufferFailure, StopRequested."""
-        if fetched is not None and fetched.finished:
+        Raises StopRequested, BufferFailure after too many attempts, or if nothing more can arrive, unless it `may_end`.
+        """
+        fetched = None
+        try:
+            fetched = self._client.fetch(delivery, limit)
+            reason = f"no group is complete; {_status(fetched.meta)}"
+        except BufferFailure as error:
+            reason = str(error)
+        if fetched is not None and (fetched.finished or (may_end and fetched.is_last)):
             self._failed_attempts = 0
-            return
+            return fetched
         self._failed_attempts += 1
         if fetched is not None:
-            self._reason = f"no group is complete; {_status(fetched.meta)}"
-            self._check_not_exhausted(fetched.meta)
-        limit = self._workflow.retry_limit
-        if limit >= 0 and self._failed_attempts > limit:
+            _check_not_exhausted(fetched)
+        tolerated = self._workflow.retry_limit
+        if tolerated >= 0 and self._failed_attempts > tolerated:
             raise BufferFailure(
-                f"no rollouts arrived from {self._url} in {self._failed_attempts} attempts "
-                f"({time.monotonic() - self._began:.0f} s), with {status}: {self._reason}. workflow.retry_limit "
+                f"no rollouts arrived from {self._client.url} in {self._failed_attempts} attempts "
+                f"({time.monotonic() - self._began:.0f} s), with {status}: {reason}. workflow.retry_limit "
                 "sets how long to wait, -1 indefinitely"
             )
         if time.monotonic() - self._logged > _LOG_SECONDS:
             self._logged = time.monotonic()
-            log.info("waiting for rollouts: %s; %s", status, self._reason)
+            log.info("waiting for rollouts: %s; %s", status, reason)
         self._pause(self._workflow.poll_interval if fetched is not None else self._workflow.retry_interval)
+        return fetched
 
     def _pause(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while True:
             if self._stop_requested():
-                raise StopRequested(f"stop requested while waiting for rollouts from {self._url}")
+                raise StopRequested(f"stop requested while waiting for rollouts from {self._client.url}")
             left = until - time.monotonic()
             if left <= 0:
                 return
             time.sleep(min(left, _POLL_SECONDS))
 
-    def _check_not_exhausted(self, meta: Mapping[str, Any]) -> None:
-        """Raise if the generator has failed or ended and nothing is left: waiting longer would have no effect."""
-        rollout = meta.get("rollout", {})
-        if rollout.get("state") == "failed":
-            raise BufferFailure(f"the generator {rollout['task_type']} failed: {rollout['error']}")
-        if _is_exhausted(meta):
-            raise BufferFailure(
-                f"the generator {rollout['task_type']} has played all its prompts ({_status(meta)}), but more are needed; "
-                "raise workflow.epochs, or give a longer workflow.input_file"
-            )
 
-
-def _is_exhausted(meta: Mapping[str, Any]) -> bool:
-    buffer = meta.get("buffer", {})
-    left = buffer.get("open_groups", 1) + buffer.get("ready_groups", 1)
-    return bool(meta.get("rollout", {}).get("state") == "finished" and left == 0)
+def _check_not_exhausted(fetched: Fetched) -> None:
+    """Raise if the generator has failed or ended and nothing is left: waiting longer would have no effect."""
+    rollout = fetched.meta.get("rollout", {})
+    if rollout.get("state") == "failed":
+        raise BufferFailure(f"the generator {rollout['task_type']} failed: {rollout['error']}")
+    if fetched.is_last:
+        raise BufferFailure(
+            f"the generator {rollout['task_type']} has played all its prompts ({_status(fetched.meta)}), but more are needed; "
+            "raise workflow.epochs, or give a longer workflow.input_file"
+        )
 
 
 def _status(meta: Mapping[str, Any]) -> str:
@@ -237,14 +349,9 @@ def _status(meta: Mapping[str, Any]) -> str:
 
 def _metrics(meta: Mapping[str, Any]) -> dict[str, float]:
     """Numbers of the service and of the plugin's get_group_data_meta_info, as metrics."""
-    numbers = {f"buffer/{name}": value for name, value in meta.get("buffer", {}).items()}
-    numbers |= {
-        f"buffer/{name}": value
-        for name, value in meta.items()
-        if name not in ("delivery", "buffer", "rollout")
-    }
+    figures = {name: value for name, value in meta.items() if name not in ("delivery", "buffer", "rollout")}
     return {
-        name: float(value)
-        for name, value in numbers.items()
-        if isinstance(value, int | float) and isfinite(value) and len(name) <= 200
+        f"buffer/{name}": float(value)
+        for name, value in (meta.get("buffer", {}) | figures).items()
+        if isinstance(value, int | float) and isfinite(value) and len(f"buffer/{name}") <= 200
     }

@@ -1,14 +1,23 @@
-"""The interface of engines: prompts in, sampled answers out."""
+"""The interface of engines: prompts in, sampled answers out; and calls that continue answers, or leave prompts out."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from training_core.config.team import Sampling
+from training_core.errors import PromptTooLong
+from training_core.importing import resolve
+from training_core.llm.generation.engine_config import EngineSection
+from training_core.llm.generation.registry import ENGINES
 from training_core.types import Answer, Prompt
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+NO_ROOM = Answer([], [], [], "length", "")
+"""The answer to a prompt that leaves no room for a token (`Answer.had_no_room`)."""
 
 
 @dataclass(frozen=True)
@@ -72,3 +81,87 @@ class SleepingEngine(Engine, Protocol):
     def wake_up(self) -> None:
         """Undo `sleep`. The engine has the weights that it had before."""
         ...
+
+
+def make_engine(
+    section: EngineSection,
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
+    *,
+    sleeps: bool = False,
+) -> Engine:
+    """The engine of this config section. `sleeps`: it is a SleepingEngine, and `sleep` must release its memory."""
+    options = {"sleeps": True} if sleeps else {}
+    engine: Engine = resolve(f"{__name__.rpartition('.')[0]}.{ENGINES[section.type].make}")(
+        section, model, tokenizer, **options
+    )
+    return engine
+
+
+def continuation_prompt(prompt: Prompt, index: int, answer: Answer) -> Prompt:
+    """The prompt for the rest of answer `index` of `prompt`; it includes the tokens so far.
+
+    max_tokens is unchanged: the tokens so far count.
+    """
+    return replace(
+        prompt,
+        token_ids=[*prompt.token_ids, *answer.token_ids],
+        count=1,
+        first=prompt.first + index,
+        offset=prompt.offset + len(answer.token_ids),
+    )
+
+
+def join_answers(before: Answer, after: Answer) -> Answer:
+    """An interrupted answer and its continuation as one; every token keeps the version that generated it."""
+    return replace(
+        after,
+        token_ids=before.token_ids + after.token_ids,
+        logprobs=before.logprobs + after.logprobs,
+        versions=before.versions + after.versions,
+    )
+
+
+def generate_until_ended(
+    prompts: Sequence[Prompt], generate: Callable[[Sequence[Prompt]], list[list[Answer]]]
+) -> list[list[Answer]]:
+    """Call `generate` for answers, and again for the rest of interrupted ones, possibly with newer weights, until every answer
+    has ended. With the same weights, the joined parts equal the answer without an interruption.
+    """
+    answers = generate(prompts)
+    while unfinished := _interrupted(answers):
+        rest = generate(
+            [
+                continuation_prompt(prompts[number], index, answers[number][index])
+                for number, index in unfinished
+            ]
+        )
+        for (number, index), (after,) in zip(unfinished, rest, strict=True):
+            answers[number][index] = join_answers(answers[number][index], after)
+    return answers
+
+
+def _interrupted(answers: Sequence[Sequence[Answer]]) -> list[tuple[int, int]]:
+    """(index of the prompt, index in its group) of unfinished answers."""
+    return [
+        (number, index)
+        for number, group in enumerate(answers)
+        for index, answer in enumerate(group)
+        if answer.stop_reason == "interrupt"
+    ]
+
+
+def generate_fitting(
+    prompts: Sequence[Prompt], generate: Callable[[Sequence[Prompt]], list[list[Answer]]]
+) -> list[list[Answer]]:
+    """Call `generate` for answers. Prompts that leave no room for one get `NO_ROOM`, so the others of the call are answered."""
+    try:
+        return generate(prompts)
+    except PromptTooLong as error:
+        too_long = set(error.numbers)
+    fitting = [prompt for number, prompt in enumerate(prompts) if number not in too_long]
+    answers = iter(generate(fitting) if fitting else [])
+    return [
+        [NO_ROOM] * prompt.count if number in too_long else next(answers)
+        for number, prompt in enumerate(prompts)
+    ]

@@ -1,10 +1,14 @@
-"""The fields that all engines have."""
+"""The config of engines: the fields that all have, and those of each."""
 
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from training_core.config.base import Section
+from training_core.config.effects import Effects, Place, on_a_gpu, trained
+
+Url = Annotated[str, Field(pattern=r"^https?://[^\s?#]+$")]
 
 
 class EngineSection(Section):
@@ -23,3 +27,77 @@ class EngineSection(Section):
     def gpus(self) -> int:
         """Maximum number of GPUs that the engine of one rollout worker uses."""
         return 1
+
+
+def _keeps_conversations(at: Place) -> str:
+    config = at.config
+    talks = config.workflow.type in ("multi_turn", "agent", "rollout_workflow", "rollout_buffer")
+    if talks or (config.rollout.staleness and config.rollout.partial):
+        return ""
+    return "no conversation is continued and no answer is interrupted in this run"
+
+
+class Torch(EngineSection):
+    """A transformers model in the rollout worker itself."""
+
+    effects: ClassVar[Effects] = {
+        "conversation_cache": _keeps_conversations,
+        "static_shapes": lambda at: on_a_gpu(at) if at.section.static_shapes == "off" else "",
+    }
+    type: Literal["torch"] = "torch"
+    """Runs on a CPU or a GPU without further packages; the same seed gives the same tokens on every machine."""
+    conversation_cache: int = Field(256, ge=0)
+    """Size in MiB of the key-value cache kept between calls, for conversations and interrupted answers that continue; 0 disables."""
+    static_shapes: Literal["auto", "on", "off"] = "auto"
+    """Decode with a few fixed shapes, which a GPU replays as CUDA graphs; auto: only on a GPU."""
+
+
+class Vllm(EngineSection):
+    """vLLM in the process that generates: needs the extra `gpu`. In a colocated policy it sleeps during updates."""
+
+    weights: ClassVar[Literal["shared", "copied", "remote"]] = "copied"
+    effects: ClassVar[Effects] = {"gpu_memory": on_a_gpu}
+    type: Literal["vllm"] = "vllm"
+    """New weights are written into vLLM's model in place; every version of an adapter has its own name."""
+    gpu_memory: float = Field(0.9, gt=0.0, le=1.0)
+    """Share of the GPU's memory that vLLM uses for weights and cache; a colocated policy's model and optimiser need the rest.
+    Unused on a CPU.
+    """
+    tensor_parallel: int = Field(1, ge=1, le=1024)
+    """GPUs over which vLLM splits the model; above 1, devices.rollout_gpus must be the same number."""
+    context: int = Field(0, ge=0)
+    """Maximum length of prompt plus answer in tokens; 0 uses the model's maximum, which may need much memory."""
+    eager: bool = False
+    """Run without CUDA graphs: starts faster, generates more slowly."""
+
+    @property
+    def gpus(self) -> int:
+        """Maximum number of GPUs that the engine of one rollout worker uses."""
+        return self.tensor_parallel
+
+
+class OpenAi(EngineSection):
+    """A separate vLLM or SGLang server, called through the OpenAI API: needs devices.placement = "apart"."""
+
+    weights: ClassVar[Literal["shared", "copied", "remote"]] = "remote"
+    model_name_fields: ClassVar[tuple[str, ...]] = ("model",)
+    folder_fields: ClassVar[tuple[str, ...]] = ("weights_folder",)
+    key_fields: ClassVar[Mapping[str, str]] = {"key_variable": "urls"}
+
+    effects: ClassVar[Effects] = {"weights_folder": trained}
+    type: Literal["openai"] = "openai"
+    """The server samples; it loads new weights from a shared folder."""
+    server: Literal["vllm", "sglang"] = "vllm"
+    """Server type, which determines the endpoints for new weights."""
+    urls: tuple[Url, ...] = Field(("http://127.0.0.1:8000",), min_length=1)
+    """URLs of servers with the same model, without /v1; prompts are distributed round-robin."""
+    model: str = ""
+    """Model name on the server; empty uses the first model that the server lists."""
+    key_variable: str = Field("", pattern=r"^([A-Z0-9_]+_API_KEY)?$")
+    """Name of the worker's environment variable that holds the API key, ending in _API_KEY; empty for none."""
+    weights_folder: str = ""
+    """Folder for new weights that servers see under the same path; required if the policy is trained."""
+    timeout: float = Field(600.0, gt=0.0)
+    """Maximum time for one answer, or one update of weights, in seconds."""
+    attempts: int = Field(3, ge=1, le=20)
+    """Attempts per request before it fails; the wait between attempts grows, so that a restarting server is reached again."""

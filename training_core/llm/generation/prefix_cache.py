@@ -2,19 +2,24 @@
 
 H heads, L tokens, D head size. A conversation is identified by its request id and a candidate's index in its group.
 Entries are valid only for the version of the weights that computed them. The least recently used entry is evicted.
+
+Different prompts may share a prefix too: a system prompt, examples, the text before a task.
 """
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
+Tokens = tuple[int, ...]
 Layers = list[tuple[Tensor, Tensor]]
 """Keys and values (H, L, D) of each layer."""
 ConversationName = tuple[str, int]
 """(request id, index of the candidate in its group)"""
+SHORTEST = 32
+"""Minimum length in tokens of a prefix that is computed separately."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,25 @@ class ConversationCache:
     def _remove(self, name: ConversationName) -> None:
         previous = self._entries.pop(name, None)
         self.size -= previous.size if previous else 0
+
+
+def shared_prefixes(texts: Iterable[Tokens]) -> Mapping[Tokens, Tokens]:
+    """For each text, the prefix that it shares with others; texts that share less than SHORTEST tokens are omitted.
+
+    Texts with equal first SHORTEST tokens share one prefix, the longest common one. It never includes a text's last
+    token.
+    """
+    alike: dict[Tokens, set[Tokens]] = {}
+    for text in texts:
+        if len(text) > SHORTEST:
+            alike.setdefault(text[:SHORTEST], set()).add(text)
+    return {text: _shared(cluster) for cluster in alike.values() if len(cluster) > 1 for text in cluster}
+
+
+def _shared(texts: set[Tokens]) -> Tokens:
+    """The longest common prefix: that of the first and the last text in lexicographic order."""
+    first, last = min(texts), max(texts)
+    return first[: min(_common_prefix_length(first, last), min(map(len, texts)) - 1)]
 
 
 def _common_prefix_length(one: Sequence[int], other: Sequence[int]) -> int:

@@ -11,102 +11,56 @@ Activation checkpointing of blocks (Chen et al., arXiv 1604.06174) and an adapte
 """
 
 import copy
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
-from transformers.modeling_layers import GradientCheckpointingLayer
 
+from training_core.algorithms.config import ActorCritic
 from training_core.algorithms.losses import kl_penalty, token_entropies
-from training_core.algorithms.ppo.config import ActorCritic
-from training_core.algorithms.registry import make_hooks
-from training_core.config.algorithms import Algorithm
+from training_core.algorithms.registry import Algorithm, make_hooks
 from training_core.errors import LearnerFailure
-from training_core.llm.generation.sampling import tempered_log_probs
-from training_core.llm.learning.annotations import Annotations, annotate
-from training_core.llm.learning.critic import Critic
-from training_core.llm.learning.kl_penalty import apply_kl_penalty, changes_rewards, has_kl_reward
+from training_core.importing import resolve
+from training_core.llm.learning.kl_penalty import (
+    apply_kl_penalty,
+    changes_rewards,
+    has_kl_reward,
+    needs_initial_pass,
+)
 from training_core.llm.learning.learner_config import Optimisation, TrainedPolicy
-from training_core.llm.learning.micro_batches import MicroBatch, MicroBatchOptions, make_micro_batches
-from training_core.llm.learning.missing_logprobs import fill_missing_logprobs
-from training_core.llm.learning.objective import kl_costs, needs_initial_pass, token_losses
-from training_core.llm.learning.optimisation import Optimiser
-from training_core.llm.learning.packing import conversations
-from training_core.llm.learning.processes import SINGLE_PROCESS, Processes
-from training_core.llm.learning.token_logprobs import ResponseForward, RowBatch
-from training_core.llm.learning.update_sums import UpdateSums
-from training_core.llm.models.adapters import (
+from training_core.llm.learning.losses import token_losses
+from training_core.llm.learning.optimiser import SINGLE_PROCESS, Optimiser, Processes, learning_rate
+from training_core.llm.learning.packing import (
+    MicroBatch,
+    MicroBatchOptions,
+    RowBatch,
+    make_micro_batches,
+    minibatches,
+    own_share,
+)
+from training_core.llm.learning.registry import LEARNERS
+from training_core.llm.learning.token_advantages import Critic
+from training_core.llm.learning.token_logprobs import (
+    ResponseForward,
+    fill_missing_logprobs,
+    sampling_log_probs,
+    untruncated_logprobs,
+)
+from training_core.llm.learning.update_metrics import Annotations, UpdateSums
+from training_core.llm.models.evaluation import recompute_activations, training_passes, use_evaluation_mode
+from training_core.llm.models.flops import TRAINING, shape_of
+from training_core.llm.models.lora import (
     has_adapter,
     load_trained_weights,
     trained_weights,
     without_adapter,
 )
-from training_core.llm.models.evaluation import use_evaluation_mode
-from training_core.llm.models.flops import TRAINING, shape_of
 from training_core.seeding import keyed_seed, keyed_uniform
 from training_core.types import Group
 from training_core.versions import check_ages
-
-
-def is_untruncated(piece: MicroBatch) -> bool:
-    return piece.top_k == 0 and piece.top_p >= 1.0
-
-
-def sampling_log_probs(logits: Tensor, piece: MicroBatch) -> Tensor:
-    """Log-probabilities (U, V) with the temperature and truncation of sampling; sampled tokens are never truncated."""
-    keep = None
-    if not is_untruncated(piece):
-        keep = torch.zeros_like(logits, dtype=torch.bool)
-        keep[piece.batch.node_indices, piece.batch.targets] = True
-    return tempered_log_probs(logits, piece.temperature, piece.top_k, piece.top_p, keep)
-
-
-def untruncated_logprobs(logits: Tensor, piece: MicroBatch) -> Tensor:
-    """The response tokens' logprobs (T,) after temperature only. Two policies are compared by these, because one may
-    truncate a token that the other does not.
-    """
-    return tempered_log_probs(logits, piece.temperature)[piece.batch.node_indices, piece.batch.targets]
-
-
-def learning_rate(learner: Optimisation, iteration: int, iterations: int) -> float:
-    """The learning rate of an iteration (from 1): linear warm-up, then constant, linear or cosine to the final rate."""
-    if iteration <= learner.warmup_iterations:
-        return learner.learning_rate * iteration / (learner.warmup_iterations + 1)
-    if learner.schedule == "constant":
-        return learner.learning_rate
-    span = max(iterations - learner.warmup_iterations - 1, 1)
-    done = min((iteration - learner.warmup_iterations - 1) / span, 1.0)
-    left = 1.0 - done if learner.schedule == "linear" else 0.5 * (1.0 + math.cos(math.pi * done))
-    return learner.final_learning_rate + (learner.learning_rate - learner.final_learning_rate) * left
-
-
-def recompute_activations(model: PreTrainedModel) -> None:
-    """Store only the inputs of each block of the model. Raises LearnerFailure if the model does not support it."""
-    try:
-        model.gradient_checkpointing_enable({"use_reentrant": False})
-    except ValueError as error:
-        raise LearnerFailure(
-            f"{type(model).__name__} cannot recompute activations; set learner.activation_checkpointing = false"
-        ) from error
-
-
-@contextmanager
-def training_passes(model: nn.Module) -> Iterator[None]:
-    """Context in which passes use activation checkpointing and dropout, if the model is configured for them."""
-    blocks = [part for part in model.modules() if isinstance(part, GradientCheckpointingLayer)]
-    drops = [drop for part in model.modules() for drop in getattr(part, "lora_dropout", {}).values()]
-    for part in (*blocks, *drops):
-        part.training = True  # only this module: `train` would also affect its submodules
-    try:
-        yield
-    finally:
-        for part in (*blocks, *drops):
-            part.training = False
-
 
 MAX_CONSECUTIVE_SKIPS = 10
 """Consecutive optimiser steps without a finite gradient after which an update fails."""
@@ -222,45 +176,37 @@ class Learner:
         rate = learning_rate(self.settings, iteration, self.iterations)
         self.optimiser.prepare(rate)
         use_evaluation_mode(self.model)  # dropout off: ratios of fresh data are 1
-        sums = UpdateSums()
-        episodes = set(annotated) if annotated is not None else None
-        minibatches = list(self._minibatches(groups, iteration))
-        own_shares = [self.processes.share(part, groups) for part in minibatches]
-        later = _order(len(minibatches), iteration, 0)[0 if self._has_dropout else 1 :]
-        if not needs_initial_pass(self.algorithm):
-            self._measure_mismatch(
-                [index for number in later for index in own_shares[number]], groups, sums, episodes
-            )
-        parts = [
-            self._pad_to_peers(
-                list(make_micro_batches(part, groups, self._micro_batch_options(), share)), groups
-            )
-            for part, share in zip(minibatches, own_shares, strict=True)
+        sums = UpdateSums(None if annotated is None else set(annotated))
+        parts = minibatches(groups, self.settings.minibatches, iteration)
+        shares = [own_share(part, groups, self.processes.rank, self.processes.size) for part in parts]
+        batches = [
+            self._micro_batches(groups, part, share) for part, share in zip(parts, shares, strict=True)
         ]
+        pieces = [piece for batch in batches for piece in batch]
+        later = _order(len(parts), iteration, 0)[0 if self._has_dropout else 1 :]
         if needs_initial_pass(self.algorithm):
-            self._compute_proximal_logprobs([piece for part in parts for piece in part], sums)
-            for piece in (piece for number in later for piece in parts[number]):
-                _record_mismatch(sums, piece, piece.proximal_logprobs, episodes, all_episodes=False)
+            self._compute_proximal_logprobs(pieces, sums)
+            self._compare_proximal_logprobs([piece for number in later for piece in batches[number]], sums)
+        else:
+            self._measure_mismatch([index for number in later for index in shares[number]], groups, sums)
         if changes_rewards(self.algorithm):
-            pieces = [piece for part in parts for piece in part]
             apply_kl_penalty(pieces, groups, self.hooks, self.processes, self.model.device)
         for epoch in range(self.settings.epochs):
-            for number in _order(len(parts), iteration, epoch):
-                self._step(parts[number], sums, epoch == 0, episodes)
+            for number in _order(len(batches), iteration, epoch):
+                self._step(batches[number], sums, first=epoch == 0)
         sums.all_reduce(self.processes, self.model.device)
         flops = sums.flops if self.shape else None
         return UpdateResult(self._metrics(sums, rate, len(groups)), sums.annotations, flops)
 
     def fill_missing_logprobs(self, groups: Sequence[Group], version: int) -> list[Group]:
-        """Give answers without logprobs those of the current policy, at `version`; see missing_logprobs."""
+        """Give answers without logprobs those of the current policy, at `version`; see token_logprobs."""
         use_evaluation_mode(self.model)
         return fill_missing_logprobs(groups, version, self._score)
 
     def _score(self, groups: Sequence[Group]) -> Iterator[tuple[MicroBatch, Tensor]]:
         """Logprobs (T,) of all answers by the current policy."""
         for piece in make_micro_batches(range(len(groups)), groups, self._micro_batch_options()):
-            log_probs = sampling_log_probs(self._logits(piece.batch), piece)
-            yield piece, log_probs[piece.batch.node_indices, piece.batch.targets]
+            yield piece, piece.batch.chosen(sampling_log_probs(self._logits(piece.batch), piece))
 
     def _make_optimiser(self, settings: Optimisation) -> Optimiser:
         return Optimiser(self.model, settings, self.processes)
@@ -276,50 +222,69 @@ class Learner:
         logits, hidden = self.forward.with_hidden(self.model, piece.batch)
         return logits, self.critic.values(hidden, piece)
 
-    def _pad_to_peers(self, pieces: list[MicroBatch], groups: Sequence[Group]) -> list[MicroBatch]:
-        """Pad to as many micro-batches as the other processes have, if passes are collective."""
-        return pieces
+    def _micro_batches(
+        self, groups: Sequence[Group], part: Sequence[int], share: Sequence[int] | None = None
+    ) -> list[MicroBatch]:
+        """The micro-batches of this process's share of a minibatch (all of it by default)."""
+        return list(make_micro_batches(part, groups, self._micro_batch_options(), share))
 
     def _micro_batch_options(self) -> MicroBatchOptions:
         forward, pad = self.forward, int(getattr(self.model.config, "pad_token_id", None) or 0)
         return MicroBatchOptions(
-            self.settings, self.algorithm, self.packed, pad, self.model.device, forward.blocks, forward.linear
+            self.settings,
+            self.algorithm,
+            self.packed,
+            pad,
+            self.model.device,
+            forward.blocks,
+            forward.linear,
+            self.shape,
         )
 
-    def _minibatches(self, groups: Sequence[Group], iteration: int) -> Iterator[list[int]]:
-        """Group indices of each minibatch, assigned by key, with a conversation's groups together; the same in every epoch."""
-        members = conversations(groups, range(len(groups)))
-        parts = min(self.settings.minibatches, len(members))
-        if parts > 1:
-            members.sort(key=lambda indices: keyed_uniform(iteration, indices[0]))
-        for part in range(parts):
-            yield [index for indices in members[part::parts] for index in indices]
-
     @torch.no_grad()
-    def _measure_mismatch(
-        self, later: Sequence[int], groups: Sequence[Group], sums: UpdateSums, episodes: set[str] | None
-    ) -> None:
+    def _measure_mismatch(self, later: Sequence[int], groups: Sequence[Group], sums: UpdateSums) -> None:
         """Compare engine and learner on groups to be annotated that come after the first step (`later`), while the
         weights are still those that sampled them; the first minibatch is compared in its own pass, unless dropout
         would affect it.
         """
+        episodes = sums.episodes
         indices = [index for index in later if episodes is None or groups[index].episode in episodes]
-        for piece in (
-            self._pad_to_peers(list(make_micro_batches(indices, groups, self._micro_batch_options())), groups)
-            if groups
-            else ()
-        ):
+        for piece in self._micro_batches(groups, indices) if groups else ():
             log_probs = sampling_log_probs(self._logits(piece.batch), piece)
-            _record_mismatch(sums, piece, log_probs[piece.batch.node_indices, piece.batch.targets], episodes)
+            sums.record_mismatch(piece, piece.batch.chosen(log_probs))
 
-    def _step(
-        self, part: Sequence[MicroBatch], sums: UpdateSums, first: bool, episodes: set[str] | None
-    ) -> None:
+    @torch.no_grad()
+    def _compute_proximal_logprobs(self, pieces: Sequence[MicroBatch], sums: UpdateSums) -> None:
+        """Record logprobs, KL costs and values of the policy before the first step."""
+        algorithm = self.algorithm
+        for piece in pieces:
+            sums.flops += (1 + has_kl_reward(algorithm)) * piece.flops
+            logits, values = self._logits_and_values(piece)
+            piece.proximal_logprobs = piece.batch.chosen(sampling_log_probs(logits, piece))
+            if has_kl_reward(algorithm) and self.reference is not None:
+                policy = untruncated_logprobs(logits, piece) if piece.truncated else piece.proximal_logprobs
+                base = self._reference_logprobs(self.reference, piece)
+                piece.costs = algorithm.kl_coefficient * kl_penalty(policy, base, algorithm.kl_estimator)
+            if self.critic and values is not None:
+                self.critic.compute_advantages(piece, values, piece.costs)
+        if self.critic:
+            sums.explained_variance = self.critic.normalise_advantages(pieces, self.model.device)
+
+    def _compare_proximal_logprobs(self, later: Sequence[MicroBatch], sums: UpdateSums) -> None:
+        """As `_measure_mismatch`, from the logprobs of the pass over all data."""
+        for piece in later:
+            if piece.proximal_logprobs is not None:
+                sums.record_mismatch(piece, piece.proximal_logprobs, annotated_only=True)
+
+    def _step(self, part: Sequence[MicroBatch], sums: UpdateSums, *, first: bool) -> None:
+        """One optimiser step on a minibatch; `first`: in the first epoch."""
         with training_passes(self.model):
             for number, piece in enumerate(part, start=1):
-                sums.flops += self._flops(piece)
-                loss = self._loss(piece, sums, first, episodes)
-                self.optimiser.backward(loss, last=number == len(part))
+                scores_base = (
+                    self.reference is not None and piece.reference_logprobs is None
+                )  # cached afterwards
+                sums.flops += 0.0 if piece.idle else (TRAINING + scores_base) * piece.flops
+                self.optimiser.backward(self._loss(piece, sums, first=first), last=number == len(part))
         scale = self.optimiser.scale
         result = self.optimiser.step()
         if self.critic:
@@ -328,87 +293,54 @@ class Learner:
             sums.steps += 1
             sums.grad_norm += result.norm
             self._consecutive_skips = 0
-            return
-        if result.overflow:
+        elif result.overflow:
             sums.overflowed += 1
-            return
-        sums.skipped += 1
-        self._consecutive_skips += 1
-        if self._consecutive_skips >= MAX_CONSECUTIVE_SKIPS:
-            raise LearnerFailure(
-                f"{self._consecutive_skips} consecutive optimiser steps had a gradient that is not finite; resume "
-                "from an earlier checkpoint with a lower learner.learning_rate or learner.max_grad_norm"
-            )
+        else:
+            sums.skipped += 1
+            self._consecutive_skips += 1
+            if self._consecutive_skips >= MAX_CONSECUTIVE_SKIPS:
+                raise LearnerFailure(
+                    f"{self._consecutive_skips} consecutive optimiser steps had a gradient that is not finite; resume "
+                    "from an earlier checkpoint with a lower learner.learning_rate or learner.max_grad_norm"
+                )
 
-    def _flops(self, piece: MicroBatch) -> float:
-        """FLOPs of the micro-batch's passes; the base model's logprobs are computed only in the first epoch."""
-        if self.shape is None or piece.idle:
-            return 0.0
-        reference = self.reference is not None and piece.reference_logprobs is None
-        return (TRAINING + reference) * self.shape.forward(piece.work)
-
-    def _loss(self, piece: MicroBatch, sums: UpdateSums, first: bool, episodes: set[str] | None) -> Tensor:
+    def _loss(self, piece: MicroBatch, sums: UpdateSums, *, first: bool) -> Tensor:
         """The micro-batch's part of the minibatch's loss; its metrics are added to `sums`."""
         algorithm = self.algorithm
         logits, values = self._logits_and_values(piece)
         if piece.idle:
             return logits.sum() * 0.0
         log_probs = sampling_log_probs(logits, piece)
-        logprobs = log_probs[piece.batch.node_indices, piece.batch.targets]
+        logprobs = piece.batch.chosen(log_probs)
         with torch.set_grad_enabled(algorithm.entropy_coefficient > 0):
             entropies = token_entropies(log_probs)[piece.batch.node_indices]
         result = token_losses(piece, logprobs, self.hooks)
         total = result.losses - algorithm.entropy_coefficient * entropies
         if self.reference is not None:
-            policy_logprobs = logprobs if is_untruncated(piece) else untruncated_logprobs(logits, piece)
+            policy = untruncated_logprobs(logits, piece) if piece.truncated else logprobs
             base = self._reference_logprobs(self.reference, piece)
             if algorithm.kl_in == "loss":
-                total = total + algorithm.kl_coefficient * kl_penalty(
-                    policy_logprobs, base, algorithm.kl_estimator
-                )
-            sums.kl += float(kl_penalty(policy_logprobs.detach(), base, "k3").sum())
+                penalty = kl_penalty(policy, base, algorithm.kl_estimator)
+                total = total + algorithm.kl_coefficient * penalty
+            sums.add("kl", kl_penalty(policy.detach(), base, "k3").sum())
         if self.critic and values is not None:
             errors = self.critic.losses(piece, values)
             total = total + self.critic.algorithm.value_coefficient * errors
-            sums.value += float(errors.detach().sum())
+            sums.add("value", errors.detach().sum())
         loss = (total * piece.weights).sum()
-        sums.add(loss, result, entropies, piece)
+        sums.add_losses(loss, result, entropies, piece)
         if first:
-            figures = {"ratios": result.ratios, "entropies": entropies.detach()}
-            annotate(sums.annotations, piece, figures, episodes)
+            sums.annotate(piece, ratios=result.ratios, entropies=entropies.detach())
         if sums.tried == 0 and not self._has_dropout:
-            _record_mismatch(sums, piece, logprobs.detach(), episodes)
+            sums.record_mismatch(piece, logprobs.detach())
         return loss
-
-    @torch.no_grad()
-    def _compute_proximal_logprobs(self, pieces: Sequence[MicroBatch], sums: UpdateSums) -> None:
-        """Record logprobs, KL costs and values of the policy before the first step."""
-        for piece in pieces:
-            if self.shape is not None:
-                sums.flops += (1 + has_kl_reward(self.algorithm)) * self.shape.forward(piece.work)
-            logits, values = self._logits_and_values(piece)
-            piece.proximal_logprobs = sampling_log_probs(logits, piece)[
-                piece.batch.node_indices, piece.batch.targets
-            ]
-            if has_kl_reward(self.algorithm) and self.reference is not None:
-                policy_logprobs = (
-                    piece.proximal_logprobs if is_untruncated(piece) else untruncated_logprobs(logits, piece)
-                )
-                piece.costs = kl_costs(
-                    policy_logprobs, self._reference_logprobs(self.reference, piece), self.algorithm
-                )
-            if self.critic and values is not None:
-                self.critic.compute_advantages(piece, values, piece.costs)
-        if self.critic:
-            sums.explained_variance = self.critic.normalise_advantages(pieces, self.model.device)
 
     @torch.no_grad()
     def _reference_logprobs(self, reference: PreTrainedModel, piece: MicroBatch) -> Tensor:
         """Logprobs (T,) of the base model."""
         if piece.reference_logprobs is None:
-            piece.reference_logprobs = untruncated_logprobs(
-                self.forward.logits(reference, piece.batch), piece
-            )
+            logits = self.forward.logits(reference, piece.batch)
+            piece.reference_logprobs = untruncated_logprobs(logits, piece)
         return piece.reference_logprobs
 
     def _metrics(self, sums: UpdateSums, rate: float, groups: int) -> dict[str, float]:
@@ -426,6 +358,21 @@ class Learner:
         return metrics
 
 
+def make_learner(
+    policy: TrainedPolicy,
+    algorithm: Algorithm,
+    model: PreTrainedModel,
+    iterations: int,
+    staleness: int = 0,
+    processes: Processes = SINGLE_PROCESS,
+    seed: int = 0,
+) -> Learner:
+    """The learner of the type in a policy's config. `seed` is that of the run and the policy."""
+    make = resolve(f"{__name__.rpartition('.')[0]}.{LEARNERS[policy.learner.type].learner}")
+    learner: Learner = make(policy, algorithm, model, iterations, staleness, processes, seed)
+    return learner
+
+
 def _base_of(model: PreTrainedModel) -> PreTrainedModel:
     """The model before training: with an adapter the same tensors, otherwise a copy."""
     base = without_adapter(model) if has_adapter(model) else copy.deepcopy(model)
@@ -436,24 +383,3 @@ def _base_of(model: PreTrainedModel) -> PreTrainedModel:
 def _order(parts: int, iteration: int, epoch: int) -> list[int]:
     """Minibatches in the order of an epoch."""
     return sorted(range(parts), key=lambda index: keyed_uniform(iteration, epoch, index))
-
-
-def _record_mismatch(
-    sums: UpdateSums,
-    piece: MicroBatch,
-    logprobs: Tensor | None,
-    episodes: set[str] | None,
-    *,
-    all_episodes: bool = True,
-) -> None:
-    """Record the distance of the learner's logprobs (T,), before any step, from the engine's; with `others`, of all episodes."""
-    if piece.idle or logprobs is None:
-        return
-    old = piece.behaviour_logprobs
-    if episodes is not None and not all_episodes:
-        selected = torch.tensor([group.episode in episodes for group, _ in piece.answers], device=old.device)
-        mask = selected.repeat_interleave(piece.lengths, output_size=len(old))
-        sums.mismatch.add(logprobs[mask], old[mask])
-    else:
-        sums.mismatch.add(logprobs, old)
-    annotate(sums.annotations, piece, {"training_logprobs": logprobs}, episodes)

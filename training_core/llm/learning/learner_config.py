@@ -1,16 +1,29 @@
-"""The fields that all learners have, and the torch learner's config."""
+"""The config of learners: the fields that all have, and those of each."""
 
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, Self
 
 from pydantic import Field
 
-from training_core.config.base import Section
+from training_core.config.base import Section, cross_field
+from training_core.config.effects import Effects, Place, unless
 from training_core.llm.models.adapter_config import Lora, WholeModel
+
+
+def _packs_on_a_gpu(at: Place) -> str:
+    devices = at.config.policies[at.policy].devices
+    on_cores = not (devices.rollout_gpus or devices.update_gpus)
+    if on_cores and at.section.packed_attention != "mask":
+        return "only on a GPU (devices.rollout_gpus or devices.update_gpus above 0)"
+    return unless("packing", False)(at)
 
 
 class Optimisation(Section):
     """Settings shared by all learners."""
 
+    effects: ClassVar[Effects] = {
+        "final_learning_rate": unless("schedule", "constant"),
+        "packed_attention": _packs_on_a_gpu,
+    }
     has_critic: ClassVar[bool] = True
     """Whether the learner has the value head of algorithm.type = "ppo"."""
     type: str
@@ -50,6 +63,24 @@ class Learner(Optimisation):
 
     type: Literal["torch"] = "torch"
     """AdamW on fp32 weights; several processes sum their gradients."""
+
+
+class Deepspeed(Optimisation):
+    """Updates by DeepSpeed: optimizer states, gradients and weights can be partitioned over processes (ZeRO, arXiv 1910.02054)."""
+
+    has_critic: ClassVar[bool] = False
+    type: Literal["deepspeed"] = "deepspeed"
+    """DeepSpeed; needs the extra `deepspeed`."""
+    zero_stage: int = Field(1, ge=0, le=3)
+    """What is partitioned over the processes: 0 nothing, 1 optimizer states, 2 also gradients, 3 also weights."""
+
+    @cross_field
+    def _copies_are_kept_by_zero(self) -> Self:
+        if self.zero_stage == 0 and self.precision != "fp32":
+            raise ValueError(
+                f'zero_stage: 0 trains only in fp32; use 1 to 3 for precision = "{self.precision}"'
+            )
+        return self
 
 
 class TrainedPolicy(Protocol):

@@ -6,8 +6,7 @@ use.
 
 from dataclasses import dataclass, replace
 
-from training_core.llm.learning.deepspeed.config import Deepspeed
-from training_core.llm.learning.learner_config import Optimisation
+from training_core.llm.learning.learner_config import Deepspeed, Optimisation
 from training_core.llm.models.adapter_config import Lora, WholeModel
 from training_core.llm.models.shape import ModelShape
 
@@ -15,7 +14,7 @@ WIDTH = {"fp32": 4, "bf16": 2, "fp16": 2}
 """Bytes per number in each precision of `learner.precision`."""
 FP32 = 4
 PACKED_ROW = 4096
-"""Maximum tokens of a packed row (LONGEST_ROW of training_core.llm.learning.micro_batches)."""
+"""Maximum tokens of a packed row (LONGEST_ROW of training_core.llm.learning.packing)."""
 
 
 @dataclass(frozen=True)

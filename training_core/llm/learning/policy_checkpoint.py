@@ -18,19 +18,18 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from training_core.checkpoint_reading import read_errors_explained, write_errors_explained
-from training_core.checkpoints import POLICY
+from training_core.checkpoints import POLICY, read_errors_explained, write_errors_explained
 from training_core.config.team import NAME_PATTERN
 from training_core.errors import CheckpointError, ModelError
 from training_core.llm.learning.learner import Learner, LearnerState
-from training_core.llm.models.adapters import (
+from training_core.llm.models.loading import load_tokenizer
+from training_core.llm.models.lora import (
     has_adapter,
     load_trained_weights,
     read_adapter,
     save_adapter,
     trained_weights,
 )
-from training_core.llm.models.loading import load_tokenizer
 from training_core.llm.models.shape import ADAPTER_CONFIG, adapter_config
 
 GENERATOR = "generator"

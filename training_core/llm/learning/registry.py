@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from training_core.llm.learning.deepspeed.config import Deepspeed
-from training_core.llm.learning.learner_config import Learner, Optimisation
+from training_core.llm.learning.learner_config import Deepspeed, Learner, Optimisation
 
 
 @dataclass(frozen=True)
@@ -17,6 +16,6 @@ class LearnerKind:
 
 LEARNERS: dict[str, LearnerKind] = {
     "torch": LearnerKind(Learner, "learner:Learner"),
-    "deepspeed": LearnerKind(Deepspeed, "deepspeed.learner:DeepspeedLearner"),
+    "deepspeed": LearnerKind(Deepspeed, "deepspeed_learner:DeepspeedLearner"),
 }
 """Learners by type, in the order of the pages."""

@@ -1,103 +1,111 @@
-"""Logits of response tokens by a model, only at the places that predict them.
+"""Logprobs of response tokens by a model; logits are computed only at the places that predict them.
 
 B rows, S padded length, T response tokens in all, U distinct places that predict them, V vocabulary, H hidden size.
 """
 
 import inspect
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from training_core.llm.learning.packing import Row, single_rows, tree_rows
-from training_core.llm.models.attention import attends_fully
+from training_core.llm.generation.sampling import tempered_log_probs
+from training_core.llm.learning.packing import MicroBatch, RowBatch, collate, single_rows, tree_rows
 from training_core.llm.models.decoder import decoder_of
-from training_core.llm.models.packed_attention import ATTENTION, MULTIPLE, tree_block_mask
-from training_core.llm.models.tree_attention import TreeMask, tree_mask_by_blocks
-from training_core.types import Answer, Group
+from training_core.llm.models.packed_attention import (
+    ATTENTION,
+    MULTIPLE,
+    TreeMask,
+    attends_fully,
+    tree_block_mask,
+    tree_mask,
+    tree_mask_by_blocks,
+)
+from training_core.types import NOT_SAMPLED, Answer, Group
 
 log = logging.getLogger(__name__)
 _TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.03, torch.float16: 0.005}
 """Tolerance of a trial's logits, relative to the largest of them."""
 _MAX_RELATIVE_ERROR = 0.1
 """The same, relative to their error when responses see each other."""
+_REFUSALS = (AttributeError, TypeError, ValueError, RuntimeError)
+"""Exceptions of a model that does not support a trial's pass."""
 
 
-@dataclass(frozen=True)
-class RowBatch:
-    """Rows as tensors, padded on the right."""
-
-    token_ids: Tensor
-    """(B, S)"""
-    positions: Tensor
-    """(B, S)"""
-    ends: Tensor
-    """(B, S) see packing; padding sees, and is seen by, only itself."""
-    lengths: Tensor
-    """(B,)"""
-    packed: bool
-    nodes: Tensor
-    """(U,) places that predict a token, as indices into B * S."""
-    node_indices: Tensor
-    """(T,) index of the node that predicts each response token."""
-    targets: Tensor
-    """(T,) the token itself."""
+def sampling_log_probs(logits: Tensor, piece: MicroBatch) -> Tensor:
+    """Log-probabilities (U, V) with the temperature and truncation of sampling; sampled tokens are never truncated."""
+    keep = None
+    if piece.truncated:
+        keep = torch.zeros_like(logits, dtype=torch.bool)
+        keep[piece.batch.node_indices, piece.batch.targets] = True
+    return tempered_log_probs(logits, piece.temperature, piece.top_k, piece.top_p, keep)
 
 
-def collate(
-    rows: Sequence[Row], pad: int, *, packed: bool, device: torch.device, multiple: int = 1
-) -> RowBatch:
-    """Rows as one batch, whose width is a multiple of `multiple`."""
-    lengths = np.array([len(row.tokens) for row in rows])
-    width = -(-int(lengths.max()) // multiple) * multiple
-    ids = np.full((len(rows), width), pad, dtype=np.int64)
-    positions = np.zeros((len(rows), width), dtype=np.int64)
-    ends = np.tile(np.arange(1, width + 1), (len(rows), 1))
-    for number, row in enumerate(rows):
-        length = len(row.tokens)
-        ids[number, :length] = row.tokens
-        positions[number, :length] = row.positions
-        ends[number, :length] = row.ends
-    starts = np.repeat(np.arange(len(rows)) * width, [len(row.sources) for row in rows])
-    flat = starts + np.array([source for row in rows for source in row.sources], dtype=np.int64)
-    nodes, node_indices = np.unique(flat, return_inverse=True)
-    targets = np.array([target for row in rows for target in row.targets], dtype=np.int64)
-
-    def tensor(array: NDArray[np.int64]) -> Tensor:
-        return torch.from_numpy(array).to(device)
-
-    return RowBatch(
-        token_ids=tensor(ids),
-        positions=tensor(positions),
-        ends=tensor(ends),
-        lengths=tensor(lengths),
-        packed=packed,
-        nodes=tensor(nodes),
-        node_indices=tensor(node_indices),
-        targets=tensor(targets),
-    )
+def untruncated_logprobs(logits: Tensor, piece: MicroBatch) -> Tensor:
+    """The response tokens' logprobs (T,) after temperature only. Two policies are compared by these, because one may
+    truncate a token that the other does not.
+    """
+    return piece.batch.chosen(tempered_log_probs(logits, piece.temperature))
 
 
-def tree_mask(ends: Tensor, dtype: torch.dtype) -> Tensor:
-    """Additive mask (B, 1, S, S), 0 if a place (row) sees another (column), from `ends` (B, S)."""
-    order = torch.arange(ends.shape[1], device=ends.device)
-    seen = (order.unsqueeze(1) >= order) & (order.unsqueeze(1) < ends.unsqueeze(1))
-    mask = torch.zeros(seen.shape, dtype=dtype, device=ends.device)
-    return mask.masked_fill_(~seen, torch.finfo(dtype).min).unsqueeze(1)
+def fill_missing_logprobs(
+    groups: Sequence[Group],
+    version: int,
+    score: Callable[[Sequence[Group]], Iterable[tuple[MicroBatch, Tensor]]],
+) -> list[Group]:
+    """The same groups; answers without logprobs (external text with an unknown sampler) get those of the policy before the
+    update's first step, by `score`, and its `version`. Known ones are unchanged.
+
+    `score` yields the micro-batches of groups, each with the policy's logprobs (T,). Ratios then start at 1, so the first
+    step is that of REINFORCE with the group's baseline; clipping has an effect from the second step on. A different
+    sampler is not corrected for: that needs its logprobs.
+    """
+    filled = {
+        index: list(group.answers)
+        for index, group in enumerate(groups)
+        if any(map(_lacks_logprobs, group.answers))
+    }
+    scored = [
+        replace(groups[index], answers=list(map(_with_placeholders, answers)))
+        for index, answers in filled.items()
+    ]
+    answers_of = {id(group): answers for group, answers in zip(scored, filled.values(), strict=True)}
+    with torch.no_grad():
+        for piece, logprobs in score(scored):
+            parts = logprobs.split(piece.lengths.tolist())
+            for (group, number), part in zip(piece.answers, parts, strict=True):
+                answers = answers_of[id(group)]
+                answer = answers[number]
+                if _lacks_logprobs(answer):
+                    versions = answer.spread([version] * len(part), NOT_SAMPLED)
+                    known = answer.spread(part.tolist(), 0.0)
+                    answers[number] = replace(answer, logprobs=known, versions=versions)
+    return [
+        replace(group, answers=filled[index]) if index in filled else group
+        for index, group in enumerate(groups)
+    ]
+
+
+def _lacks_logprobs(answer: Answer) -> bool:
+    return bool(answer.token_ids) and not answer.logprobs
+
+
+def _with_placeholders(answer: Answer) -> Answer:
+    """The answer with a placeholder for every missing logprob."""
+    return replace(answer, logprobs=[0.0] * len(answer.token_ids)) if _lacks_logprobs(answer) else answer
 
 
 class ResponseForward:
-    """Computes a model's response logits. Its capabilities are determined by one trial.
+    """Computes a model's response logits. Its capabilities are determined by one trial each.
 
     `packs`: rows may hold several responses. `splits`: the output layer may be applied to selected places only.
-    `blocks`: packed rows use FlexAttention; `on_cpu`: tree attention; `attention` is learner.packed_attention.
+    `blocks`: packed rows use FlexAttention; `on_cpu`: tree attention; `fused`: fused layers. `attention` is
+    learner.packed_attention.
     """
 
     def __init__(self, model: PreTrainedModel, attention: str = "auto") -> None:
@@ -114,50 +122,35 @@ class ResponseForward:
         inputs = self._inputs(batch, model.dtype)
         if self.splits:
             hidden = self._hidden(model, inputs, batch)
-            return self._head(model, hidden), hidden
+            return _head(model)(hidden), hidden
         whole = model(**inputs, output_hidden_states=True)
-        logits, states = (
-            part.flatten(0, 1).index_select(0, batch.nodes)
-            for part in (whole.logits, whole.hidden_states[-1])
-        )
-        return logits, states
+        return batch.predicting(whole.logits), batch.predicting(whole.hidden_states[-1])
 
     def _logits(self, model: PreTrainedModel, batch: RowBatch, *, split: bool) -> Tensor:
         inputs = self._inputs(batch, model.dtype)
         if not split:
-            whole: Tensor = model(**inputs).logits
-            return whole.flatten(0, 1).index_select(0, batch.nodes)
-        return self._head(model, self._hidden(model, inputs, batch))
+            return batch.predicting(model(**inputs).logits)
+        logits: Tensor = _head(model)(self._hidden(model, inputs, batch))
+        return logits
 
     def _hidden(self, model: PreTrainedModel, inputs: dict[str, Any], batch: RowBatch) -> Tensor:
         mask = inputs["attention_mask"]
         decoder = decoder_of(model) if isinstance(mask, TreeMask) and self.fused else None
         if decoder is not None:
             return decoder.trained_hidden(batch.token_ids, batch.positions, mask, batch.nodes)
-        whole: Tensor = model.base_model(**inputs).last_hidden_state
-        return whole.flatten(0, 1).index_select(0, batch.nodes)
-
-    @staticmethod
-    def _head(model: PreTrainedModel, hidden: Tensor) -> Tensor:
-        head: Any = model.get_output_embeddings()
-        logits: Tensor = head(hidden)
-        return logits
+        return batch.predicting(model.base_model(**inputs).last_hidden_state)
 
     def _inputs(self, batch: RowBatch, dtype: torch.dtype) -> dict[str, Any]:
         mask: Any
-        if batch.packed:
-            mask = self._packed_mask(batch.ends, dtype)
+        if batch.packed and self.blocks:
+            mask = tree_block_mask(batch.ends)
+        elif batch.packed:
+            mask = tree_mask_by_blocks(batch.ends) if self.on_cpu else tree_mask(batch.ends, dtype)
         else:
             order = torch.arange(batch.token_ids.shape[1], device=batch.lengths.device)
             mask = (order < batch.lengths.unsqueeze(1)).long()
         inputs: dict[str, Any] = {"input_ids": batch.token_ids, "attention_mask": mask, "use_cache": False}
         return inputs | ({"position_ids": batch.positions} if self._takes_positions else {})
-
-    def _packed_mask(self, ends: Tensor, dtype: torch.dtype) -> Any:
-        """The mask of packed rows, in the form of the attention that reads it."""
-        if self.blocks:
-            return tree_block_mask(ends)
-        return tree_mask_by_blocks(ends) if self.on_cpu else tree_mask(ends, dtype)
 
     @property
     def linear(self) -> bool:
@@ -178,11 +171,11 @@ class ResponseForward:
         """Whether packed rows use fused layers (models/decoder.py)."""
         if not self.splits or not self.on_cpu or decoder_of(self.model) is None:
             return False
-        single = self._trial_logits(self._collated(packed=False), split=False)
+        single = self._trial()
         self.fused = True  # for the trial's own pass
         try:
-            return _matches(self._trial_logits(self._collated(packed=True), split=True), single)
-        except (AttributeError, TypeError, ValueError, RuntimeError):  # a layer has other parts
+            return _matches(self._trial(packed=True, split=True), single)
+        except _REFUSALS:  # a layer has other parts
             return False
         finally:
             del self.fused
@@ -195,11 +188,9 @@ class ResponseForward:
         """
         if self.model.get_output_embeddings() is None or self.model.base_model is self.model:
             return False
-        batch = self._collated(packed=False)
-        whole = self._trial_logits(batch, split=False)
         try:
-            return _matches(self._trial_logits(batch, split=True), whole)
-        except (AttributeError, TypeError, RuntimeError):  # its body has another signature
+            return _matches(self._trial(split=True), self._trial())
+        except _REFUSALS:  # its body has another signature
             return False
 
     @cached_property
@@ -227,14 +218,12 @@ class ResponseForward:
 
     def _packs(self) -> bool:
         try:
-            packed = self._trial_logits(self._collated(packed=True), split=False)
-            blind = self._trial_logits(self._collated(packed=True, blind=True), split=False)
-        except (AttributeError, TypeError, ValueError, RuntimeError):  # it accepts no such mask
+            packed, blind = self._trial(packed=True), self._trial(packed=True, blind=True)
+        except _REFUSALS:  # it accepts no such mask
             return False
-        single = self._trial_logits(self._collated(packed=False), split=False)
-        return _matches(packed, single) and _max_error(packed, single) < _MAX_RELATIVE_ERROR * _max_error(
-            blind, single
-        )
+        single = self._trial()
+        limit = _MAX_RELATIVE_ERROR * _max_error(blind, single)
+        return _matches(packed, single) and _max_error(packed, single) < limit
 
     @cached_property
     def blocks(self) -> bool:
@@ -246,36 +235,36 @@ class ResponseForward:
             return False
         if self.model.config._attn_implementation != ATTENTION:
             return False
-        single = self._trial_logits(self._collated(packed=False), split=False)
+        single = self._trial()
         self.blocks = True  # for the trial's own passes
         try:
-            batch = self._collated(packed=True)
-            packed = self._trial_logits(batch, split=False)
+            packed = self._trial(packed=True)
             with torch.enable_grad():
-                self._logits(self.model, batch, split=False).float().sum().backward()
+                self._logits(self.model, self._batch(packed=True), split=False).float().sum().backward()
         except Exception as error:  # compilers raise errors of many kinds
             log.warning("packed rows use an explicit mask, because FlexAttention failed: %s", error)
             return False
         finally:
             del self.blocks
             self.model.zero_grad(set_to_none=True)
-        if _matches(packed, single):
-            return True
-        log.warning(
-            "packed rows use an explicit mask, because FlexAttention gives other logits for this model"
-        )
-        return False
+        if not _matches(packed, single):
+            log.warning(
+                "packed rows use an explicit mask, because FlexAttention gives other logits for this model"
+            )
+            return False
+        return True
 
     @torch.no_grad()
-    def _trial_logits(self, batch: RowBatch, *, split: bool) -> Tensor:
-        """The response tokens' logits (T, V) in evaluation mode."""
+    def _trial(self, *, packed: bool = False, split: bool = False, blind: bool = False) -> Tensor:
+        """The logits (T, V) of the trial batch in evaluation mode."""
         was_training = self.model.training
         self.model.eval()
+        batch = self._batch(packed=packed, blind=blind)
         logits = self._logits(self.model, batch, split=split)[batch.node_indices]
         self.model.train(was_training)
         return logits
 
-    def _collated(self, *, packed: bool, blind: bool = False) -> RowBatch:
+    def _batch(self, *, packed: bool, blind: bool = False) -> RowBatch:
         """The trial batch: two answers to one prompt. `blind`: the mask is only causal."""
         table: Any = self.model.get_input_embeddings()
         size = int(table.weight.shape[0])
@@ -286,6 +275,10 @@ class ResponseForward:
         if blind:
             rows[0].ends = [len(rows[0].tokens)] * len(rows[0].tokens)
         return collate(rows, 0, packed=packed, device=self.model.device, multiple=MULTIPLE if packed else 1)
+
+
+def _head(model: PreTrainedModel) -> Any:
+    return model.get_output_embeddings()
 
 
 def _matches(one: Tensor, other: Tensor) -> bool:

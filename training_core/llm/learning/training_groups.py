@@ -1,22 +1,39 @@
 """Convert episodes to training groups per policy: rewards become advantages, turns become groups."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
+from pathlib import Path
 
 import numpy as np
 
-from training_core.algorithms.advantages import Floats, Ints, informative_groups
-from training_core.algorithms.grouping import GroupCounts, GroupFilter, count_groups, left_out
-from training_core.algorithms.hooks import AlgorithmHooks, ComparedRewards, normalisation
-from training_core.algorithms.policy_gradient_config import PolicyGradient
+from training_core.algorithms.at_grpo import (
+    Floats,
+    GroupCounts,
+    GroupFilter,
+    Ints,
+    count_groups,
+    informative_groups,
+    left_out,
+)
+from training_core.algorithms.config import PolicyGradient
+from training_core.algorithms.hooks import (
+    AlgorithmHooks,
+    ComparedRewards,
+    Moment,
+    checked_numbers,
+    normalisation,
+)
 from training_core.algorithms.registry import make_hooks
-from training_core.algorithms.reshaping import Moment
-from training_core.algorithms.results import checked_numbers
+from training_core.checkpoints import write_errors_explained
 from training_core.config.experiment import ExperimentConfig
-from training_core.errors import EnvironmentFailure
+from training_core.errors import CheckpointError, EnvironmentFailure
 from training_core.types import Compared, Episode, Group, Turn
+
+BASELINES_FILE = "baselines.json"
+"""The roles' baselines in a checkpoint (algorithm.type = "rae")."""
 
 
 @dataclass
@@ -319,3 +336,20 @@ def _group(
         compared=compared,
         role=turn.role,
     )
+
+
+def save_baselines(checkpoint: Path, baselines: Mapping[str, float]) -> None:
+    """Write them (role -> baseline) into a checkpoint's draft. Raises CheckpointError."""
+    with write_errors_explained(f"the checkpoint {checkpoint}"):
+        (checkpoint / BASELINES_FILE).write_text(json.dumps(baselines))
+
+
+def read_baselines(checkpoint: Path) -> dict[str, float]:
+    """The stored baselines, bit for bit; empty if another algorithm wrote the checkpoint. Raises CheckpointError."""
+    path = checkpoint / BASELINES_FILE
+    if not path.is_file():
+        return {}
+    try:
+        return {str(role): float(value) for role, value in json.loads(path.read_text()).items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{path} is damaged: {error}; resume from another checkpoint") from error

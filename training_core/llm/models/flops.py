@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from training_core.llm.models.shape import ModelShape, shape_from
 from training_core.types import Answer, Prompt
 
 GATED = frozenset({"llama", "mistral", "qwen2", "qwen3"})
@@ -57,45 +58,24 @@ class Work:
     """Places whose logits are computed."""
 
 
-@dataclass(frozen=True)
-class DecoderSizes:
-    """Sizes of a decoder with gated MLPs."""
-
-    layers: int
-    hidden: int
-    heads: int
-    key_value_heads: int
-    head: int
-    """Size of one attention head."""
-    intermediate: int
-    vocabulary: int
-
-    def forward(self, work: Work) -> float:
-        """FLOPs of one forward pass: projections, attention (scores and their weighted sum), output layer."""
-        query, key_value = self.heads * self.head, self.key_value_heads * self.head
-        layer = self.hidden * (2 * query + 2 * key_value) + 3 * self.hidden * self.intermediate
-        attention = 4.0 * self.layers * query * work.context
-        return (
-            2.0 * self.layers * layer * work.tokens
-            + attention
-            + 2.0 * self.hidden * self.vocabulary * work.predicted
-        )
+def forward_flops(shape: ModelShape, work: Work) -> float:
+    """FLOPs of one forward pass: projections, attention (scores and their weighted sum), output layer."""
+    query, key_value = shape.heads * shape.head_size, shape.key_value_heads * shape.head_size
+    layer = shape.hidden * (2 * query + 2 * key_value) + 3 * shape.hidden * shape.intermediate
+    attention = 4.0 * shape.layers * query * work.context
+    return (
+        2.0 * shape.layers * layer * work.tokens
+        + attention
+        + 2.0 * shape.hidden * shape.vocabulary * work.predicted
+    )
 
 
-def shape_of(config: Any) -> DecoderSizes | None:
+def shape_of(config: Any) -> ModelShape | None:
     """The sizes in a transformers config; None if the architecture is unknown, or if not all layers have full attention."""
     kinds = getattr(config, "layer_types", None) or []
     if getattr(config, "model_type", "") not in GATED or any(kind != "full_attention" for kind in kinds):
         return None
-    return DecoderSizes(
-        layers=config.num_hidden_layers,
-        hidden=config.hidden_size,
-        heads=config.num_attention_heads,
-        key_value_heads=config.num_key_value_heads or config.num_attention_heads,
-        head=getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
-        intermediate=config.intermediate_size,
-        vocabulary=config.vocab_size,
-    )
+    return shape_from(config.to_dict(), parameters=0)
 
 
 def peak_of(device: str, precision: str) -> float | None:

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 
 from training_core.errors import ModelError
 from training_core.fast_linear import use_fast_products
-from training_core.llm.models.adapters import ADAPTER_WEIGHTS, merge_into
+from training_core.llm.models.lora import ADAPTER_WEIGHTS, merge_into
 from training_core.llm.models.shape import ADAPTER_CONFIG, adapter_config
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}

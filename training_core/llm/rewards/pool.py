@@ -20,7 +20,18 @@ from typing import IO, Any
 
 from training_core.config.rewards import RewardFunction
 from training_core.errors import EnvironmentFailure
-from training_core.llm.rewards.registry import reward_source
+
+REWARDS: dict[str, str] = {"math": "training_core.llm.rewards.math:MathReward", "custom": ""}
+"""type -> import path; a custom function has its own."""
+_NOT_ARGUMENTS = {"type", "timeout", "retries", "processes", "memory_mib", "path", "args"}
+
+
+def reward_source(section: RewardFunction) -> tuple[str, dict[str, Any]]:
+    """(import path, keyword arguments) of a config's reward function."""
+    own = section.model_dump(mode="json")
+    args = {name: value for name, value in own.items() if name not in _NOT_ARGUMENTS}
+    return REWARDS[section.type] or own["path"], args | own.get("args", {})
+
 
 _WORKER = "training_core.llm.rewards.worker"
 _STARTUP = 60.0

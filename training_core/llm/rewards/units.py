@@ -37,26 +37,10 @@ _WORDS = re.compile(
 )
 _BEFORE = re.compile(r"^([-+]?)\s*\\?([$€£])\s*(?=[-+\d.])")
 _AFTER = re.compile(r"(?<=\d)\s*\\?([$€£])$")
-_NOT_UNITS = frozenset(
-    {
-        "and",
-        "or",
-        "not",
-        "no",
-        "if",
-        "when",
-        "for",
-        "except",
-        "least",
-        "most",
-        "more",
-        "less",
-        "fewer",
-        "than",
-        "at",
-    }
-    | {"sin", "cos", "tan", "log", "exp", "mod", "wrong", "false"}
-)
+_NOT_UNITS = {
+    "and", "or", "not", "no", "if", "when", "for", "except", "least", "most", "more", "less", "fewer", "than", "at",
+    "sin", "cos", "tan", "log", "exp", "mod", "wrong", "false",
+}  # fmt: skip
 """Words that change what stands before them."""
 
 

@@ -1,14 +1,16 @@
-"""The interface of rollout workflows as in AReaL: requests, responses, and the base class.
+"""The interface of rollout workflows as in AReaL: the base class, requests and responses, and the forms of ids and data.
 
 Names and fields are AReaL's (areal/api, 2025), so a workflow written for AReaL only needs other imports.
 """
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
+from training_core.errors import PromptRefused
 from training_core.types import StopReason
 
 if TYPE_CHECKING:
@@ -104,3 +106,100 @@ class RolloutWorkflow(ABC):
     @abstractmethod
     async def arun_episode(self, engine: "InferenceEngine", data: dict[str, Any]) -> EpisodeResult:
         """Play one episode on `data`. None rejects it: another episode replaces it."""
+
+
+class TokenIds(list[int]):
+    """Token ids of one text: a list that also supports the key access of transformers 5."""
+
+    def __getitem__(self, key: Any) -> Any:
+        """An id by its index; or, by name, input_ids or attention_mask."""
+        if key == "input_ids":
+            return list(self)
+        if key == "attention_mask":
+            return [1] * len(self)
+        return super().__getitem__(key)
+
+    @property
+    def input_ids(self) -> list[int]:
+        """As `["input_ids"]`."""
+        return list(self)
+
+
+def token_ids_of(value: Any) -> list[int]:
+    """Ids of a list, an array or a tensor, of a batch of one, or of a tokenizer's output. Raises PromptRefused."""
+    ids = value
+    if (
+        isinstance(ids, Mapping) or hasattr(ids, "data") and hasattr(ids, "input_ids")
+    ):  # a BatchEncoding is not a Mapping
+        if "input_ids" not in ids:
+            raise PromptRefused("a request's input_ids is a mapping without the key input_ids")
+        ids = ids["input_ids"]
+    if hasattr(ids, "tolist"):
+        ids = ids.tolist()
+    if not isinstance(ids, list | tuple):
+        raise PromptRefused(f"a request's input_ids must be a list of token ids, not {type(value).__name__}")
+    if len(ids) == 1 and isinstance(ids[0], list | tuple):
+        ids = ids[0]
+    if not all(isinstance(token, int) and not isinstance(token, bool) for token in ids):
+        ids = [token.item() if hasattr(token, "item") else token for token in ids]
+    if not all(isinstance(token, int) and not isinstance(token, bool) for token in ids):
+        raise PromptRefused("a request's input_ids must be one list of integers")
+    return list(ids)
+
+
+def workflow_tokenizer(tokenizer: Any) -> Any:
+    """A tokenizer of the same class whose `apply_chat_template(tokenize=True)` returns a list of ids, as in
+    transformers 4.
+
+    `return_dict=True` returns a BatchEncoding, and `decode` accepts one.
+    """
+    tokenizer_class = type(tokenizer)
+
+    def apply_chat_template(self: Any, conversation: Any, *args: Any, **kwargs: Any) -> Any:
+        """The rendered conversation: a list of ids unless return_dict is True."""
+        return_dict = bool(kwargs.pop("return_dict", False))
+        result = tokenizer_class.apply_chat_template(
+            self, conversation, *args, return_dict=return_dict, **kwargs
+        )
+        flat = isinstance(result, list) and all(isinstance(token, int) for token in result)
+        return TokenIds(result) if flat else result
+
+    def decode(self: Any, token_ids: Any, *args: Any, **kwargs: Any) -> Any:
+        """The text of token ids, or of a BatchEncoding of one text."""
+        ids = token_ids_of(token_ids) if hasattr(token_ids, "input_ids") else token_ids
+        return tokenizer_class.decode(self, ids, *args, **kwargs)
+
+    def reduce(self: Any) -> Any:
+        """Pickle support for a workflow's own processes, which recreate the class."""
+        return workflow_tokenizer, (tokenizer,)
+
+    methods = {"apply_chat_template": apply_chat_template, "decode": decode, "__reduce__": reduce}
+    copied = copy.copy(tokenizer)
+    copied.__class__ = type(tokenizer_class.__name__, (tokenizer_class,), methods)
+    return copied
+
+
+REWARD_ARGUMENTS = ("prompt", "completions", "prompt_ids", "completion_ids")
+"""Arguments that AReaL's reward functions receive by name, in addition to **data."""
+
+
+class RowData(dict[str, Any]):
+    """A row in which all columns can be read, but `**row` omits those that a reward function receives by name.
+
+    AReaL's workflows call `reward_fn(prompt=..., completions=..., **data)`; a row with a column `prompt` would pass
+    it twice.
+    """
+
+    def __init__(self, row: dict[str, Any]) -> None:
+        super().__init__({name: value for name, value in row.items() if name not in REWARD_ARGUMENTS})
+        self._hidden = {name: value for name, value in row.items() if name in REWARD_ARGUMENTS}
+
+    def __missing__(self, name: str) -> Any:
+        return self._hidden[name]
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name in self._hidden
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """As dict.get, including the hidden columns."""
+        return self._hidden.get(name, super().get(name, default))

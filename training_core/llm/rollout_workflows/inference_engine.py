@@ -6,33 +6,145 @@ caller.
 """
 
 import asyncio
+import copy
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
 from typing import Any, Self
 
 from training_core.errors import EngineFailure, EnvironmentFailure, NoReward, PromptTooLong
+from training_core.importing import load_object
 from training_core.llm.generation.base import Engine, Generate, SamplingSettings
 from training_core.llm.rollout_workflows.api import (
     EpisodeResult,
     GenerationHyperparameters,
+    Interaction,
     ModelRequest,
     ModelResponse,
     RolloutWorkflow,
     Trajectory,
+    token_ids_of,
 )
-from training_core.llm.rollout_workflows.grouped import RUNNING_EPISODE, RunningEpisode, workflow_factory
-from training_core.llm.rollout_workflows.loader import RestartingLoader
 from training_core.llm.rollout_workflows.tensors import concat_padded_tensors
-from training_core.llm.rollout_workflows.token_ids import token_ids_of
 from training_core.llm.serving.admission import Admission
-from training_core.llm.serving.batching import RequestBatcher
-from training_core.llm.serving.gate import Gate
-from training_core.llm.serving.noise import EpisodeNoise
-from training_core.seeding import NoiseStream
+from training_core.llm.serving.batching import EpisodeNoise, Gate, RequestBatcher
+from training_core.seeding import NoiseStream, keyed_seed
 from training_core.types import Answer, Prompt
+
+
+@dataclass
+class RunningEpisode:
+    """The running episode: its sampling noise and its responses."""
+
+    noise: EpisodeNoise
+    responses: list[tuple[str, ModelResponse]] = field(default_factory=list)
+    """(role, response) of every call, in the order of responses."""
+
+
+RUNNING_EPISODE: ContextVar[RunningEpisode] = ContextVar("playing")
+
+
+class GroupedWorkflow(RolloutWorkflow):
+    """Plays `size` episodes, each on a copy of the data, and joins the accepted ones' tensors or interactions."""
+
+    def __init__(self, make: Callable[[], RolloutWorkflow], size: int) -> None:
+        self._make = make
+        self._size = size
+
+    async def arun_episode(self, engine: "InferenceEngine", data: dict[str, Any]) -> EpisodeResult:
+        """Play the members of a group at the same time; None if every member is rejected."""
+        noise = RUNNING_EPISODE.get().noise
+
+        async def member(index: int) -> EpisodeResult:
+            RUNNING_EPISODE.set(RunningEpisode(noise.of_member(index)))
+            return await self._make().arun_episode(engine, copy.deepcopy(data))
+
+        results = await asyncio.gather(*(asyncio.create_task(member(index)) for index in range(self._size)))
+        accepted: list[Any] = [result for result in results if result is not None]
+        if not accepted:
+            return None
+        tensors = [result for result in accepted if isinstance(result, dict) and "input_ids" in result]
+        if len(tensors) == len(accepted):
+            return concat_padded_tensors(tensors)
+        lists = [result.values() if isinstance(result, Mapping) else result for result in accepted]
+        return [item for result in lists for item in result if isinstance(item, Interaction)]
+
+
+def workflow_factory(
+    workflow: RolloutWorkflow | str | None,
+    build: Callable[[], RolloutWorkflow] | None,
+    kwargs: Mapping[str, Any] | None,
+    group_size: int,
+) -> Callable[[], RolloutWorkflow]:
+    """A function that constructs the workflow of an episode. Raises ValueError without one, ConfigError if its import path is invalid."""
+    if isinstance(workflow, str):
+        build = partial(load_object(workflow, "workflow"), **dict(kwargs or {}))
+    elif workflow is not None:
+        build = partial(_return_workflow, workflow)
+    if build is None:
+        raise ValueError("submit needs a workflow, its import path, or a workflow_builder")
+    if group_size < 1:
+        raise ValueError(f"group_size = {group_size}: it must be at least 1")
+    return build if group_size == 1 else partial(GroupedWorkflow, build, group_size)
+
+
+def _return_workflow(workflow: RolloutWorkflow) -> RolloutWorkflow:
+    return workflow
+
+
+class RestartingLoader:
+    """Iterates over batches of rows without end, each epoch with a new shuffle. Rows that do not fill a batch start the next one."""
+
+    def __init__(self, rows: Sequence[Any], batch_size: int, *, seed: int = 0, shuffle: bool = True) -> None:
+        if not rows:
+            raise ValueError("there are no rows to load")
+        self.batch_size = batch_size
+        self._rows = rows
+        self._seed = seed
+        self._shuffle = shuffle
+        self._position = 0
+        """Rows returned so far."""
+        self._permutation: list[int] = []
+        self._epoch_of_order = -1
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        return self
+
+    def __next__(self) -> list[Any]:
+        batch = [self._row(self._position + offset) for offset in range(self.batch_size)]
+        self._position += self.batch_size
+        return batch
+
+    @property
+    def epoch(self) -> int:
+        """Number of completed passes over all rows."""
+        return self._position // len(self._rows)
+
+    def state_dict(self) -> dict[str, int]:
+        """The position of the loader."""
+        return {"given": self._position}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Resume from a `state_dict`."""
+        self._position = state["given"]
+
+    def _row(self, number: int) -> Any:
+        epoch, offset = divmod(number, len(self._rows))
+        return self._rows[self._permutation_of(epoch)[offset]]
+
+    def _permutation_of(self, epoch: int) -> list[int]:
+        if epoch != self._epoch_of_order:
+            self._permutation = list(range(len(self._rows)))
+            if self._shuffle:
+                Random(keyed_seed(self._seed, epoch)).shuffle(self._permutation)
+            self._epoch_of_order = epoch
+        return self._permutation
+
 
 ShouldAccept = Callable[[EpisodeResult], bool]
 _POLL_SECONDS = 0.05
@@ -72,11 +184,7 @@ class InferenceEngine:
     """An engine with AReaL's interface for rollout workflows. A context manager: `initialize` on entry, `destroy` on exit."""
 
     def __init__(
-        self,
-        engine: Engine | Mapping[str, Engine],
-        limits: RolloutLimits | None = None,
-        *,
-        seed: int = 0,
+        self, engine: Engine | Mapping[str, Engine], limits: RolloutLimits | None = None, *, seed: int = 0
     ) -> None:
         """`engine` may be one per role, which requests name as metadata["role"] (default: the first); `seed` is that of
         the sampling noise.
@@ -90,10 +198,12 @@ class InferenceEngine:
         self._open: set[int] = set()
         """Requested episodes that have not ended, by number."""
         self._waiting: list[_Task] = []
-        self._admission = Admission(self._limits.staleness, self._limits.batch, self._limits.max_concurrent)
-        """Running and accepted episodes, without those of evaluation."""
-        self._evaluating = 0
-        """Running episodes of evaluation."""
+        limits = self._limits
+        self._admissions = {
+            True: Admission(None, limits.batch, limits.max_concurrent),
+            False: Admission(limits.staleness, limits.batch, limits.max_concurrent),
+        }
+        """Running and accepted episodes, by whether they are of evaluation."""
         self._failed = 0
         """Failed episodes since the last successful one."""
         self._error = ""
@@ -290,19 +400,20 @@ class InferenceEngine:
     def capacity(self) -> int:
         """Number of further episodes that may start now."""
         with self._lock:
-            return min(self._free, self._admission.room(self._version))
+            return min(self._free, self._admissions[False].room(self._version))
 
     @property
     def _free(self) -> int:
         """Number of further episodes that may be played at the same time."""
-        return self._limits.max_concurrent - len(self._admission.running) - self._evaluating
+        running = sum(len(admission.running) for admission in self._admissions.values())
+        return self._limits.max_concurrent - running
 
     def _next_task(self) -> _Task | None:
         """The first waiting episode that may start."""
         if self._paused or self._free <= 0:
             return None
-        admits = self._admission.room(self._version) > 0
-        return next((task for task in self._waiting if admits or task.is_eval), None)
+        admits = {kind: item.room(self._version) > 0 for kind, item in self._admissions.items()}
+        return next((task for task in self._waiting if admits[task.is_eval]), None)
 
     def _fetch(self, tasks: list[_Task]) -> list[EpisodeResult]:
         """Results of ended episodes, in the order of requests; each is returned once."""
@@ -315,10 +426,7 @@ class InferenceEngine:
         with self._lock:
             while (task := self._next_task()) is not None:
                 self._waiting.remove(task)
-                if task.is_eval:
-                    self._evaluating += 1
-                else:
-                    self._admission.start([task.number])
+                self._admissions[task.is_eval].start([task.number])
                 asyncio.run_coroutine_threadsafe(self._play(task), self._loop)
 
     def _generator(self, engine: Engine) -> Generate:
@@ -351,13 +459,10 @@ class InferenceEngine:
     def _end(self, task: _Task) -> None:
         """Mark an episode as ended."""
         self._open.remove(task.number)
-        if task.is_eval:
-            self._evaluating -= 1
-        elif task.result is None:
-            self._admission.reject([task.number])
+        if task.result is None:
+            self._admissions[task.is_eval].reject([task.number])
         else:
-            self._admission.accept([task.number])
-        if task.result is not None:
+            self._admissions[task.is_eval].accept([task.number])
             self._ended.append(task)
 
     def _running_episode(self, number: int) -> RunningEpisode:

@@ -1,4 +1,4 @@
-"""Trajectories as padded tensors, and in the learner's form.
+"""Results of workflows, padded tensors or interactions, as sequences of tokens.
 
 B sequences, S padded length.
 """
@@ -10,12 +10,8 @@ import torch
 from torch import Tensor
 
 from training_core.errors import EnvironmentFailure
-from training_core.llm.rollout_workflows.api import EpisodeResult, Interaction, Trajectory
-from training_core.llm.rollout_workflows.token_sequences import (
-    TokenSequence,
-    call_sequence,
-    join_interactions,
-)
+from training_core.llm.rollout_workflows.api import EpisodeResult, Interaction, ModelResponse, Trajectory
+from training_core.llm.serving.sequences import TokenSequence, join_calls
 from training_core.types import NOT_SAMPLED, Answer
 
 REQUIRED_KEYS = ("input_ids", "attention_mask", "loss_mask", "logprobs", "rewards")
@@ -47,8 +43,7 @@ def _padded(tensor: Tensor, width: int, pad: float) -> Tensor:
 
 
 def sequences_of_tensors(trajectory: Trajectory, version: int) -> Iterator[TokenSequence]:
-    """(prompt ids, the rest, reward, "") of each sequence of a trajectory; the prompt ends before the first trained
-    token.
+    """The sequences of a trajectory; a prompt ends before the first trained token.
 
     `version` applies to tokens without versions. Raises EnvironmentFailure, which names missing keys.
     """
@@ -68,12 +63,8 @@ def sequences_of_tensors(trajectory: Trajectory, version: int) -> Iterator[Token
                 "loss_mask to 0"
             )
         rest = slice(start, None)
-        yield (
-            ids[:start],
-            Answer(ids[rest], logprobs[rest], versions[rest], "stop", "", mask[rest]),
-            reward,
-            "",
-        )
+        answer = Answer(ids[rest], logprobs[rest], versions[rest], "stop", "", mask[rest])
+        yield TokenSequence(ids[:start], answer, reward)
 
 
 def _versions(
@@ -90,7 +81,7 @@ def is_tensors(result: EpisodeResult) -> TypeGuard[Trajectory]:
 
 
 def token_sequences_of(result: EpisodeResult, version: int, *, by_call: bool = False) -> list[TokenSequence]:
-    """(prompt ids, the rest, reward, role) of all sequences of an episode's result; none for a rejected one.
+    """All sequences of an episode's result; none for a rejected one.
 
     Interactions are joined into sequences, or with `by_call` one each. Raises EnvironmentFailure for a result of
     another form.
@@ -104,8 +95,35 @@ def token_sequences_of(result: EpisodeResult, version: int, *, by_call: bool = F
         raise EnvironmentFailure(
             "arun_episode must return tensors, interactions, or None for a rejected episode"
         )
-    return (
-        [call_sequence(interaction) for interaction in interactions]
-        if by_call
-        else list(join_interactions(interactions))
+    calls = [
+        _call(interaction.response, interaction.reward, interaction.role) for interaction in interactions
+    ]
+    return calls if by_call else list(join_calls(calls))
+
+
+def sequences_from_responses(
+    row: TokenSequence, responses: Sequence[tuple[str, ModelResponse]], role: str
+) -> list[TokenSequence]:
+    """A result's row rebuilt from its calls, if it trains on exactly their answers to one role.
+
+    Several sequences if a call's prompt does not continue the previous text: each then has its sampled prompt, and
+    the last one has the reward. A row that trains on something else is unchanged.
+    """
+    sampled = [token for _, response in responses for token in response.output_tokens]
+    if sampled != row.answer.learnt(row.answer.token_ids) or {speaker for speaker, _ in responses} != {role}:
+        return [row]
+    *previous, last = join_calls(_call(response, 0.0, role) for _, response in responses)
+    return [*previous, last._replace(reward=row.reward)]
+
+
+def _call(response: ModelResponse, reward: float, role: str) -> TokenSequence:
+    ids = list(response.output_tokens)
+    answer = Answer(
+        ids,
+        list(response.output_logprobs),
+        list(response.output_versions),
+        response.stop_reason,
+        "",
+        [True] * len(ids),
     )
+    return TokenSequence(list(response.input_tokens), answer, reward, role)

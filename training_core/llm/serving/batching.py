@@ -1,13 +1,107 @@
-"""Batches of requests: requests to a policy at about the same time share one call to its engine."""
+"""The way of a request to its engine: one queue per policy, a gate for new weights, and keys of the sampling noise.
+
+Requests to a policy at about the same time share one call to its engine.
+"""
 
 import asyncio
+import threading
+import zlib
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from training_core.errors import EngineFailure, PromptTooLong
-from training_core.llm.generation.base import Generate, SamplingSettings
-from training_core.llm.generation.continuation import generate_until_ended
-from training_core.types import Answer, Prompt
+from training_core.llm.generation.base import Generate, SamplingSettings, generate_until_ended
+from training_core.types import Answer, NoiseKey, Prompt
+
+
+class Gate:
+    """Admits at most `slots` generations at a time (None: any number); closing has priority over waiting ones."""
+
+    def __init__(self, slots: int | None = 1) -> None:
+        self._slots = slots
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._closings = 0
+        self._end = ""
+
+    @property
+    def closing(self) -> bool:
+        """Whether the gate is closed or about to close: the current generations may stop between two tokens."""
+        return self._closings > 0 or bool(self._end)
+
+    @contextmanager
+    def passing(self) -> Iterator[None]:
+        """Wait until the gate is open and has a free slot, and occupy it during the block. Raises EngineFailure after `end`."""
+        with self._changed:
+            self._changed.wait_for(self._admits)
+            if self._end:
+                raise EngineFailure(self._end)
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """Admit no generation until `open`, and wait for the current ones. Several `close` calls may overlap."""
+        with self._changed:
+            self._closings += 1
+            self._changed.wait_for(lambda: not self._inside)
+
+    def open(self) -> None:
+        """Undo one `close`."""
+        with self._changed:
+            self._closings = max(0, self._closings - 1)
+            self._changed.notify_all()
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """Close the gate during the block."""
+        self.close()
+        try:
+            yield
+        finally:
+            self.open()
+
+    def end(self, reason: str) -> None:
+        """Refuse waiting and later generations."""
+        with self._changed:
+            self._end = reason
+            self._changed.notify_all()
+
+    def _admits(self) -> bool:
+        return bool(self._end) or (not self._closings and (self._slots is None or self._inside < self._slots))
+
+
+_DIGEST, _MEMBER = 16, 48
+"""Lowest bits of a prompt's digest and of a member's index in the key's turn; repetitions are below."""
+
+
+class EpisodeNoise:
+    """Keys by prompt, and by how often the episode sent it before, never by timing or by the order of different calls."""
+
+    def __init__(self, seed: int, stream: int, iteration: int, episode: int, member: int = 0) -> None:
+        """`episode`: its index among those of its kind; `member`: index of a play, if the episode is played several times."""
+        self._words = seed, stream, iteration, episode
+        self._member = member
+        self._calls: Counter[tuple[int, int]] = Counter()
+
+    def of_member(self, index: int) -> "EpisodeNoise":
+        """The noise of one of several plays of the episode."""
+        return EpisodeNoise(*self._words, index)
+
+    def key(self, role_index: int, prompt_ids: Sequence[int]) -> NoiseKey:
+        """The key of the episode's next call with this prompt by the role with this index in the team's order."""
+        digest = zlib.crc32(array("q", prompt_ids).tobytes())
+        repeats = self._calls[role_index, digest]
+        self._calls[role_index, digest] += 1
+        return NoiseKey(*self._words, (self._member << _MEMBER) + (digest << _DIGEST) + repeats, role_index)
 
 
 @dataclass(eq=False)
@@ -74,16 +168,11 @@ class RequestBatcher:
                 if request.answers.done():
                     continue
                 if any(answer.had_no_room for answer in candidates):
-                    request.answers.set_exception(_too_long(request.prompt))
+                    length = len(request.prompt.token_ids) - request.prompt.offset
+                    reason = f"a prompt of {length} tokens leaves no room for an answer in the model's context; shorten the prompt"
+                    request.answers.set_exception(PromptTooLong(reason))
                 else:
                     request.answers.set_result(candidates)
-
-
-def _too_long(prompt: Prompt) -> PromptTooLong:
-    return PromptTooLong(
-        f"a prompt of {len(prompt.token_ids) - prompt.offset} tokens leaves no room for an answer in the model's "
-        "context; shorten the prompt"
-    )
 
 
 def _generate(batch: list[_Request]) -> list[list[Answer]]:

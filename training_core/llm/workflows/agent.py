@@ -10,19 +10,25 @@ import logging
 import time
 from collections.abc import Sequence
 from concurrent.futures import wait
+from dataclasses import replace
+from typing import Any
 
+from training_core.config.base import Section
 from training_core.config.rollout import Agent
-from training_core.errors import EnvironmentFailure
-from training_core.llm.agents.failures import failures_rewarded
-from training_core.llm.agents.gateway import AgentGateway
-from training_core.llm.agents.loading import load_agent
-from training_core.llm.agents.session import Session, SessionSpec, write_episode
+from training_core.errors import ConfigError, EnvironmentFailure
+from training_core.importing import load_object
+from training_core.llm.agents.session import (
+    AgentGateway,
+    Session,
+    failures_rewarded,
+    write_episode,
+)
 from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.lockstep import EpisodeKind
-from training_core.llm.workflows.served_policies import policy_clients
 from training_core.llm.workflows.task_episodes import (
     complete,
     play_concurrently,
+    policy_clients,
     task_episodes,
     timeout_message,
     turn_discount_of,
@@ -46,7 +52,7 @@ def play_agents(tasks: Sequence[int], context: RolloutContext, kind: EpisodeKind
         if kind == "train":
             item.episode.turn_discount = turn_discount_of(config)
         clients = policy_clients(config, context.generate, gateway, kind)
-        sessions.append(Session(SessionSpec(item.episode, item.data, clients, item.noise)))
+        sessions.append(Session(replace(item, clients=clients)))
     try:
         if workflow.path:
             asyncio.run(_run_local_agents(sessions, workflow, gateway))
@@ -110,3 +116,21 @@ def _wait_for_external_agents(sessions: Sequence[Session], workflow: Agent, gate
                 f"no agent accepted an episode within workflow.patience = {workflow.patience:g} seconds; start "
                 "agents that request episodes from the gateway, or set workflow.path"
             )
+
+
+def load_agent(path: str) -> Any:
+    """The class at workflow.path. Raises ConfigError if it does not exist or has no method `run`."""
+    agent = load_object(path, "workflow.path")
+    if not callable(getattr(agent, "run", None)):
+        raise ConfigError({"workflow.path": f"{path} has no method run(data, **kwargs)"})
+    return agent
+
+
+def check_workflow(section: Section) -> None:
+    """Import what a workflow's section names. Raises ConfigError for the first object that cannot be used."""
+    for field in section.import_fields:
+        path = getattr(section, field)
+        if path and isinstance(section, Agent):
+            load_agent(path)
+        elif path:
+            load_object(path, f"workflow.{field}")

@@ -5,32 +5,33 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from training_core.config.rollout import MultiTurn
 from training_core.config.run import RunConfig
 from training_core.config.team import Role
 from training_core.importing import made
-from training_core.llm.agents.gateway import AgentGateway
+from training_core.llm.agents.session import AgentGateway
 from training_core.llm.environments.host import EnvironmentPool, SlotView
 from training_core.llm.external.source import RolloutSource
 from training_core.llm.generation.base import Generate as Generate
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.workflows.conversation import Conversations
-from training_core.llm.workflows.conversation import Render as Render
-from training_core.types import (
-    Answer,
-    Candidate,
-    Episode,
-    Message,
-    NoiseKey,
-    Prompt,
-    Stage,
-    Turn,
-)
+from training_core.types import Answer, Candidate, Episode, Message, NoiseKey, Prompt, Stage, Turn
 from training_core.versions import version_span
 
 if TYPE_CHECKING:
-    from training_core.llm.workflows.served_policies import ServedPolicies  # which evaluates like workflows
+    from training_core.llm.workflows.rollout_buffer import ServedPolicies  # which evaluates like workflows
+
+
+class Render(Protocol):
+    """Chat messages -> prompt token ids, with the generation prompt."""
+
+    def __call__(self, messages: Sequence[Message], spoken: Sequence[int] = ()) -> list[int]:
+        """`spoken`: the ids of the messages up to the last but one, an answer; the prompt begins with them exactly.
+
+        Raises ModelError if the chat template cannot continue them.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,44 @@ class RolloutContext:
     """Whether policies have separate processes, so that several can generate at the same time."""
     version: Callable[[str], int] = lambda policy: 0
     """Current version of a policy's weights, by its name."""
+
+
+class Conversations:
+    """The conversations of one play, by slot and role. They grow by tokens: sampled ones never change, new ones are appended.
+
+    Rendering a conversation again from its text can tokenise an answer differently from how it was sampled (AReaL's guide
+    does this and can break the prefix). Here the prompt of a turn begins with exactly the ids of the previous turn's
+    prompt and answer.
+    """
+
+    def __init__(self, feedback: str) -> None:
+        self._feedback = feedback
+        self._states: dict[tuple[int, str], tuple[list[Message], list[int]]] = {}
+        """Messages and token ids so far."""
+
+    def prompt(
+        self, slot: int, role: str, opening_messages: list[Message], view: SlotView, render: Render
+    ) -> tuple[list[Message], list[int]]:
+        """The role's current prompt, as messages and as ids: its opening, or its conversation so far with the next message appended."""
+        state = self._states.get((slot, role))
+        if state is None:
+            return opening_messages, render(opening_messages)
+        spoken, ids = state
+        messages: list[Message] = [*spoken, {"role": "user", "content": self._feedback or view.observation}]
+        return messages, render(messages, ids)
+
+    def record_answer(
+        self, slot: int, role: str, messages: list[Message], prompt: Sequence[int], answer: Answer
+    ) -> None:
+        """Record the answer that is continued."""
+        message: Message = {"role": "assistant", "content": answer.text}
+        self._states[slot, role] = [*messages, message], [*prompt, *answer.token_ids]
+
+
+def make_conversations(config: RunConfig) -> Conversations | None:
+    """New conversations for a play, if the config's workflow uses them."""
+    workflow = config.workflow
+    return Conversations(workflow.feedback) if isinstance(workflow, MultiTurn) else None
 
 
 @dataclass(frozen=True)

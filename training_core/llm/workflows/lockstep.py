@@ -5,13 +5,15 @@ their answers are applied in turn order. Roles that do not speak in a turn are s
 """
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from training_core.llm.environments.base import Split, StepResult
+from training_core.llm.environments.host import SlotView
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.workflows.context import (
+    Conversations,
     PromptRequest,
     RolloutContext,
     SlotAnswers,
@@ -21,16 +23,63 @@ from training_core.llm.workflows.context import (
     record_generation,
     record_turn,
 )
-from training_core.llm.workflows.conversation import Conversations
-from training_core.llm.workflows.endings import (
-    close_episode,
-    end_early,
-    end_overlong,
-    fail_silent,
-    without_failed,
-)
 from training_core.llm.workflows.overlong import answer_cost
 from training_core.types import Candidate, Episode, NoiseKey
+
+
+def close_episode(episode: Episode, view: SlotView, now: float) -> None:
+    """Record how an episode ended."""
+    episode.outcome, episode.success, episode.final_board = view.outcome, view.success, view.board
+    episode.role_success = dict(view.role_success)
+    episode.ended = now
+    if view.error:
+        episode.fail(view.error)
+
+
+def without_failed(live: list[int], errors: Mapping[int, str], episodes: list[Episode]) -> list[int]:
+    """Fail the episodes with errors; return the slots that continue."""
+    for slot, error in errors.items():
+        episodes[slot].fail(error)
+        episodes[slot].ended = time.time()
+    return [slot for slot in live if slot not in errors]
+
+
+def fail_silent(live: list[int], turn: int, episodes: list[Episode]) -> list[int]:
+    """Fail the episodes in which no role could speak for a whole turn, because they would never end."""
+    silent = {
+        slot: f"no role can speak: observe() returned None for every role in turn {turn + 1}"
+        for slot in live
+        if not episodes[slot].turns or episodes[slot].turns[-1].index != turn
+    }
+    return without_failed(live, silent, episodes)
+
+
+def end_overlong(
+    live: list[int],
+    requests: Sequence[PromptRequest],
+    answers: Sequence[Sequence[SlotAnswers]],
+    episodes: list[Episode],
+    context: RolloutContext,
+) -> list[int]:
+    """End the episodes in which a prompt left no room for an answer; return the slots that continue."""
+    reasons = {
+        item.slot: f"a prompt of {len(item.prompt.token_ids)} tokens to {request.role} leaves no room for an answer in the "
+        "model's context"
+        for request, items in zip(requests, answers, strict=True)
+        for item in items
+        if item.slot in live and any(answer.had_no_room for answer in item.answers)
+    }
+    for slot, reason in reasons.items():
+        episodes[slot].overlong = reason
+    end_early(reasons, episodes, context)
+    return [slot for slot in live if slot not in reasons]
+
+
+def end_early(outcomes: Mapping[int, str], episodes: list[Episode], context: RolloutContext) -> None:
+    """End the episodes of these slots although their environments have not ended."""
+    for slot, view in context.pool.observe(list(outcomes), "").items() if outcomes else ():
+        close_episode(episodes[slot], replace(view, outcome=outcomes[slot]), time.time())
+
 
 MAX_TURNS = 1024
 """Maximum turns of an episode whose environment sets no limit."""

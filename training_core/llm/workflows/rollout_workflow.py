@@ -12,37 +12,43 @@ from typing import Any
 
 from training_core.config.rollout import RolloutWorkflow as Section
 from training_core.errors import DataError, EngineFailure, NoReward, PromptTooLong
-from training_core.llm.environments.dataset.config import Dataset
+from training_core.llm.agents.session import SessionSpec
+from training_core.llm.environments.dataset import Dataset
 from training_core.llm.environments.host import describe
 from training_core.llm.generation.base import Interrupted, SamplingSettings
-from training_core.llm.generation.sequence_checks import check_reward, check_sequence
-from training_core.llm.generation.stop_words import decode_texts
+from training_core.llm.generation.prompt_checks import check_reward, check_sequence
 from training_core.llm.rollout_workflows.api import (
     EpisodeResult,
     GenerationHyperparameters,
     ModelResponse,
     RolloutWorkflow,
+    RowData,
+    workflow_tokenizer,
 )
-from training_core.llm.rollout_workflows.factory import make_reward_function, make_workflow
-from training_core.llm.rollout_workflows.grouped import RUNNING_EPISODE, RunningEpisode
-from training_core.llm.rollout_workflows.inference_engine import InferenceEngine
-from training_core.llm.rollout_workflows.rows import RowData
-from training_core.llm.rollout_workflows.tensors import is_tensors, token_sequences_of
-from training_core.llm.rollout_workflows.token_ids import workflow_tokenizer
-from training_core.llm.rollout_workflows.token_sequences import TokenSequence, sequences_from_responses
-from training_core.llm.serving.noise import EpisodeNoise
+from training_core.llm.rollout_workflows.areal import make_reward_function, make_workflow
+from training_core.llm.rollout_workflows.inference_engine import (
+    RUNNING_EPISODE,
+    InferenceEngine,
+    RunningEpisode,
+)
+from training_core.llm.rollout_workflows.tensors import (
+    is_tensors,
+    sequences_from_responses,
+    token_sequences_of,
+)
+from training_core.llm.serving.batching import EpisodeNoise
+from training_core.llm.serving.sequences import TokenSequence, turn_of
 from training_core.llm.workflows.context import RolloutContext
-from training_core.llm.workflows.independent import sampling_settings
+from training_core.llm.workflows.episodes import sampling_settings
 from training_core.llm.workflows.lockstep import EpisodeKind
 from training_core.llm.workflows.task_episodes import (
-    TaskEpisode,
     complete,
     play_concurrently,
     task_episodes,
     turn_discount_of,
 )
 from training_core.seeding import NoiseStream
-from training_core.types import Answer, Candidate, Episode, Prompt, Stage, Turn
+from training_core.types import Answer, Episode, Prompt, Stage
 from training_core.versions import version_span
 
 STREAMS = NoiseStream.ROLLOUT_WORKFLOWS, NoiseStream.ROLLOUT_WORKFLOW_EVALUATION
@@ -52,7 +58,7 @@ STREAMS = NoiseStream.ROLLOUT_WORKFLOWS, NoiseStream.ROLLOUT_WORKFLOW_EVALUATION
 class _PlayedEpisode:
     """An episode and what its workflow returned."""
 
-    item: TaskEpisode
+    item: SessionSpec
     version: int
     """Version of the first role's policy at the start: used for tokens whose versions the result does not contain."""
     result: EpisodeResult = None
@@ -156,24 +162,23 @@ def _finished_episodes(
     try:
         sequences = _sequences_of(played, context)
     except Exception as error:
-        played.fail(describe(error))
+        episode.fail(describe(error))
         sequences = []
     if len(sequences) < 2 or not is_tensors(played.result):
         yield _with_turns(episode, sequences, context, section)
         return
     for row, sequence in enumerate(sequences):
-        yield _with_turns(
-            replace(episode, id=f"{episode.id}.{row}", turns=[], stages=[]), [sequence], context, section
-        )
+        single = replace(episode, id=f"{episode.id}.{row}", turns=[], stages=[])
+        yield _with_turns(single, [sequence], context, section)
 
 
 def _sequences_of(played: _PlayedEpisode, context: RolloutContext) -> list[TokenSequence]:
-    """The sequences of an episode's result, replaced by the engine's record of its calls where they match.
+    """The sequences of an episode's result, each with its role, replaced by the engine's record of its calls where they match.
 
     A conversation rendered again from text may have other ids than the sampled ones; the calls have the sampled ids.
     Raises EnvironmentFailure, DataError.
     """
-    first = context.config.team.order[0]
+    roles, first = context.config.team.roles, context.config.team.order[0]
     discount = turn_discount_of(context.config)
     if discount is not None and is_tensors(played.result):
         raise DataError(
@@ -185,42 +190,27 @@ def _sequences_of(played: _PlayedEpisode, context: RolloutContext) -> list[Token
         played.item.episode.turn_discount = discount
     elif len(sequences) == 1 and played.responses:
         sequences = sequences_from_responses(sequences[0], played.responses, first)
+    sequences = [sequence._replace(role=sequence.role or first) for sequence in sequences]
     for prompt, answer, reward, role in sequences:
-        if role and role not in context.config.team.roles:
-            raise DataError(f"there is no role {role!r}; roles are {', '.join(context.config.team.roles)}")
-        policy = context.config.team.roles[role or first].policy
+        if role not in roles:
+            raise DataError(f"there is no role {role!r}; roles are {', '.join(roles)}")
+        policy = roles[role].policy
         check_reward(reward)
         check_sequence(prompt, answer, len(context.tokenizers[policy]), context.version(policy))
     return sequences
 
 
 def _with_turns(
-    episode: Episode,
-    sequences: Sequence[TokenSequence],
-    context: RolloutContext,
-    section: Section,
+    episode: Episode, sequences: Sequence[TokenSequence], context: RolloutContext, section: Section
 ) -> Episode:
-    total = 0.0
-    for index, (prompt, answer, reward, role) in enumerate(sequences):
-        total += reward
-        turn = _turn(index, prompt, answer, reward, role or context.config.team.order[0], context)
-        episode.turns.append(turn)
-        span = version_span(answer.versions)
-        episode.stages.append(Stage("generate", episode.started, episode.ended, turn.role, turn.policy, span))
+    for index, sequence in enumerate(sequences):
+        policy = context.config.team.roles[sequence.role].policy
+        weight = context.config.algorithm.team_weight
+        episode.turns.append(turn_of(index, sequence, policy, context.tokenizers[policy], weight))
+        span = version_span(sequence.answer.versions)
+        episode.stages.append(Stage("generate", episode.started, episode.ended, sequence.role, policy, span))
     if sequences:
+        total = sum(sequence.reward for sequence in sequences)
         episode.success = total >= section.success_at
         episode.outcome = f"reward {total:g}"
     return episode
-
-
-def _turn(
-    index: int, prompt: list[int], answer: Answer, reward: float, role: str, context: RolloutContext
-) -> Turn:
-    policy = context.config.team.roles[role].policy
-    tokenizer = context.tokenizers[policy]
-    (text,) = decode_texts(tokenizer, [answer.token_ids])
-    seen = str(tokenizer.decode(prompt, skip_special_tokens=True))
-    candidate = Candidate(
-        replace(answer, text=text), 0.0, reward, context.config.algorithm.team_weight * reward
-    )
-    return Turn(index, role, policy, [{"role": "user", "content": seen}], prompt, [candidate], 0)

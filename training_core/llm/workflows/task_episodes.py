@@ -7,18 +7,18 @@ the call), and each call has the advantage of its own return.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from training_core.config.rollout import Agent, RolloutWorkflow
 from training_core.config.run import RunConfig
+from training_core.llm.agents.session import AgentGateway, PolicyClient, SessionSpec
 from training_core.llm.environments.base import Split
-from training_core.llm.environments.dataset.config import Dataset
-from training_core.llm.environments.dataset.instances import task_instance
+from training_core.llm.environments.dataset import Dataset, task_instance
 from training_core.llm.environments.host import SlotView, describe
+from training_core.llm.generation.base import Generate
 from training_core.llm.workflows.context import RolloutContext, chat_messages
-from training_core.llm.workflows.independent import EVALUATION_SEED
+from training_core.llm.workflows.episodes import EVALUATION_SEED, sampling_settings
 from training_core.llm.workflows.lockstep import EpisodeKind
 from training_core.llm.workflows.overlong import apply_overlong_penalty
 from training_core.seeding import NoiseStream
@@ -28,21 +28,10 @@ Item = TypeVar("Item")
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class TaskEpisode:
-    """An episode to play."""
-
-    episode: Episode
-    data: dict[str, Any]
-    """The task as passed to the program."""
-    noise: tuple[int, int, int, int]
-    """Seed, stream, iteration, index of the episode among those of its kind."""
-
-
 def task_episodes(
     tasks: Sequence[int], context: RolloutContext, kind: EpisodeKind, streams: tuple[NoiseStream, NoiseStream]
-) -> list[TaskEpisode]:
-    """The episodes of training tasks or of held-out tasks. `streams`: of the noise in training, in evaluation."""
+) -> list[SessionSpec]:
+    """The episodes of training tasks or of held-out tasks, without clients. `streams`: of the noise in training, in evaluation."""
     config, training = context.config, kind == "train"
     split: Split = "train" if training else "eval"
     count = config.rollout.group_size if training else 1
@@ -60,7 +49,7 @@ def task_episodes(
                 episode.probe = task < config.evaluation.probes
                 noise = EVALUATION_SEED, streams[1], 0, number
             data = _task_data(task, split, views[task], config)  # programs may change it
-            planned.append(TaskEpisode(episode, data, noise))
+            planned.append(SessionSpec(episode, data, {}, noise))
     return planned
 
 
@@ -88,6 +77,19 @@ async def play_concurrently(
 def timeout_message(workflow: Agent | RolloutWorkflow) -> str:
     """The error of an episode that was played for too long."""
     return f"the episode took longer than workflow.timeout = {workflow.timeout:g} seconds"
+
+
+def policy_clients(
+    config: RunConfig, generate: Mapping[str, Generate], gateway: AgentGateway, kind: EpisodeKind
+) -> dict[str, PolicyClient]:
+    """The client of each role, in the team's order. `generate`: engine call by policy."""
+    return {
+        role: PolicyClient(
+            policy, generate[policy], sampling_settings(config, role, kind), gateway.renderers[policy]
+        )
+        for role in config.team.order
+        for policy in [config.team.roles[role].policy]
+    }
 
 
 def turn_discount_of(config: RunConfig) -> float | None:

@@ -1,14 +1,10 @@
-"""Algorithms of small networks by the `type` of their config: one folder and one line each.
-
-Only the `config` modules are imported here. Learners are imported when they are first used.
-"""
+"""Algorithms of small networks by the `type` of their config. Learners are imported when they are first used."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from training_core.marl.algorithms.custom_ppo.config import CustomPpo
-from training_core.marl.algorithms.ippo.config import Ippo
-from training_core.marl.algorithms.mappo.config import Mappo
-from training_core.marl.algorithms.ppo_config import MarlPpo
+from training_core.config.base import one_of
+from training_core.marl.algorithms.config import CustomPpo, Ippo, Mappo, MarlPpo
 
 
 @dataclass(frozen=True)
@@ -26,3 +22,10 @@ MARL_ALGORITHMS: dict[str, MarlAlgorithmKind] = {
     "custom_ppo": MarlAlgorithmKind(CustomPpo, learner=""),
 }
 """Algorithms by type, in the order of the pages."""
+MARL_ALGORITHM_CONFIGS: dict[str, type[MarlPpo]] = {tag: kind.config for tag, kind in MARL_ALGORITHMS.items()}
+"""type -> config class."""
+
+if TYPE_CHECKING:
+    AnyMarlAlgorithm = MarlPpo
+else:
+    AnyMarlAlgorithm = one_of(MARL_ALGORITHM_CONFIGS)

@@ -7,15 +7,17 @@ Agents of one role have observations and actions of the same size; an environmen
 with zeros, actions with masked choices). Data of roles is in dicts by role name.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from training_core.marl.environments.episode_state import Arrays
+from training_core.marl.environments.episodes import Arrays
 
+SHOWN = 1.2
+"""A picture of a plane shows at least this distance from the centre."""
 Reals = NDArray[np.float32]
 Flags = NDArray[np.bool_]
 Actions = NDArray[np.int64] | NDArray[np.float32]
@@ -155,7 +157,7 @@ class VectorEnvironment(Protocol):
         """Begin B new episodes, which (like the following ones) depend only on `seed`, `first` and B.
 
         `first`: the number of the first of these environments within a larger set that is divided into shares. If
-        every environment's episodes follow from `seed` and its own number (see seeds.py), the division has no effect.
+        every environment's episodes follow from `seed` and its own number (see episodes.py), the division has no effect.
         """
         ...
 
@@ -185,6 +187,24 @@ class VectorEnvironment(Protocol):
     def close(self) -> None:
         """Release resources."""
         ...
+
+
+def plane(entities: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """A picture of entities in a plane. It shows at least SHOWN from the centre, and its bounds grow with distant entities."""
+    farthest = max(max(abs(entity["x"]), abs(entity["y"])) for entity in entities)
+    edge = max(SHOWN, float(np.ceil(farthest * 2) / 2))
+    return {"kind": "plane", "bounds": [-edge, -edge, edge, edge], "entities": list(entities)}
+
+
+def joined_views(views: Sequence[Any], join: Callable[[list[Any]], Any]) -> View:
+    """The views of shares, or of single environments, as one: `join` joins their arrays."""
+
+    def table(name: str) -> dict[str, Any]:
+        tables = [getattr(view, name) for view in views]
+        return {role: join([table[role] for table in tables]) for role in tables[0]}
+
+    states = [view.state for view in views if view.state is not None]
+    return View(table("observations"), table("masks"), join(states) if states else None, table("alive"))
 
 
 def last_boards(

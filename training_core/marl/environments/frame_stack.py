@@ -16,8 +16,8 @@ from training_core.marl.environments.base import (
     VectorEnvironment,
     View,
 )
-from training_core.marl.environments.environment_config import SuperSuit
-from training_core.marl.environments.episode_state import Arrays, select_prefix, with_prefix
+from training_core.marl.environments.config import SuperSuit
+from training_core.marl.environments.episodes import Arrays, select_prefix, with_prefix
 
 
 class StackedEnvironments:

@@ -7,8 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training_core.marl.environments.base import Actions, Flags, Reals, Spec, Transition, View, last_boards
-from training_core.marl.environments.episode_state import Arrays, array_attributes, restore_attributes
-from training_core.marl.environments.seeds import episode_seeds
+from training_core.marl.environments.episodes import (
+    Arrays,
+    array_attributes,
+    episode_seeds,
+    restore_attributes,
+)
 
 Integers = NDArray[np.int64]
 

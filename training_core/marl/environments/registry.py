@@ -1,29 +1,37 @@
-"""Environments of small-network agents by the `type` of their config: one folder and one line each.
+"""Environments of small-network agents by the `type` of their config (config.py), and how they are constructed.
 
-Only the `config` modules are imported here. The rest of an environment is imported when it is constructed, so a run
-only needs its own environment's packages.
+An environment's module is imported when it is constructed, so a run only needs its own environment's packages.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from training_core.marl.environments.custom.config import CustomMarl
-from training_core.marl.environments.environment_config import MarlEnvironment
-from training_core.marl.environments.gymnasium.config import GymnasiumVector
-from training_core.marl.environments.mpe.config import (
+from training_core.config.base import one_of
+from training_core.importing import resolve
+from training_core.marl.environments.config import (
+    CustomMarl,
+    GymnasiumVector,
+    MarlEnvironment,
+    PettingZoo,
+    RecallCue,
     SimpleAdversary,
     SimpleCrypto,
+    SimpleForaging,
+    SimpleHetero,
     SimplePush,
     SimpleReference,
     SimpleSpread,
     SimpleTag,
     SimpleWorldComm,
+    ToySimpleSpread,
+    Vmas,
 )
-from training_core.marl.environments.pettingzoo.config import PettingZoo
-from training_core.marl.environments.recall_cue.config import RecallCue
-from training_core.marl.environments.simple_foraging.config import SimpleForaging
-from training_core.marl.environments.simple_hetero.config import SimpleHetero
-from training_core.marl.environments.toy_simple_spread.config import ToySimpleSpread
-from training_core.marl.environments.vmas.config import Vmas
+from training_core.marl.environments.packages import import_optional
+
+if TYPE_CHECKING:
+    from training_core.marl.environments.base import VectorEnvironment
+
+PACKAGE = __name__.rpartition(".")[0]
 
 
 @dataclass(frozen=True)
@@ -32,7 +40,7 @@ class MarlKind:
 
     config: type[MarlEnvironment]
     make: str
-    """"folder.module:Name" in this package: a VectorEnvironment or a Game, called with (config section, number of environments)."""
+    """"module:Name" in this package: a VectorEnvironment or a Game, called with (config section, number of environments)."""
     needs: str = ""
     """The optional package that it needs."""
     is_game: bool = False
@@ -40,22 +48,44 @@ class MarlKind:
 
 
 MARL_ENVIRONMENTS: dict[str, MarlKind] = {
-    "toy_simple_spread": MarlKind(ToySimpleSpread, "toy_simple_spread.game:ToySpreadGame", is_game=True),
-    "mpe_simple_spread": MarlKind(SimpleSpread, "mpe.backends:spread"),
-    "mpe_simple_reference": MarlKind(SimpleReference, "mpe.backends:reference"),
-    "mpe_simple_crypto": MarlKind(SimpleCrypto, "mpe.mpe2:make", "pettingzoo"),
-    "mpe_simple_world_comm": MarlKind(SimpleWorldComm, "mpe.mpe2:make", "pettingzoo"),
-    "mpe_simple_push": MarlKind(SimplePush, "mpe.backends:push"),
-    "mpe_simple_adversary": MarlKind(SimpleAdversary, "mpe.backends:adversary"),
-    "mpe_simple_tag": MarlKind(SimpleTag, "mpe.backends:tag"),
-    "simple_hetero": MarlKind(SimpleHetero, "simple_hetero.game:HeteroGame", is_game=True),
-    "simple_hetero_pz": MarlKind(SimpleHetero, "pettingzoo.factories:hetero", "pettingzoo"),
-    "simple_foraging": MarlKind(SimpleForaging, "simple_foraging.game:ForagingGame", is_game=True),
-    "simple_foraging_pz": MarlKind(SimpleForaging, "pettingzoo.factories:foraging", "pettingzoo"),
-    "pettingzoo": MarlKind(PettingZoo, "pettingzoo.factories:pettingzoo", "pettingzoo"),
-    "custom_marl": MarlKind(CustomMarl, "custom.environment:make"),
-    "gymnasium": MarlKind(GymnasiumVector, "gymnasium.environment:GymnasiumEnvironments", "gymnasium"),
-    "vmas": MarlKind(Vmas, "vmas.environment:VmasEnvironments", "vmas"),
-    "recall_cue": MarlKind(RecallCue, "recall_cue.game:RecallCueGame", is_game=True),
+    "toy_simple_spread": MarlKind(ToySimpleSpread, "toy_simple_spread:ToySpreadGame", is_game=True),
+    "mpe_simple_spread": MarlKind(SimpleSpread, "mpe.backends:make_native"),
+    "mpe_simple_reference": MarlKind(SimpleReference, "mpe.backends:make_native"),
+    "mpe_simple_crypto": MarlKind(SimpleCrypto, "mpe.backends:make_mpe2", "pettingzoo"),
+    "mpe_simple_world_comm": MarlKind(SimpleWorldComm, "mpe.backends:make_mpe2", "pettingzoo"),
+    "mpe_simple_push": MarlKind(SimplePush, "mpe.backends:make_native"),
+    "mpe_simple_adversary": MarlKind(SimpleAdversary, "mpe.backends:make_native"),
+    "mpe_simple_tag": MarlKind(SimpleTag, "mpe.backends:make_native"),
+    "simple_hetero": MarlKind(SimpleHetero, "simple_hetero:HeteroGame", is_game=True),
+    "simple_hetero_pz": MarlKind(SimpleHetero, "pettingzoo_games:make_hetero", "pettingzoo"),
+    "simple_foraging": MarlKind(SimpleForaging, "simple_foraging:ForagingGame", is_game=True),
+    "simple_foraging_pz": MarlKind(SimpleForaging, "pettingzoo_games:make_foraging", "pettingzoo"),
+    "pettingzoo": MarlKind(PettingZoo, "pettingzoo:make", "pettingzoo"),
+    "custom_marl": MarlKind(CustomMarl, "custom:make"),
+    "gymnasium": MarlKind(GymnasiumVector, "gymnasium:GymnasiumEnvironments", "gymnasium"),
+    "vmas": MarlKind(Vmas, "vmas:VmasEnvironments", "vmas"),
+    "recall_cue": MarlKind(RecallCue, "recall_cue:RecallCueGame", is_game=True),
 }
 """Environments by type, in the order of the pages."""
+
+MARL_ENVIRONMENT_CONFIGS: dict[str, type[MarlEnvironment]] = {
+    tag: kind.config for tag, kind in MARL_ENVIRONMENTS.items()
+}
+"""type -> config class."""
+
+if TYPE_CHECKING:
+    AnyMarlEnvironment = MarlEnvironment
+else:
+    AnyMarlEnvironment = one_of(MARL_ENVIRONMENT_CONFIGS)
+
+
+def make_environments(section: MarlEnvironment, count: int) -> "VectorEnvironment":
+    """`count` environments behind one interface. Raises ConfigError if a package is missing."""
+    kind = MARL_ENVIRONMENTS[section.type]
+    if kind.needs:
+        import_optional(kind.needs, section.type)
+    environments = resolve(f"{PACKAGE}.{kind.make}")(section, count)
+    if kind.is_game:
+        environments = resolve(f"{PACKAGE}.games:Games")(environments, count)
+    made: VectorEnvironment = environments
+    return made

@@ -23,9 +23,9 @@ from training_core.marl.environments.base import (
     Success,
     Transition,
     View,
+    joined_views,
 )
-from training_core.marl.environments.episode_state import ActionLog, Arrays
-from training_core.marl.environments.seeds import episode_seeds
+from training_core.marl.environments.episodes import ActionLog, Arrays, episode_seeds
 
 log = logging.getLogger(__name__)
 
@@ -236,15 +236,7 @@ def _check_finite(view: SingleView, rewards: Mapping[str, Reals] | None = None) 
 
 def stack_views(views: Sequence[SingleView]) -> View:
     """Views of B single environments as one View; their arrays are copied."""
-    first = views[0]
-    return View(
-        {
-            role: np.stack([view.observations[role] for view in views]).astype(np.float32)
-            for role in first.observations
-        },
-        {role: np.stack([view.masks[role] for view in views]) for role in first.masks},
-        None
-        if first.state is None
-        else np.stack([view.state for view in views if view.state is not None]).astype(np.float32),
-        {role: np.stack([view.alive[role] for view in views]) for role in first.alive},
-    )
+    view = joined_views(views, np.stack)
+    view.observations = {role: seen.astype(np.float32) for role, seen in view.observations.items()}
+    view.state = None if view.state is None else view.state.astype(np.float32)
+    return view

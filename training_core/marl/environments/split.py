@@ -1,7 +1,7 @@
 """One VectorEnvironment from several: shares of B environments, whose views and rewards are concatenated.
 
 Environments are numbered consecutively: share k begins where share k - 1 ends, and is reset with the same seed and
-its first number. Because every environment's episodes follow from the seed and its own number (seeds.py), the
+its first number. Because every environment's episodes follow from the seed and its own number (episodes.py), the
 division has no effect. Only VMAS draws per share: the same seed and shares give the same episodes.
 """
 
@@ -11,8 +11,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from training_core.marl.environments.base import Actions, Flags, Spec, Transition, VectorEnvironment, View
-from training_core.marl.environments.episode_state import Arrays, select_prefix, with_prefix
+from training_core.marl.environments.base import (
+    Actions,
+    Flags,
+    Spec,
+    Transition,
+    VectorEnvironment,
+    View,
+    joined_views,
+)
+from training_core.marl.environments.episodes import Arrays, select_prefix, with_prefix
 
 
 class Share(Protocol):
@@ -139,13 +147,7 @@ def shares_of(count: int, shares: int) -> list[int]:
 
 def merged_views(views: Sequence[View]) -> View:
     """Concatenated views of shares."""
-    states = [view.state for view in views if view.state is not None]
-    return View(
-        {role: np.concatenate([view.observations[role] for view in views]) for role in views[0].observations},
-        {role: np.concatenate([view.masks[role] for view in views]) for role in views[0].masks},
-        np.concatenate(states) if states else None,
-        {role: np.concatenate([view.alive[role] for view in views]) for role in views[0].alive},
-    )
+    return joined_views(views, np.concatenate)
 
 
 def merged_transitions(parts: Sequence[Transition]) -> Transition:

@@ -5,6 +5,7 @@ Letters: T steps, B environments, N agents, L steps of a chunk, G chunks (all en
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -52,30 +53,12 @@ class Chunks:
             yield self._select(piece)
 
     def _select(self, rows: Tensor) -> "Chunks":
-        def tensor(part: Tensor) -> Tensor:
-            return part.index_select(0, rows).transpose(0, 1)
+        def chosen(part: Any) -> Any:
+            if isinstance(part, tuple):
+                return map_memory(lambda tensor: tensor.index_select(0, rows).flatten(0, 1), part)
+            return None if part is None else part.index_select(0, rows).transpose(0, 1)
 
-        def memory(part: Memory) -> Memory:
-            return map_memory(lambda tensor: tensor.index_select(0, rows).flatten(0, 1), part)
-
-        def optional(part: Tensor | None) -> Tensor | None:
-            return None if part is None else tensor(part)
-
-        return Chunks(
-            tensor(self.observations),
-            optional(self.masks),
-            tensor(self.raw),
-            tensor(self.log_probs),
-            tensor(self.advantages),
-            optional(self.weights),
-            tensor(self.critic_inputs),
-            tensor(self.returns),
-            tensor(self.old_values),
-            optional(self.value_weights),
-            tensor(self.begins),
-            memory(self.actor_memory),
-            memory(self.critic_memory),
-        )
+        return Chunks(*map(chosen, vars(self).values()))
 
 
 def minibatch_rows(order: Tensor, size: int) -> tuple[Tensor, ...]:

@@ -1,22 +1,131 @@
-"""Inputs of critics, and their values of a whole rollout.
+"""Critics: their inputs, their values of a whole rollout, the scale of values, and the ends after which there is no next value.
 
-Letters: T steps, B environments, N agents of the policy, K columns of values: one per role for a centralised critic
-(MAPPO) of a team's reward, one per agent if each agent learns from its own reward, and for an independent critic
-(IPPO). M is 1 for a centralised critic and N for an independent one, C inputs.
+Letters: T steps, B environments, N agents of the policy, K columns of values: one per role for a centralised critic (MAPPO) of a
+team's reward, one per agent if each agent learns from its own reward, and for an independent critic (IPPO). M is 1 for a centralised
+critic and N for an independent one, C inputs.
+
+An agent may leave before its episode ends. With its own reward (`environment.reward = "agent"`), its own end is terminal: the value
+after it is 0 or, if it was truncated, that of its own last observation. With a team's reward, its last action still gets later
+rewards of the rest of its role, so only the end of the whole role is terminal; until then the value of an agent that has left is the
+mean value of the remaining agents of its role.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from training_core.marl.agent_slots import AgentSlots
-from training_core.marl.algorithms.ppo_config import MarlPpo
+from training_core.marl.algorithms.config import MarlPpo
 from training_core.marl.environments.base import Spec
 from training_core.marl.networks.agents import Networks, make_network
 from training_core.marl.networks.base import Memory, reset_memory
-from training_core.marl.networks.network_config import Network
-from training_core.marl.rollouts import Rollout
+from training_core.marl.networks.config import Network
+from training_core.marl.rollouts import PolicyTrajectory, Rollout
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The ends in each step."""
+
+    terminated: Tensor
+    """(T, B, 1) or (T, B, N): terminal, with value 0 after it."""
+    truncated: Tensor
+    """The same shape: truncated; the value of the last state follows."""
+    alive: Tensor | None = None
+    """(T, B, N): active agents; None if all are."""
+    alive_after: Tensor | None = None
+    """(T, B, N): agents with a next value: those active in the next step, or active when the episode ended."""
+
+
+def ends_of(trajectory: PolicyTrajectory, rollout: Rollout, slots: AgentSlots, reward: str) -> Ends:
+    """The ends used for training a policy's agents."""
+    over, cut = rollout.terminated.unsqueeze(-1), rollout.truncated.unsqueeze(-1)
+    if trajectory.alive is None and trajectory.terminated is None:
+        return Ends(over, cut)
+    everyone = torch.ones_like(trajectory.observations[..., 0], dtype=torch.bool)
+    alive = everyone if trajectory.alive is None else trajectory.alive
+    active, ended = alive[:-1], over | cut
+    after = torch.where(ended, active, alive[1:])
+    own = over.expand_as(active) if trajectory.terminated is None else trajectory.terminated
+    leaves = active & (ended | ~alive[1:])
+    own_termination = leaves & own
+    if reward != "agent":
+        leaves, own_termination = _role_ends(active, leaves, own_termination, after & ~ended, slots)
+    mask = None if trajectory.alive is None else active
+    return Ends(own_termination, leaves & ~own_termination, mask, None if mask is None else after)
+
+
+def fill_departed_values(values: Tensor, alive: Tensor | None, slots: AgentSlots) -> Tensor:
+    """Values (T, B, N) in which an agent that has left has the mean of its role's others; unchanged if none remain."""
+    if alive is None:
+        return values
+    parts = []
+    for agents in slots.slices:
+        own, active = values[..., agents], alive[..., agents]
+        count = active.sum(-1, keepdim=True)
+        mean = torch.where(active, own, 0.0).sum(-1, keepdim=True) / count.clamp_min(1)
+        parts.append(torch.where(active | (count == 0), own, mean))
+    return torch.cat(parts, dim=-1)
+
+
+def _role_ends(
+    active: Tensor, leaves: Tensor, own_termination: Tensor, continues: Tensor, slots: AgentSlots
+) -> tuple[Tensor, Tensor]:
+    """Ends of whole roles, for each of their agents: which end, and which of these only by termination."""
+    ends, overs = [], []
+    for agents in slots.slices:
+        end = active[..., agents].any(-1, keepdim=True) & ~continues[..., agents].any(-1, keepdim=True)
+        over = end & (own_termination | ~leaves)[..., agents].all(-1, keepdim=True)
+        ends.append(end.expand_as(active[..., agents]))
+        overs.append(over.expand_as(active[..., agents]))
+    return torch.cat(ends, dim=-1), torch.cat(overs, dim=-1)
+
+
+SLOWEST = 0.05
+"""Minimum weight of a new iteration's returns; the first iterations have weights as in a plain mean."""
+SMALLEST = 1e-4
+"""Minimum variance."""
+
+
+@dataclass
+class ValueScale:
+    """Value targets are returns minus a running mean, divided by a running standard deviation; the identity until the first update.
+
+    After each change of scale the critic's last layer is corrected so that unnormalised values do not change (PopArt, van Hasselt
+    et al. 2016, arXiv 1602.07714).
+    """
+
+    mean: float = 0.0
+    variance: float = 1.0
+    """About the mean, so that returns far from zero keep their digits: a mean of squares has none left for them."""
+    updates: int = 0
+
+    @property
+    def std(self) -> float:
+        return math.sqrt(max(self.variance, SMALLEST))
+
+    def normalise(self, values: Tensor) -> Tensor:
+        return (values - self.mean) / self.std
+
+    def denormalise(self, values: Tensor) -> Tensor:
+        return values * self.std + self.mean
+
+    def update(self, returns: Tensor, head: list[nn.Linear]) -> None:
+        """Add another iteration's returns, and preserve the critic's value of each state."""
+        mean, std = self.mean, self.std
+        self.updates += 1
+        weight = max(1 / self.updates, SLOWEST)
+        exact = returns.double()
+        shift = float(exact.mean()) - self.mean
+        self.mean += weight * shift
+        spread = float(exact.var(correction=0))
+        self.variance += weight * (spread - self.variance + (1 - weight) * shift**2)
+        with torch.no_grad():
+            for layer in head:
+                layer.weight.mul_(std / self.std)
+                layer.bias.mul_(std).add_(mean - self.mean).div_(self.std)
 
 
 @dataclass

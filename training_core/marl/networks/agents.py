@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from training_core.fast_linear import use_fast_products
 from training_core.importing import resolve
 from training_core.marl.networks.base import Backbone, Memory, map_memory
+from training_core.marl.networks.config import Network
 from training_core.marl.networks.layers import linear
-from training_core.marl.networks.network_config import Network
 from training_core.marl.networks.registry import NETWORKS
 
 PACKAGE = __name__.rpartition(".")[0]

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from training_core.marl.environments.base import ActionKind, Actions, Choices, Continuous, SeveralChoices
+from training_core.marl.environments.base import ActionKind, Choices, Continuous, SeveralChoices
 
 MASKED_LOGIT = -1e9
 """Logit of a masked choice: finite, so that an agent without allowed choices causes no NaN."""
@@ -59,10 +59,6 @@ class Head(Protocol):
         """The environment's actions for raw actions, on their device."""
         ...
 
-    def to_environment(self, raw: Tensor) -> Actions:
-        """The same on the host."""
-        ...
-
 
 def masked(out: Tensor, mask: Tensor | None) -> Tensor:
     """Logits with masked choices (mask False) set to MASKED_LOGIT."""
@@ -98,10 +94,6 @@ class ChoiceHead:
     def actions(self, raw: Tensor) -> Tensor:
         return raw
 
-    def to_environment(self, raw: Tensor) -> Actions:
-        actions: Actions = self.actions(raw).cpu().numpy()
-        return actions
-
 
 class SeveralChoicesHead:
     """A categorical for each set of choices, drawn independently: log-probabilities and entropies are sums over the sets."""
@@ -125,10 +117,6 @@ class SeveralChoicesHead:
 
     def actions(self, raw: Tensor) -> Tensor:
         return raw
-
-    def to_environment(self, raw: Tensor) -> Actions:
-        actions: Actions = self.actions(raw).cpu().numpy()
-        return actions
 
 
 class GaussianHead:
@@ -171,10 +159,6 @@ class GaussianHead:
         bounded = self.bounded.to(raw.device)
         within = torch.where(bounded, torch.tanh(raw), raw)
         return (self.middle.to(raw.device) + self.half.to(raw.device) * within).float()
-
-    def to_environment(self, raw: Tensor) -> Actions:
-        actions: Actions = self.actions(raw).cpu().numpy()
-        return actions
 
     def _parts(self, out: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = out.chunk(2, dim=-1)

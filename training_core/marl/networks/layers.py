@@ -1,4 +1,4 @@
-"""Layers that networks share."""
+"""Layers that networks share, and the multi-layer perceptron."""
 
 import math
 from collections import OrderedDict
@@ -8,7 +8,27 @@ import torch
 from torch import Tensor, nn
 
 from training_core.fast_linear import ActivatedLinear
-from training_core.marl.networks.network_config import Network
+from training_core.marl.networks.base import Backbone, Memory
+from training_core.marl.networks.config import Network
+
+
+class MlpBackbone(Backbone):
+    """A multi-layer perceptron, applied to each step independently."""
+
+    def __init__(self, config: Network, inputs: int) -> None:
+        super().__init__()
+        self.features = config.hidden_dim
+        self.layers = layers(config, inputs)
+
+    def start(self, rows: int) -> Memory:
+        return ()
+
+    def step(self, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        return self.layers(x), memory
+
+    def sequence(self, x: Tensor, memory: Memory, begins: Tensor) -> Tensor:
+        features: Tensor = self.layers(x)
+        return features
 
 
 class _Tanh(torch.autograd.Function):

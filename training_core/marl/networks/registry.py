@@ -1,16 +1,10 @@
-"""Networks of small-network agents by the `type` of `policies.*.network`: one folder and one line each.
-
-Only the `config` modules are imported here.
-"""
+"""Networks of small-network agents by the `type` of `policies.*.network` (config.py). Imports no torch."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from training_core.marl.networks.custom.config import CustomNetwork
-from training_core.marl.networks.gru.config import Gru
-from training_core.marl.networks.lstm.config import Lstm
-from training_core.marl.networks.mlp.config import Mlp
-from training_core.marl.networks.network_config import Network
-from training_core.marl.networks.transformer.config import Transformer
+from training_core.config.base import one_of
+from training_core.marl.networks.config import CustomNetwork, Gru, Lstm, Mlp, Network, Transformer
 
 
 @dataclass(frozen=True)
@@ -19,14 +13,21 @@ class NetworkKind:
 
     config: type[Network]
     make: str
-    """"folder.module:Name" in this package: a Backbone, called with (config section, number of inputs)."""
+    """"module:Name" in this package: a Backbone, called with (config section, number of inputs)."""
 
 
 NETWORKS: dict[str, NetworkKind] = {
-    "mlp": NetworkKind(Mlp, "mlp.backbone:MlpBackbone"),
-    "gru": NetworkKind(Gru, "gru.backbone:GruBackbone"),
-    "lstm": NetworkKind(Lstm, "lstm.backbone:LstmBackbone"),
-    "transformer": NetworkKind(Transformer, "transformer.backbone:TransformerBackbone"),
-    "custom": NetworkKind(CustomNetwork, "custom.backbone:make"),
+    "mlp": NetworkKind(Mlp, "layers:MlpBackbone"),
+    "gru": NetworkKind(Gru, "recurrent:GruBackbone"),
+    "lstm": NetworkKind(Lstm, "recurrent:LstmBackbone"),
+    "transformer": NetworkKind(Transformer, "transformer:TransformerBackbone"),
+    "custom": NetworkKind(CustomNetwork, "custom:make"),
 }
 """Networks by type, in the order of the pages."""
+NETWORK_CONFIGS: dict[str, type[Network]] = {tag: kind.config for tag, kind in NETWORKS.items()}
+"""type -> config class."""
+
+if TYPE_CHECKING:
+    AnyNetwork = Network
+else:
+    AnyNetwork = one_of(NETWORK_CONFIGS)

@@ -13,7 +13,7 @@ from troupe_client.cli.output import plain_table, print_json, print_line, print_
 from troupe_client.cli.sections import RUNS
 from troupe_client.cli.show import turns_line
 from troupe_client.server_api import find_server
-from workers.http.csv_cells import cell_text
+from workers.http import cell_text
 
 app = typer.Typer()
 top = typer.Typer()

@@ -47,7 +47,7 @@ def model_add(
     as_json: AsJson = False,
 ) -> None:
     """Add a base model to the data folder, so that policies.*.model can name it."""
-    from training_core.llm.base_models.user_models import add_model  # imports torch
+    from training_core.llm.base_models.registry import add_model  # imports torch
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
     with Progress(*columns, console=console, transient=True, disable=as_json) as bar:

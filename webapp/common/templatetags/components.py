@@ -15,7 +15,7 @@ register = template.Library()
 
 @register.simple_tag
 def script(module: str) -> SafeString:
-    """Load the bundle of a module of static/js (webapp/common/bundles.py)."""
+    """Load the bundle of a module of static/js (webapp/common/static_files.py)."""
     return format_html('<script type="module" src="{}"></script>', static(f"bundles/{module}"))
 
 

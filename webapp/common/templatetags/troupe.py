@@ -16,15 +16,8 @@ from webapp.common import formats
 from webapp.common.templatetags.components import help_button
 
 register = template.Library()
-register.filter("number", formats.number)
-register.filter("figure", formats.figure)
-register.filter("change", formats.change)
-register.filter("hours", formats.hours)
-register.filter("signed", formats.signed)
-register.filter("fixed", formats.fixed)
-register.filter("reward", formats.reward)
-register.filter("duration", formats.duration)
-register.filter("size", formats.size)
+for _name in ("number", "figure", "change", "hours", "signed", "fixed", "reward", "duration", "size"):
+    register.filter(_name, getattr(formats, _name))
 
 STATED_TIME = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d UTC)")
 """A time in a sentence."""

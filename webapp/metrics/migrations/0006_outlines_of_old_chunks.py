@@ -7,7 +7,7 @@ SHORTEST = 512
 def fill(apps, schema_editor):
     """Steps and outlines of the long chunks that are there; continues after an interruption. Short ones are read whole."""
     from webapp.metrics.arrays import unpack_floats, unpack_ints
-    from webapp.metrics.outlines import outline_of, outline_pack
+    from webapp.metrics.points import outline_of, outline_pack
 
     Chunk = apps.get_model("metrics", "Chunk")
     missing = Chunk.objects.filter(first_step=None, count__gte=SHORTEST).order_by("pk")

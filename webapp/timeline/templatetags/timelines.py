@@ -5,8 +5,8 @@ from typing import Any
 from django import template
 
 from webapp.runs.models import Run
-from webapp.timeline.drawing import iterations_show, lanes_draw, waits_show
-from webapp.timeline.selectors import timeline_latest
+from webapp.timeline.services import timeline_latest
+from webapp.timeline.views import iterations_shown, lanes_shown, waits_shown
 
 register = template.Library()
 ITERATIONS = 2
@@ -21,12 +21,12 @@ def timeline_overview(run: Run) -> dict[str, Any]:
     timeline = timeline_latest(run, ITERATIONS)
     if timeline is None:
         return {"run": run, "lanes": []}
-    lanes = lanes_draw(timeline)
+    lanes = lanes_shown(timeline)
     return {
         "run": run,
         "timeline": timeline,
         "lanes": lanes[:LANES],
         "more": len(lanes) - LANES,
-        "wait": next((wait for wait in waits_show(timeline) if wait["awaited"]), None),
-        "latest": next(iter(iterations_show(timeline)), None),
+        "wait": next((wait for wait, _ in waits_shown(timeline) if wait.awaited), None),
+        "latest": next(iter(iterations_shown(timeline)), None),
     }

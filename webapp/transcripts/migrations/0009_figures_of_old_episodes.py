@@ -6,7 +6,7 @@ AT_ONCE = 200
 def fill(apps, schema_editor):
     """Figures by role and turn of the episodes whose body is stored; continues after an interruption."""
     from webapp.transcripts.bodies import unpacked
-    from webapp.transcripts.facts import advantages_add, facts_of
+    from webapp.transcripts.services import advantages_add, facts_of
 
     Episode = apps.get_model("transcripts", "Episode")
     Annotation = apps.get_model("transcripts", "EpisodeAnnotation")

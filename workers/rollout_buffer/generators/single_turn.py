@@ -4,7 +4,7 @@ from typing import Any
 
 from training_core.errors import DataError
 from training_core.importing import made
-from training_core.llm.rewards.registry import REWARDS
+from training_core.llm.rewards.pool import REWARDS
 from training_core.llm.rewards.worker import score
 from workers.rollout_buffer.generator import BaseGenerator, query_single_turn
 

@@ -1,17 +1,110 @@
-"""Every prompt extends the sampled ids as the template's own rendering does, or begins anew; only used answers are trained on."""
+"""Every prompt extends the sampled ids as the template's own rendering does, or begins anew; only used answers are trained on.
+
+Texts outside a chat begin with the special tokens that the tokenizer adds.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from tests.training_core.llm.learning import chat_tokenizers
-from tests.training_core.llm.learning.chat_tokenizers import chat_tokenizer
+from tests.training_core.llm.learning.chat_tokenizers import NO_MARKS, WITH_DEFAULT_SYSTEM, chat_tokenizer
+from training_core.config.files import load_config
 from training_core.llm.agents.conversation import Call, Conversation
 from training_core.llm.agents.rendering import Renderer
-from training_core.types import NOT_SAMPLED, Answer
+from training_core.llm.agents.session import PolicyClient, Session, SessionSpec, write_episode
+from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.learning.training_groups import make_groups
+from training_core.types import NOT_SAMPLED, Answer, Episode
+
+TOKENIZER = chat_tokenizer(WITH_DEFAULT_SYSTEM)
+ASK: dict[str, Any] = {"role": "user", "content": "three"}
+CONFIG = load_config("plan_path_duo", {"algorithm.std_level": "none"})
+
+
+def played(name: str, reward: float, *, discount: float | None, disturbed: bool = True) -> Episode:
+    """Two calls of which the second continues a choice of the first. `disturbed`: with another choice, and with a call
+    between them and one after them that nobody received.
+    """
+
+    def call(messages: list[Any], *texts: str, received: bool = True) -> Any:
+        number, key = session.next_call()
+        made = session.conversations["planner"].start_call(messages, None, number=number, id=key)
+        ids = [TOKENIZER(f"{text}<|im_end|>", add_special_tokens=False)["input_ids"] for text in texts]
+        answers = [
+            Answer(each, [-0.5] * len(each), [0] * len(each), "stop", text)
+            for each, text in zip(ids, texts, strict=True)
+        ]
+        replies = [{"role": "assistant", "content": text} for text in texts]
+        session.conversations["planner"].record_answers(made, answers, replies)
+        made.received = received
+        return made
+
+    episode = Episode(name, 1, "train", "task", "", siblings="s", turn_discount=discount)
+    client = PolicyClient("planner", lambda prompts, settings: [], SamplingSettings(), Renderer(TOKENIZER))
+    session = Session(SessionSpec(episode, {}, {"planner": client}, (0, 0, 0, 0)))
+    first = call([ASK], *(["other"] if disturbed else []), "seven")
+    if disturbed:
+        call([ASK], "lost", received=False)
+    call([ASK, {"role": "assistant", "content": "seven"}, ASK], "four")
+    if disturbed:
+        call([ASK, ASK], "lost, too", received=False)
+    session.reward({"reward": reward, "rewards": {first.id: 0.25}})
+    session.close()
+    return write_episode(session, 1.0)
+
+
+def trained(episode: Episode) -> list[tuple[int, str, float, float | None]]:
+    """Index, trained text, reward and advantage of each candidate with trained tokens."""
+    candidates = [(turn.index, each) for turn in episode.turns for each in turn.candidates]
+    return [
+        (index, TOKENIZER.decode(each.answer.learnt(each.answer.token_ids)), each.reward, each.advantage)
+        for index, each in candidates
+        if each.answer.trained_tokens
+    ]
+
+
+@pytest.mark.parametrize("discount", [None, 0.5], ids=["concat", "individual"])
+def test_unused_answers_change_nothing_for_the_others(discount: float | None) -> None:
+    plain = [
+        played(name, reward, discount=discount, disturbed=False) for name, reward in (("a", 1.0), ("b", 0.0))
+    ]
+    disturbed = [played(name, reward, discount=discount) for name, reward in (("a", 1.0), ("b", 0.0))]
+    groups = [make_groups(episodes, CONFIG) for episodes in (plain, disturbed)]
+    assert [trained(episode) for episode in plain] == [trained(episode) for episode in disturbed]
+    assert groups[0].counts == groups[1].counts
+    shapes = [[(group.rewards, group.advantages) for group in each.groups["planner"]] for each in groups]
+    assert shapes[0] == shapes[1] and len(shapes[0]) == (2 if discount is None else 4)
+
+
+@pytest.mark.parametrize("discount", [None, 0.5], ids=["concat", "individual"])
+def test_unused_answers_stay_in_the_episode(discount: float | None) -> None:
+    episode = played("a", 1.0, discount=discount)
+    make_groups([episode], CONFIG)
+    unused = [each for turn in episode.turns for each in turn.candidates if not each.answer.trained_tokens]
+    assert sorted(each.answer.text for each in unused) == ["lost", "lost, too", "other"]
+    assert all((each.reward, each.advantage) == (0.0, 0.0) for each in unused)
+    assert episode.role_return("planner") == 1.25
+
+
+@pytest.mark.parametrize("rule", ["<|im_start|> $A", "<|im_start|> $A <pad>"])
+def test_a_text_begins_with_its_tokenizers_first_token_once(rule: str) -> None:
+    tokenizer = chat_tokenizer(NO_MARKS)
+    renderer = Renderer(tokenizer)
+    plain = renderer.encode("three plus")
+    assert renderer.encode_text("three plus") == plain
+    tokenizer.add_special_tokens({"bos_token": "<|im_start|>"})
+    bos = tokenizer.bos_token_id
+    special = [("<|im_start|>", bos), ("<pad>", tokenizer.pad_token_id)]
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=rule, special_tokens=special)
+    assert tokenizer("three plus")["input_ids"] != plain
+    assert renderer.encode_text("three plus") == [bos, *plain]
+    assert renderer.encode_text("<|im_start|>three plus") == [bos, *plain], "some clients write it themselves"
+
 
 END = "<|im_end|>"
 HI: dict[str, Any] = {"role": "user", "content": "three"}

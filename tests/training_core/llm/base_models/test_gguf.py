@@ -13,19 +13,19 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from training_core.errors import ModelError
 from training_core.llm.base_models import packaged
-from training_core.llm.base_models.gguf import ensure_converted, gguf_file
 from training_core.llm.base_models.packaged import (
     PACKAGED_MODELS,
     PackagedModel,
+    ensure_converted,
     ensure_packaged,
     file_sha256,
+    gguf_file,
     packaged_file,
     packaged_shape,
 )
-from training_core.llm.base_models.registry import resolve_model
+from training_core.llm.base_models.registry import add_model, resolve_model
 from training_core.llm.base_models.tiny import read_facts
-from training_core.llm.base_models.user_models import add_model
-from training_core.llm.environments.plan_path.config import PlanPath
+from training_core.llm.environments.plan_path.game import PlanPath
 from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.llm.models.shape import read_shape
 

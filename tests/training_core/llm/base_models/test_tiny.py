@@ -13,19 +13,24 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, 
 
 from training_core.config.files import load_config
 from training_core.errors import ModelError
-from training_core.llm.base_models import tiny, tiny_training
+from training_core.llm.base_models import tiny, warm_start
 from training_core.llm.base_models.base_evaluation import KINDS, base_evaluation
-from training_core.llm.base_models.folder_creation import FACTS, create_once, creation_progress
-from training_core.llm.base_models.progress import Progress, silent
+from training_core.llm.base_models.folder_creation import (
+    FACTS,
+    Progress,
+    create_once,
+    creation_progress,
+    silent,
+)
 from training_core.llm.base_models.registry import resolve_model
 from training_core.llm.base_models.tiny import TinyRecipe, ensure_tiny, read_facts, tiny_folder
 from training_core.llm.environments.host import EnvironmentHost
-from training_core.llm.environments.plan_path.config import PlanPath
+from training_core.llm.environments.plan_path.game import PlanPath
 from training_core.llm.environments.registry import ENVIRONMENTS, warm_start_of
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.llm.workflows.context import RolloutContext
-from training_core.llm.workflows.independent import play_independent
+from training_core.llm.workflows.episodes import play_independent
 from training_core.types import Message
 from workers.telemetry.metrics import episode_facts, eval_metrics
 
@@ -102,8 +107,8 @@ def test_it_is_made_once_and_the_same_everywhere(made: Made, tmp_path: Path) -> 
 @pytest.mark.usefixtures("_quick")
 def test_two_builders_at_once_make_one_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     makings: list[Path] = []
-    real = tiny_training.make_tiny
-    monkeypatch.setattr(tiny_training, "make_tiny", lambda *given: makings.append(given[2]) or real(*given))
+    real = warm_start.make_tiny
+    monkeypatch.setattr(warm_start, "make_tiny", lambda *given: makings.append(given[2]) or real(*given))
     with ThreadPoolExecutor(2) as threads:
         folders = list(threads.map(lambda _: ensure_tiny(SMALL, tmp_path), range(2)))
     assert folders[0] == folders[1]
@@ -145,7 +150,7 @@ def test_a_build_that_dies_leaves_nothing_that_looks_like_a_model(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr(tiny_training, "evaluate_model", dies)
+        broken.setattr(warm_start, "evaluate_model", dies)
         with pytest.raises(KeyboardInterrupt):
             ensure_tiny(SMALL, tmp_path)
     folder = tiny_folder(SMALL, tmp_path, QuickRecipe())
@@ -161,7 +166,7 @@ def test_what_cannot_be_made_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "models").write_text("a file where the folder should be")
     with pytest.raises(ModelError, match="cannot write the tiny model"):
         ensure_tiny(SMALL, tmp_path)
-    monkeypatch.setitem(ENVIRONMENTS, "plan_path", replace(ENVIRONMENTS["plan_path"], warm_start=""))
+    monkeypatch.setitem(ENVIRONMENTS, "plan_path", replace(ENVIRONMENTS["plan_path"], warm_start=None))
     with pytest.raises(ModelError, match="there is no \"tiny\" model for 'plan_path'"):
         ensure_tiny(SMALL, tmp_path)
 
@@ -173,10 +178,9 @@ def test_names_that_are_not_made_here_are_folders_or_hub_ids(tmp_path: Path) -> 
 
 
 def test_only_the_words_of_the_answer_are_learnt() -> None:
-    tokenizer = tiny_training.word_tokenizer(warm_start_of("plan_path").vocabulary(SMALL))
-    ids, labels = tiny_training.encode_pairs(
-        [("goal 2 east", "east east"), ("goal 1 north", "north")], tokenizer
-    )
+    tokenizer = warm_start.word_tokenizer(warm_start_of("plan_path").vocabulary(SMALL))
+    pairs = [("goal 2 east", "east east"), ("goal 1 north", "north")]
+    ids, labels = warm_start.padded(warm_start.encode_pairs(pairs, tokenizer), int(tokenizer.pad_token_id))
     words = [tokenizer.convert_ids_to_tokens(row) for row in ids.tolist()]
     assert words[0] == ["<user>", "goal", "2", "east", "<assistant>", "east", "east", "<eos>"]
     assert words[1] == ["<user>", "goal", "1", "north", "<assistant>", "north", "<eos>", "<pad>"]
@@ -191,8 +195,8 @@ def test_making_a_model_leaves_the_global_generator_alone() -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    tokenizer = tiny_training.word_tokenizer(("up",))
-    first, second = (tiny_training.new_model(QuickRecipe(), tokenizer).state_dict() for _ in range(2))
+    tokenizer = warm_start.word_tokenizer(("up",))
+    first, second = (warm_start.new_model(QuickRecipe(), tokenizer).state_dict() for _ in range(2))
     assert torch.equal(torch.rand(3), expected)
     assert all(torch.equal(first[name], second[name]) for name in first)
 

@@ -13,10 +13,9 @@ from training_core.config.models import WarmStart
 from training_core.config.permitted import Permitted, check_permitted
 from training_core.errors import ConfigError, DataError, ModelError
 from training_core.llm.base_models.tiny import read_facts
-from training_core.llm.base_models.tiny_training import train
-from training_core.llm.base_models.warm_start import padded, read_conversations, warm_started_model
-from training_core.llm.environments.external.config import External
-from training_core.llm.environments.plan_path.config import PlanPath
+from training_core.llm.base_models.warm_start import padded, read_conversations, train, warm_started_model
+from training_core.llm.environments.external import External
+from training_core.llm.environments.plan_path.game import PlanPath
 from training_core.llm.learning.loss_masks import mask_messages
 from training_core.llm.models.loading import load_model, load_tokenizer
 
@@ -117,7 +116,7 @@ def test_nothing_is_done_unless_it_is_asked_for(tmp_path: Path) -> None:
 def test_demonstrations_lower_the_loss(tmp_path: Path) -> None:
     """An untrained model with the environment's words."""
     from training_core.llm.base_models.tiny import TinyRecipe
-    from training_core.llm.base_models.tiny_training import new_model, word_tokenizer
+    from training_core.llm.base_models.warm_start import new_model, word_tokenizer
     from training_core.llm.environments.registry import warm_start_of
 
     tokenizer = word_tokenizer(warm_start_of("plan_path").vocabulary(GRID))

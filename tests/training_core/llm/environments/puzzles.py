@@ -1,5 +1,6 @@
 """What every puzzle must hold, asked of each in the same way."""
 
+from copy import deepcopy
 from itertools import islice
 from typing import Any
 
@@ -8,7 +9,7 @@ from pydantic import TypeAdapter
 from training_core.boards import Board
 from training_core.llm.environments.base import TextEnvironment
 from training_core.llm.environments.registry import make_environment, warm_start_of
-from training_core.llm.environments.splits import Tasks
+from training_core.llm.environments.task_environment import Tasks
 
 BOARD: TypeAdapter[Any] = TypeAdapter(Board)
 
@@ -36,9 +37,14 @@ def check_demonstrations(config: Any, count: int = 4000) -> list[tuple[str, str]
     return pairs
 
 
+def state(environment: Any) -> dict[str, Any]:
+    """A copy of what an environment consists of."""
+    return {name: deepcopy(value) for name, value in vars(environment).items() if name != "wording"}
+
+
 def check_play(config: Any, answers: dict[str, list[str]], tasks: int = 30) -> None:
-    """Whatever is answered, observations keep to the vocabulary, boards can be drawn and episodes end."""
-    known = set(warm_start_of(config.type).vocabulary(config))
+    """Whatever is answered, observations keep to the vocabulary, copies go their own way, boards can be drawn and episodes end."""
+    known, moved = set(warm_start_of(config.type).vocabulary(config)), 0
     for number in range(tasks):
         environment: TextEnvironment = make_environment(config, 0)
         environment.reset(number, "train")
@@ -46,10 +52,15 @@ def check_play(config: Any, answers: dict[str, list[str]], tasks: int = 30) -> N
         for turn in range(config.max_turns):
             for place, role in enumerate(environment.roles):
                 assert set(environment.observe(role).split()) <= known
-                said = answers[role]
-                environment.act(role, said[(number + turn + place) % len(said)])
+                said = answers[role][(number + turn + place) % len(answers[role])]
+                before, twin = state(environment), environment.copy()
+                twin.act(role, said)
+                assert state(environment) == before
+                moved += state(twin) != before
+                environment.act(role, said)
             BOARD.validate_python(environment.board())
             if environment.done:
                 break
         assert environment.done
         assert environment.outcome != "under way"
+    assert moved, "an answer changes the copy that it is tried on"

@@ -5,9 +5,8 @@ from itertools import islice
 
 import pytest
 
-from training_core.llm.environments.plan_path.config import PlanPath
 from training_core.llm.environments.plan_path.demonstrations import NOISE, plan_path_demonstrations
-from training_core.llm.environments.plan_path.game import plan_path_vocabulary
+from training_core.llm.environments.plan_path.game import PlanPath
 from training_core.llm.environments.plan_path.wording import COMPASS, MOVES
 
 CONFIG = PlanPath()
@@ -15,17 +14,10 @@ PAIRS = list(islice(plan_path_demonstrations(CONFIG, 0), 12000))
 
 
 def test_roles_take_turns_and_speak_their_own_words() -> None:
-    known = set(plan_path_vocabulary(CONFIG))
     for place, (seen, said) in enumerate(PAIRS):
-        assert set(seen.split()) <= known
         assert seen.startswith("up ") if place % 2 else seen.startswith("goal ")
         assert set(said.split()) <= (set(MOVES) if place % 2 else set(COMPASS))
         assert 1 <= len(said.split()) <= CONFIG.moves_per_turn
-
-
-def test_same_seed_same_demonstrations() -> None:
-    assert list(islice(plan_path_demonstrations(CONFIG, 0), 100)) == PAIRS[:100]
-    assert list(islice(plan_path_demonstrations(CONFIG, 1), 100)) != PAIRS[:100]
 
 
 def test_the_planner_knows_the_axis_but_not_the_way() -> None:

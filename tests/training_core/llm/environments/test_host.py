@@ -6,8 +6,7 @@ import pytest
 
 from training_core.llm.environments.base import StepResult
 from training_core.llm.environments.host import EnvironmentHost
-from training_core.llm.environments.plan_path.config import PlanPath
-from training_core.llm.environments.plan_path.game import PlanPathEnvironment
+from training_core.llm.environments.plan_path.game import PlanPath, PlanPathEnvironment
 from training_core.llm.environments.registry import ENVIRONMENTS, EnvironmentKind
 
 CONFIG = PlanPath()

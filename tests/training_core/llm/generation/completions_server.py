@@ -13,8 +13,8 @@ from transformers import PreTrainedModel
 
 from tests.training_core.llm.toys import TOKENIZER
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.torch.engine import TorchEngine
-from training_core.llm.models.adapters import load_trained_weights, read_adapter
+from training_core.llm.generation.torch_engine import TorchEngine
+from training_core.llm.models.lora import load_trained_weights, read_adapter
 from training_core.types import Answer, NoiseKey, Prompt
 
 

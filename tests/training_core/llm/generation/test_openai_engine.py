@@ -12,14 +12,12 @@ from tests.training_core.llm.generation.completions_server import CompletionsSer
 from tests.training_core.llm.toys import TOKENIZER, make_model, naive_logprobs, text_of
 from training_core.config.models import Devices, Policy
 from training_core.errors import EngineFailure
-from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.continuation import continuation_prompt, join_answers
-from training_core.llm.generation.factory import make_engine
-from training_core.llm.generation.openai import engine as openai_engine
-from training_core.llm.generation.openai.config import OpenAi
-from training_core.llm.generation.openai.engine import OpenAiEngine
+from training_core.llm.generation import openai_engine
+from training_core.llm.generation.base import SamplingSettings, continuation_prompt, join_answers, make_engine
+from training_core.llm.generation.engine_config import OpenAi
+from training_core.llm.generation.openai_engine import OpenAiEngine
 from training_core.llm.models.adapter_config import Lora
-from training_core.llm.models.adapters import add_adapter, trained_weights
+from training_core.llm.models.lora import add_adapter, trained_weights
 from training_core.types import NoiseKey, Prompt
 
 PROMPTS = [

@@ -8,10 +8,9 @@ import torch
 from transformers import PreTrainedModel
 
 from tests.training_core.llm.toys import TOKENIZER, make_model
-from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.continuation import generate_until_ended
-from training_core.llm.generation.prefix_cache import ConversationCache, Layers
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.base import SamplingSettings, generate_until_ended
+from training_core.llm.generation.prefix_cache import SHORTEST, ConversationCache, Layers, shared_prefixes
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.types import Answer, NoiseKey, Prompt
 
 SETTINGS = SamplingSettings(temperature=0.8, max_tokens=5)
@@ -141,3 +140,22 @@ def test_only_a_common_prefix_is_reused_without_the_last_token() -> None:
     assert result and result.tokens == (1, 2, 3)
     assert cache.lookup([("a", 0)], [9, 2, 3]) is None and cache.lookup([("a", 0)], [1]) is None
     assert cache.reused == 6
+
+
+FIRST = tuple(range(SHORTEST))
+SECOND = tuple(range(1, SHORTEST + 1))
+
+
+def test_texts_that_begin_alike_share_the_longest_beginning_that_all_have() -> None:
+    texts = [(*FIRST, 1, 2, 3), (*FIRST, 1, 2, 4), (*FIRST, 1, 9), (*SECOND, 5), (*SECOND, 6, 7), (7, 8)]
+    shared = shared_prefixes(texts)
+    assert shared == dict.fromkeys(texts[:3], (*FIRST, 1)) | dict.fromkeys(texts[3:5], SECOND)
+
+
+def test_a_text_keeps_its_last_token() -> None:
+    texts = [(*FIRST, 1), (*FIRST, 1, 2)]
+    assert set(shared_prefixes(texts).values()) == {FIRST}
+
+
+def test_alone_short_or_equal_texts_share_nothing() -> None:
+    assert shared_prefixes([(*FIRST, 1), (*FIRST, 1), (*SECOND, 1), FIRST, FIRST[:-1]]) == {}

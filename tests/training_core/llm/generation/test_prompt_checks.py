@@ -9,13 +9,17 @@ import pytest
 
 from tests.training_core.llm.toys import TOKENIZER, make_model
 from training_core.errors import PromptRefused, PromptTooLong
-from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.continuation import continuation_prompt, join_answers
-from training_core.llm.generation.fitting import NO_ROOM, generate_fitting
-from training_core.llm.generation.openai.config import OpenAi
-from training_core.llm.generation.openai.engine import OpenAiEngine
+from training_core.llm.generation.base import (
+    NO_ROOM,
+    SamplingSettings,
+    continuation_prompt,
+    generate_fitting,
+    join_answers,
+)
+from training_core.llm.generation.engine_config import OpenAi
+from training_core.llm.generation.openai_engine import OpenAiEngine
 from training_core.llm.generation.prompt_checks import check_ids
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.types import NoiseKey, Prompt
 
 KEY = NoiseKey(0, 0, 1, 0, 0, 0)

@@ -8,11 +8,9 @@ import torch
 from transformers import PreTrainedModel
 
 from tests.training_core.llm.toys import TOKENIZER, make_model
-from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.continuation import generate_until_ended
-from training_core.llm.generation.prefix_tree import PrefixTreeStore
-from training_core.llm.generation.static_steps import DecodingStep, bucket
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.base import SamplingSettings, generate_until_ended
+from training_core.llm.generation.prefix_tree import DecodingStep, PrefixTreeStore, bucket
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.types import Answer, NoiseKey, Prompt
 
 PROMPTS = [

@@ -7,15 +7,14 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from tests.training_core.llm.scripted import ScriptedEngine
 from tests.training_core.llm.toys import TOKENIZER, make_model, text_of
 from training_core.config.team import Sampling
 from training_core.errors import EngineFailure
-from training_core.llm.base_models.tiny_training import word_tokenizer
-from training_core.llm.generation.base import SamplingSettings, settings_of
-from training_core.llm.generation.continuation import continuation_prompt, join_answers
-from training_core.llm.generation.scripted import ScriptedEngine
+from training_core.llm.base_models.warm_start import word_tokenizer
+from training_core.llm.generation.base import SamplingSettings, continuation_prompt, join_answers, settings_of
 from training_core.llm.generation.stop_words import StopWords, decode_texts, end_tokens
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.rewards.math import math_reward
 from training_core.types import Answer, NoiseKey, Prompt
 

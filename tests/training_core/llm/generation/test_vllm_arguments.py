@@ -3,10 +3,10 @@
 import torch
 
 from tests.gpu.models import TINY, make_model
-from training_core.llm.generation.vllm.config import Vllm
-from training_core.llm.generation.vllm.engine import llm_arguments
+from training_core.llm.generation.engine_config import Vllm
+from training_core.llm.generation.vllm_engine import llm_arguments
 from training_core.llm.models.adapter_config import Lora
-from training_core.llm.models.adapters import add_adapter
+from training_core.llm.models.lora import add_adapter
 
 
 def test_a_model_is_split_over_the_gpus_of_its_worker() -> None:

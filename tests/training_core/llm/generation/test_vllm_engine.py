@@ -12,13 +12,11 @@ from training_core.config.models import Devices, Policy
 from training_core.errors import EngineFailure
 from training_core.llm.base_models.packaged import ensure_packaged, packaged_file
 from training_core.llm.environments.host import EnvironmentHost
-from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.continuation import continuation_prompt, join_answers
-from training_core.llm.generation.factory import make_engine
-from training_core.llm.generation.vllm.config import Vllm
+from training_core.llm.generation.base import SamplingSettings, continuation_prompt, join_answers, make_engine
+from training_core.llm.generation.engine_config import Vllm
 from training_core.llm.models.adapter_config import Lora
-from training_core.llm.models.adapters import add_adapter, trained_weights
 from training_core.llm.models.loading import load_model, load_tokenizer
+from training_core.llm.models.lora import add_adapter, trained_weights
 from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Answer, Message, NoiseKey, Prompt

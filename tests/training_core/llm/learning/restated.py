@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from training_core.algorithms.custom.config import CustomAlgorithm
+from training_core.algorithms.config import CustomAlgorithm
 from training_core.algorithms.hooks import AlgorithmHooks, ComparedRewards
-from training_core.config.algorithms import ALGORITHM_CONFIGS
+from training_core.algorithms.registry import ALGORITHM_CONFIGS
 
 HERE = __name__
 

@@ -6,15 +6,14 @@ import pytest
 import torch
 
 from tests.training_core.llm.toys import TOKENIZER, make_group, make_model, naive_logprobs
-from training_core.algorithms.advantages import normalised_advantages, whitened
+from training_core.algorithms.at_grpo import normalised_advantages, whitened
+from training_core.algorithms.config import PolicyGradient, Rae
 from training_core.algorithms.hooks import normalisation
-from training_core.algorithms.policy_gradient_config import PolicyGradient
-from training_core.algorithms.rae.config import Rae
-from training_core.algorithms.rae.hooks import role_advantages
-from training_core.config.algorithms import ALGORITHM_CONFIGS
+from training_core.algorithms.rae import role_advantages
+from training_core.algorithms.registry import ALGORITHM_CONFIGS
 from training_core.config.models import Policy
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.types import Answer, Group, NoiseKey, Prompt

@@ -7,13 +7,12 @@ import torch
 
 from tests.training_core.llm.learning.test_learner import flat
 from tests.training_core.llm.toys import make_model, naive_logprobs
-from training_core.algorithms.ppo.config import Ppo
-from training_core.config.algorithms import ALGORITHM_CONFIGS
+from training_core.algorithms.config import Ppo
+from training_core.algorithms.registry import ALGORITHM_CONFIGS
 from training_core.config.models import Policy
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
-from training_core.llm.learning.packing import conversations, single_rows, tree_rows
-from training_core.llm.learning.processes import Processes
+from training_core.llm.learning.packing import conversations, minibatches, own_share, single_rows, tree_rows
 from training_core.types import Answer, Group
 
 OPENING, FEEDBACK = [6, 7, 8], [20, 21]
@@ -126,9 +125,9 @@ def test_minibatches_and_processes_keep_conversations_whole() -> None:
     assert conversations(groups, range(6)) == [[0, 1, 2], [3, 4], [5]]
     assert conversations(groups, [5, 4, 0, 2]) == [[5], [4], [0, 2]]
     assert conversations(groups, [0, 3, 1, 4, 2]) == [[0, 1, 2], [3, 4]]
-    parts = list(learner("at_grpo", minibatches=4)._minibatches(groups, 1))
+    parts = minibatches(groups, 4, 1)
     assert sorted(parts) == [[0, 1, 2], [3, 4], [5]]
-    shares = [Processes(rank, 2).share([0, 1, 2, 3, 4, 5], groups) for rank in (0, 1)]
+    shares = [own_share([0, 1, 2, 3, 4, 5], groups, rank, 2) for rank in (0, 1)]
     assert shares == [[0, 1, 2], [3, 4, 5]]
 
 

@@ -10,14 +10,13 @@ import torch
 from tests.training_core.llm.learning.test_algorithms import off_policy_groups
 from tests.training_core.llm.learning.test_learner import flat
 from tests.training_core.llm.toys import TOKENIZER, make_group, make_model, naive_logprobs
-from training_core.algorithms.at_grpo.config import AtGrpo
-from training_core.algorithms.ppo.config import Ppo
+from training_core.algorithms.config import AtGrpo, Ppo
 from training_core.config.files import load_config
 from training_core.config.models import Policy
 from training_core.errors import CheckpointError, ConfigError
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
-from training_core.llm.learning.micro_batches import make_micro_batches
+from training_core.llm.learning.packing import make_micro_batches
 from training_core.llm.learning.policy_checkpoint import load_policy, save_policy
 from training_core.types import Group
 
@@ -131,25 +130,6 @@ def test_a_model_that_is_not_split_is_judged_by_the_same_states(kind: str) -> No
 
 def fresh() -> Learner:
     return learner(Ppo(kl_coefficient=0.1), minibatches=2, epochs=2)
-
-
-def test_a_run_cut_in_two_ends_with_the_same_weights_and_values(tmp_path: Path) -> None:
-    whole, first, second = fresh(), fresh(), fresh()
-    groups = off_policy_groups()
-    for iteration in range(1, 7):
-        whole.update(groups, iteration, 0)
-    for iteration in range(1, 4):
-        first.update(groups, iteration, 0)
-    save_policy(tmp_path, first, TOKENIZER, 3)
-    assert load_policy(tmp_path, second) == 3
-    for iteration in range(4, 7):
-        second.update(groups, iteration, 0)
-    assert torch.equal(flat(whole), flat(second))
-    assert whole.critic is not None and second.critic is not None
-    expected, result = whole.critic.state_dict(), second.critic.state_dict()
-    assert expected.keys() == result.keys() and len(expected) == 8
-    assert all(torch.equal(tensor, result[name]) for name, tensor in expected.items())
-    assert expected["head.weight"].abs().max() > 0
 
 
 def test_a_checkpoint_without_its_head_is_not_complete(tmp_path: Path) -> None:

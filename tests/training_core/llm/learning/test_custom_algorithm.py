@@ -11,10 +11,9 @@ from tests.training_core.llm.learning.test_algorithms import learner, off_policy
 from tests.training_core.llm.learning.test_kl_penalty import BETA, fresh_groups, moved, seen
 from tests.training_core.llm.learning.test_training_groups import advantages, config, episode, turn
 from tests.training_core.llm.toys import make_model, naive_logprobs
-from training_core.algorithms.custom.config import CustomAlgorithm
-from training_core.algorithms.registry import make_hooks
-from training_core.algorithms.results import checked_loss, checked_numbers
-from training_core.config.algorithms import ALGORITHM_CONFIGS
+from training_core.algorithms.config import CustomAlgorithm
+from training_core.algorithms.hooks import checked_loss, checked_numbers
+from training_core.algorithms.registry import ALGORITHM_CONFIGS, make_hooks
 from training_core.errors import ConfigError
 from training_core.llm.learning.training_groups import is_informative, make_groups
 from training_core.types import Episode

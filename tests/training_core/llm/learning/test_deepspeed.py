@@ -8,8 +8,7 @@ from pydantic import ValidationError
 
 from tests.training_core.llm.learning.together import Errand, Outcome, updated
 from training_core.config.models import Devices, Policy
-from training_core.llm.learning.deepspeed.config import Deepspeed
-from training_core.llm.learning.learner_config import Learner
+from training_core.llm.learning.learner_config import Deepspeed, Learner
 
 pytestmark = pytest.mark.extended
 SETTINGS = {"minibatches": 2, "epochs": 2, "schedule": "constant"}

@@ -10,17 +10,17 @@ import pytest
 
 from tests.training_core.llm.learning.test_learner import groups
 from tests.training_core.llm.learning.test_policy_checkpoint import fresh
-from tests.training_core.llm.models.test_adapters import lora
+from tests.training_core.llm.models.test_lora import lora
 from tests.training_core.llm.toys import TOKENIZER, make_model
 from tests.training_core.marl.hints import config
 from tests.training_core.marl.test_trainer import trained
 from tests.training_core.power_cuts import contents, flipped, half_written, lay_down, reordered
 from training_core.checkpoints import damage, latest, name_of, sweep, writing
 from training_core.errors import CheckpointError
-from training_core.llm.external.checkpoint import read_external, save_external
-from training_core.llm.learning.baselines import save_baselines
+from training_core.llm.external.source import read_external, save_external
 from training_core.llm.learning.policy_checkpoint import load_policy, policy_folder, save_frozen, save_policy
-from training_core.llm.models.adapters import add_adapter
+from training_core.llm.learning.training_groups import save_baselines
+from training_core.llm.models.lora import add_adapter
 
 Save = Callable[[Path], None]
 OUTSIDE = {"finished": ["a", "b"], "delivery": 7}

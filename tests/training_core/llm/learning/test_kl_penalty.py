@@ -11,14 +11,14 @@ from torch import Tensor
 
 from tests.training_core.llm.learning.test_algorithms import ANSWERS, learner
 from tests.training_core.llm.toys import make_group, make_model, naive_logprobs
-from training_core.config.algorithms import ALGORITHM_CONFIGS
+from training_core.algorithms.registry import ALGORITHM_CONFIGS
 from training_core.config.files import load_config
 from training_core.errors import ConfigError
+from training_core.llm.learning.kl_penalty import needs_initial_pass
 from training_core.llm.learning.learner import Learner, UpdateResult, _order
-from training_core.llm.learning.micro_batches import MicroBatch, make_micro_batches
-from training_core.llm.learning.objective import needs_initial_pass
+from training_core.llm.learning.packing import MicroBatch, make_micro_batches, minibatches
 from training_core.llm.learning.training_groups import make_groups
-from training_core.llm.learning.update_sums import UpdateSums
+from training_core.llm.learning.update_metrics import UpdateSums
 from training_core.types import Answer, Candidate, Compared, Episode, Group, Turn
 
 REWARDS = [[1.0, 0.0, 0.5], [0.2, 0.9]]
@@ -56,12 +56,12 @@ def seen(one: Learner, groups: list[Group]) -> dict[tuple[str, int], Tensor]:
     found: dict[tuple[str, int], Tensor] = {}
     step = one._step
 
-    def watched(part: list[MicroBatch], *rest: Any) -> None:
+    def watched(part: list[MicroBatch], *rest: Any, **more: Any) -> None:
         for piece in part:
             parts = piece.advantages.split(piece.lengths.tolist())
             for (group, place), values in zip(piece.answers, parts, strict=True):
                 found.setdefault((group.episode, place), values.clone())
-        step(part, *rest)
+        step(part, *rest, **more)
 
     one._step = watched  # type: ignore[method-assign]
     one.update(groups, 1, 0)
@@ -185,13 +185,13 @@ def test_turns_of_one_episode_are_charged_together() -> None:
     advantages: dict[tuple[str, int], float] = {}
     step = one._step
 
-    def watched(part: list[MicroBatch], *rest: Any) -> None:
+    def watched(part: list[MicroBatch], *rest: Any, **more: Any) -> None:
         for piece in part:
             for (group, _), values in zip(
                 piece.answers, piece.advantages.split(piece.lengths.tolist()), strict=True
             ):
                 advantages[group.episode, group.turn] = values[0].item()
-        step(part, *rest)
+        step(part, *rest, **more)
 
     one._step = watched  # type: ignore[method-assign]
     one.update(groups, 1, 0)
@@ -233,11 +233,10 @@ class TwoPasses(Learner):
     """Looks at annotated groups in a pass of their own before the pass over all data, as it was before one pass did both."""
 
     def update(self, groups: Any, iteration: int, version: int, annotated: Any = None) -> UpdateResult:
-        order = _order(2, iteration, 0)
-        late = [list(self._minibatches(groups, iteration))[place] for place in order[1:]]
+        late = [minibatches(groups, 2, iteration)[place] for place in _order(2, iteration, 0)[1:]]
         self.model.eval()
-        self.before = UpdateSums()
-        self._measure_mismatch([index for part in late for index in part], groups, self.before, annotated)
+        self.before = UpdateSums(annotated)
+        self._measure_mismatch([index for part in late for index in part], groups, self.before)
         return super().update(groups, iteration, version, annotated)
 
 

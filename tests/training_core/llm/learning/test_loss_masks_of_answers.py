@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.training_core.llm.toys import make_group, make_model, naive_logprobs
-from training_core.algorithms.at_grpo.config import AtGrpo
+from training_core.algorithms.config import AtGrpo
 from training_core.config.models import Policy
 from training_core.errors import StalePolicy
 from training_core.llm.learning.learner import Learner
@@ -15,7 +15,7 @@ from training_core.llm.learning.learner_config import Learner as LearnerSection
 from training_core.llm.learning.packing import single_rows, tree_rows
 from training_core.types import NOT_SAMPLED, Group
 from training_core.versions import check_ages
-from workers.actors.staleness import check_versions
+from workers.actors.policy_workers import check_versions
 
 PROMPT = [6, 7, 8]
 ANSWERS = [[9, 10, 11, 12, 13], [9, 10, 11, 14], [9, 10, 11, 12, 13]]

@@ -13,17 +13,16 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from training_core.errors import ModelError
 from training_core.llm.base_models.tiny import TinyRecipe, tiny_shape
-from training_core.llm.base_models.tiny_training import new_model, word_tokenizer
-from training_core.llm.environments.plan_path.config import PlanPath
+from training_core.llm.base_models.warm_start import new_model, word_tokenizer
+from training_core.llm.environments.plan_path.game import PlanPath
 from training_core.llm.environments.registry import warm_start_of
 from training_core.llm.learning import memory
-from training_core.llm.learning.deepspeed.config import Deepspeed
-from training_core.llm.learning.learner_config import Learner
-from training_core.llm.learning.micro_batches import LONGEST_ROW
-from training_core.llm.learning.optimisation import Optimiser
-from training_core.llm.learning.token_logprobs import tree_mask
+from training_core.llm.learning.learner_config import Deepspeed, Learner
+from training_core.llm.learning.optimiser import Optimiser
+from training_core.llm.learning.packing import LONGEST_ROW
 from training_core.llm.models.adapter_config import Lora, WholeModel
-from training_core.llm.models.adapters import add_adapter
+from training_core.llm.models.lora import add_adapter
+from training_core.llm.models.packed_attention import tree_mask
 from training_core.llm.models.shape import ModelShape, read_shape, shape_from
 
 QWEN_05B = {

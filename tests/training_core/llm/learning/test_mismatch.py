@@ -7,23 +7,23 @@ import torch
 
 from tests.training_core.llm.learning.test_learner import ANSWERS, groups, learner
 from tests.training_core.llm.toys import make_model, naive_logprobs
-from training_core.llm.learning.update_sums import Mismatch
+from training_core.llm.learning.update_metrics import UpdateSums
 
 TOKENS = sum(len(answer) for answers in ANSWERS for answer in answers)
 
 
 def test_by_hand() -> None:
-    seen = Mismatch()
-    seen.add(torch.tensor([-1.0, -2.0]), torch.tensor([-1.5, -2.0]))
-    seen.add(torch.tensor([-3.0]), torch.tensor([-2.0]))
+    seen = UpdateSums()
+    seen.compare(torch.tensor([-1.0, -2.0]), torch.tensor([-1.5, -2.0]))
+    seen.compare(torch.tensor([-3.0]), torch.tensor([-2.0]))
     gaps = [0.5, 0.0, -1.0]
-    assert seen.metrics() == {
+    assert seen.mismatch() == {
         "mismatch_mean": pytest.approx(1.5 / 3),
         "mismatch_max": pytest.approx(1.0),
         "mismatch_kl": pytest.approx(sum(math.exp(gap) - 1 - gap for gap in gaps) / 3),
     }
-    assert seen.metrics()["mismatch_kl"] == pytest.approx((0.1487212707 + 0.3678794412) / 3)
-    assert Mismatch().metrics() == {}
+    assert seen.mismatch()["mismatch_kl"] == pytest.approx((0.1487212707 + 0.3678794412) / 3)
+    assert UpdateSums().mismatch() == {}
 
 
 def test_the_estimate_is_that_of_the_kl_of_two_distributions() -> None:
@@ -31,10 +31,10 @@ def test_the_estimate_is_that_of_the_kl_of_two_distributions() -> None:
     torch.manual_seed(0)
     engine, trainer = torch.randn(2, 5).log_softmax(-1)
     counts = (engine.exp() * 200_000).round().long()
-    seen = Mismatch()
-    seen.add(trainer.repeat_interleave(counts), engine.repeat_interleave(counts))
+    seen = UpdateSums()
+    seen.compare(trainer.repeat_interleave(counts), engine.repeat_interleave(counts))
     exact = (engine.exp() * (engine - trainer)).sum()
-    assert seen.metrics()["mismatch_kl"] == pytest.approx(exact.item(), rel=1e-3)
+    assert seen.mismatch()["mismatch_kl"] == pytest.approx(exact.item(), rel=1e-3)
 
 
 @pytest.mark.parametrize("packing", [True, False])

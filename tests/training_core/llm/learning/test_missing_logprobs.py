@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.training_core.llm.toys import make_group, make_model, naive_logprobs
-from training_core.algorithms.at_grpo.config import AtGrpo
+from training_core.algorithms.config import AtGrpo
 from training_core.config.models import Policy
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Learner as LearnerSection

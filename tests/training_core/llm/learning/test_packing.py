@@ -16,13 +16,20 @@ from transformers import (
 )
 
 from tests.training_core.llm.toys import SMALL, make_group, make_model, naive_logprobs
-from training_core.algorithms.at_grpo.config import AtGrpo
+from training_core.algorithms.config import AtGrpo
+from training_core.llm.generation.prefix_cache import SHORTEST
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
-from training_core.llm.learning.micro_batches import MicroBatchOptions, make_micro_batches
-from training_core.llm.learning.packing import Row, micro_batches, single_rows, tree_rows
-from training_core.llm.learning.token_logprobs import ResponseForward, collate, tree_mask
-from training_core.llm.models.packed_attention import BLOCK, MULTIPLE, tree_block_mask
-from training_core.llm.prefixes import SHORTEST
+from training_core.llm.learning.packing import (
+    MicroBatchOptions,
+    Row,
+    collate,
+    make_micro_batches,
+    micro_batches,
+    single_rows,
+    tree_rows,
+)
+from training_core.llm.learning.token_logprobs import ResponseForward
+from training_core.llm.models.packed_attention import BLOCK, MULTIPLE, tree_block_mask, tree_mask
 from training_core.types import Answer, Group
 
 UNFUSED = pytest.mark.filterwarnings("ignore:flex_attention called without")

@@ -8,16 +8,16 @@ import torch
 
 from tests.training_core.llm.learning.test_learner import flat, groups
 from tests.training_core.llm.toys import TOKENIZER, make_model
-from training_core.algorithms.at_grpo.config import AtGrpo
+from training_core.algorithms.config import AtGrpo
 from training_core.config.models import Policy
 from training_core.errors import StalePolicy
-from training_core.llm.learning import optimisation
+from training_core.llm.learning import optimiser
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.llm.learning.policy_checkpoint import load_policy, save_policy
 from training_core.llm.models.adapter_config import Lora
-from training_core.llm.models.adapters import add_adapter
 from training_core.llm.models.loading import DTYPES
+from training_core.llm.models.lora import add_adapter
 
 ALGORITHM = AtGrpo(kl_coefficient=0.1, entropy_coefficient=0.01)
 
@@ -77,7 +77,7 @@ def test_a_step_that_overflows_is_skipped_counted_and_lowers_the_scale() -> None
 
 
 def test_the_scale_doubles_after_many_good_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(optimisation, "GROWTH_INTERVAL", 3)
+    monkeypatch.setattr(optimiser, "GROWTH_INTERVAL", 3)
     one = learner("fp16")
     one.optimiser.scale = 8.0
     scales = [one.update(groups(), 1, 0).metrics["loss_scale"] for _ in range(6)]

@@ -5,27 +5,25 @@ import torch
 
 from tests.training_core.llm.learning.test_learner import groups
 from tests.training_core.llm.learning.together import ALGORITHM, Errand, updated
-from training_core.algorithms.ppo.config import Ppo
-from training_core.algorithms.reinforce_plus_plus.config import ReinforcePlusPlus
-from training_core.algorithms.rloo.config import Rloo
-from training_core.config.algorithms import Algorithm
+from training_core.algorithms.config import Ppo, ReinforcePlusPlus, Rloo
+from training_core.algorithms.registry import Algorithm
 from training_core.llm.learning.learner_config import Learner
-from training_core.llm.learning.processes import Processes, group_tokens
+from training_core.llm.learning.packing import group_tokens, own_share
 
 
 def test_shares_are_dealt_by_tokens() -> None:
     """12, 7 and 11 tokens by hand: the largest to the first, the others to the second."""
     data = groups()
     assert [group_tokens(group) for group in data] == [12, 7, 11]
-    assert [Processes(rank, 2).share([0, 1, 2], data) for rank in (0, 1)] == [[0], [1, 2]]
-    assert [Processes(rank, 4).share([2, 0], data) for rank in range(4)] == [[0], [2], [], []]
-    assert Processes().share([2, 0], data) == [2, 0]
+    assert [own_share([0, 1, 2], data, rank, 2) for rank in (0, 1)] == [[0], [1, 2]]
+    assert [own_share([2, 0], data, rank, 4) for rank in range(4)] == [[0], [2], [], []]
+    assert own_share([2, 0], data, 0, 1) == [2, 0]
 
 
 def test_every_group_is_one_process_s() -> None:
     data = groups() * 7
     order = list(range(len(data)))
-    shares = [Processes(rank, 3).share(order, data) for rank in range(3)]
+    shares = [own_share(order, data, rank, 3) for rank in range(3)]
     assert sorted(index for share in shares for index in share) == order
     loads = [sum(group_tokens(data[index]) for index in share) for share in shares]
     assert max(loads) - min(loads) <= max(map(group_tokens, data))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.training_core.llm.toys import make_group, make_model, naive_logprobs
-from training_core.config.algorithms import ALGORITHM_CONFIGS
+from training_core.algorithms.registry import ALGORITHM_CONFIGS
 from training_core.config.models import Policy
 from training_core.errors import StalePolicy
 from training_core.llm.learning.learner import Learner

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from training_core.algorithms.grouping import GroupCounts
+from training_core.algorithms.at_grpo import GroupCounts
 from training_core.config.files import load_config
 from training_core.errors import CheckpointError, EnvironmentFailure
-from training_core.llm.learning.baselines import read_baselines, save_baselines
-from training_core.llm.learning.training_groups import make_groups
+from training_core.llm.learning.training_groups import make_groups, read_baselines, save_baselines
 from training_core.types import Answer, Candidate, Compared, Episode, Turn
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from tests.training_core.llm.toys import TOKENIZER, make_model
-from training_core.algorithms.at_grpo.config import AtGrpo
-from training_core.config.algorithms import Algorithm
+from training_core.algorithms.config import AtGrpo
+from training_core.algorithms.registry import Algorithm
 from training_core.config.models import AnyLearner, Devices, Policy
-from training_core.llm.learning.annotations import Annotations
+from training_core.llm.learning.update_metrics import Annotations
 from training_core.llm.models.loading import DTYPES
 
-READ_ONCE = ["torch", "transformers", "deepspeed", "training_core.llm.learning.factory"]
+READ_ONCE = ["torch", "transformers", "deepspeed", "training_core.llm.learning.learner"]
 ALGORITHM = AtGrpo(kl_coefficient=0.1, entropy_coefficient=0.01)
 
 
@@ -78,9 +78,9 @@ def _work(rank: int, port: int, errand: Errand, queue: Any) -> None:
 
 def _outcome(rank: int, port: int, errand: Errand) -> Outcome:
     from tests.training_core.llm.learning.test_learner import groups
-    from training_core.llm.learning.factory import make_learner
+    from training_core.llm.learning.learner import make_learner
+    from training_core.llm.learning.optimiser import join
     from training_core.llm.learning.policy_checkpoint import load_policy, save_policy
-    from training_core.llm.learning.processes import join
 
     torch.set_num_threads(1)
     processes = join(rank, errand.size, "127.0.0.1", port, gpu=False)

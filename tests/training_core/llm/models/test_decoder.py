@@ -21,10 +21,10 @@ from transformers import (
 
 from training_core.fast_linear import use_fast_products
 from training_core.llm.generation.prefix_tree import supports_prefix_tree
-from training_core.llm.learning.learner import recompute_activations
-from training_core.llm.learning.packing import tree_rows
-from training_core.llm.learning.token_logprobs import ResponseForward, RowBatch, collate
+from training_core.llm.learning.packing import RowBatch, collate, tree_rows
+from training_core.llm.learning.token_logprobs import ResponseForward
 from training_core.llm.models.decoder import decoder_of
+from training_core.llm.models.evaluation import recompute_activations
 from training_core.types import Answer, Group
 
 KINDS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
@@ -80,7 +80,7 @@ def logprobs_and_gradients(forward: ResponseForward, batch: RowBatch) -> list[Te
 def test_logprobs_and_gradients_are_those_of_the_modules(
     kind: str, saves: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("training_core.llm.models.decoder_gradients.TreeAttend._saves", lambda *_: saves)
+    monkeypatch.setattr("training_core.llm.models.decoder.TreeAttend._saves", lambda *_: saves)
     forward = ResponseForward(make_model(kind))
     assert forward.packs and forward.fused
     results = []

@@ -6,7 +6,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from training_core.llm.learning.packing import rows_work, single_rows, tree_rows
-from training_core.llm.models.flops import DecoderSizes, Work, generation_work, peak_of, shape_of
+from training_core.llm.models.flops import Work, forward_flops, generation_work, peak_of, shape_of
+from training_core.llm.models.shape import ModelShape
 from training_core.types import Answer, Group, NoiseKey, Prompt
 
 SIZES = {
@@ -28,19 +29,17 @@ def test_a_forward_pass_is_what_torch_counts(made: PreTrainedModel) -> None:
         made(input_ids=torch.ones(rows, length, dtype=torch.long), use_cache=False)
     shape = shape_of(made.config)
     places = rows * length
-    assert shape and shape.forward(Work(places, places * length, places)) == counter.get_total_flops(), (
-        "eager attention computes what is masked, too"
-    )
+    assert (
+        shape and forward_flops(shape, Work(places, places * length, places)) == counter.get_total_flops()
+    ), "eager attention computes what is masked, too"
 
 
 def test_a_forward_pass_by_hand() -> None:
-    shape = DecoderSizes(
-        layers=2, hidden=4, heads=2, key_value_heads=1, head=2, intermediate=6, vocabulary=10
-    )
+    shape = ModelShape(0, 2, 4, 2, 1, 2, 6, 10, 0)
     # a layer's weights: query and output 4x4, key and value 4x2, MLP three of 4x6: 32 + 16 + 72 = 120
     linear = 2 * 2 * 120 * 5
     attention = 2 * 2 * (2 * 2) * 15 * 2  # two products, two FLOPs, 2 heads of 2, 15 pairs, 2 layers
-    assert shape.forward(Work(5, 15, 3)) == linear + attention + 2 * 4 * 10 * 3
+    assert forward_flops(shape, Work(5, 15, 3)) == linear + attention + 2 * 4 * 10 * 3
 
 
 def test_architectures_that_are_not_known_have_no_shape() -> None:

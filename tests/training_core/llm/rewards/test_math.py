@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from training_core.llm.rewards.expression_cost import too_costly
 from training_core.llm.rewards.math import (
     as_fraction,
     boxed,
@@ -13,6 +12,7 @@ from training_core.llm.rewards.math import (
     equal_by_algebra,
     final_answer,
     math_reward,
+    too_costly,
 )
 
 

@@ -12,8 +12,7 @@ import pytest
 from training_core.config.rewards import REWARD_CONFIGS, CustomReward, MathReward
 from training_core.errors import EnvironmentFailure
 from training_core.llm.rewards import pool as pool_module
-from training_core.llm.rewards.pool import RewardPool, RewardResult, reward_pool
-from training_core.llm.rewards.registry import REWARDS
+from training_core.llm.rewards.pool import REWARDS, RewardPool, RewardResult, reward_pool
 
 FUNCTIONS = "tests.training_core.llm.rewards.reward_functions"
 

@@ -14,8 +14,7 @@ from training_core.llm.rollout_workflows.api import (
     RolloutWorkflow,
     new_id,
 )
-from training_core.llm.rollout_workflows.factory import AsyncRewardWrapper
-from training_core.llm.rollout_workflows.queue_agents import Agent, EnvironmentService
+from training_core.llm.rollout_workflows.areal import Agent, AsyncRewardWrapper, EnvironmentService
 from training_core.llm.rollout_workflows.tensors import concat_padded_tensors
 
 

@@ -8,23 +8,43 @@ from typing import Any
 import pytest
 import torch
 
+from tests.training_core.llm.scripted import ScriptedEngine
 from tests.training_core.llm.toys import TOKENIZER, make_model, naive_logprobs
 from training_core.errors import ConfigError, EngineFailure, EnvironmentFailure
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.scripted import ScriptedEngine
-from training_core.llm.generation.torch.engine import TorchEngine
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.rollout_workflows.api import (
     EpisodeResult,
     GenerationHyperparameters,
     Interaction,
     ModelRequest,
     RolloutWorkflow,
+    workflow_tokenizer,
 )
-from training_core.llm.rollout_workflows.inference_engine import InferenceEngine, RolloutLimits
-from training_core.llm.rollout_workflows.loader import RestartingLoader
+from training_core.llm.rollout_workflows.inference_engine import (
+    InferenceEngine,
+    RestartingLoader,
+    RolloutLimits,
+)
 from training_core.llm.rollout_workflows.tensors import concat_padded_tensors
-from training_core.llm.rollout_workflows.token_ids import workflow_tokenizer
 from training_core.types import Answer, Prompt
+
+
+def test_a_loader_begins_again_and_goes_on_where_it_was() -> None:
+    loader = RestartingLoader(list(range(5)), 3, seed=1)
+    seen = [next(loader) for _ in range(5)]
+    flat = [row for batch in seen for row in batch]
+    assert [sorted(flat[start : start + 5]) for start in (0, 5, 10)] == [list(range(5))] * 3
+    assert flat[:5] != flat[5:10], "shuffled anew"
+    assert loader.epoch == 3
+    other = RestartingLoader(list(range(5)), 3, seed=1)
+    next(other)
+    third = RestartingLoader(list(range(5)), 3, seed=1)
+    third.load_state_dict(other.state_dict())
+    assert [next(third), next(third)] == seen[1:3]
+    with pytest.raises(ValueError, match="no rows"):
+        RestartingLoader([], 1)
+
 
 SETTINGS = GenerationHyperparameters(max_new_tokens=6)
 

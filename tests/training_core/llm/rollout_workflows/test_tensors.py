@@ -83,6 +83,12 @@ def test_roles_have_sequences_of_their_own() -> None:
         for prompt, answer, reward, role in token_sequences_of(calls, 0)
     }
     assert found == {"planner": ([5], [6, 9, 10], 2.0), "executor": ([7], [8], 0.0)}
+    again = [*calls.values(), Interaction(said([5, 9], [11]), 0.0, "planner")]
+    assert [(role, prompt) for prompt, _, _, role in token_sequences_of(again, 0)] == [
+        ("planner", [5]),
+        ("planner", [5, 9]),
+        ("executor", [7]),
+    ], "open sequences are in the order in which their roles first spoke"
 
 
 def test_a_rejected_episode_has_none() -> None:

@@ -1,4 +1,4 @@
-"""Requests at about the same time share a call; a failure or an interruption concerns only its own answers."""
+"""Requests share calls, failures concern only their own answers, the gate stops one generation at a time, keys do not depend on order."""
 
 import asyncio
 import threading
@@ -6,11 +6,112 @@ from collections.abc import Sequence
 
 import pytest
 
-from training_core.errors import PromptTooLong
-from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.fitting import NO_ROOM
-from training_core.llm.serving.batching import RequestBatcher
+from training_core.errors import EngineFailure, PromptTooLong
+from training_core.llm.generation.base import NO_ROOM, SamplingSettings
+from training_core.llm.serving.batching import EpisodeNoise, Gate, RequestBatcher
 from training_core.types import Answer, NoiseKey, Prompt
+
+
+def test_closing_has_priority_over_waiting_generations() -> None:
+    gate, order = Gate(), []
+    inside, leave = threading.Event(), threading.Event()
+
+    def generate(name: str, *, wait: bool) -> None:
+        with gate.passing():
+            inside.set()
+            if wait:
+                leave.wait()
+            order.append(name)
+
+    def publish() -> None:
+        with gate.closed():
+            order.append("weights")
+
+    first = threading.Thread(target=generate, args=("first",), kwargs={"wait": True})
+    first.start()
+    inside.wait()
+    second = threading.Thread(target=generate, args=("second",), kwargs={"wait": False})
+    second.start()
+    publisher = threading.Thread(target=publish)
+    publisher.start()
+    while not gate.closing:
+        pass
+    assert order == []
+    leave.set()
+    for thread in (first, publisher, second):
+        thread.join()
+    assert order == ["first", "weights", "second"]
+    assert not gate.closing
+
+
+def test_the_gate_opens_after_as_many_opens_as_closes() -> None:
+    gate = Gate()
+    gate.close()
+    gate.close()
+    gate.open()
+    assert gate.closing
+    gate.open()
+    gate.open()
+    assert not gate.closing
+    with gate.passing():
+        pass
+
+
+def test_a_gate_without_slots_admits_any_number_and_closes_after_all() -> None:
+    gate, left = Gate(slots=None), []
+    with gate.passing(), gate.passing():
+        closing = threading.Thread(target=lambda: (gate.close(), left.append("closed")))
+        closing.start()
+        while not gate.closing:
+            pass
+        assert left == []
+    closing.join()
+    assert left == ["closed"]
+
+
+def test_the_end_refuses_waiting_and_later_generations() -> None:
+    gate, refused = Gate(), []
+
+    def generate() -> None:
+        with pytest.raises(EngineFailure, match="the run has ended"), gate.passing():
+            pass
+        refused.append(True)
+
+    gate.close()
+    waiting = threading.Thread(target=generate)
+    waiting.start()
+    gate.end("the run has ended")
+    waiting.join()
+    generate()
+    assert refused == [True, True] and gate.closing
+
+
+DIGEST = 0x508D9FC4
+"""CRC-32 of the ids 5, 6 as 64-bit integers."""
+
+
+def noise() -> EpisodeNoise:
+    return EpisodeNoise(7, 3, 1, 5)
+
+
+def test_a_key_is_the_episode_the_prompt_and_its_repetition() -> None:
+    episode = noise()
+    assert episode.key(2, [5, 6]) == NoiseKey(7, 3, 1, 5, DIGEST << 16, 2)
+    assert episode.key(2, [5, 6]) == NoiseKey(7, 3, 1, 5, (DIGEST << 16) + 1, 2)
+    assert episode.key(0, [5, 6]) == NoiseKey(7, 3, 1, 5, DIGEST << 16, 0)
+
+
+def test_other_calls_in_between_change_no_key() -> None:
+    alone, among = noise(), noise()
+    among.key(0, [8])
+    among.key(1, [5, 6])
+    assert among.key(0, [5, 6]) == alone.key(0, [5, 6])
+
+
+def test_members_have_different_keys_that_fit_into_a_word() -> None:
+    keys = {noise().of_member(member).key(0, [5, 6]) for member in (0, 1, 32767)}
+    assert len(keys) == 3 and max(key.turn for key in keys) < 2**63
+
 
 WARM, COLD = SamplingSettings(temperature=1.0), SamplingSettings(temperature=0.5)
 POISON = 13

@@ -8,14 +8,14 @@ import copy
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
+from tests.training_core.llm.scripted import Script, ScriptedEngine
 from training_core.config.base import Section
 from training_core.config.files import load_config
 from training_core.config.run import RunConfig
-from training_core.llm.base_models.tiny_training import word_tokenizer
+from training_core.llm.base_models.warm_start import word_tokenizer
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.scripted import Script, ScriptedEngine
 from training_core.llm.workflows.context import RolloutContext
 from training_core.types import Answer, Prompt
 from workers.actors.player import renderer

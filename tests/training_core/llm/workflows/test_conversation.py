@@ -8,19 +8,19 @@ import pytest
 
 from tests.training_core.llm.learning.chat_tokenizers import OPENS_THOUGHT, chat_tokenizer
 from training_core.config.files import load_config
-from training_core.config.rollout import TRY_AGAIN
 from training_core.errors import ModelError
-from training_core.llm.base_models.tiny_training import word_tokenizer
-from training_core.llm.environments.arithmetic.config import Arithmetic
-from training_core.llm.environments.arithmetic.demonstrations import arithmetic_vocabulary
-from training_core.llm.environments.arithmetic.problems import task_problem
+from training_core.llm.base_models.warm_start import word_tokenizer
+from training_core.llm.environments.arithmetic import (
+    ARITHMETIC_TASKS,
+    Arithmetic,
+    arithmetic_vocabulary,
+)
+from training_core.llm.environments.base import TRY_AGAIN
 from training_core.llm.environments.host import EnvironmentHost, SlotView
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.learning.training_groups import make_groups
-from training_core.llm.workflows.context import RolloutContext
-from training_core.llm.workflows.conversation import Conversations
-from training_core.llm.workflows.episodes import play_episodes
-from training_core.llm.workflows.independent import play_independent
+from training_core.llm.workflows.context import Conversations, RolloutContext
+from training_core.llm.workflows.episodes import play_episodes, play_independent
 from training_core.types import Answer, Episode, Message, Prompt
 from workers.actors.player import renderer
 
@@ -58,7 +58,11 @@ def make_context(voice: Guesser, **overrides: Any) -> RolloutContext:
 
 def small_task(config: Arithmetic, value: int) -> int:
     """A training task with this result."""
-    return next(number for number in range(500) if task_problem(config, 0, number, "train").value == value)
+    return next(
+        number
+        for number in range(500)
+        if ARITHMETIC_TASKS.instance(config, 0, number, "train").value == value
+    )
 
 
 def played(voice: Guesser, value: int, **overrides: Any) -> list[Episode]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.training_core.llm.scripted import ScriptedEngine
 from tests.training_core.llm.workflows.counting import (
     TOKENIZER,
     Counting,
@@ -18,18 +19,14 @@ from training_core.config.base import EnvironmentSection
 from training_core.config.files import load_config
 from training_core.config.team import Speaks
 from training_core.errors import ConfigError, EngineFailure
-from training_core.llm.base_models.tiny_training import word_tokenizer
+from training_core.llm.base_models.warm_start import word_tokenizer
 from training_core.llm.environments.host import EnvironmentHost
-from training_core.llm.environments.plan_path.config import PlanPathTrio
-from training_core.llm.environments.plan_path.teams import PlanPathTrioEnvironment
+from training_core.llm.environments.plan_path.game import PlanPathTrio, PlanPathTrioEnvironment
 from training_core.llm.environments.registry import ENVIRONMENTS, EnvironmentKind
-from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.fitting import NO_ROOM
-from training_core.llm.generation.scripted import ScriptedEngine
+from training_core.llm.generation.base import NO_ROOM, SamplingSettings
 from training_core.llm.learning.training_groups import make_groups
 from training_core.llm.workflows.context import RolloutContext
-from training_core.llm.workflows.episodes import play_episodes
-from training_core.llm.workflows.independent import play_independent
+from training_core.llm.workflows.episodes import play_episodes, play_independent
 from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Answer, Episode, Prompt
 

@@ -7,8 +7,7 @@ import pytest
 
 from tests.training_core.llm.workflows.counting import TOKENIZER, Recorder, make_context
 from training_core.errors import NoReward
-from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.fitting import NO_ROOM
+from training_core.llm.generation.base import NO_ROOM, SamplingSettings
 from training_core.llm.rollout_workflows.api import (
     GenerationHyperparameters,
     Interaction,

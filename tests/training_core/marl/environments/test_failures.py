@@ -7,10 +7,9 @@ import pytest
 
 from tests.training_core.marl.environments.fragile import Fragile
 from training_core.errors import EnvironmentFailure
-from training_core.marl.environments.custom.config import CustomMarl
-from training_core.marl.environments.factory import make_environments
-from training_core.marl.environments.pettingzoo.config import PettingZoo
-from training_core.marl.environments.seeds import episode_seeds
+from training_core.marl.environments.config import CustomMarl
+from training_core.marl.environments.episodes import episode_seeds
+from training_core.marl.environments.registry import make_environments
 from training_core.marl.environments.split import LocalShare, SplitEnvironments
 
 FRAGILE = "tests.training_core.marl.environments.fragile:Fragile"
@@ -70,17 +69,6 @@ def test_shares_tell_failures_by_their_number_in_the_whole() -> None:
     assert {row: failure.error.split(",")[0] for row, failure in moved[2].failures.items()} == {
         2: "environment 2"
     }
-
-
-def test_agents_that_change_during_an_episode_fail_that_episode() -> None:
-    path = "tests.training_core.marl.environments.parallel:Countdown"
-    environments = make_environments(PettingZoo(path=path, args={"vanishes": "red_1"}), 1)
-    stay = {"agents": np.zeros((1, 3), dtype=np.int64)}
-    environments.reset(0)
-    assert environments.step(stay).failures == {}
-    step = environments.step(stay)
-    assert "agents changed during an episode: red_1 left" in step.failures[0].error
-    assert environments.step(stay).failures == {} and step.truncated.tolist() == [True]
 
 
 def test_an_environment_that_cannot_begin_is_made_anew_once() -> None:

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from training_core.marl.environments.base import VectorEnvironment
-from training_core.marl.environments.environment_config import SuperSuit
-from training_core.marl.environments.factory import make_environments
-from training_core.marl.environments.mpe.config import SimplePush, SimpleSpread, SimpleTag
+from training_core.marl.environments.config import SimplePush, SimpleSpread, SimpleTag, SuperSuit
+from training_core.marl.environments.registry import make_environments
 
 
 def stepped(environments: VectorEnvironment, steps: int) -> list[Any]:

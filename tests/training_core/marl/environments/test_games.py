@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from training_core.boards import Grid
-from training_core.marl.environments.factory import make_environments
-from training_core.marl.environments.registry import MARL_ENVIRONMENTS
+from training_core.marl.environments.registry import MARL_ENVIRONMENTS, make_environments
 
 
 @pytest.mark.parametrize("tag", ["toy_simple_spread", "simple_hetero", "simple_foraging"])

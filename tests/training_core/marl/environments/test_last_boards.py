@@ -8,24 +8,24 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from training_core.marl.environments.base import Actions, Choices, VectorEnvironment
-from training_core.marl.environments.custom.config import CustomMarl
-from training_core.marl.environments.environment_config import SuperSuit
-from training_core.marl.environments.factory import make_environments
-from training_core.marl.environments.gymnasium.config import GymnasiumVector
-from training_core.marl.environments.mpe.config import (
+from training_core.marl.environments.config import (
+    CustomMarl,
+    GymnasiumVector,
+    PettingZoo,
     SimpleAdversary,
     SimpleCrypto,
+    SimpleForaging,
+    SimpleHetero,
     SimplePush,
     SimpleReference,
     SimpleSpread,
     SimpleTag,
     SimpleWorldComm,
+    SuperSuit,
+    ToySimpleSpread,
+    Vmas,
 )
-from training_core.marl.environments.pettingzoo.config import PettingZoo
-from training_core.marl.environments.simple_foraging.config import SimpleForaging
-from training_core.marl.environments.simple_hetero.config import SimpleHetero
-from training_core.marl.environments.toy_simple_spread.config import ToySimpleSpread
-from training_core.marl.environments.vmas.config import Vmas
+from training_core.marl.environments.registry import make_environments
 
 STEPS, COUNT, WATCHED = 6, 3, (0, 2)
 

@@ -8,19 +8,23 @@ import pytest
 from training_core.config.files import load_config
 from training_core.config.permitted import Permitted, check_permitted
 from training_core.errors import ConfigError
-from training_core.marl.environments.environment_config import MarlEnvironment, SuperSuit
-from training_core.marl.environments.factory import make_environments
-from training_core.marl.environments.gymnasium.config import GymnasiumVector
-from training_core.marl.environments.mpe.config import SimpleCrypto, SimpleSpread
-from training_core.marl.environments.pettingzoo.config import PettingZoo
-from training_core.marl.environments.simple_foraging.config import SimpleForaging
-from training_core.marl.environments.vmas.config import Vmas
+from training_core.marl.environments.config import (
+    GymnasiumVector,
+    MarlEnvironment,
+    PettingZoo,
+    SimpleCrypto,
+    SimpleForaging,
+    SimpleSpread,
+    SuperSuit,
+    Vmas,
+)
+from training_core.marl.environments.registry import make_environments
 
 LIGHT = """
 import sys
-from training_core.marl.environments.mpe.config import SimpleSpread
-from training_core.marl.environments.toy_simple_spread.config import ToySimpleSpread
-from training_core.marl.environments.factory import make_environments
+from training_core.marl.environments.config import SimpleSpread
+from training_core.marl.environments.config import ToySimpleSpread
+from training_core.marl.environments.registry import make_environments
 make_environments(ToySimpleSpread(), 2).reset(0)
 make_environments(SimpleSpread(), 2).reset(0)
 heavy = {"gymnasium", "pettingzoo", "mpe2", "pygame", "supersuit", "vmas", "torch", "ray"} & set(sys.modules)

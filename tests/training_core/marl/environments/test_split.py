@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 
 from training_core.marl.environments.base import Transition, VectorEnvironment, View
-from training_core.marl.environments.custom.config import CustomMarl
-from training_core.marl.environments.factory import make_environments
-from training_core.marl.environments.mpe.config import SimpleTag
-from training_core.marl.environments.pettingzoo.config import PettingZoo
-from training_core.marl.environments.simple_foraging.config import SimpleForaging
-from training_core.marl.environments.simple_hetero.config import SimpleHetero
+from training_core.marl.environments.config import (
+    CustomMarl,
+    PettingZoo,
+    SimpleForaging,
+    SimpleHetero,
+    SimpleTag,
+    ToySimpleSpread,
+)
+from training_core.marl.environments.registry import make_environments
 from training_core.marl.environments.split import LocalShare, SplitEnvironments, shares_of
-from training_core.marl.environments.toy_simple_spread.config import ToySimpleSpread
 
 SECTIONS = [
     SimpleForaging(max_cycles=7, grid_size=3, num_food=2),

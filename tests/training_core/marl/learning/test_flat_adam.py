@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from training_core.config.marl.policies import NETWORK_CONFIGS
 from training_core.marl.learning.flat_adam import FlatAdam
 from training_core.marl.networks.agents import Networks, make_network
+from training_core.marl.networks.registry import NETWORK_CONFIGS
 
 AGENTS, INPUTS = 2, 5
 

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from training_core.algorithms.losses import clipped_policy_loss, value_loss
+from training_core.marl.learning.critics import ValueScale
 from training_core.marl.learning.flat_adam import FlatAdam
-from training_core.marl.learning.ratio_statistics import approximate_kl, mean, ratio_statistics
-from training_core.marl.learning.value_scale import ValueScale
+from training_core.marl.learning.learner import approximate_kl, mean, ratio_statistics
 
 
 def test_the_clipped_objective_by_hand():

@@ -56,7 +56,7 @@ def test_choices_from_several_sets_are_independent_categoricals():
     assert float(entropy[0]) == pytest.approx(float(sum(one.entropy() for one in sets)), abs=1e-5)
     likeliest = head.act(out, None).tolist()
     assert likeliest == [int(one.probs.argmax()) for one in sets]
-    assert head.to_environment(drawn).dtype == np.int64
+    assert head.actions(drawn).numpy().dtype == np.int64
 
 
 def test_nobody_who_may_do_nothing_spoils_the_loss():
@@ -79,7 +79,7 @@ def test_continuous_actions_have_the_density_of_the_squashed_gaussian():
     known = distributions.Independent(
         distributions.TransformedDistribution(distributions.Normal(mean, log_std.exp()), squash), 1
     )
-    actions = torch.from_numpy(np.asarray(head.to_environment(raw)))
+    actions = torch.from_numpy(np.asarray(head.actions(raw).numpy()))
     log_prob, _ = head.log_prob(out, raw)
     assert torch.allclose(log_prob, known.log_prob(actions), atol=1e-3)
     assert (actions >= torch.tensor([-1.0, 0.0])).all() and (actions <= torch.tensor([1.0, 4.0])).all()
@@ -97,7 +97,7 @@ def test_the_entropy_estimate_is_unbiased():
 def test_numbers_without_bounds_are_left_alone():
     head = GaussianHead(Continuous((float("-inf"),), (float("inf"),)))
     out, raw = torch.tensor([[0.5, 0.1]]), torch.tensor([[3.0]])
-    assert head.to_environment(raw).tolist() == [[3.0]]
+    assert head.actions(raw).numpy().tolist() == [[3.0]]
     known = distributions.Normal(out[:, 0], out[:, 1].exp())
     log_prob, entropy = head.log_prob(out, raw)
     assert torch.allclose(log_prob, known.log_prob(raw[:, 0]))

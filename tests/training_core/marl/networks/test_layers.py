@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from training_core.config.marl.policies import NETWORK_CONFIGS
 from training_core.marl.networks.layers import Tanh, layers
+from training_core.marl.networks.registry import NETWORK_CONFIGS
 
 
 def test_tanh_is_torchs_with_its_gradient() -> None:

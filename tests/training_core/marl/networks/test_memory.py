@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from training_core.config.marl.policies import NETWORK_CONFIGS
 from training_core.marl.networks.agents import make_backbone
 from training_core.marl.networks.base import Backbone, Memory, map_memory, reset_memory
-from training_core.marl.networks.network_config import Network
-from training_core.marl.networks.transformer.backbone import Block, TransformerBackbone
+from training_core.marl.networks.config import Network
+from training_core.marl.networks.registry import NETWORK_CONFIGS
+from training_core.marl.networks.transformer import Block, TransformerBackbone
 
 KINDS = ("gru", "lstm", "transformer")
 LENGTH, ROWS, INPUTS = 23, 5, 3

@@ -8,7 +8,7 @@ import pytest
 from tests.workers.reporting.loggers.test_loggers import lines
 from training_core.errors import ConfigError
 from troupe_client.reporting.tensorboard import scalars_of
-from workers.reporting.loggers.by_name import make_logger
+from workers.reporting.loggers import make_logger
 
 
 @pytest.mark.extended

@@ -14,11 +14,11 @@ from tests.workers.running import events, little_model, small_config
 from training_core.config.evaluation import Reporting
 from training_core.errors import ConfigError
 from training_core.loggers import registry
-from training_core.loggers.base import LoggerSetup
+from training_core.loggers.registry import LoggerSetup
 from troupe_client.reporting.tensorboard import scalars_of
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
-from workers.reporting.loggers.feeding import Loggers
+from workers.protocol import Attempt
+from workers.reporting.loggers import Loggers
 
 
 def opening(folder: Path) -> LoggerSetup:
@@ -175,7 +175,7 @@ class Broken:
 def test_a_failing_logger_is_reported_once_and_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("training_core.loggers.tensorboard.logger.TensorBoard", Broken)
+    monkeypatch.setattr("training_core.loggers.tensorboard.TensorBoard", Broken)
     with caplog.at_level(logging.WARNING):
         feed(Loggers(["tensorboard", "jsonl"], opening(tmp_path)))
     (record,) = caplog.records

@@ -10,7 +10,7 @@ from tests.workers.reporting.loggers.test_loggers import lines
 from tests.workers.running import small_networks
 from training_core.marl.trainer import MarlTrainer
 from workers.driver.attempt import run_attempt
-from workers.protocol.records import Attempt
+from workers.protocol import Attempt
 
 
 def test_histograms_of_weights_and_gradients_are_written(tmp_path: Path) -> None:

@@ -14,14 +14,18 @@ from itertools import count
 from random import Random
 
 from training_core.llm.environments.base import WarmStart
-from training_core.llm.environments.plan_path.config import PlanPath, PlanPathSingle, PlanPathTrio
-from training_core.llm.environments.plan_path.game import PlanPathEnvironment, draw_grid, plan_path_vocabulary
-from training_core.llm.environments.plan_path.teams import (
+from training_core.llm.environments.plan_path.game import (
+    PlanPath,
+    PlanPathEnvironment,
+    PlanPathSingle,
     PlanPathSingleEnvironment,
+    PlanPathTrio,
     PlanPathTrioEnvironment,
+    draw_grid,
+    plan_path_vocabulary,
 )
 from training_core.llm.environments.plan_path.wording import COMPASS, IN_COMPASS, MOVES, OPPOSITE, STUCK
-from training_core.seeding import keyed_seed
+from training_core.llm.environments.task_environment import keyed_random
 
 Demonstration = tuple[str, str]
 """A role's observation, and a possible answer."""
@@ -41,7 +45,7 @@ SEEN_WELL = 0.75
 
 def plan_path_demonstrations(config: PlanPath, seed: int) -> Iterator[Demonstration]:
     """Endless pairs of observation and answer, planner and executor in turn."""
-    random = Random(keyed_seed(seed, 2))
+    random = keyed_random(seed, 2)
     environment = PlanPathEnvironment(config, seed)
     for meant, read in _hard_states(environment, random):
         yield environment.observe("planner"), _planned(environment, random)
@@ -51,7 +55,7 @@ def plan_path_demonstrations(config: PlanPath, seed: int) -> Iterator[Demonstrat
 
 def plan_path_single_demonstrations(config: PlanPathSingle, seed: int) -> Iterator[Demonstration]:
     """Endless pairs of observation and answer of the walker."""
-    random = Random(keyed_seed(seed, 2))
+    random = keyed_random(seed, 2)
     environment = PlanPathSingleEnvironment(config, seed)
     for _, _ in _hard_states(environment, random):
         read = _turned(_towards_goal(environment, random), TURNED, random)
@@ -60,7 +64,7 @@ def plan_path_single_demonstrations(config: PlanPathSingle, seed: int) -> Iterat
 
 def plan_path_trio_demonstrations(config: PlanPathTrio, seed: int) -> Iterator[Demonstration]:
     """Endless pairs of observation and answer: planner, scout and executor in turn."""
-    random = Random(keyed_seed(seed, 2))
+    random = keyed_random(seed, 2)
     environment = PlanPathTrioEnvironment(config, seed)
     for meant, read in _hard_states(environment, random):
         yield environment.observe("planner"), _planned(environment, random)

@@ -4,19 +4,77 @@ Based on plan_path of PettingLLMs (arXiv 2510.11062), with the information split
 the goal alone. The planner answers in compass words; the executor walks. Rows count downwards, columns to the right;
 a cell is (row, column); distances are lengths of shortest paths in cells. `environment.wording` selects the form of
 observations and answers.
+
+Other teams: one agent that sees everything, or three agents with partial observations. Tasks, rewards of walking and
+held-out instances are the same; only observations and messages differ.
 """
 
 from collections import deque
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
+from pydantic import Field
+
+from training_core.config.base import Wording
 from training_core.llm.environments.base import Split, StepResult
-from training_core.llm.environments.plan_path.config import PlanPathGrid
 from training_core.llm.environments.plan_path.wording import COMPASS, MOVES, STUCK, WORDINGS, Cell, spoken
-from training_core.llm.environments.splits import Tasks, held_out
-from training_core.llm.environments.task_environment import PuzzleEnvironment
+from training_core.llm.environments.task_environment import PuzzleEnvironment, PuzzleRewards, Tasks, held_out
+
+
+class PlanPathGrid(PuzzleRewards):
+    """Settings shared by the grid walks, independent of the roles."""
+
+    task_fields: ClassVar[tuple[str, ...]] = ("size", "wall_share", "wording")
+    play_fields: ClassVar[tuple[str, ...]] = ("max_turns", "moves_per_turn")
+    local_reward_fields: ClassVar[tuple[str, ...]] = ("step_reward", "blocked_reward")
+    team_reward_fields: ClassVar[tuple[str, ...]] = ("goal_reward", "optimal_reward", "fail_reward")
+    type: str
+    """Which role observes what, and which role moves."""
+    wording: Wording = "words"
+    """words: the tiny model's few words, answers read strictly. sentences: plain English for pretrained models, answers read leniently."""
+    size: int = Field(5, ge=3, le=20)
+    """Rows and columns of the grid, in cells."""
+    wall_share: float = Field(0.08, ge=0.0, le=0.5)
+    """Share of cells that are walls; the goal can always be reached."""
+    max_turns: int = Field(5, ge=1, le=64)
+    """Turns of the whole team before the episode ends without success."""
+    moves_per_turn: int = Field(3, ge=1, le=8)
+    """Maximum number of moves in one turn, in cells."""
+    blocked_reward: float = -0.10
+    """Local reward for a move into a wall or off the grid, or for an answer that is not a move."""
+    goal_reward: float = 1.0
+    """Team reward when the goal is reached."""
+    optimal_reward: float = 0.5
+    """Further team reward when the goal is reached by a shortest path."""
+
+
+class PlanPath(PlanPathGrid):
+    """A walk on a grid with walls to a goal that only the planner sees."""
+
+    roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
+    type: Literal["plan_path"] = "plan_path"
+    """Path finding on a small grid."""
+
+
+class PlanPathSingle(PlanPathGrid):
+    """The same walk by one agent that sees the observations of planner and executor (single-agent control)."""
+
+    roles: ClassVar[tuple[str, ...]] = ("walker",)
+    type: Literal["plan_path_single"] = "plan_path_single"
+    """Path finding on a small grid by a single agent."""
+
+
+class PlanPathTrio(PlanPathGrid):
+    """The same walk by three: the planner sees the goal, the scout the walls, and the executor only their messages."""
+
+    roles: ClassVar[tuple[str, ...]] = ("planner", "scout", "executor")
+    local_reward_fields: ClassVar[tuple[str, ...]] = (*PlanPathGrid.local_reward_fields, "report_reward")
+    type: Literal["plan_path_trio"] = "plan_path_trio"
+    """Path finding on a small grid by three agents."""
+    report_reward: float = Field(0.2, ge=0.0)
+    """Local reward of the scout for a report that is correct about all four sides; one that is wrong about all four gets its negative."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +129,7 @@ class PlanPathEnvironment(PuzzleEnvironment[PlanPathGrid, Grid]):
     """One walk. The planner gives a plan (up to `moves_per_turn` compass words), then the executor walks."""
 
     roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
-
-    def draw(self, task: int, split: Split) -> Grid:
-        """The instance of a task number."""
-        return PLAN_PATH_TASKS.instance(self.config, self.seed, task, split)
+    tasks = PLAN_PATH_TASKS
 
     def begin(self, grid: Grid) -> None:
         """Start on a given grid."""
@@ -147,10 +202,9 @@ class PlanPathEnvironment(PuzzleEnvironment[PlanPathGrid, Grid]):
         return self._end_of_turn(local, taken)
 
     def _end_of_turn(self, local: float, taken: list[str]) -> StepResult:
-        solved = self.cell == self.grid.goal
-        optimal = solved and self.walked == self._distances[self.grid.start]
+        optimal = not self.left and self.walked == self.whole
         bonus = self.config.optimal_reward if optimal else 0.0
-        return self.end_of_turn(local, f"walks {spoken(taken)}", solved=solved, bonus=bonus)
+        return self.end_of_turn(local, f"walks {spoken(taken)}", bonus)
 
     def _move(self, cell: Cell, word: str) -> tuple[Cell, float]:
         """The cell after a move, and its local reward."""
@@ -171,6 +225,11 @@ class PlanPathEnvironment(PuzzleEnvironment[PlanPathGrid, Grid]):
 
     def _steps_in_the_open(self, cell: Cell) -> int:
         return abs(cell[0] - self.grid.goal[0]) + abs(cell[1] - self.grid.goal[1])
+
+    @property
+    def left(self) -> int:
+        """Steps to the goal."""
+        return self._distances[self.cell]
 
     @property
     def reachable(self) -> list[Cell]:
@@ -208,3 +267,63 @@ def plan_path_vocabulary(config: PlanPathGrid) -> tuple[str, ...]:
     """Every word in observations and answers, in a fixed order, with wording = "words"."""
     numbers = tuple(str(number) for number in range(1, config.size))
     return (*MOVES, *COMPASS, *numbers, "goal", "here", "free", "wall", "last", "plan", "none", STUCK, ";")
+
+
+class PlanPathSingleEnvironment(PlanPathEnvironment):
+    """One agent, the walker, sees the observations of planner and executor, and walks. It gets no plan."""
+
+    roles: ClassVar[tuple[str, ...]] = ("walker",)
+
+    def observe(self, role: str) -> str:
+        """The goal, the walls around it, its last move."""
+        return self.wording.join(self.goal_observation(), self.walls_observation(), self.memory())
+
+    def act(self, role: str, answer: str) -> StepResult:
+        """Walk."""
+        return self.walk(answer)
+
+
+class PlanPathTrioEnvironment(PlanPathEnvironment):
+    """The planner only sees the goal, the scout only the walls; the executor walks by their messages.
+
+    Planner and scout do not see each other's messages: they may act in parallel (`team.parallel`).
+    """
+
+    roles: ClassVar[tuple[str, ...]] = ("planner", "scout", "executor")
+    config: PlanPathTrio
+
+    def begin(self, grid: Grid) -> None:
+        """Start on a given grid."""
+        super().begin(grid)
+        self.report: tuple[str, ...] = ()
+
+    def observe(self, role: str) -> str:
+        """Planner: the goal. Scout: the four sides. Executor: its last move, the plan, and the sides reported as blocked."""
+        if role == "planner":
+            return self.goal_observation()
+        if role == "scout":
+            return self.walls_observation()
+        return self.wording.join(
+            self.memory(), self.wording.plan(self.plan), self.wording.report(self.report)
+        )
+
+    def act(self, role: str, answer: str) -> StepResult:
+        """Process a plan or a report, or walk; walking clears both."""
+        if role == "planner":
+            return self.take_plan(answer)
+        if role == "scout":
+            return self.take_report(answer)
+        self.report = ()
+        return self.walk(answer)
+
+    def take_report(self, answer: str) -> StepResult:
+        """Process the sides reported as blocked ("none": none). Each of the four is rewarded if correct and penalised if wrong."""
+        walls = self.wording.read_report(answer)
+        self.report = walls or ()
+        if walls is None:
+            return StepResult(-self.config.report_reward, 0.0, False, False, "no report")
+        right = sum((word in walls) != self.grid.free(self.next_cell(word)) for word in MOVES)
+        share = (2 * right - len(MOVES)) / len(MOVES)
+        return StepResult(
+            self.config.report_reward * share, 0.0, False, False, f"reports walls {spoken(walls)}"
+        )

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 from training_core.llm.answers import after_thought
 
@@ -18,63 +17,26 @@ STUCK = "stuck"
 _LETTERS = re.compile(r"[a-z]+")
 
 
-class PlanPathWording(Protocol):
-    """The interface of an entry of WORDINGS. Moves are the keys of MOVES; a plan consists of keys of COMPASS."""
-
-    walk: Mapping[str, str]
-    """The words of a walking role, and their moves."""
-
-    def goal(self, down: int, right: int) -> str:
-        """The position of the goal, in cells from here."""
-        ...
-
-    def sides(self, free: Mapping[str, bool]) -> str:
-        """Which of the four sides are free, by move."""
-        ...
-
-    def memory(self, last: Sequence[str]) -> str:
-        """The last move, followed by STUCK if the following turn had no effect."""
-        ...
-
-    def plan(self, plan: Sequence[str]) -> str:
-        """The planner's plan."""
-        ...
-
-    def report(self, walls: Sequence[str]) -> str:
-        """The moves that the scout reported as blocked."""
-        ...
-
-    def join(self, *parts: str) -> str:
-        """One observation from several parts."""
-        ...
-
-    def read(self, answer: str, known: Mapping[str, str], most: int) -> tuple[str, ...]:
-        """Up to `most` known words of an answer; empty if it cannot be parsed."""
-        ...
-
-    def read_report(self, answer: str) -> tuple[str, ...] | None:
-        """The moves that a scout reports as blocked; None if its answer cannot be parsed."""
-        ...
-
-
 class Words:
     """The small vocabulary of the tiny model. An answer with an unknown word, or with too many words, is invalid.
 
-    Planner and walkers have separate words, so that neither learns the other's.
+    Planner and walkers have separate words, so that neither learns the other's. Moves are the keys of MOVES; a plan consists of keys
+    of COMPASS.
     """
 
     walk: Mapping[str, str] = {move: move for move in MOVES}
+    """The words of a walking role, and their moves."""
 
     def goal(self, down: int, right: int) -> str:
-        """`goal 2 east 1 north`."""
+        """The position of the goal, in cells from here: `goal 2 east 1 north`."""
         return f"goal {' '.join(f'{steps} {word}' for steps, word in _axes(down, right)) or 'here'}"
 
     def sides(self, free: Mapping[str, bool]) -> str:
-        """`up free down wall left free right free`."""
+        """Which of the four sides are free, by move: `up free down wall left free right free`."""
         return " ".join(f"{move} {'free' if open_ else 'wall'}" for move, open_ in free.items())
 
     def memory(self, last: Sequence[str]) -> str:
-        """`last up stuck`."""
+        """The last move, followed by STUCK if the following turn had no effect: `last up stuck`."""
         return f"last {spoken(last)}"
 
     def plan(self, plan: Sequence[str]) -> str:
@@ -82,7 +44,7 @@ class Words:
         return f"plan {spoken(plan)}"
 
     def report(self, walls: Sequence[str]) -> str:
-        """`wall up left`."""
+        """The moves that the scout reported as blocked: `wall up left`."""
         return f"wall {spoken(walls)}"
 
     def join(self, *parts: str) -> str:
@@ -90,12 +52,12 @@ class Words:
         return " ; ".join(parts)
 
     def read(self, answer: str, known: Mapping[str, str], most: int) -> tuple[str, ...]:
-        """Every word of the answer, if all are known and they are not too many."""
+        """Every word of the answer, if all are known and they are at most `most`; empty if it cannot be parsed."""
         words = tuple(after_thought(answer).split())
         return words if len(words) <= most and all(word in known for word in words) else ()
 
     def read_report(self, answer: str) -> tuple[str, ...] | None:
-        """The sides by name, each once, or `none`."""
+        """The moves that a scout reports as blocked, each once, or `none`; None if its answer cannot be parsed."""
         words = after_thought(answer).split()
         directions = [] if words == ["none"] else words
         good = (
@@ -151,7 +113,7 @@ class Sentences:
         return tuple(directions) if directions or "none" in words else None
 
 
-WORDINGS: dict[str, PlanPathWording] = {"words": Words(), "sentences": Sentences()}
+WORDINGS: dict[str, Words | Sentences] = {"words": Words(), "sentences": Sentences()}
 """By `environment.wording`."""
 
 

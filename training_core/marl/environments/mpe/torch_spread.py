@@ -13,20 +13,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from training_core.marl.environments.base import Actions, Reals, View
-from training_core.marl.environments.episode_state import Arrays
-from training_core.marl.environments.mpe.config import SimpleSpread
-from training_core.marl.environments.mpe.environment import ACROSS, UP
-from training_core.marl.environments.mpe.physics import (
+from training_core.marl.environments.config import SimpleSpread
+from training_core.marl.environments.episodes import Arrays
+from training_core.marl.environments.mpe.scenarios import SpreadEnvironment
+from training_core.marl.environments.mpe.world import (
+    ACROSS,
     CONTACT_FORCE,
     CONTACT_MARGIN,
     DAMPING,
     NEGLIGIBLE,
     TIME_STEP,
+    UP,
     Bodies,
     Floats,
     World,
 )
-from training_core.marl.environments.mpe.spread import SpreadEnvironment
 
 
 class TorchWorld:

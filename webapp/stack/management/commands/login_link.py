@@ -6,9 +6,9 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from webapp.accounts.links import link_create
 from webapp.accounts.models import User
 from webapp.accounts.services import OWNER, user_create
+from webapp.accounts.tokens import link_create
 
 
 class Command(BaseCommand):

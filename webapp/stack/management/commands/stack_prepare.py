@@ -8,8 +8,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from webapp.config import environment as env
-from webapp.stack.database import migrate, wait_for_database
-from webapp.stack.setup import collect_static, local_token_ensure, owner_login
+from webapp.stack.setup import collect_static, local_token_ensure, migrate, owner_login, wait_for_database
 
 
 class Command(BaseCommand):

@@ -4,16 +4,19 @@ from itertools import product
 
 import pytest
 
-from training_core.llm.environments.plan_path.config import PlanPath
+from tests.training_core.llm.environments.puzzles import check_demonstrations, check_play, check_splits
 from training_core.llm.environments.plan_path.game import (
     PLAN_PATH_TASKS,
     Grid,
+    PlanPath,
     PlanPathEnvironment,
+    PlanPathGrid,
+    PlanPathSingle,
+    PlanPathTrio,
     distances,
-    plan_path_vocabulary,
 )
-from training_core.llm.environments.plan_path.wording import COMPASS, MOVES, Cell
-from training_core.llm.environments.splits import HELD_OUT_TASKS
+from training_core.llm.environments.plan_path.wording import Cell
+from training_core.llm.environments.task_environment import HELD_OUT_TASKS
 
 task_grid = PLAN_PATH_TASKS.instance
 held_out_grids = PLAN_PATH_TASKS.held_out
@@ -186,40 +189,13 @@ def test_the_planner_sees_no_walls_and_the_executor_no_goal() -> None:
     assert started(open_field).observe("planner") == started().observe("planner")
 
 
-def test_all_words_are_known_to_the_vocabulary() -> None:
-    config = PlanPath()
-    known = set(plan_path_vocabulary(config))
-    assert set(MOVES) | set(COMPASS) <= known
-    for number in range(200):
-        environment = PlanPathEnvironment(config, 0)
-        environment.reset(number, "train")
-        for answer in ("left left left", "up down up", "right"):
-            assert (
-                set(environment.observe("planner").split()) | set(environment.observe("executor").split())
-                <= known
-            )
-            walk(environment, answer)
-
-
-def test_a_copy_goes_its_own_way() -> None:
-    original = started()
-    original.act("planner", "south")
-    twin = original.copy()
-    walk(twin, "down down")
-    walk(twin, "right right")
-    twin.act("planner", "north")
-    assert (original.cell, original.turns, original.walked, original.done) == ((0, 0), 0, 0, False)
-    assert original.plan == ("south",)
-    assert walk(original, "down") == pytest.approx((0.2475, 0.0))
-
-
-def test_same_seed_and_number_same_task_and_other_seeds_other_tasks() -> None:
-    config = PlanPath()
-    tasks = [task_grid(config, 5, number, "train") for number in range(50)]
-    assert tasks == [task_grid(config, 5, number, "train") for number in range(50)]
-    assert tasks != [task_grid(config, 6, number, "train") for number in range(50)]
-    held_out = [task_grid(config, 5, number, "eval") for number in range(50)]
-    assert held_out == [task_grid(config, 6, number, "eval") for number in range(50)]
+@pytest.mark.parametrize("config", [PlanPath(), PlanPathSingle(), PlanPathTrio()])
+def test_any_play_keeps_to_the_vocabulary_and_ends(config: PlanPathGrid) -> None:
+    moves = ["left left left", "up down up", "right", "nonsense"]
+    plans = {"planner": ["south", "north east", "up"], "scout": ["up left", "none", "hm"]}
+    check_play(config, plans | {"executor": moves, "walker": moves})
+    check_demonstrations(config, 500)
+    check_splits(PLAN_PATH_TASKS, config)
 
 
 @pytest.mark.parametrize(

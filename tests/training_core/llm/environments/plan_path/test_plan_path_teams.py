@@ -5,14 +5,17 @@ from itertools import islice
 import pytest
 
 from training_core.config.files import load_config
-from training_core.llm.environments.plan_path.config import PlanPathSingle, PlanPathTrio
 from training_core.llm.environments.plan_path.demonstrations import (
-    plan_path_single_demonstrations,
     plan_path_trio_demonstrations,
 )
-from training_core.llm.environments.plan_path.game import PLAN_PATH_TASKS, Grid, plan_path_vocabulary
-from training_core.llm.environments.plan_path.teams import PlanPathSingleEnvironment, PlanPathTrioEnvironment
-from training_core.llm.environments.plan_path.wording import MOVES
+from training_core.llm.environments.plan_path.game import (
+    PLAN_PATH_TASKS,
+    Grid,
+    PlanPathSingle,
+    PlanPathSingleEnvironment,
+    PlanPathTrio,
+    PlanPathTrioEnvironment,
+)
 from training_core.llm.environments.registry import ENVIRONMENTS
 
 GRID = Grid(5, frozenset({(1, 0), (4, 4)}), start=(2, 0), goal=(1, 2))
@@ -79,38 +82,20 @@ def test_a_report_pays_by_the_sides_that_are_right(report: str, reward: float) -
     assert (step.team_reward, step.done) == (0.0, False)
 
 
-def test_a_copy_has_a_report_of_its_own() -> None:
-    environment = trio()
-    other = environment.copy()
-    other.act("scout", "up left")
-    assert environment.report == ()
-
-
 @pytest.mark.parametrize("tag", ["plan_path_single", "plan_path_trio"])
 def test_tasks_are_those_of_plan_path(tag: str) -> None:
     config = load_config("plan_path_duo").environment
     for split in ("train", "eval"):
-        environment = ENVIRONMENTS[tag].constructor(
+        environment = ENVIRONMENTS[tag].make(
             {"plan_path_single": PlanPathSingle, "plan_path_trio": PlanPathTrio}[tag](), 3
         )
         environment.reset(7, split)  # type: ignore[arg-type]
         assert environment.grid == PLAN_PATH_TASKS.instance(config, 3, 7, split)  # type: ignore[attr-defined, arg-type]
 
 
-def test_the_walkers_demonstrations_are_in_the_words_of_the_game() -> None:
-    known = set(plan_path_vocabulary(PlanPathSingle()))
-    for seen, said in islice(plan_path_single_demonstrations(PlanPathSingle(), 0), 500):
-        assert set(seen.split()) <= known
-        assert seen.startswith("goal ")
-        assert 1 <= len(said.split()) <= 3
-        assert set(said.split()) <= set(MOVES)
-
-
 def test_the_scout_is_shown_each_side_right_three_times_in_four() -> None:
     """With a fifth of the words replaced by any of four: 0.75 x 0.8 + what the replaced ones hit."""
     pairs = list(islice(plan_path_trio_demonstrations(PlanPathTrio(), 0), 9000))
-    known = set(plan_path_vocabulary(PlanPathTrio()))
-    assert all(set(f"{seen} {said}".split()) <= known for seen, said in pairs)
     assert all(
         seen.startswith(start) for (seen, _), start in zip(pairs, ("goal", "up", "last") * 3000, strict=True)
     )

@@ -6,12 +6,21 @@ import pytest
 
 from training_core.config.files import load_config, parse_config
 from training_core.errors import ConfigError
-from training_core.llm.environments.arithmetic.config import Arithmetic
-from training_core.llm.environments.arithmetic.environment import TOOL, ArithmeticEnvironment
-from training_core.llm.environments.arithmetic.problems import Problem
-from training_core.llm.environments.plan_path.config import PlanPath, PlanPathSingle, PlanPathTrio
-from training_core.llm.environments.plan_path.game import Grid, PlanPathEnvironment
-from training_core.llm.environments.plan_path.teams import PlanPathSingleEnvironment, PlanPathTrioEnvironment
+from training_core.llm.environments.arithmetic import (
+    TOOL,
+    Arithmetic,
+    ArithmeticEnvironment,
+    Problem,
+)
+from training_core.llm.environments.plan_path.game import (
+    Grid,
+    PlanPath,
+    PlanPathEnvironment,
+    PlanPathSingle,
+    PlanPathSingleEnvironment,
+    PlanPathTrio,
+    PlanPathTrioEnvironment,
+)
 
 # S # .      the shortest walk from S to G: south, south, east, east
 # . # .

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from training_core.marl.environments.base import Choices, Continuous
-from training_core.marl.environments.factory import make_environments
-from training_core.marl.environments.mpe.config import (
+from training_core.marl.environments.config import (
     NativeMpe,
     SimpleAdversary,
     SimplePush,
@@ -16,7 +15,8 @@ from training_core.marl.environments.mpe.config import (
     SimpleSpread,
     SimpleTag,
 )
-from training_core.marl.environments.mpe.environment import MpeEnvironment
+from training_core.marl.environments.mpe.world import MpeEnvironment
+from training_core.marl.environments.registry import make_environments
 
 FAR = 10**9
 

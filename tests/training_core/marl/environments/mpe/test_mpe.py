@@ -8,8 +8,7 @@ from tests.training_core.marl.environments.mpe.mpe2_twin import drawn_actions
 from training_core.boards import Board, Plane
 from training_core.errors import EnvironmentFailure
 from training_core.marl.environments.base import Continuous, VectorEnvironment
-from training_core.marl.environments.factory import make_environments
-from training_core.marl.environments.mpe.config import (
+from training_core.marl.environments.config import (
     NativeMpe,
     SimpleAdversary,
     SimplePush,
@@ -17,7 +16,8 @@ from training_core.marl.environments.mpe.config import (
     SimpleSpread,
     SimpleTag,
 )
-from training_core.marl.environments.mpe.environment import MpeEnvironment
+from training_core.marl.environments.mpe.world import MpeEnvironment
+from training_core.marl.environments.registry import make_environments
 
 NATIVE = {
     "mpe_simple_spread": SimpleSpread,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.training_core.marl.environments.mpe.mpe2_twin import Twins, drawn_actions, equal, of_agents
-from training_core.marl.environments.mpe.config import (
+from training_core.marl.environments.config import (
     NativeMpe,
     SimpleAdversary,
     SimplePush,

@@ -10,10 +10,10 @@ import torch
 from tests.training_core.marl.other_device import META, MadeUp
 from tests.training_core.marl.test_other_device import elsewhere as elsewhere
 from training_core.config.files import parse_config
-from training_core.config.marl.run import MarlConfig
+from training_core.config.marl import MarlConfig
 from training_core.errors import ConfigError
-from training_core.marl.environments.factory import make_environments
-from training_core.marl.environments.mpe.config import SimpleSpread
+from training_core.marl.environments.config import SimpleSpread
+from training_core.marl.environments.registry import make_environments
 from training_core.marl.trainer import MarlTrainer
 
 WORLDS = 7

@@ -1,0 +1,67 @@
+"""The output of workers reaches the run's log under their names, also the last words of a killed one."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workers.driver.test_custom import OWN, attempt, own
+from tests.workers.running import events
+from workers.driver.attempt import FAILED, run_attempt
+
+pytestmark = pytest.mark.ray
+
+
+@pytest.mark.extended
+def test_a_killed_worker_s_last_words_are_in_the_log(
+    ray_cluster: None, little_model: Path, tmp_path: Path
+) -> None:
+    tree = own(little_model)
+    tree["environment"] |= {"path": f"{OWN}:Talk", "args": {"word": "die"}}
+    tree["resources"] = {"environment_workers": 1}
+    assert run_attempt(attempt(tmp_path, tree), local=False) == FAILED
+    lines = [(line["source"], line["level"], line["message"]) for line in events(tmp_path, "log")]
+    last = [line for line in lines if line[2] == "the last words"]
+    assert len(last) == 6, "the worker and its five replacements"
+    assert set(last) == {("environment-0", "output", "the last words")}
+    assert ("environment-0", "output", "token=[redacted] is a secret") in lines
+    errors = [text for source, level, text in lines if source == "environment-0" and level == "error"]
+    assert errors and all(text.endswith("ValueError: printed, not raised") for text in errors)
+
+
+class Table:
+    """Ray's table of actors in this test: the process ids of environment-0, one for each of its lives."""
+
+    def __init__(self) -> None:
+        self.pids: list[int] = []
+        self.reads = 0
+
+    def read(self, names: Any) -> None:
+        self.reads += 1
+        names._looked = 1e9  # just now
+        names.known |= {("127.0.0.1", pid): "environment-0" for pid in self.pids}
+
+
+@pytest.fixture
+def table(ray_cluster: None) -> Table:
+    return Table()
+
+
+@pytest.fixture
+def names(table: Table, monkeypatch: pytest.MonkeyPatch) -> Any:
+    from workers.driver.worker_output import WorkerNames  # imports Ray, which the cluster does first
+
+    monkeypatch.setattr(WorkerNames, "read", lambda names: table.read(names))
+    return WorkerNames("run-1")
+
+
+def test_a_new_process_is_looked_up_at_once(table: Table, names: Any) -> None:
+    for pid in (11, 12):
+        table.pids.append(pid)
+        assert names.of(("127.0.0.1", pid)) == "environment-0"
+    assert table.reads == 2
+
+
+def test_a_process_without_a_name_is_not_looked_up_for_each_line(table: Table, names: Any) -> None:
+    assert {names.of(("127.0.0.1", 99)) for _ in range(100)} == {"process 99"}
+    assert table.reads == 1

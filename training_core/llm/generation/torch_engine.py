@@ -1,0 +1,376 @@
+"""The torch engine: sampling with a transformers model in this process.
+
+N nodes, C candidates, P prompts, V vocabulary. A node is a prompt plus generated tokens: candidates with the same tokens
+after the same prompt share one node, so a prompt is computed once for all its candidates, which separate only where their
+tokens differ. A long common prefix of different prompts is also computed once. Finished candidates are replaced by waiting
+ones.
+
+A model that does not support prefix trees generates batch by batch, with its own cache, in left-padded batches of width W.
+"""
+
+import inspect
+import itertools
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
+
+from training_core.errors import EngineFailure
+from training_core.llm.generation.base import Interrupted, SamplingSettings
+from training_core.llm.generation.engine_config import Torch
+from training_core.llm.generation.prefix_cache import CachedPrefix, ConversationCache, shared_prefixes
+from training_core.llm.generation.prefix_tree import PrefixTreeStore, bucket, supports_prefix_tree
+from training_core.llm.generation.prompt_checks import check_prompts, context_length
+from training_core.llm.generation.requests import Candidates, Ints, PromptGroup, make_prompt_groups
+from training_core.llm.generation.sampling import draw, tempered_log_probs
+from training_core.llm.generation.stop_words import StopWords, end_tokens
+from training_core.llm.models.evaluation import evaluation_mode
+from training_core.llm.models.lora import load_trained_weights
+from training_core.types import Answer, Prompt
+
+_PADDABLE = {"full_attention", "sliding_attention", "chunked_attention"}
+_CACHES = ("past_key_values", "cache_params")
+"""Names of models' caches."""
+_MAX_FINISHED_SHARE = 0.25
+"""Share of finished nodes above which the cache is compacted, which copies all of it."""
+
+
+class PaddedBatch:
+    """The nodes of a batch, and the model that extends them."""
+
+    def __init__(self, model: PreTrainedModel, pad: int) -> None:
+        self._model = model
+        self._pad = pad
+        parameters = inspect.signature(model.forward).parameters
+        self._takes_positions = "position_ids" in parameters
+        self._cache_argument = next((name for name in _CACHES if name in parameters), None)
+        self._paddable = (
+            self._takes_positions and set(getattr(model.config, "layer_types", None) or ()) <= _PADDABLE
+        )
+        self._cache: DynamicCache
+        self._active: Ints = np.zeros(0, dtype=np.int64)
+        """(N,) the nodes' indices among the computed ones."""
+        self._positions: Tensor
+        """Position of each computed node's next token."""
+        self._mask: Tensor | None = None
+        """(computed, W) 1 for tokens, 0 for padding; None without padding."""
+
+    def count_admissible(self, waiting: Sequence[PromptGroup]) -> int:
+        """Number of waiting groups that can be added now: of one length if the model is exact only without padding."""
+        if len(self._active):
+            return 0
+        if self._paddable:
+            return len(waiting)
+        return sum(len(group.text) == len(waiting[0].text) for group in waiting)
+
+    def prefill(self, prompts: Sequence[Sequence[int]]) -> Tensor:
+        """Add one node per prompt. Returns their logits (P, V)."""
+        device = self._model.device
+        lengths = [len(prompt) for prompt in prompts]
+        width = max(lengths)
+        ids = np.full((len(prompts), width), self._pad, dtype=np.int64)
+        mask = np.zeros((len(prompts), width), dtype=np.int64)
+        for row, prompt in enumerate(prompts):
+            ids[row, width - len(prompt) :] = prompt
+            mask[row, width - len(prompt) :] = 1
+        self._mask = torch.from_numpy(mask).to(device) if min(lengths) < width else None
+        self._cache = DynamicCache(config=self._model.config)
+        self._positions = torch.tensor(lengths, device=device)
+        self._active = np.arange(len(prompts))
+        positions = torch.from_numpy((mask.cumsum(axis=1) - 1).clip(min=0)).to(device)
+        return self._forward(torch.from_numpy(ids).to(device), positions)
+
+    def decode(self, parents: Ints, tokens: Ints) -> Tensor:
+        """Replace all nodes by these children. Returns their logits (N, V)."""
+        device = self._model.device
+        parents, total = self._active[parents], len(self._positions)
+        if not len(parents):
+            self._active = parents
+            return torch.empty(0, device=device)
+        if len(parents) >= (1 - _MAX_FINISHED_SHARE) * total and len(np.unique(parents)) == len(parents):
+            next_tokens = np.full(total, self._pad, dtype=np.int64)
+            next_tokens[parents] = tokens
+            self._active = parents
+        else:
+            chosen = torch.from_numpy(parents).to(device)
+            self._cache.reorder_cache(chosen)  # type: ignore[arg-type]  # any integer tensor does
+            self._positions = self._positions[chosen]
+            self._mask = self._mask[chosen] if self._mask is not None else None
+            self._active, next_tokens = np.arange(len(parents)), tokens
+        if self._mask is not None:
+            self._mask = torch.cat([self._mask, self._mask.new_ones(len(next_tokens), 1)], dim=1)
+        logits = self._forward(
+            torch.from_numpy(next_tokens).to(device).unsqueeze(1), self._positions.unsqueeze(1)
+        )
+        self._positions = self._positions + 1
+        return logits[torch.from_numpy(self._active).to(device)]
+
+    def _forward(self, ids: Tensor, positions: Tensor) -> Tensor:
+        if self._cache_argument is None:
+            name = type(self._model).__name__
+            raise EngineFailure(
+                f"{name} supports no cache; the torch engine cannot generate with it, so use "
+                "another model or engine"
+            )
+        inputs: dict[str, Any] = {"input_ids": ids, self._cache_argument: self._cache, "use_cache": True}
+        if self._takes_positions:
+            inputs["position_ids"] = positions
+        logits: Tensor = self._model(**inputs, attention_mask=self._mask, logits_to_keep=1).logits
+        return logits[:, -1]
+
+
+MIB = 2**20
+_START_SHARE = 4
+"""Waiting candidates start when this share of the slots is free, because each start costs a pass."""
+
+
+class _NodeStore(Protocol):
+    """Storage of nodes: a PrefixTreeStore, or batch by batch if the model does not support it."""
+
+    def count_admissible(self, waiting: Sequence[PromptGroup]) -> int: ...
+
+    def prefill(self, prompts: Sequence[Sequence[int]]) -> Tensor: ...
+
+    def decode(self, parents: Ints, tokens: Ints) -> Tensor: ...
+
+
+@dataclass
+class _Call:
+    """One call of `generate`."""
+
+    candidates: Candidates
+    settings: SamplingSettings
+    words: StopWords
+    interrupted: Interrupted
+
+
+class TorchEngine:
+    """Generates with a causal language model. Greedy or sampled, with noise keyed by the sampled position.
+
+    Without `share_prefix` every candidate computes its own prompt: slower, for comparison. `static`: steps of fixed
+    shapes, with CUDA graphs if the model is on a GPU; None: only on a GPU.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        max_batch: int = 512,
+        version: int = 0,
+        share_prefix: bool = True,
+        cache_bytes: int = 2**28,
+        static: bool | None = None,
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.max_batch = max_batch
+        self.version = version
+        self.share_prefix = share_prefix
+        self.stops: Ints = np.asarray(end_tokens(tokenizer, model), dtype=np.int64)
+        self.pad = int(
+            tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+        )
+        self.tree_support: bool | None = None
+        """Whether the model supports prefix trees; None before the trial."""
+        self.fused = False
+        """Whether fused layers are used (models/decoder.py); determined by the same trial."""
+        self.static = model.device.type == "cuda" if static is None else static
+        self._idle_stores: list[PrefixTreeStore] = []
+        """Unused stores with static steps, whose buffers and graphs are reused."""
+        self.conversations = ConversationCache(cache_bytes)
+        """Cached conversations for prompts with a request id, if the model supports prefix trees."""
+
+    def load_weights(self, state: Mapping[str, Tensor], version: int) -> None:
+        """Copy weights into the model. Raises EngineFailure if names or shapes differ."""
+        try:
+            load_trained_weights(self.model, state)
+        except RuntimeError as error:
+            raise EngineFailure(f"weights of version {version} do not fit the model: {error}") from error
+        self.conversations.clear()
+        self.version = version
+
+    @torch.no_grad()
+    def generate(
+        self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None = None
+    ) -> list[list[Answer]]:
+        """`count` answers per prompt, in the given order.
+
+        An answer ends with a stop token (the tokenizer's end-of-text token, or one of the model's generation config),
+        which is part of it, with a stop string, after max_tokens, at the end of the model's context, or when it is
+        interrupted. Raises EngineFailure; PromptRefused if a prompt is invalid.
+        """
+        limits = check_prompts(self.model, prompts, settings, context_length(self.model))
+        if not prompts:
+            return []
+        with evaluation_mode(self.model):
+            words = StopWords(self.tokenizer, settings.stop, self.stops.tolist())
+            call = _Call(Candidates(prompts, limits), settings, words, interrupted or _never)
+            return self._generate(prompts, call)
+
+    def _generate(self, prompts: Sequence[Prompt], call: _Call) -> list[list[Answer]]:
+        groups = make_prompt_groups(
+            prompts, self.max_batch, call.settings.max_tokens, shared=self.share_prefix
+        )
+        self.conversations.use_version(self.version)
+        groups = [self._with_cached_prefix(group, call.candidates) for group in groups]
+        self._decode_all(self._with_shared_prefixes(groups) if self.share_prefix else groups, call)
+        return self._collect(prompts, call)
+
+    def _supports_trees(self) -> bool:
+        """Whether the model supports prefix trees."""
+        if self.tree_support is None:
+            self.fused = supports_prefix_tree(self.model, fused=True)
+            self.tree_support = self.fused or supports_prefix_tree(self.model)
+        return self.tree_support
+
+    def _with_shared_prefixes(self, groups: list[PromptGroup]) -> list[PromptGroup]:
+        """The groups, with each common prefix of several prompts computed once."""
+        shared = shared_prefixes(group.text for group in groups if group.cached_prefix is None)
+        if not shared or not self._supports_trees():
+            return groups
+        prefixes = sorted(set(shared.values()), key=len)
+        store = PrefixTreeStore(self.model, len(prefixes), fused=self.fused)
+        store.prefill(prefixes)
+        cached = {
+            prefix: CachedPrefix(prefix, store.key_values(node)) for node, prefix in enumerate(prefixes)
+        }
+        return [
+            replace(group, cached_prefix=cached[shared[group.text]])
+            if group.cached_prefix is None and group.text in shared
+            else group
+            for group in groups
+        ]
+
+    def _make_store(self, groups: Sequence[PromptGroup]) -> _NodeStore:
+        if not self._supports_trees():
+            return PaddedBatch(self.model, self.pad)
+        largest = max(len(group.candidates) for group in groups)
+        rows = min(len(groups), 2 * self.max_batch // largest)
+        if not self.static:
+            return PrefixTreeStore(self.model, rows, fused=self.fused)
+        idle = self._idle_stores.pop() if self._idle_stores else None
+        if idle and idle.rows >= rows:
+            return idle
+        return PrefixTreeStore(self.model, bucket(rows), static=True, fused=self.fused)
+
+    def _decode_all(self, groups: Sequence[PromptGroup], call: _Call) -> None:
+        """Generate all candidates, at most max_batch at the same time."""
+        store, waiting, candidates = self._make_store(groups), deque(groups), call.candidates
+        logits, nodes = torch.empty(0, device=self.model.device), np.zeros(0, dtype=np.int64)
+        while (waiting or candidates.active.size) and not call.interrupted():
+            if admitted := self._admit(waiting, store, candidates.active.size):
+                sizes = [len(group.candidates) for group in admitted]
+                nodes = np.append(nodes, np.repeat(len(logits) + np.arange(len(admitted)), sizes))
+                candidates.activate(np.concatenate([group.candidates for group in admitted]))
+                logits = torch.cat([logits, _prefill(store, admitted)])
+            tokens, logprobs = self._sample(logits, nodes, candidates, call.settings)
+            active = candidates.active
+            continuing = candidates.append_tokens(tokens, logprobs, self.stops, call.words)
+            self._cache_texts(store, active[~continuing], nodes[~continuing], candidates)
+            parents, children, nodes = self._children(nodes[continuing], tokens[continuing], logits.shape[-1])
+            logits = store.decode(parents, children)
+        self._cache_texts(store, candidates.active, nodes, candidates)
+        if isinstance(store, PrefixTreeStore) and store.steps is not None:
+            store.clear()
+            self._idle_stores = [store]
+
+    def _with_cached_prefix(self, group: PromptGroup, candidates: Candidates) -> PromptGroup:
+        """The group, with the cached prefix of its text."""
+        names = [candidates.names[number] for number in group.candidates if candidates.names[number][0]]
+        return replace(group, cached_prefix=self.conversations.lookup(names, group.text)) if names else group
+
+    def _cache_texts(self, store: _NodeStore, numbers: Ints, nodes: Ints, candidates: Candidates) -> None:
+        """Cache the texts of these candidates, which end at these nodes."""
+        if not self.conversations.limit or not isinstance(store, PrefixTreeStore):
+            return
+        for number, node in zip(numbers.tolist(), nodes.tolist(), strict=True):
+            if candidates.names[number][0]:
+                self.conversations.store(
+                    candidates.names[number], candidates.text(number), partial(store.key_values, node)
+                )
+
+    def _admit(self, waiting: deque[PromptGroup], store: _NodeStore, active: int) -> list[PromptGroup]:
+        """Remove the groups to start now from the waiting ones and return them."""
+        free = self.max_batch - active
+        needed = sum(len(group.candidates) for group in waiting)
+        admitted: list[PromptGroup] = []
+        if active and free < min(needed, self.max_batch // _START_SHARE):
+            return admitted
+        for _ in range(store.count_admissible(waiting)):
+            if len(waiting[0].candidates) > free:
+                break
+            admitted.append(waiting.popleft())
+            free -= len(admitted[-1].candidates)
+        return sorted(admitted, key=lambda group: group.cached_prefix is not None)
+
+    def _children(self, nodes: Ints, tokens: Ints, vocabulary: int) -> tuple[Ints, Ints, Ints]:
+        """Every distinct (node, token) becomes a node: parents and tokens (N,), and each candidate's index among them."""
+        if not self.share_prefix:
+            return nodes, tokens, np.arange(len(nodes))
+        pairs, child_nodes = np.unique(nodes * vocabulary + tokens, return_inverse=True)
+        return *np.divmod(pairs, vocabulary), child_nodes
+
+    def _sample(
+        self, logits: Tensor, nodes: Ints, candidates: Candidates, settings: SamplingSettings
+    ) -> tuple[Ints, np.ndarray[Any, np.dtype[np.float64]]]:
+        """The live candidates' next tokens and their log-probabilities under the tempered, truncated distribution."""
+        log_probs = tempered_log_probs(logits, settings.temperature, settings.top_k, settings.top_p)
+        rows = torch.from_numpy(nodes).to(logits.device)
+        if settings.greedy:
+            tokens = log_probs.argmax(dim=-1)[rows]
+        else:
+            tokens = draw(log_probs, rows, torch.from_numpy(candidates.uniforms()).to(logits.device))
+        chosen = log_probs[rows, tokens].double().cpu().numpy()
+        if not np.isfinite(chosen).all():
+            raise EngineFailure(
+                f"the model's weights (version {self.version}) give probabilities that are not finite; resume from "
+                "an earlier checkpoint with a lower learning rate"
+            )
+        return tokens.cpu().numpy(), chosen
+
+    def _collect(self, prompts: Sequence[Prompt], call: _Call) -> list[list[Answer]]:
+        """Candidates as answers, each text decoded once. The text includes tokens from before a continuation."""
+        results = list(call.candidates.results())
+        distinct = list({tuple(tokens): None for tokens, *_ in results})
+        texts = dict(zip(distinct, call.words.answer_texts(distinct), strict=True))
+        answers = (
+            Answer(
+                tokens[offset:],
+                logprobs[offset:],
+                [self.version] * (len(tokens) - offset),
+                reason,
+                texts[tuple(tokens)],
+            )
+            for tokens, logprobs, offset, reason in results
+        )
+        return [list(itertools.islice(answers, prompt.count)) for prompt in prompts]
+
+
+def _prefill(store: _NodeStore, groups: Sequence[PromptGroup]) -> Tensor:
+    """Logits of new nodes (len(groups), V). Groups with a cached prefix come last."""
+    uncached = [group.text for group in groups if group.cached_prefix is None]
+    cached = [(group.text, group.cached_prefix) for group in groups if group.cached_prefix is not None]
+    parts = [store.prefill(uncached)] if uncached else []
+    if cached and isinstance(store, PrefixTreeStore):
+        parts.append(store.prefill_cached(cached))
+    return torch.cat(parts)
+
+
+def make_torch_engine(
+    settings: Torch, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> TorchEngine:
+    """The engine of a config section."""
+    static = {"auto": None, "on": True, "off": False}[settings.static_shapes]
+    cache_bytes = settings.conversation_cache * MIB
+    return TorchEngine(model, tokenizer, max_batch=settings.max_batch, cache_bytes=cache_bytes, static=static)
+
+
+def _never() -> bool:
+    return False

@@ -1,0 +1,184 @@
+"""What an update reports: metrics from sums over its tokens, and data per group for transcripts.
+
+Train-inference mismatch: the distance of the learner's logprobs from those that the engine stored on sampling.
+
+Measured with the weights that sampled, before an update's first optimiser step, over sampled response tokens only
+(without prompts). Both sides then compute the same function, so any difference comes from precision, kernels,
+templates, truncation or missing weight updates. d = learner's logprob - engine's logprob of a token:
+
+    mean = mean |d|        max = max |d|        kl = mean (exp(d) - 1 - d)
+
+The last is the k3 estimator of KL(engine || learner): Schulman, "Approximating KL divergence", 2020, samples being the
+engine's; it is never negative.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from math import nan
+
+import torch
+from torch import Tensor
+
+from training_core.llm.learning.losses import TokenLosses
+from training_core.llm.learning.optimiser import Processes
+from training_core.llm.learning.packing import MicroBatch
+from training_core.types import Group
+
+
+@dataclass
+class GroupAnnotation:
+    """Data of an update for one group, per answer and token; NaN for tokens that are not trained on."""
+
+    ratios: list[list[float]]
+    """pi / pi_old at the group's first forward pass in the update."""
+    entropies: list[list[float]]
+    """Entropies in nats at the same pass."""
+    training_logprobs: list[list[float]]
+    """The learner's logprobs before the update's first step, with the weights that sampled the tokens."""
+    masks: list[list[int]]
+    """1 for tokens in the loss, else 0."""
+
+
+Annotations = dict[tuple[str, int], GroupAnnotation]
+"""By (episode, index of the turn in it)."""
+
+_SUMS = (
+    "loss", "kl", "entropy", "clipped", "ratio", "tokens", "computed", "corrected", "left_out", "value",
+    "distance", "divergence", "compared",
+)  # fmt: skip
+_LARGEST = ("ratio", "distance")
+
+
+@dataclass
+class UpdateSums:
+    """Sums of one update in one process; `all_reduce` makes them those of all processes."""
+
+    episodes: set[str] | None = None
+    """Episodes with annotations; None: all."""
+    annotations: Annotations = field(default_factory=dict)
+    sums: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """By _SUMS: sums over tokens, in nats, and numbers of tokens."""
+    largest: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """By _LARGEST."""
+    grad_norm: float = 0.0
+    steps: int = 0
+    """Optimiser steps that were applied."""
+    skipped: int = 0
+    overflowed: int = 0
+    flops: float = 0.0
+    explained_variance: float | None = None
+
+    @property
+    def tried(self) -> int:
+        """Number of optimiser steps, applied or not."""
+        return self.steps + self.skipped + self.overflowed
+
+    def add(self, name: str, value: Tensor | float, values: Tensor | None = None) -> None:
+        """Add to a sum; `values` are those of which the largest is recorded."""
+        self.sums[name] += float(value)
+        if values is not None and len(values):
+            self.largest[name] = max(self.largest[name], float(values.max()))
+
+    def add_losses(self, loss: Tensor, losses: TokenLosses, entropies: Tensor, piece: MicroBatch) -> None:
+        """Add a micro-batch's values."""
+        ratios, weights = losses.ratios, losses.weights
+        self.add("loss", loss.detach())
+        self.add("entropy", entropies.detach().sum())
+        self.add("clipped", losses.clipped.sum())
+        self.add("ratio", ratios.sum(), ratios)
+        self.add("tokens", len(ratios))
+        self.add("computed", piece.batch.token_ids.numel())
+        if weights is not None:
+            self.add("corrected", weights.sum())
+            self.add("left_out", (weights == 0).sum())
+
+    def compare(self, learner: Tensor, engine: Tensor) -> None:
+        """Add the mismatch of the logprobs (T,) of the same tokens by both."""
+        gap = learner.double() - engine.double()
+        self.add("distance", gap.abs().sum(), gap.abs())
+        self.add("divergence", (torch.expm1(gap) - gap).sum())
+        self.add("compared", len(gap))
+
+    def record_mismatch(self, piece: MicroBatch, logprobs: Tensor, *, annotated_only: bool = False) -> None:
+        """Compare and annotate the learner's logprobs (T,) before any step; `annotated_only`: of annotated episodes."""
+        if piece.idle:
+            return
+        engine = piece.behaviour_logprobs
+        self.annotate(piece, training_logprobs=logprobs)
+        if annotated_only and self.episodes is not None:
+            selected = torch.tensor([group.episode in self.episodes for group, _ in piece.answers])
+            mask = selected.to(engine.device).repeat_interleave(piece.lengths, output_size=len(engine))
+            logprobs, engine = logprobs[mask], engine[mask]
+        self.compare(logprobs, engine)
+
+    def annotate(self, piece: MicroBatch, **figures: Tensor) -> None:
+        """Add a micro-batch's figures (field of GroupAnnotation: (T,)) for the annotated episodes."""
+        values = {name: tensor.float().tolist() for name, tensor in figures.items()}
+        end = 0
+        for (group, index), length in zip(piece.answers, piece.lengths.tolist(), strict=True):
+            begin, end = end, end + length
+            if self.episodes is not None and group.episode not in self.episodes:
+                continue
+            if (group.episode, group.turn) not in self.annotations:
+                self.annotations[group.episode, group.turn] = _empty(group)
+            annotation = self.annotations[group.episode, group.turn]
+            answer = group.answers[index]
+            annotation.masks[index] = answer.spread([1] * length, 0)
+            for name, tokens in values.items():
+                getattr(annotation, name)[index] = answer.spread(tokens[begin:end], nan)
+
+    def all_reduce(self, processes: Processes, device: torch.device) -> None:
+        """Add the other processes' sums: steps and norms are the same in all, annotations and FLOPs stay per process."""
+        if processes.size == 1:
+            return
+        for names, values, largest in ((_SUMS, self.sums, False), (_LARGEST, self.largest, True)):
+            own = torch.tensor([values[name] for name in names], dtype=torch.float64, device=device)
+            total = processes.all_reduce(own, "max" if largest else "sum")
+            values.update(zip(names, total.tolist(), strict=True))
+
+    def metrics(
+        self, epochs: int, *, corrects: bool, has_reference: bool, has_critic: bool
+    ) -> dict[str, float]:
+        """Metrics by name."""
+        sums, tokens = self.sums, max(self.sums["tokens"], 1)
+        metrics = {
+            "loss": sums["loss"] / max(self.tried, 1),
+            "entropy": sums["entropy"] / tokens,
+            "clip_fraction": sums["clipped"] / tokens,
+            "ratio_mean": sums["ratio"] / tokens,
+            "ratio_max": self.largest["ratio"],
+            "grad_norm": self.grad_norm / max(self.steps, 1),
+            "skipped_steps": float(self.skipped),
+            "tokens": sums["tokens"] / epochs,
+            "computed_tokens": sums["computed"] / epochs,
+        }
+        metrics |= self.mismatch()
+        if corrects:
+            metrics["correction_weight"] = sums["corrected"] / tokens
+            metrics["correction_left_out"] = sums["left_out"] / tokens
+        if has_critic:
+            metrics["value_loss"] = sums["value"] / tokens
+        if self.explained_variance is not None:
+            metrics["explained_variance"] = self.explained_variance
+        return metrics | ({"kl": sums["kl"] / tokens} if has_reference else {})
+
+    def mismatch(self) -> dict[str, float]:
+        """Metrics of the mismatch by name; empty before any token was compared."""
+        compared = self.sums["compared"]
+        if not compared:
+            return {}
+        return {
+            "mismatch_mean": self.sums["distance"] / compared,
+            "mismatch_max": self.largest["distance"],
+            "mismatch_kl": self.sums["divergence"] / compared,
+        }
+
+
+def _empty(group: Group) -> GroupAnnotation:
+    """No data: no answer is in the loss until a micro-batch contains it."""
+    return GroupAnnotation(
+        ratios=[[] for _ in group.answers],
+        entropies=[[] for _ in group.answers],
+        training_logprobs=[[] for _ in group.answers],
+        masks=[[0] * len(answer.token_ids) for answer in group.answers],
+    )

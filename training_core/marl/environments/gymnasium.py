@@ -1,0 +1,161 @@
+"""Gymnasium's vectorised environments: one agent, B environments in one process, stepped by gymnasium.vector.SyncVectorEnv.
+
+Gymnasium resets episodes automatically at the next step, or in the same one, and then does not return the final state
+as observation. Here this is disabled: a step returns the final state, and only ended environments are reset, each
+with its own seed.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training_core.errors import ConfigError
+from training_core.marl.environments.base import (
+    Actions,
+    Choices,
+    Flags,
+    RoleSpec,
+    Spec,
+    Success,
+    Transition,
+    View,
+    last_boards,
+)
+from training_core.marl.environments.config import GymnasiumVector
+from training_core.marl.environments.episodes import ActionLog, Arrays, episode_seeds
+from training_core.marl.environments.packages import SUCCESS, import_optional, joint_step_errors
+from training_core.marl.environments.spaces import (
+    flatten_observation,
+    observation_width,
+    shared_actions,
+    to_space,
+)
+
+AGENT = "agent_0"
+
+
+class GymnasiumEnvironments:
+    """A VectorEnvironment over SyncVectorEnv."""
+
+    def __init__(self, section: GymnasiumVector, count: int) -> None:
+        gymnasium = import_optional("gymnasium", "gymnasium")
+        mode = gymnasium.vector.AutoresetMode.DISABLED
+        try:
+            self._env = gymnasium.make_vec(
+                section.id,
+                count,
+                vectorization_mode="sync",
+                vector_kwargs={"autoreset_mode": mode},
+                **section.args,
+            )
+        except (gymnasium.error.Error, TypeError, ImportError) as error:
+            raise ConfigError({"environment.id": f"{section.id} cannot be constructed: {error}"}) from error
+        self._name, self._count = section.id, count
+        self._seen, self._acting = self._env.single_observation_space, self._env.single_action_space
+        role = RoleSpec(
+            (AGENT,),
+            observation_width(self._seen, "environment.id"),
+            shared_actions([self._acting], "environment.id"),
+        )
+        made = self._env.envs[0].spec
+        self._spec = Spec({"agents": role}, max_steps=(made.max_episode_steps if made else None) or 0)
+        self._numbers, self._seed = np.arange(count), 0
+        self._episodes = np.zeros(count, dtype=np.int64)
+        self._log = ActionLog(count)
+
+    @property
+    def spec(self) -> Spec:
+        return self._spec
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def reset(self, seed: int, first: int = 0) -> View:
+        self._seed, self._numbers = seed, np.arange(first, first + self._count)
+        self._episodes[:] = 0
+        self._log = ActionLog(self._count)
+        return self._begin()
+
+    def step(self, actions: Mapping[str, Actions], watched: Sequence[int] = ()) -> Transition:
+        for row, action in enumerate(actions["agents"]):
+            self._log.add(row, {"agents": action})
+        chosen = [self._own(action) for action in actions["agents"][:, 0]]
+        with joint_step_errors(f"{self._name}, step"):
+            observations, rewards, terminated, truncated, infos = self._env.step(np.stack(chosen))
+        earned = {"agents": rewards.astype(np.float32)[:, None]}
+        terminated, truncated = terminated.copy(), truncated & ~terminated
+        ended, view = terminated | truncated, self._view(observations)
+        if not ended.any():
+            return Transition(view, earned, terminated, truncated)
+        boards = last_boards(self, watched, ended)
+        self._episodes += ended
+        for row in np.flatnonzero(ended).tolist():
+            self._log.begin(row)
+        return Transition(
+            self._begin({"reset_mask": ended}),
+            earned,
+            terminated,
+            truncated,
+            view,
+            boards,
+            successes=_successes(infos, ended),
+        )
+
+    def board(self, index: int) -> dict[str, Any] | None:
+        """The environment's board(), if it has one."""
+        inner = self._env.envs[index].unwrapped
+        board: dict[str, Any] | None = inner.board() if hasattr(inner, "board") else None
+        return board
+
+    def episode_state(self) -> Arrays | None:
+        """Seeds, and the actions since episodes began, from which they are replayed."""
+        counters = {"seed": np.array([self._seed]), "numbers": self._numbers, "episodes": self._episodes}
+        return {name: part.copy() for name, part in counters.items()} | self._log.arrays()
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> View | None:
+        self._seed, self._numbers = int(arrays["seed"][0]), arrays["numbers"].copy()
+        self._episodes, self._log = arrays["episodes"].copy(), ActionLog(self._count)
+        view = self._begin()
+        for row, steps in enumerate(ActionLog.steps(arrays)):
+            for actions in steps:
+                self._log.add(row, actions)
+                with joint_step_errors(f"{self._name}, step"):
+                    seen, _, over, cut, _ = self._env.envs[row].step(self._own(actions["agents"][0]))
+                if over or cut:
+                    return None
+                view.observations["agents"][row, 0] = flatten_observation(self._seen, seen)
+        return view
+
+    def close(self) -> None:
+        self._env.close()
+
+    def _own(self, action: Any) -> Any:
+        """An action of one environment, in the type used by a step of all environments."""
+        kind = np.int64 if isinstance(self._spec.roles["agents"].actions, Choices) else self._acting.dtype
+        return np.asarray(to_space(self._acting, action, self._spec.roles["agents"].actions), dtype=kind)
+
+    def _begin(self, options: dict[str, Any] | None = None) -> View:
+        seeds = [int(seed) for seed in episode_seeds(self._seed, self._numbers, self._episodes)]
+        with joint_step_errors(f"{self._name}, reset"):
+            observations, _ = self._env.reset(seed=seeds, options=options)
+        return self._view(observations)
+
+    def _view(self, observations: Any) -> View:
+        if isinstance(observations, np.ndarray):
+            rows = list(observations)
+        else:
+            gymnasium = import_optional("gymnasium", "gymnasium")
+            rows = list(gymnasium.vector.utils.iterate(self._env.observation_space, observations))
+        return View({"agents": np.stack([flatten_observation(self._seen, row) for row in rows])[:, None]})
+
+
+def _successes(infos: Mapping[str, Any], ended: Flags) -> dict[int, Success]:
+    """Successes of episodes that ended. Gymnasium returns one array per key, and under "_key" which environments set it."""
+    for key in SUCCESS:
+        if key in infos:
+            reported = np.asarray(infos.get(f"_{key}", ended), dtype=bool) & ended
+            return {int(row): Success(whole=bool(infos[key][row])) for row in np.flatnonzero(reported)}
+    return {}

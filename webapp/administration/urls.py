@@ -1,5 +1,0 @@
-"""URLs below /admin/."""
-
-from webapp.administration.site import site
-
-urlpatterns = site.get_urls()

@@ -1,6 +1,0 @@
-"""URLs of the checkpoint pages."""
-
-from django.urls import URLPattern
-
-app_name = "checkpoints"
-urlpatterns: list[URLPattern] = []

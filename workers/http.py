@@ -1,0 +1,95 @@
+"""Guards of every HTTP server of Troupe, in the web application and in the workers: a limit on the size of request bodies, which
+are refused before they fill memory or disk, and cells of CSV files that may be opened in a spreadsheet.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Any, Any, Any], Awaitable[None]]
+"""An ASGI application. Its arguments are untyped, because frameworks declare them differently."""
+
+
+class BodyLimit:
+    """ASGI middleware that answers 413 to bodies of more than `most` bytes, by Content-Length or by the received bytes.
+
+    `refusal` returns the JSON of the response for a message, in the application's format of errors.
+    """
+
+    def __init__(self, app: App, most: int, refusal: Callable[[str], Any]) -> None:
+        self._app = app
+        self._most = most
+        self._refusal = refusal
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Handle one connection; see the ASGI specification."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif _content_length(scope) > self._most:
+            await self._refuse(send)
+        else:
+            await self._counted(scope, receive, send)
+
+    async def _counted(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Count received bytes. Beyond the limit the application receives a disconnect, and its response is discarded."""
+        received, responding = 0, False
+
+        async def receive_counted() -> Message:
+            nonlocal received
+            message = await receive() if received <= self._most else {"type": "http.disconnect"}
+            received += len(message.get("body", b""))
+            return message if received <= self._most else {"type": "http.disconnect"}
+
+        async def send_unless_refused(message: Message) -> None:
+            nonlocal responding
+            if received <= self._most or responding:
+                responding = True
+                await send(message)
+
+        try:
+            await self._app(scope, receive_counted, send_unless_refused)
+        except Exception:
+            if received <= self._most:
+                raise
+        if received > self._most and not responding:
+            await self._refuse(send)
+
+    async def _refuse(self, send: Send) -> None:
+        body = json.dumps(
+            self._refusal(f"the body of a request may have at most {self._most} bytes")
+        ).encode()
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+        ]
+        await send({"type": "http.response.start", "status": 413, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+def _content_length(scope: MutableMapping[str, Any]) -> int:
+    """Content-Length in bytes; 0 without the header, as with chunked bodies, which are counted instead."""
+    lengths = [value for name, value in scope["headers"] if name == b"content-length"]
+    return int(lengths[0]) if lengths and lengths[0].isdigit() else 0
+
+
+def cell_text(value: object) -> object:
+    """Return the value of a cell. Text that a spreadsheet would evaluate as a formula gets an apostrophe in front.
+
+    Numbers, also those written as text, are unchanged. See https://owasp.org/www-community/attacks/CSV_Injection.
+    """
+    if isinstance(value, str) and value.startswith(FORMULA) and not _is_number(value):
+        return f"'{value}"
+    return value
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
