@@ -36,6 +36,7 @@ MESSAGES = {
     "less_than_equal": "give {le} or less",
     "too_short": "give at least {min_length} items",
     "too_long": "give at most {max_length} items",
+    "string_too_short": "give at least {min_length} characters",
     "string_too_long": "give at most {max_length} characters",
     "literal_error": "use {expected}",
     "union_tag_invalid": "there is no type '{tag}'; use one of {expected_tags}",

@@ -69,29 +69,40 @@ def print_documents(
     ]
     table = plain_table(*document.columns, right=numbers)
     for row in rows:
-        table.add_row(*(_cell(row[name]) for name in document.columns.values()))
+        table.add_row(*(Text(_cell(row[name])) for name in document.columns.values()))
     print_table(table)
 
 
 def print_document(row: dict[str, Any], document: type[Document], done: str = "") -> None:
-    """Print the columns of a row of the API in a line, and the word `done`."""
-    cells = [_cell(row[name]) for name in document.columns.values() if row.get(name) not in (None, "", [])]
+    """Print the columns of a row of the API in a line, numbers after their headings, and the word `done`.
+
+    Of a true value the heading is printed, of a false or missing one nothing.
+    """
+    first, *others = document.columns
+    cells = [_cell(row[document.columns[first]])]
+    for heading in others:
+        value = row.get(document.columns[heading])
+        if value is True:
+            cells.append(heading)
+        elif isinstance(value, int | float) and value is not False:
+            cells.append(f"{heading} {_cell(value)}")
+        elif value:
+            cells.append(_cell(value))
     print_line("  ".join([*cells, done]).rstrip())
 
 
 def _cell(value: Any) -> str:
     """A value of JSON as the text of a cell."""
-    match value:
-        case None | [] | {} | "":
-            return "–"
-        case bool():
-            return "yes" if value else "no"
-        case float():
-            return f"{value:.6g}"
-        case list():
-            return visible(", ".join(map(str, value)))
-        case dict():
-            return visible("  ".join(f"{key}={item}" for key, item in value.items()))
+    if value in (None, "", [], {}):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list):
+        value = ", ".join(map(str, value))
+    if isinstance(value, dict):
+        value = "  ".join(f"{key}={item}" for key, item in value.items())
     text = str(value)
     return text[:19] if _TIME.match(text) else visible(text)
 

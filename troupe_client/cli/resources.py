@@ -168,7 +168,6 @@ post, patch, delete = (partial(Request, method=method) for method in ("POST", "P
 LIMIT = option(int, "Maximum number of lines.", 50, min=1, max=500)
 STEP = option(int | None, "Iteration that the note belongs to; default: the whole run.", None, min=0)
 TURN = option(int | None, "Number of the turn, from 1; default: the whole episode.", None, min=1)
-DAYS = option(int, "Days until the link expires; 0: valid until revoked.", 30, min=0)
 AUDIT = {
     "user": option(str, "Username of who acted.", ""),
     "act": option(str, "Prefix of the action: run, or run.stop.", ""),
@@ -246,8 +245,6 @@ REQUESTS: dict[str, dict[str, Request]] = {
         "versions": Request("List the saved versions of a report, newest first.", "reports/{number}/versions/", "reports:ReportVersion"),
         "restore": post("Restore an older version of a report.",
             "reports/{number}/versions/{version}/restore/", "reports:Report", done="restored"),
-        "share": post("Create a read-only link to a report, shown only once.",
-            "reports/{number}/share/", "reports:ReportShare", {"days": DAYS}),
         "delete": delete("Delete a report with all its versions.", "reports/{number}/", "reports:Report", done="deleted"),
     },
     "run-note": {
@@ -261,7 +258,7 @@ REQUESTS: dict[str, dict[str, Request]] = {
     },
     "share": {
         "list": Request("List a project's read-only links.", "projects/{project}/shares/", "shares:Share", empty="No links."),
-        "revoke": post("Revoke a read-only link.", "projects/{project}/shares/{link}/revoke/", "shares:Share"),
+        "revoke": post("Revoke a read-only link.", "projects/{project}/shares/{link}/revoke/", "shares:Share", done="revoked"),
     },
     "sweep": {
         "list": Request("List sweeps, newest first.", "sweeps/", "sweeps:Sweep",

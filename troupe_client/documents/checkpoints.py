@@ -1,7 +1,7 @@
 """Checkpoints of runs, and the lineage of forks."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -12,6 +12,15 @@ MOST_KEPT = 10_000
 
 class Checkpoint(Document):
     """A checkpoint."""
+
+    columns: ClassVar = {
+        "iteration": "iteration",
+        "bytes": "size",
+        "best": "best",
+        "pinned": "pinned",
+        "damaged": "damaged",
+        "removed": "removed",
+    }
 
     id: int
     run: str

@@ -1,7 +1,7 @@
 """Findings of the health rules."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field, RootModel
 
@@ -10,6 +10,8 @@ from troupe_client.documents.base import Body, Document
 
 class Finding(Document):
     """A problem that a rule detected in a run."""
+
+    columns: ClassVar = {"finding": "id", "state": "state", "title": "title"}
 
     id: int
     rule: str

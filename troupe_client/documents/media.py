@@ -1,5 +1,7 @@
 """Media of runs: histograms, images, tables and texts by name and step."""
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from troupe_client.documents.base import Document
@@ -7,6 +9,14 @@ from troupe_client.documents.base import Document
 
 class MediaName(Document):
     """The values of one name and kind."""
+
+    columns: ClassVar = {
+        "name": "name",
+        "kind": "kind",
+        "values": "values",
+        "first step": "first_step",
+        "last step": "last_step",
+    }
 
     name: str
     kind: str = Field(description="histogram, image, table or text.")

@@ -44,6 +44,8 @@ class Webhook(Document):
 class NewWebhook(Webhook):
     """A created webhook."""
 
+    columns: ClassVar = {"webhook": "id", "name": "name", "host": "host", "secret": "secret"}
+
     secret: str = Field(description="Key of the signatures, returned only once.")
 
 

@@ -71,7 +71,13 @@ class ProjectToken(Document):
 class AuditEntry(Document):
     """An act that changed something."""
 
-    columns: ClassVar = {"time": "time", "user": "user", "act": "act", "target": "target"}
+    columns: ClassVar = {
+        "time": "time",
+        "user": "user",
+        "act": "act",
+        "target": "target",
+        "details": "details",
+    }
 
     id: int
     user: str | None = Field(description="Null for acts of Troupe itself.")

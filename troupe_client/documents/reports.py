@@ -103,6 +103,8 @@ class ReportExport(Document):
 class ReportShare(Document):
     """A read-only link to a report."""
 
+    columns: ClassVar = {"link": "link"}
+
     share: int = Field(description="Id of the link.")
     link: str = Field(description="Its URL, returned only once.")
 

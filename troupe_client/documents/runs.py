@@ -185,6 +185,8 @@ class BulkBody(Body):
 class BulkResult(Document):
     """What an action did to one run."""
 
+    columns: ClassVar = {"run": "id", "ok": "ok", "detail": "detail"}
+
     id: str
     ok: bool
     detail: str = Field(description="Why it was refused.")
@@ -234,6 +236,14 @@ class ViewLinks(Document):
 
 class SavedView(Document):
     """A named configuration of the table of runs."""
+
+    columns: ClassVar = {
+        "view": "id",
+        "name": "name",
+        "of": "project",
+        "default": "default",
+        "shows": "query",
+    }
 
     id: int
     name: str

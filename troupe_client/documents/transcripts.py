@@ -119,6 +119,8 @@ class EpisodeTranscript(Episode):
 class EpisodeNote(Document):
     """A label, a note, or both."""
 
+    columns: ClassVar = {"note": "id", "turn": "turn", "author": "author", "label": "label", "text": "text"}
+
     id: int
     episode: int
     turn: int | None = Field(description="Number of the turn, from 1; null: the whole episode.")

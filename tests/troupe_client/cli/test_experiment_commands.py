@@ -53,7 +53,7 @@ def test_launch_list_show_and_stop(troupe: Troupe, connected: str) -> None:
     assert all(run.pk in shown for run in sweep.runs.all()) and "0.0003" in shown
     found = json.loads(troupe("sweep", "show", str(sweep.pk), "--sort", "-run.seed", "--json").out)
     assert [row["values"]["run.seed"] for row in found["results"]] == [2, 2, 1, 1, 0, 0]
-    assert troupe("sweep", "stop", str(sweep.pk)).out.count("stopping") == 6
+    assert troupe("sweep", "stop", str(sweep.pk)).out.count("yes") == 6
     assert set(sweep.runs.values_list("state", flat=True)) == {"stopped"}
 
 

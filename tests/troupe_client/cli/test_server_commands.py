@@ -128,7 +128,7 @@ def test_logs_print_every_line_once(troupe: Troupe, run: Run) -> None:
     assert troupe("logs", run.pk, "--source", "environment-0").out == "environment-0: line 2\n"
     assert "line 2" not in troupe("logs", run.pk, "--level", "info").out
     assert troupe("logs", run.pk, "-q", "LINE 3").out == "line 3\n"
-    assert "use one of debug, output" in troupe("logs", run.pk, "--level", "loud").err
+    assert "level: use" in troupe("logs", run.pk, "--level", "loud").err
     Run.objects.filter(pk=run.pk).update(state=RunState.FINISHED)
     assert troupe("logs", "-f", run.pk).status == 0
 
@@ -242,7 +242,7 @@ def test_views_are_kept_and_used(connected: str, troupe: Troupe, run: Run) -> No
     assert row["columns"] == {"run.seed": run.config["run"]["seed"]}
     assert "No such run" in troupe("runs", "--view", "failures").out
     assert run.pk in troupe("runs", "--view", "failures", "--filter", "state = queued").out
-    assert "removed" in troupe("view", "delete", "waiting").out
+    assert "deleted" in troupe("view", "delete", "waiting").out
     gone = troupe("runs", "--view", "waiting")
     assert gone.status == 1 and "there is no view 'waiting'" in gone.err
 

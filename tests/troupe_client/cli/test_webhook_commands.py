@@ -10,14 +10,15 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 def test_a_webhook_is_made_tried_and_removed(troupe: Troupe) -> None:
     made = troupe("webhook", "add", "lab", "ci", "https://ci.example.org/x", "--event", "run.failed").out
     number = made.split()[0]
-    assert "ci  https://ci.example.org  run.failed" in made and "secret: " in made
-    assert "secret" not in troupe("webhook", "list", "lab").out
+    assert "ci  https://ci.example.org  " in made
+    listed = troupe("webhook", "list", "lab").out
+    assert "run.failed" in listed and made.split()[-1] not in listed
     ping = troupe("webhook", "ping", "lab", number).out
-    assert "ping  waiting  0 tries" in ping
-    assert troupe("webhook", "deliveries", "lab", number).out == ping
+    assert "ping  waiting" in ping
+    assert troupe("webhook", "deliveries", "lab", number).out.splitlines()[1].split() == ping.split()
     assert "waiting" in troupe("webhook", "redeliver", "lab", number, ping.split()[0]).out
-    assert "off" in troupe("webhook", "disable", "lab", number).out
-    assert "off" not in troupe("webhook", "enable", "lab", number).out
+    assert "enabled" not in troupe("webhook", "disable", "lab", number).out
+    assert "enabled" in troupe("webhook", "enable", "lab", number).out
     assert "remove" in troupe("webhook", "remove", "lab", number).out
     assert "No webhooks." in troupe("webhook", "list", "lab").out
 

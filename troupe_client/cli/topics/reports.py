@@ -80,5 +80,16 @@ def report_export(
     print_result(written, as_json, f"{output}  {characters} characters")
 
 
+@app.command("share")
+def report_share(
+    number: ReportId,
+    days: Annotated[int, typer.Option(help="Days until the link expires; 0: valid until revoked.")] = 30,
+    as_json: AsJson = False,
+) -> None:
+    """Create a read-only link to a report, shown only once."""
+    created = find_server().call(f"/api/v1/reports/{number}/share/", {"days": days or None})
+    print_result(created, as_json, created["link"])
+
+
 def _read(file: Path) -> str:
     return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
