@@ -138,16 +138,16 @@ class Request:
 
 def path_of(server: Server, path: str, values: Mapping[str, Any]) -> str:
     """Return a path of the REST API with its variables. Raises ServerFailure for a value that cannot be one."""
-    found = {}
+    parts = {}
     for variable in re.findall(r"{(\w+)}", path):
-        value = found[variable] = values[variable]
+        value = parts[variable] = values[variable]
         fits, wanted = CHECKED.get(variable, (None, ""))
         if fits and not (value.isascii() and fits(value)):
             raise ServerFailure(f"{value!r} is not a {wanted}")
         if variable in LISTS:
             rows = server.call(f"/api/v1/{LISTS[variable]}")["results"]
-            found[variable] = find_named(rows, value, variable)["id"]
-    return f"/api/v1/{path.format(**found)}"
+            parts[variable] = find_named(rows, value, variable)["id"]
+    return f"/api/v1/{path.format(**parts)}"
 
 
 def find_named(rows: list[dict[str, Any]], name: str, kind: str) -> dict[str, Any]:

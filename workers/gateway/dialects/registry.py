@@ -1,6 +1,6 @@
 """The dialects by the path of their requests, below an episode's address.
 
-Another API is a module beside openai.py, with a Dialect for each of its paths, and a line here.
+Another API is a module next to openai.py, with a Dialect for each of its paths, and a line here.
 """
 
 from workers.gateway.answering import Dialect

@@ -1,0 +1,108 @@
+"""Line budgets: a package that grows beyond its budget needs a deletion, or another budget with the reason in the commit."""
+
+from collections import Counter
+from pathlib import Path
+
+from tests.architecture.source import PACKAGES, ROOT
+
+BUDGET = {
+    "training_core": 1230,
+    "training_core/algorithms": 1210,
+    "training_core/config": 3450,
+    "training_core/llm": 20,
+    "training_core/llm/agents": 1390,
+    "training_core/llm/base_models": 1120,
+    "training_core/llm/environments": 3960,
+    "training_core/llm/external": 710,
+    "training_core/llm/generation": 2270,
+    "training_core/llm/learning": 3280,
+    "training_core/llm/models": 1530,
+    "training_core/llm/rewards": 1230,
+    "training_core/llm/rollout_workflows": 1240,
+    "training_core/llm/serving": 420,
+    "training_core/llm/workflows": 1400,
+    "training_core/loggers": 260,
+    "training_core/marl": 7820,
+    "training_core/sandbox": 700,
+    "troupe_client": 240,
+    "troupe_client/cli": 4270,
+    "troupe_client/documents": 2790,
+    "troupe_client/reporting": 2010,
+    "webapp/accounts": 1330,
+    "webapp/administration": 270,
+    "webapp/agents": 300,
+    "webapp/api": 470,
+    "webapp/artifacts": 1040,
+    "webapp/checkpoints": 790,
+    "webapp/cluster": 250,
+    "webapp/common": 1750,
+    "webapp/compare": 2040,
+    "webapp/config": 400,
+    "webapp/documents": 480,
+    "webapp/experiments": 2750,
+    "webapp/health": 1170,
+    "webapp/ingest": 680,
+    "webapp/jobs": 1050,
+    "webapp/live": 1050,
+    "webapp/media": 380,
+    "webapp/metrics": 2580,
+    "webapp/notifications": 1010,
+    "webapp/provenance": 310,
+    "webapp/quotas": 330,
+    "webapp/reconciliation": 390,
+    "webapp/reports": 890,
+    "webapp/run_pages": 1700,
+    "webapp/run_table": 1460,
+    "webapp/runs": 1510,
+    "webapp/scheduling": 1450,
+    "webapp/shares": 470,
+    "webapp/site": 570,
+    "webapp/stack": 2130,
+    "webapp/timeline": 940,
+    "webapp/transcripts": 3100,
+    "workers": 990,
+    "workers/actors": 3100,
+    "workers/driver": 2200,
+    "workers/gateway": 1090,
+    "workers/jobs": 560,
+    "workers/launchers": 970,
+    "workers/preflight": 780,
+    "workers/prefork": 470,
+    "workers/provenance": 460,
+    "workers/reporting": 520,
+    "workers/rollout_buffer": 1660,
+    "workers/sizing": 540,
+    "workers/storage": 400,
+    "workers/telemetry": 1790,
+}
+"""Package -> maximum number of lines, without migrations. Modules directly in a layer count as the layer."""
+LEAST, MOST_SMALL = 60, 125
+"""Modules below LEAST lines are entry points, models, URLs, or explain themselves: at most MOST_SMALL."""
+
+
+def lines() -> dict[Path, int]:
+    """Number of lines of every module that is not empty."""
+    found = {
+        path.relative_to(ROOT): path.read_bytes().count(b"\n")
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        if "migrations" not in path.parts
+    }
+    return {path: count for path, count in found.items() if count}
+
+
+def package_of(path: Path) -> str:
+    """The longest package of the budget that has the module."""
+    return next(str(parent) for parent in path.parents if str(parent) in BUDGET)
+
+
+def test_no_package_exceeds_its_budget() -> None:
+    used: Counter[str] = Counter()
+    for path, count in lines().items():
+        used[package_of(path)] += count
+    assert {name: count for name, count in used.items() if count > BUDGET[name]} == {}
+    assert set(used) == set(BUDGET), "a package of the budget is gone"
+
+
+def test_few_modules_are_small() -> None:
+    assert len([path for path, count in lines().items() if count < LEAST]) <= MOST_SMALL
