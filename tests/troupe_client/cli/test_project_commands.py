@@ -13,7 +13,9 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 def test_membership_changes_are_in_the_audit_log(troupe: Troupe) -> None:
     User.objects.create_user("eve")
     assert troupe("project", "list").out.split()[-3:] == ["lab", "Lab", "owner"]
-    assert troupe("project", "create", "[bold]Second[/bold]").out.startswith("boldsecondbold  [bold]Second[/bold]")
+    assert troupe("project", "create", "[bold]Second[/bold]").out.startswith(
+        "boldsecondbold  [bold]Second[/bold]"
+    )
     assert "eve  editor" in troupe("member", "set", "lab", "eve", "editor").out
     assert troupe("member", "list", "lab").out.split()[-2:] == ["eve", "editor"]
     assert "eve  removed" in troupe("member", "remove", "lab", "eve").out
