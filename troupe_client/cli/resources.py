@@ -101,7 +101,9 @@ class Request:
 
     def command(self) -> Callable[..., None]:
         """Return the function of a typer command."""
-        parameters = {name: (ARGUMENTS[name], Parameter.empty) for name in re.findall(r"{(\w+)}", self.path)}
+        parameters: dict[str, Option] = {
+            name: (ARGUMENTS[name], Parameter.empty) for name in re.findall(r"{(\w+)}", self.path)
+        }
         parameters |= {**self.options, "as_json": (AsJson, False)}
 
         def run(**values: Any) -> None:

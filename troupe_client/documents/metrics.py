@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, WithJsonSchema
 
-from troupe_client.documents.base import Document
+from troupe_client.documents.base import Document, omitted
 
 Numbers = Annotated[
     list[Any],
@@ -48,8 +48,8 @@ class SeriesPoints(Document):
     values: Numbers
     times: list[float] = Field(description="Seconds since the epoch.")
     attempts: list[int]
-    buckets: SeriesBuckets | None = Field(
-        None, description="All points in buckets, if the series has more points than requested."
+    buckets: SeriesBuckets | None = omitted(
+        "All points in buckets, if the series has more points than requested."
     )
 
 

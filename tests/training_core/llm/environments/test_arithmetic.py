@@ -170,13 +170,13 @@ def test_a_demonstrated_conversation_is_rendered_as_play_renders_it() -> None:
         {"role": "assistant", "content": r"\boxed{ 3 }"},
         {"role": "user", "content": TRY_AGAIN},
     )
-    ids, labels = encode_pairs([(talk, r"\boxed{ 2 }")], tokenizer)  # type: ignore[list-item]
+    (conversation,) = encode_pairs([(talk, r"\boxed{ 2 }")], tokenizer)  # type: ignore[list-item]
     rendered = tokenizer.apply_chat_template(list(talk), add_generation_prompt=True, tokenize=True)[
         "input_ids"
     ]
     answer = tokenizer(r"\boxed{ 2 } <eos>", add_special_tokens=False)["input_ids"]
-    assert ids[0].tolist() == [*rendered, *answer]
-    assert labels[0].tolist() == [-100] * len(rendered) + answer
+    assert conversation.token_ids == [*rendered, *answer]
+    assert conversation.loss_mask == [False] * len(rendered) + [True] * len(answer)
 
 
 def test_numbers_without_end_are_for_real_models() -> None:

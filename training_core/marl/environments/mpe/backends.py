@@ -14,7 +14,7 @@ from training_core.marl.environments.config import Mpe, NativeMpe
 from training_core.marl.environments.frame_stack import wrap_native
 from training_core.marl.environments.packages import REMEDY, import_optional
 
-SIDES = {"adversaries": ("adversary_",), "good": ("agent_",)}
+SIDES: dict[str, tuple[str, ...]] = {"adversaries": ("adversary_",), "good": ("agent_",)}
 MEMBERS: dict[str, dict[str, tuple[str, ...]]] = {
     "mpe_simple_spread": {},
     "mpe_simple_reference": {},
