@@ -10,7 +10,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import remove_query_param, replace_query_param
 
-from webapp.api.queries import number
+
+def number(request: Request, name: str, default: int, least: int = 0) -> int:
+    """Return an integer of at least `least`. Raises ParseError."""
+    value = request.query_params.get(name, "")
+    if not value:
+        return default
+    if not (value.isascii() and value.isdecimal()) or len(value) > 18 or int(value) < least:
+        raise ParseError(f"{name}={value[:40]!r}: give an integer of at least {least}")
+    return int(value)
+
 
 WRONG_CURSOR = "the cursor is invalid: use the value of `next` or `previous`"
 

@@ -1,7 +1,6 @@
 """URLs below /api/."""
 
 from importlib import import_module
-from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.urls import include, path
@@ -25,16 +24,11 @@ APPS = (
 """Apps whose module `api` has routes."""
 
 
-def _urls(app: str) -> Any:
-    routes = getattr(import_module(f"webapp.{app}.api"), "routes", None)
-    return include(routes.urls if routes else f"webapp.{app}.api_urls")
-
-
 app_name = "api"
 urlpatterns = [
     path("v1/runs/<str:run_id>/events/", events, name="run-events"),  # first: the most frequent requests
     path("schema/", SchemaView.as_view(), name="schema"),
     # The split view has no inline script, which our content security policy would block.
     path("docs/", login_required(SpectacularSwaggerSplitView.as_view(url_name="api:schema")), name="docs"),
-    *(path("v1/", _urls(app)) for app in APPS),
+    *(path("v1/", include(import_module(f"webapp.{app}.api").routes.urls)) for app in APPS),
 ]
