@@ -24,9 +24,6 @@ else:
 Adapter = Annotated[WholeModel | Lora, Field(discriminator="type")]
 """One class per adapter, selected by `type`."""
 
-ADAPTER_CONFIGS: dict[str, type[Section]] = {"none": WholeModel, "lora": Lora}
-
-
 LEARNER_CONFIGS: dict[str, type[Optimisation]] = {tag: kind.config for tag, kind in LEARNERS.items()}
 """type -> config class."""
 

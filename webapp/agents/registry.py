@@ -1,9 +1,4 @@
-"""What pages need to know, by kind of agents.
-
-Pages of runs of language models.
-
-Pages of runs of small networks.
-"""
+"""What pages need to know of each kind of agents: words, units, tiles, files, and the jobs that it cannot have."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -20,6 +20,7 @@ from typing import Annotated, Any, TypeVar, cast, get_args, get_origin, get_type
 from django.http import HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
+from django.urls.resolvers import RoutePattern
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from pydantic import BaseModel, BeforeValidator, ValidationError, WithJsonSchema, create_model
@@ -43,10 +44,11 @@ Words = Annotated[
 """A query parameter with several values, separated by commas."""
 RESERVED = frozenset({"limit", "cursor", "offset", "format"})
 """Query parameters of paging and of the framework."""
-PAGING = (
-    OpenApiParameter("limit", int, description="Maximum number of results."),
-    OpenApiParameter("cursor", str, description="Part of `next` and `previous`."),
-)
+PAGING = {
+    "limit": OpenApiParameter("limit", int, description="Maximum number of results."),
+    "cursor": OpenApiParameter("cursor", str, description="Part of `next` and `previous`."),
+    "offset": OpenApiParameter("offset", int, description="Number of results before the first."),
+}
 
 
 def parsed(model: type[Model], data: Any) -> Model:
@@ -90,6 +92,8 @@ class Operation:
     errors: Mapping[int, type[BaseModel]] = field(default_factory=dict)
     """Status -> document of an error that has more fields than `detail` and `errors`."""
     operation_id: str | None = None
+    paging: tuple[str, ...] = ("limit", "cursor")
+    """Query parameters that select the part of a list, if the response is a page."""
 
     @cached_property
     def types(self) -> dict[str, Any]:
@@ -129,9 +133,7 @@ class Operation:
         if isinstance(result, list):
             result = {"results": result}
         document = result if isinstance(result, BaseModel) else self.result.model_validate(result)
-        return HttpResponse(
-            document.model_dump_json(by_alias=True), status=self.status, content_type="application/json"
-        )
+        return HttpResponse(document.model_dump_json(), status=self.status, content_type="application/json")
 
     def view(self) -> Callable[..., HttpResponseBase]:
         """Return the method of the view, with its part of the OpenAPI document."""
@@ -154,7 +156,7 @@ class Operation:
             facts = {key: value for key, value in schema.items() if key not in ("title", "description")}
             yield OpenApiParameter(name, facts, description=schema.get("description", ""))
         if self.result is not None and issubclass(self.result, Page):
-            yield from PAGING
+            yield from (PAGING[name] for name in self.paging)
 
 
 class Routes:
@@ -184,7 +186,7 @@ class Routes:
         return self._add("delete", pattern, options)
 
     def _add(self, method: str, pattern: str, options: dict[str, Any]) -> Callable[[Function], Function]:
-        variables = frozenset(path(pattern, APIView.as_view()).pattern.converters)
+        variables = frozenset(RoutePattern(pattern).converters)
 
         def decorate(function: Function) -> Function:
             self._paths.setdefault(pattern, []).append(Operation(method, function, variables, **options))

@@ -3,10 +3,6 @@
 from copy import deepcopy
 from typing import Any
 
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter
-
-JSON = OpenApiTypes.OBJECT
 ERROR = {
     "type": "object",
     "description": "`detail` describes the error; `errors` has a message for each invalid field, by its path.",
@@ -29,13 +25,8 @@ REFUSED_BODIES = {"413": "The body is too large.", "415": "The body is not of th
 METHODS = ("get", "post", "put", "patch", "delete")
 
 
-def parameter(name: str, kind: Any, text: str) -> OpenApiParameter:
-    """A query parameter."""
-    return OpenApiParameter(name, kind, description=text)
-
-
 def refusals_document(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Postprocessing hook of drf-spectacular: adds the statuses of rejections, and the response document of DELETE."""
+    """Postprocessing hook of drf-spectacular: adds the statuses of rejections that a route does not state itself."""
     result["components"].setdefault("schemas", {})["Error"] = deepcopy(ERROR)
     for operations in result["paths"].values():
         for method in set(METHODS) & set(operations):
@@ -44,16 +35,9 @@ def refusals_document(result: dict[str, Any], **_: Any) -> dict[str, Any]:
 
 
 def _document(method: str, operation: dict[str, Any]) -> None:
-    responses = operation["responses"]
-    if method == "delete" and "204" in responses:
-        # drf-spectacular assumes 204; the views return 200 with the deleted object.
-        responses["200"] = responses.pop("204") | {
-            "content": {"application/json": {"schema": {"type": "object"}}}
-        }
-    refusals = dict(REFUSALS)
-    if method != "get":
-        refusals |= REFUSED_CHANGES | REFUSED_BODIES
-    for status, description in refusals.items():
-        content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
-        responses[status] = {"description": description, "content": content}
-    operation["responses"] = dict(sorted(responses.items()))
+    refusals = REFUSALS if method == "get" else REFUSALS | REFUSED_CHANGES | REFUSED_BODIES
+    content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    stated = {
+        status: {"description": description, "content": content} for status, description in refusals.items()
+    }
+    operation["responses"] = dict(sorted((stated | operation["responses"]).items()))

@@ -1,8 +1,6 @@
-"""Contents of artifacts on disk: TROUPE_HOME/artifacts/PROJECT/AB/ABCD..., by SHA-256.
+"""Contents of artifacts on disk, by SHA-256 in TROUPE_HOME/artifacts/PROJECT/AB/ABCD...; their downloads and previews.
 
-Files of artifacts as downloads, whole or from an offset.
-
-Previews of files of artifacts: bounded, as text, tables or images of listed kinds. Templates escape every text.
+A download is whole or begins at an offset. A preview is bounded: text, a table or an image of a listed kind. Templates escape its text.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""All rules by the name of their config section: a pure function of the observed input, with its cause and remedy.
+"""The health rules, by the name of their config section: each with a pure function of the observed metrics, a cause and a remedy.
 
-A function yields its measurement with its excess over the bound, also below the bound: the caller decides whether it fires.
+A function yields its measurement with the excess over the bound, also below it: the caller decides whether there is a finding.
 """
 
 from collections.abc import Callable, Iterator

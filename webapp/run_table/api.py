@@ -46,7 +46,7 @@ def run_rows(runs: Sequence[Run], columns: Sequence[Column]) -> list[documents.R
     ]
 
 
-@routes.get("runs/", name="runs", operation_id="v1_runs_list")
+@routes.get("runs/", name="runs", operation_id="v1_runs_list", paging=("limit", "cursor", "offset"))
 def runs(user: Person, request: Request, query: RunFilters) -> Page[documents.RunRow]:
     """Return runs newest first, or by `sort`, with the values of `columns` and the changes of metrics among them."""
     if query.sort and not is_sort(query.sort):
@@ -109,7 +109,7 @@ def filters_complete(
 @routes.get("views/", name="views", operation_id="v1_views_list")
 def views(user: Person) -> list[documents.SavedView]:
     """Return the caller's own views and those of their projects, by name."""
-    return [saved_views.view_document(view) for view in saved_views.views_visible(user)]
+    return [saved_views.view_document(view) for view in saved_views.VIEWS.visible(user)]
 
 
 @routes.post("views/", status=201)
@@ -123,20 +123,20 @@ def view_save(user: Person, body: documents.ViewBody) -> documents.SavedView:
 @routes.get("views/<int:pk>/", name="view")
 def view(user: Person, pk: int) -> documents.SavedView:
     """Return a view: its query, and the URL of its page."""
-    return saved_views.view_document(saved_views.view_get(user, pk))
+    return saved_views.view_document(saved_views.VIEWS.get(user, pk))
 
 
 @routes.patch("views/<int:pk>/")
 def view_change(user: Person, pk: int, body: documents.ViewChangeBody) -> documents.SavedView:
     """Rename a view, or make it the default."""
-    view = saved_views.view_get(user, pk)
+    view = saved_views.VIEWS.get(user, pk)
     return saved_views.view_document(saved_views.view_change(user, view, body.name, body.default))
 
 
 @routes.delete("views/<int:pk>/")
 def view_remove(user: Person, pk: int) -> documents.SavedViewDeleted:
     """Delete a view."""
-    view = saved_views.view_get(user, pk)
+    view = saved_views.VIEWS.get(user, pk)
     document = documents.SavedViewDeleted(**dict(saved_views.view_document(view)))
-    saved_views.view_remove(user, view)
+    saved_views.VIEWS.remove(user, view)
     return document

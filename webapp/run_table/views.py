@@ -32,14 +32,12 @@ from webapp.run_table.columns import (
 from webapp.run_table.filters import TableFilters, runs_list
 from webapp.run_table.saved_views import (
     EVERYTHING,
+    VIEWS,
     WORDS,
     view_address,
     view_change,
     view_default,
-    view_get,
-    view_remove,
     view_save,
-    views_visible,
 )
 from webapp.runs.configs import groupings
 from webapp.runs.models import Run, RunState, SavedView
@@ -143,7 +141,7 @@ def _view_asked(request: HttpRequest) -> SavedView | None:
     """Return the view named in the URL, or the default one for a URL without parameters. Raises Http404."""
     asked = request.GET.get("view", "")
     if asked:
-        return view_get(request.user, int(asked) if asked.isdecimal() and len(asked) < 18 else 0)
+        return VIEWS.get(request.user, int(asked) if asked.isdecimal() and len(asked) < 18 else 0)
     if set(request.GET) <= {"project"}:
         return view_default(request.user, request.GET.get("project", ""))
     return None
@@ -157,7 +155,7 @@ def views_shown(request: HttpRequest) -> list[dict[str, Any]]:
     )
     views = [
         view
-        for view in views_visible(request.user)
+        for view in VIEWS.visible(request.user)
         if view.project is None or slug in ("", view.project.slug)
     ]
     return [
@@ -236,14 +234,14 @@ def view_save_act(request: HttpRequest) -> HttpResponse:
 @require_POST
 def view_act(request: HttpRequest, pk: int, act: str) -> HttpResponse:
     """Apply rename, default, no-default or remove, and redirect to the table."""
-    view = view_get(request.user, pk)
+    view = VIEWS.get(request.user, pk)
     try:
         if act == "rename":
             view_change(request.user, view, request.POST.get("name", "").strip() or view.name)
         elif act in ("default", "no-default"):
             view_change(request.user, view, default=act == "default")
         elif act == "remove":
-            view_remove(request.user, view)
+            VIEWS.remove(request.user, view)
         else:
             raise Http404("no such act")
     except ConfigError as error:

@@ -132,7 +132,7 @@ def curve(
     return documents.CountedEpisodeCurve(**dict(curve_read(run, query_text, base)), counts=counts_read(run))
 
 
-@routes.get("runs/<str:run_id>/episodes/table/", name="episodes-table")
+@routes.get("runs/<str:run_id>/episodes/table/", name="episodes-table", paging=("limit", "offset"))
 def table(
     user: Person, request: Request, run_id: str, query: Filters, columns: Columns = "", sort: Sort = ""
 ) -> Page[documents.EpisodeRow]:

@@ -48,7 +48,7 @@ def toys(
     return [Toy(owner=str(user), size=size, tags=[order, *tags])]
 
 
-@routes.post("toys/<int:pk>/", status=201, admin=True)
+@routes.post("toys/<int:pk>/", status=201, admin=True, errors={409: Toy})
 def toy_make(user: Person, pk: int, body: ToyBody) -> Toy:
     """Make a toy."""
     return Toy(owner=str(user), size=body.size)
@@ -67,7 +67,7 @@ def toy_filters(query: ToyFilters, order: Literal["up", "down"] = "up") -> list[
     return [Toy(owner=query.colour or "", size=query.since, tags=[order])]
 
 
-@routes.get("toys/pages/", name="toy-pages")
+@routes.get("toys/pages/", name="toy-pages", paging=("limit", "offset"))
 def toy_pages(request: Request) -> Page[Toy]:
     """Return toys in pages."""
     return paged(request, range(3), OrderedPages, lambda rows: [Toy(owner="", size=row) for row in rows])  # type: ignore[no-any-return]
@@ -144,3 +144,10 @@ def test_the_openapi_document_states_parameters_bodies_and_results() -> None:
         "$ref": "#/components/schemas/ToyBody"
     }
     assert set(post["responses"]) >= {"201", "400", "403", "409"}
+    refused, taken = (
+        post["responses"][status]["content"]["application/json"]["schema"]["$ref"]
+        for status in ("400", "409")
+    )
+    assert refused.endswith("/Error") and taken.endswith("/Toy"), "a route's own document of an error stays"
+    pages = schema["paths"]["/api/v1/toys/pages/"]["get"]["parameters"]
+    assert {parameter["name"] for parameter in pages} == {"limit", "offset"}

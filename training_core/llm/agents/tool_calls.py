@@ -5,9 +5,8 @@
 - Mistral: JSON after `[TOOL_CALLS]`, or `name[ARGS]{…}`.
 - Llama 3: JSON after `<|python_tag|>`, JSON alone, or `<function=name>{…}</function>`.
 
-The values of `<parameter=key>` tags, which have no types of their own: the tool's JSON schema types them.
-
-JSON as a policy writes it, and as every reader accepts it. Nothing here raises, whatever the text.
+The values of `<parameter=key>` tags have the types of the tool's JSON schema. JSON is read as models write
+it, with raw line breaks in strings, and passed on as every reader accepts it. Nothing here raises, whatever the text.
 """
 
 import ast

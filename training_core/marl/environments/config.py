@@ -130,6 +130,13 @@ class NativeMpe(Mpe):
         return self
 
 
+class TwoSides:
+    """The roles of an environment with adversaries."""
+
+    roles: ClassVar[tuple[str, ...]] = ("adversaries", "good")
+    role_preset: ClassVar[str] = "tag_mappo"
+
+
 class SimpleSpread(NativeMpe):
     """N agents cover N landmarks and avoid collisions."""
 
@@ -160,31 +167,25 @@ class SimpleReference(NativeMpe):
     """Weight of an agent's own reward relative to the team's."""
 
 
-class SimplePush(NativeMpe):
+class SimplePush(TwoSides, NativeMpe):
     """An agent goes to a landmark and an adversary keeps it away."""
 
-    roles: ClassVar[tuple[str, ...]] = ("adversaries", "good")
-    role_preset: ClassVar[str] = "tag_mappo"
     type: Literal["mpe_simple_push"] = "mpe_simple_push"
     """MPE simple_push."""
 
 
-class SimpleAdversary(NativeMpe):
+class SimpleAdversary(TwoSides, NativeMpe):
     """Good agents cover a landmark that an adversary has to guess."""
 
-    roles: ClassVar[tuple[str, ...]] = ("adversaries", "good")
-    role_preset: ClassVar[str] = "tag_mappo"
     type: Literal["mpe_simple_adversary"] = "mpe_simple_adversary"
     """MPE simple_adversary."""
     num_agents: int = Field(2, ge=1, le=100)
     """Number of good agents and of landmarks."""
 
 
-class SimpleTag(NativeMpe):
+class SimpleTag(TwoSides, NativeMpe):
     """Slow adversaries chase faster good agents around obstacles."""
 
-    roles: ClassVar[tuple[str, ...]] = ("adversaries", "good")
-    role_preset: ClassVar[str] = "tag_mappo"
     type: Literal["mpe_simple_tag"] = "mpe_simple_tag"
     """MPE simple_tag (predator and prey)."""
     num_good: int = Field(1, ge=1, le=100)
@@ -195,20 +196,16 @@ class SimpleTag(NativeMpe):
     """Number of obstacles."""
 
 
-class SimpleCrypto(Mpe):
+class SimpleCrypto(TwoSides, Mpe):
     """Alice sends Bob a message encrypted with a shared key; Eve listens."""
 
-    roles: ClassVar[tuple[str, ...]] = ("adversaries", "good")
-    role_preset: ClassVar[str] = "tag_mappo"
     type: Literal["mpe_simple_crypto"] = "mpe_simple_crypto"
     """MPE simple_crypto."""
 
 
-class SimpleWorldComm(Mpe):
+class SimpleWorldComm(TwoSides, Mpe):
     """Tag with food, forests to hide in, and a leader that speaks to the adversaries."""
 
-    roles: ClassVar[tuple[str, ...]] = ("adversaries", "good")
-    role_preset: ClassVar[str] = "tag_mappo"
     type: Literal["mpe_simple_world_comm"] = "mpe_simple_world_comm"
     """MPE simple_world_comm."""
     num_good: int = Field(2, ge=1, le=100)

@@ -1,7 +1,4 @@
-"""A
-
-Observation and action spaces of Gymnasium as arrays: widths, choices, bounds, and back.
-"""
+"""Observation and action spaces of Gymnasium as arrays: widths, choices, bounds, and back."""
 
 from collections.abc import Sequence
 from itertools import zip_longest
