@@ -143,11 +143,11 @@ class Operation:
 
         method.__doc__ = self.function.__doc__
         binary = {(self.status, self.media_type): OpenApiTypes.BINARY}
-        body = OpenApiTypes.BINARY if self.parser else self.types.get("body")
+        binary_body = self.parser and {self.parser.media_type: OpenApiTypes.BINARY}
         return extend_schema(
             operation_id=self.operation_id,
             parameters=list(self._parameters()),
-            request=body,
+            request=binary_body or self.types.get("body"),
             responses=(binary if self.result is None else {self.status: self.result}) | dict(self.errors),
         )(method)
 
