@@ -151,13 +151,21 @@ def act(episode: Episode, role: str, group: Group, tokenizer: Any, key: tuple[in
     copies, results = [], []
     for tokens in group.answers:
         state = episode.environment.copy()
-        results.append(state.act(role, tokenizer.decode(tokens, skip_special_tokens=True)))
+        results.append(state.act(role, text_of(tokenizer, tokens)))
         copies.append(state)
     group.rewards[:] = [result.team_reward + result.local_reward for result in results]
     chosen = int(keyed_uniform(*key, CARRY) * K)
     episode.environment = copies[chosen]
     episode.total += group.rewards[chosen]
     episode.done, episode.success = results[chosen].done, results[chosen].success
+
+
+def text_of(tokenizer: Any, tokens: Sequence[int]) -> str:
+    """An answer as text, without padding and end-of-text tokens at its end. Other special tokens are part of it."""
+    end = len(tokens)
+    while end and tokens[end - 1] in (tokenizer.pad_token_id, tokenizer.eos_token_id):
+        end -= 1
+    return str(tokenizer.decode(tokens[:end], skip_special_tokens=False))
 
 
 def render(tokenizer: Any, observation: str) -> list[int]:

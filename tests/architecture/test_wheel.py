@@ -11,7 +11,7 @@ import pytest
 from tests.architecture.source import PACKAGES, ROOT
 
 FOLDERS = (*PACKAGES, "templates", "static", "docs", "docker")
-NEEDED = ("pyproject.toml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
+NEEDED = ("pyproject.toml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "LICENSE")
 
 
 @pytest.mark.extended

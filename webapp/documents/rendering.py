@@ -24,6 +24,7 @@ OTHERS = {
     "containers": "docker/README.md",
     "contributing": "CONTRIBUTING.md",
     "changes": "CHANGELOG.md",
+    "security": "SECURITY.md",
 }
 """Pages outside docs/, by their slug."""
 START = ""

@@ -21,6 +21,7 @@ from training_core.llm.base_models.warm_start import (
     encode_pairs,
     evaluate_model,
     new_model,
+    padded,
     train,
     word_tokenizer,
 )
@@ -117,7 +118,7 @@ def _make(setting: Setting, environment: Environment, recipe: TinyRecipe, draft:
     source = warm_start_of(environment.type)
     tokenizer = word_tokenizer(source.vocabulary(environment))
     pairs = list(islice(source.demonstrations(environment, recipe.seed), recipe.steps * recipe.batch))
-    ids, labels = encode_pairs(pairs, tokenizer)
+    ids, labels = padded(encode_pairs(pairs, tokenizer), int(tokenizer.pad_token_id))
     module: torch.nn.Module = new_model(recipe, tokenizer)
     module.to(setting.device)
     model: PreTrainedModel = module  # type: ignore[assignment]
