@@ -163,6 +163,13 @@ def plays_turns(at: Place) -> str:
     return gives_tasks(at)
 
 
+def renders_messages(at: Place) -> str:
+    """Whether Troupe makes the prompts of the roles, and not an external program."""
+    workflow = at.config.workflow
+    serves = workflow.type == "rollout_buffer" and workflow.engine_url == "policies"
+    return "" if workflow.type == "agent" or serves else plays_turns(at)
+
+
 def samples(at: Place) -> str:
     """Whether a policy's engine is used."""
     workflow = at.config.workflow

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from training_core.config.base import Arguments, Section, cross_field
 from training_core.config.effects import (
@@ -13,6 +13,7 @@ from training_core.config.effects import (
     needs,
     only_if,
     plays_turns,
+    renders_messages,
     samples,
     unless,
 )
@@ -78,6 +79,20 @@ class RoleAgent(Section):
     """Additional keyword arguments of the function, or arguments that the class is constructed with."""
 
 
+_RESERVED = frozenset(
+    {"messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "tokenize"}
+)
+
+
+def _template_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
+    if wrong := sorted(_RESERVED & set(arguments)):
+        raise ValueError(f"{wrong[0]}: Troupe sets this argument itself; leave it out")
+    return arguments
+
+
+TemplateArguments = Annotated[Arguments, AfterValidator(_template_arguments)]
+
+
 def _prompts(at: Place) -> str:
     """The program of a workflow gets the prompt of the first role."""
     program = at.config.workflow.type in PROGRAMS and at.name == at.config.team.order[0]
@@ -87,8 +102,10 @@ def _prompts(at: Place) -> str:
 class Role(Section):
     """A role of the team."""
 
-    effects: ClassVar[Effects] = needs("prompt examples", _prompts) | needs(
-        "agent may_pass speaks", plays_turns
+    effects: ClassVar[Effects] = (
+        needs("prompt examples", _prompts)
+        | needs("agent may_pass speaks", plays_turns)
+        | {"chat_template_kwargs": renders_messages}
     )
     policy: str = Field(pattern=NAME_PATTERN)
     """Name of the policy that speaks for this role. Roles with the same policy share its weights."""
@@ -96,6 +113,8 @@ class Role(Section):
     """System prompt prepended to every observation; leave empty for none."""
     examples: tuple[str, ...] = Field((), max_length=64)
     """Few-shot examples after the system prompt: an observation, its answer, the next observation, and so on. Empty for none."""
+    chat_template_kwargs: TemplateArguments = {}
+    """Arguments of the model's chat template for this role's messages, e.g. enable_thinking = false for Qwen3."""
     agent: RoleAgent = RoleAgent()
     """A custom prompt function, called before every turn."""
     trained: bool = True

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from training_core.algorithms.registry import make_hooks
 from training_core.config.run import RunConfig
+from training_core.llm.agents.rendering import check_template_arguments
 from training_core.llm.base_models.base_evaluation import base_evaluation
 from training_core.llm.environments.host import EnvironmentPool
 from training_core.llm.learning.training_groups import make_groups, read_baselines, save_baselines
@@ -149,6 +150,9 @@ class RolloutCoordinator(TrainingBackend):
         )
         self._versions = {policy: item.version for policy, item in ready.items()}
         tokenizers = {policy: light_tokenizer(item.model) for policy, item in ready.items()}
+        for role, section in self._config.team.roles.items():
+            if section.policy in tokenizers:
+                check_template_arguments(tokenizers[section.policy], section.chat_template_kwargs, role)
         threads = len(self._proxies) if self._side_by_side else 1
         self._gateway = open_gateway(self._config, tokenizers, threads)
         player = Player(

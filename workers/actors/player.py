@@ -15,7 +15,7 @@ from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.host import AnswersBySlot, EnvironmentPool, SlotView
 from training_core.llm.external.source import RolloutSource
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.workflows.context import Generate, Render, RolloutContext
+from training_core.llm.workflows.context import NO_ARGUMENTS, Generate, Render, RolloutContext
 from training_core.llm.workflows.registry import WORKFLOWS
 from training_core.llm.workflows.rollout_buffer import ServedPolicies
 from training_core.types import Answer, Episode, Message, Prompt
@@ -215,13 +215,16 @@ def renderer(tokenizer: Any) -> Render:
     The function raises ModelError if the tokenizer has no chat template.
     """
     cache = PromptCache(CACHED_TOKENS)
-    chat = Renderer(tokenizer)
+    plain = Renderer(tokenizer)
 
-    def render(messages: Sequence[Message], spoken: Sequence[int] = ()) -> list[int]:
+    def render(
+        messages: Sequence[Message], spoken: Sequence[int] = (), arguments: Mapping[str, Any] = NO_ARGUMENTS
+    ) -> list[int]:
         require_chat_template(tokenizer)
+        chat = plain.with_arguments(arguments)
         if spoken:
             return [*spoken, *_continuation(chat, messages, spoken)]
-        key = tuple((message["role"], message["content"]) for message in messages)
+        key = (repr(arguments), *((message["role"], message["content"]) for message in messages))
         return cache.get(key, lambda: chat.render_conversation(messages, None))
 
     return render

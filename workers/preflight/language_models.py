@@ -12,6 +12,7 @@ from training_core.config.rollout import Agent, CustomWorkflow, RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.errors import EnvironmentFailure, ModelError
 from training_core.importing import made, resolve
+from training_core.llm.agents.rendering import check_template_arguments
 from training_core.llm.base_models.folder_creation import FACTS
 from training_core.llm.base_models.packaged import PACKAGED_MODELS, check_packaged
 from training_core.llm.base_models.registry import created_folder, resolve_model
@@ -189,7 +190,7 @@ def model_steps(config: RunConfig, around: Surroundings, opening: Opening) -> It
         name = Path(model).name or model
         source = cache(partial(_source, config, around, model))
         roles = [role for role in config.team.order if config.models[config.team.roles[role].policy] == model]
-        prompts = partial(_prompts, source, opening, roles)
+        prompts = partial(_prompts, config, source, opening, roles)
         yield f"tokenizer and chat template of {name}", partial(_tokenizer, prompts)
         yield f"context of {name}", partial(_context, config, around, model, prompts)
         yield f"weights of {name}", partial(_weights, config, around, source)
@@ -216,13 +217,18 @@ def _check_can_be_made(config: RunConfig, model: str) -> None:
         check_is_supported(config.environment)
 
 
-def _prompts(source: Source, opening: Opening, roles: Sequence[str]) -> dict[str, int]:
+def _prompts(config: RunConfig, source: Source, opening: Opening, roles: Sequence[str]) -> dict[str, int]:
     """Tokens of the first prompt of each role whose prompt is known; of any prompt, under the name "", if none is known."""
-    render = renderer(load_tokenizer(source()))
+    tokenizer = load_tokenizer(source())
+    render, arguments = (
+        renderer(tokenizer),
+        {role: config.team.roles[role].chat_template_kwargs for role in roles},
+    )
+    for role in roles:
+        check_template_arguments(tokenizer, arguments[role], role)
     known = {role: messages for role in roles if (messages := opening(role))}
-    return {
-        role: len(render(messages))
-        for role, messages in (known or {"": [Message(role="user", content="-")]}).items()
+    return {role: len(render(messages, arguments=arguments[role])) for role, messages in known.items()} or {
+        "": len(render([Message(role="user", content="-")]))
     }
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from training_core.errors import ModelError, RequestRefused
+from training_core.errors import ConfigError, ModelError, RequestRefused
 
 _USER = {"role": "user", "content": "-"}
 _MARK = "\u2460\u2461"
@@ -25,11 +25,29 @@ def require_chat_template(tokenizer: Any) -> None:
         )
 
 
-class Renderer:
-    """One policy's chat template and tokenizer. Raises RequestRefused if the template refuses the messages."""
+def check_template_arguments(tokenizer: Any, arguments: Mapping[str, Any], role: str) -> None:
+    """Raise ConfigError for an argument that the chat template does not contain: it would have no effect."""
+    for name in arguments:
+        template = str(tokenizer.get_chat_template())
+        if not re.search(rf"\b{re.escape(name)}\b", template):
+            raise ConfigError(
+                {
+                    f"team.roles.{role}.chat_template_kwargs.{name}": f"the chat template of {tokenizer.name_or_path} "
+                    "has no such argument; remove it, or choose a model whose template reads it"
+                }
+            )
 
-    def __init__(self, tokenizer: Any) -> None:
+
+class Renderer:
+    """One policy's chat template, with `arguments`, and tokenizer. Raises RequestRefused if the template refuses the messages."""
+
+    def __init__(self, tokenizer: Any, arguments: Mapping[str, Any] | None = None) -> None:
         self._tokenizer = tokenizer
+        self._arguments = dict(arguments or {})
+
+    def with_arguments(self, arguments: Mapping[str, Any]) -> "Renderer":
+        """The renderer of a role whose template has these arguments."""
+        return Renderer(self._tokenizer, arguments) if arguments else self
 
     def render_conversation(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None, *, continues: bool = False
@@ -165,6 +183,7 @@ class Renderer:
                     tokenize=False,
                     add_generation_prompt=prompt,
                     continue_final_message=continue_final_message,
+                    **self._arguments,
                 )
             )
         except Exception as error:  # a template is a program and can raise anything

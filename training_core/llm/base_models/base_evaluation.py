@@ -88,6 +88,7 @@ def _conditions(config: RunConfig) -> dict[str, Any]:
                 "speaks": role.speaks.model_dump(mode="json"),
                 "sampling": role.sampling.model_dump(mode="json", exclude={"temperature"}),
             }
+            | ({"template": role.chat_template_kwargs} if role.chat_template_kwargs else {})
             for name, role in config.team.roles.items()
         },
         "rewards": [config.algorithm.team_weight, config.algorithm.local_weight],

@@ -9,7 +9,7 @@ N conversations, S padded length. Only the assistant's tokens count in the loss 
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -40,6 +40,7 @@ from training_core.llm.environments.registry import types_with_warm_start, warm_
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning.loss_masks import MaskedTokens, Messages, mask_messages
 from training_core.llm.models.loading import load_model, load_tokenizer
+from training_core.llm.workflows.context import NO_ARGUMENTS
 from training_core.types import Message
 
 SEED = 1
@@ -294,8 +295,10 @@ def evaluate_model(environment: Environment, folder: Path, device: str = "cpu") 
         )
         return list(encoded["input_ids"])
 
-    def render(messages: Sequence[Message], spoken: Sequence[int] = ()) -> list[int]:
-        assert not spoken, "every turn is rendered separately"
+    def render(
+        messages: Sequence[Message], spoken: Sequence[int] = (), arguments: Mapping[str, Any] = NO_ARGUMENTS
+    ) -> list[int]:
+        assert not spoken and not arguments, "every turn is rendered separately, by the plain template"
         return ids(messages[-1]["content"])
 
     return evaluate_base(environment, engine.generate, render)

@@ -4,7 +4,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import cycle
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from training_core.config.rollout import MultiTurn
@@ -23,11 +25,20 @@ if TYPE_CHECKING:
     from training_core.llm.workflows.rollout_buffer import ServedPolicies  # which evaluates like workflows
 
 
+NO_ARGUMENTS: Mapping[str, Any] = MappingProxyType({})
+
+
 class Render(Protocol):
     """Chat messages -> prompt token ids, with the generation prompt."""
 
-    def __call__(self, messages: Sequence[Message], spoken: Sequence[int] = ()) -> list[int]:
+    def __call__(
+        self,
+        messages: Sequence[Message],
+        spoken: Sequence[int] = (),
+        arguments: Mapping[str, Any] = NO_ARGUMENTS,
+    ) -> list[int]:
         """`spoken`: the ids of the messages up to the last but one, an answer; the prompt begins with them exactly.
+        `arguments`: of the chat template.
 
         Raises ModelError if the chat template cannot continue them.
         """
@@ -142,12 +153,14 @@ def make_request(
     Slots in which it is not this role's turn, according to the environment, are in neither.
     """
     began = time.time()
-    policy = context.config.team.roles[role].policy
+    section = context.config.team.roles[role]
     views = context.pool.observe(list(keys), role)
     errors = {slot: view.error for slot, view in views.items() if view.error}
     speaking = [slot for slot in keys if slot not in errors and not views[slot].silent]
-    openings = [opening_messages(context.config.team.roles[role], views[slot]) for slot in speaking]
-    render = context.render[policy]
+    openings = [opening_messages(section, views[slot]) for slot in speaking]
+    render = context.render[section.policy]
+    if section.chat_template_kwargs:
+        render = partial(render, arguments=section.chat_template_kwargs)
     seen = [
         conversations.prompt(slot, role, first, views[slot], render)
         if conversations

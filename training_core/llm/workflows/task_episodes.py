@@ -85,10 +85,13 @@ def policy_clients(
     """The client of each role, in the team's order. `generate`: engine call by policy."""
     return {
         role: PolicyClient(
-            policy, generate[policy], sampling_settings(config, role, kind), gateway.renderers[policy]
+            section.policy,
+            generate[section.policy],
+            sampling_settings(config, role, kind),
+            gateway.renderers[section.policy].with_arguments(section.chat_template_kwargs),
         )
         for role in config.team.order
-        for policy in [config.team.roles[role].policy]
+        for section in [config.team.roles[role]]
     }
 
 

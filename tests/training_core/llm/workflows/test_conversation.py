@@ -8,7 +8,8 @@ import pytest
 
 from tests.training_core.llm.learning.chat_tokenizers import OPENS_THOUGHT, chat_tokenizer
 from training_core.config.files import load_config
-from training_core.errors import ModelError
+from training_core.errors import ConfigError, ModelError
+from training_core.llm.agents.rendering import check_template_arguments
 from training_core.llm.base_models.warm_start import word_tokenizer
 from training_core.llm.environments.arithmetic import (
     ARITHMETIC_TASKS,
@@ -19,9 +20,9 @@ from training_core.llm.environments.base import TRY_AGAIN
 from training_core.llm.environments.host import EnvironmentHost, SlotView
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.learning.training_groups import make_groups
-from training_core.llm.workflows.context import Conversations, RolloutContext
+from training_core.llm.workflows.context import Conversations, RolloutContext, make_request
 from training_core.llm.workflows.episodes import play_episodes, play_independent
-from training_core.types import Answer, Episode, Message, Prompt
+from training_core.types import Answer, Episode, Message, NoiseKey, Prompt
 from workers.actors.player import renderer
 
 TOKENIZER = word_tokenizer(arithmetic_vocabulary(Arithmetic()))
@@ -186,3 +187,42 @@ def test_a_template_may_write_a_space_before_its_end_of_turn(before: str) -> Non
     talk.record_answer(0, "solver", messages, prompt, answer)
     _, longer = talk.prompt(0, "solver", opening, SlotView(observation="more"), render)
     assert tokenizer.decode(longer) == "[INST] three [/INST]four<|im_end|>[INST] more [/INST]"
+
+
+THINKS = (
+    "{% for m in messages %}{{ m.content }}{% endfor %}<|im_start|>"
+    "{% if enable_thinking is not defined or enable_thinking %}<think>{% endif %}"
+)
+"""A template that opens a thought unless `enable_thinking` is false, as Qwen3's does."""
+
+
+def test_each_role_has_template_arguments_of_its_own() -> None:
+    """Two roles of one policy; prompts are cached by their messages."""
+    tokenizer = chat_tokenizer(THINKS)
+    config = load_config(
+        "plan_path_duo",
+        {
+            "team.roles.executor.policy": "planner",
+            "team.roles.executor.chat_template_kwargs": {"enable_thinking": False},
+        },
+    )
+    render = {"planner": renderer(tokenizer)}
+    context = RolloutContext(
+        config, EnvironmentHost(config.environment, 0), {}, render, attempt=1, iteration=1
+    )
+    context.pool.reset({0: (0, "train")})
+    keys = {0: NoiseKey(0, 0, 0, 0, 0, 0)}
+    ends = {}
+    for role in ("planner", "executor"):
+        request, _ = make_request(context, role, keys, 1, SamplingSettings())
+        ends[role] = tokenizer.decode(request.prompts[0].token_ids).endswith("<think>")
+    assert ends == {"planner": True, "executor": False}
+
+
+def test_template_arguments_without_effect_are_refused() -> None:
+    tokenizer = chat_tokenizer(THINKS)
+    check_template_arguments(tokenizer, {"enable_thinking": False}, "planner")
+    with pytest.raises(ConfigError, match=r"chat_template_kwargs\.thinking.*no such argument"):
+        check_template_arguments(tokenizer, {"thinking": False}, "planner")
+    with pytest.raises(ConfigError, match="Troupe sets this argument itself"):
+        load_config("plan_path_duo", {"team.roles.planner.chat_template_kwargs": {"tools": []}})
