@@ -6,9 +6,11 @@ N distributions, C draws (several may be from one distribution), V vocabulary. T
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-_AT_ONCE = 2**24
-"""Maximum double-precision numbers of a draw in memory (128 MiB)."""
+_BLOCK, _FEW_WORDS = 512, 2048
+"""Words whose probabilities are added before the search, and vocabularies that need no blocks."""
+_BELOW_ONE = 1.0 - 2.0**-52
 
 
 def tempered_log_probs(
@@ -38,22 +40,30 @@ def tempered_log_probs(
 def draw(log_probs: Tensor, rows: Tensor, uniforms: Tensor) -> Tensor:
     """Tokens (C,) by inverse CDF from distributions (N, V): draw i is from distribution rows[i] with uniforms[i].
 
-    The token is the first whose cumulative probability exceeds the uniform number (double precision), so a truncated
-    token is never drawn.
+    The token is the first whose cumulative probability exceeds the uniform number (in [0, 1), double precision) times the
+    sum of all, so a truncated token is never drawn. The search has two levels: the sums of blocks of words, then the words
+    of one block, so that cumulative sums of all words are never in memory. A draw depends on its own distribution alone.
     """
-    size = max(_AT_ONCE // log_probs.shape[-1], 1)
-    if len(log_probs) <= size and len(rows) <= size:
-        return _invert(log_probs.double().exp().cumsum(dim=-1)[rows], uniforms)
-    parts = [
-        _invert(log_probs[some].double().exp().cumsum(dim=-1), numbers)
-        for some, numbers in zip(rows.split(size), uniforms.split(size), strict=True)
-    ]
-    return torch.cat(parts)
+    if log_probs.shape[-1] <= _FEW_WORDS:
+        return _first_above(log_probs.double().exp().cumsum(dim=-1)[rows], uniforms.unsqueeze(-1))[0]
+    padded = pad(log_probs.exp(), (0, -log_probs.shape[-1] % _BLOCK))
+    blocks = padded.unflatten(-1, (-1, _BLOCK))
+    sums = blocks.sum(-1, dtype=torch.float64).cumsum(dim=-1)[rows]
+    block, target = _first_above(sums, uniforms.unsqueeze(-1))
+    below = target - pad(sums, (1, 0)).gather(-1, block.unsqueeze(-1))
+    inside = blocks[rows, block].double().cumsum(dim=-1)
+    return block * _BLOCK + _first_above(inside, below / inside[:, -1:])[0]
 
 
-def _invert(cumulative: Tensor, uniforms: Tensor) -> Tensor:
-    target = uniforms.unsqueeze(-1) * cumulative[:, -1:]
-    return torch.searchsorted(cumulative, target, right=True).squeeze(-1).clamp_max(cumulative.shape[-1] - 1)
+def _first_above(cumulative: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
+    """For each row the first index (C,) whose cumulative sum (C, K) exceeds a share (C, 1) of the total, and this target (C, 1).
+
+    A target that rounding has moved to the total is moved below it: the indices behind the last sum have no probability.
+    """
+    total = cumulative[:, -1:]
+    target = (shares * total).minimum(total * _BELOW_ONE)
+    index = torch.searchsorted(cumulative, target, right=True).squeeze(-1)
+    return index.clamp_max(cumulative.shape[-1] - 1), target  # beyond the end where a sum is not a number
 
 
 def _cut(logits: Tensor, cut: Tensor, keep: Tensor | None) -> Tensor:

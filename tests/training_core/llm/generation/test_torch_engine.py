@@ -8,7 +8,7 @@ from transformers import MambaConfig, MambaForCausalLM, MistralConfig, MistralFo
 
 from tests.training_core.llm.toys import SMALL, TOKENIZER, make_model, naive_logprobs, text_of
 from training_core.errors import EngineFailure
-from training_core.llm.generation import prefix_tree, sampling
+from training_core.llm.generation import prefix_tree
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.prefix_cache import SHORTEST
 from training_core.llm.generation.prefix_tree import supports_prefix_tree
@@ -296,14 +296,37 @@ def test_truncation_by_hand() -> None:
     )
 
 
-def test_draws_from_large_vocabularies_are_split_and_stay_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.manual_seed(0)
-    log_probs = torch.randn(7, 50).log_softmax(-1)
-    rows, numbers = torch.randint(0, 7, (40,)), torch.rand(40, dtype=torch.float64)
-    whole = draw(log_probs, rows, numbers)
-    monkeypatch.setattr(sampling, "_AT_ONCE", 50 * 6)
-    assert torch.equal(draw(log_probs, rows, numbers), whole)
-    assert len(set(whole.tolist())) > 10
+@pytest.mark.parametrize("words", [27, 2049, 40_000])
+def test_draws_are_those_of_double_precision(words: int) -> None:
+    """Also next to 0 and 1, from truncated distributions, and in any batch: a cumulative sum over all words in float64 agrees."""
+    generator = torch.Generator().manual_seed(words)
+    logits = 3 * torch.randn(12, words, generator=generator)
+    log_probs = torch.cat([tempered_log_probs(logits[:6], 1.0), tempered_log_probs(logits[6:], 0.7, 9, 0.8)])
+    rows = torch.arange(12).repeat(40)
+    shares = torch.rand(480, generator=generator, dtype=torch.float64)
+    shares[:24] = torch.tensor([0.0, 1.0 - 2.0**-53], dtype=torch.float64).repeat_interleave(12)
+    tokens = draw(log_probs, rows, shares)
+    cumulative = log_probs.double().exp().cumsum(-1)[rows]
+    reference = torch.searchsorted(cumulative, shares.unsqueeze(-1) * cumulative[:, -1:], right=True).squeeze(
+        -1
+    )
+    assert torch.equal(tokens[24:], reference[24:])
+    assert log_probs[rows, tokens].isfinite().all()
+    alone = torch.cat([draw(log_probs[row : row + 1], torch.tensor([0]), shares[number : number + 1])
+                       for number, row in enumerate(rows.tolist()[:120])])  # fmt: skip
+    assert torch.equal(alone, tokens[:120])
+
+
+def test_draws_have_the_distribution() -> None:
+    """Chi-squared at 99.9 % (10 degrees of freedom): 11 of 3,000 words in different blocks."""
+    log_probs = torch.full((1, 3000), float("-inf"))
+    places = torch.arange(11) * 250 + 7
+    log_probs[0, places] = (torch.arange(11) + 1.0).log().log_softmax(-1)
+    shares = torch.rand(20_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    counts = draw(log_probs, torch.zeros(20_000, dtype=torch.long), shares).bincount(minlength=3000)[places]
+    expected = 20_000 * log_probs[0, places].exp()
+    assert counts.sum() == 20_000
+    assert float(((counts - expected) ** 2 / expected).sum()) < 29.6
 
 
 def test_what_is_to_be_kept_is_never_cut() -> None:
