@@ -34,10 +34,10 @@ class WorkerMemory:
     gpus: float
     """Of one worker; 0 means CPU."""
     parts: dict[str, int]
-    """weights, reference, optimizer: always; gradients, activations, logits: during updates; kv_cache and
-    engine_weights (vLLM's own copy): during generation."""
+    """weights, reference, optimizer: always; gradients: during updates, with activations and logits in the passes, and
+    gradient_copies (fp32) in the optimiser step; kv_cache and engine_weights (vLLM's own copy): during generation."""
     peak: int
-    """Maximum over both phases."""
+    """Maximum over the phases."""
 
 
 @dataclass(frozen=True)
@@ -206,8 +206,14 @@ def _workers(
         cpus=actor_slots[0].cpus,
         gpus=actor_slots[0].gpus,
         parts=constant | updating | generating,
-        peak=sum(constant.values()) + max(sum(updating.values()), sum(generating.values())),
+        peak=sum(constant.values()) + max(_peak_of_update(updating), sum(generating.values())),
     )
+
+
+def _peak_of_update(parts: dict[str, int]) -> int:
+    """The passes have activations and logits, the optimiser step that follows them the copies of the gradients."""
+    copies = parts.get("gradient_copies", 0)
+    return max(sum(parts.values()) - copies, parts.get("gradients", 0) + copies)
 
 
 def _updating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) -> dict[str, int]:
@@ -216,16 +222,17 @@ def _updating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) ->
     answers = config.rollout.tasks * group * config.max_turns * len(speakers)
     response = max(role.sampling.max_tokens for role in speakers)
     text = memory.Text(prompt, response, group, -(-answers // learner.minibatches))
-    gradients = memory.gradients(memory.adapted(shape, config.policies[policy].adapter), learner.precision)
+    trained = memory.adapted(shape, config.policies[policy].adapter)
+    copies = memory.gradient_copies(trained, learner.precision)
     processes = config.policies[policy].devices.update_workers
     tokens, longest, places = memory.micro_batch(learner, text)
     return {
-        "gradients": memory.spread(gradients, learner, 2, processes),
+        "gradients": memory.spread(memory.gradients(trained, learner.precision), learner, 2, processes),
         "activations": memory.activations(
             shape, learner.precision, tokens, longest, recomputed=learner.activation_checkpointing
         ),
         "logits": memory.output_layer(shape, learner.precision, places),
-    }
+    } | ({"gradient_copies": memory.spread(copies, learner, 2, processes)} if copies else {})
 
 
 def _generating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) -> dict[str, int]:
@@ -311,6 +318,7 @@ PARTS = {
     "reference": "the base model for the KL penalty",
     "optimizer": "optimizer states",
     "gradients": "gradients",
+    "gradient_copies": "the optimiser step's gradients in fp32",
     "activations": "activations",
     "logits": "logits",
     "kv_cache": "the KV cache",
@@ -324,6 +332,7 @@ REMEDIES = {
     "reference": "set algorithm.kl_coefficient = 0, or choose a smaller policies.{policy}.model",
     "optimizer": _SMALLER,
     "gradients": _SMALLER,
+    "gradient_copies": _SMALLER,
     "activations": _SHORTER,
     "logits": _SHORTER,
     "kv_cache": "lower policies.{policy}.engine.max_batch",

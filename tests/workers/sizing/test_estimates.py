@@ -68,12 +68,17 @@ def test_a_colocated_policy_holds_one_copy(big: Path, tmp_path: Path) -> None:
     assert (worker.kind, worker.workers, worker.gpus) == ("policy", 1, 1.0)
     parts = worker.parts
     assert (parts["weights"], parts["reference"]) == (2 * weights, 2 * weights)  # the preset has a KL penalty
-    assert (parts["gradients"], parts["optimizer"]) == (6 * weights, 12 * weights)
+    assert (parts["gradients"], parts["gradient_copies"], parts["optimizer"]) == (
+        2 * weights,
+        4 * weights,
+        12 * weights,
+    )
     assert (
         parts["kv_cache"] == 2 * 28 * 4 * 128 * 2 * 384 * 1008
     )  # 48 tasks x 8, prompts of 1000 and 8 new tokens
     standing = parts["weights"] + parts["reference"] + parts["optimizer"]
-    assert worker.peak == standing + parts["gradients"] + parts["activations"] + parts["logits"]
+    passes, step = parts["activations"] + parts["logits"], parts["gradient_copies"]
+    assert worker.peak == standing + parts["gradients"] + max(passes, step)
 
 
 def test_a_separate_rollout_worker_only_generates(big: Path, tmp_path: Path) -> None:

@@ -66,8 +66,13 @@ def spread(size: int, learner: Optimisation, stage: int, processes: int) -> int:
 
 
 def gradients(shape: ModelShape, precision: str) -> int:
-    """As the weights; in bf16 plus an fp32 copy during the optimiser step."""
-    return shape.parameters * (WIDTH[precision] + (0 if precision == "fp32" else FP32))
+    """As the weights."""
+    return shape.parameters * WIDTH[precision]
+
+
+def gradient_copies(shape: ModelShape, precision: str) -> int:
+    """In bf16 the optimiser step has the gradients in fp32, too."""
+    return 0 if precision == "fp32" else shape.parameters * FP32
 
 
 def optimizer(shape: ModelShape, precision: str) -> int:

@@ -1,0 +1,73 @@
+"""The presets on GPUs, with a small random model of the same architecture in place of the pretrained one."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from tests.training_core.llm.learning.chat_tokenizers import chat_tokenizer
+from training_core.config.files import load_config, preset_names
+from training_core.config.run import RunConfig
+from training_core.llm.models.shape import ModelShape
+from workers.run import main
+from workers.sizing import estimates
+
+PRESETS = [name for name in preset_names() if name.startswith("qwen3_")]
+QWEN3_1_7B = ModelShape(1_720_574_976, 28, 2048, 16, 8, 128, 6144, 151_936, 40_960)
+TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n"
+    "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
+)
+"""In the manner of Qwen3's: an empty thought where thinking is switched off."""
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Qwen3 of 100,000 parameters with random weights."""
+    folder = tmp_path_factory.mktemp("qwen3") / "model"
+    tokenizer = chat_tokenizer(TEMPLATE)
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, tie_word_embeddings=True, max_position_embeddings=4096,
+        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    Qwen3ForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_memory_fits_the_card_that_the_gallery_names(
+    preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the estimate, with a tenth of the card to spare."""
+    monkeypatch.setattr(estimates, "model_shape", lambda *_: QWEN3_1_7B)
+    config = load_config(preset)
+    peak = sum(
+        worker.peak for policy in estimates.estimate(config, tmp_path).policies for worker in policy.workers
+    )
+    card = estimates.expected_card(preset)
+    assert peak < 0.9 * card * 10**9 * 1.0, f"{peak / 10**9:.1f} GB of {card}"
+
+
+@pytest.mark.extended
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("preset", PRESETS)
+def test_two_iterations_with_a_small_model(preset: str, model: Path, tmp_path: Path) -> None:
+    config = load_config(preset)
+    assert isinstance(config, RunConfig)
+    words = ["run.iterations=2", "rollout.tasks=2", "environment.max_turns=2", "evaluation.episodes=2"]
+    for name in config.policies:
+        fields = (
+            f"model={model}",
+            "devices.rollout_gpus=0",
+            "learner.precision=fp32",
+            "learner.micro_batch_tokens=2048",
+        )
+        words += [f"policies.{name}.{field}" for field in fields]
+    words += [f"team.roles.{role}.sampling.max_tokens=8" for role in config.team.roles]
+    assert main(["--preset", preset, "--check", *words, "--home", str(tmp_path)]) == 0
+    assert main(["--preset", preset, "--local", *words, "--home", str(tmp_path)]) == 0
