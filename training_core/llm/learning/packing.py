@@ -32,7 +32,7 @@ from training_core.errors import LearnerFailure
 from training_core.llm.generation.prefix_cache import shared_prefixes
 from training_core.llm.learning.learner_config import Optimisation
 from training_core.llm.models.flops import Work, forward_flops
-from training_core.llm.models.packed_attention import MULTIPLE
+from training_core.llm.models.packed_attention import row_width
 from training_core.llm.models.shape import ModelShape
 from training_core.seeding import keyed_uniform
 from training_core.types import Group
@@ -80,6 +80,8 @@ class RowBatch:
     """(T,) index of the node that predicts each response token."""
     targets: Tensor
     """(T,) the token itself."""
+    node_numbers: NDArray[np.int64]
+    """(T,) node_indices, on the host."""
 
     def chosen(self, log_probs: Tensor) -> Tensor:
         """The entries (T,) of the response tokens in (U, V)."""
@@ -262,7 +264,7 @@ def _micro_batch(
             options.pad,
             packed=options.packed,
             device=options.device,
-            multiple=MULTIPLE if options.packed and options.blocks else 1,
+            blocks=options.packed and options.blocks,
         ),
         answers=members,
         lengths=torch.from_numpy(counts).to(options.device),
@@ -468,12 +470,27 @@ def rows_work(rows: Iterable[Row]) -> Work:
     return Work(tokens, context, predicted)
 
 
+def _joined(rows: Sequence[Row]) -> Row:
+    """Rows as one, whose parts do not see each other."""
+    whole = Row([], [], [])
+    for row in rows:
+        begin = len(whole.tokens)
+        whole.tokens += row.tokens
+        whole.positions += row.positions
+        whole.ends += [begin + end for end in row.ends]
+        whole.answers += row.answers
+        whole.sources += [begin + source for source in row.sources]
+        whole.targets += row.targets
+    return whole
+
+
 def collate(
-    rows: Sequence[Row], pad: int, *, packed: bool, device: torch.device, multiple: int = 1
+    rows: Sequence[Row], pad: int, *, packed: bool, device: torch.device, blocks: bool = False
 ) -> RowBatch:
-    """Rows as one batch, whose width is a multiple of `multiple`."""
+    """Rows as one batch; with `blocks` (FlexAttention), as a single row with one of a few widths."""
+    rows = [_joined(rows)] if blocks else rows
     lengths = np.array([len(row.tokens) for row in rows])
-    width = -(-int(lengths.max()) // multiple) * multiple
+    width = row_width(int(lengths.max())) if blocks else int(lengths.max())
     ids = np.full((len(rows), width), pad, dtype=np.int64)
     positions = np.zeros((len(rows), width), dtype=np.int64)
     ends = np.tile(np.arange(1, width + 1), (len(rows), 1))
@@ -499,4 +516,5 @@ def collate(
         nodes=tensor(nodes),
         node_indices=tensor(node_indices),
         targets=tensor(targets),
+        node_numbers=node_indices,
     )

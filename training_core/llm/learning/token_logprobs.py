@@ -19,7 +19,6 @@ from training_core.llm.learning.packing import MicroBatch, RowBatch, collate, si
 from training_core.llm.models.decoder import decoder_of
 from training_core.llm.models.packed_attention import (
     ATTENTION,
-    MULTIPLE,
     TreeMask,
     attends_fully,
     tree_block_mask,
@@ -274,7 +273,7 @@ class ResponseForward:
         rows = tree_rows([group], [0], 100) if packed else single_rows([group], [0])
         if blind:
             rows[0].ends = [len(rows[0].tokens)] * len(rows[0].tokens)
-        return collate(rows, 0, packed=packed, device=self.model.device, multiple=MULTIPLE if packed else 1)
+        return collate(rows, 0, packed=packed, device=self.model.device, blocks=packed and self.blocks)
 
 
 def _head(model: PreTrainedModel) -> Any:

@@ -18,10 +18,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._dynamo import config as dynamo
+from torch._dynamo import lookup_backend
+from torch._dynamo.exc import FailOnRecompileLimitHit
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from torch.nn.functional import pad
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from training_core.errors import LearnerFailure
 
 _MASKABLE = ("sdpa", "eager")
 """Attention implementations that accept a custom mask."""
@@ -245,10 +250,20 @@ def _add(total: Tensor, gradient: Tensor, block: QueryBlock) -> None:
 
 BLOCK = 128
 """Places of a block."""
-MULTIPLE = 16
-"""Rows are padded to a multiple of this, so that shapes are few and aligned."""
+_VARIANTS = 256
+"""Compilations of the kernel in a process: each width, with and without gradients, of each number format and number of heads."""
 ATTENTION = "sdpa"
 """The transformers attention implementation that accepts block masks."""
+
+
+def row_width(size: int) -> int:
+    """The width to which a row of this size is padded: 128, 256, 384, 512, then a power of two or three quarters of one.
+
+    FlexAttention is compiled for each width, so that these are few: 12 up to 8,192 places.
+    """
+    power = max(1 << (size - 1).bit_length(), BLOCK)
+    three_quarters = 3 * power // 4
+    return three_quarters if size <= three_quarters and three_quarters % BLOCK == 0 else power
 
 
 def tree_mask(ends: Tensor, dtype: torch.dtype) -> Tensor:
@@ -278,16 +293,25 @@ def tree_block_mask(ends: Tensor) -> BlockMask:
 
 
 def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **more: Any) -> Any:
-    """Attention (B, S, H, D): FlexAttention or tree attention if the mask consists of blocks, and torch's otherwise."""
+    """Attention (B, S, H, D): FlexAttention or tree attention if the mask consists of blocks, and torch's otherwise.
+
+    Raises LearnerFailure if FlexAttention would run without its compiled kernel, with all scores in memory.
+    """
     if isinstance(mask, TreeMask):
         scale = more.get("scaling") or query.shape[-1] ** -0.5
         return tree_attention(query, key, value, mask, scale).transpose(1, 2).contiguous(), None
     if not isinstance(mask, BlockMask):
         return _original_attention(module, query, key, value, mask, **more)
     shared_heads = key.shape[1] < query.shape[1]
-    attended = _kernel(query.device.type)(
-        query, key, value, block_mask=mask, scale=more.get("scaling"), enable_gqa=shared_heads
-    )
+    try:
+        attended = _kernel(query.device.type)(
+            query, key, value, block_mask=mask, scale=more.get("scaling"), enable_gqa=shared_heads
+        )
+    except FailOnRecompileLimitHit as error:
+        raise LearnerFailure(
+            f"FlexAttention was compiled for {compilations()} shapes in this process, and {tuple(query.shape)} is one more; set "
+            'learner.packed_attention = "mask", or train fewer policies in one process'
+        ) from error
     return attended.transpose(1, 2).contiguous(), None
 
 
@@ -309,7 +333,28 @@ def _ordered(selected: Tensor) -> tuple[Tensor, Tensor]:
 @cache
 def _kernel(device: str) -> Any:
     """The kernel of a type of device: compiled on a GPU, torch's own computation on the CPU."""
-    return torch.compile(flex_attention) if device == "cuda" else flex_attention
+    return compiled_kernel(lookup_backend("inductor")) if device == "cuda" else flex_attention
+
+
+def compiled_kernel(compiler: Callable[..., Any]) -> Any:
+    """FlexAttention, compiled for each shape by a compiler of torch.compile. It never falls back to uncompiled code."""
+    dynamo.recompile_limit = max(dynamo.recompile_limit, _VARIANTS)
+    dynamo.accumulated_recompile_limit = max(dynamo.accumulated_recompile_limit, 2 * _VARIANTS)
+    dynamo.fail_on_recompile_limit_hit = True
+
+    def counted(graph: Any, inputs: Any) -> Any:
+        _compilations.append(tuple(inputs[0].shape))
+        return compiler(graph, inputs)
+
+    return torch.compile(flex_attention, backend=counted, dynamic=False)
+
+
+_compilations: list[tuple[int, ...]] = []
+
+
+def compilations() -> int:
+    """Number of kernels that this process has compiled for packed rows."""
+    return len(_compilations)
 
 
 _original_attention: Any = ALL_ATTENTION_FUNCTIONS[ATTENTION]

@@ -5,6 +5,7 @@ import random
 
 import pytest
 import torch
+from torch._dynamo import config as dynamo
 from transformers import (
     CohereConfig,
     CohereForCausalLM,
@@ -17,6 +18,7 @@ from transformers import (
 
 from tests.training_core.llm.toys import SMALL, make_group, make_model, naive_logprobs
 from training_core.algorithms.config import AtGrpo
+from training_core.errors import LearnerFailure
 from training_core.llm.generation.prefix_cache import SHORTEST
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.llm.learning.packing import (
@@ -29,7 +31,15 @@ from training_core.llm.learning.packing import (
     tree_rows,
 )
 from training_core.llm.learning.token_logprobs import ResponseForward
-from training_core.llm.models.packed_attention import BLOCK, MULTIPLE, tree_block_mask, tree_mask
+from training_core.llm.models import packed_attention
+from training_core.llm.models.packed_attention import (
+    BLOCK,
+    compilations,
+    compiled_kernel,
+    row_width,
+    tree_block_mask,
+    tree_mask,
+)
 from training_core.types import Answer, Group
 
 UNFUSED = pytest.mark.filterwarnings("ignore:flex_attention called without")
@@ -289,8 +299,8 @@ def test_a_mask_by_blocks_gives_the_logprobs_of_an_explicit_mask(kind: str, long
     model = make_model(kind)
     for seed in range(2):
         rows = rows_of(toy_groups(model, seed), packed=True, longest=longest)
-        batch = collate(rows, 0, packed=True, device=model.device, multiple=MULTIPLE)
-        assert batch.token_ids.shape[1] % MULTIPLE == 0
+        batch = collate(rows, 0, packed=True, device=model.device, blocks=True)
+        assert batch.token_ids.shape == (1, row_width(sum(len(row.tokens) for row in rows)))
         inputs = {"input_ids": batch.token_ids, "position_ids": batch.positions, "use_cache": False}
         with torch.no_grad():
             expected, actual = (
@@ -400,9 +410,47 @@ def test_a_learner_with_blocks_has_the_logprobs_of_one_without() -> None:
     logits = []
     with torch.no_grad():
         for forward in forwards:
-            batch = collate(rows, 0, packed=True, device=model.device, multiple=16)
+            batch = collate(rows, 0, packed=True, device=model.device, blocks=forward.blocks)
             logits.append(forward.logits(model, batch)[batch.node_indices])
     assert torch.allclose(*logits, atol=1e-5, rtol=0)
+
+
+@UNFUSED
+def test_flex_attention_is_compiled_once_for_each_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """200 batches of random rows: as many compilations as widths, and none of them falls back to uncompiled code."""
+    kernel, before = compiled_kernel(lambda graph, inputs: graph.forward), compilations()
+    monkeypatch.setattr(packed_attention, "_kernel", lambda device: kernel)
+    dice, widths = random.Random(0), set()
+    states = torch.zeros(1, 2, 4096, 4)
+    for _ in range(200):
+        rows = [Row([7] * size, list(range(size)), [size] * size, sources=[0], targets=[7])
+                for size in (dice.randint(1, 600) for _ in range(dice.randint(1, 6)))]  # fmt: skip
+        batch = collate(rows, 0, packed=True, device=torch.device("cpu"), blocks=True)
+        width = batch.token_ids.shape[1]
+        assert (
+            sum(len(row.tokens) for row in rows)
+            <= width
+            <= max(2 * sum(len(row.tokens) for row in rows), BLOCK)
+        )
+        widths.add(width)
+        some = states[:, :, :width]
+        with torch.no_grad():
+            packed_attention.attend(None, some, some, some, tree_block_mask(batch.ends), scaling=0.5)
+    assert compilations() - before == len(widths) <= 10
+
+
+def test_another_shape_than_the_kernel_was_made_for_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = compiled_kernel(lambda graph, inputs: graph.forward)
+    monkeypatch.setattr(packed_attention, "_kernel", lambda device: kernel)
+    monkeypatch.setattr(dynamo, "recompile_limit", 1)
+    with (
+        torch.no_grad(),
+        pytest.raises(LearnerFailure, match=r"\(1, 2, \d+, 4\) is one more; set learner.packed_attention"),
+    ):
+        for width in (128, 256, 384):
+            some = torch.zeros(1, 2, width, 4)
+            mask = tree_block_mask(torch.arange(1, width + 1).unsqueeze(0))
+            packed_attention.attend(None, some, some, some, mask, scaling=0.5)
 
 
 def test_rows_are_longer_where_their_mask_consists_of_blocks() -> None:
@@ -413,6 +461,5 @@ def test_rows_are_longer_where_their_mask_consists_of_blocks() -> None:
         settings = LearnerSettings(micro_batch_tokens=8192)
         options = MicroBatchOptions(settings, AtGrpo(), True, 0, torch.device("cpu"), blocks, blocks)
         pieces = list(make_micro_batches([0], [group], options))
-        assert all(piece.batch.token_ids.shape[1] % (MULTIPLE if blocks else 1) == 0 for piece in pieces)
         counts.append(sum(len(piece.batch.token_ids) for piece in pieces))
     assert counts == [2, 1]
