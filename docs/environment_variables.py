@@ -1,4 +1,4 @@
-"""Environment variables that Troupe reads, for docs/configuration.md.
+"""Environment variables that Troupe reads, for docs/reference/configuration.md.
 
 A test compares this list with the names in the source.
 """
@@ -146,7 +146,7 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
     ),
     (
         "Rollout buffer",
-        "Read by `troupe buffer serve` and by runs that train on it. See [External rollouts](rollout-buffer.md).",
+        "Read by `troupe buffer serve` and by runs that train on it. See [External rollouts](../train/rollout-buffer.md).",
         [
             (
                 "TROUPE_BUFFER_TOKEN",
@@ -157,7 +157,7 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
     ),
     (
         "Custom programs",
-        "Read by `import troupe`; an argument of `troupe.init` takes precedence. See [Custom trainers](client.md).",
+        "Read by `import troupe`; an argument of `troupe.init` takes precedence. See [Custom trainers](../use/client.md).",
         [
             ("TROUPE_PROJECT", "your first", "Slug of the project for runs."),
             ("TROUPE_RUN_ID", "a new one", "Id of the run, so that a restarted job continues it."),

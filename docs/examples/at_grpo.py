@@ -5,7 +5,7 @@
 Plain torch and transformers, to be read from top to bottom: sample K answers from one state, try each on a copy, compare them
 within their group, continue from one of them; then clipped policy-gradient steps on every policy's own groups. Prefixes are not
 shared, rows are padded, nothing runs in parallel. Troupe's own code does the same with the same numbers: sampling noise has
-a key (seed, iteration, task, turn, role, candidate, position), so both draw the same tokens. See docs/concepts.md.
+a key (seed, iteration, task, turn, role, candidate, position), so both draw the same tokens. See docs/start/concepts.md.
 
 From Troupe come only the task (environment), the base models and the keyed noise.
 """

@@ -1,4 +1,4 @@
-"""A custom environment: a pilot brings ships to their berths. See docs/custom.md."""
+"""A custom environment: a pilot brings ships to their berths. See docs/train/custom.md."""
 
 import copy
 from random import Random

@@ -1,4 +1,4 @@
-"""PPO with a KL penalty instead of the clip (Schulman et al. 2017, section 4), as a custom algorithm. See docs/custom.md."""
+"""PPO with a KL penalty instead of the clip (Schulman et al. 2017, section 4), as a custom algorithm. See docs/train/custom.md."""
 
 from torch import Tensor
 

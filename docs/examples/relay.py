@@ -1,4 +1,4 @@
-"""A custom environment with MARLKit's interface: agents pass a baton around. See docs/marl-environments.md."""
+"""A custom environment with MARLKit's interface: agents pass a baton around. See docs/train/marl-environments.md."""
 
 from typing import Any
 

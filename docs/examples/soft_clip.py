@@ -1,4 +1,4 @@
-"""Soft adaptive policy optimisation (SAPO, arXiv 2511.20347) as a custom algorithm of language models. See docs/custom.md."""
+"""Soft adaptive policy optimisation (SAPO, arXiv 2511.20347) as a custom algorithm of language models. See docs/train/custom.md."""
 
 import torch
 from torch import Tensor

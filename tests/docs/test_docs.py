@@ -18,7 +18,7 @@ from training_core.marl.environments.config import SuperSuit
 from training_core.marl.environments.registry import MARL_ENVIRONMENT_CONFIGS
 from training_core.marl.networks.registry import NETWORK_CONFIGS
 
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docker").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "docker").glob("*.md")])
 TEXT = "\n".join(path.read_text() for path in PAGES)
 COMMANDS = TEXT.replace("\\\n", " ")
 """Pages with continued lines joined."""
@@ -69,12 +69,8 @@ def test_links_between_files_lead_somewhere(path: Path) -> None:
 
 def test_the_index_names_every_page() -> None:
     index = (ROOT / "docs/README.md").read_text()
-    missing = [
-        path.name
-        for path in (ROOT / "docs").glob("*.md")
-        if path.name != "README.md" and f"]({path.name})" not in index
-    ]
-    assert not missing
+    pages = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
+    assert not [page for page in pages if page.name != "README.md" and f"]({page})" not in index]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=named)
@@ -100,7 +96,7 @@ def test_overrides_on_the_pages_are_accepted() -> None:
 
 
 def test_every_preset_is_in_the_table_of_environments() -> None:
-    table = (ROOT / "docs" / "environments.md").read_text().split("Measured results")[0]
+    table = (ROOT / "docs/train/environments.md").read_text().split("Measured results")[0]
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == set(preset_names())
 
 
@@ -149,7 +145,7 @@ def has_field(tree: Any, names: list[str]) -> bool:
 def test_messages_that_troubleshooting_quotes_are_said() -> None:
     """Quoted sentences in the first column of its tables; … stands for anything."""
     text = sources()
-    rows = re.findall(r"^\| (.+?) \|", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| (.+?) \|", (ROOT / "docs/operate/troubleshooting.md").read_text(), re.MULTILINE)
     quoted = [words for row in rows for words in re.findall(r"`([^`]+ [^`]+)`", row)]
     assert len(quoted) > 10
     for words in quoted:
@@ -158,7 +154,7 @@ def test_messages_that_troubleshooting_quotes_are_said() -> None:
 
 
 def test_tests_that_the_page_on_reliability_names_exist() -> None:
-    named = re.findall(r"`(tests/\S+/test_\w+\.py)`", (ROOT / "docs/reliability.md").read_text())
+    named = re.findall(r"`(tests/\S+/test_\w+\.py)`", (ROOT / "docs/operate/reliability.md").read_text())
     assert len(named) > 60
     assert [path for path in named if not (ROOT / path).is_file()] == []
 
@@ -170,4 +166,4 @@ def test_the_readme_describes_the_demonstration_as_it_is() -> None:
     assert f"{config.run.iterations} iterations of {config.rollout.tasks} tasks" in readme
     assert f"Every {config.evaluation.every} iterations {config.evaluation.episodes} held-out tasks" in readme
     longest = config.team.roles["planner"].sampling.max_tokens
-    assert f"| {longest} is enough for `tiny`" in (ROOT / "docs/getting-started.md").read_text()
+    assert f"| {longest} is enough for `tiny`" in (ROOT / "docs/start/getting-started.md").read_text()

@@ -20,24 +20,27 @@ from webapp.common.markdown import cleaned, markdown_parser
 
 FILES = Path(__file__).with_name("files")
 OTHERS = {
-    "readme": "README.md",
-    "containers": "docker/README.md",
-    "contributing": "CONTRIBUTING.md",
-    "changes": "CHANGELOG.md",
-    "security": "SECURITY.md",
+    "README.md": "readme",
+    "docker/README.md": "containers",
+    "CONTRIBUTING.md": "contributing",
+    "CHANGELOG.md": "changes",
+    "SECURITY.md": "security",
 }
-"""Pages outside docs/, by their slug."""
+"""Slugs of pages outside docs/; others have the name of their file."""
 START = ""
-"""Slug of docs/README.md, the table of all pages."""
+"""Slug of the table of contents."""
+CONTENTS = "docs/README.md"
+"""Its file, which has the pages in their order."""
 IMAGES = {".png": "image/png", ".svg": "image/svg+xml"}
 
 
 @cache
 def page_paths() -> dict[str, str]:
-    """Return slug -> path below FILES of every page that is installed."""
-    docs = {path.stem: f"docs/{path.name}" for path in sorted((FILES / "docs").glob("*.md"))}
-    paths = {START: docs.pop("README", "docs/README.md")} | docs | OTHERS
-    return {slug: path for slug, path in paths.items() if (FILES / path).is_file()}
+    """Return slug -> path below FILES of every page that is installed, in the order of the table of contents."""
+    links = re.findall(r"\]\(([\w./-]+\.md)\)", (FILES / CONTENTS).read_text())
+    paths = (normpath(join(dirname(CONTENTS), link)) for link in links)
+    pages = {OTHERS.get(path, Path(path).stem): path for path in paths if (FILES / path).is_file()}
+    return {START: CONTENTS} | pages
 
 
 def page_address(slug: str) -> str:

@@ -76,7 +76,7 @@ class FormSection:
     title: str
     help: str
     docs: str = ""
-    """Anchor in docs/configuration.md."""
+    """Anchor in docs/reference/configuration.md."""
     fields: list[Field] = field(default_factory=list)
     sections: list["FormSection"] = field(default_factory=list)
 

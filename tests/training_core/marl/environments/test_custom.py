@@ -1,4 +1,4 @@
-"""The example of docs/marl.md, and other classes by the same contract."""
+"""The example of docs/train/marl.md, and other classes by the same contract."""
 
 import re
 from typing import Any
@@ -47,7 +47,7 @@ def test_the_example_s_reward_state_and_masks_reach_every_agent() -> None:
 
 @pytest.mark.extended
 def test_the_page_s_run_learns_to_hand_the_baton_round() -> None:
-    page = (ROOT / "docs" / "marl-environments.md").read_text()
+    page = (ROOT / "docs/train/marl-environments.md").read_text()
     (settings,) = [
         block for block in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "relay:Relay" in block
     ]
