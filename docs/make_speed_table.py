@@ -1,4 +1,4 @@
-"""Write the table of speed into README.md and docs/performance.md: `python -m docs.make_speed_table`.
+"""Write the table of speed into README.md and docs/operate/performance.md: `python -m docs.make_speed_table`.
 
 Rows come from `tests/benchmarks/results/*.json`, which `make bench RECORD=1` writes. A row without a result does not exist. A test
 compares both pages with the output.
@@ -13,7 +13,7 @@ from typing import Any
 from tests.benchmarks.folders import RESULTS, ROOT
 from tests.benchmarks.results import MOST_LOAD, number, read_result
 
-README, PERFORMANCE = ROOT / "README.md", ROOT / "docs" / "performance.md"
+README, PERFORMANCE = ROOT / "README.md", ROOT / "docs/operate/performance.md"
 BEGIN, END = "<!-- speed: begin; python -m docs.make_speed_table -->", "<!-- speed: end -->"
 IN_README = frozenset(
     {

@@ -1,4 +1,4 @@
-"""Take the pictures of docs/tour.md from real runs, 1440 pixels wide, light and dark, into docs/images. Needs /usr/bin/chromium.
+"""Take the pictures of docs/start/tour.md from real runs, 1440 pixels wide, light and dark, into docs/images. Needs /usr/bin/chromium.
 
 `python -m docs.make_tour [HOME]` starts a stack of its own, trains the demonstration with two seeds (some minutes on two cores),
 and takes each page of the tour (docs/tour.py). With a folder HOME, data is kept there, and runs that an earlier call has trained

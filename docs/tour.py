@@ -1,4 +1,4 @@
-"""The pictures of docs/tour.md, in its order: the pages of the tour, and the steps of a first day. docs/make_tour.py takes them."""
+"""The pictures of docs/start/tour.md, in its order: the pages of the tour, and the steps of a first day. docs/make_tour.py takes them."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ class Shot:
 
     name: str
     line: str
-    """Caption, as in docs/tour.md."""
+    """Caption, as in docs/start/tour.md."""
     address: str
     """With placeholders that make_tour fills in: run, runs (both, comma-separated), episode, columns."""
     ready: str
@@ -72,7 +72,7 @@ DAY = {
     "own-change": "*Run again* with another group size: what it costs is stated before the launch.",
     "wrong-value": "A wrong value, with what to write instead.",
     "wrong-value-terminal": "The same in the terminal.",
-    "own-environment": "An environment from [custom code](docs/custom.md), trained in one process.",
+    "own-environment": "An environment from [custom code](docs/train/custom.md), trained in one process.",
     "failed-run": "A failed run states cause and remedy.",
     "fork": "A fork from a checkpoint.",
     "compare": "The fork, compared with its parent.",

@@ -30,7 +30,7 @@ WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 SUFFIXES = (".py", ".md", ".html", ".toml", ".js")
 SKIPPED = ("tests", "var", "build", "dist", "node_modules", "vendor", "migrations")
 ALLOWED: dict[tuple[str, str], str] = {
-    ("docs/writing.md", "*"): "quotes the words to avoid",
+    ("docs/reference/writing.md", "*"): "quotes the words to avoid",
     (
         "training_core/config/experiment.py",
         "patience",

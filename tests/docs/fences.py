@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from tests.architecture.source import ROOT
 
 MARK = re.compile(r"<!-- not run: (.+?) -->", re.DOTALL)
-PAGES = ("README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")))
+PAGES = ("README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")))
 
 SHELLS = ("sh", "bash", "console")
 COMMAND = re.compile(

@@ -1,25 +1,32 @@
 """The documentation against the source: made pages are fresh; names, links, commands and quoted messages exist."""
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from docs.environment_variables import GROUPS, INTERNAL
-from docs.make_configuration import PAGE, page
 from tests.architecture.source import ROOT, modules
+from tests.docs.variables import INTERNAL, documented_variables
+from training_core.config.experiment import ExperimentConfig
 from training_core.config.files import load_config, parse_overrides, preset_names
 from training_core.config.marl import MarlConfig
 from training_core.config.rollout import WORKFLOW_CONFIGS
-from training_core.config.run import ENVIRONMENT_CONFIGS
+from training_core.config.run import ENVIRONMENT_CONFIGS, RunConfig
 from training_core.marl.algorithms.registry import MARL_ALGORITHM_CONFIGS
 from training_core.marl.environments.config import SuperSuit
 from training_core.marl.environments.registry import MARL_ENVIRONMENT_CONFIGS
 from training_core.marl.networks.registry import NETWORK_CONFIGS
+from webapp.documents.configuration import with_fields
 
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docker").glob("*.md")])
-TEXT = "\n".join(path.read_text() for path in PAGES)
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(path for name in ("docs", "docker", "examples") for path in (ROOT / name).rglob("*.md")),
+    ]
+)
+TEXT = "\n".join(with_fields(path.read_text()) for path in PAGES)
 COMMANDS = TEXT.replace("\\\n", " ")
 """Pages with continued lines joined."""
 NAME = re.compile(r"\"((?:TROUPE|RAY)_[A-Z_]+|DATABASE_URL|REDIS_URL|OMP_NUM_THREADS)\"")
@@ -31,9 +38,10 @@ def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@cache
 def anchors(path: Path) -> set[str]:
     """Where `#...` may lead in a page: its headings, as they are turned into ids on the web."""
-    headings = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", with_fields(path.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
@@ -43,19 +51,33 @@ def sources() -> str:
     return re.sub(r"\"\n\s*f?\"", "", text)
 
 
-def test_the_configuration_page_is_fresh() -> None:
-    assert PAGE.read_text() == page(), "run make docs"
+@pytest.mark.parametrize("config", [RunConfig, MarlConfig])
+def test_the_configuration_page_has_every_field(config: type[ExperimentConfig]) -> None:
+    page = with_fields((ROOT / "docs/reference/configuration.md").read_text())
+    rows = set(re.findall(r"^\| `(\w+)` \| .+ \| .+ \| (.+) \|$", page, re.MULTILINE))
+    fields = {
+        (name, " ".join(facts["description"].split()).replace("|", "\\|"))
+        for section in config.model_json_schema()["$defs"].values()
+        for name, facts in section["properties"].items()
+        if not is_section(facts)
+    }
+    assert len(fields) > 150 and fields <= rows, fields - rows
+
+
+def is_section(facts: dict[str, Any]) -> bool:
+    """Whether the schema of a field is that of a section or of a table of sections, which have headings."""
+    return bool(
+        {"$ref", "oneOf", "discriminator"} & (facts.keys() | facts.get("additionalProperties", {}).keys())
+    )
 
 
 def test_every_environment_variable_is_documented_and_read() -> None:
-    told = {name for _, _, rows in GROUPS for name, _, _ in rows}
     read = {name for path in modules().values() for name in NAME.findall(path.read_text())}
-    assert read - INTERNAL == told
+    assert read - INTERNAL == documented_variables()
 
 
 def test_pages_name_no_variable_that_nobody_reads() -> None:
-    told = {name for _, _, rows in GROUPS for name, _, _ in rows}
-    assert set(re.findall(r"TROUPE_[A-Z_]+[A-Z]", TEXT)) <= told | INTERNAL
+    assert set(re.findall(r"TROUPE_[A-Z_]+[A-Z]", TEXT)) <= documented_variables() | INTERNAL
 
 
 @pytest.mark.parametrize("path", PAGES, ids=named)
@@ -69,20 +91,24 @@ def test_links_between_files_lead_somewhere(path: Path) -> None:
 
 def test_the_index_names_every_page() -> None:
     index = (ROOT / "docs/README.md").read_text()
-    missing = [
-        path.name
-        for path in (ROOT / "docs").glob("*.md")
-        if path.name != "README.md" and f"]({path.name})" not in index
-    ]
-    assert not missing
+    pages = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
+    assert not [page for page in pages if page.name != "README.md" and f"]({page})" not in index]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=named)
 def test_files_that_pages_name_exist(path: Path) -> None:
-    prefix = r"`((?:training_core|workers|webapp|tests|templates|static|docker|docs)/[\w./-]+\w)/?`"
+    prefix = r"`((?:training_core|workers|webapp|tests|templates|static|docker|docs|examples)/[\w./-]+\w)/?`"
     for name in re.findall(prefix, path.read_text()):
         written_by_the_reader = name.endswith(".env")
         assert written_by_the_reader or (ROOT / name).exists(), f"{named(path)} names {name}"
+
+
+def test_functions_of_the_reading_order_exist() -> None:
+    rows = re.findall(r"\| `([\w/]+\.py)`: (.+) \|", (ROOT / "CONTRIBUTING.md").read_text())
+    assert len(rows) > 5
+    for path, names in rows:
+        defined = re.findall(r"def (\w+)\(", (ROOT / path).read_text())
+        assert set(re.findall(r"`(\w+)`", names)) <= set(defined), path
 
 
 def test_targets_of_make_on_the_pages_exist() -> None:
@@ -100,7 +126,7 @@ def test_overrides_on_the_pages_are_accepted() -> None:
 
 
 def test_every_preset_is_in_the_table_of_environments() -> None:
-    table = (ROOT / "docs" / "environments.md").read_text().split("Measured results")[0]
+    table = (ROOT / "docs/train/environments.md").read_text().split("Measured results")[0]
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == set(preset_names())
 
 
@@ -149,7 +175,7 @@ def has_field(tree: Any, names: list[str]) -> bool:
 def test_messages_that_troubleshooting_quotes_are_said() -> None:
     """Quoted sentences in the first column of its tables; … stands for anything."""
     text = sources()
-    rows = re.findall(r"^\| (.+?) \|", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| (.+?) \|", (ROOT / "docs/operate/troubleshooting.md").read_text(), re.MULTILINE)
     quoted = [words for row in rows for words in re.findall(r"`([^`]+ [^`]+)`", row)]
     assert len(quoted) > 10
     for words in quoted:
@@ -158,7 +184,7 @@ def test_messages_that_troubleshooting_quotes_are_said() -> None:
 
 
 def test_tests_that_the_page_on_reliability_names_exist() -> None:
-    named = re.findall(r"`(tests/\S+/test_\w+\.py)`", (ROOT / "docs/reliability.md").read_text())
+    named = re.findall(r"`(tests/\S+/test_\w+\.py)`", (ROOT / "docs/operate/reliability.md").read_text())
     assert len(named) > 60
     assert [path for path in named if not (ROOT / path).is_file()] == []
 
@@ -170,4 +196,4 @@ def test_the_readme_describes_the_demonstration_as_it_is() -> None:
     assert f"{config.run.iterations} iterations of {config.rollout.tasks} tasks" in readme
     assert f"Every {config.evaluation.every} iterations {config.evaluation.episodes} held-out tasks" in readme
     longest = config.team.roles["planner"].sampling.max_tokens
-    assert f"| {longest} is enough for `tiny`" in (ROOT / "docs/getting-started.md").read_text()
+    assert f"| {longest} is enough for `tiny`" in (ROOT / "docs/start/getting-started.md").read_text()

@@ -1,7 +1,7 @@
 """Every block of the documentation is checked by its kind: a program, a config, JSON, commands, or a picture in text.
 
 Commands of `troupe` are parsed in tests/docs/test_commands.py. Every command and program runs in
-tests/end_to_end/test_documents_run.py; answers that docs/api.md shows are compared in tests/webapp/api/test_documented_calls.py.
+tests/end_to_end/test_documents_run.py; answers that docs/reference/api.md shows are compared in tests/webapp/api/test_documented_calls.py.
 """
 
 import json

@@ -16,4 +16,4 @@ def test_the_static_site_has_no_broken_links(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path)]
     done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "docs" / "health.html").is_file()
+    assert (tmp_path / "docs/use/health.html").is_file()

@@ -73,7 +73,7 @@ def test_only_the_part_between_the_comments_is_replaced() -> None:
 
 
 def test_the_page_explains_each_benchmark_of_the_short_set() -> None:
-    page = (ROOT / "docs" / "performance.md").read_text()
+    page = (ROOT / "docs/operate/performance.md").read_text()
     assert not [name for name in SHORT_SET if f"| `{name}` |" not in page]
 
 

@@ -184,7 +184,7 @@ def wrong_values(day: Day) -> None:
 
 
 def own_environment(day: Day) -> None:
-    """The environment of docs/custom.md: in one process, then on the stack."""
+    """The environment of docs/train/custom.md: in one process, then on the stack."""
     config = write_environment(day)
     model = f"policies.pilot.model={planner_of(day)}"
     short = ("run.iterations=2", "rollout.tasks=8", "evaluation.episodes=8", "checkpoint.every=0")

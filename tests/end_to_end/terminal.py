@@ -91,13 +91,13 @@ class Terminal:
 
 
 def write_environment(day: "Day") -> Path:
-    """Write the environment of docs/custom.md and its config as the page states; returns the config's path."""
+    """Write the environment of docs/train/custom.md and its config as the page states; returns the config's path."""
     folder = day.terminal.folder
     (folder / CODE).mkdir(exist_ok=True)
     (folder / CODE / "__init__.py").touch()
-    (folder / CODE / "worlds.py").write_text((ROOT / "docs/examples/harbour.py").read_text())
+    (folder / CODE / "worlds.py").write_text((ROOT / "examples/custom/harbour.py").read_text())
     (folder / CODE / "leaking.py").write_text(LEAKING)
-    text = (ROOT / "docs/custom.md").read_text()
+    text = (ROOT / "docs/train/custom.md").read_text()
     match = re.search(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     assert match
     config = folder / "harbour.toml"

@@ -9,12 +9,12 @@ from pathlib import Path
 from tests.end_to_end.walk_world import World
 from tests.end_to_end.walking import Substitution, with_fields
 
-REAL = ("docs/getting-started.md",)
+REAL = ("docs/start/getting-started.md",)
 """Pages whose launches train; the runs of other pages wait in the queue, because their projects have a quota of 0 runs."""
 WITHOUT_WAITING = r"checkpoint (swap|match)|checkpoint evaluate .*(base|--sampled)|experiment prepare"
 """Short jobs that are only started: others of the same kind are waited for."""
 RUN = r"(?<![$\w])RUN\b(?!=)"
-CLONES = ("docs/provenance.md",)
+CLONES = ("docs/use/provenance.md",)
 """Pages that are read in a clone of the repository from which the runs were launched."""
 SERVING = r"^troupe buffer serve"
 PRELUDES = {
@@ -24,12 +24,12 @@ PRELUDES = {
     ),
 }
 FILES: dict[str, dict[str, str]] = {
-    "docs/getting-started.md": {"my-experiment.toml": "@plan_path_duo"},
-    "docs/experiments.md": {"my.toml": "@plan_path_duo"},
-    "docs/artifacts.md": {"data/tasks/one.jsonl": '{"prompt": "2 + 2?", "label": "4"}\n'},
-    "docs/reports.md": {"notes.md": "Eight is enough.\n"},
-    "docs/rollout-buffer.md": {"my_generators/_helper.py": "", "my_data/train.jsonl": "", "prompts.jsonl": '{"prompt": "2 + 2?"}\n'},
-    "docs/custom.md": {
+    "docs/start/getting-started.md": {"my-experiment.toml": "@plan_path_duo"},
+    "docs/use/experiments.md": {"my.toml": "@plan_path_duo"},
+    "docs/use/artifacts.md": {"data/tasks/one.jsonl": '{"prompt": "2 + 2?", "label": "4"}\n'},
+    "docs/use/reports.md": {"notes.md": "Eight is enough.\n"},
+    "docs/train/rollout-buffer.md": {"my_generators/_helper.py": "", "my_data/train.jsonl": "", "prompts.jsonl": '{"prompt": "2 + 2?"}\n'},
+    "docs/train/custom.md": {
         "run.toml": """
 [run]
 iterations = 1
@@ -137,23 +137,23 @@ def of_page(world: World, page: str) -> list[Substitution]:
         (r"(?<=stop )RUN\b|(?<=pause )RUN\b|(?<=resume )RUN\b", world.newest),
     ]
     table: dict[str, list[tuple[str, str | Callable[[], str]]]] = {
-        "docs/api.md": [(r'\$RUN(?=", "attempt"|/events/)', second)],
-        "docs/artifacts.md": [("RUN:80", f"{first}:4"), ("planner:v2", "planner:v0")],
-        "docs/checkpoints.md": [
+        "docs/reference/api.md": [(r'\$RUN(?=", "attempt"|/events/)', second)],
+        "docs/use/artifacts.md": [("RUN:80", f"{first}:4"), ("planner:v2", "planner:v0")],
+        "docs/use/checkpoints.md": [
             (r"resume abc23456 --from 40", f"resume {second} --from 2"),
             (r"pin abc23456 40", f"pin {first} 2"),
             (r"(?<=delete )abc23456 20", lambda: f"{first} {_spare(world)}"),
         ],
-        "docs/client.md": [(r"import runs/", f"import var/runs/{first}")],
-        "docs/curves.md": [(r"--step 40", "--step 2"), (r"\bNOTE\b", lambda: _note(world))],
-        "docs/experiments.md": [(r"(pause|resume) RUN\b", rf"\1 {waiting}")],
-        "docs/first-environment.md": [
+        "docs/use/client.md": [(r"import runs/", f"import var/runs/{first}")],
+        "docs/use/curves.md": [(r"--step 40", "--step 2"), (r"\bNOTE\b", lambda: _note(world))],
+        "docs/use/experiments.md": [(r"(pause|resume) RUN\b", rf"\1 {waiting}")],
+        "docs/start/first-environment.md": [
             (r"(?<=run )desk.toml|(?<=launch )desk.toml", "desk.toml policies.clerk.model=my-llama")
         ],
-        "docs/filters.md": [(r"success > 0\.9", "success >= 0"), (r"stop RUN RUN", f"stop {waiting}")],
-        "docs/jobs.md": [(r"\$RUN:10\b", f"{first}:2")],
-        "docs/marl.md": [(r"RUN:100 OTHER:best", f"{marl}:2 {marl}:best"), (r"\bRUN\b", marl)],
-        "docs/projects.md": [
+        "docs/use/filters.md": [(r"success > 0\.9", "success >= 0"), (r"stop RUN RUN", f"stop {waiting}")],
+        "docs/use/jobs.md": [(r"\$RUN:10\b", f"{first}:2")],
+        "docs/train/marl.md": [(r"RUN:100 OTHER:best", f"{marl}:2 {marl}:best"), (r"\bRUN\b", marl)],
+        "docs/use/projects.md": [
             (r"(?<=revoke path-finding )3", lambda: _first(world, "troupe share list default")),
             (
                 r"(?<=webhook )(\w+) path-finding 1 17",
@@ -167,12 +167,12 @@ def of_page(world: World, page: str) -> list[Substitution]:
             ),
             (r"(?<!quota )path-finding", "default"),
         ],
-        "docs/reports.md": [
+        "docs/use/reports.md": [
             (r"restore 3 2", "restore 3 1"),
             (r"(?<=[a-z] )3\b|(?<=reports/)3\b", lambda: str(world.call("reports/")["results"][0]["id"])),
         ],
-        "docs/timeline.md": [(r"RUN 12\b", f"{first} 2"), (r"batches/12/", "batches/2/")],
-        "docs/transcripts.md": [
+        "docs/use/timeline.md": [(r"RUN 12\b", f"{first} 2"), (r"batches/12/", "batches/2/")],
+        "docs/use/transcripts.md": [
             (r"(?<=diff )EPISODE|EPISODE(?=/diff)", lambda: _episode(world, "eval", 0)),
             (r"\bOTHER\b", lambda: _episode(world, "eval", 1)),
             (r"(EPISODE|turns/|groups/)( ?)3\b", r"\g<1>\g<2>1"),

@@ -1,7 +1,7 @@
 """The GPU program: `python -m tests.gpu [step ...] [--small] [--out FOLDER | --record] [--budget SECONDS] [--again] [--list]`.
 
 Correctness first, then figures, then learning. Every step runs in a process of its own for at most 8 minutes and writes
-one JSON file; a program that was interrupted continues with the first step without a result. See docs/gpu.md.
+one JSON file; a program that was interrupted continues with the first step without a result. See docs/operate/gpu.md.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The table of GPU figures: `python -m tests.gpu.table` prints it, `--write` puts it into docs/gpu.md.
+"""The table of GPU figures: `python -m tests.gpu.table` prints it, `--write` puts it into docs/operate/gpu.md.
 
 Only results of a card count. A figure without a result is "not measured".
 """
@@ -14,7 +14,7 @@ from tests.gpu.__main__ import RECORDED
 from tests.gpu.registry import STEPS
 from tests.gpu.results import FINISHED, ROOT, read_result
 
-PAGE = ROOT / "docs" / "gpu.md"
+PAGE = ROOT / "docs/operate/gpu.md"
 BEGIN, END = "<!-- gpu figures: begin -->", "<!-- gpu figures: end -->"
 MISSING = "not measured"
 

@@ -57,7 +57,7 @@ def test_an_invalid_file_is_reported_with_its_line(
 def test_overrides_may_follow_options_after_a_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`troupe run FILE key=value` and docs/custom.md write them there."""
+    """`troupe run FILE key=value` and docs/train/custom.md write them there."""
     (tmp_path / "run.toml").write_text(to_toml(load_config("plan_path_duo")))
     words = [str(tmp_path / "run.toml"), "--local", "run.iterations=none", "--home", str(tmp_path)]
     assert run.main(words) == run.USAGE_ERROR

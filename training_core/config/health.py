@@ -199,7 +199,7 @@ _compares_evaluations = only_if(
 
 
 class RunHealth(Section):
-    """Rules that monitor the run (see docs/health.md) and apply to all kinds of agents."""
+    """Rules that monitor the run (see docs/use/health.md) and apply to all kinds of agents."""
 
     effects: ClassVar[Effects] = {"fork": both(_enabled, _forks)} | needs(
         "relax looks clip_fraction gradient_norm stalled_phase dead_worker not_a_number", _enabled
@@ -229,7 +229,7 @@ class RunHealth(Section):
 
 
 class Health(RunHealth):
-    """Rules that monitor a run of language models; see docs/health.md."""
+    """Rules that monitor a run of language models; see docs/use/health.md."""
 
     effects: ClassVar[Effects] = {
         "kl_blow_up": both(_measures_kl, _enabled),
@@ -263,7 +263,7 @@ class Health(RunHealth):
 
 
 class NetworkHealth(RunHealth):
-    """Rules that monitor a run of small networks; see docs/health.md.
+    """Rules that monitor a run of small networks; see docs/use/health.md.
 
     Entropy has no bound that suits every environment, and small networks have no tokens, groups or base model.
     """

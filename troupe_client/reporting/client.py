@@ -291,7 +291,7 @@ def run_begin(
     `id` is generated; the id of an existing run needs resume="allow" or "must", which continue the count of its steps, or a
     `role`: the part of another program, such as "eval", in the run. The run's state follows the program without a role. `mode`
     is "online", "offline" (`troupe sync ID` delivers later) or "disabled" (nothing is written). `dir` is the folder of events.
-    Arguments default to environment variables (docs/client.md). Raises TroupeError for bad arguments, without a known server,
+    Arguments default to environment variables (docs/use/client.md). Raises TroupeError for bad arguments, without a known server,
     and if the server refuses the run. A server that does not answer is not an error.
     """
     if unknown := set(described) - set(RunDescription.__annotations__):

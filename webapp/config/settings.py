@@ -1,4 +1,4 @@
-"""Django's settings, read from the environment (see webapp/config/environment.py and docs/configuration.md).
+"""Django's settings, read from the environment (see webapp/config/environment.py and docs/reference/configuration.md).
 
 `manage.py up` sets DATABASE_URL, REDIS_URL and TROUPE_SECRET_KEY if the user has not.
 """

@@ -1,6 +1,7 @@
 """The pages of the documentation: sanitised HTML, headings with anchors, and what the search reads.
 
-The files are Markdown and images of the checkout, which `files/` links to, so that a wheel has them too. A table row whose first cell
+The files are Markdown and images of the checkout, which `files/` links to, so that a wheel has them too; tables of config fields are
+made from the config classes. A table row whose first cell
 begins with code (a field, a metric, a rule) has an anchor too, HEADING--NAME.
 """
 
@@ -17,27 +18,32 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from webapp.common.markdown import cleaned, markdown_parser
+from webapp.documents.configuration import with_fields
 
 FILES = Path(__file__).with_name("files")
 OTHERS = {
-    "readme": "README.md",
-    "containers": "docker/README.md",
-    "contributing": "CONTRIBUTING.md",
-    "changes": "CHANGELOG.md",
-    "security": "SECURITY.md",
+    "README.md": "readme",
+    "docker/README.md": "containers",
+    "examples/README.md": "examples",
+    "CONTRIBUTING.md": "contributing",
+    "CHANGELOG.md": "changes",
+    "SECURITY.md": "security",
 }
-"""Pages outside docs/, by their slug."""
+"""Slugs of pages outside docs/; others have the name of their file."""
 START = ""
-"""Slug of docs/README.md, the table of all pages."""
+"""Slug of the table of contents."""
+CONTENTS = "docs/README.md"
+"""Its file, which has the pages in their order."""
 IMAGES = {".png": "image/png", ".svg": "image/svg+xml"}
 
 
 @cache
 def page_paths() -> dict[str, str]:
-    """Return slug -> path below FILES of every page that is installed."""
-    docs = {path.stem: f"docs/{path.name}" for path in sorted((FILES / "docs").glob("*.md"))}
-    paths = {START: docs.pop("README", "docs/README.md")} | docs | OTHERS
-    return {slug: path for slug, path in paths.items() if (FILES / path).is_file()}
+    """Return slug -> path below FILES of every page that is installed, in the order of the table of contents."""
+    links = re.findall(r"\]\(([\w./-]+\.md)\)", (FILES / CONTENTS).read_text())
+    paths = (normpath(join(dirname(CONTENTS), link)) for link in links)
+    pages = {OTHERS.get(path, Path(path).stem): path for path in paths if (FILES / path).is_file()}
+    return {START: CONTENTS} | pages
 
 
 def page_address(slug: str) -> str:
@@ -125,7 +131,7 @@ def _document(slug: str, path: str, changed: int) -> Document:
     parser = markdown_parser(html=True)
     parser.add_render_rule("fence", _code)
     parser.add_render_rule("code_block", _code)
-    tokens = parser.parse((FILES / path).read_text())
+    tokens = parser.parse(with_fields((FILES / path).read_text()))
     _lead(tokens, path)
     document = Document(slug, slug, SafeString(""))
     body = list(_body(parser, tokens, document))

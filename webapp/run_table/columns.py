@@ -110,7 +110,7 @@ FACTS: dict[str, tuple[str, str, str]] = {
 }
 """Kind, heading and order of each column that is a fact of the run."""
 EXPLAINED = {"progress": "progress", "left": "left", "priority": "priority", "note": "latest-note", OWN: OWN}
-"""Facts with a row in docs/columns.md -> its anchor."""
+"""Facts with a row in docs/reference/columns.md -> its anchor."""
 _HEADINGS = {
     "train/return": "return",
     "eval/return": "return, greedy",

@@ -42,7 +42,7 @@ UNITS = {"duration": "s"}
 EXPLAINED = (
     "outcome", "return", "success", "turns", "tokens", "staleness", "truncated", "probe", "duration", "reward", "advantage", "version",
 )  # fmt: skip
-"""Facts and figures with a row in docs/columns.md."""
+"""Facts and figures with a row in docs/reference/columns.md."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class TableColumn:
 
     @property
     def explained(self) -> str:
-        """Return the anchor of its row in docs/columns.md; empty if its heading is clear."""
+        """Return the anchor of its row in docs/reference/columns.md; empty if its heading is clear."""
         word = self.word.rpartition(".")[2]
         return f"episodes--{word}" if word in EXPLAINED else ""
 

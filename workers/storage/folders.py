@@ -151,5 +151,5 @@ def unseen(folder: str, error: OSError) -> FolderNotShared:
     """Return the error of a folder that this machine does not see."""
     return FolderNotShared(
         f"node {socket.gethostname()} does not see {folder} ({error.strerror}); mount TROUPE_HOME "
-        "at the same path on every node (docs/getting-started.md)"
+        "at the same path on every node (docs/start/getting-started.md)"
     )

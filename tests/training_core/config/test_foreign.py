@@ -68,7 +68,7 @@ def test_every_counterpart_exists(name: str) -> None:
 
 @pytest.mark.parametrize("page", list(PAGES))
 def test_the_page_for_those_who_come_from_there_has_every_name(page: str) -> None:
-    text = (ROOT / "docs" / f"from-{page}.md").read_text()
+    text = (ROOT / f"docs/train/from-{page}.md").read_text()
     words = {word.lower().replace("-", "_") for word in re.findall(r"[\w-]*\w", text.replace("--", ""))}
     assert not [name for name in PAGES[page] if name not in words]
 
@@ -113,7 +113,7 @@ def test_a_field_by_another_librarys_name_is_refused_with_its_counterpart(word: 
 
 
 def test_the_launch_script_of_slime_as_a_config() -> None:
-    page = (ROOT / "docs" / "from-slime.md").read_text().partition("## The launch script")[2]
+    page = (ROOT / "docs/train/from-slime.md").read_text().partition("## The launch script")[2]
     (text,) = re.findall(r"```toml\n(.*?)```", page.partition("\n## ")[0], re.DOTALL)
     config = parse_config(read_toml(text))
     assert isinstance(config, RunConfig) and isinstance(config.workflow, RolloutBuffer)

@@ -1,4 +1,4 @@
-"""Every command of docs/api.md, run in order against the real server; every JSON answer that it shows."""
+"""Every command of docs/reference/api.md, run in order against the real server; every JSON answer that it shows."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from webapp.accounts.tokens import token_create
 from webapp.metrics.selectors import keys
 from webapp.runs.models import Attempt, LogLine, Run
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "api.md").read_text()
+PAGE = (Path(__file__).resolve().parents[3] / "docs/reference/api.md").read_text()
 BLOCKS = re.findall(r"```(sh|json)\n(.*?)```", PAGE, re.DOTALL)
 
 

@@ -26,7 +26,7 @@ from workers.driver.attempt import run_attempt
 from workers.protocol import Attempt
 from workers.run import main
 
-DOCS = Path(__file__).parents[3] / "docs" / "marl.md"
+DOCS = Path(__file__).parents[3] / "docs/train/marl.md"
 SMALL: dict[str, Any] = {
     "run.iterations": 2,
     "rollout.environments": 4,

@@ -50,14 +50,14 @@ def test_every_reported_metric_has_an_explanation() -> None:
 
 
 def test_every_metric_with_a_unit_has_an_explanation() -> None:
-    text = (ROOT / "docs/metrics.md").read_text().replace("gpu<index>_", "gpu_")
+    text = (ROOT / "docs/reference/metrics.md").read_text().replace("gpu<index>_", "gpu_")
     units = set(UNITS).union(*(pages.units for pages in AGENT_PAGES.values()))
     assert [name for name in sorted(units) if f"/{name}`" not in text] == []
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_has_an_explanation(rule: str) -> None:
-    assert explanation("rule", rule), f"docs/health.md has no row for {rule}"
+    assert explanation("rule", rule), f"docs/use/health.md has no row for {rule}"
 
 
 @pytest.mark.parametrize("preset", ["plan_path_duo", "multi_turn_math", "spread_mappo"])

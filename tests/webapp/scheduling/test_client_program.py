@@ -1,4 +1,4 @@
-"""The first program of docs/client.md, and what a program's author sees of its run."""
+"""The first program of docs/use/client.md, and what a program's author sees of its run."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ def executed(program: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.extended
 def test_the_first_program_of_the_documentation_runs(connected: User, tmp_path: Path) -> None:
-    program = next(fence.text for fence in fences("docs/client.md") if fence.language == "python")
+    program = next(fence.text for fence in fences("docs/use/client.md") if fence.language == "python")
     done = executed(program, tmp_path)
     assert done.returncode == 0, done.stderr
     run = Run.objects.get()

@@ -76,7 +76,12 @@ def test_the_example_that_resumes_runs(tmp_path: Path) -> None:
 
 def rows() -> list[tuple[str, dict[str, Any]]]:
     """Flags of the guide's table, and their overrides."""
-    table = (ROOT / "docs/from-marlkit.md").read_text().partition("## Command line")[2].partition("\n## ")[0]
+    table = (
+        (ROOT / "docs/train/from-marlkit.md")
+        .read_text()
+        .partition("## Command line")[2]
+        .partition("\n## ")[0]
+    )
     found = []
     for flag, here in re.findall(r"^\| `(--[^|]*)` \| (.*) \|$", table, re.MULTILINE):
         first = re.match(r"`([^`]*)`", here)

@@ -30,7 +30,7 @@ def test_a_process_with_another_folder_is_named(
             folder.mkdir()
         with pytest.raises(FolderNotShared) as raised:
             check_mark(None, mark)
-    for part in ("n3", str(folder), "TROUPE_HOME", "docs/getting-started.md"):
+    for part in ("n3", str(folder), "TROUPE_HOME", "docs/start/getting-started.md"):
         assert part in str(raised.value)
 
 

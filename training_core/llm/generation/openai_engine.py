@@ -1,6 +1,6 @@
 """The openai engine: a vLLM or SGLang server samples, by the OpenAI completions API with token ids.
 
-The server must be started (docs/engines.md) with logprobs of the sampling distribution and with its endpoints for new
+The server must be started (docs/train/engines.md) with logprobs of the sampling distribution and with its endpoints for new
 weights. Noise is the server's: a seed per prompt, so tokens differ from those of the torch engine.
 """
 

@@ -22,7 +22,7 @@ def script(module: str) -> SafeString:
 @register.simple_tag(takes_context=True)
 def table_head(context: template.Context, *columns: str) -> SafeString:
     """Return the head of a table. A column is "label", "label|class" or "label|class|term"; the class "hidden" is for screen
-    readers only. A term gets a "?" button: it is a row of the section of docs/columns.md that a first column "@section" names.
+    readers only. A term gets a "?" button: it is a row of the section of docs/reference/columns.md that a first column "@section" names.
     """
     section = columns[0].removeprefix("@") if columns[0].startswith("@") else ""
     cells = []
