@@ -22,7 +22,7 @@ from webapp.metrics import services as metrics
 from webapp.quotas.services import storage_held
 from webapp.runs.lifecycle import run_announce, run_locked, run_reason_set
 from webapp.runs.logs import log_lines_store, server_says
-from webapp.runs.models import Attempt, Run, RunSource
+from webapp.runs.models import Attempt, Run
 from webapp.runs.selectors import attempts_from
 from webapp.scheduling.attempts import command_for, is_at_work, status_apply
 from webapp.scheduling.client_runs import QUIET, client_run_revive
@@ -167,7 +167,7 @@ def _leads(run: Run, producer: Producer) -> bool:
     Of several custom programs in one attempt, it is the first one without a role, else the first one; one that has not reported
     for a while is left out.
     """
-    if run.source != RunSource.CLIENT or not producer.program:
+    if not run.is_custom or not producer.program:
         return True
     programs = Producer.objects.filter(run=run, attempt=producer.attempt, program=True)
     alive = programs.filter(Q(updated_at__gte=timezone.now() - QUIET) | Q(pk=producer.pk))

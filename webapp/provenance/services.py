@@ -9,7 +9,7 @@ from training_core.errors import ConfigError
 from troupe_client.documents import provenance as documents
 from webapp.provenance.models import Provenance
 from webapp.runs.logs import server_says
-from webapp.runs.models import Run, RunSource
+from webapp.runs.models import Run
 from webapp.runs.selectors import packages_of
 from workers.provenance.repository import unpacked_diff
 
@@ -210,7 +210,7 @@ def provenance_context(run: Run, chosen: str = "") -> dict[str, Any]:
     shown = attempts.get(number)
     launch = document.launch
     repositories: list[dict[str, Any]] = []
-    reporter = "program" if run.source == RunSource.CLIENT else "driver"
+    reporter = "program" if run.is_custom else "driver"
     for origin, record in (("of the launch", launch), (f"of the {reporter}", shown)):
         for repository in record["repositories"] if record else []:
             same = [row for row in repositories if _state(row) == _state(repository)]

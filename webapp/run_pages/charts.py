@@ -148,11 +148,6 @@ class ChartSection:
     panels: list[Panel]
 
 
-def is_custom(config: Mapping[str, Any]) -> bool:
-    """Return `Run.is_custom` for the run of a config: the names of its metrics mean what its program decides."""
-    return "client" in config
-
-
 def unit_of(metric: str, config: Mapping[str, Any]) -> str:
     """Return the unit of a metric by the last part of its name, without the number of a device; empty if it has none."""
     units = UNITS | agent_pages(config).units
@@ -170,13 +165,14 @@ def unused_keys(config: Mapping[str, Any]) -> set[str]:
     return set() if agent_pages(config).tokens else {"progress/tokens"}
 
 
-def all_sections(keys: Iterable[str], config: Mapping[str, Any]) -> list[ChartSection]:
+def all_sections(keys: Iterable[str], run: Run) -> list[ChartSection]:
     """Return every metric of a run; the metrics of all roles, policies or hosts share a chart."""
+    config = run.config
     tones: dict[str, Tone] = {**policy_tones(config), **role_tones(config)}
     panels: dict[str, dict[str, Panel]] = {}
     for key in (key for key in keys if key not in unused_keys(config)):
         section, chart, label = _place(key)
-        panel = panels.setdefault(section, {}).setdefault(chart, _panel(section, chart, config))
+        panel = panels.setdefault(section, {}).setdefault(chart, _panel(section, chart, run))
         panel.lines.append(ChartLine(key, label, tones.get(label, (len(panel.lines) + 1) % (TONES + 1))))
     order = [*SECTIONS, *sorted(set(panels) - set(SECTIONS))]
     sections = [_section(name, list(panels[name].values()), list(tones)) for name in order if name in panels]
@@ -221,13 +217,12 @@ def _place(key: str) -> tuple[str, str, str]:
     return section, "/".join(rest), rest[-1]
 
 
-def _panel(section: str, chart: str, config: Mapping[str, Any]) -> Panel:
+def _panel(section: str, chart: str, run: Run) -> Panel:
     leaf, identity = chart.rsplit("/", 1)[-1], slugify(f"{section}-{chart}")
-    if (
-        is_custom(config) and section != "system"
-    ):  # an equal name need not have the unit and the range of Troupe's metric
+    # The metrics of a custom program need not have the unit and the range of the metric of Troupe with the same name.
+    if run.is_custom and section != "system":
         return Panel(identity, chart, "")
-    unit = "seconds" if section == "time" else unit_of(leaf, config)
+    unit = "seconds" if section == "time" else unit_of(leaf, run.config)
     return Panel(identity, chart.replace("_", " "), unit, [], (0.0, 1.0) if leaf in SHARES else None)
 
 
@@ -333,18 +328,16 @@ LAYOUTS: dict[str, tuple[str, ...]] = {
 """algorithm.type -> ids of CHARTS, most important first."""
 
 
-def overview_panels(
-    config: Mapping[str, Any], keys: Sequence[str], chosen: Sequence[str] = ()
-) -> list[Panel]:
+def overview_panels(run: Run, keys: Sequence[str], chosen: Sequence[str] = ()) -> list[Panel]:
     """Return the charts with data of a run that has reported the metrics `keys`, in this order: of the metrics that it has chosen,
     of its algorithm, and for a run without a trainer of Troupe, of the most important names.
     """
     reported = set(keys)
     named = named_panels(keys, [key for key in chosen if key in reported])
-    usual = [panel for panel in layout_panels(config) if reported.intersection(panel.keys)]
+    usual = [panel for panel in layout_panels(run) if reported.intersection(panel.keys)]
     usual = usual[: max(FIRST, len(usual) // ROW * ROW)]
     most = max(MOST_CHARTS, len(usual))
-    if is_custom(config) or not usual:
+    if run.is_custom or not usual:
         covered = {key for panel in usual for key in panel.keys}
         usual += [panel for panel in named if not covered.intersection(panel.keys)]
     first = [
@@ -356,26 +349,26 @@ def overview_panels(
     return panels
 
 
-def layout_panels(config: Mapping[str, Any]) -> list[Panel]:
+def layout_panels(run: Run) -> list[Panel]:
     """Return all charts of the layout of the run's algorithm."""
-    names = LAYOUTS.get(config.get("algorithm", {}).get("type", ""), DEFAULT)
-    return [panel_of(name, config) for name in names]
+    names = LAYOUTS.get(run.config.get("algorithm", {}).get("type", ""), DEFAULT)
+    return [panel_of(name, run) for name in names]
 
 
-def panel_get(chart: str, keys: Sequence[str], config: Mapping[str, Any]) -> Panel | None:
+def panel_get(chart: str, keys: Sequence[str], run: Run) -> Panel | None:
     """Return the panel with this id: one of all metrics, of the overview, or of CHARTS."""
-    panels = [panel for section in all_sections(keys, config) for panel in section.panels]
+    panels = [panel for section in all_sections(keys, run) for panel in section.panels]
     match = next((panel for panel in [*panels, *named_panels(keys, keys)] if panel.id == chart), None)
-    return match or (panel_of(chart, config) if chart in CHARTS else None)
+    return match or (panel_of(chart, run) if chart in CHARTS else None)
 
 
-def panel_of(name: str, config: Mapping[str, Any]) -> Panel:
-    """Return one of CHARTS for this team."""
-    chart = CHARTS[name]
+def panel_of(name: str, run: Run) -> Panel:
+    """Return one of CHARTS for the team of a run."""
+    chart, config = CHARTS[name], run.config
     lines = [line for metric in chart.lines for line in _lines(metric, config)]
     leaf = chart.lines[0][0].rsplit("/", 1)[-1]
     title, unit = shaped_label(chart.title, [config]), chart.unit or unit_of(leaf, config)
-    return Panel(name, title, unit, lines, (0.0, 1.0) if leaf in SHARES and not is_custom(config) else None)
+    return Panel(name, title, unit, lines, (0.0, 1.0) if leaf in SHARES and not run.is_custom else None)
 
 
 def expanded(metric: str, config: Mapping[str, Any]) -> dict[str, tuple[str, int | None]]:

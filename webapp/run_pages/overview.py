@@ -20,7 +20,7 @@ from webapp.common.tones import policy_tones
 from webapp.metrics.names import by_importance
 from webapp.metrics.points import Points, superseded
 from webapp.metrics.selectors import points_read
-from webapp.run_pages.charts import MOST_TILES, expanded, is_custom, named_tiles
+from webapp.run_pages.charts import MOST_TILES, expanded, named_tiles
 from webapp.runs.models import Run
 from webapp.runs.selectors import parent_shown
 from webapp.transcripts.models import Episode
@@ -228,9 +228,7 @@ class Tile:
         return [figure.key for figure in self.figures]
 
 
-def tile_specs(
-    config: Mapping[str, Any], keys: Collection[str], chosen: Sequence[str] = ()
-) -> list[TileSpec]:
+def tile_specs(run: Run, keys: Collection[str], chosen: Sequence[str] = ()) -> list[TileSpec]:
     """Return the tiles of a run that has reported the metrics `keys`, in this order: those that it has chosen, or else those of
     its agents, and for a run without a trainer of Troupe the most important names.
     """
@@ -239,10 +237,10 @@ def tile_specs(
     reported = set(keys)
     known = [
         spec
-        for spec in agent_pages(config).tiles
-        if any(key in reported for figure in spec.figures for key in _expanded(figure.metric, config))
+        for spec in agent_pages(run.config).tiles
+        if any(key in reported for figure in spec.figures for key in _expanded(figure.metric, run.config))
     ]
-    if known and not is_custom(config):
+    if known and not run.is_custom:
         return known
     covered = {figure.metric for spec in known for figure in spec.figures}
     named = [key for key in by_importance(keys) if key not in covered]

@@ -184,8 +184,8 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
     run = framed_run(request.user, run_id, whole=True)
     rows = series_rows(run) if run.series_count <= MOST_SHOWN else None
     every = _overview_keys(run) if rows is None else [row.key for row in sorted(rows, key=lambda row: row.pk)]
-    panels = overview_panels(run.config, every, run.headline_keys)
-    specs = tile_specs(run.config, every, run.headline_keys)
+    panels = overview_panels(run, every, run.headline_keys)
+    specs = tile_specs(run, every, run.headline_keys)
     drawn = [line.key for panel in panels for line in panel.lines]
     series = _series(run, rows, drawn, [key for key in tile_keys(specs, run.config) if key not in drawn])
     checkpoint_data, notes, findings = checkpoint_context(run), run_notes_list(run), findings_read(run)
@@ -243,7 +243,7 @@ def _overview_keys(run: Run) -> list[str]:
     """Return the metrics of a run with many that its overview may show: those that it has chosen, those of its layout and axes, and
     the first ones by name.
     """
-    layout = [key for panel in layout_panels(run.config) for key in panel.keys]
+    layout = [key for panel in layout_panels(run) for key in panel.keys]
     tiles = tile_keys(agent_pages(run.config).tiles, run.config)
     return names_first(run, MOST_OFFERED, [*run.headline_keys, *AXIS_KEYS, *layout, *tiles])
 
@@ -266,7 +266,7 @@ def curves_page(request: HttpRequest, run_id: str) -> HttpResponse:
     asked = {name: request.GET.get(name, "").replace("\0", "") for name in ("q", "section", "after")}
     is_pattern = request.GET.get("regex") == "1"
     part = part_of(run, asked["section"], asked["q"], is_pattern=is_pattern, after=asked["after"])
-    sections = all_sections(part.keys, run.config)
+    sections = all_sections(part.keys, run)
     panels = [panel for section in sections for panel in section.panels]
     leads = leads_of(request.user, run)
     context = {
@@ -301,9 +301,9 @@ def chart_page(request: HttpRequest, run_id: str, chart: str) -> HttpResponse:
     """Show one chart on its own page."""
     run = run_get(request.user, run_id)
     keys = key_names(run) if run.series_count <= MOST_SHOWN else names_of_chart(run, chart)
-    panel = panel_get(chart, keys, run.config)
+    panel = panel_get(chart, keys, run)
     if panel is None and run.series_count > MOST_SHOWN:
-        panel = panel_get(chart, key_names(run), run.config)
+        panel = panel_get(chart, key_names(run), run)
     if panel is None:
         raise Http404(f"the run {run.pk} has no chart {chart}")
     leads = leads_of(request.user, run)

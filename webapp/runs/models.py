@@ -148,7 +148,9 @@ class Run(models.Model):
 
     @property
     def is_custom(self) -> bool:
-        """Whether a program with its own training loop reports it; its config has a section `client`."""
+        """Whether a program with its own training loop reports it; its config has a section `client`, and the names of its metrics
+        mean what the program decides.
+        """
         return self.source == RunSource.CLIENT
 
 

@@ -16,7 +16,7 @@ from webapp.metrics.models import Series
 from webapp.provenance.services import provenance_report
 from webapp.runs.costs import first_iteration
 from webapp.runs.lifecycle import run_fault, run_move, run_reason_set, submit_soon
-from webapp.runs.models import Attempt, Run, RunSource, RunState
+from webapp.runs.models import Attempt, Run, RunState
 from webapp.runs.selectors import facts_add
 from webapp.runs.states import STATE_AFTER, allowed
 from workers.launchers.launcher import STOP_SECONDS
@@ -99,7 +99,7 @@ def command_for(run: Run, attempt: Attempt, *, newest: bool) -> str | None:
     An attempt that ended by its driver's own report needs no command; one that was ended here (stopped before it started,
     given up) must exit. newest: whether the run has no later attempt.
     """
-    if newest and attempt.ended_as == "stopped" and run.source == RunSource.CLIENT:
+    if newest and attempt.ended_as == "stopped" and run.is_custom:
         return "stop"  # for the other programs of the run
     if attempt.state == Attempt.State.ENDED or not newest:
         return "exit"
@@ -144,7 +144,7 @@ def status_apply(run: Run, attempt: Attempt, event: StatusEvent) -> None:
 
 def _late_apply(run: Run, event: StatusEvent, *, newest: bool) -> None:
     """Note the progress of a custom program's run that has ended: a repeated import adds to it."""
-    if newest and run.source == RunSource.CLIENT and event.iteration > run.iteration:
+    if newest and run.is_custom and event.iteration > run.iteration:
         run.iteration = event.iteration
         run.save(update_fields=["iteration"])
 

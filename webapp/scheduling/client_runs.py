@@ -58,7 +58,7 @@ def client_run_begin(user: Person, project: Project, wanted: ClientRunBody) -> t
         run = _made(user, project, wanted)
         return run, _attempt(run, 1, wanted)
     latest = run.attempts.order_by("-number").first()
-    if run.project_id != project.pk or run.source != RunSource.CLIENT or latest is None:
+    if run.project_id != project.pk or not run.is_custom or latest is None:
         guess_note("run", user.pk)
         raise TransitionRefused(f"the id {wanted.id} is in use by another run; choose another one")
     known = run.attempts.filter(submission_id__endswith=f"-{wanted.nonce}").first() if wanted.nonce else None
@@ -189,7 +189,7 @@ def client_run_look_after(run_id: str, since: Any) -> None:
 
 def client_run_revive(run: Run, attempt: Attempt) -> None:
     """Revive a run whose program was given up and reports again. The caller holds the run's lock; other runs are unchanged."""
-    given_up = run.source == RunSource.CLIENT and run.state == RunState.FAILED and attempt.ended_as == "lost"
+    given_up = run.is_custom and run.state == RunState.FAILED and attempt.ended_as == "lost"
     if not given_up or run.attempts.filter(number__gt=attempt.number).exists():
         return
     attempt.state, attempt.ended_as, attempt.reason, attempt.ended_at = Attempt.State.LIVE, "", "", None

@@ -25,7 +25,7 @@ from webapp.checkpoints.services import (
     require_whole,
 )
 from webapp.runs.configs import check_storable, family_of, flatten, parse_permitted_for
-from webapp.runs.models import Run, RunSource
+from webapp.runs.models import Run
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.services import check_gpus, run_create, run_resume
 
@@ -155,7 +155,7 @@ def _held(checkpoint: Checkpoint) -> Checkpoint:
     )
     if held.removed:
         raise CheckpointGone(f"{checkpoint_words(held)} was removed; fork from another one")
-    if held.run.source == RunSource.CLIENT:
+    if held.run.is_custom:
         raise TransitionRefused("a run of a custom program cannot be forked")
     return held
 

@@ -35,7 +35,7 @@ from webapp.runs.lifecycle import (
     runs_locked,
     submit_soon,
 )
-from webapp.runs.models import Attempt, Run, RunSource, RunState
+from webapp.runs.models import Attempt, Run, RunState
 from webapp.runs.selectors import run_get
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.attempts import (
@@ -173,7 +173,7 @@ def run_end_now(user: Person, run: Run) -> Run:
 
 def _ours(run: Run, what: str) -> None:
     """Raises TransitionRefused for actions that are only possible for runs launched by the server."""
-    if run.source == RunSource.CLIENT:
+    if run.is_custom:
         raise states.TransitionRefused(
             f"a run of a custom program cannot be {what} from here: end the program, or start it again"
         )
@@ -197,7 +197,7 @@ def _end(user: Person, run: Run, how: str) -> Run:
     else:
         states.check(run, RunState.STOPPING, state)
         run.stop_requested, run.stop_requested_at = how, timezone.now()
-        launched = run.source != RunSource.CLIENT
+        launched = not run.is_custom
         reason = stopping_words(run, run.attempts.order_by("-number").first()) if launched else run_fault(run)
         run_move(run, RunState.STOPPING, reason, end_requested_at=None)
     return run

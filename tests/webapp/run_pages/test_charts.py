@@ -24,12 +24,12 @@ from webapp.run_pages.charts import (
     panel_get,
 )
 from webapp.run_pages.overview import Tile, overview_tiles, tile_keys, tile_specs
-from webapp.runs.models import Run
+from webapp.runs.models import Run, RunSource
 from webapp.runs.notes import MOST, headline_read, run_headline_set
 from webapp.scheduling.client_runs import client_config, client_run_begin
 from webapp.transcripts.models import Episode
 
-CONFIG = client_config(ClientRunBody(id="23456789"))
+PROGRAM = Run(source=RunSource.CLIENT, config=client_config(ClientRunBody(id="23456789")))
 SUPERVISED = ["epoch", "lr", "loss", "accuracy", "eval/loss", "val_accuracy"]
 
 
@@ -47,30 +47,30 @@ def test_splits_of_a_metric_share_a_chart_and_counters_have_none() -> None:
         ("lr", ["lr"]),
     ]
     panel = named_panels(SUPERVISED)[0]
-    found = panel_get(panel.id, SUPERVISED, CONFIG)
+    found = panel_get(panel.id, SUPERVISED, PROGRAM)
     assert found and found.keys == panel.keys, "the chart has a page of its own"
 
 
 def test_names_of_a_program_get_no_unit_and_no_range_of_troupe() -> None:
     keys = ["loss", "success", "time/step", "system/host/cpu_percent"]
-    drawn = {panel.title: panel for section in all_sections(keys, CONFIG) for panel in section.panels}
+    drawn = {panel.title: panel for section in all_sections(keys, PROGRAM) for panel in section.panels}
     assert [drawn[title].unit for title in ("loss", "success", "step")] == ["", "", ""]
     assert drawn["success"].range is None and drawn["cpu percent"].unit == "% of all cores"
 
 
 def test_metrics_of_troupe_keep_their_tiles_and_charts_in_a_program() -> None:
     keys = ["train/return", "loss"]
-    assert [spec.label for spec in tile_specs(CONFIG, keys)] == ["Return per episode", "loss"]
-    assert [panel.title for panel in overview_panels(CONFIG, keys)] == ["Return", "loss"]
+    assert [spec.label for spec in tile_specs(PROGRAM, keys)] == ["Return per episode", "loss"]
+    assert [panel.title for panel in overview_panels(PROGRAM, keys)] == ["Return", "loss"]
 
 
 def test_a_choice_decides_tiles_and_the_first_charts() -> None:
     chosen = ["accuracy", "not/reported", "epoch"]
-    assert tile_keys(tile_specs(CONFIG, SUPERVISED, chosen), CONFIG) == ["accuracy", "epoch"]
-    charts = [panel.title for panel in overview_panels(CONFIG, SUPERVISED, chosen)]
+    assert tile_keys(tile_specs(PROGRAM, SUPERVISED, chosen), PROGRAM.config) == ["accuracy", "epoch"]
+    charts = [panel.title for panel in overview_panels(PROGRAM, SUPERVISED, chosen)]
     assert charts == ["accuracy", "epoch", "loss", "lr"]
-    (_, counter, *_) = overview_panels(CONFIG, SUPERVISED, chosen)
-    assert panel_get(counter.id, SUPERVISED, CONFIG) == counter, "a chosen counter has a page of its own"
+    (_, counter, *_) = overview_panels(PROGRAM, SUPERVISED, chosen)
+    assert panel_get(counter.id, SUPERVISED, PROGRAM) == counter, "a chosen counter has a page of its own"
 
 
 def test_a_choice_is_of_the_program_and_then_of_the_page(program: Run, user: User, client: Client) -> None:
@@ -137,7 +137,7 @@ def config() -> dict[str, Any]:
 
 
 def tiles_of(config: dict[str, Any], series: dict[str, Any], forked_at: int = 0) -> list[Tile]:
-    return overview_tiles(config, tile_specs(config, list(series)), series, forked_at)
+    return overview_tiles(config, tile_specs(Run(config=config), list(series)), series, forked_at)
 
 
 def of(config: dict[str, Any], algorithm: str) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def of(config: dict[str, Any], algorithm: str) -> dict[str, Any]:
 def test_every_algorithm_has_a_layout_of_charts_that_exist(config: dict[str, Any], algorithm: str) -> None:
     names = LAYOUTS.get(algorithm, DEFAULT)
     assert set(names) <= set(CHARTS) and len(set(names)) == len(names)
-    chosen = of(config, algorithm)
+    chosen = Run(config=of(config, algorithm))
     assert overview_panels(chosen, []) == [], "nothing is reported yet"
     keys = [key for panel in layout_panels(chosen) for key in panel.keys]
     panels = [panel.id for panel in overview_panels(chosen, keys)]
@@ -156,7 +156,7 @@ def test_every_algorithm_has_a_layout_of_charts_that_exist(config: dict[str, Any
 
 
 def test_roles_and_policies_have_a_line_each(config: dict[str, Any]) -> None:
-    panels = {panel.id: panel for panel in layout_panels(config)}
+    panels = {panel.id: panel for panel in layout_panels(Run(config=config))}
     assert [line.key for line in panels["reward"].lines] == ["train/planner/reward", "train/executor/reward"]
     assert [line.label for line in panels["entropy"].lines] == ["planner", "executor"]
     assert panels["success"].range == (0.0, 1.0) and panels["groups"].unit == "share"
@@ -164,10 +164,14 @@ def test_roles_and_policies_have_a_line_each(config: dict[str, Any]) -> None:
 
 def test_charts_of_what_is_not_reported_are_left_out(config: dict[str, Any]) -> None:
     keys = ["train/return", "eval/success", "policy/planner/grad_norm", "policy/planner/value_loss"]
-    assert [panel.id for panel in overview_panels(config, keys)] == ["success", "return", "gradient"]
-    (line,) = overview_panels(config, keys)[0].lines
+    assert [panel.id for panel in overview_panels(Run(config=config), keys)] == [
+        "success",
+        "return",
+        "gradient",
+    ]
+    (line,) = overview_panels(Run(config=config), keys)[0].lines
     assert line.key == "eval/success", "its other line has no data"
-    assert [panel.id for panel in overview_panels(of(config, "ppo"), keys)] == [
+    assert [panel.id for panel in overview_panels(Run(config=of(config, "ppo")), keys)] == [
         "success",
         "return",
         "value",
@@ -176,12 +180,12 @@ def test_charts_of_what_is_not_reported_are_left_out(config: dict[str, Any]) -> 
 
 
 def test_a_chart_is_found_by_its_id_and_ids_differ(config: dict[str, Any]) -> None:
-    keys = ["policy/planner/a.b", "policy/planner/ab", "eval/success"]
-    ids = [panel.id for section in all_sections(keys, config) for panel in section.panels]
+    keys, run = ["policy/planner/a.b", "policy/planner/ab", "eval/success"], Run(config=config)
+    ids = [panel.id for section in all_sections(keys, run) for panel in section.panels]
     assert sorted(ids) == ["eval-success", "policy-ab", "policy-ab--2"]
-    found = panel_get("policy-ab--2", keys, config)
+    found = panel_get("policy-ab--2", keys, run)
     assert found and [line.key for line in found.lines] == ["policy/planner/ab"]
-    assert panel_get("kl", keys, config) and panel_get("nothing", keys, config) is None
+    assert panel_get("kl", keys, run) and panel_get("nothing", keys, run) is None
 
 
 def test_tiles_show_last_values_and_what_they_moved(config: dict[str, Any]) -> None:
@@ -212,7 +216,7 @@ def test_compute_has_a_chart_a_measure_and_a_line_a_policy() -> None:
         for policy in ("planner", "executor")
         for name in ("update_mfu", "rollout_mfu")
     ]
-    (section,) = all_sections(keys, load_config("plan_path_duo").model_dump(mode="json"))
+    (section,) = all_sections(keys, Run(config=load_config("plan_path_duo").model_dump(mode="json")))
     assert section.name == "Compute"
     assert [(panel.title, panel.unit, [line.label for line in panel.lines]) for panel in section.panels] == [
         (f"{phase} mfu", "share of the device's peak", ["planner", "executor"])
@@ -246,11 +250,13 @@ def test_small_networks_have_tiles_and_units_of_their_own() -> None:
         "critic_grad_norm",
         "epochs",
     )
-    (section,) = all_sections([f"policy/agents/{name}" for name in told], config)
+    (section,) = all_sections([f"policy/agents/{name}" for name in told], Run(config=config))
     units = {panel.title: panel.unit for panel in section.panels}
     assert units["entropy"] == units["kl"] == "nats per action" and all(units.values())
 
 
 def test_charts_of_devices_have_units(config: dict[str, Any]) -> None:
-    (section,) = all_sections(["system/host-1/gpu0_memory_gib", "system/host-1/gpu12_percent"], config)
+    (section,) = all_sections(
+        ["system/host-1/gpu0_memory_gib", "system/host-1/gpu12_percent"], Run(config=config)
+    )
     assert {panel.unit for panel in section.panels} == {"GiB", "%"}

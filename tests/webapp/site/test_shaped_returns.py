@@ -34,9 +34,9 @@ def test_labels_of_metrics_name_shaped_returns_once(run: Run) -> None:
 
 def test_charts_lead_with_success(shaped: Run) -> None:
     keys = ["train/return", "train/success", "eval/return", "eval/success"]
-    titles = [panel.title for panel in overview_panels(shaped.config, keys)]
+    titles = [panel.title for panel in overview_panels(shaped, keys)]
     assert titles[:2] == ["Success", "Return (shaped)"]
-    sections = all_sections(keys, shaped.config)
+    sections = all_sections(keys, shaped)
     assert [[panel.title for panel in section.panels] for section in sections] == [
         ["success", "return (shaped)"]
     ] * 2
