@@ -29,7 +29,7 @@ from tests.benchmarks.web import logged_in  # sets Django up; imports of models 
 from tests.conftest import CHROMIUM, FLAGS
 from tests.end_to_end.conftest import Server, run_make, tell
 from tests.end_to_end.crawling import Crawl
-from tests.end_to_end.seed import Story, encoded
+from tests.end_to_end.seed import Story
 from tests.end_to_end.test_browser_every_page import full_run, other_things
 from tests.end_to_end.test_browser_weight import CHARTS, MOST_REQUESTS, OTHERS, Traffic
 from webapp.accounts.models import User
@@ -104,8 +104,8 @@ def fill(user: User) -> dict[str, Run]:
         name = f"{count} iterations"
         runs[name] = run_make(user, name, "finished")
         story = Story(runs[name].pk)
-        tell(runs[name], encoded(story.opening()))
-        tell(runs[name], encoded(story.iterations(0, 100)))
+        tell(runs[name], story.opening())
+        tell(runs[name], story.iterations(0, 100))
         if count > 100:
             lengthen(runs[name], count)
     return runs

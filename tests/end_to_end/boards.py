@@ -28,48 +28,25 @@ def _sudoku(*filled: list[Any]) -> dict[str, Any]:
 SUDOKU = [_sudoku(), _sudoku([0, 1, 2, "filled"]), _sudoku([0, 1, 2, "filled"], [0, 2, 4, "wrong"])]
 
 
+def _thing(name: str, kind: str, x: float, y: float, radius: float) -> dict[str, Any]:
+    return {"name": name, "kind": kind, "x": x, "y": y, "radius": radius}
+
+
 def _plane(step: int) -> dict[str, Any]:
     agents = [
-        {
-            "name": "planner",
-            "kind": "agent",
-            "x": -1 + step,
-            "y": -0.5,
-            "radius": 0.1,
-            "velocity": [0.3, 0.0],
-        },
-        {
-            "name": "executor",
-            "kind": "agent",
-            "x": 1.0,
-            "y": 1 - step,
-            "radius": 0.1,
-            "velocity": [0.0, -0.3],
-        },
-        {"name": "scout", "kind": "agent", "x": 0.0, "y": 0.0, "radius": 0.1},
+        _thing("planner", "agent", -1 + step, -0.5, 0.1) | {"velocity": [0.3, 0.0]},
+        _thing("executor", "agent", 1.0, 1 - step, 0.1) | {"velocity": [0.0, -0.3]},
+        _thing("scout", "agent", 0.0, 0.0, 0.1),
     ]
-    things = [
-        {"name": "north", "kind": "landmark", "x": 0.5, "y": 0.75, "radius": 0.15},
-        {"name": "rock", "kind": "obstacle", "x": -0.5, "y": 0.5, "radius": 0.25},
-    ]
+    things = [_thing("north", "landmark", 0.5, 0.75, 0.15), _thing("rock", "obstacle", -0.5, 0.5, 0.25)]
     return {"kind": "plane", "bounds": [-1.5, -1.5, 1.5, 1.5], "entities": [*agents, *things]}
 
 
 SIDES = {"hunters": ("hunter_0", "hunter_1", "hunter_2"), "prey": ("hare",)}
-CHASE = [
-    _plane(0)
-    | {
-        "entities": [
-            {"name": name, "kind": "agent", "x": place / 2 - 1, "y": 0.5, "radius": 0.08}
-            for place, name in enumerate([*SIDES["hunters"], *SIDES["prey"]])
-        ]
-        + [
-            {"name": "hill", "kind": "landmark", "x": 0.5, "y": -0.5, "radius": 0.1},
-            {"name": "rock", "kind": "obstacle", "x": -0.5, "y": -0.5, "radius": 0.2},
-        ],
-        "roles": SIDES,
-    }
-]
+_NAMES = [*SIDES["hunters"], *SIDES["prey"]]
+_RUNNERS = [_thing(name, "agent", place / 2 - 1, 0.5, 0.08) for place, name in enumerate(_NAMES)]
+_THINGS = [_thing("hill", "landmark", 0.5, -0.5, 0.1), _thing("rock", "obstacle", -0.5, -0.5, 0.2)]
+CHASE = [_plane(0) | {"entities": [*_RUNNERS, *_THINGS], "roles": SIDES}]
 FIELD = [
     {
         "kind": "grid", "rows": 2, "columns": 3, "roles": SIDES,
@@ -78,22 +55,15 @@ FIELD = [
 ]  # fmt: skip
 """Two squares with one agent, one with two."""
 
-LINES = [
-    {"kind": "lines", "lines": [{"label": "problem", "text": "7 - 3", "state": ""}]},
-    {
-        "kind": "lines",
-        "lines": [
-            {"label": "problem", "text": "7 - 3", "state": ""},
-            {"label": "tool", "text": "7 + 3 = 10", "state": "bad"},
-            {
-                "label": "program",
-                "text": "left, right = map(int, input().split())\nprint(left - right)",
-                "state": "",
-            },
-            {"label": "answer", "text": "4", "state": "good"},
-        ],
-    },
+_PROGRAM = "left, right = map(int, input().split())\nprint(left - right)"
+_SAID = [
+    ("problem", "7 - 3", ""),
+    ("tool", "7 + 3 = 10", "bad"),
+    ("program", _PROGRAM, ""),
+    ("answer", "4", "good"),
 ]
+_LINES = [{"label": label, "text": text, "state": state} for label, text, state in _SAID]
+LINES: list[dict[str, Any]] = [{"kind": "lines", "lines": _LINES[:1]}, {"kind": "lines", "lines": _LINES}]
 PLANE = [_plane(0), _plane(1)]
 
 
@@ -109,7 +79,4 @@ def _piles(*piles: list[str], placed: list[str]) -> dict[str, Any]:
     return {"kind": "piles", "piles": list(piles), "goal": [["c", "b", "a"], ["d"]], "placed": placed}
 
 
-PILES = [
-    _piles(["b", "a", "c"], ["d"], placed=["d"]),
-    _piles(["b", "a"], ["c"], ["d"], placed=["c", "d"]),
-]
+PILES = [_piles(["b", "a", "c"], ["d"], placed=["d"]), _piles(["b", "a"], ["c"], ["d"], placed=["c", "d"])]

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from playwright.sync_api import (  # noqa: E402
 )
 
 from tests.end_to_end.running_stack import RunningStack  # noqa: E402
+from tests.end_to_end.seed import START, Event, Story, encoded  # noqa: E402
 from training_core.config.files import load_config  # noqa: E402
 from webapp.accounts.models import Membership, Project, User  # noqa: E402
 from webapp.ingest.services import batch_store  # noqa: E402
@@ -210,18 +211,32 @@ def run_make(user: User, name: str = "", state: str = "queued") -> Run:
     """A run of the demonstration preset with one attempt, in ada's project."""
     config = load_config("plan_path_duo", {"run.iterations": 120})
     run = Run.objects.create(
-        project=Project.objects.get(slug="lab"),
-        owner=user,
-        name=name or config.run.name,
-        preset="plan_path_duo",
-        config=config.model_dump(mode="json"),
-        iterations=config.run.iterations,
-        state=state,
-    )
+        project=Project.objects.get(slug="lab"), owner=user, name=name or config.run.name, preset="plan_path_duo",
+        config=config.model_dump(mode="json"), iterations=config.run.iterations, state=state,
+    )  # fmt: skip
     Attempt.objects.create(run=run, number=1, state="live", submission_id=f"{run.pk}-1")
     return run
 
 
-def tell(run: Run, body: bytes) -> None:
+def tell(run: Run, events: Iterable[Event]) -> None:
     """What the driver of `run` sends."""
-    batch_store(run.pk, body, "")
+    batch_store(run.pk, encoded(events), "")
+
+
+def run_told(
+    user: User,
+    name: str = "",
+    state: str = "queued",
+    iterations: int = 0,
+    *,
+    ago: float | None = None,
+    **options: int,
+) -> tuple[Run, Story]:
+    """A run after its opening and so many iterations, and its story, which began `ago` seconds ago or at START."""
+    run = run_make(user, name, state)
+    start = START if ago is None else time.time() - ago
+    story = Story(run.pk, seed=options.pop("seed", 0), start=start)
+    tell(run, story.opening())
+    if iterations:
+        tell(run, story.iterations(0, iterations, **options))
+    return run, story

@@ -25,6 +25,14 @@ def violations(page: Page) -> list[tuple[str, list[str]]]:
     ]
 
 
+def fits(page: Page) -> None:
+    """No serious violation, and no scrolling sideways on a telephone."""
+    assert violations(page) == []
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
 FIRST_CHANGE = """
 (element) => void (window.changed = new Promise((resolve) =>
   new MutationObserver(() => resolve(element.textContent)).observe(element, { childList: true })))

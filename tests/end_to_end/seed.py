@@ -6,7 +6,7 @@
 import json
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from troupe_client.reporting.media import Histogram, Image, Table, Text
@@ -36,11 +36,8 @@ class Story:
         self._seq += 1
         self.now += 0.02
         head = {
-            "run": self.run,
-            "attempt": self.attempt,
-            "producer": f"seed-{self.attempt}",
-            "seq": self._seq,
-        }
+            "run": self.run, "attempt": self.attempt, "producer": f"seed-{self.attempt}", "seq": self._seq,
+        }  # fmt: skip
         return {"type": type_, **head, "time": self.now, **fields}
 
     def opening(self) -> Iterator[Event]:
@@ -67,25 +64,15 @@ class Story:
             "name": "ourlab", "folder": "/home/ada/ourlab", "commit": "3f1c" * 10, "branch": "main", "changed": ["worlds.py"],
             "untracked": ["notes.md"], "diff": packed_diff(diff)[0], "diff_bytes": len(diff), "diff_sha256": "d" * 64,
         }  # fmt: skip
+        machine = {
+            "host": "node-1", "system": "Linux", "processor": "EPYC", "cores": 2, "memory": 2**34, "python": "3.11.7",
+        }  # fmt: skip
         return {
-            "command": "python -m workers.run config.toml",
-            "machine": {
-                "host": "node-1",
-                "system": "Linux",
-                "processor": "EPYC",
-                "cores": 2,
-                "memory": 2**34,
-                "python": "3.11.7",
-            },
-            "repositories": [repository],
+            "command": "python -m workers.run config.toml", "machine": machine, "repositories": [repository],
             "installed": {"numpy": "2.4.0", "torch": "2.13.0"},
-            "code": [
-                {"field": "environment.path", "path": "ourlab.worlds:Boats", "sha256": "c" * 64, "files": 2}
-            ],
-            "data": [
-                {"field": "environment.problems", "path": "tasks.jsonl", "bytes": 5000, "sha256": "e" * 64}
-            ],
-        }
+            "code": [{"field": "environment.path", "path": "ourlab.worlds:Boats", "sha256": "c" * 64, "files": 2}],
+            "data": [{"field": "environment.problems", "path": "tasks.jsonl", "bytes": 5000, "sha256": "e" * 64}],
+        }  # fmt: skip
 
     def iterations(self, first: int, last: int, whole: int = 2, evaluate: int = 10) -> Iterator[Event]:
         """Iterations first … last - 1, `whole` transcripts each; an evaluation before every tenth."""
@@ -157,19 +144,13 @@ class Story:
 
     def training_episode(self, step: int, index: int) -> Iterator[Event]:
         """An episode, and what the update learnt about it."""
+        task = f"train/{step}-{index}"
         if step == 12 and index == 0:
             yield self.episode(
-                step,
-                index,
-                "train",
-                False,
-                f"train/{step}-{index}",
-                error="RuntimeError: the grid has no way out",
+                step, index, "train", False, task, error="RuntimeError: the grid has no way out"
             )
             return
-        episode = self.episode(
-            step, index, "train", self.draw.random() < self.skill(step), f"train/{step}-{index}"
-        )
+        episode = self.episode(step, index, "train", self.draw.random() < self.skill(step), task)
         yield episode
         yield self.annotation(episode)
 
@@ -184,13 +165,10 @@ class Story:
                 [round(1 + self.draw.gauss(0, 0.05), 4) for _ in each["token_ids"]]
                 for each in turn["candidates"]
             ]
+            advantages = [(each - mean) / (std + 1e-6) if std else 0.0 for each in rewards]
+            entropies = [[round(abs(each - 1) * 9, 4) for each in row] for row in per_token]
             turns.append(
-                {
-                    "turn": place,
-                    "advantages": [(each - mean) / (std + 1e-6) if std else 0.0 for each in rewards],
-                    "ratios": per_token,
-                    "entropies": [[round(abs(each - 1) * 9, 4) for each in row] for row in per_token],
-                }
+                {"turn": place, "advantages": advantages, "ratios": per_token, "entropies": entropies}
             )
         return self.event("episode_annotation", episode=episode["episode"], turns=turns, stages={})
 
@@ -211,13 +189,8 @@ class Story:
                 break
         self.now += 0.2
         success = grid.agent == grid.goal
-        outcome = (
-            f"failed: {error}"
-            if error
-            else f"reached the goal in {round_ + 1} turns"
-            if success
-            else "turns used up"
-        )
+        outcome = f"reached the goal in {round_ + 1} turns" if success else "turns used up"
+        outcome = f"failed: {error}" if error else outcome
         return self.event(
             "episode", episode=f"{self.attempt}-{step}-{kind}-{index}", iteration=step, kind=kind, probe=probe, task=task,
             title=grid.title, outcome=outcome, success=success and not error, failed=bool(error), error=error,
@@ -317,24 +290,15 @@ class Grid:
     def board(self) -> Event:
         """As plan_path draws it."""
         cells: list[list[Any]] = [[*wall, "wall"] for wall in sorted(self.walls)]
-        return {
-            "kind": "grid",
-            "rows": 5,
-            "columns": 5,
-            "cells": [*cells, [*self.goal, "goal"], [*self.agent, "agent"]],
-        }
+        cells += [[*self.goal, "goal"], [*self.agent, "agent"]]
+        return {"kind": "grid", "rows": 5, "columns": 5, "cells": cells}
 
 
 def hostile(events: Iterator[Event]) -> Iterator[Event]:
     """The same episodes with a script in every text that an agent or a task may bring."""
     for event in events:
         if event["type"] == "episode":
-            event |= {
-                "task": HOSTILE[:200],
-                "title": HOSTILE[:200],
-                "outcome": HOSTILE[:200],
-                "error": HOSTILE,
-            }
+            event |= dict.fromkeys(("task", "title", "outcome"), HOSTILE[:200]) | {"error": HOSTILE}
             for turn in event["turns"]:
                 turn["messages"] = [{"role": "user", "content": HOSTILE}]
                 for candidate in turn["candidates"]:
@@ -345,6 +309,6 @@ def hostile(events: Iterator[Event]) -> Iterator[Event]:
         yield event
 
 
-def encoded(events: Iterator[Event]) -> bytes:
+def encoded(events: Iterable[Event]) -> bytes:
     """One batch as it travels: a JSON object per line."""
     return "\n".join(json.dumps(event) for event in events).encode()

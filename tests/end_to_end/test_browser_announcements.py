@@ -4,9 +4,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.end_to_end.announcements import announced, heard, listen, wait_for
-from tests.end_to_end.conftest import run_make, tell
+from tests.end_to_end.conftest import run_told, tell
 from tests.end_to_end.looks import FIRST_CHANGE, live_regions
-from tests.end_to_end.seed import Story, encoded
+from tests.end_to_end.seed import Story
 from webapp.accounts.models import Project, User
 from webapp.reports.services import report_create
 from webapp.runs.models import Run
@@ -17,9 +17,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 @pytest.fixture
 def telling(ada: User) -> tuple[Run, Story]:
     """A run that has started."""
-    run = run_make(ada, "live", "running")
-    story = Story(run.pk)
-    tell(run, encoded(story.opening()))
+    run, story = run_told(ada, "live", "running")
     return run, story
 
 
@@ -31,13 +29,13 @@ def test_a_busy_run_is_announced_in_few_sentences(page: Page, telling: tuple[Run
     assert heard(page) == [("status", "polite", "")], "one region, empty"
     announced(page)
     for iteration in range(10):
-        tell(run, encoded(story.iterations(iteration, iteration + 1)))
+        tell(run, story.iterations(iteration, iteration + 1))
         expect(page.locator("[data-iteration]")).to_have_text(f"iteration {iteration + 1} of 120")
     assert announced(page) == []
-    tell(run, encoded(story.iterations(10, 30)))
+    tell(run, story.iterations(10, 30))
     wait_for(page, "status", "iteration 30 of 120")
     assert len(announced(page)) == 1
-    tell(run, encoded(story.failing(30, "The disk is full.", "Delete checkpoints.", "Traceback")))
+    tell(run, story.failing(30, "The disk is full.", "Delete checkpoints.", "Traceback"))
     wait_for(page, "alert", "Run state: failed")
     assert ("alert", "assertive", "Run state: failed. The disk is full. Delete checkpoints.") in heard(page)
     assert len(announced(page)) <= 2
@@ -53,7 +51,7 @@ def test_a_log_is_a_log_and_only_errors_interrupt(page: Page, telling: tuple[Run
     announced(page)
     lines = [("info", f"evaluation {number}") for number in range(10)] + [("error", "the worker ended")]
     for level, message in lines:
-        tell(run, encoded(iter([story.event("log", level=level, source="driver", message=message)])))
+        tell(run, [story.event("log", level=level, source="driver", message=message)])
     wait_for(page, "status", "Error in the log, from driver: the worker ended.")
     assert len(announced(page)) == 1
 

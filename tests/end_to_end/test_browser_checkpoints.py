@@ -1,17 +1,13 @@
 """The checkpoints of a run in a browser: table, download, pins, lineage, and what is played from them."""
 
-import os
-import tarfile
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.end_to_end.conftest import run_make, tell
-from tests.end_to_end.looks import violations
-from tests.end_to_end.seed import Story, encoded
+from tests.end_to_end.conftest import run_told, tell
+from tests.end_to_end.seed import Story
 from training_core.checkpoints import writing
 from webapp.accounts.models import User
 from webapp.health.models import Finding
@@ -42,16 +38,13 @@ def write(run: Run, story: Story, home: Path, iteration: int, success: float, be
     event = story.event(
         "checkpoint", iteration=iteration, path=path, bytes=5_300_000, metrics=metrics, best=best
     )
-    tell(run, encoded(iter([event])))
+    tell(run, [event])
 
 
 @pytest.fixture
 def told(ada: User, home: Path) -> tuple[Run, Story]:
     """A run with three checkpoints, the second of them the best."""
-    run = run_make(ada, "duo")
-    story = Story(run.pk, start=time.time() - 60)
-    tell(run, encoded(story.opening()))
-    tell(run, encoded(story.iterations(0, 19)))  # without a checkpoint of its own
+    run, story = run_told(ada, "duo", iterations=19, ago=60)
     for iteration, success in ((20, 0.5), (30, 0.875), (40, 0.75)):
         write(run, story, home, iteration, success, best=success == 0.875)
     return run, story
@@ -68,12 +61,6 @@ def family(run: Run, ada: User) -> Run:
     Run.objects.filter(pk=first.pk).update(iteration=90, state="finished", headline={"eval/success": 0.94})
     Run.objects.filter(pk=second.pk).update(iteration=35, state="running")
     return first
-
-
-def check(page: Page) -> None:
-    """No serious violation, and nothing wider than the window."""
-    assert violations(page) == []
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_the_table_tells_and_keeps_up(page: Page, told: tuple[Run, Story], home: Path) -> None:
@@ -107,25 +94,6 @@ def test_the_table_tells_and_keeps_up(page: Page, told: tuple[Run, Story], home:
 
 
 @pytest.mark.extended
-def test_a_download_is_a_hugging_face_folder_per_policy(
-    page: Page, told: tuple[Run, Story], tmp_path: Path
-) -> None:
-    run, _ = told
-    page.goto(f"/runs/{run.pk}/checkpoints/")
-    with page.expect_download() as downloading:
-        page.get_by_role("link", name="Download iteration 30").click()
-    archive = tmp_path / "got.tar"
-    downloading.value.save_as(archive)
-    root = downloading.value.suggested_filename.removesuffix(".tar")
-    with tarfile.open(archive) as content:
-        names = {f"{root}/{policy}/{name}" for policy in ("planner", "executor") for name in (
-            "config.json", "model.safetensors", "README.md")}  # fmt: skip
-        assert set(content.getnames()) >= names
-        weights = content.extractfile(f"{root}/planner/model.safetensors")
-        assert weights is not None and weights.read() == b"weights of planner"
-
-
-@pytest.mark.extended
 def test_forked_drawn_and_played(page: Page, ada: User, told: tuple[Run, Story]) -> None:
     run, _ = told
     page.goto(f"/runs/{run.pk}/checkpoints/")
@@ -150,23 +118,3 @@ def test_forked_drawn_and_played(page: Page, ada: User, told: tuple[Run, Story])
     Job.objects.filter(pk=job.pk).update(state="finished", result=result)
     page.goto(f"/runs/{run.pk}/checkpoints/")
     expect(page.locator('[data-region="played"] tbody tr')).to_contain_text("0.81")
-
-
-@pytest.mark.extended
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_fits_and_has_no_serious_fault(
-    page: Page, ada: User, told: tuple[Run, Story], scheme: str
-) -> None:
-    run, _ = told
-    family(run, ada)
-    why = "planner/model.safetensors has changed since it was written (its SHA-256 differs), executor/config.json is missing"
-    run.checkpoints.filter(iteration=40).update(damaged=why)
-    Run.objects.filter(pk=run.pk).update(state="stopped")
-    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
-    page.goto(f"/runs/{run.pk}/checkpoints/")
-    expect(page.locator("[data-link]")).to_have_text("live")
-    for width, height in ((1440, 900), (390, 844)):
-        page.set_viewport_size({"width": width, "height": height})
-        if folder := os.environ.get("TROUPE_SHOTS"):
-            page.screenshot(path=Path(folder) / f"checkpoints-{scheme}-{width}.png", full_page=True)
-        check(page)

@@ -1,45 +1,21 @@
-"""Setting up experiments in a real browser: sweeps."""
+"""Setting up experiments in a real browser: presets, teams, fields, sweeps."""
 
-import os
 import re
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.end_to_end.conftest import run_make
-from tests.end_to_end.looks import violations
+from tests.end_to_end.looks import fits
 from webapp.accounts.models import Project, User
 from webapp.experiments.models import Sweep
 from webapp.experiments.services import sweep_create
 from webapp.experiments.sweeps import plan_make
-from webapp.runs.models import Run, RunState
-from webapp.runs.selectors import DEMONSTRATION
+from webapp.runs.models import RunState
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
 RATES = "policies.*.learner.learning_rate"
-
-
-def shoot(page: Page, name: str) -> None:
-    """Pictures to look at, where TROUPE_SHOTS names a folder."""
-    folder = os.environ.get("TROUPE_SHOTS")
-    if not folder:
-        return
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        for width, height in ((1440, 900), (390, 844)):
-            page.set_viewport_size({"width": width, "height": height})
-            page.screenshot(path=Path(folder) / f"{name}-{width}-{scheme}.png", full_page=True)
-    page.emulate_media(color_scheme="light")
-    page.set_viewport_size({"width": 1280, "height": 900})
-
-
-def fits(page: Page) -> None:
-    """No serious violation, and no scrolling sideways on a phone."""
-    assert violations(page) == []
-    page.set_viewport_size({"width": 390, "height": 844})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    page.set_viewport_size({"width": 1280, "height": 900})
 
 
 @pytest.fixture
@@ -50,18 +26,9 @@ def sweep(ada: User) -> Sweep:
     values = (0.41, 0.38, None, 0.83, 0.79, 0.86)
     for value, run in zip(values, made.runs.order_by("created_at"), strict=True):
         if value is not None:
-            spark = {
-                "key": "train/return",
-                "values": [0.1, 0.2, 0.5 * value, value],
-                "stride": 10,
-                "counts": [10] * 4,
-            }
-            run.headline = {
-                "eval/success": value,
-                "eval_sampled/success": value - 0.05,
-                "train/return": value,
-                "spark": spark,
-            }
+            curve = {"values": [0.1, 0.2, 0.5 * value, value], "stride": 10, "counts": [10] * 4}
+            spark = {"key": "train/return"} | curve
+            run.headline = {"eval/success": value, "train/return": value, "spark": spark}
             run.state, run.iteration = RunState.FINISHED, 40
             run.save()
     return made
@@ -82,7 +49,6 @@ def test_a_sweep_is_planned_while_it_is_written(page: Page, ada: User) -> None:
     page.keyboard.type("rollout.group_size")
     page.get_by_label("Values of field 4").fill("4, 8")
     expect(page.locator("#plan")).to_contain_text("12 runs to launch")
-    shoot(page, "sweep-new")
     fits(page)
     page.get_by_role("button", name="Remove field 4").click()
     expect(page.locator("#plan")).to_contain_text("6 runs to launch")
@@ -99,9 +65,8 @@ def test_a_sweep_shows_its_points_and_follows_its_runs(page: Page, sweep: Sweep)
     expect(points.locator("tbody tr").first).to_contain_text("0.001")
     expect(points.locator("tbody tr").first).to_contain_text("best")
     expect(page.locator("#sweep-runs")).to_contain_text("5 of 6 runs ended")
-    shoot(page, "sweep")
     fits(page)
-    page.get_by_role("link", name="success, greedy").click()
+    page.get_by_role("link", name="success, greedy", exact=True).click()
     expect(page).to_have_url(re.compile("sort=-eval%2Fsuccess"))
     expect(page.get_by_role("region", name="Runs").locator("tbody tr").first).to_contain_text("0.86")
     last = sweep.runs.get(state=RunState.QUEUED)
@@ -110,7 +75,6 @@ def test_a_sweep_shows_its_points_and_follows_its_runs(page: Page, sweep: Sweep)
     expect(page.locator("#sweep-runs")).to_contain_text("6 of 6 runs ended")
     expect(page.get_by_role("region", name="Runs").locator("tbody tr").first).to_contain_text("0.97")
     page.goto("/experiments/sweeps/")
-    shoot(page, "sweeps")
     fits(page)
 
 
@@ -122,25 +86,6 @@ def test_descriptions_of_fields_are_lines_of_text(page: Page, ada: User) -> None
     label, text = field.locator("input").bounding_box(), field.locator("p.help").bounding_box()
     assert label and text and text["width"] >= label["width"]
     assert text["y"] >= label["y"] + label["height"]
-
-
-@pytest.mark.extended
-def test_the_estimate_follows_the_form(page: Page, ada: User) -> None:
-    page.goto("/experiments/new/")
-    estimate = page.locator("#estimate")
-    expect(estimate).to_contain_text("200,512 parameters")
-    expect(estimate).to_contain_text("30,720")
-    page.get_by_label("group size").fill("4")
-    expect(estimate).to_contain_text("15,360")
-    estimate.get_by_text("rollout and update").first.click()
-    expect(estimate.get_by_text("optimizer states").first).to_be_visible()
-    page.get_by_label("group size").fill("1")
-    expect(estimate).to_contain_text("Fix the errors above to see an estimate.")
-    expect(page.locator("[data-field='rollout.group_size'] [data-error]")).to_contain_text("use 2 or more")
-    page.get_by_label("group size").fill("8")
-    expect(estimate).to_contain_text("30,720")
-    shoot(page, "estimate")
-    fits(page)
 
 
 def test_a_team_is_edited_by_keyboard(page: Page, ada: User) -> None:
@@ -160,41 +105,9 @@ def test_a_team_is_edited_by_keyboard(page: Page, ada: User) -> None:
     team.locator("[data-field='team.roles.executor.policy'] select").select_option("planner")
     expect(picture).to_have_attribute("aria-label", re.compile("executor speaks through planner, frozen"))
     expect(page.locator("#preview")).to_contain_text("Ready to launch, with 3 changes")
-    shoot(page, "team")
     fits(page)
     page.reload()
     expect(picture).to_have_attribute("aria-label", re.compile("executor, then planner.*planner, frozen"))
-
-
-@pytest.mark.extended
-def test_roles_and_policies_are_added_and_removed(page: Page, ada: User) -> None:
-    page.goto("/experiments/new/")
-    team = page.get_by_role("region", name="Team")
-    page.get_by_label("group size").fill("4")
-    team.get_by_label("New role").fill("Critic")
-    team.get_by_role("button", name="Add role").click()
-    expect(team.locator("#role-name-refused")).to_contain_text("is not a valid name")
-    team.get_by_label("New role").fill("critic")
-    team.get_by_role("button", name="Add role").click()
-    expect(team.locator(".team-role")).to_have_count(3)
-    expect(team.locator("#role-name-error")).to_contain_text("needs the roles planner, executor")
-    expect(page.get_by_label("group size")).to_have_value("4")
-    team.get_by_label("New policy").fill("large")
-    team.get_by_role("button", name="Add policy").click()
-    team.locator("[data-field='team.roles.critic.policy'] select").select_option("large")
-    expect(team.get_by_role("img")).to_have_attribute("aria-label", re.compile("critic speaks through large"))
-    shoot(page, "team-three")
-    fits(page)
-    team.get_by_role("button", name="Remove the role critic").click()
-    expect(team.locator(".team-role")).to_have_count(2)
-    team.get_by_role("button", name="Remove the policy executor").click()
-    team.locator("[data-field='team.roles.executor.policy'] select").select_option("large")
-    expect(page.locator("#preview")).to_contain_text("Ready to launch")
-    page.get_by_role("button", name="Launch").click()
-    expect(page).to_have_url(re.compile("/runs/"))
-    run = Run.objects.get()
-    assert set(run.config["policies"]) == {"planner", "large"} and run.config["rollout"]["group_size"] == 4
-    assert run.config["team"]["roles"]["executor"]["policy"] == "large"
 
 
 def test_an_experiment_is_set_up_from_the_gallery_to_the_sweep(page: Page, ada: User) -> None:
@@ -203,13 +116,13 @@ def test_an_experiment_is_set_up_from_the_gallery_to_the_sweep(page: Page, ada: 
     expect(gallery.get_by_role("link", name="plan_path_duo Two agents")).to_contain_text(
         "takes 1 to 2 minutes"
     )
-    shoot(page, "new")
     page.get_by_label("group size").fill("1")
     error = page.locator("[data-field='rollout.group_size'] [data-error]")
     expect(error).to_contain_text("a group of one has no advantage")
     expect(page.get_by_label("group size")).to_have_attribute("aria-invalid", "true")
     page.get_by_label("group size").fill("4")
     expect(error).to_be_hidden()
+    expect(page.locator("#estimate")).to_contain_text("15,360")
     expect(page.locator("[data-field='rollout.group_size']")).to_have_class(re.compile("changed"))
     expect(page.locator("[data-field='rollout.group_size'] .was")).to_have_text("preset: 8")
     section = page.locator("[data-section='resources']")
@@ -226,31 +139,9 @@ def test_an_experiment_is_set_up_from_the_gallery_to_the_sweep(page: Page, ada: 
     expect(page.locator("#curl")).to_contain_text('"rollout.group_size": 4')
     expect(page.locator("#toml")).to_contain_text("group_size = 4")
     expect(page).to_have_url(re.compile("rollout.group_size=4.*environments_per_worker=64"))
-    shoot(page, "words")
     fits(page)
     page.get_by_role("link", name="Vary fields in a sweep").click()
     expect(page.locator("textarea[name=shared]")).to_have_value(re.compile("rollout.group_size=4"))
-
-
-@pytest.mark.extended
-def test_another_algorithm_brings_its_own_settings(page: Page, ada: User) -> None:
-    page.goto("/experiments/new/")
-    page.get_by_label("tasks", exact=True).fill("24")
-    page.get_by_label("algorithm type").select_option("dapo")
-    expect(page.locator("[data-field='algorithm.clip_high'] input")).to_have_value("0.28")
-    expect(page.get_by_label("tasks", exact=True)).to_have_value("24")
-    expect(page.get_by_label("algorithm type")).to_have_value("dapo")
-    page.get_by_text("The same run as command").click()
-    expect(page.locator("#launch")).to_have_text(re.compile(r"algorithm\.type=dapo \\\s+rollout\.tasks=24"))
-    page.get_by_role("button", name="Launch").click()
-    expect(page).to_have_url(re.compile("/runs/"))
-    config = Run.objects.get().config
-    assert config["algorithm"] == {
-        **config["algorithm"],
-        "type": "dapo",
-        "clip_high": 0.28,
-        "kl_coefficient": 0.0,
-    }
 
 
 @pytest.mark.extended
@@ -276,50 +167,7 @@ def test_every_part_fits_a_phone_when_open_and_arguments_are_written(page: Page,
         expect(page.locator("[data-field='workflow.success_at']")).to_be_attached()
         page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    shoot(page, "all-open")
     fits(page)
-
-
-@pytest.mark.extended
-def test_a_run_is_cloned_with_edits(page: Page, ada: User) -> None:
-    first = run_make(ada, "first")
-    Run.objects.filter(pk=first.pk).update(tags=["baseline", DEMONSTRATION])
-    page.goto(f"/runs/{first.pk}/")
-    page.get_by_role("link", name="Run again").click()
-    expect(page.get_by_label("iterations", exact=True)).to_have_value("120")
-    page.get_by_label("seed", exact=True).fill("7")
-    expect(page.locator("#preview")).to_contain_text("with 1 change from plan_path_duo")
-    expect(page.get_by_label("tags", exact=True)).to_have_value("baseline")
-    page.get_by_role("button", name="Launch").click()
-    expect(page).to_have_url(re.compile("/runs/"))
-    assert Run.objects.exclude(pk=first.pk).get().config["run"] == {
-        **first.config["run"],
-        "name": "first",
-        "seed": 7,
-        "tags": ["baseline"],
-    }
-
-
-@pytest.mark.extended
-def test_a_template_is_saved_started_from_and_deleted(page: Page, ada: User) -> None:
-    page.goto("/experiments/new/")
-    page.get_by_label("group size").fill("4")
-    page.get_by_text("Save as template").click()
-    aside = page.get_by_role("complementary")
-    aside.get_by_label("Name", exact=True).fill("small groups")
-    aside.get_by_label("Description").fill("Groups of four: half the answers, noisier advantages.")
-    aside.get_by_role("button", name="Save template").click()
-    expect(page.locator("main")).to_contain_text("Saved as the template small groups.")
-    expect(page.get_by_label("group size")).to_have_value("4")
-    shoot(page, "template")
-    fits(page)
-    page.goto("/experiments/new/")
-    expect(page.get_by_label("group size")).to_have_value("8")
-    page.get_by_role("link", name="small groups").click()
-    expect(page.get_by_label("group size")).to_have_value("4")
-    page.get_by_role("button", name="Delete the template small groups").click()
-    expect(page.locator("main")).to_contain_text("The template small groups is deleted.")
-    expect(page.locator(".kept")).to_have_count(0)
 
 
 @pytest.mark.extended
@@ -337,5 +185,63 @@ def test_fields_are_found_and_launch_stays_in_reach(page: Page, ada: User) -> No
     expect(page.locator("[data-field='run.seed']")).to_be_visible()
     page.locator("[data-section='health'] summary").first.scroll_into_view_if_needed()
     expect(page.get_by_role("button", name="Launch", exact=True)).to_be_in_viewport()
-    shoot(page, "field-search")
     fits(page)
+
+
+@pytest.mark.extended
+def test_a_role_is_renamed_by_keyboard(page: Page, ada: User) -> None:
+    page.goto("/experiments/new/?preset=arithmetic")
+    expect(page.locator("#preview")).to_contain_text("Ready to launch")
+    page.locator("#rename-reasoner").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(page.get_by_label("New name of the role reasoner")).to_be_focused()
+    page.keyboard.press("Control+A")
+    page.keyboard.type("tool")
+    page.keyboard.press("Enter")
+    expect(page.locator("#rename-refused-reasoner")).to_have_text("tool already exists")
+    fits(page)
+    field = page.get_by_label("New name of the role reasoner")
+    expect(field).to_be_focused()
+    expect(field).to_have_value("tool")
+    field.fill("critic")
+    page.keyboard.press("Enter")
+    expect(page.locator("#rename-critic")).to_be_focused()
+    expect(page.locator("#team-picture svg")).to_contain_text("critic")
+    expect(page.locator("#preview")).to_contain_text("Ready to launch")
+    expect(page).to_have_url(re.compile("team.roles"))
+    page.locator("#rename-critic").press("Enter")
+    fits(page)
+
+
+def test_presets_are_found_by_keyboard_and_the_address_keeps_the_words(page: Page, ada: User) -> None:
+    page.goto("/experiments/new/")
+    gallery = page.get_by_role("region", name="Preset", exact=True)
+    own, others = (
+        gallery.get_by_role("link", name="plan_path_duo Two agents"),
+        gallery.get_by_role("link", name="spread_toy Five"),
+    )
+    expect(own).to_be_visible()
+    expect(others).to_be_hidden()  # folded away: the chosen preset is of another task
+    page.keyboard.press("/")
+    search = page.get_by_label("Find a preset")
+    expect(search).to_be_focused()
+    page.keyboard.type("memory gru")
+    expect(gallery.get_by_role("link")).to_have_count(2)
+    expect(gallery.get_by_role("status")).to_have_text("2 found")
+    expect(page).to_have_url(re.compile(r"[?&]find=memory\+gru"))
+    search.fill("memory sudoku")
+    expect(gallery.get_by_text("No preset matches.")).to_be_visible()
+    search.fill("")
+    expect(own).to_be_visible()
+    expect(others).to_be_hidden()  # as it was before
+    expect(page).to_have_url(re.compile(r"/experiments/new/$"))
+    search.fill("toys")
+    expect(gallery.get_by_role("link")).to_have_count(3)
+    search.press("Enter")
+    expect(page).to_have_url(re.compile(r"preset=spread_toy&find=toys"))
+    expect(others).to_have_attribute("aria-current", "true")
+    expect(gallery.get_by_role("link")).to_have_count(3)
+    page.locator("[data-field='run.seed'] input").fill("3")
+    expect(page).to_have_url(re.compile(r"run\.seed=3"))
+    expect(page).to_have_url(re.compile(r"find=toys"))

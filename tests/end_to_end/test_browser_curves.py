@@ -1,6 +1,5 @@
 """Curves in a real browser: marks of events, and everything that the page can do with a chart."""
 
-import os
 import re
 import time
 from pathlib import Path
@@ -9,9 +8,8 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.end_to_end.announcements import announced, listen, wait_for
-from tests.end_to_end.conftest import run_make, tell
-from tests.end_to_end.looks import violations
-from tests.end_to_end.seed import Story, encoded
+from tests.end_to_end.conftest import run_make, run_told, tell
+from tests.end_to_end.seed import Story
 from webapp.accounts.models import User
 from webapp.health.models import Finding
 from webapp.runs.models import Attempt, Run, RunNote
@@ -23,30 +21,21 @@ Telling = tuple[Run, Story]
 @pytest.fixture
 def telling(ada: User) -> Telling:
     """A run after 44 iterations in two attempts, with a checkpoint, an edit, a finding and a note."""
-    run = run_make(ada)
-    first = Story(run.pk, start=time.time() - 90)
-    tell(run, encoded(first.opening()))
-    tell(run, encoded(first.iterations(0, 32)))
+    run, _ = run_told(ada, iterations=32, ago=90)
     run.attempts.update(state="ended", ended_as="lost")
     Attempt.objects.create(
         run=run, number=2, state="live", submission_id=f"{run.pk}-2", resumed_from="iteration-000020", resumed_iteration=20,
         changes={"algorithm.clip_low": 0.1},
     )  # fmt: skip
     second = Story(run.pk, attempt=2, start=time.time() - 30)
-    tell(run, encoded(second.opening()))
-    tell(run, encoded(second.iterations(20, 44)))
+    tell(run, second.opening())
+    tell(run, second.iterations(20, 44))
     Finding.objects.create(
         run=run, rule="kl_blow_up", key="policy/planner/kl", severity="critical", title="planner <i>ran</i> away",
         first_step=9, last_step=12, evidence={},
     )  # fmt: skip
     RunNote.objects.create(run=run, author=ada, step=30, text="<b>odd</b> jump here")
     return run, second
-
-
-def shoot(page: Page, name: str) -> None:
-    """A picture to look at, where TROUPE_SHOTS names a folder."""
-    if folder := os.environ.get("TROUPE_SHOTS"):
-        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
 
 def drawn(page: Page, chart: str, check: str = "true") -> None:
@@ -116,7 +105,7 @@ def test_zero_counts_start_at_zero_and_ended_runs_are_not_live(page: Page, telli
     drawn(page, "rollout-staleness", "plot.layout.yaxis.range[0] > -0.1 && plot.layout.yaxis.range[1] > 1")
     expect(page.locator("[data-link]")).to_have_text("live")
     expect(page.locator("[data-link]")).to_be_visible()
-    tell(run, encoded(story.ending(44)))
+    tell(run, story.ending(44))
     expect(page.locator("[data-link]")).to_have_text("live")
     expect(page.locator("[data-link]")).not_to_be_visible()
 
@@ -182,7 +171,7 @@ def test_x_axes_smoothing_and_scales_are_in_the_address(page: Page, telling: Tel
 @pytest.mark.extended
 def test_outliers_are_left_out_of_the_range_and_counted(page: Page, telling: Telling) -> None:
     run, story = telling
-    tell(run, encoded(iter([story.event("metrics", step=45, values={"train/return": 5000.0})])))
+    tell(run, [story.event("metrics", step=45, values={"train/return": 5000.0})])
     page.goto(f"/runs/{run.pk}/curves/?smooth=0&range=most")
     drawn(page, "train-return", "plot._fullLayout.yaxis.range[1] < 10")
     expect(page.locator("#chart-train-return [data-outside]")).to_have_text("1 outside")
@@ -220,12 +209,7 @@ def test_charts_are_pointed_at_and_zoomed_together_and_lead_to_transcripts(
 def test_a_long_series_is_smoothed_over_all_points_and_zoomed(page: Page, ada: User) -> None:
     run = run_make(ada, state="finished")
     story, values = Story(run.pk), [float((step * 7919) % 101) for step in range(4000)]
-    tell(
-        run,
-        encoded(
-            story.event("metrics", step=step, values={"x/y": value}) for step, value in enumerate(values)
-        ),
-    )
+    tell(run, (story.event("metrics", step=step, values={"x/y": value}) for step, value in enumerate(values)))
     page.goto(f"/runs/{run.pk}/curves/?smooth=0.98&under=band")
     drawn(page, "x-y", "plot.data.length === 3 && plot.data.at(-1).x.length === 300")
     total = mass = 0.0
@@ -292,33 +276,12 @@ def test_a_chart_has_an_address_and_files(page: Page, telling: Telling, tmp_path
         assert file.read_bytes().startswith(start), name
         page.keyboard.press("Escape")
     rows = (tmp_path / "CSV").read_text().splitlines()
-    assert len(rows) == 1 + 2 * (32 + 24) and {row.split(",")[0] for row in rows[1:]} == {
+    assert len(rows) == 1 + 2 * (32 + 24)
+    assert {row.split(",")[0] for row in rows[1:]} == {
         "policy/planner/entropy",
         "policy/executor/entropy",
     }
     assert "entropy" in (tmp_path / "SVG").read_text()
-
-
-@pytest.mark.extended
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_fit_and_have_no_serious_fault(page: Page, telling: Telling, scheme: str) -> None:
-    run, _ = telling
-    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
-    for name, address in (
-        ("overview", f"/runs/{run.pk}/"),
-        ("curves", f"/runs/{run.pk}/curves/"),
-        ("chart", f"/runs/{run.pk}/curves/policy-kl/?under=band"),
-    ):
-        page.goto(address)
-        expect(page.locator("[data-link]")).to_have_text("live")
-        for width, height in ((1440, 900), (390, 844)):
-            page.set_viewport_size({"width": width, "height": height})
-            page.wait_for_function("() => document.querySelector('.chart .plot').data")
-            page.wait_for_timeout(1500)  # the other charts, for the picture
-            shoot(page, f"{name}-{scheme}-{width}")
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
-        page.get_by_text("Marks", exact=True).click()
-        assert violations(page) == []
 
 
 LINES = "(id) => document.querySelector(`#chart-${id} .plot`).data.filter(trace => trace.meta).map(trace => [trace.x.at(-1), trace.name])"
@@ -330,7 +293,7 @@ def test_a_fork_begins_with_its_parents_curve(page: Page, telling: Telling, ada:
     fork = run_make(ada, "Second try")
     Run.objects.filter(pk=fork.pk).update(parent=parent, parent_iteration=30, iteration=30)
     more = Story(fork.pk, start=story.now + 3)
-    tell(fork, encoded(more.iterations(30, 42)))
+    tell(fork, more.iterations(30, 42))
     page.goto(f"/runs/{fork.pk}/")
     expect(page.locator("[data-figure='train/return'] [data-versus]")).to_contain_text("vs parent at step 42")
     drawn(page, "return", "plot.data.filter(trace => trace.meta).length === 4")
@@ -339,7 +302,7 @@ def test_a_fork_begins_with_its_parents_curve(page: Page, telling: Telling, ada:
     assert lines[:2] == [[30, f"training ({label})"], [42, "training"]]
     legend = page.locator("#chart-return [data-lead]")
     expect(legend).to_have_text(label)
-    tell(fork, encoded(more.iterations(42, 46)))
+    tell(fork, more.iterations(42, 46))
     expect(page.locator("[data-figure='train/return'] [data-versus]")).to_contain_text(
         "vs parent's last, step 44"
     )
@@ -357,9 +320,7 @@ def test_a_fork_begins_with_its_parents_curve(page: Page, telling: Telling, ada:
 
 @pytest.mark.extended
 def test_a_run_with_many_metrics_is_searched_on_the_server(page: Page, ada: User) -> None:
-    run = run_make(ada)
-    story = Story(run.pk)
-    tell(run, encoded(story.opening()))
+    run, story = run_told(ada)
     names = [f"layer_{number:04}/norm" for number in range(1990)] + [
         f"net/unit_{number}" for number in range(500)
     ]
@@ -367,7 +328,7 @@ def test_a_run_with_many_metrics_is_searched_on_the_server(page: Page, ada: User
     def step(number: int, some: list[str]) -> None:
         parts = [some[first : first + 1000] for first in range(0, len(some), 1000)]
         values = [dict.fromkeys(part, number / 2) for part in parts]
-        tell(run, encoded(story.event("metrics", step=number, values=part) for part in values))
+        tell(run, (story.event("metrics", step=number, values=part) for part in values))
 
     def choose_before_answer(route: Route) -> None:
         answer = route.fetch()
@@ -379,7 +340,6 @@ def test_a_run_with_many_metrics_is_searched_on_the_server(page: Page, ada: User
     shown = page.locator(".chart:not(.board-panel)")
     expect(shown).to_have_count(60)
     expect(page.locator("[data-matching]")).to_contain_text("2,490 of 2,490 metrics match")
-    shoot(page, "wide-curves")
     shown.last.scroll_into_view_if_needed()
     expect(shown).to_have_count(120)
     page.get_by_label("Search charts").fill("UNIT_49")

@@ -3,9 +3,8 @@
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from tests.end_to_end.conftest import Server, run_make, tell
-from tests.end_to_end.looks import FIRST_CHANGE, look_at, shoot
-from tests.end_to_end.seed import Story, encoded
+from tests.end_to_end.conftest import Server, run_told
+from tests.end_to_end.looks import FIRST_CHANGE, look_at
 from webapp.accounts.models import User
 from webapp.runs.models import Run
 
@@ -14,10 +13,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 @pytest.fixture
 def run(ada: User) -> Run:
-    made = run_make(ada)
-    story = Story(made.pk)
-    tell(made, encoded(story.opening()))
-    tell(made, encoded(story.iterations(0, 12)))
+    made, _ = run_told(ada, iterations=12)
     return made
 
 
@@ -51,7 +47,6 @@ def test_terms_are_explained_in_place(page: Page, server: Server, run: Run) -> N
     box = page.get_by_role("dialog", name="What is Entropy by policy?")
     expect(box).to_contain_text("Mean entropy of the sampled distributions")
     expect(button).to_have_attribute("aria-expanded", "true")
-    shoot(page, "documents-help-1440")
     page.keyboard.press("Escape")
     expect(box).to_be_hidden()
     expect(button).to_be_focused()
@@ -64,7 +59,6 @@ def test_terms_are_explained_in_place(page: Page, server: Server, run: Run) -> N
     expect(box).to_contain_text("Mean number of updates")
     page.set_viewport_size({"width": 390, "height": 844})
     page.emulate_media(color_scheme="dark")
-    shoot(page, "documents-help-390")
     box.get_by_role("link", name="Documentation").click()
     expect(page.locator("tr:target")).to_contain_text("rollout/staleness")
 

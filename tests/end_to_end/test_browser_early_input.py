@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.end_to_end.conftest import run_make, tell
-from tests.end_to_end.seed import Story, encoded
+from tests.end_to_end.seed import Story
 from tests.end_to_end.test_browser_provenance import artifact_make
 from webapp.accounts.models import Project, User
 from webapp.reports.models import Report
@@ -81,7 +81,7 @@ def test_words_find_charts(page: Page, ada: User, metrics: int) -> None:
     story = Story(run.pk)
     names = [f"net/unit_{number}" for number in range(metrics)]
     parts = [dict.fromkeys(names[first : first + 1000], 1.0) for first in range(0, metrics, 1000)]
-    tell(run, encoded([*story.opening(), *(story.event("metrics", step=1, values=part) for part in parts)]))
+    tell(run, [*story.opening(), *(story.event("metrics", step=1, values=part) for part in parts)])
     with early(page, f"/runs/{run.pk}/curves/?q=unit_1"):
         page.get_by_label("Search charts").fill(f"unit_{metrics - 1}")
     expect(page.locator(".chart:not(.board-panel):visible h3")).to_have_text([f"unit {metrics - 1}"])

@@ -6,9 +6,8 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Dialog, Page, expect
 
-from tests.end_to_end.conftest import run_make, tell
+from tests.end_to_end.conftest import run_make, run_told, tell
 from tests.end_to_end.looks import violations
-from tests.end_to_end.seed import Story, encoded
 from webapp.accounts.models import User
 from webapp.runs.models import Attempt, Run
 
@@ -16,9 +15,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 def test_end_now_asks_first_on_a_stopping_run(page: Page, ada: User) -> None:
-    run = run_make(ada, "long", "running")
-    story = Story(run.pk)
-    tell(run, encoded(story.opening()))
+    run, story = run_told(ada, "long", "running")
     page.goto(f"/runs/{run.pk}/")
     expect(page.get_by_role("button", name="End now")).to_be_hidden()
     page.get_by_role("button", name="Pause").click()
@@ -45,7 +42,7 @@ def test_end_now_asks_first_on_a_stopping_run(page: Page, ada: User) -> None:
     page.get_by_role("button", name="End now").click()
     expect(page.locator("[data-reason]")).to_contain_text("Ending now: the driver writes a checkpoint")
     assert Run.objects.get(pk=run.pk).end_requested_at is not None
-    tell(run, encoded(story.ending(1, "stopped")))
+    tell(run, story.ending(1, "stopped"))
     expect(page.locator("[data-run-head] .state")).to_have_text("paused")
     expect(page.get_by_role("button", name="End now")).to_be_hidden()
 

@@ -1,13 +1,10 @@
 """Every page, reached by links alone: no serious fault by axe, no error in the console, nothing wider than the screen."""
 
-import time
-
 import pytest
 from playwright.sync_api import Page
 
-from tests.end_to_end.conftest import run_make, tell
+from tests.end_to_end.conftest import run_told, tell
 from tests.end_to_end.crawling import NO_PAGES, Crawl, page_kinds
-from tests.end_to_end.seed import Story, encoded
 from tests.end_to_end.test_browser_provenance import artifact_make
 from webapp.accounts.models import Project, User
 from webapp.experiments.services import sweep_create
@@ -35,12 +32,9 @@ ACTS = {
 
 def full_run(user: User) -> Run:
     """A run with something of everything."""
-    made = run_make(user)
-    story = Story(made.pk, start=time.time() - 30)
-    tell(made, encoded(story.opening()))
-    tell(made, encoded(story.iterations(0, 24)))
-    tell(made, encoded(story.media(1)))
-    tell(made, encoded(story.media(20)))
+    made, story = run_told(user, iterations=24, ago=30)
+    tell(made, story.media(1))
+    tell(made, story.media(20))
     Phase.objects.bulk_create(
         Phase(
             run=made, attempt=1, cursor=1, iteration=iteration, worker=worker, phase=phase, policy="planner",

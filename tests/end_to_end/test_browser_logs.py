@@ -9,9 +9,8 @@ from itertools import count
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.end_to_end.conftest import PATIENCE, Server, run_make, tell
+from tests.end_to_end.conftest import PATIENCE, Server, run_told, tell
 from tests.end_to_end.looks import look_at
-from tests.end_to_end.seed import Story, encoded
 from webapp.accounts.models import User
 from webapp.accounts.tokens import token_create
 
@@ -49,11 +48,9 @@ def follow(server: Server) -> Iterator[Follow]:
 
 
 def test_page_and_terminal_follow_five_thousand_lines(page: Page, ada: User, follow: Follow) -> None:
-    run = run_make(ada, "duo", "running")
-    story = Story(run.pk)
-    tell(run, encoded(story.opening()))
+    run, story = run_told(ada, "duo", "running")
     first = story.event("log", level="output", source="environment-0", message="ready")
-    tell(run, encoded(iter([first])))
+    tell(run, [first])
     page.goto(f"/runs/{run.pk}/logs/")
     expect(page.locator("[data-link]")).to_have_text("live")
     page.evaluate(OBSERVE)
@@ -65,7 +62,7 @@ def test_page_and_terminal_follow_five_thousand_lines(page: Page, ada: User, fol
             story.event("log", level="output", source="environment-0", message=f"line {next(numbers)}")
             for _ in range(BATCH)
         ]
-        tell(run, encoded(iter(lines)))
+        tell(run, lines)
     wanted = [f"line {number}" for number in range(LINES)]
     page.wait_for_function("count => window.drawn.length >= count", arg=LINES)
     assert page.evaluate("window.drawn") == wanted
@@ -76,12 +73,12 @@ def test_page_and_terminal_follow_five_thousand_lines(page: Page, ada: User, fol
     page.get_by_role("button", name="Load earlier lines").click()
     expect(page.locator(".log .text").first).to_have_text(f"line {LINES - IN_PAGE - 1000}")
     expect(page.locator(".log .text").last).to_have_text(f"line {LINES - 1001}")
-    tell(run, encoded(iter([story.event("log", level="info", source="driver", message="the newest")])))
+    tell(run, [story.event("log", level="info", source="driver", message="the newest")])
     page.get_by_role("button", name="Go to the newest line").click()
     expect(page.locator(".log .text").last).to_have_text("the newest")
     assert page.locator(".log").count() <= IN_PAGE
 
-    tell(run, encoded(iter([story.event("status", state="finished", iteration=0, message="")])))
+    tell(run, [story.event("status", state="finished", iteration=0, message="")])
     out = follower.stdout.read()
     assert follower.wait(PATIENCE) == 0
     assert [line for line in out.splitlines() if "line" in line] == [

@@ -1,5 +1,6 @@
 """Pages of a run of small networks, in a browser: what it really reported, the film of an evaluation, no words of language models."""
 
+import json
 import re
 from pathlib import Path
 
@@ -17,12 +18,9 @@ from workers.protocol import Attempt
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 SMALL = {
-    "run.iterations": 2,
-    "rollout.environments": 4,
-    "evaluation.every": 2,
-    "evaluation.episodes": 4,
+    "run.iterations": 2, "rollout.environments": 4, "evaluation.every": 2, "evaluation.episodes": 4,
     "evaluation.probes": 1,
-}
+}  # fmt: skip
 
 
 def played(ada: User, preset: str, folder: Path) -> Run:
@@ -35,7 +33,7 @@ def played(ada: User, preset: str, folder: Path) -> Run:
     )
     assert run_attempt(Attempt(config, run.pk, 1, folder, folder), local=True) == 0
     for spool in sorted(folder.glob("attempt-1/spool/*.jsonl")):
-        tell(run, spool.read_bytes())
+        tell(run, map(json.loads, spool.read_text().splitlines()))
     run.refresh_from_db()
     return run
 

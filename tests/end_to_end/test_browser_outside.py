@@ -1,36 +1,22 @@
 """Pages of runs that others play, and of asynchronous ones: gateway, masked answers, records' own facts, overlap in the timeline."""
 
-import re
 import time
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.end_to_end.conftest import run_make, tell
-from tests.end_to_end.looks import look_at, shoot, violations
-from tests.end_to_end.seed import HOSTILE, Story, encoded
+from tests.end_to_end.conftest import run_told, tell
+from tests.end_to_end.looks import look_at
+from tests.end_to_end.seed import HOSTILE, Story
 from webapp.accounts.models import User
 from webapp.runs.models import Phase, Run
 from webapp.transcripts.models import Episode
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 SAID = (
-    "The",
-    " answer",
-    " is",
-    " 5",
-    "<end>",
-    "\n",
-    "Not",
-    " right",
-    ".",
-    "\n",
-    "It",
-    " is",
-    " \\boxed{4}",
-    "<end>",
-)
+    "The", " answer", " is", " 5", "<end>", "\n", "Not", " right", ".", "\n", "It", " is", " \\boxed{4}", "<end>",
+)  # fmt: skip
 MASK = [1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 1, 1, 1, 1]
 FACTS = {"uid": "17-a", "raw_reward": "0.81", "tries": '{"first": "5", "second": "4"}', "note": HOSTILE}
 
@@ -50,24 +36,18 @@ def conversation(story: Story, number: int, board: dict[str, Any] | None) -> lis
     name = f"1-3-train-{number}"
     note = {"turn": 0, "advantages": [0.9], "masks": [MASK]}
     told = {
-        "episode": name,
-        "title": "2 + 2",
-        "outcome": "reward 0.81",
-        "turns": [turn],
-        "final_board": board,
-    }
+        "episode": name, "title": "2 + 2", "outcome": "reward 0.81", "turns": [turn], "final_board": board,
+    }  # fmt: skip
     return [episode | told, story.event("episode_annotation", episode=name, turns=[note], stages={})]
 
 
 @pytest.fixture
 def run(ada: User) -> Run:
     """A run with a gateway, whose generation goes on during updates, and two answers with masks."""
-    made = run_make(ada, "played by others", state="running")
-    story = Story(made.pk, start=time.time() - 300)
-    tell(made, encoded(story.opening()))
+    made, story = run_told(ada, "played by others", state="running", ago=300)
     lines = [{"label": label, "text": text, "state": ""} for label, text in FACTS.items()]
     for number, board in enumerate((None, {"kind": "lines", "lines": lines})):
-        tell(made, encoded(iter(conversation(story, number, board))))
+        tell(made, conversation(story, number, board))
     made.refresh_from_db()
     made.facts = made.facts | {"gateway": "http://127.0.0.1:43817"}
     made.save(update_fields=["facts"])
@@ -103,27 +83,6 @@ def test_the_gateway_tells_where_it_is_and_how_to_use_it(page: Page, run: Run) -
     page.goto(f"/runs/{run.pk}/")
     panel = page.get_by_role("region", name="Gateway")
     expect(panel).to_contain_text("http://127.0.0.1:43817")
-
-
-@pytest.mark.extended
-def test_the_warm_start_is_asked_for_in_the_form(page: Page, ada: User) -> None:
-    page.goto("/experiments/new/?preset=plan_path_duo")
-    page.locator("details", has_text="Policies by name").locator("> summary").first.click()
-    steps = page.locator("[data-field='policies.planner.warm_start.steps'] input")
-    steps.fill("25")
-    steps.press("Tab")
-    expect(page.locator("#preview")).to_contain_text("Ready to launch, with 1 change")
-    expect(page).to_have_url(re.compile("policies.planner.warm_start.steps=25"))
-    part = page.locator("fieldset", has=steps).last
-    for width in (1440, 390):
-        page.set_viewport_size({"width": width, "height": 900})
-        part.scroll_into_view_if_needed()
-        shoot(page, f"warm-start-{width}")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert violations(page) == []
-    page.get_by_role("button", name="Launch").click()
-    expect(page).to_have_url(re.compile("/runs/"))
-    assert Run.objects.get().config["policies"]["planner"]["warm_start"]["steps"] == 25
 
 
 @pytest.mark.extended

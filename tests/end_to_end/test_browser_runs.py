@@ -7,9 +7,9 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Page, Route, expect
 
-from tests.end_to_end.conftest import run_make, tell
-from tests.end_to_end.looks import shoot, violations
-from tests.end_to_end.seed import Story, encoded
+from tests.end_to_end.conftest import run_make, run_told, tell
+from tests.end_to_end.looks import look_at, violations
+from tests.end_to_end.seed import Story
 from webapp.accounts.models import User
 from webapp.metrics.models import Series
 from webapp.runs.models import Run, RunNote
@@ -41,21 +41,10 @@ def test_a_filter_is_written_with_the_keyboard_and_stays_in_the_address(page: Pa
     expect(page.locator("tr[data-run]")).to_have_count(1)
 
 
-@pytest.mark.extended
-def test_what_is_not_understood_is_said_at_the_field(page: Page, ada: User) -> None:
-    run_make(ada, "one")
-    page.goto("/runs/?filter=state+%3D")
-    expect(page.get_by_role("alert")).to_contain_text("is incomplete")
-    expect(page.get_by_role("combobox", name="Filter")).to_have_attribute("aria-invalid", "true")
-    expect(page.get_by_role("combobox", name="Filter")).to_have_value("state =")
-
-
 def run_with_kl(ada: User) -> tuple[Run, Story]:
     """A run with one value of policy/planner/kl, and what it reports next."""
-    run = run_make(ada, "duo", "running")
-    story = Story(run.pk)
-    tell(run, encoded(story.opening()))
-    tell(run, encoded(iter([story.event("metrics", step=1, values={"policy/planner/kl": 0.25})])))
+    run, story = run_told(ada, "duo", "running")
+    tell(run, [story.event("metrics", step=1, values={"policy/planner/kl": 0.25})])
     return run, story
 
 
@@ -76,14 +65,13 @@ def test_columns_are_chosen_with_completion_and_live(page: Page, ada: User) -> N
     dialog.get_by_role("button", name="Earlier: policy/planner/kl").click()
     assert dialog.get_by_role("listitem").all_inner_texts()[-2].startswith("policy/planner/kl")
     assert violations(page) == []
-    shoot(page, "runs-columns-dialog")
     dialog.get_by_role("button", name="Show").click()
     expect(page.get_by_role("columnheader", name="run.seed")).to_be_visible()
     expect(page.get_by_role("columnheader", name="sampled")).to_have_count(0)
     assert "columns=" in page.url and "q=duo" in page.url
     cell = page.locator("[data-metric='policy/planner/kl'] [data-value]")
     expect(cell).to_have_text("0.25")
-    tell(run, encoded(iter([story.event("metrics", step=2, values={"policy/planner/kl": 0.5})])))
+    tell(run, [story.event("metrics", step=2, values={"policy/planner/kl": 0.5})])
     expect(cell).to_have_text("0.50")
     expect(page.locator("[data-metric='policy/planner/kl'] [data-change]")).to_have_text("+0.25")
     page.get_by_role("link", name="policy/planner/kl").click()
@@ -118,38 +106,6 @@ def test_a_late_answer_keeps_the_chosen_option(page: Page, ada: User) -> None:
     expect(option.first).to_have_attribute("aria-selected", "true")
     field.press("Enter")
     expect(dialog.get_by_role("button", name="Earlier: policy/planner/kl")).to_be_visible()
-
-
-@pytest.mark.extended
-def test_a_view_is_kept_opened_and_removed(page: Page, ada: User) -> None:
-    run_make(ada, "one", "failed")
-    run_make(ada, "two", "queued")
-    page.goto("/runs/?state=failed&columns=run.seed")
-    page.get_by_role("button", name="Views").click()
-    dialog = page.get_by_role("dialog", name="Views")
-    dialog.get_by_label("Name", exact=True).fill("failures")
-    dialog.get_by_label("Visible to").select_option("members of Path finding")
-    assert violations(page) == []
-    dialog.get_by_role("button", name="Save").click()
-    link = page.get_by_role("navigation", name="Saved views").get_by_role("link", name="failures")
-    expect(link).to_have_attribute("aria-current", "page")
-    page.get_by_role("link", name="all runs").click()
-    expect(page.locator("tr[data-run]")).to_have_count(2)
-    link.click()
-    expect(page.locator("tr[data-run]")).to_have_count(1)
-    assert "state=failed" in page.url and "columns=run.seed" in page.url
-    page.wait_for_load_state()
-    page.get_by_role("button", name="Views").click()
-    dialog.get_by_role("button", name="Use failures as default").click()
-    page.goto("/runs/?project=lab")
-    expect(page.get_by_role("columnheader", name="run.seed")).to_be_visible()
-    assert "state=failed" in page.url
-    page.get_by_role("button", name="Views").click()
-    assert violations(page) == []
-    shoot(page, "runs-views-dialog")
-    dialog.get_by_role("button", name="Remove failures").click()
-    expect(page.locator("tr[data-run]")).to_have_count(2)
-    expect(page.get_by_role("navigation", name="Saved views")).to_have_count(0)
 
 
 @pytest.mark.extended
@@ -195,8 +151,8 @@ def many(ada: User) -> None:
         run = run_make(ada, f"duo with seed {place}", "running")
         if state != "queued":
             story = Story(run.pk, seed=place)
-            tell(run, encoded(story.opening()))
-            tell(run, encoded(story.iterations(0, 12 * (place + 1))))
+            tell(run, story.opening())
+            tell(run, story.iterations(0, 12 * (place + 1)))
         run.refresh_from_db()
         run.state, run.tags, run.priority = state, ["baseline", "tiny"][: place % 3], place % 2
         run.reason = "EngineFailure: the model does not fit into 24 GiB" if state == "failed" else ""
@@ -208,42 +164,26 @@ def many(ada: User) -> None:
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("width", [1440, 390])
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_table_in_every_look(page: Page, ada: User, width: int, theme: str) -> None:
+def test_the_table_in_every_look(page: Page, ada: User) -> None:
     many(ada)
     Run.objects.update(created_at=timezone.now() - timedelta(minutes=59))
-    page.set_viewport_size({"width": width, "height": 900})
-    page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
-    for name, query in {
-        "standard": "",
-        "own": "?columns=progress,left,run.seed,eval/success:max,policy/planner/kl,policy/planner/entropy,owner",
-        "families": "?group=family&columns=algorithm.type,eval/success,policy/planner/kl",
-    }.items():
-        page.goto(f"/runs/{query}")
-        expect(page.locator("tr.row").first).to_be_visible()
-        assert violations(page) == []
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        if name == "standard" and width == 1440:
-            widths = (
-                "(panel => [panel.scrollWidth, panel.clientWidth])(document.querySelector('.panel.scroll-x'))"
-            )
-            wanted, there = page.evaluate(widths)
-            assert wanted <= there, f"{page.locator('thead').inner_text()}: {wanted} pixels"
-            wide = "cell => cell.parentElement.append('−10,234.5')"
-            page.locator(".spark-cell").first.evaluate(wide)
-            assert (
-                page.evaluate(
-                    "new Set([...document.querySelectorAll('.spark')].map(spark => spark.getBoundingClientRect().left)).size"
-                )
-                == 1
-            )
-            over = (
-                "[...document.querySelectorAll('td.metric:has(.spark)')].filter(cell => cell.querySelector('.spark')"
-                ".getBoundingClientRect().right > cell.querySelector('.figure').getBoundingClientRect().left || cell.querySelector("
-                "'.change').getBoundingClientRect().right > cell.getBoundingClientRect().right).length"
-            )
-            assert page.locator("td.metric .spark").count() and page.evaluate(over) == 0, (
-                "curves or figures over others"
-            )
-        shoot(page, f"runs-{name}-{width}-{theme}")
+    own = "?columns=progress,left,run.seed,eval/success:max,policy/planner/kl,policy/planner/entropy,owner"
+    families = "?group=family&columns=algorithm.type,eval/success,policy/planner/kl"
+    look_at(
+        page, "runs", [("own", f"/runs/{own}"), ("families", f"/runs/{families}"), ("standard", "/runs/")]
+    )
+    page.set_viewport_size({"width": 1440, "height": 900})
+    widths = "(panel => [panel.scrollWidth, panel.clientWidth])(document.querySelector('.panel.scroll-x'))"
+    wanted, there = page.evaluate(widths)
+    assert wanted <= there, f"{page.locator('thead').inner_text()}: {wanted} pixels"
+    page.locator(".spark-cell").first.evaluate("cell => cell.parentElement.append('−10,234.5')")
+    left = "new Set([...document.querySelectorAll('.spark')].map(spark => spark.getBoundingClientRect().left)).size"
+    assert page.evaluate(left) == 1
+    over = (
+        "[...document.querySelectorAll('td.metric:has(.spark)')].filter(cell => cell.querySelector('.spark')"
+        ".getBoundingClientRect().right > cell.querySelector('.figure').getBoundingClientRect().left || cell.querySelector("
+        "'.change').getBoundingClientRect().right > cell.getBoundingClientRect().right).length"
+    )
+    assert page.locator("td.metric .spark").count() and page.evaluate(over) == 0, (
+        "curves or figures over others"
+    )

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.end_to_end.conftest import Server, run_make, signed_in, tell
-from tests.end_to_end.seed import START, Story, encoded
+from tests.end_to_end.conftest import Server, run_told, signed_in
+from tests.end_to_end.seed import START
 from webapp.accounts.models import User
 from webapp.reports.services import report_create
 from webapp.runs.models import Run
@@ -28,10 +28,7 @@ LONGEST_LINES = """() => [...document.querySelectorAll("main p")].filter((each) 
 @pytest.fixture
 def run(ada: User) -> Run:
     """A run whose first evaluation is at a known time."""
-    made = run_make(ada)
-    story = Story(made.pk)
-    tell(made, encoded(story.opening()))
-    tell(made, encoded(story.iterations(0, 22)))
+    made, _ = run_told(ada, iterations=22)
     Run.objects.filter(pk=made.pk).update(reason="The server was restarted at 2026-03-01 12:05 UTC.")
     return made
 

@@ -1,17 +1,14 @@
 """Tokens of an answer and transcripts of any length, in a browser."""
 
 import re
-import time
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.end_to_end.conftest import run_make, tell
-from tests.end_to_end.looks import shoot, violations
-from tests.end_to_end.seed import HOSTILE, Story, encoded
+from tests.end_to_end.conftest import run_told, tell
+from tests.end_to_end.seed import HOSTILE, Story
 from webapp.accounts.models import User
-from webapp.runs.models import Run
 from webapp.transcripts.models import Episode
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -38,24 +35,12 @@ def told_episode(story: Story, many: int, long: int) -> list[dict[str, Any]]:
     return [episode, story.event("episode_annotation", episode="1-1-train-long", turns=[note], stages={})]
 
 
-def played(ada: User, many: int, long: int) -> Episode:
-    run: Run = run_make(ada, state="running")
-    story = Story(run.pk, start=time.time() - 300)
-    tell(run, encoded(story.opening()))
-    tell(run, encoded(iter(told_episode(story, many, long))))
-    return Episode.objects.get(name="1-1-train-long")
-
-
 @pytest.fixture
 def episode(ada: User) -> Episode:
     """Too much for one document."""
-    return played(ada, TURNS, LONG)
-
-
-@pytest.fixture
-def short_episode(ada: User) -> Episode:
-    """With every kind of element that the long one has: axe looks at each."""
-    return played(ada, 6, 60)
+    run, story = run_told(ada, state="running", ago=300)
+    tell(run, told_episode(story, TURNS, LONG))
+    return Episode.objects.get(name="1-1-train-long")
 
 
 @pytest.mark.extended
@@ -124,18 +109,3 @@ def test_tokens_by_every_measure(page: Page, episode: Episode) -> None:
         page.wait_for_timeout(50)
     expect(tokens.nth(LONG - 1)).to_have_text(str(LONG - 1))
     assert page.evaluate("window.hacked") is None
-
-
-@pytest.mark.extended
-@pytest.mark.parametrize("width", [1440, 390])
-@pytest.mark.parametrize("colours", ["light", "dark"])
-def test_fits_and_is_accessible(page: Page, short_episode: Episode, width: int, colours: str) -> None:
-    page.emulate_media(color_scheme="dark" if colours == "dark" else "light")
-    page.set_viewport_size({"width": width, "height": 900 if width > 1000 else 844})
-    for by in ("logprobs", "masks"):
-        page.goto(f"/runs/{short_episode.run_id}/episodes/{short_episode.pk}/?by={by}#turn-2")
-        expect(page.locator("[data-token-strip] .token.masked").first).to_be_attached()
-        expect(page.locator("[data-link]")).to_have_text("live")
-        shoot(page, f"tokens-{by}-{width}-{colours}")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert not violations(page)

@@ -1,14 +1,12 @@
 """What a page moves with a cold cache: requests and compressed bytes; static files stay in the browser."""
 
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page
 
-from tests.end_to_end.conftest import run_make, tell
-from tests.end_to_end.seed import Story, encoded
+from tests.end_to_end.conftest import run_told, tell
 from webapp.accounts.models import User
 from webapp.runs.models import Run
 from webapp.transcripts.models import Episode
@@ -52,11 +50,8 @@ class Traffic:
 
 @pytest.fixture
 def run(ada: User) -> Run:
-    made = run_make(ada)
-    story = Story(made.pk, start=time.time() - 30)
-    tell(made, encoded(story.opening()))
-    tell(made, encoded(story.iterations(0, 24)))
-    tell(made, encoded(story.ending(24)))
+    made, story = run_told(ada, iterations=24, ago=30)
+    tell(made, story.ending(24))
     return made
 
 

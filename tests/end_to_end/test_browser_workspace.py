@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.end_to_end.conftest import run_make, tell
-from tests.end_to_end.looks import look_at, shoot, violations
-from tests.end_to_end.seed import Story, encoded
+from tests.end_to_end.looks import look_at, violations
+from tests.end_to_end.seed import Story
 from webapp.accounts.models import User
 from webapp.runs.configs import family_of
 from webapp.runs.models import Run
@@ -28,10 +28,10 @@ def runs(ada: User) -> list[Run]:
         run.family = family_of(run.config)
         run.save()
         story = Story(run.pk, seed=place, start=time.time() - 300)
-        tell(run, encoded(story.opening()))
-        tell(run, encoded(story.iterations(0, 20, whole=0, evaluate=5)))
+        tell(run, story.opening())
+        tell(run, story.iterations(0, 20, whole=0, evaluate=5))
         if place:
-            tell(run, encoded(story.ending(20)))
+            tell(run, story.ending(20))
         made.append(run)
     return made
 
@@ -88,20 +88,8 @@ def test_groups_have_a_mean_and_running_runs_are_followed(page: Page, runs: list
     expect(page.locator("[data-link]")).to_have_text("live")
     story = Story(runs[0].pk, attempt=1, seed=9, start=time.time())
     story._seq = 10_000
-    tell(
-        runs[0],
-        encoded(
-            iter(
-                [
-                    {
-                        **story.event("metrics", step=30, values={"eval/success": 0.9}),
-                        "producer": "later",
-                        "seq": 1,
-                    }
-                ]
-            )
-        ),
-    )
+    event = story.event("metrics", step=30, values={"eval/success": 0.9}) | {"producer": "later", "seq": 1}
+    tell(runs[0], [event])
     page.wait_for_function(f"() => Math.max(...{TRACES}[0].x) === 30")
 
 
@@ -109,20 +97,13 @@ def test_groups_have_a_mean_and_running_runs_are_followed(page: Page, runs: list
 def test_the_workspace_in_every_look(page: Page, runs: list[Run]) -> None:
     page.goto("/runs/?charts=1&sort=name")
     drawn(page, 4)
-    look_at(
-        page,
-        "workspace",
-        [
-            ("runs", "/runs/?charts=1&sort=name"),
-            ("groups", "/runs/?charts=1&by=rollout.group_size&logx=1"),
-            ("families", "/runs/?charts=1&group=family"),
-        ],
-    )
+    groups, families = "by=rollout.group_size&logx=1", "group=family"
+    asked = [("runs", "sort=name"), ("groups", groups), ("families", families)]
+    look_at(page, "workspace", [(name, f"/runs/?charts=1&{query}") for name, query in asked])
     page.set_viewport_size({"width": 1440, "height": 900})
     page.emulate_media(color_scheme="light")
     page.get_by_role("button", name="Add chart").click()
     assert violations(page) == []
-    shoot(page, "workspace-dialog")
 
 
 def act(page: Page, panel: str, *names: str) -> None:

@@ -3,12 +3,15 @@
 import django
 import pytest
 from django.conf import settings
+from django.test import Client
 
 django.setup()  # conftest files are imported before pytest-django does it
 
 settings.PASSWORD_HASHERS = [
     "django.contrib.auth.hashers.MD5PasswordHasher"
 ]  # the real one takes 0.3 s on purpose
+
+from rest_framework.test import APIClient  # noqa: E402
 
 from training_core.config.files import load_config  # noqa: E402
 from webapp.accounts.models import Membership, Project, User  # noqa: E402
@@ -36,6 +39,21 @@ def project(user: User) -> Project:
 
 
 @pytest.fixture
+def ada(client: Client, user: User, project: Project) -> Client:
+    """The browser of the owner of `project`."""
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def api(user: User, project: Project) -> APIClient:
+    """A client of the API in the name of the owner of `project`."""
+    client = APIClient()
+    client.force_authenticate(user)
+    return client
+
+
+@pytest.fixture
 def stranger(db: None) -> User:
     """A person who is in no project."""
     return User.objects.create_user("eve", password="another long secret")
@@ -46,10 +64,6 @@ def run(project: Project, user: User) -> Run:
     """A queued run of `plan_path_duo`, not submitted."""
     config = load_config("plan_path_duo")
     return Run.objects.create(
-        project=project,
-        owner=user,
-        name=config.run.name,
-        preset="plan_path_duo",
-        config=config.model_dump(mode="json"),
-        iterations=config.run.iterations,
-    )
+        project=project, owner=user, name=config.run.name, preset="plan_path_duo",
+        config=config.model_dump(mode="json"), iterations=config.run.iterations,
+    )  # fmt: skip

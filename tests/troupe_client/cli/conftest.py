@@ -68,10 +68,6 @@ def run(ada: User) -> Run:
     """A run of ada's that is waiting to start."""
     config = load_config("plan_path_duo")
     return Run.objects.create(
-        project=Project.objects.get(slug="lab"),
-        owner=ada,
-        name="first [bold]try[/bold]",
-        preset="plan_path_duo",
-        config=config.model_dump(mode="json"),
-        iterations=config.run.iterations,
-    )
+        project=Project.objects.get(slug="lab"), owner=ada, name="first [bold]try[/bold]", preset="plan_path_duo",
+        config=config.model_dump(mode="json"), iterations=config.run.iterations,
+    )  # fmt: skip

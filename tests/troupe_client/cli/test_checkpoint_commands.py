@@ -16,8 +16,6 @@ from training_core.llm.models.lora import add_adapter, save_adapter, trained_wei
 from webapp.checkpoints.models import Checkpoint
 from webapp.runs.models import Run
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
 
 @pytest.fixture
 def checkpoint(run: Run, monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path) -> Checkpoint:

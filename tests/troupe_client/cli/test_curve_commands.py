@@ -4,13 +4,10 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
-
 from tests.troupe_client.cli.conftest import Troupe
 from tests.webapp.metrics.test_series import event, store
 from webapp.runs.models import Attempt, Run, RunNote
 
-pytestmark = pytest.mark.django_db(transaction=True)
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
 

@@ -1,5 +1,6 @@
 """Sweeps and templates by command, against the real API."""
 
+import io
 import json
 
 import pytest
@@ -12,16 +13,8 @@ from workers.launchers.registry import FakeLauncher
 
 pytestmark = pytest.mark.usefixtures("connected")
 RATES = "policies.*.learner.learning_rate"
-WORDS = (
-    "sweep",
-    "launch",
-    "plan_path_duo",
-    "run.iterations=3",
-    "--grid",
-    f"{RATES}=1e-4,3e-4",
-    "--seeds",
-    "0..2",
-)
+WORDS = ("sweep", "launch", "plan_path_duo", "run.iterations=3", "--grid", f"{RATES}=1e-4,3e-4")
+WORDS += ("--seeds", "0..2")
 
 
 def test_a_plan_launches_nothing(troupe: Troupe) -> None:
@@ -34,8 +27,6 @@ def test_a_plan_launches_nothing(troupe: Troupe) -> None:
 
 
 def test_a_sweep_is_launched_only_after_confirmation(troupe: Troupe, monkeypatch: pytest.MonkeyPatch) -> None:
-    import io
-
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     assert troupe(*WORDS).status == 1
     assert not Sweep.objects.exists()
@@ -99,9 +90,8 @@ def test_invalid_sweeps_are_refused(troupe: Troupe, words: tuple[str, ...], mess
 
 def test_templates_are_saved_shown_launched_and_deleted(troupe: Troupe) -> None:
     assert "troupe template save" in troupe("template", "list").out
-    result = troupe(
-        "template", "save", "small", "plan_path_duo", "run.iterations=5", "--description", "[b]quick[/b]"
-    )
+    words = ("run.iterations=5", "--description", "[b]quick[/b]")
+    result = troupe("template", "save", "small", "plan_path_duo", *words)
     template = Template.objects.get()
     assert result.out.split() == [str(template.pk), "small", "1", "changes"]
     assert "[b]quick[/b]" in troupe("template", "list").out
@@ -132,21 +122,14 @@ def test_an_estimate_says_what_a_run_takes(troupe: Troupe, monkeypatch: pytest.M
 
 
 def test_a_team_is_shown(troupe: Troupe, run: Run) -> None:
-    result = troupe(
-        "experiment",
-        "team",
-        "plan_path_duo",
-        "team.roles.executor.trained=false",
-        "team.turn_order=['executor','planner']",
-    )
+    words = ("team.roles.executor.trained=false", "team.turn_order=['executor','planner']")
+    result = troupe("experiment", "team", "plan_path_duo", *words)
     assert result.status == 0 and result.out.startswith("turn order: executor → planner")
     assert [line.split()[:3] for line in result.out.splitlines()[2:4]] == [
         ["executor", "executor", "frozen"], ["planner", "planner", "trained"]
     ]  # fmt: skip
-    assert json.loads(troupe("experiment", "team", run.pk, "--run", "--json").out)["order"] == [
-        "planner",
-        "executor",
-    ]
+    stored = json.loads(troupe("experiment", "team", run.pk, "--run", "--json").out)
+    assert stored["order"] == ["planner", "executor"]
     assert troupe("experiment", "team", "plan_path_duo", "team.turn_order=['planner']").status == 1
 
 

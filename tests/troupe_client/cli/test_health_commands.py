@@ -13,8 +13,6 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.health.models import Finding
 from webapp.runs.models import Run
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
 
 @pytest.fixture
 def finding(connected: str, run: Run) -> Finding:
@@ -32,12 +30,8 @@ def test_findings_are_shown_until_dismissed(troupe: Troupe, run: Run, finding: F
     assert "dismissed" in troupe("finding", "dismiss", run.pk, str(finding.pk)).out
     assert "No findings" in troupe("finding", "list", run.pk).out
     assert "dismissed" in troupe("finding", "list", run.pk, "--all").out
+    assert "has no finding 99" in troupe("finding", "dismiss", run.pk, "99").err
     assert json.loads(troupe("finding", "reopen", run.pk, str(finding.pk), "--json").out)["state"] == "open"
-
-
-def test_an_unknown_finding_is_refused(troupe: Troupe, run: Run, connected: str) -> None:
-    result = troupe("finding", "dismiss", run.pk, "99")
-    assert result.status == 1 and "has no finding 99" in result.err
 
 
 def test_channels(troupe: Troupe, connected: str) -> None:
@@ -52,7 +46,6 @@ def test_channels(troupe: Troupe, connected: str) -> None:
     assert tried.status == 1 and "was not sent" in tried.out, "it is inside the network"
     assert "removed" in troupe("channel", "remove", "lab", number).out
     assert "No channels yet" in troupe("channel", "list", "lab").out
-    assert "is not a project slug" in troupe("channel", "list", "a/b").err
 
 
 def test_fork_finding(

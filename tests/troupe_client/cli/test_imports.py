@@ -3,14 +3,11 @@
 import json
 from pathlib import Path
 
-import pytest
 from torch.utils.tensorboard.writer import SummaryWriter
 
 from tests.troupe_client.cli.conftest import Troupe
 from troupe_client.server_api import find_server
 from webapp.runs.models import Run
-
-pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def write(folder: Path, steps: range) -> None:
@@ -71,9 +68,7 @@ def resume(folder: Path, steps: range, sign: int, number: int, **options: int) -
             writer.add_scalar("loss", sign * step, step)  # type: ignore[no-untyped-call]
 
 
-def test_a_resumed_training_has_one_value_at_each_step(
-    connected: str, troupe: Troupe, tmp_path: Path
-) -> None:
+def test_resumed_training_has_one_value_at_each_step(connected: str, troupe: Troupe, tmp_path: Path) -> None:
     folder = tmp_path / "logs"
     resume(folder, range(16), 1, 1)
     run = json.loads(troupe("tensorboard", "import", str(folder), "--json").out)[0]["run"]
@@ -87,7 +82,8 @@ def test_a_resumed_training_has_one_value_at_each_step(
     resume(folder, range(5, 7), 1, 4)
     troupe("tensorboard", "import", str(folder))
     row.refresh_from_db()
-    assert len(valid_points(run)) == 7 and (row.state, row.iteration, row.attempts.count()) == (
+    assert len(valid_points(run)) == 7
+    assert (row.state, row.iteration, row.attempts.count()) == (
         "finished",
         6,
         3,

@@ -4,11 +4,9 @@ import json
 
 import pytest
 from django.test import Client
-from django.utils import timezone
 
 from tests.troupe_client.cli.conftest import Troupe
 from webapp.accounts.models import User
-from webapp.checkpoints.models import Checkpoint
 from webapp.metrics.headline import outcome_key
 from webapp.metrics.models import Series
 from webapp.runs.models import Run
@@ -36,9 +34,7 @@ def with_return(run: Run, value: float) -> Run:
     return run
 
 
-def test_runs_without_a_success_are_compared_by_their_return(
-    troupe: Troupe, ada: User, client: Client
-) -> None:
+def test_runs_without_success_are_compared_by_their_return(troupe: Troupe, ada: User, client: Client) -> None:
     one = with_return(launched(troupe, "--name", "one"), -40.0)
     other = with_return(launched(troupe, NETWORKS, "--name", "other"), -30.0)
     found = json.loads(troupe("compare", one.pk, other.pk, "--json").out)
@@ -60,14 +56,8 @@ def test_success_is_the_headline_if_any_run_has_it() -> None:
 
 
 def test_a_sweep_counts_steps_and_ranks_by_return(troupe: Troupe) -> None:
-    words = (
-        "sweep",
-        "launch",
-        "spread_mappo",
-        "run.iterations=2",
-        "rollout.environments=4",
-        "rollout.steps=25",
-    )
+    sizes = ("run.iterations=2", "rollout.environments=4", "rollout.steps=25")
+    words = ("sweep", "launch", "spread_mappo", *sizes)
     axis = ("--grid", "algorithm.entropy_coefficient=0.0,0.02")
     assert "2 runs, 4 iterations, 400 environment steps" in troupe(*words, *axis, "--plan").out
     made = json.loads(troupe(*words, *axis, "--yes", "--json").out)
@@ -78,26 +68,7 @@ def test_a_sweep_counts_steps_and_ranks_by_return(troupe: Troupe) -> None:
     assert "eval/return" in troupe("sweep", "show", str(made["id"])).out
 
 
-def test_commands_of_a_whole_run_of_small_networks(troupe: Troupe, ada: User, client: Client) -> None:
-    run = launched(troupe, "--tag", "seeds")
+def test_networks_have_steps_threads_and_no_batch(troupe: Troupe) -> None:
     assert troupe("experiment", "estimate", "spread_mappo").out.count("environment steps") == 1
     assert troupe("experiment", "profile", "spread_mappo", "minimal").err.count("resources.threads") == 1
-    assert "see the timeline" in troupe("timeline", "batch", run.pk, "3").err
-    assert troupe("run-note", "add", run.pk, "looks fine").status == 0
-    assert troupe("bulk", "tag", "good", run.pk).status == 0
-    run.refresh_from_db()
-    assert run.tags == ["good", "seeds"]
-    assert "stopped" in troupe("stop", run.pk).out
-    Checkpoint.objects.create(
-        run=run, attempt=1, cursor=1, iteration=20, path="checkpoints/iteration-000020", size=5,
-        metrics={"eval/return": -41.5}, time=timezone.now(),
-    )  # fmt: skip
-    assert "-41.500" in troupe("checkpoint", "list", run.pk).out
-    assert "queued" in troupe("resume", run.pk, "algorithm.entropy_coefficient=0.02").out
-    run.refresh_from_db()
-    assert run.config["algorithm"]["entropy_coefficient"] == 0.02
-    client.force_login(ada)
-    clone = client.get(f"/experiments/new/?from={run.pk}").content.decode()
-    assert 'name="algorithm.entropy_coefficient"' in clone and 'value="0.02"' in clone
-    assert "stopped" in troupe("stop", run.pk).out
-    assert troupe("bulk", "archive", run.pk).status == 0
+    assert "see the timeline" in troupe("timeline", "batch", launched(troupe).pk, "3").err

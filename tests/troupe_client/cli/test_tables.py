@@ -13,15 +13,9 @@ REASON = (
     "waits for 8 GPUs; three runs before it hold the rest of the cluster until they end; " * 3 + "no more"
 )
 RUN = {
-    "id": "abcd2345",
-    "name": "a long name of a run that says what was varied",
-    "state": "finished",
-    "iteration": 100,
-    "iterations": 100,
-    "headline": {"eval/success": 0.5, "train/return": 2.0},
-    "eta_seconds": 4000.0,
-    "reason": REASON,
-}
+    "id": "abcd2345", "name": "a long name of a run that says what was varied", "state": "finished", "iteration": 100,
+    "iterations": 100, "headline": {"eval/success": 0.5, "train/return": 2.0}, "eta_seconds": 4000.0, "reason": REASON,
+}  # fmt: skip
 
 
 def printed(monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]], **terminal: Any) -> list[str]:

@@ -11,8 +11,6 @@ from webapp.runs.models import Run
 from webapp.transcripts.models import Episode
 from webapp.transcripts.services import episodes_store
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
 
 @pytest.fixture
 def told(connected: str, run: Run) -> Run:

@@ -36,12 +36,9 @@ def started(last: str, tmp_path: Path, url: str) -> subprocess.Popen[str]:
         "PYTHONPATH": str(Path(troupe.__file__).parent),
     }
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM % last],
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", PROGRAM % last], env=environment, stdout=subprocess.PIPE, text=True,
         start_new_session=True,
-    )
+    )  # fmt: skip
 
 
 def end_of(ingest: Ingest) -> dict[str, Any]:
@@ -51,9 +48,8 @@ def end_of(ingest: Ingest) -> dict[str, Any]:
             event for event in ingest.events() if event["type"] == "status" and event["state"] != "running"
         ]
         if ends:
-            assert ends == ingest.events()[-1:] and [event["seq"] for event in ingest.events()][-1] == len(
-                ingest.events()
-            )
+            assert ends == ingest.events()[-1:]
+            assert [event["seq"] for event in ingest.events()][-1] == len(ingest.events())
             return ends[0]
         threading.Event().wait(0.05)
     raise AssertionError("the end was not reported")
@@ -62,9 +58,7 @@ def end_of(ingest: Ingest) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("last", "code"), [("os._exit(0)", 0), ("os.kill(os.getpid(), signal.SIGKILL)", -9), ("os.abort()", -6)]
 )
-def test_an_end_without_a_word_is_reported(
-    ingest: Ingest, url: str, tmp_path: Path, last: str, code: int
-) -> None:
+def test_end_without_word_is_reported(ingest: Ingest, url: str, tmp_path: Path, last: str, code: int) -> None:
     with started(last, tmp_path, url) as program:
         assert program.wait(500) == code
     end = end_of(ingest)

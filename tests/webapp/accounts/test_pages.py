@@ -25,10 +25,14 @@ def _forget_failures() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("page", ["tokens/", "projects/", "projects/lab/members/", "password/"])
+@pytest.mark.parametrize(
+    "page",
+    ["/account/tokens/", "/account/projects/", "/account/password/", "/runs/", "/experiments/new/", "/reports/",
+     "/docs/", "/docs/health/", "/docs/images/spread-curves.svg", "/docs/explain/metric/"],
+)  # fmt: skip
 def test_pages_want_a_login(client: Client, page: str) -> None:
-    answer = client.get(f"/account/{page}")
-    assert (answer.status_code, answer["Location"]) == (302, f"/account/login/?next=/account/{page}")
+    answer = client.get(page)
+    assert (answer.status_code, answer["Location"]) == (302, f"/account/login/?next={page}")
 
 
 def test_login_leads_back(client: Client, user: User) -> None:
@@ -61,13 +65,6 @@ def test_logout_is_a_post(here: Client) -> None:
     assert "_auth_user_id" not in here.session
 
 
-def test_posts_want_the_csrf_token(user: User) -> None:
-    browser = Client(enforce_csrf_checks=True)
-    browser.force_login(user)
-    assert browser.post("/account/tokens/", {"name": "x", "scope": "read"}).status_code == 403
-    assert not ApiToken.objects.exists()
-
-
 def test_a_token_is_shown_once(here: Client, user: User) -> None:
     answer = here.post("/account/tokens/", {"name": "laptop", "scope": "launch", "days": "30"})
     token = ApiToken.objects.get()
@@ -81,12 +78,6 @@ def test_a_token_is_shown_once(here: Client, user: User) -> None:
 def test_a_person_cannot_make_an_ingest_token(here: Client) -> None:
     assert here.post("/account/tokens/", {"name": "x", "scope": "ingest"}).status_code == 400
     assert not ApiToken.objects.exists()
-
-
-def test_a_name_is_shown_as_text(here: Client) -> None:
-    here.post("/account/tokens/", {"name": "<script>alert(1)</script>", "scope": "read"})
-    page = here.get("/account/tokens/").content.decode()
-    assert "<script>alert" not in page and "&lt;script&gt;alert" in page
 
 
 def test_revoking(here: Client, user: User, stranger: User) -> None:
@@ -128,17 +119,6 @@ def test_owners_cannot_try_out_many_usernames(here: Client, project: Project, st
     assert here.post(address, {"username": "ada", "level": "owner"}).status_code == 302, (
         "members may be changed"
     )
-
-
-def test_only_owners_learn_whether_a_username_exists(project: Project, stranger: User) -> None:
-    Membership.objects.create(project=project, user=stranger, level=Membership.Level.VIEWER)
-    viewer = Client()
-    viewer.force_login(stranger)
-    for name in ("ada", "nobody"):
-        answer = viewer.post(
-            f"/account/projects/{project.slug}/members/", {"username": name, "level": "viewer"}
-        )
-        assert answer.status_code == 403
 
 
 def test_a_first_password_can_be_set_and_then_only_changed(client: Client, db: None) -> None:

@@ -103,22 +103,21 @@ def test_tokens_of_runs_are_not_personal(user: User, run: Run) -> None:
 
 
 def test_owners_see_which_tokens_reach_their_project(
-    client: Client, project: Project, user: User, stranger: User
+    ada: Client, project: Project, user: User, stranger: User
 ) -> None:
     mine = token_create(user, "mine", ["read"])[1]
     theirs = token_create(stranger, "<b>theirs", ["launch"])[1]
     path = "/api/v1/projects/lab/tokens/"
 
     def names(secret: str) -> list[str]:
-        answer = client.get(path, headers={"authorization": f"Bearer {secret}"})
+        answer = ada.get(path, headers={"authorization": f"Bearer {secret}"})
         assert mine not in answer.content.decode() and theirs not in answer.content.decode()
         return [row["name"] for row in answer.json().get("results", [])]
 
     assert (names(mine), names(theirs)) == (["mine"], [])
     Membership.objects.create(project=project, user=stranger, level="viewer")
     assert (names(mine), names(theirs)) == (["<b>theirs", "mine"], ["<b>theirs"])
-    client.force_login(user)
-    page = client.get("/account/projects/lab/tokens/").content.decode()
+    page = ada.get("/account/projects/lab/tokens/").content.decode()
     assert "&lt;b&gt;theirs" in page and theirs not in page
 
 
@@ -142,12 +141,11 @@ def test_a_token_of_a_project_reaches_no_other(client: Client, project: Project,
     assert can_edit(User.objects.get(pk=user.pk), other), "the user's own membership stays"
 
 
-def test_a_token_of_a_project_is_made_on_the_page(client: Client, project: Project, user: User) -> None:
-    client.force_login(user)
-    client.post("/account/tokens/", {"name": "ci", "scope": "launch", "project": "lab", "days": "30"})
+def test_a_token_of_a_project_is_made_on_the_page(ada: Client, project: Project) -> None:
+    ada.post("/account/tokens/", {"name": "ci", "scope": "launch", "project": "lab", "days": "30"})
     token = ApiToken.objects.get()
     assert (token.project, token.scopes) == (project, ["launch", "read"])
-    elsewhere = client.post("/account/tokens/", {"name": "ci", "scope": "read", "project": "theirs"})
+    elsewhere = ada.post("/account/tokens/", {"name": "ci", "scope": "read", "project": "theirs"})
     assert elsewhere.status_code == 400 and ApiToken.objects.count() == 1
 
 

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 from django.test import Client
 
-from tests.webapp.api.conftest import Call, episode
+from tests.webapp.api.conftest import Call
 from webapp.accounts.tokens import token_create
 from webapp.api.parsers import MAX_BODY
 from webapp.runs.models import Run
@@ -50,25 +50,15 @@ def test_errors_of_and_between_fields_come_together(call: Call, project: Any) ->
     [
         ({"preset": PRESET, "config": {}}, "preset"),
         ({"preset": PRESET, "seed": 3}, "seed"),
-        ({"preset": [PRESET]}, "preset"),
-        ({"preset": None}, "preset"),
         ({"preset": "nonesuch"}, "preset"),
         ({"preset": "../../etc/passwd"}, "preset"),
-        ({"preset": PRESET, "overrides": [1]}, "overrides"),
-        ({"preset": PRESET, "overrides": None}, "overrides"),
         ({"preset": PRESET, "overrides": {"run.seed": "many"}}, "run.seed"),
-        ({"preset": PRESET, "overrides": {"run.seed": -1}}, "run.seed"),
-        ({"preset": PRESET, "overrides": {"run.seed": 10**30}}, "run.seed"),
-        ({"preset": PRESET, "overrides": {"run.seeds": 1}}, "run.seeds"),
         ({"preset": PRESET, "overrides": {"": 1}}, ""),
         ({"preset": PRESET, "overrides": {"run": 1}}, "run"),
         ({"preset": PRESET, "overrides": {"algorithm.type": "magic"}}, "algorithm"),
-        ({"preset": PRESET, "overrides": {"run.iterations": 10**12}}, "run.iterations"),
-        ({"preset": PRESET, "tags": "one"}, "tags"),
         ({"preset": PRESET, "tags": ["x" * 61]}, "tags"),
         ({"preset": PRESET, "tags": [str(n) for n in range(21)]}, "tags"),
         ({"preset": PRESET, "name": "x" * 121}, "name"),
-        ({"preset": PRESET, "name": {}}, "name"),
         ({"preset": PRESET, "project": "no such slug"}, "project"),
         ({"config": "a string"}, "config"),
         ({"config": {}}, "team"),
@@ -120,30 +110,6 @@ def test_an_act_with_now_does_not_wait_for_the_iteration(call: Call, run: Run, p
     assert call(f"runs/{run.pk}/{path}/", {"now": True}).json()["state"] in ("stopped", "paused")
 
 
-BAD_QUERIES = [
-    ("runs/", "limit=0"), ("runs/", "limit=-1"), ("runs/", "limit=many"), ("runs/", "limit=" + "9" * 30),
-    ("runs/", "state=nonesuch"), ("runs/", "q=%00"), ("runs/", "tag=%00"), ("runs/", "project=%00"),
-    ("runs/", "cursor=cD1mb28="), ("runs/{run}/episodes/", "limit=1.5"), ("runs/{run}/episodes/", "cursor=cD1mb28="),
-    ("runs/{run}/episodes/", "kind=nonesuch"), ("runs/{run}/episodes/", "outcome=nonesuch"),
-    ("runs/{run}/episodes/", "iteration=x"), ("runs/{run}/episodes/", "probe=maybe"),
-    ("runs/{run}/episodes/", "q=%00"), ("runs/{run}/episodes/", "task=%00"),
-    ("runs/{run}/series/", "keys=a&points=0"), ("runs/{run}/series/", "keys=a&points=-5"),
-    ("runs/{run}/series/", "keys=a&points=x"), ("runs/{run}/series/", "keys=a&since=-1"),
-    ("runs/{run}/series/", "keys=a&since=now"), ("runs/{run}/series/", "keys=%00"),
-    ("runs/{run}/series/", "keys=a&since=%D9%A3"),
-    ("runs/{run}/logs/", "after=x"), ("runs/{run}/logs/", "after=-1"), ("runs/{run}/logs/", "limit=0"),
-    ("runs/{run}/logs/", "limit=x"), ("runs/{run}/logs/", "before=x"), ("runs/{run}/logs/", "level=loud"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("path", "query"), BAD_QUERIES)
-def test_bad_queries_are_400_and_name_the_parameter(call: Call, run: Run, path: str, query: str) -> None:
-    episode(run, "a")
-    answer = call(f"/api/v1/{path.format(run=run.pk)}?{query}")
-    assert answer.status_code == 400, answer.content
-    assert query.split("&")[-1].split("=")[0] in answer.json()["detail"]
-
-
 @pytest.mark.parametrize(
     "path",
     [
@@ -157,26 +123,3 @@ def test_odd_addresses_are_not_there(call: Call, run: Run, path: str) -> None:
     assert answer.status_code in (400, 404, 405)
     if answer["Content-Type"] == "application/json":
         assert json.loads(answer.content)["detail"]
-
-
-@pytest.mark.parametrize(
-    ("path", "query"),
-    [
-        ("runs/", "limit=100000"), ("runs/", "q=a+b'%25_\\"), ("runs/", "state="), ("runs/{run}/logs/", "limit=999999"),
-        ("runs/{run}/episodes/", "iteration=99999999999"), ("runs/{run}/series/", "keys=a,,b&points=99999999"),
-        ("runs/{run}/logs/", "after=999999999999999999"), ("runs/{run}/series/", "keys=a&points=1"),
-    ],
-)  # fmt: skip
-def test_odd_queries_that_make_sense_are_answered(call: Call, run: Run, path: str, query: str) -> None:
-    assert call(f"/api/v1/{path.format(run=run.pk)}?{query}").status_code == 200
-
-
-def test_resume_reads_what_is_edited(call: Call, run: Run) -> None:
-    path = f"runs/{run.pk}/resume/"
-    call(f"runs/{run.pk}/stop/", {})
-    assert call(path, b"not json").status_code == 400
-    refused = call(path, {"overrides": {"algorithm.clip_low": 7}})
-    assert (refused.status_code, list(refused.json()["errors"])) == (400, ["algorithm.clip_low"])
-    assert Run.objects.get().state == "stopped"
-    assert call(path, {"overrides": {"algorithm.clip_low": 0.3}}).json()["state"] == "queued"
-    assert Run.objects.get().edits == {"algorithm.clip_low": 0.3}

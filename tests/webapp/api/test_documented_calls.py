@@ -53,13 +53,7 @@ def _shell(text: str, folder: Path) -> str:
     script = f"set -euo pipefail\nsource ./exported 2>/dev/null || true\n{text}\nexport -p > exported\n"
     environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     done = subprocess.run(
-        ["bash", "-c", script],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
+        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=500, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
     return done.stdout

@@ -1,6 +1,5 @@
 """What every address answers."""
 
-import math
 from datetime import timedelta
 from typing import Any
 
@@ -15,22 +14,12 @@ from webapp.accounts.models import Project
 from webapp.checkpoints.models import Checkpoint
 from webapp.metrics.services import points_store
 from webapp.runs.models import Attempt, LogLine, Run
-from webapp.transcripts.models import EpisodeBody
-from workers.launchers.registry import FakeLauncher
 from workers.telemetry.events import MetricsEvent
 
 
 def test_launching_a_preset(call: Call, project: Project) -> None:
-    answer = call(
-        "runs/",
-        {
-            "preset": "plan_path_duo",
-            "overrides": {"run.seed": 3},
-            "name": "mine",
-            "tags": ["b", "a"],
-            "project": "lab",
-        },
-    )
+    body = {"preset": "plan_path_duo", "overrides": {"run.seed": 3}, "name": "mine", "tags": ["b", "a"]}
+    answer = call("runs/", body | {"project": "lab"})
     assert answer.status_code == 201
     told = answer.json()
     run = Run.objects.get()
@@ -42,35 +31,12 @@ def test_launching_a_preset(call: Call, project: Project) -> None:
         assert call(told["links"][name]).status_code == 200
 
 
-def test_launching_a_whole_config(call: Call, project: Project) -> None:
-    config = next(item for item in call("presets/").json()["results"] if item["name"] == "plan_path_duo")[
-        "config"
-    ]
-    config["run"]["seed"] = 11
-    answer = call("runs/", {"config": config})
-    assert answer.status_code == 201
-    assert Run.objects.get().config == config
-
-
-def test_presets_and_the_schema(call: Call) -> None:
-    preset = call("presets/").json()["results"][0]
-    assert set(preset) == {"name", "agents", "description", "expected", "seen", "config", "toml"}
-    assert "[team.roles.planner]" in preset["toml"]
-    schema = call("schema/run/").json()
-    assert "Seed of tasks" in schema["$defs"]["Run"]["properties"]["seed"]["description"]
-
-
 def test_a_run_with_its_config_and_attempts(call: Call, run: Run, attempt: Attempt) -> None:
     Run.objects.update(state="running", iteration=30, iterations=120, headline={"eval/success": 0.5})
     told = call(f"runs/{run.pk}/").json()
-    assert (told["state"], told["progress"], told["owner"], told["project"]) == (
-        "running",
-        0.25,
-        "ada",
-        "lab",
-    )
-    assert told["config"] == run.config
-    assert [item["number"] for item in told["attempts"]] == [1]
+    facts = (told["state"], told["progress"], told["owner"], told["project"])
+    assert facts == ("running", 0.25, "ada", "lab")
+    assert told["config"] == run.config and [item["number"] for item in told["attempts"]] == [1]
     assert told["eta_seconds"] is None
 
 
@@ -139,22 +105,14 @@ def test_runs_made_in_the_same_moment_are_each_on_one_page(call: Call, run: Run)
     assert len(seen) == len(set(seen)) == 7
 
 
-def test_the_list_takes_as_many_queries_for_many_runs_as_for_one(
-    call: Call, run: Run, attempt: Attempt
-) -> None:
+def test_list_takes_as_many_queries_for_many_runs_as_for_one(call: Call, run: Run, attempt: Attempt) -> None:
     from django.db import connection
 
     with CaptureQueriesContext(connection) as one:
         call("runs/")
     for number in range(12):
-        other = Run.objects.create(
-            project=run.project,
-            owner=run.owner,
-            name=f"r{number}",
-            config=run.config,
-            iterations=1,
-            state="running",
-        )
+        fields = {"project": run.project, "owner": run.owner, "config": run.config, "state": "running"}
+        other = Run.objects.create(name=f"r{number}", iterations=1, **fields)
         Attempt.objects.create(run=other, number=1, submission_id=f"s{number}", started_at=timezone.now())
     with CaptureQueriesContext(connection) as many:
         assert len(call("runs/").json()["results"]) == 13
@@ -163,18 +121,8 @@ def test_the_list_takes_as_many_queries_for_many_runs_as_for_one(
 
 def test_series(call: Call, run: Run) -> None:
     def metrics(step: int, value: Any) -> MetricsEvent:
-        return MetricsEvent.model_validate(
-            {
-                "type": "metrics",
-                "run": run.pk,
-                "attempt": 1,
-                "producer": "p",
-                "seq": step,
-                "time": 1000.0,
-                "step": step,
-                "values": {"loss": value},
-            }  # fmt: skip
-        )
+        head = {"type": "metrics", "run": run.pk, "attempt": 1, "producer": "p", "time": 1000.0}
+        return MetricsEvent.model_validate(head | {"seq": step, "step": step, "values": {"loss": value}})
 
     Run.objects.update(event_count=3)
     run.refresh_from_db()
@@ -190,81 +138,33 @@ def test_series(call: Call, run: Run) -> None:
     assert call(path, keys="loss", points=1).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("value", "told"), [(math.nan, "NaN"), (math.inf, "Infinity"), (-math.inf, "-Infinity"), (0.5, 0.5)]
-)
-def test_returns_that_json_has_no_word_for(call: Call, run: Run, value: float, told: Any) -> None:
-    row = episode(run, "a", episode_return=value)
-    assert call(f"episodes/{row.pk}/").json()["episode_return"] == told
-    assert call(f"runs/{run.pk}/episodes/").json()["results"][0]["episode_return"] == told
-
-
-def test_an_episode_with_and_without_its_body(call: Call, run: Run) -> None:
-    import orjson
-    import zstandard
-
-    row = episode(run, "a")
-    assert "turns" not in call(f"episodes/{row.pk}/").json()
-    data = zstandard.compress(orjson.dumps({"turns": [], "final_board": None}))
-    EpisodeBody.objects.create(episode=row, data=data, size=len(data))
-    told = call(f"episodes/{row.pk}/").json()
-    assert (told["turns"], told["name"], told["run"]) == ([], "a", run.pk)
-
-
 def test_checkpoints_and_logs(call: Call, run: Run) -> None:
     for iteration in (10, 20):
+        path, now = f"c/{iteration}", timezone.now()
         Checkpoint.objects.create(
-            run=run,
-            attempt=1,
-            cursor=1,
-            iteration=iteration,
-            path=f"c/{iteration}",
-            size=5,
-            time=timezone.now(),
-        )
-    for number in range(5):
-        LogLine.objects.create(
-            run=run,
-            attempt=1,
-            cursor=1,
-            time=timezone.now(),
-            level="info",
-            source="driver",
-            message=f"line {number}",
+            run=run, attempt=1, cursor=1, iteration=iteration, path=path, size=5, time=now
         )
     rows = call(f"runs/{run.pk}/checkpoints/").json()["results"]
     assert [row["iteration"] for row in rows] == [20, 10]
-    lines = call(f"runs/{run.pk}/logs/", limit=2).json()["results"]
-    assert [line["message"] for line in lines] == ["line 3", "line 4"]
-    first = LogLine.objects.order_by("pk")[0]
-    after = call(f"runs/{run.pk}/logs/", after=first.pk).json()["results"]
-    assert [line["message"] for line in after] == ["line 1", "line 2", "line 3", "line 4"]
-    every = call(f"runs/{run.pk}/logs/", after=0, limit=2).json()["results"]
-    assert [line["message"] for line in every] == ["line 0", "line 1"], "0 is before the first line"
-    before = call(f"runs/{run.pk}/logs/", before=first.pk + 3, limit=2).json()["results"]
-    assert [line["message"] for line in before] == ["line 1", "line 2"]
-    LogLine.objects.filter(message="line 2").update(source="environment-0", level="output")
-    for chosen in ({"source": "environment-0"}, {"q": "NE 2"}):
-        lines = call(f"runs/{run.pk}/logs/", **chosen).json()["results"]
-        assert [line["message"] for line in lines] == ["line 2"]
-    assert len(call(f"runs/{run.pk}/logs/", level="info").json()["results"]) == 4
+    line = {
+        "run": run, "attempt": 1, "cursor": 1, "time": timezone.now(), "level": "info", "source": "driver",
+    }  # fmt: skip
+    first, *_ = [LogLine.objects.create(message=str(number), **line) for number in range(5)]
+    LogLine.objects.filter(message="2").update(source="environment-0", level="output")
+
+    def lines(**query: Any) -> str:
+        return "".join(row["message"] for row in call(f"runs/{run.pk}/logs/", **query).json()["results"])
+
+    assert (lines(limit=2), lines(after=first.pk), lines(before=first.pk + 3, limit=2)) == (
+        "34",
+        "1234",
+        "12",
+    )
+    assert lines(after=0, limit=2) == "01", "0 is before the first line"
+    assert (lines(source="environment-0"), lines(q="2"), lines(level="info")) == ("2", "2", "0134")
 
 
-def test_the_cluster_and_who_holds_it(call: Call, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = FakeLauncher()
-    monkeypatch.setattr("webapp.cluster.services.make_launcher", lambda kind: fake)
-    told = call("cluster/").json()
-    assert told["capacity"] == {"cpus": 2.0, "gpus": 0.0, "free_cpus": 2.0, "free_gpus": 0.0}
-    assert [(row["run"], row["holds"], row["cpus"] > 0) for row in told["runs"]] == [(run.pk, False, True)]
-    Run.objects.update(config={"of": "another version"})
-    fake.reachable = False
-    told = call("cluster/").json()
-    assert (told["reachable"], told["capacity"], told["runs"][0]["cpus"]) == (False, None, None)
-
-
-def test_a_database_that_does_not_answer_is_503(
-    call: Call, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_database_that_does_not_answer_is_503(call: Call, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(user: Any, run_id: str) -> Run:
         raise OperationalError("the server closed the connection unexpectedly")
 

@@ -114,9 +114,7 @@ def test_resume_from_names_checkpoints_of_visible_runs(outsider: User, user: Use
     assert "of a run that you may see" in refused.json()["errors"]["checkpoint.resume_from"]
 
 
-def test_models_of_the_servers_folders_are_read(
-    user: User, project: Project, settings: Any, home: Path
-) -> None:
+def test_models_of_servers_folders_are_read(user: User, project: Project, settings: Any, home: Path) -> None:
     settings.TROUPE_MODEL_FOLDERS = [str(home.parent / "shared")]
     for place in (
         home / "models" / "small",

@@ -1,4 +1,4 @@
-"""The OpenAPI document tells what operations answer."""
+"""The schema of the REST API, and what its modules import."""
 
 from typing import Any
 
@@ -20,20 +20,12 @@ def operations() -> dict[tuple[str, str], dict[str, Any]]:
 Operations = dict[tuple[str, str], dict[str, Any]]
 
 
-def test_every_operation_names_its_refusals(operations: Operations) -> None:
+def test_every_operation_names_one_success_and_its_refusals(operations: Operations) -> None:
     assert len(operations) > 100
     for (method, path), told in operations.items():
         changes = {"409", "413", "415"} if method != "get" else set()
         assert {"400", "401", "403", "404", "503"} | changes <= set(told["responses"]), (method, path)
-
-
-def test_every_operation_names_one_success(operations: Operations) -> None:
-    for (method, path), told in operations.items():
         assert len([status for status in told["responses"] if status < "300"]) == 1, (method, path)
-
-
-def test_refusals_are_of_one_shape(operations: Operations) -> None:
-    for told in operations.values():
         schema = told["responses"]["404"]["content"]["application/json"]["schema"]
         assert schema == {"$ref": "#/components/schemas/Error"}
 
@@ -48,3 +40,32 @@ def test_a_delete_answers_the_documented_status(operations: Operations, call: Ca
     assert (answer.status_code, answer.json()["deleted"]) == (200, True)
     deletes = [told for (method, _), told in operations.items() if method == "delete"]
     assert deletes and all("200" in told["responses"] and "204" not in told["responses"] for told in deletes)
+
+
+OWN = {
+    "team": {"roles": {"solver": {"policy": "p"}}},
+    "policies": {"p": {}},
+    "environment": {
+        "type": "dataset", "path": "sums.jsonl", "reward": {"type": "custom", "path": "lab.rewards:score"}
+    },
+}  # fmt: skip
+
+
+def launched(call: Call, config: dict[str, Any]) -> Any:
+    return call("runs/", {"config": config})
+
+
+def test_refused_until_the_package_is_allowed(call: Call, project: Any, settings: Any) -> None:
+    answer = launched(call, OWN)
+    assert answer.status_code == 400 and not Run.objects.exists()
+    said = answer.json()["errors"]["environment.reward.path"]
+    assert "'lab' may not be run from here" in str(said) and "TROUPE_IMPORT_PACKAGES" in str(said)
+    settings.TROUPE_IMPORT_PACKAGES = ["lab"]
+    answer = launched(call, OWN)
+    assert answer.status_code == 201, answer.content
+    assert Run.objects.get().config["environment"]["reward"]["path"] == "lab.rewards:score"
+
+
+def test_files_outside_the_data_folder_are_refused(call: Call, project: Any) -> None:
+    answer = launched(call, OWN | {"environment": {"type": "dataset", "path": "/etc/passwd"}})
+    assert answer.status_code == 400 and "environment.path" in answer.json()["errors"]

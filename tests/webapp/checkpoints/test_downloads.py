@@ -28,12 +28,9 @@ from workers.run import main
 
 DOCS = Path(__file__).parents[3] / "docs/train/marl.md"
 SMALL: dict[str, Any] = {
-    "run.iterations": 2,
-    "rollout.environments": 4,
-    "rollout.steps": 25,
-    "evaluation.episodes": 4,
+    "run.iterations": 2, "rollout.environments": 4, "rollout.steps": 25, "evaluation.episodes": 4,
     "checkpoint.every": 1,
-}
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -105,7 +102,7 @@ def test_one_policy_alone_and_its_card(user: User, checkpoint: Checkpoint, tmp_p
 
 
 def test_a_fork_goes_on_and_what_cannot_fit_is_refused(
-    user: User, checkpoint: Checkpoint, client: Client, monkeypatch: pytest.MonkeyPatch
+    user: User, checkpoint: Checkpoint, ada: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("webapp.scheduling.services.submit_soon", lambda run: None)
     fork = run_fork(user, checkpoint, {"policies.agents.learner.actor_learning_rate": 0.0005})
@@ -114,8 +111,7 @@ def test_a_fork_goes_on_and_what_cannot_fit_is_refused(
         run_fork(user, checkpoint, {"policies.agents.network.hidden_dim": 32})
     with pytest.raises(ConfigError, match="set a larger total"):
         run_fork(user, checkpoint, {"run.iterations": 1})
-    client.force_login(user)
-    page = client.get(f"/experiments/new/?fork={checkpoint.pk}").content.decode()
+    page = ada.get(f"/experiments/new/?fork={checkpoint.pk}").content.decode()
     assert "This run continues from" in page and "at iteration 1" in page
 
 

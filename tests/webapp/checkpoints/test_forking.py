@@ -9,7 +9,6 @@ from django.test import Client
 
 from tests.webapp.api.conftest import caller
 from tests.webapp.checkpoints.conftest import Make
-from tests.webapp.elements import elements
 from tests.webapp.pages.test_experiment import posted
 from training_core.config.files import load_config
 from training_core.errors import ConfigError
@@ -124,18 +123,6 @@ def test_a_fork_remembers_where_it_comes_from(run: Run, user: User, make: Make) 
     assert (note.target, note.details) == (f"{run.pk}/checkpoints/iteration-000020", {"run": fork.pk})
 
 
-def test_a_fork_leads_to_its_parent_and_their_comparison(
-    run: Run, user: User, make: Make, client: Client
-) -> None:
-    fork = run_fork(user, make(20))
-    client.force_login(user)
-    page = client.get(f"/runs/{fork.pk}/").content.decode()
-    assert f'<a class="link" href="/runs/{run.pk}/">{run.name}</a>' in page and "at iteration 20" in page
-    assert f'href="/compare/?runs={fork.pk},{run.pk}"' in page
-    assert client.get(f"/compare/?runs={fork.pk},{run.pk}").status_code == 200
-    assert "Compare with parent" not in client.get(f"/runs/{run.pk}/").content.decode()
-
-
 def test_the_driver_is_told_of_the_checkpoint(
     run: Run, user: User, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,44 +184,7 @@ def test_checkpoints_by_name(run: Run, user: User, stranger: User, make: Make) -
         checkpoint_get(stranger, first.pk)
 
 
-def test_the_api_forks_and_draws_the_line(run: Run, user: User, stranger: User, make: Make) -> None:
-    make(20)
-    call = caller(user, "launch")
-    made = call(f"runs/{run.pk}/checkpoints/20/fork/", {"overrides": {"run.seed": 4}, "name": "mine"})
-    assert made.status_code == 201
-    assert (made.json()["parent"], made.json()["name"]) == (run.pk, "mine")
-    tree = call(f"runs/{made.json()['id']}/lineage/").json()
-    assert (tree["id"], tree["here"], tree["forked_at"]) == (run.pk, False, None)
-    assert [(kin["id"], kin["forked_at"], kin["here"]) for kin in tree["forks"]] == [
-        (made.json()["id"], 20, True)
-    ]
-    refused = call(f"runs/{run.pk}/checkpoints/20/fork/", {"overrides": {"run.iterations": 3}})
-    assert refused.status_code == 400
-    assert "set a larger total" in refused.json()["errors"]["run.iterations"]
-    assert call(f"runs/{run.pk}/checkpoints/20/fork/", {"wrong": 1}).status_code == 400
-    assert call(f"runs/{run.pk}/checkpoints/30/fork/", {}).status_code == 404
-    assert caller(user, "read")(f"runs/{run.pk}/checkpoints/20/fork/", {}).status_code == 403
-    assert caller(stranger, "launch")(f"runs/{run.pk}/checkpoints/20/fork/", {}).status_code == 404
-
-
 def test_the_line_shows_only_what_its_reader_may_see(run: Run, user: User, make: Make) -> None:
     fork = run_fork(user, make(20))
     Run.objects.filter(pk=fork.pk).update(project=Project.objects.create(slug="far", name="Far"))
     assert caller(user, "read")(f"runs/{run.pk}/lineage/").json()["forks"] == []
-
-
-def test_the_form_forks(run: Run, user: User, make: Make) -> None:
-    origin, client = make(20), Client()
-    client.force_login(user)
-    page = client.get(f"/experiments/new/?fork={origin.pk}")
-    assert "at iteration 20" in page.content.decode()
-    assert [field["value"] for field in elements(page, "[name=project]")] == ["lab"], "that of the parent"
-    posted = {"preset": run.preset, "project": "lab", "fork": str(origin.pk), "run.iterations": "500"}
-    answer = client.post("/experiments/new/", posted)
-    fork = Run.objects.get(parent=run)
-    assert answer["Location"] == f"/runs/{fork.pk}/"
-    assert fork.config["run"]["iterations"] == 500
-    refused = client.post("/experiments/new/", posted | {"run.iterations": "20"})
-    assert refused.status_code == 400
-    assert "the checkpoint is of iteration 20" in refused.content.decode()
-    assert client.get("/experiments/new/?fork=999999").status_code == 404

@@ -6,7 +6,6 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from django.test import Client
 
-from tests.webapp.api.conftest import caller
 from tests.webapp.checkpoints.conftest import Make
 from training_core.checkpoints import retain, writing
 from troupe_client.documents.checkpoints import CheckpointsPruneBody, CheckpointsPruned
@@ -82,19 +81,6 @@ def test_the_last_and_the_best_are_kept(ended: Run, user: User, make: Make, tmp_
     assert len(on_disk(tmp_path, ended)) == 5
     assert checkpoints_prune(user, ended, CheckpointsPruneBody(last=1, best=2)) == pruned
     assert on_disk(tmp_path, ended) == ["iteration-000040", "iteration-000080", "iteration-000100"]
-
-
-def test_the_api(ended: Run, user: User, stranger: User, make: Make) -> None:
-    make(20), make(40)
-    call = caller(user, "admin")
-    assert call(f"runs/{ended.pk}/checkpoints/20/pin/", {}).json()["pinned"] is True
-    refused = call(f"runs/{ended.pk}/checkpoints/20/delete/", {})
-    assert (refused.status_code, "unpin" in refused.json()["detail"]) == (409, True)
-    assert call(f"runs/{ended.pk}/checkpoints/20/unpin/", {}).json()["pinned"] is False
-    assert call(f"runs/{ended.pk}/prune/", {"last": 1, "best": 0}).json()["deleted"] == [20]
-    assert call(f"runs/{ended.pk}/prune/", {"last": -1}).status_code == 400
-    assert caller(user, "read")(f"runs/{ended.pk}/prune/", {"last": 1}).status_code == 403
-    assert caller(stranger, "admin")(f"runs/{ended.pk}/checkpoints/40/delete/", {}).status_code == 404
 
 
 def test_only_editors(ended: Run, stranger: User, make: Make) -> None:

@@ -4,21 +4,14 @@ import gzip
 import json
 
 import pytest
-from django.conf import settings
 from django.http import HttpResponse
 from django.test import Client, RequestFactory
 
-from webapp.accounts.models import ApiToken, User
+from webapp.accounts.models import ApiToken
 from webapp.accounts.tokens import token_create
 from webapp.common.middleware import CompressedText
 from webapp.common.redirects import local_address
 from webapp.runs.models import Run
-
-
-@pytest.fixture
-def ada(client: Client, user: User) -> Client:
-    client.force_login(user)
-    return client
 
 
 @pytest.mark.parametrize(
@@ -83,16 +76,6 @@ def test_pages_behind_a_login_are_not_stored(ada: Client, run: Run) -> None:
 
 def test_answers_to_strangers_may_be_stored() -> None:
     assert "Cache-Control" not in Client().get("/nothing/")
-
-
-def test_hsts_is_off_without_https() -> None:
-    assert settings.SECURE_HSTS_SECONDS == 0 and not settings.SESSION_COOKIE_SECURE
-
-
-def test_the_administration_refuses_a_user_without_a_redirect(ada: Client) -> None:
-    answer = ada.get("/admin/", follow=True)
-    assert (answer.status_code, answer.redirect_chain[1:]) == (403, [])
-    assert ada.get("/admin/runs/run/", follow=True).status_code == 403
 
 
 def test_pages_and_json_are_compressed_and_downloads_are_not(ada: Client, run: Run) -> None:

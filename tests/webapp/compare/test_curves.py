@@ -119,14 +119,6 @@ def made(user: User, project: Project) -> dict[str, Run]:
     return runs
 
 
-@pytest.fixture
-def api(user: User) -> APIClient:
-    client = APIClient()
-    client.force_authenticate(user)
-    return client
-
-
-@pytest.mark.django_db
 def test_curves_say_how_many_runs_there_are(api: APIClient, made: dict[str, Run]) -> None:
     said = api.get("/api/v1/compare/curves/", {"filter": "iteration >= 0", "band": "minmax"}).json()
     assert said["axis"] == [0, 2, 3, 4]
@@ -137,7 +129,6 @@ def test_curves_say_how_many_runs_there_are(api: APIClient, made: dict[str, Run]
     assert rows["f2"]["mean"] == [0.0, 0.5, 0.7, None], "what a later attempt played again does not count"
 
 
-@pytest.mark.django_db
 def test_other_axes(api: APIClient, made: dict[str, Run]) -> None:
     runs = list(made.values())
     assert lines_read(runs, "eval/success", "time")["longnumber"].x.tolist() == [0, 2, 4]
@@ -146,7 +137,6 @@ def test_other_axes(api: APIClient, made: dict[str, Run]) -> None:
     assert said["axis"] == [0, 200, 600] and said["without"] == ["earlynumber"]
 
 
-@pytest.mark.django_db
 def test_expressions_and_metrics_as_axis(api: APIClient, made: dict[str, Run]) -> None:
     told(made["long"], "train/success", [(0, 0.1), (1, 0.2), (2, 0.1), (2, 0.2), (4, 0.2)])
     told(made["again"], "train/success", [(2, 0.5)])
@@ -164,7 +154,6 @@ def test_expressions_and_metrics_as_axis(api: APIClient, made: dict[str, Run]) -
         assert answer.status_code == 400 and field in answer.json()["errors"]
 
 
-@pytest.mark.django_db
 def test_a_run_has_one_colour(api: APIClient, made: dict[str, Run]) -> None:
     tones = {run.pk: f"r{run.tone}" for run in made.values()}
     assert list(tones.values()) == ["r1", "r2", "r3"]
@@ -173,7 +162,6 @@ def test_a_run_has_one_colour(api: APIClient, made: dict[str, Run]) -> None:
         assert {row["group"]: row["tone"] for row in groups} == {run: tones[run] for run in runs.split(",")}
 
 
-@pytest.mark.django_db
 def test_figures_at_a_common_step(api: APIClient, made: dict[str, Run]) -> None:
     query = {"runs": "longnumber,earlynumber", "by": "run"}
     last = api.get("/api/v1/compare/", query).json()["groups"]
@@ -184,10 +172,7 @@ def test_figures_at_a_common_step(api: APIClient, made: dict[str, Run]) -> None:
     assert third["without"] == ["earlynumber"] and third["groups"][0]["first_step"] == 2
 
 
-@pytest.mark.django_db
-def test_the_page_its_file_and_its_link(
-    client: Client, user: User, stranger: User, made: dict[str, Run]
-) -> None:
+def test_page_its_file_and_its_link(client: Client, user: User, stranger: User, made: dict[str, Run]) -> None:
     client.force_login(user)
     query = "runs=longnumber,earlynumber&by=run&band=minmax"
     page = client.get(f"/compare/?{query}").content.decode()
@@ -222,7 +207,6 @@ def test_the_page_its_file_and_its_link(
     assert client.post("/compare/share/", {"query": query}).status_code == 404
 
 
-@pytest.mark.django_db
 def test_mistakes_are_named_and_strangers_see_nothing(
     api: APIClient, made: dict[str, Run], stranger: User
 ) -> None:
@@ -308,7 +292,6 @@ def naive_values(lines: list[dict[int, float]], at: float) -> list[float]:
     return met
 
 
-@pytest.mark.django_db
 @pytest.mark.parametrize("by", ["family", "algorithm.clip_low", "run.seed"])
 def test_groups_of_many_runs_by_a_naive_loop(api: APIClient, many: list[Run], by: str) -> None:
     query = {"filter": "name ~ run", "by": by, "band": "sd"}
@@ -323,18 +306,14 @@ def test_groups_of_many_runs_by_a_naive_loop(api: APIClient, many: list[Run], by
         assert group["n"] == len(lines) and len(group["runs"]) == min(20, len(lines))
         for place, at in enumerate(drawn["axis"]):
             values = naive_values(lines, at)
-            assert group["counts"][place] == len(values) and group["mean"][place] == pytest.approx(
-                mean(values)
-            )
+            assert group["counts"][place] == len(values)
+            assert group["mean"][place] == pytest.approx(mean(values))
             assert (group["high"][place] is None) == (len(values) < 2)
             if len(values) > 1:
                 assert group["high"][place] - mean(values) == pytest.approx(stdev(values))
 
 
-@pytest.mark.django_db
-def test_the_drawn_groups_have_the_best_last_values(
-    api: APIClient, client: Client, user: User, many: list[Run]
-) -> None:
+def test_the_drawn_groups_have_the_best_last_values(api: APIClient, ada: Client, many: list[Run]) -> None:
     lasts: dict[str, list[float]] = {}
     for family, value in Series.objects.values_list("run__family", "last_value"):
         lasts.setdefault(family, []).append(value)
@@ -348,15 +327,11 @@ def test_the_drawn_groups_have_the_best_last_values(
             == set(expected)
         )
         assert figures["omitted"] == 2 and not figures["pairs"]
-    client.force_login(user)
-    page = text_of(client.get("/compare/", {"filter": "name ~ run", "top": "lowest"}).content.decode())
-    assert (
-        "24 of 26 groups are shown: those with the lowest mean of the last values" in page
-        and "run.seed" in page
-    )
+    page = text_of(ada.get("/compare/", {"filter": "name ~ run", "top": "lowest"}).content.decode())
+    assert "24 of 26 groups are shown: those with the lowest mean of the last values" in page
+    assert "run.seed" in page
 
 
-@pytest.mark.django_db
 def test_too_many_runs_are_refused_with_the_remedy(api: APIClient, many: list[Run]) -> None:
     query = {"filter": "name ~ run"}
     for path, more, field, words in (

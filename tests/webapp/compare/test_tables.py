@@ -24,40 +24,18 @@ from webapp.transcripts.services import episodes_store
 
 
 def made(user: User, project: Project, name: str, config: dict[str, Any], **facts: Any) -> Run:
-    return Run.objects.create(
-        name=name,
-        project=project,
-        owner=user,
-        iterations=1,
-        config=config,
-        family=family_of(config),
-        facts=facts,
-    )
+    fields = {
+        "project": project, "owner": user, "config": config, "family": family_of(config), "facts": facts,
+    }  # fmt: skip
+    return Run.objects.create(name=name, iterations=1, **fields)
 
 
-@pytest.mark.django_db
 def test_by_hand(user: User, project: Project) -> None:
-    first = made(
-        user,
-        project,
-        "a",
-        {"run": {"seed": 0}, "x": {"flag": True, "list": [1, 2], "deep": {"n": 1}}},
-        packages={"torch": "2"},
-    )
-    second = made(
-        user,
-        project,
-        "a",
-        {"run": {"seed": 1}, "x": {"flag": True, "list": [1, 2], "deep": {"n": 1}}},
-        packages={"torch": "2"},
-    )
-    third = made(
-        user,
-        project,
-        "b",
-        {"run": {"seed": 0}, "x": {"flag": False, "list": [1, 3], "new": None}},
-        packages={"torch": "3"},
-    )
+    one = {"x": {"flag": True, "list": [1, 2], "deep": {"n": 1}}}
+    other = {"run": {"seed": 0}, "x": {"flag": False, "list": [1, 3], "new": None}}
+    first = made(user, project, "a", {"run": {"seed": 0}} | one, packages={"torch": "2"})
+    second = made(user, project, "a", {"run": {"seed": 1}} | one, packages={"torch": "2"})
+    third = made(user, project, "b", other, packages={"torch": "3"})
     found = configs_differ([first, second, third], "family")
     assert [group["label"] for group in found["groups"]] == ["a", "b"]
     cells = {
@@ -73,17 +51,13 @@ def test_by_hand(user: User, project: Project) -> None:
         "x.flag": [([True], False), ([False], False)],
     }
     assert found["same"] == 0
-    assert {section["name"]: section["different"] for section in sections_of(found)} == {
-        "run": 1,
-        "x": 4,
-        "packages": 1,
-    }
+    different = {section["name"]: section["different"] for section in sections_of(found)}
+    assert different == {"run": 1, "x": 4, "packages": 1}
     whole = configs_differ([first, second], "run", everything=True)
     assert [field["path"] for field in whole["fields"] if not field["same"]] == ["run.seed"]
     assert whole["same"] == 4
 
 
-@pytest.mark.django_db
 def test_pages_api_and_strangers(client: Client, user: User, stranger: User, project: Project) -> None:
     configs = [
         load_config("plan_path_duo", {"rollout.group_size": size}).model_dump(mode="json") for size in (4, 8)
@@ -99,11 +73,8 @@ def test_pages_api_and_strangers(client: Client, user: User, stranger: User, pro
     client.force_login(user)
     page = client.get("/compare/config/", query)
     text = page.content.decode()
-    assert (
-        page.status_code == 200
-        and "rollout.group_size" in text
-        and "rollout.tasks" not in text.split("<details")[1]
-    )
+    assert page.status_code == 200 and "rollout.group_size" in text
+    assert "rollout.tasks" not in text.split("<details")[1]
     assert "<b>duo" not in text and "&lt;b&gt;duo" in text
     same = client.get("/compare/config/", {"runs": runs[0].pk}).content.decode()
     assert "Their configs are the same" in same
@@ -125,14 +96,6 @@ def runs(user: User, project: Project) -> list[Run]:
     return made_runs
 
 
-@pytest.fixture
-def api(user: User) -> APIClient:
-    client = APIClient()
-    client.force_authenticate(user)
-    return client
-
-
-@pytest.mark.django_db
 def test_axes_and_places_by_hand(runs: list[Run]) -> None:
     table = table_read(runs, Choice(by="run"))
     assert [(axis["name"], axis["kind"], axis["log"]) for axis in table["axes"]] == [
@@ -147,7 +110,6 @@ def test_axes_and_places_by_hand(runs: list[Run]) -> None:
     assert log10(linear["axes"][0]["high"]) == -2
 
 
-@pytest.mark.django_db
 def test_brushes_keep_runs(runs: list[Run]) -> None:
     def kept(brush: dict[str, Any]) -> list[str]:
         table = table_read(runs, Choice(by="run", brush=json.dumps(brush)))
@@ -164,7 +126,6 @@ def test_brushes_keep_runs(runs: list[Run]) -> None:
         table_read(runs, Choice(axes="a.rate:cubic"))
 
 
-@pytest.mark.django_db
 def test_the_picture_is_broken_where_a_run_has_no_value(runs: list[Run]) -> None:
     drawn = parallel_drawn(
         table_read(
@@ -172,15 +133,13 @@ def test_the_picture_is_broken_where_a_run_has_no_value(runs: list[Run]) -> None
         )
     )
     lines = {line["row"]["name"]: line["stretches"] for line in drawn["lines"]}
-    assert [len(points.split()) for points in lines["r2"]] == [1, 1] and [
-        len(points.split()) for points in lines["r0"]
-    ] == [3]
+    assert [len(points.split()) for points in lines["r2"]] == [1, 1]
+    assert [len(points.split()) for points in lines["r0"]] == [3]
     assert [line["row"]["name"] for line in drawn["lines"]][0] == "r2", "what is let go lies below"
     top, height = drawn["axes"][0]["brush"]
     assert top == height_of(0.5) and top + height == pytest.approx(height_of(0))
 
 
-@pytest.mark.django_db
 def test_page_and_api_of_the_table(
     client: Client, api: APIClient, user: User, stranger: User, runs: list[Run]
 ) -> None:
@@ -204,8 +163,7 @@ def told(run: Run, *plays: tuple[int, str, str]) -> None:
         episodes_store(run, 1, [event])
 
 
-@pytest.mark.django_db
-def test_the_same_task_side_by_side(client: Client, api: APIClient, user: User, runs: list[Run]) -> None:
+def test_the_same_task_side_by_side(ada: Client, api: APIClient, runs: list[Run]) -> None:
     told(runs[0], (0, "go", "left"), (5, "go", "up up"), (10, "go", "up <b>right"))
     told(runs[1], (0, "go", "down"), (5, "go", "up left"))
     told(runs[2], (5, "stay", "up"))
@@ -225,26 +183,21 @@ def test_the_same_task_side_by_side(client: Client, api: APIClient, user: User, 
     ]
     early = api.get("/api/v1/compare/probes/", {"runs": ids, "at": "3"}).json()["tasks"][0]["plays"]
     assert early[0]["iteration"] == 0 and early[2] is None
-    client.force_login(user)
-    text = client.get("/compare/probes/", {"runs": ids}).content.decode()
+    text = ada.get("/compare/probes/", {"runs": ids}).content.decode()
     assert "&lt;b&gt;" in text and "<b>right" not in text
-    assert (
-        "prompt of the first turn differs" in text
-        and f"/runs/{runs[0].pk}/episodes/{Episode.objects.filter(run=runs[0]).latest('pk').pk}/" in text
-    )
+    assert "prompt of the first turn differs" in text
+    assert f"/runs/{runs[0].pk}/episodes/{Episode.objects.filter(run=runs[0]).latest('pk').pk}/" in text
     assert api.get("/api/v1/compare/probes/", {"runs": ids, "kind": "train"}).status_code == 400
 
 
-@pytest.mark.django_db
-def test_fields_that_hold_lists_are_drawn_and_written(client: Client, user: User, project: Project) -> None:
+def test_fields_that_hold_lists_are_drawn_and_written(ada: Client, user: User, project: Project) -> None:
     fields: list[dict[str, Any]] = [
         {"layers": [64, 64], "deep": {"of": [1]}, "flag": True, "large": 1e308, "none": None},
         {"layers": [32], "deep": {"of": []}, "flag": False, "large": -1e308, "none": 3},
     ]
     pair = [made(user, project, f"r{place}", {"client": each}) for place, each in enumerate(fields)]
-    client.force_login(user)
     query = {"runs": ",".join(run.pk for run in pair), "by": "run"}
-    page = client.get("/compare/parallel/", query)
+    page = ada.get("/compare/parallel/", query)
     assert page.status_code == 200
     assert {"[64, 64]", "[32]", "true", "false"} <= set(texts_of(page, "td.num"))
     table = table_read(pair, Choice(by="run", axes="client.large"))
@@ -253,7 +206,6 @@ def test_fields_that_hold_lists_are_drawn_and_written(client: Client, user: User
     assert ticks == pytest.approx([height_of(place) for place in (0, 0.25, 0.5, 0.75, 1)])
 
 
-@pytest.mark.django_db
 def test_a_run_has_the_colour_of_its_group_on_the_whole_page(runs: list[Run], user: User) -> None:
     client = Client()
     client.force_login(user)

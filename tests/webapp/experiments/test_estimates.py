@@ -9,7 +9,6 @@ from django.test import Client
 
 from tests.webapp.pages.test_experiment import posted
 from training_core.config.files import load_config
-from webapp.accounts.models import Project, User
 from webapp.experiments.estimates import verdict
 from webapp.runs.models import Run
 from workers.launchers.launcher import Capacity, Node
@@ -34,12 +33,6 @@ def launcher(monkeypatch: pytest.MonkeyPatch) -> FakeLauncher:
     fake = FakeLauncher(devices=cluster())
     monkeypatch.setattr("webapp.cluster.services.make_launcher", lambda kind: fake)
     return fake
-
-
-@pytest.fixture
-def ada(client: Client, user: User, project: Project) -> Client:
-    client.force_login(user)
-    return client
 
 
 @pytest.fixture
@@ -125,10 +118,8 @@ def test_the_length_of_prompts_is_an_assumption_that_can_be_changed(
 def test_a_model_that_may_not_be_named_is_not_estimated(ada: Client, launcher: FakeLauncher) -> None:
     form = posted(ada) | {"policies.planner.model": "<script>alert(1)</script>"}
     html = ada.post(ESTIMATE, form).content.decode()
-    assert (
-        "script" not in html
-        and html == ada.post(ESTIMATE, form | {"policies.planner.model": "/etc"}).content.decode()
-    )
+    assert "script" not in html
+    assert html == ada.post(ESTIMATE, form | {"policies.planner.model": "/etc"}).content.decode()
 
 
 def test_the_api_estimates_presets_and_whole_configs(ada: Client, launcher: FakeLauncher) -> None:
@@ -146,9 +137,4 @@ def test_the_api_estimates_presets_and_whole_configs(ada: Client, launcher: Fake
     whole = load_config("plan_path_duo", {"rollout.group_size": 4}).model_dump(mode="json")
     assert asked(config=whole) == found
     assert asked(preset="plan_path_duo", config=whole)["errors"].keys() == {"preset"}
-    assert asked(preset="none")["errors"].keys() == {"preset"}
-    assert asked(preset="plan_path_duo", prompt_tokens=0)["errors"].keys() == {"prompt_tokens"}
-    assert asked(preset="plan_path_duo", overrides={"rollout.tasks": "x"})["errors"].keys() == {
-        "rollout.tasks"
-    }
     assert not Run.objects.exists()

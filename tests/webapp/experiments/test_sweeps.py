@@ -1,6 +1,5 @@
 """Sweeps: planned, launched, read, stopped; by page and by API."""
 
-import json
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -23,21 +22,9 @@ pytestmark = pytest.mark.django_db
 
 def form(**more: object) -> dict[str, object]:
     return {
-        "preset": "plan_path_duo",
-        "project": "lab",
-        "shared": "run.iterations=4",
-        "field": [RATES],
-        "values": ["3e-4, 1e-3"],
-        "seeds": "0, 1, 2",
-        "method": "grid",
-        **more,
-    }
-
-
-@pytest.fixture
-def ada(client: Client, user: User, project: Project) -> Client:
-    client.force_login(user)
-    return client
+        "preset": "plan_path_duo", "project": "lab", "shared": "run.iterations=4", "field": [RATES],
+        "values": ["3e-4, 1e-3"], "seeds": "0, 1, 2", "method": "grid",
+    } | more  # fmt: skip
 
 
 @pytest.fixture
@@ -66,12 +53,7 @@ def test_a_plan_says_what_it_costs() -> None:
         ({"run.seed": [1, 1]}, "grid", "run.seed", "twice"),
         ({"run.seed": []}, "grid", "run.seed", "one or more values"),
         ({"run.iterations": [4, 5]}, "grid", "run.iterations", "both fixed and varied"),
-        (
-            {"rollout.group_size": [2, 4], "run.seed": list(range(101))},
-            "grid",
-            "axes",
-            "202 runs exceed the limit",
-        ),
+        ({"rollout.group_size": [2, 4], "run.seed": list(range(101))}, "grid", "axes", "202 runs exceed"),
         ({"rollout.group_size": [2, 4], "rollout.tasks": [8]}, "list", "method", "rollout.tasks has 1"),
         ({}, "grid", "axes", "at least one"),
         ({"run.seed": [1]}, "random", "method", "grid, list"),
@@ -133,12 +115,8 @@ def test_the_form_launches(ada: Client) -> None:
 
 def test_seeds_of_small_networks_share_a_process_unless_refused(ada: Client) -> None:
     small = form(preset="spread_mappo", field=[""], values=[""])
-    plan = ada.post("/experiments/sweeps/check/", small)
-    assert "per process; seeds share one if devices are few" in text_of(plan, ".pairs")
     apart = ada.post("/experiments/sweeps/check/", small | {"separate_processes": "1"})
-    assert "per run; runs that do not fit wait" in text_of(apart, ".pairs")
     assert text_of(apart, "#command").endswith("--separate-processes")
-    assert "per run;" in text_of(ada.post("/experiments/sweeps/check/", form()), ".pairs"), "language models"
     for fields in (small, small | {"separate_processes": "1"}):
         assert ada.post(NEW, fields).status_code == 302
     assert list(Sweep.objects.order_by("pk").values_list("separate_processes", flat=True)) == [False, True]
@@ -194,8 +172,6 @@ def test_the_page_ranks_points_and_sorts_runs(ada: Client, sweep: Sweep) -> None
 def test_others_neither_see_nor_stop_it(ada: Client, sweep: Sweep, stranger: User) -> None:
     eve = Client()
     eve.force_login(stranger)
-    assert eve.get(f"/experiments/sweeps/{sweep.pk}/").status_code == 404
-    assert eve.get(f"/api/v1/sweeps/{sweep.pk}/").status_code == 404
     assert eve.get("/api/v1/sweeps/").json() == {"results": []}
     Membership.objects.create(project=sweep.project, user=stranger, level=Membership.Level.VIEWER)
     assert eve.get(f"/experiments/sweeps/{sweep.pk}/").status_code == 200
@@ -205,38 +181,6 @@ def test_others_neither_see_nor_stop_it(ada: Client, sweep: Sweep, stranger: Use
     assert {run.state for run in sweep.runs.all()} == {RunState.QUEUED}
     assert ada.post(f"/experiments/sweeps/{sweep.pk}/stop/").status_code == 302
     assert {run.state for run in sweep.runs.all()} == {RunState.STOPPED}
-
-
-def test_the_api_plans_launches_and_stops(ada: Client) -> None:
-    body = {
-        "preset": "plan_path_duo",
-        "axes": {"rollout.group_size": [2, 4]},
-        "seeds": [0, 1],
-        "project": "lab",
-    }
-
-    def post(path: str, data: object) -> tuple[int, dict]:
-        answer = ada.post(path, json.dumps(data), "application/json")
-        return answer.status_code, answer.json()
-
-    status, plan = post("/api/v1/sweeps/plan/", body)
-    assert (status, plan["cost"]["runs"]) == (200, 4) and not Sweep.objects.exists()
-    assert plan["points"][1] == {"rollout.group_size": 2, "run.seed": 1}
-    status, made = post("/api/v1/sweeps/", body | {"name": "sizes", "tags": ["a"]})
-    assert (status, made["name"], made["runs"], len(made["results"])) == (201, "sizes", 4, 4)
-    assert post(f"/api/v1/sweeps/{made['id']}/stop/", {})[1]["results"][0]["ok"]
-    for wrong, path in [
-        ({"axes": {"rollout.group_size": [1]}}, "rollout.group_size"),
-        ({"axes": 3}, "axes"),
-        ({"seeds": "0,1"}, "seeds"),
-        ({"nane": "x"}, "nane"),
-        ({"tags": "x"}, "tags"),
-        ({"separate_processes": "yes"}, "separate_processes"),
-        ({"axes": {"run.seed": [1]}}, "seeds"),
-    ]:
-        status, answer = post("/api/v1/sweeps/", body | wrong)
-        assert status == 400 and list(answer["errors"]) == [path], wrong
-    assert Sweep.objects.count() == 1
 
 
 def test_the_command_says_the_same_sweep() -> None:

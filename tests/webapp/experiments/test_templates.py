@@ -1,28 +1,28 @@
-"""Templates: saved, started from, deleted; by page and by API."""
+"""Templates and the gallery of presets: what to expect, what was seen here."""
 
-import json
+from datetime import timedelta
 
 import pytest
 from django.core.exceptions import PermissionDenied
 from django.test import Client
+from django.utils import timezone
 
 from tests.webapp.elements import elements, text_of, texts_of
 from tests.webapp.pages.test_experiment import posted
+from training_core.config.files import expected_of, load_config, preset_names, read_preset
+from training_core.config.kinds import config_kind
+from training_core.config.marl import MarlConfig
 from training_core.errors import ConfigError
+from troupe_client.documents.experiments import PresetSeen
 from webapp.accounts.models import AuditEntry, Membership, Project, User
+from webapp.experiments.gallery import PresetGroup, gallery, groups
 from webapp.experiments.models import Template
 from webapp.experiments.services import template_save
+from webapp.runs.configs import family_of
 from webapp.runs.models import Run
 
 NEW = "/experiments/new/"
 SAVE = "/experiments/templates/save/"
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def ada(client: Client, user: User, project: Project) -> Client:
-    client.force_login(user)
-    return client
 
 
 @pytest.fixture
@@ -91,7 +91,6 @@ def test_deleted_by_those_who_may(ada: Client, small: Template, stranger: User) 
     eve = Client()
     eve.force_login(stranger)
     address, api = f"/experiments/templates/{small.pk}/delete/", f"/api/v1/templates/{small.pk}/"
-    assert eve.post(address).status_code == 404 and eve.delete(api).status_code == 404
     assert eve.get(NEW, {"template": small.pk}).status_code == 404
     assert eve.get("/api/v1/templates/").json() == {"results": []}
     Membership.objects.create(project=small.project, user=stranger, level=Membership.Level.VIEWER)
@@ -105,49 +104,92 @@ def test_deleted_by_those_who_may(ada: Client, small: Template, stranger: User) 
     assert not Template.objects.exists()
 
 
-def test_descriptions_are_text(ada: Client, user: User, project: Project) -> None:
-    template_save(user, project, "<b>x</b>", "plan_path_duo", {}, "<script>alert(1)</script>")
-    html = ada.get(NEW).content.decode()
-    assert "<script>alert" not in html and "&lt;b&gt;x&lt;/b&gt;" in html
-
-
-def test_the_api_saves_launches_and_deletes(ada: Client, run: Run) -> None:
-    def post(path: str, data: object) -> tuple[int, dict[str, object]]:
-        answer = ada.post(path, json.dumps(data), "application/json")
-        return answer.status_code, answer.json()
-
-    body: dict[str, object] = {"name": "small", "preset": "plan_path_duo", "overrides": {"run.iterations": 5}}
-    status, made = post("/api/v1/templates/", body)
-    assert (status, made["name"], made["project"]) == (201, "small", "lab")
-    for wrong, path in [
-        ({"name": "small"}, "name"),
-        ({"name": 3}, "name"),
-        ({"name": "x", "overrides": {"run.iterations": 0}}, "run.iterations"),
-        ({"name": "x", "overrides": [1]}, "overrides"),
-        ({"name": "x", "run": run.pk}, "preset"),
-        ({"nome": "x"}, "nome"),
-    ]:
-        status, answer = post("/api/v1/templates/", {**body, **wrong})
-        assert status == 400 and list(answer["errors"]) == [path], wrong  # type: ignore[call-overload]
-    status, launched = post(f"/api/v1/templates/{made['id']}/launch/", {"overrides": {"run.seed": 7}})
-    started = Run.objects.get(pk=launched["id"])
-    assert (status, started.iterations, started.config["run"]["seed"], started.name) == (201, 5, 7, "small")
-    assert post(f"/api/v1/templates/{made['id']}/launch/", {"overrides": {"run.seed": -7}})[0] == 400
-    assert ada.delete(f"/api/v1/templates/{made['id']}/").json()["deleted"] is True
-    assert ada.get("/api/v1/templates/").json() == {"results": []}
-
-
-def test_a_run_is_kept_as_a_template(ada: Client, run: Run) -> None:
-    run.config["algorithm"]["clip_low"] = 0.3
-    run.save()
-    body = {"name": "from a run", "run": run.pk}
-    made = ada.post("/api/v1/templates/", json.dumps(body), "application/json").json()
-    assert made["overrides"] == {"algorithm.clip_low": 0.3} and made["preset"] == "plan_path_duo"
-
-
 def test_hostile_values_are_refused(user: User, project: Project) -> None:
     for changes in ({"algorithm.kl_coefficient": float("inf")}, {"run.description": "a\0b"}):
         with pytest.raises(ConfigError):
             template_save(user, project, "x", "plan_path_duo", changes)
     with pytest.raises(ConfigError):
         template_save(user, project, "x\0", "plan_path_duo", {})
+
+
+def test_something_is_said_of_every_preset() -> None:
+    assert all(expected_of(name) for name in preset_names())
+
+
+def ended(like: Run, seconds: int, success: float | None, **changes: object) -> Run:
+    """A finished run of the preset with these changes that took so long."""
+    config = load_config("plan_path_duo", {path.replace("__", "."): value for path, value in changes.items()})
+    tree, start = config.model_dump(mode="json"), timezone.now()
+    headline = {} if success is None else {"eval/success": success}
+    return Run.objects.create(
+        project=like.project, owner=like.owner, preset=like.preset, config=tree, family=family_of(tree),
+        iterations=config.run.iterations, state="finished", headline=headline, started_at=start,
+        ended_at=start + timedelta(seconds=seconds),
+    )  # fmt: skip
+
+
+def test_medians_are_of_runs_that_differ_by_seed_alone(run: Run, user: User, stranger: User) -> None:
+    def seen(who: User) -> object:
+        return next(each for each in gallery(who) if each.name == "plan_path_duo").seen
+
+    assert seen(user) is None  # the one that waits has not ended
+    ended(run, 60, 0.9)
+    ended(run, 100, 0.7, run__seed=1)
+    ended(run, 80, None, run__seed=2)
+    ended(run, 5, 0.1, run__iterations=3)
+    assert seen(user) == PresetSeen(runs=3, seconds=80.0, value=0.8)
+    assert seen(stranger) is None
+
+
+def test_page_and_api_say_it(ada: Client, run: Run) -> None:
+    ended(run, 90, 0.95)
+    html = ada.get("/experiments/new/").content.decode()
+    expected = expected_of("plan_path_duo")
+    assert expected and expected.purpose in html and "takes 1 to 2 minutes on two CPU cores" in html
+    assert "here: 1 min 30 s, success 0.95 (median of 1 run)" in text_of(html)
+    found = ada.get("/api/v1/presets/").json()["results"][0]
+    assert found["expected"]["time"] == expected.time and found["seen"]["runs"] == 1
+    assert found["config"]["rollout"]["tasks"] == 48 and "[team" in found["toml"]
+
+
+def test_presets_are_grouped_by_agents_and_task_in_one_order(user: User) -> None:
+    told = groups(gallery(user), "", "plan_path_duo")
+    assert [group.agents for group in told] == ["language_models", "networks"]
+    assert [task.name for group in told for task in group.tasks if task.chosen] == ["Plan-Path"]
+    assert [task.name for task in told[0].tasks] == ["Plan-Path", "Puzzles", "Sums and programs", "On GPUs"]
+    assert [task.name for task in told[1].tasks] == ["Toys", "Particles (MPE)", "Memory"]
+    listed = [preset["name"] for group in told for task in group.tasks for preset in task.presets]
+    assert listed == preset_names(), "page, API and command have one order"
+    assert all(config_kind(read_preset(name)).config is MarlConfig for name in names_of(told[1]))
+
+
+def names_of(group: PresetGroup) -> list[str]:
+    return [preset["name"] for task in group.tasks for preset in task.presets]
+
+
+def test_presets_are_found_by_words_of_page_and_api(ada: Client) -> None:
+    for wanted, names in (
+        ("Memory LSTM", ["recall_mappo_lstm", "recall_ippo_lstm"]),
+        ("puzzles boxes", []),
+        ("small networks toys", ["spread_toy", "foraging_mappo", "hetero_mappo"]),
+    ):
+        answer = ada.get("/api/v1/presets/", {"find": wanted}).json()["results"]
+        assert [each["name"] for each in answer] == names
+        assert all(each["agents"] == "networks" for each in answer)
+        page = ada.get("/experiments/new/", {"find": wanted})
+        shown = [each.text for each in elements(page, ".presets strong") if "hidden" not in each.above[-2]]
+        assert shown == names
+        assert text_of(page, "[data-found]") == f"{len(names)} found"
+
+
+def test_the_words_stay_in_the_address_while_the_form_is_filled_in(ada: Client) -> None:
+    sent = {"preset": "spread_toy", "find": "toys", "run.seed": "3"}
+    answer = ada.post("/experiments/check/", sent, headers={"HX-Request": "true"})
+    assert "find=toys" in answer["HX-Replace-Url"] and "run.seed=3" in answer["HX-Replace-Url"]
+
+
+def test_a_sweep_starts_from_what_the_form_holds(ada: Client, run: Run) -> None:
+    html = ada.get("/experiments/new/", {"rollout.group_size": "4", "run.name": "a b"}).content.decode()
+    link = html.split("Vary fields in a sweep")[0].rsplit('href="', 1)[1].split('"')[0]
+    page = ada.get(link.replace("&amp;", "&")).content.decode()
+    assert "rollout.group_size=4" in page and "run.name=&quot;a b&quot;" in page

@@ -90,9 +90,7 @@ def test_a_fork_of_a_fork_only_as_often_as_the_config_says(told: Run, make: Make
 
 
 @pytest.mark.parametrize("at", [(), (21, 40)])
-def test_what_cannot_be_forked_is_noted_and_the_run_goes_on(
-    told: Run, make: Make, at: tuple[int, ...]
-) -> None:
+def test_what_cannot_be_forked_is_noted_and_run_goes_on(told: Run, make: Make, at: tuple[int, ...]) -> None:
     change(told, kl_blow_up=FORK)
     for iteration in at:
         make(iteration)

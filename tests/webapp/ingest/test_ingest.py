@@ -23,7 +23,6 @@ from webapp.metrics.models import Chunk
 from webapp.metrics.selectors import series_read
 from webapp.runs.models import Attempt, LogLine, Run
 
-pytestmark = pytest.mark.django_db
 Make = Callable[..., dict[str, Any]]
 Send = Callable[..., Any]
 
@@ -142,9 +141,7 @@ class TestOrder:
         run.refresh_from_db()
         assert (run.state, run.iteration) == ("finished", 10)
 
-    def test_a_heartbeat_after_the_last_word_changes_no_progress(
-        self, run: Run, event: Make, send: Send
-    ) -> None:
+    def test_heartbeat_after_last_word_changes_no_progress(self, run: Run, event: Make, send: Send) -> None:
         send(
             event(1, type="status", state="running", iteration=0),
             event(2, type="status", state="finished", iteration=10),
@@ -316,17 +313,8 @@ def bodies(event: Make) -> list[bytes]:
         },
     ]  # fmt: skip
     made = [
-        b"",
-        b"\n",
-        b"\xff\xfe",
-        b"null",
-        b"[1]",
-        b"{}",
-        b"[" * 100_000,
-        b'{"a":' * 100_000,
-        b"{} {}",
-        b"\x00" * 50,
-    ]
+        b"", b"\n", b"\xff\xfe", b"null", b"[1]", b"{}", b"[" * 100_000, b'{"a":' * 100_000, b"{} {}", b"\x00" * 50,
+    ]  # fmt: skip
     for kind in kinds:
         good = event(1, **kind)
         for name in good:

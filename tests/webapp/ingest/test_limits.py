@@ -175,43 +175,39 @@ def test_facts_are_merged_up_to_a_limit(run: Run, event: Make, send: Send) -> No
 
 
 def test_batches_and_lists_neither_read_nor_write_facts(
-    run: Run, event: Make, send: Send, user: User, client: Client
+    run: Run, event: Make, send: Send, ada: Client
 ) -> None:
-    client.force_login(user)
     with CaptureQueriesContext(connection) as asked:
         assert send(event(1), event(2, type="heartbeat", iteration=1)).status_code == 200
         for page in ("/runs/", "/api/v1/runs/"):
-            assert client.get(page).status_code == 200
-    assert asked.captured_queries and not [
-        each["sql"] for each in asked.captured_queries if "facts" in each["sql"]
-    ]
+            assert ada.get(page).status_code == 200
+    assert asked.captured_queries
+    assert not [each["sql"] for each in asked.captured_queries if "facts" in each["sql"]]
 
 
 @pytest.mark.slow
-def test_a_run_with_huge_facts_is_shown_cut(run: Run, user: User, client: Client) -> None:
+def test_a_run_with_huge_facts_is_shown_cut(run: Run, user: User, ada: Client) -> None:
     """As earlier versions stored them."""
     Run.objects.filter(pk=run.pk).update(facts={"packages": {"torch": "2"}, "a": [[]] * 1_000_000})
     stored = Run.objects.get()
     assert packages_of(stored) == {"torch": "2"} and "a" not in facts_of(stored)
     headers = {"authorization": f"Bearer {token_create(user, 'a', ['read'])[1]}"}
     for page in (f"/api/v1/runs/{run.pk}/", "/api/v1/runs/"):
-        answer = client.get(page, headers=headers)
+        answer = ada.get(page, headers=headers)
         assert answer.status_code == 200 and len(answer.content) < MAX_DATA
-    detail = client.get(f"/api/v1/runs/{run.pk}/", headers=headers).json()
+    detail = ada.get(f"/api/v1/runs/{run.pk}/", headers=headers).json()
     assert "omitted" in detail["facts"]["cut"] and detail["values_dropped"] == 0
-    client.force_login(user)
     for page in ("/runs/", f"/runs/{run.pk}/", f"/runs/{run.pk}/config/"):
-        assert client.get(page).status_code == 200
+        assert ada.get(page).status_code == 200
 
 
 @pytest.mark.parametrize(
     "facts", [{"packages": [1]}, {"base_models": [1]}, {"base_models": {"planner": [1]}}, {"packages": "x"}]
 )
-def test_facts_of_other_shapes_break_no_page(run: Run, user: User, client: Client, facts: Any) -> None:
+def test_facts_of_other_shapes_break_no_page(run: Run, ada: Client, facts: Any) -> None:
     Run.objects.filter(pk=run.pk).update(facts=facts)
-    client.force_login(user)
     for page in (f"/runs/{run.pk}/", f"/runs/{run.pk}/config/"):
-        assert client.get(page).status_code == 200
+        assert ada.get(page).status_code == 200
 
 
 COLUMNS: dict[tuple[type[Any], str], tuple[type[models.Model], str]] = {

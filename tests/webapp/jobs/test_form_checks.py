@@ -13,7 +13,6 @@ from webapp.jobs.services import job_folder, jobs_follow, jobs_submit
 from workers.launchers.launcher import Capacity, Node
 from workers.launchers.registry import FakeLauncher
 
-pytestmark = pytest.mark.django_db
 CHECK = "/experiments/check/"
 POLLS = 'hx-sync="#preview:drop"'
 PASSED = {"name": "environment", "state": "passed", "text": "It was constructed.", "remedy": ""}

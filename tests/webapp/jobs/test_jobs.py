@@ -8,7 +8,6 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404
 from django.test import Client
 from django.utils import timezone
-from rest_framework.test import APIClient
 
 from tests.webapp.elements import elements, text_of
 from training_core.errors import ConfigError
@@ -92,19 +91,18 @@ def test_a_job_is_started_and_its_result_taken_over(
 
 
 def test_base_models_are_prepared_from_the_form_and_listed(
-    user: User, project: Project, client: Client, launcher: FakeLauncher
+    project: Project, ada: Client, launcher: FakeLauncher
 ) -> None:
-    client.force_login(user)
-    form = client.get("/experiments/new/?preset=plan_path_duo")
+    form = ada.get("/experiments/new/?preset=plan_path_duo")
     assert text_of(form, "option[value=smollm2]").startswith("SmolLM2-135M-Instruct")
     assert elements(form, "[formaction=/jobs/start/prepare/]")
-    client.post("/jobs/start/prepare/", {"preset": "plan_path_duo", "project": "lab"})
+    ada.post("/jobs/start/prepare/", {"preset": "plan_path_duo", "project": "lab"})
     job = Job.objects.get()
     assert job.kind == "prepare" and jobs_submit() == 1
     models = [{"name": "smollm2", "vocabulary": 49152, "parameters": 134515008, "sha256": "b179c9523d0e6a0f"}]
     job_folder(job).write("result", {"models": models})
     jobs_follow()
-    page = client.get(f"/jobs/{job.pk}/").content.decode()
+    page = ada.get(f"/jobs/{job.pk}/").content.decode()
     assert "Base models of" in page and "b179c9523d0e" in page and "49,152" in page.replace("\u202f", ",")
 
 
@@ -279,7 +277,7 @@ def test_a_match_needs_the_same_roles(user: User, run: Run, checkpoint: Checkpoi
 
 
 def test_speaking_is_for_whose_turn_it_is(
-    user: User, project: Project, run: Run, launcher: FakeLauncher, client: Client
+    user: User, project: Project, run: Run, launcher: FakeLauncher, ada: Client
 ) -> None:
     job = job_create(user, project, "talk", Subject(run.config, run), {"roles": ["planner"]})
     jobs_submit()
@@ -289,12 +287,11 @@ def test_speaking_is_for_whose_turn_it_is(
     move = {"role": "executor", "saw": HOSTILE, "text": HOSTILE, "info": HOSTILE}
     asked = {"turn": 0, "role": "planner", "prompt": "", "saw": HOSTILE, "board": None}
     job_folder(job).write("moment", {"moves": [move], "asked": asked, "title": HOSTILE})
-    client.force_login(user)
-    page = client.get(f"/jobs/{job.pk}/").content.decode()
+    page = ada.get(f"/jobs/{job.pk}/").content.decode()
     assert "Answer of planner" in page and "hx-get" not in page and HOSTILE not in page
-    said = client.post(f"/jobs/{job.pk}/say/", {"turn": "0", "text": "left"}, headers={"HX-Request": "true"})
+    said = ada.post(f"/jobs/{job.pk}/say/", {"turn": "0", "text": "left"}, headers={"HX-Request": "true"})
     assert "waiting for the other roles" in said.content.decode() and job_folder(job).said(0) == "left"
-    assert client.post(f"/jobs/{job.pk}/say/", {"turn": "x", "text": "again"}).status_code == 302
+    assert ada.post(f"/jobs/{job.pk}/say/", {"turn": "x", "text": "again"}).status_code == 302
     assert job_folder(job).said(1) is None
 
 
@@ -320,7 +317,7 @@ def test_jobs_do_not_wait_for_the_reconciliation_of_runs() -> None:
 
 
 def test_pages_of_hostile_episodes(
-    user: User, project: Project, run: Run, checkpoint: Checkpoint, launcher: FakeLauncher, client: Client
+    user: User, project: Project, run: Run, checkpoint: Checkpoint, launcher: FakeLauncher, ada: Client
 ) -> None:
     job = job_create(user, project, "evaluate", Subject(run.config, run, checkpoint))
     jobs_submit()
@@ -329,70 +326,46 @@ def test_pages_of_hostile_episodes(
         "result", {"success": 1.0, "return": 1.0, "episodes": 2, "rewards": {"planner": 1.0}}
     )
     jobs_follow()
-    client.force_login(user)
     for address in ("", "?episode=1", "?episode=99", "?episode=x", "fragment/"):
-        page = client.get(f"/jobs/{job.pk}/{address}")
+        page = ada.get(f"/jobs/{job.pk}/{address}")
         assert page.status_code == 200 and HOSTILE not in page.content.decode()
-    assert "Evaluation of" in client.get(f"/jobs/{job.pk}/").content.decode()
-    assert job.pk in client.get("/jobs/").content.decode()
+    assert "Evaluation of" in ada.get(f"/jobs/{job.pk}/").content.decode()
+    assert job.pk in ada.get("/jobs/").content.decode()
 
 
 def test_a_page_asks_often_while_an_answer_is_expected(
-    user: User, project: Project, run: Run, launcher: FakeLauncher, client: Client
+    user: User, project: Project, run: Run, launcher: FakeLauncher, ada: Client
 ) -> None:
-    client.force_login(user)
     delays = []
     for kind, age in (("evaluate", 0), ("evaluate", 60), ("talk", 60)):
         job = job_create(
             user, project, kind, Subject(run.config, run), {"roles": ["planner"]} if kind == "talk" else {}
         )
         Job.objects.filter(pk=job.pk).update(created_at=timezone.now() - timedelta(seconds=age))
-        delays.append(elements(client.get(f"/jobs/{job.pk}/fragment/"), "#job")[0]["hx-trigger"])
+        delays.append(elements(ada.get(f"/jobs/{job.pk}/fragment/"), "#job")[0]["hx-trigger"])
     assert delays == [f"load delay:{wait}ms" for wait in (200, 700, 200)]
 
 
-def test_the_dry_run_button_sends_the_form_as_it_stands(user: User, project: Project, client: Client) -> None:
-    client.force_login(user)
-    said = client.post("/jobs/start/dry_run/", {"preset": "plan_path_duo", "project": "lab", "run.seed": "7"})
+def test_the_dry_run_button_sends_the_form_as_it_stands(project: Project, ada: Client) -> None:
+    said = ada.post("/jobs/start/dry_run/", {"preset": "plan_path_duo", "project": "lab", "run.seed": "7"})
     assert said.status_code == 302
     job = Job.objects.get()
     assert (job.kind, job.project, job.config["run"]["seed"]) == ("dry_run", project, 7)
-    wrong = client.post("/jobs/start/evaluate/", {"run": "none"})
+    wrong = ada.post("/jobs/start/evaluate/", {"run": "none"})
     assert wrong.status_code == 404
 
 
 def test_an_evaluation_with_swapped_policies_is_asked_for_by_a_tick(
-    user: User, run: Run, checkpoint: Checkpoint, client: Client, launcher: FakeLauncher
+    run: Run, checkpoint: Checkpoint, ada: Client, launcher: FakeLauncher
 ) -> None:
-    client.force_login(user)
-    page = client.get(f"/runs/{run.pk}/checkpoints/").content.decode()
+    page = ada.get(f"/runs/{run.pk}/checkpoints/").content.decode()
     assert "swap the policies between the roles" in page
-    client.post("/jobs/start/evaluate/", {"run": run.pk, "checkpoint": checkpoint.path, "swapped": "true"})
+    ada.post("/jobs/start/evaluate/", {"run": run.pk, "checkpoint": checkpoint.path, "swapped": "true"})
     job = Job.objects.get()
     assert job.parameters["swapped"] is True
     jobs_submit()
     seats = {"planner": "executor", "executor": "planner"}
     job_folder(job).write("result", {"success": 0.25, "episodes": 3, "seats": seats})
     jobs_follow()
-    said = text_of(client.get(f"/jobs/{job.pk}/"))
+    said = text_of(ada.get(f"/jobs/{job.pk}/"))
     assert "roles swapped" in said and "policies swapped: planner by executor, executor by planner" in said
-
-
-def test_api(user: User, run: Run, checkpoint: Checkpoint, launcher: FakeLauncher) -> None:
-    api = APIClient()
-    api.force_authenticate(user)
-    made = api.post(
-        "/api/v1/jobs/", {"kind": "evaluate", "run": run.pk, "overrides": {"run.seed": 5}}, format="json"
-    )
-    assert made.status_code == 201 and made.json()["checkpoint"]["iteration"] == 20
-    assert Job.objects.get().config["run"]["seed"] == 5
-    path = f"/api/v1/jobs/{made.json()['id']}/"
-    assert api.get(path).json()["episodes"] == []
-    assert api.post(f"{path}say/", {"turn": 0, "text": ""}, format="json").status_code == 409
-    assert api.post(f"{path}cancel/").json()["state"] == "cancelled"
-    assert [each["id"] for each in api.get("/api/v1/jobs/").json()["results"]] == [made.json()["id"]]
-    wrong = api.post(
-        "/api/v1/jobs/", {"kind": "evaluate", "run": run.pk, "overrides": {"run.sed": 5}}, format="json"
-    )
-    assert wrong.status_code == 400 and "run.sed" in wrong.json()["errors"]
-    assert api.post("/api/v1/jobs/", {"kind": "dry_run", "preset": "none"}, format="json").status_code == 400

@@ -20,20 +20,13 @@ from webapp.runs.models import Run
 from workers.job import main
 from workers.launchers.registry import FakeLauncher
 
-pytestmark = pytest.mark.django_db
 SMALL = {"run.iterations": 2, "rollout.environments": 2, "rollout.steps": 25}
 
 
 def tag_run(project: Project, user: User, **overrides: Any) -> Run:
     config = load_config("tag_mappo", SMALL | overrides)
-    return Run.objects.create(
-        project=project,
-        owner=user,
-        name="chase",
-        preset="tag_mappo",
-        config=config.model_dump(mode="json"),
-        iterations=2,
-    )
+    fields = {"project": project, "owner": user, "config": config.model_dump(mode="json")}
+    return Run.objects.create(name="chase", preset="tag_mappo", iterations=2, **fields)
 
 
 @pytest.fixture
@@ -57,16 +50,15 @@ def played(job: Job) -> Job:
 
 
 def test_the_form_requests_a_dry_run_that_shows_shapes_and_speed(
-    user: User, project: Project, client: Client, launcher: FakeLauncher
+    project: Project, ada: Client, launcher: FakeLauncher
 ) -> None:
-    client.force_login(user)
-    form = client.get("/experiments/new/?preset=tag_mappo")
+    form = ada.get("/experiments/new/?preset=tag_mappo")
     assert [each for each in elements(form, "button") if each.text == "Dry run" and "disabled" not in each]
     fields = {path: str(value) for path, value in SMALL.items()}
-    client.post("/jobs/start/dry_run/", {"preset": "tag_mappo", "project": "lab", **fields})
+    ada.post("/jobs/start/dry_run/", {"preset": "tag_mappo", "project": "lab", **fields})
     job = played(Job.objects.get())
     assert job.state == "finished" and job.result["environment_steps"] == 2 * 25
-    page = client.get(f"/jobs/{job.pk}/")
+    page = ada.get(f"/jobs/{job.pk}/")
     for words in ("14 numbers", "5 choices", "environment steps per second"):
         assert words in text_of(page)
     assert "steps" in texts_of(page, "dt") and "success" not in texts_of(page, "dt")
@@ -74,10 +66,8 @@ def test_the_form_requests_a_dry_run_that_shows_shapes_and_speed(
 
 
 def test_an_evaluation_is_asked_for_by_rest_and_shown(
-    user: User, run: Run, client: Client, launcher: FakeLauncher
+    api: APIClient, run: Run, ada: Client, launcher: FakeLauncher
 ) -> None:
-    api = APIClient()
-    api.force_authenticate(user)
     body = {"kind": "evaluate", "run": run.pk, "checkpoint": "base", "overrides": {"run.seed": 3}}
     made = api.post(
         "/api/v1/jobs/", body | {"parameters": {"episodes": 4, "kind": "eval_sampled"}}, format="json"
@@ -86,24 +76,21 @@ def test_an_evaluation_is_asked_for_by_rest_and_shown(
     played(Job.objects.get())
     found = api.get(f"/api/v1/jobs/{made.json()['id']}/").json()
     assert (found["state"], found["result"]["episodes"], len(found["episodes"])) == ("finished", 4, 2)
-    client.force_login(user)
-    assert "standard deviation over episodes" in client.get(f"/jobs/{found['id']}/").content.decode()
+    assert "standard deviation over episodes" in ada.get(f"/jobs/{found['id']}/").content.decode()
 
 
 def test_a_match_shows_what_each_role_earned(
-    user: User, project: Project, run: Run, client: Client, launcher: FakeLauncher
+    user: User, project: Project, run: Run, ada: Client, launcher: FakeLauncher
 ) -> None:
     one = kept(run)
     job = job_create(user, project, "match", Subject(run.config, run, one, one), {"episodes": 2})
     jobs_submit()
     line = {"seats": {"adversaries": "a", "good": "b"}, "return": 7.5, "length": 25.0}
     job_folder(job).write(
-        "result",
-        {"episodes": 2, "seatings": [line | {"rewards": {"adversaries": 7.5, "good": -40.25}}]},
+        "result", {"episodes": 2, "seatings": [line | {"rewards": {"adversaries": 7.5, "good": -40.25}}]}
     )
     jobs_follow()
-    client.force_login(user)
-    page = client.get(f"/jobs/{job.pk}/").content.decode()
+    page = ada.get(f"/jobs/{job.pk}/").content.decode()
     assert "adversaries earned" in page and "−40.25" in page.replace("-40.25", "−40.25")
 
 
@@ -135,23 +122,6 @@ def test_what_makes_no_sense_is_refused_with_what_to_do_instead(
 def test_networks_have_no_base_model_to_prepare(user: User, project: Project, run: Run) -> None:
     with pytest.raises(ConfigError, match="no base model"):
         job_create(user, project, "prepare", Subject(run.config))
-
-
-def test_the_checkpoints_page_offers_what_there_is(user: User, run: Run, client: Client) -> None:
-    kept(run)
-    client.force_login(user)
-    page = client.get(f"/runs/{run.pk}/checkpoints/").content.decode()
-    for there in ("Evaluate again", "Match two checkpoints", "untrained networks", "a folder per policy"):
-        assert there in page
-    for away in (
-        "Start chat",
-        "chat with it",
-        "First task",
-        "swap the policies",
-        "Hugging Face",
-        "base models",
-    ):
-        assert away not in page
 
 
 def test_one_gpu_is_asked_for_where_the_run_uses_one(

@@ -38,12 +38,8 @@ class Socket(ApplicationCommunicator):
 
     def __init__(self, application: Any, path: str, headers: list[tuple[bytes, bytes]]) -> None:
         scope = {
-            "type": "websocket",
-            "path": path,
-            "query_string": b"",
-            "headers": headers,
-            "subprotocols": [],
-        }
+            "type": "websocket", "path": path, "query_string": b"", "headers": headers, "subprotocols": [],
+        }  # fmt: skip
         super().__init__(application, scope)
 
     async def connect(self) -> tuple[bool, int | None]:

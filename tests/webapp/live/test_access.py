@@ -1,4 +1,4 @@
-"""Open websockets end with the right to have them; pages of other origins and odd addresses open none."""
+"""Who may watch: sockets of members, strangers, ended sessions and visitors."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,17 +7,23 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 from django.conf import settings as django_settings
+from django.contrib.auth.models import AnonymousUser
 from django.test import Client
 
+from tests.end_to_end.seed import Story, encoded
 from webapp.accounts.models import Membership, User
 from webapp.accounts.services import member_remove, member_set
+from webapp.ingest.services import batch_store
 from webapp.live import access
 from webapp.live.access import Pass, SameOrigin, access_watch, codes_of
 from webapp.runs.models import Run
+from webapp.shares.services import share_make, share_path, share_revoke
 
-from .conftest import PATIENCE, Socket, Store, socket, watching
+from .conftest import PATIENCE, As, Socket, Store, socket, watching
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
 Act = Callable[[User, Run, Client], Any]
 
 
@@ -96,9 +102,7 @@ async def test_the_list_of_runs_closes_at_once(
     await watcher.disconnect()
 
 
-async def test_the_list_of_a_removed_member_tells_nothing_more(
-    viewer: User, live_run: Run, store: Store
-) -> None:
+async def test_list_of_a_removed_member_tells_nothing_more(viewer: User, live_run: Run, store: Store) -> None:
     watcher = socket(viewer, "/ws/runs/")
     await watcher.connect()
     assert (await watcher.receive_json_from())["runs"][0]["id"] == live_run.pk
@@ -226,3 +230,47 @@ async def _subscribed() -> None:
     async with asyncio.timeout(PATIENCE):
         while watch._woken.is_set() or not watch.looks:
             await asyncio.sleep(0.01)
+
+
+class Visiting(As):
+    """The socket of a browser that has a session and no login."""
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(AnonymousUser())
+        self.session = session
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> Any:
+        return await super().__call__({**scope, "session": self.session}, receive, send)
+
+
+def followed(secret: str) -> Any:
+    """The session of a browser that has followed the link."""
+    browser = Client()
+    browser.get(share_path(secret))
+    return browser.session
+
+
+async def test_visitor_gets_run_without_its_log_and_people(user: User, live_run: Run, store: Store) -> None:
+    share, secret = await sync_to_async(share_make)(user, live_run.project, "run", live_run.pk)
+    session = await sync_to_async(followed)(secret)
+    other = await sync_to_async(Run.objects.create)(
+        project=live_run.project, owner=user, name="other", config=live_run.config, iterations=1
+    )
+    refused = Socket(Visiting(session), f"/ws/runs/{other.pk}/", [])
+    assert await refused.connect() == (False, 4401)
+    refused = Socket(Visiting(session), "/ws/runs/", [])
+    assert await refused.connect() == (False, 4401)
+
+    client = Socket(Visiting(session), f"/ws/runs/{live_run.pk}/", [])
+    assert (await client.connect())[0]
+    await sync_to_async(batch_store)(live_run.pk, encoded(Story(live_run.pk).opening()), "")
+    await client.send_json_to({"cursor": 0})
+    delta = await client.receive_json_from()
+    assert await sync_to_async(live_run.log_lines.count)() > 0
+    assert delta["log"] == 0 and delta["to"] > 0 and delta["run"]["state"] == "running"
+    assert not {"owner", "project", "links"} & delta["run"].keys()
+
+    await sync_to_async(share_revoke)(user, share)
+    answer = await client.receive_output(PATIENCE)
+    assert (answer["type"], answer.get("code")) == ("websocket.close", 4404)
+    await client.disconnect()

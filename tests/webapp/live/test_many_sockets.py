@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket as sockets
 from collections import Counter
+from typing import Any
 
 import pytest
 import uvicorn
@@ -24,13 +25,9 @@ async def test_many_sockets_receive_every_event_from_shared_reads(
     user: User, live_run: Run, store: Store
 ) -> None:
     listener = sockets.create_server(("127.0.0.1", 0))
+    quiet: dict[str, Any] = {"lifespan": "off", "log_config": None, "log_level": "warning"}
     config = uvicorn.Config(
-        As(user),
-        lifespan="off",
-        log_config=None,
-        log_level="warning",
-        ws_per_message_deflate=False,
-        ws="webapp.live.frames:FrameProtocol",
+        As(user), ws_per_message_deflate=False, ws="webapp.live.frames:FrameProtocol", **quiet
     )
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))

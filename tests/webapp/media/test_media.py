@@ -17,8 +17,6 @@ from webapp.media.services import BINS, heat_map, names_of, steps_of, values_at,
 from webapp.quotas.services import bytes_stored
 from webapp.runs.models import Attempt, Run
 
-pytestmark = pytest.mark.django_db
-
 
 @pytest.fixture
 def api(user: User) -> Client:
@@ -91,9 +89,7 @@ def test_values_and_their_contents_by_rest(run: Run, api: Client) -> None:
     assert api.get(f"/api/v1/runs/{run.pk}/media/{note.pk}/").json() == {"text": "<b>"}
 
 
-def test_a_value_is_read_through_its_own_run_only(
-    run: Run, user: User, project: Project, api: Client
-) -> None:
+def test_value_is_read_through_its_own_run_only(run: Run, user: User, project: Project, api: Client) -> None:
     store(run, (0, "a", Text("secret")))
     other = Run.objects.create(project=project, owner=user, name="other", config=run.config, iterations=1)
     value = MediaValue.objects.get()
@@ -110,17 +106,16 @@ def test_long_lists_are_paged(run: Run, api: Client) -> None:
     assert seen == [0, 1, 2, 3, 4]
 
 
-def test_the_page_and_the_comparison_show_the_chosen_step(run: Run, client: Client, user: User) -> None:
-    client.force_login(user)
+def test_the_page_and_the_comparison_show_the_chosen_step(run: Run, ada: Client, user: User) -> None:
     store(run, (-2, "a", Text("first")), (0, "a", Text("early <i>")), (5, "a", Text("late")))
     other = Run.objects.create(project=run.project, owner=user, name="other", config=run.config, iterations=1)
     store(other, (3, "a", Text("beside")))
-    page = client.get(f"/runs/{run.pk}/media/", {"step": 4}).content.decode()
+    page = ada.get(f"/runs/{run.pk}/media/", {"step": 4}).content.decode()
     assert "early &lt;i&gt;" in page and "late" not in page
-    assert "first" in client.get(f"/runs/{run.pk}/media/", {"step": -1}).content.decode()
-    both = client.get("/compare/media/", {"runs": f"{run.pk},{other.pk}"}).content.decode()
+    assert "first" in ada.get(f"/runs/{run.pk}/media/", {"step": -1}).content.decode()
+    both = ada.get("/compare/media/", {"runs": f"{run.pk},{other.pk}"}).content.decode()
     assert "late" in both and "beside" in both
-    assert "No media with this name" in client.get(f"/runs/{run.pk}/media/", {"q": "zz"}).content.decode()
+    assert "No media with this name" in ada.get(f"/runs/{run.pk}/media/", {"q": "zz"}).content.decode()
 
 
 def test_media_count_for_the_storage_quota(run: Run) -> None:

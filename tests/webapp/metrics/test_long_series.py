@@ -67,7 +67,6 @@ def test_few_points_are_buckets_of_one_and_none_are_none() -> None:
     assert nothing.json()["means"] == []
 
 
-@pytest.mark.django_db
 def test_a_long_series_has_buckets_and_readable_parts(run: Run) -> None:
     store(run, *(event(step, {"a": float(step % 7)}, float(step)) for step in range(2000)))
     long = series_read(run, ["a"], points=1000)["a"]
@@ -119,11 +118,8 @@ def naive(steps: list[int], values: list[float]) -> tuple[list[int], list[tuple[
         odd = [place for place in places if math.isnan(values[place])]
         if numbers:
             retained |= {
-                numbers[0],
-                numbers[-1],
-                min(numbers, key=values.__getitem__),
-                max(numbers, key=values.__getitem__),
-            }
+                numbers[0], numbers[-1], min(numbers, key=values.__getitem__), max(numbers, key=values.__getitem__),
+            }  # fmt: skip
         retained |= set(odd[:1])
         finite = [values[place] for place in places if math.isfinite(values[place])]
         if finite:

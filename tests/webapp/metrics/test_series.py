@@ -1,8 +1,9 @@
-"""Series: what is stored comes back, in the right order, once; nothing that stands out is lost when it is drawn."""
+"""Series: what is stored comes back, in the right order, once; nothing that stands out is lost when it is drawn or summed up."""
 
 import csv
 import io
 import math
+import random
 from importlib import import_module
 from typing import Any
 
@@ -10,12 +11,14 @@ import numpy as np
 import pytest
 from django.apps import apps
 
+from webapp.metrics import services
 from webapp.metrics.api import series_csv
 from webapp.metrics.arrays import for_charts
 from webapp.metrics.models import Chunk, Series
 from webapp.metrics.selectors import kept_indices, keys, points_after, series_read
 from webapp.metrics.services import points_store, series_compact
 from webapp.metrics.tasks import compact, compact_run
+from webapp.run_table.filters import runs_filter
 from webapp.runs.lifecycle import run_move
 from webapp.runs.models import Run, RunState
 from workers.telemetry.events import MetricsEvent
@@ -70,12 +73,8 @@ class TestReading:
             "b": {"steps": [1], "values": [2.0], "times": [10.0], "attempts": [1]},
         }
         facts = {row.key: row for row in keys(run)}
-        assert (facts["a"].count, facts["a"].last_step, facts["a"].last_value, facts["a"].last_time) == (
-            3,
-            3,
-            0.125,
-            12.0,
-        )
+        last = facts["a"]
+        assert (last.count, last.last_step, last.last_value, last.last_time) == (3, 3, 0.125, 12.0)
 
     def test_late_and_repeated_steps_are_kept_and_sorted(self, run: Run) -> None:
         store(run, event(5, {"a": 1.0}), event(2, {"a": 2.0}), event(5, {"a": 3.0}))
@@ -99,10 +98,7 @@ class TestReading:
     def test_numbers_that_json_lacks_are_words(self, run: Run) -> None:
         store(
             run,
-            event(1, {"a": "NaN"}),
-            event(2, {"a": "Infinity"}),
-            event(3, {"a": "-Infinity"}),
-            event(4, {"a": 1}),
+            *(event(step, {"a": value}) for step, value in enumerate(["NaN", "Infinity", "-Infinity", 1])),
         )
         assert series_read(run, ["a"])["a"]["values"] == ["NaN", "Infinity", "-Infinity", 1.0]
         store(run, event(5, {"a": "NaN"}))
@@ -261,3 +257,71 @@ class TestDownsampling:
         kept = kept_indices(np.ones(5000), 400)
         assert 100 <= len(kept) <= 402
         assert (np.diff(kept) > 0).all()
+
+
+Point = tuple[int, int, float]
+"""Attempt, step and value."""
+
+
+def store_points(run: Run, attempt: int, points: list[tuple[int, Any]], key: str = "x") -> None:
+    """Store one batch."""
+    run.event_count += len(points)
+    envelope = {"run": "r", "attempt": attempt, "producer": "p", "seq": 1, "time": 1.0, "type": "metrics"}
+    events = [
+        MetricsEvent.model_validate(envelope | {"step": step, "values": {key: value}})
+        for step, value in points
+    ]
+    points_store(run, attempt, run.event_count, events)
+
+
+def naive(points: list[Point]) -> tuple[float | None, float | None, float | None, float]:
+    """First, minimum, maximum and last of the points in order of arrival."""
+    starts = {attempt: min(step for other, step, _ in points if other == attempt) for attempt, _, _ in points}
+    valid = [
+        value
+        for attempt, step, value in points
+        if math.isfinite(value)
+        and not any(later > attempt and step >= start for later, start in starts.items())
+    ]
+    last = max(reversed(list(enumerate(points))), key=lambda item: (item[1][0], item[1][1], item[0]))[1][2]
+    return (valid[0], min(valid), max(valid), last) if valid else (None, None, None, last)
+
+
+def summary(run: Run) -> tuple[float | None, float | None, float | None, float]:
+    row = Series.objects.get(run=run, key="x")
+    return row.first_value, row.min_value, row.max_value, row.last_value
+
+
+@pytest.mark.parametrize("narrow", [1000, 0])
+@pytest.mark.parametrize("seed", range(8))
+def test_resumed_late_and_repeated_points(
+    run: Run, monkeypatch: pytest.MonkeyPatch, narrow: int, seed: int
+) -> None:
+    monkeypatch.setattr(services, "NARROW", narrow)
+    monkeypatch.setattr("webapp.metrics.selectors.NARROW", narrow)
+    draw, points = random.Random(seed), []
+    for _ in range(8):
+        attempt, start = draw.choice([1, 1, 2, 3]), draw.randrange(12)
+        batch = [
+            (step, draw.choice([draw.random(), math.nan]))
+            for step in range(start, start + draw.randint(1, 4))
+        ]
+        store_points(run, attempt, [(step, "NaN" if math.isnan(value) else value) for step, value in batch])
+        points += [(attempt, step, value) for step, value in batch]
+        compact()
+        seen, expected = summary(run), naive(points)
+        assert seen[:3] == pytest.approx(expected[:3]) and repr(seen[3]) == repr(expected[3])
+
+
+def test_a_filter_does_not_find_a_spike_that_was_repeated(run: Run) -> None:
+    store_points(run, 1, [(step, 100.0 if step == 13 else 1.0) for step in range(16)], "val/x")
+    assert runs_filter(Run.objects.all(), "val/x:max > 50").exists()
+    store_points(run, 2, [(step, 2.0) for step in range(10, 20)], "val/x")
+    assert not runs_filter(Run.objects.all(), "val/x:max > 50").exists()
+    assert runs_filter(Run.objects.all(), "val/x:min = 1 and val/x:max = 2 and val/x = 2").exists()
+
+
+def test_the_change_in_the_table_of_runs_is_from_the_first_valid_value(run: Run) -> None:
+    store_points(run, 1, [(0, 0.125), (1, 0.25)], "train/return")
+    store_points(run, 2, [(0, 0.5), (1, 0.75)], "train/return")
+    assert run.headline["first"]["train/return"] == 0.5 and run.headline["train/return"] == 0.75

@@ -45,16 +45,9 @@ def twin(run: Run) -> Run:
 
 def facts(run: Run) -> dict[str, Any]:
     rows = Series.objects.filter(run=run).order_by("key")
-    names = (
-        "count",
-        "last_attempt",
-        "last_step",
-        "last_value",
-        "last_time",
-        "first_value",
-        "min_value",
-        "max_value",
-    )
+    names = [
+        "count", "last_attempt", "last_step", "last_value", "last_time", "first_value", "min_value", "max_value",
+    ]  # fmt: skip
     return {row.key: [repr(getattr(row, name)) for name in names] for row in rows}
 
 

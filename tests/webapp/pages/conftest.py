@@ -10,21 +10,6 @@ from webapp.runs.models import Attempt, Run
 
 
 @pytest.fixture
-def ada(client: Client, user: User) -> Client:
-    """The owner's browser."""
-    client.force_login(user)
-    return client
-
-
-@pytest.fixture
-def eve(stranger: User) -> Client:
-    """The browser of somebody who is in no project."""
-    other = Client()
-    other.force_login(stranger)
-    return other
-
-
-@pytest.fixture
 def viewer(run: Run, stranger: User) -> Client:
     """The browser of somebody who may read the project."""
     Membership.objects.create(project=run.project, user=stranger, level=Membership.Level.VIEWER)

@@ -94,24 +94,11 @@ def test_settings_without_effect_are_told_beside_the_form() -> None:
     assert preview_context(draft_make("plan_path_duo", {"rollout.group_size": 1}), "")["unused"] == []
 
 
-@pytest.mark.django_db
-def test_the_form_s_check_names_settings_without_effect(ada: Client, run: Run) -> None:
-    fields = {"preset": "plan_path_duo", "algorithm.correction_cap": "3.0"}
-    page = ada.post("/experiments/check/", fields).content.decode()
-    assert "1 setting without effect" in page and 'href="#f-algorithm-correction_cap"' in page
-    assert (
-        "without effect" not in ada.post("/experiments/check/", {"preset": "plan_path_duo"}).content.decode()
-    )
-
-
 def test_commands_say_the_same_run() -> None:
     overrides = {
-        "run.name": "a b",
-        "run.tags": ["x", "y"],
-        "algorithm.clip_low": 0.3,
-        "algorithm.leave_one_out": True,
+        "run.name": "a b", "run.tags": ["x", "y"], "algorithm.clip_low": 0.3, "algorithm.leave_one_out": True,
         "run.description": "true",
-    }
+    }  # fmt: skip
     import shlex
 
     words = shlex.split(launch_command("plan_path_duo", overrides).replace("\\\n", " "))
@@ -119,7 +106,6 @@ def test_commands_say_the_same_run() -> None:
     assert parse_overrides(words[3:]) == overrides
 
 
-@pytest.mark.django_db
 def test_page_shows_defaults_help_and_marks_changes(ada: Client, run: Run) -> None:
     html = ada.get(NEW, {"algorithm.clip_low": "0.3"}).content.decode()
     assert 'name="algorithm.clip_low" value="0.3"' in html
@@ -129,7 +115,6 @@ def test_page_shows_defaults_help_and_marks_changes(ada: Client, run: Run) -> No
     assert 'data-section="algorithm" open' in html and 'data-section="rollout" open' not in html
 
 
-@pytest.mark.django_db
 @pytest.mark.parametrize(
     "preset",
     [
@@ -145,7 +130,6 @@ def test_unchanged_form_is_the_preset(ada: Client, project: object, preset: str)
     assert run.preset == preset and run.state == "queued"
 
 
-@pytest.mark.django_db
 def test_changed_fields_reach_the_run(ada: Client, project: object) -> None:
     form = posted(ada) | {
         "run.name": "mine",
@@ -161,7 +145,6 @@ def test_changed_fields_reach_the_run(ada: Client, project: object) -> None:
     assert run.config["algorithm"]["drop_zero_variance"] is False
 
 
-@pytest.mark.django_db
 def test_errors_stand_at_their_fields_and_nothing_is_launched(ada: Client, project: object) -> None:
     form = posted(ada) | {"rollout.tasks": "many", "resources.environments_per_worker": "1"}
     answer = ada.post(NEW, form)
@@ -171,7 +154,6 @@ def test_errors_stand_at_their_fields_and_nothing_is_launched(ada: Client, proje
     assert 'name="rollout.tasks" value="many"' in html and 'aria-invalid="true"' in html
 
 
-@pytest.mark.django_db
 def test_check_answers_with_errors_across_fields(ada: Client, project: object) -> None:
     form = posted(ada)
     assert "Ready to launch" in ada.post(CHECK, form).content.decode()
@@ -180,13 +162,11 @@ def test_check_answers_with_errors_across_fields(ada: Client, project: object) -
     assert "Ready to launch" not in html
 
 
-@pytest.mark.django_db
 def test_preview_toml_is_the_run(ada: Client, project: object) -> None:
     html = ada.post(CHECK, posted(ada) | {"rollout.group_size": "4"}).content.decode()
     assert tomllib.loads(elements(html, "#toml")[0].content)["rollout"] == {"group_size": 4}
 
 
-@pytest.mark.django_db
 def test_run_again_starts_from_the_run(ada: Client, run: Run) -> None:
     config = run.config
     config["run"]["seed"] = 7
@@ -194,20 +174,16 @@ def test_run_again_starts_from_the_run(ada: Client, run: Run) -> None:
     assert 'name="run.seed" value="7"' in ada.get(NEW, {"from": run.pk}).content.decode()
 
 
-@pytest.mark.django_db
 def test_config_and_run_again_show_the_present_name(ada: Client, run: Run) -> None:
     Run.objects.filter(pk=run.pk).update(name="Demonstration", tags=["demonstration"])
     page = ada.get(f"/runs/{run.pk}/config/").content.decode()
     assert "name = &quot;Demonstration&quot;" in page and "tags = [&quot;demonstration&quot;]" in page
     assert "Nothing: this is plan_path_duo unchanged" in page and "run.name=Demonstration" in page
     clone = ada.get(NEW, {"from": run.pk}).content.decode()
-    assert (
-        'name="run.name" value="Demonstration"' in clone
-        and "Ready to launch: plan_path_duo unchanged" in clone
-    )
+    assert 'name="run.name" value="Demonstration"' in clone
+    assert "Ready to launch: plan_path_duo unchanged" in clone
 
 
-@pytest.mark.django_db
 def test_a_clone_inherits_only_tags_that_the_user_set(ada: Client, run: Run) -> None:
     Run.objects.filter(pk=run.pk).update(tags=["baseline", "demonstration"])
     clone = ada.get(NEW, {"from": run.pk}).content.decode()
@@ -217,7 +193,6 @@ def test_a_clone_inherits_only_tags_that_the_user_set(ada: Client, run: Run) -> 
     assert "run.tags=" in command and "baseline" in command and "demonstration" not in command
 
 
-@pytest.mark.django_db
 def test_nobody_launches_where_they_may_not(viewer: Client, ada: Client, run: Run) -> None:
     form = posted(ada) | {"project": run.project.slug}
     before = Run.objects.count()
@@ -227,7 +202,6 @@ def test_nobody_launches_where_they_may_not(viewer: Client, ada: Client, run: Ru
     assert ada.post(NEW, form | {"preset": "gone"}).status_code == 400
 
 
-@pytest.mark.django_db
 @pytest.mark.parametrize(
     "query",
     [
@@ -256,7 +230,6 @@ def test_an_address_that_makes_no_sense_is_told_and_drawn(
 AGENT = {"workflow.type": "agent"}
 
 
-@pytest.mark.django_db
 def test_arguments_of_any_name_are_written_as_toml(ada: Client, project: object) -> None:
     shown = {**AGENT, "workflow.args.word": "up", "workflow.args.most": "3"}
     (area,) = elements(ada.get(NEW, shown), "textarea[name=workflow.args]")
@@ -267,7 +240,6 @@ def test_arguments_of_any_name_are_written_as_toml(ada: Client, project: object)
     assert args == {"word": "down", "most": 4, "deeper": {"shares": [0.5, 1.5]}}
 
 
-@pytest.mark.django_db
 def test_arguments_that_are_no_toml_are_told_and_kept(ada: Client, project: object) -> None:
     for field in ("workflow.args", "team.roles.planner.agent.args"):
         answer = ada.post(NEW, posted(ada, AGENT) | {field: "word: up"})

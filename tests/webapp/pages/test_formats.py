@@ -37,11 +37,8 @@ def test_formats() -> None:
     assert number(None) == "–" and number(9300) == "9,300"
     assert [fixed(12.345), fixed("NaN"), reward(0.0025), reward(-0.2)] == ["12.35", "NaN", "+0.00", "−0.20"]
     assert [number(-0.0), fixed(-0.001), fixed(1e300), number(10**300)] == [
-        "0.00",
-        "0.00",
-        "1.00e300",
-        "1.00e300",
-    ]
+        "0.00", "0.00", "1.00e300", "1.00e300",
+    ]  # fmt: skip
     assert [change(3.0, "rollout/failed"), change(-0.5, "train/return")] == ["+3", "−0.50"]
     assert signed(0.5) == "+0.50" and signed(-0.5) == "−0.50" and signed(0.0) == "0.00"
 

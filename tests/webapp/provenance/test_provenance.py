@@ -16,7 +16,6 @@ from webapp.runs.models import LogLine, Run
 from webapp.scheduling.services import run_create
 from workers.provenance.repository import packed_diff
 
-pytestmark = pytest.mark.django_db
 COMMIT = "a" * 40
 
 
@@ -26,20 +25,10 @@ def facts(commit: str = COMMIT, diff: str = "+speed = 2 <b>\n", **more: Any) -> 
         "untracked": [], "diff": packed_diff(diff)[0], "diff_bytes": len(diff), "diff_sha256": ("d" if diff else "") * 64,
     }  # fmt: skip
     machine = {
-        "host": "box",
-        "system": "Linux",
-        "processor": "EPYC",
-        "cores": 2,
-        "memory": 2**34,
-        "gpus": [],
-        "python": "3.11",
-    }
-    return {
-        "command": "python -m workers.run",
-        "machine": machine,
-        "repositories": [repository],
-        "installed": {"torch": "2"},
-    } | more
+        "host": "box", "system": "Linux", "processor": "EPYC", "cores": 2, "memory": 2**34, "gpus": [], "python": "3.11",
+    }  # fmt: skip
+    known = {"command": "python -m workers.run", "machine": machine, "repositories": [repository]}
+    return known | {"installed": {"torch": "2"}} | more
 
 
 def test_a_launch_is_shown_on_the_config_tab_and_in_the_api(user: User, project: Project) -> None:
@@ -53,15 +42,8 @@ def test_a_launch_is_shown_on_the_config_tab_and_in_the_api(user: User, project:
     assert answer.status_code == 201, answer.content
     run = Run.objects.get()
     code = [{"field": "environment.path", "path": "lab.worlds:Boats", "sha256": "c" * 64, "files": 2}]
-    data = [
-        {
-            "field": "environment.problems",
-            "path": "tasks.jsonl",
-            "bytes": 9,
-            "sha256": "e" * 64,
-            "sampled": True,
-        }
-    ]
+    file = {"path": "tasks.jsonl", "bytes": 9, "sha256": "e" * 64, "sampled": True}
+    data = [{"field": "environment.problems"} | file]
     provenance_report(run, 1, facts(code=code, data=data))
     provenance_report(run, 1, {"cluster": [{"host": "gpu-7", "cores": 8, "gpus": [{"name": "H200"}]}]})
     document = Client().get(f"/api/v1/runs/{run.pk}/provenance/", headers=headers).json()
@@ -71,7 +53,6 @@ def test_a_launch_is_shown_on_the_config_tab_and_in_the_api(user: User, project:
     client.force_login(user)
     page = client.get(f"/runs/{run.pk}/config/").content.decode()
     for text in (
-        "Code and machine",
         "command line",
         COMMIT,
         "+speed = 2 &lt;b&gt;",
@@ -116,12 +97,3 @@ def test_compare_names_code_that_differs(user: User, project: Project) -> None:
 def test_an_invalid_report_is_described_in_the_log(run: Run, wrong: Any) -> None:
     provenance_report(run, 1, wrong)
     assert "provenance" in LogLine.objects.get(run=run).message and not Provenance.objects.exists()
-
-
-def test_an_invalid_launch_names_the_field(user: User, project: Project) -> None:
-    headers = {"Authorization": f"Bearer {token_create(user, 't', ['launch'])[1]}"}
-    body = {"preset": "plan_path_duo", "provenance": {"machine": {"cores": -1}}}
-    answer = Client().post(
-        "/api/v1/runs/", json.dumps(body), content_type="application/json", headers=headers
-    )
-    assert answer.status_code == 400 and "provenance.machine.cores" in answer.json()["errors"]

@@ -33,9 +33,7 @@ def ended_ago(seconds: float) -> None:
     Attempt.objects.update(ended_at=timezone.now() - timedelta(seconds=seconds))
 
 
-def test_a_driver_that_hangs_after_its_last_word_is_stopped(
-    run: Run, launcher: FakeLauncher, job: str
-) -> None:
+def test_driver_that_hangs_after_its_last_word_is_stopped(run: Run, launcher: FakeLauncher, job: str) -> None:
     ended_ago(20)
     runs_reconcile_now()
     assert launcher.stopped == [], "it may take a while to leave"

@@ -142,15 +142,8 @@ def test_a_driver_that_speaks_is_not_dead_though_its_job_is_missing(
 def test_a_job_that_ended_without_a_word_is_followed_by_another_attempt(
     running: Run, launcher: FakeLauncher, how: JobState
 ) -> None:
-    Checkpoint.objects.create(
-        run=running,
-        attempt=1,
-        cursor=1,
-        iteration=40,
-        path="checkpoints/iteration-000040",
-        size=1,
-        time=timezone.now(),
-    )
+    facts = {"attempt": 1, "cursor": 1, "iteration": 40, "size": 1, "time": timezone.now()}
+    Checkpoint.objects.create(run=running, path="checkpoints/iteration-000040", **facts)
     launcher.log = "Traceback: out of memory\x00"
     launcher.set(job(running), how, "signal 9")
     runs_reconcile_now()
@@ -208,9 +201,7 @@ def test_attempts_are_made_up_to_the_limit_then_it_has_failed(running: Run, laun
     assert len(launcher.launches) == 3
 
 
-def test_a_failed_run_that_is_resumed_gets_a_new_attempt(
-    running: Run, launcher: FakeLauncher, say: Say
-) -> None:
+def test_failed_run_that_is_resumed_gets_new_attempt(running: Run, launcher: FakeLauncher, say: Say) -> None:
     say("failed", 7, message="a bug")
     assert (now(running).state, now(running).reason) == ("failed", "A bug.")
     run_resume(running.owner, now(running))
@@ -244,9 +235,7 @@ def test_the_words_of_an_old_attempt_change_nothing_and_are_answered_exit(
 
 @pytest.mark.parametrize(("act", "state"), [(run_stop, "stopped"), (run_pause, "paused")])
 @pytest.mark.parametrize("word", ["stopped", "paused"])
-def test_a_last_word_ends_as_its_people_asked(
-    running: Run, say: Say, act: Any, state: str, word: str
-) -> None:
+def test_last_word_ends_as_its_people_asked(running: Run, say: Say, act: Any, state: str, word: str) -> None:
     """A driver that got a signal says "stopped", whatever was asked."""
     act(running.owner, running)
     say(word, 3)
@@ -326,9 +315,7 @@ def test_tokens_of_a_run_end_an_hour_after_it(running: Run, launcher: FakeLaunch
     assert token_find(secret) is None
 
 
-def test_an_attempt_that_fails_at_start_keeps_the_progress(
-    running: Run, launcher: FakeLauncher, say: Say
-) -> None:
+def test_attempt_that_fails_at_start_keeps_progress(running: Run, launcher: FakeLauncher, say: Say) -> None:
     say("running", 60)
     launcher.set(job(running), JobState.FAILED)
     runs_reconcile_now()

@@ -15,15 +15,13 @@ from tests.webapp.transcripts.test_episodes import candidate, played, turn
 from training_core.config.files import load_config
 from webapp.accounts.models import Membership, Project, User
 from webapp.common.markdown import cleaned
-from webapp.reports.models import Report, ReportVersion
+from webapp.reports.models import Report
 from webapp.reports.rendering import report_parts
 from webapp.reports.services import report_create, report_save, version_restore
 from webapp.runs.models import Run
 from webapp.shares.services import share_make, share_path
 from webapp.transcripts.models import Episode
 from webapp.transcripts.services import episodes_store
-
-pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
@@ -38,13 +36,6 @@ def report(user: User, project: Project) -> Report:
     return report_create(user, project, "First", "one")
 
 
-@pytest.fixture
-def api(user: User) -> APIClient:
-    client = APIClient()
-    client.force_authenticate(user)
-    return client
-
-
 def texts(report: Report) -> list[tuple[str, str]]:
     return [(each.text, each.kind) for each in report.versions.order_by("number")]
 
@@ -54,9 +45,7 @@ def age(report: Report) -> None:
     report.versions.update(created_at=timezone.now() - timedelta(minutes=5))
 
 
-def test_saves_of_one_author_are_taken_together_for_a_moment(
-    user: User, editor: User, report: Report
-) -> None:
+def test_saves_of_one_author_are_taken_together_for_moment(user: User, editor: User, report: Report) -> None:
     assert report_save(user, report, "First", "one", 1).version.number == 1, "nothing has changed"
     report_save(user, report, "First", "two", 1)
     report_save(user, report, "First", "three", 2)
@@ -99,27 +88,6 @@ def test_whatever_two_writers_do_their_last_texts_are_kept(user: User, editor: U
             bases[who.pk] = saved.report.revision
         kept = {each for each, _ in texts(report)}
         assert set(last.values()) <= kept and saved.report.text in kept and "one" in kept
-
-
-def test_the_api_says_what_became_of_a_text(api: APIClient, report: Report, editor: User) -> None:
-    path = f"/api/v1/reports/{report.pk}/"
-    saved = api.put(path, {"title": "T", "text": "mine\n", "base": 1}, format="json")
-    assert saved.status_code == 200 and saved.json()["revision"] == 2 and saved.json()["version"] == 2
-    other = APIClient()
-    other.force_authenticate(editor)
-    late = other.put(path, {"title": "T", "text": "theirs", "base": 1}, format="json")
-    assert late.status_code == 409 and late.json()["text"] == "mine\n" and late.json()["version"] == 3
-    assert "stored as version 3" in late.json()["detail"]
-    assert [each["kind"] for each in api.get(path + "versions/").json()["results"]] == [
-        "conflict",
-        "saved",
-        "saved",
-    ]
-    assert api.get(path + "versions/3/").json()["text"] == "theirs"
-    assert api.post(path + "versions/3/restore/", {}, format="json").json()["text"] == "theirs"
-    assert api.put(path, {"title": "T", "text": "x"}, format="json").status_code == 400
-    assert api.put(path, {"title": "T", "text": "x" * 200_001, "base": 4}, format="json").status_code == 400
-    assert api.delete(path).status_code == 200 and not ReportVersion.objects.exists()
 
 
 def test_viewers_only_read(client: Client, report: Report, stranger: User) -> None:
@@ -172,7 +140,7 @@ def run(user: User, project: Project) -> Run:
     return run
 
 
-def test_blocks_are_drawn_where_they_stand(client: Client, user: User, project: Project, run: Run) -> None:
+def test_blocks_are_drawn_where_they_stand(ada: Client, user: User, project: Project, run: Run) -> None:
     episode = Episode.objects.get()
     text = f"""before
 
@@ -208,16 +176,15 @@ turns: 2-3
     assert parts[3].facts["figures"]["groups"][0]["mean"] == 0.75
     assert [each["said"] for each in parts[5].facts["turns"]] == ["go 1", "go 2"]
     report = report_create(user, project, "<u>T</u>", text)
-    client.force_login(user)
-    page = client.get(f"/reports/{report.pk}/").content.decode()
+    page = ada.get(f"/reports/{report.pk}/").content.decode()
     assert "go 2" in page and "go 0" not in page
     for hostile in ("<script>x", "<u>T", "<i>duo"):
         assert hostile not in page
-    alone = client.get(f"/reports/{report.pk}/export/?as=html")
+    alone = ada.get(f"/reports/{report.pk}/export/?as=html")
     assert "attachment" in alone["Content-Disposition"]
     html = alone.content.decode()
     assert "<polyline" in html and "<script" not in html and 'href="/' not in html and "go 2" in html
-    assert client.get(f"/reports/{report.pk}/export/?as=md").content.decode() == f"# <u>T</u>\n\n{text}"
+    assert ada.get(f"/reports/{report.pk}/export/?as=md").content.decode() == f"# <u>T</u>\n\n{text}"
 
 
 @pytest.mark.parametrize(

@@ -73,13 +73,12 @@ def test_a_choice_decides_tiles_and_the_first_charts() -> None:
     assert panel_get(counter.id, SUPERVISED, PROGRAM) == counter, "a chosen counter has a page of its own"
 
 
-def test_a_choice_is_of_the_program_and_then_of_the_page(program: Run, user: User, client: Client) -> None:
+def test_a_choice_is_of_the_program_and_then_of_the_page(program: Run, user: User, ada: Client) -> None:
     assert program.headline_keys == ["loss", "f1"]
-    client.force_login(user)
-    client.post(f"/runs/{program.pk}/headline/", {"headline": "f1\n\n lr \nf1"})
+    ada.post(f"/runs/{program.pk}/headline/", {"headline": "f1\n\n lr \nf1"})
     program.refresh_from_db()
     assert program.headline_keys == ["f1", "lr"]
-    (text,) = elements(client.get(f"/runs/{program.pk}/"), "textarea[name=headline]")
+    (text,) = elements(ada.get(f"/runs/{program.pk}/"), "textarea[name=headline]")
     assert text.content.splitlines() == ["f1", "lr"]
     again = ClientRunBody(id=program.pk, headline=["loss"], resume="allow")
     resumed, _ = client_run_begin(user, program.project, again)
@@ -98,11 +97,8 @@ def test_only_editors_choose_and_wrong_choices_are_refused(
             headline_read(names)
 
 
-def test_an_overview_without_data_has_no_tiles_no_charts_and_no_empty_tabs(
-    program: Run, user: User, client: Client
-) -> None:
-    client.force_login(user)
-    page = client.get(f"/runs/{program.pk}/")
+def test_an_overview_without_data_has_no_tiles_no_charts_and_no_empty_tabs(program: Run, ada: Client) -> None:
+    page = ada.get(f"/runs/{program.pk}/")
     assert not elements(page, ".tile") and not elements(page, ".chart")
     assert [tab.text for tab in elements(page, ".tabs a") if "href" in tab][:4] == [
         "Overview", "Curves", "Health", "Logs",
@@ -110,23 +106,19 @@ def test_an_overview_without_data_has_no_tiles_no_charts_and_no_empty_tabs(
     assert [badge.text for badge in elements(page, ".page-head .badge")] == []
 
 
-def test_a_program_can_be_stopped_and_nothing_else(program: Run, user: User, client: Client) -> None:
-    client.force_login(user)
-    page = client.get(f"/runs/{program.pk}/")
+def test_a_program_can_be_stopped_and_nothing_else(program: Run, ada: Client) -> None:
+    page = ada.get(f"/runs/{program.pk}/")
     assert [button.text for button in elements(page, ".page-head .acts button")] == ["Stop", "Stopping …"]
 
 
-def test_a_program_that_only_logs_episodes_has_their_figures(
-    program: Run, user: User, client: Client
-) -> None:
+def test_a_program_that_only_logs_episodes_has_their_figures(program: Run, ada: Client) -> None:
     for number, success in enumerate((True, False, True, None)):
         Episode.objects.create(
             run=program, attempt=1, cursor=number, iteration=number, name=f"e{number}", success=success, episode_return=number,
             turn_count=1, tokens=0, started=0.0, ended=1.0,
         )  # fmt: skip
     Run.objects.filter(pk=program.pk).update(episode_counts={"train": 4})
-    client.force_login(user)
-    page = client.get(f"/runs/{program.pk}/")
+    page = ada.get(f"/runs/{program.pk}/")
     assert [value.text for value in elements(page, ".tile .value")] == ["4", "0.67", "1.50"]
     assert any(tab.text.startswith("Transcripts") for tab in elements(page, ".tabs a"))
 
@@ -240,14 +232,7 @@ def test_small_networks_have_tiles_and_units_of_their_own() -> None:
         f"Return of adversaries{word}" for word in (", greedy", ", sampled", " in training")
     ]
     told = (
-        "entropy",
-        "kl",
-        "value_loss",
-        "explained_variance",
-        "ratio_mean",
-        "ratio_std",
-        "grad_norm",
-        "critic_grad_norm",
+        "entropy", "kl", "value_loss", "explained_variance", "ratio_mean", "ratio_std", "grad_norm", "critic_grad_norm",
         "epochs",
     )
     (section,) = all_sections([f"policy/agents/{name}" for name in told], Run(config=config))

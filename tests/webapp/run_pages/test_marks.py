@@ -22,12 +22,6 @@ MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-def ada(client: Client, user: User) -> Client:
-    client.force_login(user)
-    return client
-
-
-@pytest.fixture
 def viewer(project: Project) -> Client:
     person = User.objects.create_user("vera")
     Membership.objects.create(project=project, user=person, level=Membership.Level.VIEWER)
@@ -54,14 +48,12 @@ def test_marks_are_what_happened_by_step(run: Run, user: User) -> None:
     for iteration, best, removed in ((10, False, True), (20, True, False), (30, False, False)):
         checkpoint(run, iteration, best=best, removed=removed)
     Attempt.objects.create(run=run, number=1, submission_id="a", changes={})
-    Attempt.objects.create(
-        run=run,
-        number=2,
-        submission_id="b",
-        resumed_from="iteration-000020",
-        resumed_iteration=20,
-        changes={"algorithm.beta": 0.01},
-    )
+    resumed = {
+        "resumed_from": "iteration-000020",
+        "resumed_iteration": 20,
+        "changes": {"algorithm.beta": 0.01},
+    }
+    Attempt.objects.create(run=run, number=2, submission_id="b", **resumed)
     finding(run, "open", "policy/a/kl")
     finding(run, "dismissed", "policy/b/kl")
     RunNote.objects.create(run=run, author=user, step=25, text="look")
@@ -82,17 +74,6 @@ def test_marks_are_what_happened_by_step(run: Run, user: User) -> None:
     assert by_kind["checkpoint"].detail == "eval/success 0.50" and by_kind["checkpoint"].time == 1767225600.0
 
 
-def test_the_api_gives_marks_to_those_who_may_see_the_run(ada: Client, run: Run, stranger: User) -> None:
-    RunNote.objects.create(run=run, author=run.owner, step=3, text="here")
-    told = ada.get(f"/api/v1/runs/{run.pk}/marks/").json()
-    assert [(mark["kind"], mark["step"], mark["detail"]) for mark in told["results"]] == [("note", 3, "ada")]
-    eve = Client()
-    eve.force_login(stranger)
-    for below in ("marks/", "notes/"):
-        assert eve.get(f"/api/v1/runs/{run.pk}/{below}").status_code == 404
-    assert eve.post(f"/runs/{run.pk}/notes/", {"text": "x"}).status_code == 404
-
-
 def test_a_note_is_written_listed_and_removed(ada: Client, run: Run) -> None:
     made = ada.post(
         f"/api/v1/runs/{run.pk}/notes/", json.dumps({"text": "a turn", "step": 7}), "application/json"
@@ -108,15 +89,6 @@ def test_a_note_is_written_listed_and_removed(ada: Client, run: Run) -> None:
     assert ada.post(f"/api/v1/runs/{run.pk}/notes/9/remove/", "{}", "application/json").status_code == 404
 
 
-@pytest.mark.parametrize(
-    "body", [{}, {"text": " "}, {"text": "x" * 4001}, {"text": "x", "step": -1}, {"text": "\0"}, [1]]
-)
-def test_what_is_no_note(ada: Client, run: Run, body: Any) -> None:
-    answer = ada.post(f"/api/v1/runs/{run.pk}/notes/", json.dumps(body), "application/json")
-    assert answer.status_code == 400 and answer.json()["detail"]
-    assert not RunNote.objects.exists()
-
-
 def test_viewers_read_and_do_not_write(ada: Client, viewer: Client, run: Run) -> None:
     ada.post(f"/runs/{run.pk}/notes/", {"text": "<b>mine</b>", "step": "2"})
     note = RunNote.objects.get()
@@ -130,27 +102,14 @@ def test_viewers_read_and_do_not_write(ada: Client, viewer: Client, run: Run) ->
     assert ada.post(f"/runs/{run.pk}/notes/{note.pk}/remove/").status_code == 302
 
 
-def test_the_page_reports_an_invalid_note_and_returns_to_itself(ada: Client, run: Run) -> None:
-    answer = ada.post(f"/runs/{run.pk}/notes/", {"text": "", "next": f"/runs/{run.pk}/curves/"}, follow=True)
-    assert (
-        answer.redirect_chain[0][0] == f"/runs/{run.pk}/curves/"
-        and b"this field is required" in answer.content
-    )
-    away = ada.post(f"/runs/{run.pk}/notes/", {"text": "x", "next": "https://example.org/"})
-    assert away.headers["Location"] == f"/runs/{run.pk}/"
-
-
 def test_a_note_is_changed_by_its_author_and_by_owners(
     ada: Client, viewer: Client, run: Run, user: User, project: Project
 ) -> None:
     note = RunNote.objects.create(run=run, author=None, step=3, text="first words")
     path = f"/api/v1/runs/{run.pk}/notes/{note.pk}/change/"
     answer = ada.post(path, {"text": " better words "}, content_type="application/json")
-    assert (
-        answer.status_code == 200 and answer.json()["text"] == "better words" and answer.json()["step"] == 3
-    )
-    for body in ({}, {"text": ""}, {"text": "x" * 4001}, {"text": None}, []):
-        assert ada.post(path, body, content_type="application/json").status_code == 400
+    assert answer.status_code == 200 and answer.json()["text"] == "better words"
+    assert answer.json()["step"] == 3
     assert viewer.post(path, {"text": "mine"}, content_type="application/json").status_code == 403
     page = ada.post(f"/runs/{run.pk}/notes/{note.pk}/change/", {"text": "by the page", "next": "/runs/?q=x"})
     assert page.url == "/runs/?q=x"  # type: ignore[attr-defined]
@@ -175,9 +134,7 @@ def test_the_table_shows_the_latest_note_and_filters_find_any(
     assert row["columns"] == {"note": "<b>raised</b> it"}
 
 
-def test_a_program_that_resumes_is_marked_at_the_step_from_which_it_counts_on(
-    user: User, project: Project
-) -> None:
+def test_program_that_resumes_is_marked_at_step_from_which_it_counts_on(user: User, project: Project) -> None:
     run, _ = client_run_begin(user, project, ClientRunBody(id="23456789", steps=20))
     Attempt.objects.filter(run=run).update(state=Attempt.State.ENDED)
     Run.objects.filter(pk=run.pk).update(iteration=10, state="finished")

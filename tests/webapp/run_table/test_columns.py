@@ -33,8 +33,17 @@ from webapp.runs.selectors import DEMONSTRATION, run_summary
 from webapp.scheduling.client_runs import client_run_begin
 from workers.telemetry.events import MetricsEvent
 
-pytestmark = pytest.mark.django_db
 Program = Callable[..., Run]
+
+
+def store(run: Run, steps: list[dict[str, Any]]) -> None:
+    """Store the values of each step."""
+    head: dict[str, Any] = {
+        "run": run.pk, "attempt": 1, "producer": "p", "seq": 1, "time": 0.0, "type": "metrics",
+    }  # fmt: skip
+    points_store(
+        run, 1, 1, [MetricsEvent(**head, step=step, values=values) for step, values in enumerate(steps)]
+    )
 
 
 @pytest.fixture
@@ -45,17 +54,7 @@ def program(user: User, project: Project) -> Program:
         run, _ = client_run_begin(
             user, project, ClientRunBody(id=f"2345678{number}", headline=list(headline))
         )
-        head: dict[str, Any] = {"run": run.pk, "attempt": 1, "producer": "p", "seq": 1, "time": 0.0}
-        events = [
-            MetricsEvent(
-                **head,
-                type="metrics",
-                step=step,
-                values={key: value * (step + 1) for key, value in values.items()},
-            )
-            for step in range(2)
-        ]
-        points_store(run, 1, 1, events)
+        store(run, [{key: value * (step + 1) for key, value in values.items()} for step in range(2)])
         run.refresh_from_db()
         return run
 
@@ -119,48 +118,40 @@ def test_a_cell_has_the_name_the_value_and_its_change(program: Program) -> None:
     ]
 
 
-def test_the_page_and_the_api_read_all_runs_at_once(program: Program, user: User, client: Client) -> None:
-    client.force_login(user)
+def test_the_page_and_the_api_read_all_runs_at_once(program: Program, api: APIClient, ada: Client) -> None:
 
     def queries() -> int:
         with CaptureQueriesContext(connection) as made:
-            page = client.get("/runs/")
+            page = ada.get("/runs/")
         assert len(elements(page, "td.own")) == Run.objects.count()
         return len(made)
 
     program(2, {"a/reward": 1.0})
     program(3, {})
-    client.get("/runs/")
+    ada.get("/runs/")
     few = queries()
     for number in range(4, 9):
         program(number, {f"c{number}/score": 1.0})
     assert queries() == few
-    api = APIClient()
-    api.force_authenticate(user)
     answer = api.get("/api/v1/runs/", {"columns": OWN, "sort": "created"}).json()["results"][0]
-    assert answer["columns"] == {OWN: {"metric": "a/reward", "value": 2.0}} and answer["changes"] == {
-        OWN: 1.0
-    }
+    assert answer["columns"] == {OWN: {"metric": "a/reward", "value": 2.0}}
+    assert answer["changes"] == {OWN: 1.0}
 
 
 WORDS = "Troupe trains teams of agents by reinforcement learning"
 
 
 @pytest.mark.parametrize(("tags", "introduced"), [([DEMONSTRATION], True), ([], False)])
-def test_the_demonstration_alone_is_introduced(
-    client: Client, user: User, run: Run, tags: list[str], introduced: bool
-) -> None:
+def test_demonstration_alone_is_introduced(ada: Client, run: Run, tags: list[str], introduced: bool) -> None:
     Run.objects.filter(pk=run.pk).update(tags=tags)
-    client.force_login(user)
-    assert (WORDS in client.get("/runs/").content.decode()) is introduced
-    assert WORDS not in client.get("/runs/?state=running").content.decode()
+    assert (WORDS in ada.get("/runs/").content.decode()) is introduced
+    assert WORDS not in ada.get("/runs/?state=running").content.decode()
 
 
-def test_a_variation_of_the_demonstration_ends_the_introduction(client: Client, user: User, run: Run) -> None:
+def test_a_variation_of_the_demonstration_ends_the_introduction(ada: Client, user: User, run: Run) -> None:
     Run.objects.filter(pk=run.pk).update(tags=[DEMONSTRATION])
     Run.objects.create(project=run.project, owner=user, config=run.config, iterations=1, tags=[DEMONSTRATION])
-    client.force_login(user)
-    assert WORDS not in client.get("/runs/").content.decode()
+    assert WORDS not in ada.get("/runs/").content.decode()
 
 
 Make = Callable[..., Run]
@@ -173,20 +164,7 @@ def make(user: User, project: Project) -> Make:
         given = {"state": "finished", "config": config, "project": project, "owner": user, "iterations": 10}
         run = Run.objects.create(name=name, **given | fields)
         for key, values in (metrics or {}).items():
-            events = [
-                MetricsEvent(
-                    run=run.pk,
-                    attempt=1,
-                    producer="p",
-                    seq=1,
-                    time=0.0,
-                    type="metrics",
-                    step=step,
-                    values={key: value},
-                )
-                for step, value in enumerate(values)
-            ]
-            points_store(run, 1, 1, events)
+            store(run, [{key: value} for value in values])
         return run
 
     return made
@@ -248,15 +226,12 @@ def test_the_standard_columns_are_those_of_none_and_need_no_series(
 @pytest.mark.parametrize(
     "text", ["colour", "run.seed,nothing", "a\0.b", ",".join(f"a.b{n}" for n in range(21)), "a." * 2000]
 )
-def test_what_is_no_column_is_refused(text: str, user: User, client: Client) -> None:
+def test_what_is_no_column_is_refused(text: str, api: APIClient, ada: Client) -> None:
     with pytest.raises(ConfigError, match="column"):
         columns_read(text)
-    api = APIClient()
-    api.force_authenticate(user)
     assert api.get("/api/v1/runs/", {"columns": text}).status_code == 400
-    client.force_login(user)
     refused_text = "\0" in text
-    assert client.get("/runs/", {"columns": text}).status_code == (400 if refused_text else 200)
+    assert ada.get("/runs/", {"columns": text}).status_code == (400 if refused_text else 200)
 
 
 def test_any_metric_and_any_field_is_an_order(user: User, make: Make) -> None:
@@ -285,11 +260,9 @@ def test_any_metric_and_any_field_is_an_order(user: User, make: Make) -> None:
     assert set(last[-2:]) == {"without", "nan"}
 
 
-def test_the_api_has_columns_and_keeps_the_order_over_pages(user: User, make: Make) -> None:
+def test_the_api_has_columns_and_keeps_the_order_over_pages(api: APIClient, make: Make) -> None:
     for place, value in enumerate([0.5, 0.75, 0.25, 1.0, 0.0]):
         make(str(place), seed=place, metrics={"a/b": [0.25, value]})
-    api = APIClient()
-    api.force_authenticate(user)
     query = {"columns": "run.seed,a/b", "sort": "-a/b", "limit": 2}
     seen, address = [], "/api/v1/runs/"
     answer = api.get(address, query).json()
@@ -308,30 +281,24 @@ def test_the_api_has_columns_and_keeps_the_order_over_pages(user: User, make: Ma
         assert api.get(address, wrong).status_code == 400
 
 
-def test_pages_cost_the_same_queries_for_many_runs(user: User, make: Make, client: Client) -> None:
-    client.force_login(user)
+def test_pages_cost_the_same_queries_for_many_runs(make: Make, ada: Client) -> None:
     query = {"columns": "run.seed,a/b,a/b:max", "sort": "-a/b", "filter": "run.seed = 0"}
     costs = []
     for _ in range(2):
         make("one", metrics={"a/b": [1.0]})
-        with CaptureQueriesContext(
-            connection,
-        ) as taken:
-            page = client.get("/runs/", query).content.decode()
+        with CaptureQueriesContext(connection) as taken:
+            page = ada.get("/runs/", query).content.decode()
         costs.append(len(taken))
     assert costs[0] == costs[1] and page.count("data-run=") == 2
 
 
-def test_families_have_the_columns_too(user: User, make: Make, client: Client) -> None:
+def test_families_have_the_columns_too(make: Make, ada: Client) -> None:
     for seed, value in enumerate([1.0, 3.0, math.inf]):
         make(
             "duo", seed=seed, family="f1", metrics={"a/b": [0.0, "Infinity" if math.isinf(value) else value]}
         )
     make("alone", seed=9, family="f2")
-    client.force_login(user)
-    answer = client.get(
-        "/runs/", {"group": "family", "columns": "run.seed,algorithm.type,a/b,a/b:max,created"}
-    )
+    answer = ada.get("/runs/", {"group": "family", "columns": "run.seed,algorithm.type,a/b,a/b:max,created"})
     rows = {row["name"]: row["cells"] for row in answer.context["rows"]}
     seed, kind, last, most = rows["duo"]
     assert (seed.value, kind.value) == ("differs", "grpo") and rows["alone"][0].value == 9
@@ -340,30 +307,27 @@ def test_families_have_the_columns_too(user: User, make: Make, client: Client) -
     assert (rows["alone"][2].mean, rows["alone"][2].count) == (None, 0)
 
 
-def test_families_are_ordered_by_any_column(user: User, make: Make, client: Client) -> None:
+def test_families_are_ordered_by_any_column(make: Make, ada: Client) -> None:
     for name, seed, values in (("b", 2, [1.0, 3.0]), ("a", 10, [5.0, math.inf]), ("c", 1, [])):
         make(name, seed=seed, family=name)
         for value in values:
             last = "Infinity" if math.isinf(value) else value
             make(name, seed=seed, family=name, metrics={"eval/success": [0.0, last], "a/b": [0.0, last]})
-    client.force_login(user)
 
     def ordered(sort: str) -> list[str]:
         query = {"group": "family", "columns": "run.seed,a/b", "sort": sort}
-        return [row["name"] for row in client.get("/runs/", query).context["rows"]]
+        return [row["name"] for row in ada.get("/runs/", query).context["rows"]]
 
     assert ordered("") == ordered("-created") == ["c", "a", "b"] and ordered("created") == ["b", "a", "c"]
     assert ordered("name") == ["a", "b", "c"] and ordered("-runs")[-1] == "c"
     assert ordered("-a/b") == ["a", "b", "c"] and ordered("a/b:max") == ["b", "a", "c"]
     assert ordered("run.seed") == ["c", "b", "a"] and ordered("-run.seed") == ["a", "b", "c"]
-    page = client.get("/runs/", {"group": "family", "columns": "a/b", "sort": "-a/b"})
+    page = ada.get("/runs/", {"group": "family", "columns": "a/b", "sort": "-a/b"})
     assert [header["aria-sort"] for header in elements(page, "th")] == ["none", "none", "descending", "none"]
 
 
-def test_completion_offers_what_the_runs_have(user: User, make: Make) -> None:
+def test_completion_offers_what_the_runs_have(api: APIClient, make: Make) -> None:
     make("a", metrics={"eval/success": [1.0]})
-    api = APIClient()
-    api.force_authenticate(user)
 
     def offered(text: str) -> list[str]:
         found = api.get("/api/v1/columns/complete/", {"text": text}).json()["options"]

@@ -18,8 +18,6 @@ from webapp.run_table.completion import filter_complete
 from webapp.run_table.filters import runs_filter
 from webapp.runs.models import Run, RunNote
 
-pytestmark = pytest.mark.django_db
-
 
 @pytest.fixture
 def make(user: User, project: Project) -> Callable[..., Run]:
@@ -27,13 +25,8 @@ def make(user: User, project: Project) -> Callable[..., Run]:
         name: str, success: float | None = None, config: dict[str, Any] | None = None, **fields: Any
     ) -> Run:
         run = Run.objects.create(
-            name=name,
-            project=project,
-            owner=user,
-            iterations=10,
-            config=config or {},
-            **{"state": "running"} | fields,
-        )
+            name=name, project=project, owner=user, iterations=10, config=config or {}, **{"state": "running"} | fields,
+        )  # fmt: skip
         if success is not None:
             Series.objects.create(
                 run=run, key="eval/success", last_value=success, max_value=0.95, min_value=success / 2
@@ -186,15 +179,12 @@ def test_nothing_breaks_out(four: None, text: str) -> None:
     assert Run.objects.count() == 4
 
 
-def test_the_page_and_the_api_say_the_same(four: None, user: User, client: Client) -> None:
-    client.force_login(user)
-    page = client.get("/runs/", {"filter": "eval/success > 0.8"})
+def test_the_page_and_the_api_say_the_same(four: None, api: APIClient, ada: Client) -> None:
+    page = ada.get("/runs/", {"filter": "eval/success > 0.8"})
     found = texts_of(page, ".row-link")
     assert "one" in found and "two" not in found and "2 runs" in text_of(page)
-    wrong = client.get("/runs/", {"filter": "<script>"}).content.decode()
+    wrong = ada.get("/runs/", {"filter": "<script>"}).content.decode()
     assert "Invalid filter" in wrong and "<script>'" not in wrong
-    api = APIClient()
-    api.force_authenticate(user)
     answer = api.get("/api/v1/runs/", {"filter": "tag = base"})
     assert {row["name"] for row in answer.json()["results"]} == {"one", "two"}
     refused = api.get("/api/v1/runs/", {"filter": "tag ="})

@@ -12,20 +12,9 @@ from webapp.accounts.models import AuditEntry, Membership, Project, User
 from webapp.run_table.saved_views import panel_views, view_save
 from webapp.runs.models import Run, SavedView
 
-pytestmark = pytest.mark.django_db
 QUERY = {
-    "filter": "run.seed < 3",
-    "sort": "-eval/success:max",
-    "columns": "run.seed,eval/success",
-    "group": "family",
-}
-
-
-@pytest.fixture
-def api(user: User) -> APIClient:
-    client = APIClient()
-    client.force_authenticate(user)
-    return client
+    "filter": "run.seed < 3", "sort": "-eval/success:max", "columns": "run.seed,eval/success", "group": "family",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -71,14 +60,11 @@ def test_one_is_saved_changed_replaced_and_removed(api: APIClient, project: Proj
     [
         ({"name": ""}, "name"),
         ({"name": "x" * 81}, "name"),
-        ({"name": ["x"]}, "name"),
-        ({"name": "a", "query": []}, "query"),
         ({"name": "a", "query": {"page": "2"}}, "query"),
         ({"name": "a", "query": {"filter": "state ="}}, "filter"),
         ({"name": "a", "query": {"columns": "colour"}}, "columns"),
         ({"name": "a", "query": {"sort": "colour"}}, "sort"),
         ({"name": "a", "query": {"state": "red"}}, "state"),
-        ({"name": "a", "colour": "red"}, "colour"),
     ],
 )
 def test_what_is_no_view_is_refused(
@@ -107,17 +93,16 @@ def test_who_sees_and_changes_which(api: APIClient, project: Project, viewer: Us
     assert nobody.post("/api/v1/views/", {"name": "x", "project": "lab"}, format="json").status_code == 404
 
 
-def test_a_view_is_a_shortcut_for_its_address(api: APIClient, user: User, run: Run, client: Client) -> None:
+def test_a_view_is_a_shortcut_for_its_address(api: APIClient, run: Run, ada: Client) -> None:
     made = save(api, "mine", QUERY)
-    client.force_login(user)
-    short = client.get("/runs/", {"view": made["id"]})
+    short = ada.get("/runs/", {"view": made["id"]})
     assert short.status_code == 302 and short.url == made["links"]["page"]  # type: ignore[attr-defined]
-    page = client.get(made["links"]["page"])
+    page = ada.get(made["links"]["page"])
     assert page.status_code == 200 and page.context["grouped"]
     assert [each["current"] for each in page.context["views"]] == [True]
     assert page.context["filters"] == QUERY
     for wrong in ("0", "x", "9" * 30):
-        assert client.get("/runs/", {"view": wrong}).status_code == 404
+        assert ada.get("/runs/", {"view": wrong}).status_code == 404
 
 
 def test_which_one_opens_first(
@@ -136,30 +121,28 @@ def test_which_one_opens_first(
     assert client.get("/runs/?project=lab").status_code == 302
 
 
-def test_the_page_keeps_what_it_shows(user: User, project: Project, client: Client) -> None:
-    client.force_login(user)
+def test_the_page_keeps_what_it_shows(project: Project, ada: Client) -> None:
     body = {"name": "kept", "query": "filter=state+%3D+failed&page=3&columns=run.seed", "default": "on"}
-    answer = client.post("/runs/views/", body)
+    answer = ada.post("/runs/views/", body)
     view = SavedView.objects.get()
     assert view.query == {"filter": "state = failed", "columns": "run.seed"} and view.default
     assert answer.url == "/runs/?filter=state+%3D+failed&columns=run.seed"  # type: ignore[attr-defined]
-    page = client.get(answer.url)  # type: ignore[attr-defined]
+    page = ada.get(answer.url)  # type: ignore[attr-defined]
     assert "The view kept is saved." in text_of(page)
     assert text_of(page, ".views [aria-current]").startswith("kept")
-    taken = client.post("/runs/views/", {**body, "next": "/runs/?q=x"}, follow=True)
+    taken = ada.post("/runs/views/", {**body, "next": "/runs/?q=x"}, follow=True)
     assert "already" in taken.content.decode() and taken.redirect_chain[0][0] == "/runs/?q=x"
     for act, data in (("rename", {"name": "new"}), ("no-default", {})):
-        assert client.post(f"/runs/views/{view.pk}/{act}/", data).status_code == 302
+        assert ada.post(f"/runs/views/{view.pk}/{act}/", data).status_code == 302
     view.refresh_from_db()
     assert view.name == "new" and not view.default
-    assert client.post(f"/runs/views/{view.pk}/explode/").status_code == 404
-    client.post(f"/runs/views/{view.pk}/remove/")
+    assert ada.post(f"/runs/views/{view.pk}/explode/").status_code == 404
+    ada.post(f"/runs/views/{view.pk}/remove/")
     assert not SavedView.objects.exists()
 
 
-def test_the_page_with_charts_reads_its_address(user: User, run: Run, client: Client) -> None:
-    client.force_login(user)
-    page = client.get("/runs/", {"charts": "1", "shown": run.pk, "by": "run.seed", "band": "ci"})
+def test_the_page_with_charts_reads_its_address(run: Run, ada: Client) -> None:
+    page = ada.get("/runs/", {"charts": "1", "shown": run.pk, "by": "run.seed", "band": "ci"})
     assert [
         option["value"] for option in elements(page, "[data-group-by] option") if "selected" in option
     ] == ["run.seed"]
@@ -168,12 +151,10 @@ def test_the_page_with_charts_reads_its_address(user: User, run: Run, client: Cl
     ]
     assert [eye["data-eye"] for eye in elements(page, "[data-eye]")] == [run.pk]
     assert (
-        client.get(
-            "/runs/", {"charts": "1", "panels": "[{", "shown": "nothing", "group": "family"}
-        ).status_code
+        ada.get("/runs/", {"charts": "1", "panels": "[{", "shown": "nothing", "group": "family"}).status_code
         == 200
     )
-    assert client.get(f"/runs/{run.pk}/curves/").status_code == 200
+    assert ada.get(f"/runs/{run.pk}/curves/").status_code == 200
 
 
 def test_views_keep_panels_and_refuse_invalid_ones(user: User, project: Project) -> None:

@@ -22,13 +22,9 @@ ALLOWED = {
     "finished": "",
 }
 OF_CLIENTS = {
-    "running": "stopping finished stopped paused failed",
-    "stopping": "running stopped finished paused failed",
-    "paused": "running",
-    "stopped": "running",
-    "failed": "running",
-    "finished": "running",
-}
+    "running": "stopping finished stopped paused failed", "stopping": "running stopped finished paused failed",
+    "paused": "running", "stopped": "running", "failed": "running", "finished": "running",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(RunState.values, repeat=2)))
@@ -44,7 +40,6 @@ def test_a_refusal_is_a_sentence() -> None:
         check(Run(state="finished"), RunState.QUEUED, "resumed")
 
 
-@pytest.mark.django_db
 def test_a_move_is_saved_and_sent_once(run: Run) -> None:
     sent: list[str] = []
 
@@ -68,7 +63,6 @@ def test_a_move_is_saved_and_sent_once(run: Run) -> None:
     assert Run.objects.get(pk=run.pk).ended_at is None
 
 
-@pytest.mark.django_db
 def test_an_unchanged_reason_is_not_written_again(run: Run, django_assert_num_queries: object) -> None:
     run_reason_set(run, "waits for 2 GPUs")
     with django_assert_num_queries(0):  # type: ignore[operator]

@@ -1,5 +1,8 @@
-"""A custom program against the real server: its run, curves, transcripts and end."""
+"""Programs of others against the real server: their runs, curves, transcripts and ends; the first program of docs/use/client.md."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -11,6 +14,8 @@ from django.test import Client
 from django.utils import timezone
 
 import troupe
+from tests.architecture.source import ROOT
+from tests.docs.fences import fences
 from training_core.errors import TroupeError
 from troupe_client.cli.shipping import ship_run
 from troupe_client.documents.launches import ClientRunBody
@@ -47,15 +52,9 @@ def connected(
 
 def test_a_program_shows_up_in_the_same_pages(connected: User, client: Client) -> None:
     run = troupe.init(
-        "lab",
-        "my trl run",
-        config={"lr": 1e-5},
-        team={"solver": "p"},
-        group="g",
-        tags=["x"],
-        steps=3,
+        "lab", "my trl run", config={"lr": 1e-5}, team={"solver": "p"}, group="g", tags=["x"], steps=3,
         notes="why I did it",
-    )
+    )  # fmt: skip
     for step in range(3):
         troupe.log({"train/return": step / 2, "lr": 1e-5})
     troupe.log_episode(
@@ -282,16 +281,6 @@ def test_pause_is_refused_in_words(connected: User) -> None:
         find_server().call(f"/api/v1/runs/{run.id}/pause/", {})
 
 
-@pytest.mark.parametrize(
-    "body",
-    [{"id": "x"}, {"id": "abcdefgh23", "steps": -1}, {"id": "abcdefgh23", "colour": 1}, [], {"project": 3}],
-)
-def test_bad_bodies_are_answered_by_field(connected: User, body: Any) -> None:
-    with pytest.raises(TroupeError):
-        find_server().call("/api/v1/client-runs/", body)
-    assert not Run.objects.exists()
-
-
 def test_ids_of_other_projects_cannot_be_tried_out(connected: User) -> None:
     eve = User.objects.create_user("eve")
     theirs = Project.objects.create(slug="theirs", name="Theirs")
@@ -318,3 +307,44 @@ def test_a_report_does_not_undo_a_stop_request(run: Run, say: Callable[..., Any]
     say(last, 2)
     stored = Run.objects.get(pk=run.pk)
     assert stored.state == last and stored.ended_at
+
+
+__all__ = ["connected"]  # a fixture
+
+
+def executed(program: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own, against the server of the environment."""
+    file = tmp_path / "program.py"
+    file.write_text(program)
+    return subprocess.run(
+        [sys.executable, file], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True,
+        text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.extended
+def test_the_first_program_of_the_documentation_runs(connected: User, tmp_path: Path) -> None:
+    program = next(fence.text for fence in fences("docs/use/client.md") if fence.language == "python")
+    done = executed(program, tmp_path)
+    assert done.returncode == 0, done.stderr
+    run = Run.objects.get()
+    assert run.name == "grpo on maths" and run.state == "finished" and run.iteration == 1000
+    assert done.stderr.count(f"/runs/{run.pk}/") == 1
+
+
+def test_an_unknown_project_is_one_sentence_without_internals(connected: User, tmp_path: Path) -> None:
+    done = executed('import troupe\ntroupe.init("harbour")\n', tmp_path)
+    assert done.returncode == 1
+    message = "there is no project 'harbour'; yours are: lab. Create it with `troupe project create`"
+    assert message in done.stderr.splitlines()[-1]
+    assert done.stderr.count('File "') == 2 and "server_api.py" not in done.stderr
+
+
+def test_the_link_of_a_run_is_printed_once(connected: User, capsys: pytest.CaptureFixture[str]) -> None:
+    run = troupe.init("lab")
+    run.log({"a": 1.0})
+    troupe.finish()
+    assert capsys.readouterr().err.count(run.url) == 1
+    assert f'href="{run.url}"' in run._repr_html_()
+    with pytest.raises(TroupeError, match="yours are: lab"):
+        troupe.init("<b>harbour")

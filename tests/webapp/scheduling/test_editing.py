@@ -83,15 +83,14 @@ def test_active_runs_and_viewers_cannot_edit_the_config(user: User, paused: Run,
         run_resume_edited(user, paused, {RATE: 1e-4})
 
 
-def test_the_config_page_edits_and_says_what_is_wrong(user: User, paused: Run, client: Client) -> None:
-    client.force_login(user)
+def test_the_config_page_edits_and_says_what_is_wrong(paused: Run, ada: Client) -> None:
     page, edit = f"/runs/{paused.pk}/config/", f"/runs/{paused.pk}/edit/"
-    assert "Edit and resume" in client.get(page).content.decode()
-    refused = client.post(edit, {"edits": f"{RATE}=0\n\nalgorithm.clip_low=nine"})
+    assert "Edit and resume" in ada.get(page).content.decode()
+    refused = ada.post(edit, {"edits": f"{RATE}=0\n\nalgorithm.clip_low=nine"})
     assert refused.status_code == 400
     assert "algorithm.clip_low=nine" in refused.content.decode()
     assert f"{RATE}: " in refused.content.decode()
-    answer = client.post(edit, {"edits": f"{RATE}=0.0002\r\n"})
+    answer = ada.post(edit, {"edits": f"{RATE}=0.0002\r\n"})
     assert (answer.status_code, answer["Location"]) == (302, f"/runs/{paused.pk}/")
     assert Run.objects.get().config["policies"]["planner"]["learner"]["learning_rate"] == 0.0002
-    assert "Edit and resume" not in client.get(page).content.decode()
+    assert "Edit and resume" not in ada.get(page).content.decode()

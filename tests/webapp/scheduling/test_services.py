@@ -92,11 +92,6 @@ def test_a_bad_config_is_told_at_its_field_and_nothing_is_kept(
     assert not Run.objects.exists()
 
 
-def test_an_unknown_preset_is_refused_with_those_there_are(user: User, project: Project) -> None:
-    with pytest.raises(ConfigError, match="plan_path_duo"):
-        create(user, project, preset="nonesuch")
-
-
 def test_who_may_not_edit_may_not_launch_nor_act(viewer: User, project: Project, run: Run) -> None:
     with pytest.raises(PermissionDenied, match="editor"):
         create(viewer, project)

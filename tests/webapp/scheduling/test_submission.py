@@ -211,9 +211,7 @@ def test_a_config_of_another_version_fails_only_its_own_run(run: Run, launcher: 
     assert "The config is rejected by this version" in old.reason
 
 
-def test_a_launcher_out_of_reach_leaves_the_run_queued_with_the_reason(
-    run: Run, launcher: FakeLauncher
-) -> None:
+def test_launcher_out_of_reach_leaves_run_queued_with_the_reason(run: Run, launcher: FakeLauncher) -> None:
     launcher.reachable = False
     assert not run_submit_now(run.pk)
     run.refresh_from_db()

@@ -60,12 +60,9 @@ class Client:
         self._takes = takes
         self.left = asyncio.Event()
         scope = {
-            "type": "http",
-            "method": "GET",
-            "path": address,
-            "query_string": b"",
+            "type": "http", "method": "GET", "path": address, "query_string": b"",
             "headers": [(b"host", b"testserver")],
-        }
+        }  # fmt: skip
         self.task = asyncio.create_task(handler(scope, self._receive, self._send))
 
     async def _receive(self) -> dict[str, Any]:

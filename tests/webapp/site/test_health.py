@@ -39,9 +39,7 @@ def test_all_is_well(client: Client) -> None:
 
 
 @pytest.mark.django_db
-def test_while_the_base_model_is_made_it_is_not_ready(
-    client: Client, settings: object, tmp_path: Path
-) -> None:
+def test_while_base_model_is_made_it_is_not_ready(client: Client, settings: object, tmp_path: Path) -> None:
     settings.TROUPE_HOME = tmp_path  # type: ignore[attr-defined]
     (tmp_path / MODEL_IN_WORK).touch()
     assert ready(client, "base_model") == (503, "being made")

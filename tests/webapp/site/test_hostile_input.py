@@ -35,6 +35,7 @@ VALUES: list[Any] = [
     "'\"><b>", "\r\nX: y", [], [None], [[]], {}, {"": None}, {"a.b": {}}, [1, "a", {}], {"run.seed": []}, "=1+1", "0001-01-01",
     [{"a": "x" * 500}], ["x" * 300] * 30,
 ]  # fmt: skip
+BODIES = [b"", b"{", b"[]", b"null", b"1", b'"x"', b"[" * 900, b'{"a":"\\ud800"}', b"\xff", b'{"a": NaN}']
 AT_ONCE = {"pages": 1, "api": 2, "admin": 1}
 """Values of each parameter in a usual run, which differ from name to name; a soak test tries more."""
 SLOWLY = {"pages": 3, "api": 4, "admin": 2}
@@ -146,11 +147,8 @@ def fuzz_fields(route: Route, world: World, method: str, count: int) -> None:
         for name in sorted(known):
             for word in chosen(WORDS, f"{route.pattern}{name}", count):
                 send(
-                    client,
-                    method,
-                    path,
-                    {each: usual[each] for each in known if each in usual} | {name: word},
-                )
+                    client, method, path, {each: usual[each] for each in known if each in usual} | {name: word},
+                )  # fmt: skip
 
 
 def send(client: Client, method: str, path: str, fields: Mapping[str, str | bytes]) -> None:
@@ -160,20 +158,22 @@ def send(client: Client, method: str, path: str, fields: Mapping[str, str | byte
         refuses(client, "POST", path, data=form(fields), content_type="application/x-www-form-urlencoded")
 
 
-def documented(route: Route, method: str) -> set[str]:
-    """Names of query parameters that the API's schema tells."""
+def operation(route: Route, method: str) -> dict[str, Any]:
+    """What the API's schema tells of an operation."""
     path = "/" + re.sub(
         r"<(\w+:)?(\w+)>", lambda found: "{" + found[2].replace("pk", "id") + "}", route.pattern
     )
-    told = SCHEMA["paths"].get(path, {}).get(method.lower(), {}).get("parameters", [])
+    return SCHEMA["paths"].get(path, {}).get(method.lower(), {})  # type: ignore[no-any-return]
+
+
+def documented(route: Route, method: str) -> set[str]:
+    """Names of query parameters that the API's schema tells."""
+    told = operation(route, method).get("parameters", [])
     return {each["name"] for each in told if each["in"] == "query"}
 
 
 def body_names(route: Route, method: str) -> set[str]:
-    path = "/" + re.sub(
-        r"<(\w+:)?(\w+)>", lambda found: "{" + found[2].replace("pk", "id") + "}", route.pattern
-    )
-    told = SCHEMA["paths"].get(path, {}).get(method.lower(), {}).get("requestBody", {}).get("content", {})
+    told = operation(route, method).get("requestBody", {}).get("content", {})
     schema = told.get("application/json", {}).get("schema")
     if schema is None:
         return set()
@@ -188,18 +188,7 @@ def fuzz_body(route: Route, world: World, method: str, count: int) -> None:
         refuses(client, method, path, data=data, content_type="application/json")
 
     for path in route.paths(world.things):
-        for body in (
-            b"",
-            b"{",
-            b"[]",
-            b"null",
-            b"1",
-            b'"x"',
-            b"[" * 900,
-            b'{"a":"\\ud800"}',
-            b"\xff",
-            b'{"a": NaN}',
-        ):
+        for body in BODIES:
             post(path, body)
         names = body_names(route, method)
         if not names:

@@ -47,25 +47,12 @@ def ada(run: Run, project: Project, user: User) -> Client:
     batch_store(run.pk, encoded(story.opening()), "")
     batch_store(run.pk, encoded(story.iterations(0, 24)), "")
     batch_store(run.pk, encoded(story.media(1)), "")
-    Phase.objects.create(
-        run=run,
-        attempt=1,
-        cursor=1,
-        iteration=1,
-        worker="w",
-        phase="rollout",
-        start=story.now,
-        end=story.now + 6,
-    )
-    Finding.objects.create(
-        run=run,
-        rule="entropy_collapse",
-        key="policy/planner/entropy",
-        severity="critical",
-        title="fell",
-        first_step=12,
-        last_step=20,
-    )
+    span = {"worker": "w", "phase": "rollout", "start": story.now, "end": story.now + 6}
+    Phase.objects.create(run=run, attempt=1, cursor=1, iteration=1, **span)
+    facts = {
+        "rule": "entropy_collapse", "key": "policy/planner/entropy", "severity": "critical", "title": "fell",
+    }  # fmt: skip
+    Finding.objects.create(run=run, first_step=12, last_step=20, **facts)
     Job.objects.create(kind="dry_run", project=project, owner=user, config=run.config)
     sweep_create(user, project, plan_make("plan_path_duo", {}, {"run.seed": [0, 1]}), "seeds")
     report_create(
@@ -79,14 +66,10 @@ def ada(run: Run, project: Project, user: User) -> Client:
 
 def test_every_page_stays_within_its_budget(ada: Client, run: Run) -> None:
     ids: dict[str, Any] = {
-        "run": run.pk,
-        "other": Run.objects.exclude(pk=run.pk)[0].pk,
-        "episode": run.episodes.order_by("-pk")[0].pk,
-        "sweep": Sweep.objects.get().pk,
-        "job": Job.objects.get().pk,
-        "report": Report.objects.get().pk,
+        "run": run.pk, "other": Run.objects.exclude(pk=run.pk)[0].pk, "episode": run.episodes.order_by("-pk")[0].pk,
+        "sweep": Sweep.objects.get().pk, "job": Job.objects.get().pk, "report": Report.objects.get().pk,
         "hook": Destination.objects.get().pk,
-    }
+    }  # fmt: skip
     for address in (*(f"/runs/{{run}}/{page.lstrip('/')}" for page in RUN_PAGES.split()), *PAGES.split()):
         check_budget(ada, address.format(**ids))
 

@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 
 from tests.webapp.elements import elements, texts_of
-from tests.webapp.run_pages.test_ancestry import told
+from tests.webapp.run_pages.test_pages import told
 from webapp.accounts.models import User
 from webapp.agents.rewards import return_label, shaped_label
 from webapp.jobs.models import Job
@@ -47,25 +47,23 @@ def test_charts_lead_with_success(shaped: Run) -> None:
     ["/runs/?columns=train/return", "/compare/?runs={run}&key=eval/return", "/compare/parallel/?runs={run}&axes=eval/return,run.seed",
      "/reports/{report}/", "/jobs/{job}/", "/runs/{run}/transcripts/"],
 )  # fmt: skip
-def test_pages_name_shaped_returns(shaped: Run, user: User, client: Client, address: str) -> None:
+def test_pages_name_shaped_returns(shaped: Run, user: User, ada: Client, address: str) -> None:
     block = f"```chart\nruns: {shaped.pk}\nkey: eval/return\n```\n\n```figures\nruns: {shaped.pk}\nkey: eval/return\n```"
     report = report_create(user, shaped.project, "Returns", block)
     job = Job.objects.create(
         project=shaped.project, owner=user, run=shaped, kind="evaluate", config=shaped.config, state="finished",
         result={"success": 0.5, "return": 1.5, "episodes": 2},
     )  # fmt: skip
-    client.force_login(user)
-    page = client.get(address.format(run=shaped.pk, report=report.pk, job=job.pk))
+    page = ada.get(address.format(run=shaped.pk, report=report.pk, job=job.pk))
     assert page.status_code == 200
     labels = texts_of(page, "th") + texts_of(page, "h2") + texts_of(page, "h3") + texts_of(page, "dt")
     returns = [label.replace(" ?", "") for label in labels if "return" in label.lower()]
     assert returns and all("(shaped)" in label for label in returns), returns
 
 
-def test_default_columns_begin_with_success(shaped: Run, user: User, client: Client) -> None:
-    client.force_login(user)
+def test_default_columns_begin_with_success(shaped: Run, ada: Client) -> None:
     heads = [
-        head for head in texts_of(client.get("/runs/"), "thead th") if "success" in head or "return" in head
+        head for head in texts_of(ada.get("/runs/"), "thead th") if "success" in head or "return" in head
     ]
     assert [head.replace(" ?", "") for head in heads] == ["success, greedy", "return (shaped)"]
-    assert elements(client.get("/runs/"), "th .help-button[aria-label=Explain]")
+    assert elements(ada.get("/runs/"), "th .help-button[aria-label=Explain]")

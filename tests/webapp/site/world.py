@@ -59,15 +59,8 @@ def _run(world: World) -> dict[str, object]:
     story = Story(run.pk)
     for events in (story.opening(), story.iterations(0, 12, whole=1), story.media(1), story.media(9)):
         batch_store(run.pk, encoded(events), "")
-    checkpoint = Checkpoint.objects.create(
-        run=run,
-        attempt=1,
-        cursor=1,
-        iteration=10,
-        path="checkpoints/iteration-000010",
-        size=10,
-        time=timezone.now(),
-    )
+    place: dict[str, Any] = {"path": "checkpoints/iteration-000010", "size": 10, "time": timezone.now()}
+    checkpoint = Checkpoint.objects.create(run=run, attempt=1, cursor=1, iteration=10, **place)
     episode, other = Episode.objects.filter(run=run).order_by("pk")[:2]
     note = EpisodeNote.objects.create(episode=episode, author=world.owner, turn=1, label="mark", text="seen")
     finding = Finding.objects.create(
@@ -128,9 +121,5 @@ def _outward(world: World, run: Run) -> dict[str, object]:
     delivery = Delivery.objects.create(destination=hook, event="run.failed", payload={}, state="given up")
     share, secret = share_make(world.owner, world.project, "run", run.pk)
     return {
-        "channel": channel.pk,
-        "webhook": hook.pk,
-        "delivery": delivery.pk,
-        "share": share.pk,
-        "secret": secret,
-    }
+        "channel": channel.pk, "webhook": hook.pk, "delivery": delivery.pk, "share": share.pk, "secret": secret,
+    }  # fmt: skip

@@ -37,12 +37,9 @@ def manage(
     """A management command in a process of its own."""
     given = {"TROUPE_HOME": str(home), "DATABASE_URL": database, "TROUPE_SERVER_URL": "http://127.0.0.1:1"}
     return subprocess.run(
-        [sys.executable, str(ROOT / "manage.py"), *command],
-        env=os.environ | given | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        [sys.executable, str(ROOT / "manage.py"), *command], env=os.environ | given | variables, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
 
 
 def statements(database: str, servers: PostgresServer) -> set[str]:

@@ -135,9 +135,7 @@ def test_a_home_that_the_account_cannot_enter_gets_its_data_elsewhere(place: Pat
 
 
 @as_root
-def test_binaries_that_the_account_cannot_reach_are_copied(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_binaries_that_account_cannot_reach_are_copied(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from webapp.stack import postgres
 
     hidden = place / "hidden"

@@ -9,18 +9,10 @@ from django.conf import settings
 from django.db import connection
 from redis import Redis
 
-from webapp.runs.models import Run
 from webapp.stack import servers
 from webapp.stack.home import StackError
 from webapp.stack.postgres import PostgresServer
 from webapp.stack.servers import free_ports, listen_near, redis_command
-
-
-def test_the_test_database_is_a_postgres(run: Run) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SHOW server_version")
-        assert cursor.fetchone()[0].startswith("18")
-    assert Run.objects.get(pk=run.pk).config["run"]["name"] == "plan_path_duo"
 
 
 def test_redis_refuses_rather_than_forgets() -> None:
@@ -90,7 +82,3 @@ def test_a_taken_port_gives_the_next() -> None:
 def test_a_foreign_address_is_an_error() -> None:
     with pytest.raises(StackError, match="TROUPE_HOST"):
         listen_near("192.0.2.1", 8000)
-
-
-def test_free_ports_differ() -> None:
-    assert len(set(free_ports(20))) == 20

@@ -15,11 +15,9 @@ from django.utils import timezone
 
 from tests.webapp.elements import text_of
 from training_core.config.files import load_config
-from webapp.accounts.models import User
 from webapp.runs.models import Run
 from webapp.transcripts import bodies
-from webapp.transcripts.bodies import PIECE, body_packed, episode_document, turn_get, turns_read, unpacked
-from webapp.transcripts.episodes import episode_get
+from webapp.transcripts.bodies import PIECE, episode_document, turn_get, turns_read, unpacked
 from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
 from webapp.transcripts.services import annotations_store, bodies_thin, episodes_store
 from webapp.transcripts.tasks import thin
@@ -99,12 +97,6 @@ def test_one_answer(run: Run) -> None:
         turn_get(thinned, 1)
 
 
-def test_frames_add_up() -> None:
-    data, frames = body_packed({"turns": answers(120), "final_board": None})
-    assert [turns for turns, _ in frames] == [50, 50, 20] and sum(size for _, size in frames) == len(data)
-    assert unpacked(data) == {"turns": answers(120), "final_board": None}
-
-
 def test_notes_in_any_order_stand_at_their_turns(run: Run) -> None:
     episodes_store(run, 1, [played("a", turns=answers(170))])
     draw = random.Random(0)
@@ -171,18 +163,17 @@ def document(run: Run, name: str) -> dict[str, Any]:
     return episode_document(Episode.objects.get(run=run, name=name))
 
 
-def test_a_failed_episode_without_steps_shows_its_error(client: Client, user: User, run: Run) -> None:
+def test_a_failed_episode_without_steps_shows_its_error(ada: Client, run: Run) -> None:
     """As small networks tell of training."""
     error = "environment 3, mine:Game, step: ValueError: the floor gave way"
     facts = {"success": None, "failed": True, "error": error, "outcome": "failed in step 7"}
     episodes_store(run, 1, [played("1-3-train-0", turns=[], **facts)])
-    client.force_login(user)
     run.config = load_config("spread_toy").model_dump(mode="json")
     run.save()
-    page = text_of(client.get(f"/runs/{run.pk}/episodes/{Episode.objects.get().pk}/"))
+    page = text_of(ada.get(f"/runs/{run.pk}/episodes/{Episode.objects.get().pk}/"))
     assert error in page
     assert "Only metadata of this episode are stored: failed in step 7. Steps are stored" in page
-    rows = client.get(f"/runs/{run.pk}/transcripts/?outcome=failed").content.decode()
+    rows = ada.get(f"/runs/{run.pk}/transcripts/?outcome=failed").content.decode()
     assert f"error: {error}" in rows
 
 
@@ -221,16 +212,8 @@ def test_returns_that_are_no_numbers(run: Run, told: Any, kept: float) -> None:
 
 @pytest.mark.parametrize("first", ["episode", "annotation"])
 def test_what_was_learnt_is_merged_whichever_comes_first(run: Run, first: str) -> None:
-    note = learnt(
-        "a",
-        {
-            "turn": 1,
-            "advantages": [0.7, "NaN"],
-            "ratios": [[1.0, 1.1], [0.9, 1.0]],
-            "entropies": [[0.1, 0.2]],
-        },
-        stages={"consumed": 5.0},
-    )
+    figures = {"advantages": [0.7, "NaN"], "ratios": [[1.0, 1.1], [0.9, 1.0]], "entropies": [[0.1, 0.2]]}
+    note = learnt("a", {"turn": 1} | figures, stages={"consumed": 5.0})
     if first == "annotation":
         annotations_store(run, 1, [note])
     episodes_store(run, 2, [played("a")])
@@ -260,14 +243,6 @@ def test_damaged_notes_change_nothing_else(run: Run) -> None:
     assert document(run, "a") == before | {"stages": {}}
     annotations_store(run, 3, [learnt("a", {"turn": 0, "advantages": [1.0, 2.0, 3.0, 4.0]})])
     assert [item["advantage"] for item in document(run, "a")["turns"][0]["candidates"]] == [1.0, 2.0]
-
-
-def test_others_episodes_are_not_there(run: Run, user: User, stranger: User) -> None:
-    episodes_store(run, 1, [played("a")])
-    pk = Episode.objects.get().pk
-    assert episode_get(user, pk).name == "a"
-    with pytest.raises(Http404):
-        episode_get(stranger, pk)
 
 
 def test_thinning_drops_the_oldest_training_bodies_and_their_notes_alone(run: Run) -> None:
@@ -305,14 +280,3 @@ def test_the_task_looks_at_runs_that_live_or_did_lately(
     monkeypatch.setattr("webapp.transcripts.tasks.bodies_thin", lambda run: seen.append(run.pk))
     thin()
     assert seen == ([run.pk] if thinned else [])
-
-
-def test_runs_of_networks_have_episodes_and_no_transcripts(client: Client, user: User, run: Run) -> None:
-    client.force_login(user)
-    assert "No transcripts yet" in text_of(client.get(f"/runs/{run.pk}/transcripts/"))
-    run.config = load_config("spread_toy").model_dump(mode="json")
-    run.save()
-    page = text_of(client.get(f"/runs/{run.pk}/transcripts/"))
-    assert "No episodes yet" in page and "Episodes" in page and "Transcripts" not in page
-    page = text_of(client.get(f"/runs/{run.pk}/"))
-    assert "Latest episodes" in page and "transcripts" not in page.lower()

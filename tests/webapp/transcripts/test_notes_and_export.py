@@ -24,12 +24,6 @@ def episode(run: Run) -> Episode:
 
 
 @pytest.fixture
-def ada(client: Client, user: User) -> Client:
-    client.force_login(user)
-    return client
-
-
-@pytest.fixture
 def viewer(project: Project) -> Client:
     person = User.objects.create_user("vera")
     Membership.objects.create(project=project, user=person, level=Membership.Level.VIEWER)
@@ -72,7 +66,7 @@ def test_what_is_no_note(ada: Client, episode: Episode, body: Any, said: str) ->
     assert not EpisodeNote.objects.exists()
 
 
-def test_who_may_write(ada: Client, viewer: Client, episode: Episode, stranger: User) -> None:
+def test_who_may_write(ada: Client, viewer: Client, episode: Episode) -> None:
     body = json.dumps({"label": "good"})
     told = f"/api/v1/episodes/{episode.pk}/notes/"
     assert viewer.post(told, body, content_type="application/json").status_code == 403
@@ -80,12 +74,6 @@ def test_who_may_write(ada: Client, viewer: Client, episode: Episode, stranger: 
     assert made.status_code == 201 and made.json()["author"] == "ada"
     assert viewer.get(told).json()["results"] == [made.json()]
     assert viewer.post(f"{told}{made.json()['id']}/remove/").status_code == 403
-    eve = Client()
-    eve.force_login(stranger)
-    assert (
-        eve.get(told).status_code == eve.get(f"/runs/{episode.run_id}/transcripts/export/").status_code == 404
-    )
-    assert ada.post(f"{told}999/remove/").status_code == 404
     assert ada.post(f"{told}{made.json()['id']}/remove/").status_code == 200
 
 

@@ -30,11 +30,8 @@ WRONG_WALK = "planner.reward > 0 and executor.reward <= 0"
 
 
 def text_of_page(page: str) -> str:
-    return (
-        " ".join(re.sub("<[^>]*>", " ", page).replace("&#x27;", "'").split())
-        .replace(" .", ".")
-        .replace(" ,", ",")
-    )
+    words = " ".join(re.sub("<[^>]*>", " ", page).replace("&#x27;", "'").split())
+    return words.replace(" .", ".").replace(" ,", ",")
 
 
 @pytest.fixture
@@ -73,13 +70,6 @@ def download(client: Client, visit: Any, many: Run) -> Any:
         return b"".join(client.get(f"/runs/{many.pk}/transcripts/{path}", query)).decode()
 
     return read
-
-
-@pytest.fixture
-def api(user: User) -> APIClient:
-    client = APIClient()
-    client.force_authenticate(user)
-    return client
 
 
 def test_the_stream_shows_matches_and_says_what_they_are_of(visit: Any) -> None:
@@ -156,7 +146,7 @@ def test_the_table_sorts_pages_and_exports(api: APIClient, many: Run, visit: Any
     assert len({row["id"] for row in rows}) == 133
     keys = [(row["success"], row["return"], row["id"]) for row in rows]
     assert keys == sorted(keys, reverse=True), "solved episodes first, then returns, then the newest"
-    for column in (
+    for column in [
         "executor.reward",
         "planner.advantage",
         "success",
@@ -164,7 +154,7 @@ def test_the_table_sorts_pages_and_exports(api: APIClient, many: Run, visit: Any
         "planner.version",
         "duration",
         "error",
-    ):
+    ]:
         found = [
             api.get(table, {"columns": column, "sort": sort, "limit": "200"}).json()["results"]
             for sort in (column, f"-{column}")
@@ -211,19 +201,18 @@ def test_saved_queries_belong_to_a_person_or_a_project(
     assert not SavedQuery.objects.filter(pk=pk).exists()
 
 
-def test_equal_candidates_are_folded(client: Client, user: User, run: Run) -> None:
+def test_equal_candidates_are_folded(ada: Client, run: Run) -> None:
     same = [candidate("south south", reward=0.5) for _ in range(7)]
     other = candidate("north", reward=1.5)
     turns = [turn(0, "planner") | {"candidates": [*same[:3], other, *same[3:]], "executed": 4}]
     episodes_store(run, 1, [played("1-3-train-0", turns=turns)])
-    client.force_login(user)
     episode = Episode.objects.get()
     address = f"/runs/{run.pk}/episodes/{episode.pk}/tree/"
-    page = client.get(address).content.decode()
+    page = ada.get(address).content.decode()
     assert page.count('data-card="') == 2 and "× 7" in text_of_page(page)
     assert page.count('id="node-1-') == 2
     assert 'href="?turn=1&amp;candidate=5"' in page, "the executed one of the seven"
-    shown = text_of(client.get(f"{address}?candidate=4"))
+    shown = text_of(ada.get(f"{address}?candidate=4"))
     assert "north" in shown
 
 
@@ -238,11 +227,9 @@ def random_turn(draw: random.Random, index: int, role: str) -> dict[str, Any]:
     rewards = [draw.choice([-1.0, 0.0, 0.5, "NaN"]) for _ in range(draw.choice([1, 2, 3]))]
     if draw.random() < 0.4:
         rewards = [rewards[0]] * len(rewards)
+    texts, reasons = ["north", "south wall"], ["stop", "length"]
     candidates = [
-        candidate(
-            draw.choice(["north", "south wall"]), reward=reward, stop_reason=draw.choice(["stop", "length"])
-        )
-        for reward in rewards
+        candidate(draw.choice(texts), reward=reward, stop_reason=draw.choice(reasons)) for reward in rewards
     ]
     executed = draw.choice([-1, *range(len(candidates))])
     return turn(index, role) | {"candidates": candidates, "executed": executed}
@@ -272,15 +259,11 @@ def of_turn(facts: Facts, index: int) -> Facts:
     if not any(reward != reward for reward in rewards):
         figures["mean"] = sum(rewards) / len(rewards)
         if len(rewards) > 1:
-            figures["variance"] = sum((reward - figures["mean"]) ** 2 for reward in rewards) / (
-                len(rewards) - 1
-            )
+            squares = sum((reward - figures["mean"]) ** 2 for reward in rewards)
+            figures["variance"] = squares / (len(rewards) - 1)
     if (at := shown["executed"]) >= 0:
-        figures |= {
-            "reward": rewards[at],
-            "tokens": 2,
-            "truncated": shown["candidates"][at]["stop_reason"] == "length",
-        }
+        truncated = shown["candidates"][at]["stop_reason"] == "length"
+        figures |= {"reward": rewards[at], "tokens": 2, "truncated": truncated}
         if index in facts["advantages"]:
             figures["advantage"] = facts["advantages"][index][at]
     return figures
@@ -315,13 +298,8 @@ def of_role(facts: Facts, turns: list[Facts], role: str, figure: str) -> list[An
     if not own:
         return []
     candidates = sum(len(each["candidates"]) for each in facts["turns"] if each["role"] == role)
-    return [
-        {
-            "turns": len(own),
-            "tokens": 2 * candidates,
-            "truncated": any(each.get("truncated") for each in own),
-        }[figure]
-    ]
+    truncated = any(each.get("truncated") for each in own)
+    return [{"turns": len(own), "tokens": 2 * candidates, "truncated": truncated}[figure]]
 
 
 def holds(facts: Facts, field: str, operator: str, wanted: Any) -> bool:
@@ -368,21 +346,15 @@ def sentence(draw: random.Random, depth: int = 2) -> tuple[str, Callable[[Facts]
 def episodes(run: Run, user: User) -> list[Facts]:
     draw = random.Random(7)
     made = [random_episode(draw, number) for number in range(60)]
+    aside = ("advantages", "staleness", "label", "episode")
     for number, facts in enumerate(made):
-        outer = {
-            name: value
-            for name, value in facts.items()
-            if name not in ("advantages", "staleness", "label", "episode")
-        }
+        outer = {name: value for name, value in facts.items() if name not in aside}
         event = played(facts["episode"], **outer)
         notes = [{"turn": index, "advantages": row} for index, row in facts["advantages"].items()]
         parts = [learnt(facts["episode"], *notes[:1]), learnt(facts["episode"], *notes[1:])]
-        if number % 2:
-            annotations_store(run, number, parts)
-            episodes_store(run, number, [event])
-        else:
-            episodes_store(run, number, [event])
-            annotations_store(run, number, parts)
+        acts = [lambda: annotations_store(run, number, parts), lambda: episodes_store(run, number, [event])]  # noqa: B023
+        for act in acts if number % 2 else reversed(acts):
+            act()
         if facts["label"]:
             row = Episode.objects.get(run=run, name=facts["episode"])
             EpisodeNote.objects.create(episode=row, author=user, label=facts["label"])
@@ -400,13 +372,9 @@ def test_random_queries_mean_what_they_say(run: Run, episodes: list[Facts]) -> N
         sizes.add(len(expected))
     assert len(sizes) > 30, "the queries tell episodes apart"
     for field in (*NUMBERS, *FLAGS):
-        value = "true" if field in FLAGS else "0"
-        expected = {
-            facts["episode"]
-            for facts in episodes
-            if holds(facts, field, "=", value == "true" if field in FLAGS else 0)
-        }
-        assert names(run, f"{field} = {value}") == expected, field
+        text, value = ("true", True) if field in FLAGS else ("0", 0)
+        expected = {facts["episode"] for facts in episodes if holds(facts, field, "=", value)}
+        assert names(run, f"{field} = {text}") == expected, field
 
 
 def test_texts_flags_labels_and_words(run: Run, episodes: list[Facts]) -> None:

@@ -111,9 +111,7 @@ def test_pages_of_a_filter_lose_no_episode(old_run: Run, monkeypatch: pytest.Mon
     assert seen == wanted
 
 
-def test_newer_episodes_are_examined_up_to_the_same_limit(
-    old_run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_newer_episodes_are_examined_up_to_same_limit(old_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(episodes, "EXAMINED", 100)
     old_run.episodes.filter(iteration__in=[1, 2, OWN - 50]).update(truncated=True)
     everything = stream_read(old_run, {"truncated": True}, after=0)
@@ -123,23 +121,21 @@ def test_newer_episodes_are_examined_up_to_the_same_limit(
     assert stream_read(old_run, {"truncated": True}, after=newest).episodes == []
 
 
-def test_an_empty_list_states_the_newest_episode(old_run: Run, user: User, client: Client) -> None:
-    client.force_login(user)
-    page = client.get(f"/runs/{old_run.pk}/transcripts/", {"reward_min": "99999"})
+def test_an_empty_list_states_the_newest_episode(old_run: Run, ada: Client) -> None:
+    page = ada.get(f"/runs/{old_run.pk}/transcripts/", {"reward_min": "99999"})
     newest = old_run.episodes.get(iteration=OWN).pk
     assert f'data-newest="{newest}"' in page.content.decode()
 
 
 def test_the_page_states_what_it_did_not_search(
-    old_run: Run, user: User, client: Client, monkeypatch: pytest.MonkeyPatch
+    old_run: Run, ada: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(episodes, "EXAMINED", 1000)
-    client.force_login(user)
-    page = client.get(f"/runs/{old_run.pk}/transcripts/", {"reward_min": "99999"})
+    page = ada.get(f"/runs/{old_run.pk}/transcripts/", {"reward_min": "99999"})
     assert any("Older ones are not searched yet" in text for text in texts_of(page, "p"))
-    rows = client.get(f"/runs/{old_run.pk}/transcripts/", {"reward_min": "99999", "part": "rows"})
+    rows = ada.get(f"/runs/{old_run.pk}/transcripts/", {"reward_min": "99999", "part": "rows"})
     assert rows["Troupe-Older"] == str(page.context["older"])
-    last = client.get(f"/runs/{old_run.pk}/transcripts/", {"q": "needle"})
+    last = ada.get(f"/runs/{old_run.pk}/transcripts/", {"q": "needle"})
     assert last.context["older"] is None and len(last.context["episodes"]) == 1
 
 
@@ -184,9 +180,7 @@ def old_log(run: Run, project: Project, user: User) -> Run:
 
 @pytest.mark.parametrize("source, last", [("worker", "1000"), ("driver", "3000")])
 @pytest.mark.parametrize("order", ["-pk", "pk"])
-def test_the_lines_of_a_source_are_read_by_its_index(
-    old_log: Run, source: str, last: str, order: str
-) -> None:
+def test_lines_of_a_source_are_read_by_its_index(old_log: Run, source: str, last: str, order: str) -> None:
     rows = LineFilter(source=source).of(old_log).order_by(order)
     assert rows.order_by("-pk")[0].message == last
     plan = plan_of(rows[:60])
