@@ -232,7 +232,14 @@ def test_small_networks_have_tiles_and_units_of_their_own() -> None:
         f"Return of adversaries{word}" for word in (", greedy", ", sampled", " in training")
     ]
     told = (
-        "entropy", "kl", "value_loss", "explained_variance", "ratio_mean", "ratio_std", "grad_norm", "critic_grad_norm",
+        "entropy",
+        "kl",
+        "value_loss",
+        "explained_variance",
+        "ratio_mean",
+        "ratio_std",
+        "grad_norm",
+        "critic_grad_norm",
         "epochs",
     )
     (section,) = all_sections([f"policy/agents/{name}" for name in told], Run(config=config))
