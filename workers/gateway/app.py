@@ -81,7 +81,7 @@ class Delivered(Response):
 
 
 def make_app(
-    section: Agent, sessions: SessionRegistry, batcher: Callable[[], Batcher], address: Callable[[], str]
+    section: Agent, sessions: SessionRegistry, batcher: Callable[[], Batcher], address: str
 ) -> BodyLimit:
     """The application. `batcher` is called at each request, since the batcher is constructed in the server's event loop."""
     api = _Api(section, sessions, batcher, address)
@@ -109,11 +109,7 @@ def make_app(
 
 class _Api:
     def __init__(
-        self,
-        section: Agent,
-        sessions: SessionRegistry,
-        batcher: Callable[[], Batcher],
-        address: Callable[[], str],
+        self, section: Agent, sessions: SessionRegistry, batcher: Callable[[], Batcher], address: str
     ) -> None:
         self._section, self._sessions, self._batcher, self._address = section, sessions, batcher, address
         self._ignored = Ignored(strict=section.strict)
@@ -148,7 +144,7 @@ class _Api:
         if session is None:
             error = openai_error("no episode waits for an agent now; ask again", "no_episode", 409)
             return Json(error, 409, headers={"Retry-After": RETRY_AFTER})
-        address = f"{self._address()}/episodes/{session.key}"
+        address = f"{self._address}/episodes/{session.key}"
         return Json(
             {
                 "id": session.spec.episode.id,

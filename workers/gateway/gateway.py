@@ -61,7 +61,7 @@ class Gateway:
             text = f"cannot listen on port {port}: {error.strerror}; choose another port, or 0 for a free one"
             raise ConfigError({"workflow.port": text}) from error
         self.url = f"http://{HOST}:{listener.getsockname()[1]}"
-        app = make_app(self._section, self._sessions, self._in_loop, lambda: self.url)
+        app = make_app(self._section, self._sessions, self._in_loop, self.url)
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, lifespan="off", timeout_keep_alive=75
         )

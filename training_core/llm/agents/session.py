@@ -257,7 +257,7 @@ def write_episode(session: Session, success_at: float, weights: tuple[float, flo
         outcome.error = "the agent ended without a reward"
     total = sum(call.reward for _, call in session.calls())
     played = _calls(session) if episode.turn_discount is not None else _segments(session)
-    last = {turn.role: turn for turn in sorted(played, key=_is_trained)}
+    last = {turn.role: turn for turn in sorted(played, key=lambda turn: turn.is_trained)}
     for turn in played:
         team = outcome.reward + outcome.by_role.get(turn.role, 0.0) if last[turn.role] is turn else 0.0
         for candidate in turn.candidates:
@@ -317,7 +317,7 @@ def _turns(
     turns, index = [], -1
     for role, messages, prompt_ids, candidates in parts:
         turn = Turn(0, role, session.spec.clients[role].policy, messages, prompt_ids, candidates, 0)
-        index += _is_trained(turn)
+        index += turn.is_trained
         turn.index = max(index, 0)
         turns.append(turn)
     return turns
@@ -331,10 +331,6 @@ def _candidates(call: Call, used: Sequence[int]) -> tuple[list[Candidate], list[
         if choice not in used
     ]
     return [Candidate(call.answers[choice], call.reward) for choice in used], list(map(Candidate, unused))
-
-
-def _is_trained(turn: Turn) -> bool:
-    return any(candidate.answer.trained_tokens for candidate in turn.candidates)
 
 
 def _stages(session: Session) -> list[Stage]:

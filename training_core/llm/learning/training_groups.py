@@ -114,10 +114,6 @@ def _turns_of(episodes: Sequence[Episode], roles: set[str]) -> Iterator[TurnPosi
                 yield episode, index
 
 
-def _is_trained(turn: Turn) -> bool:
-    return any(candidate.answer.trained_tokens for candidate in turn.candidates)
-
-
 def _turn_rewards(episodes: Sequence[Episode], hooks: AlgorithmHooks) -> TurnRewards:
     """The reshaped rewards, which are compared instead of the original ones."""
     turn_rewards: TurnRewards = {}
@@ -129,7 +125,7 @@ def _turn_rewards(episodes: Sequence[Episode], hooks: AlgorithmHooks) -> TurnRew
             reshaped = hooks.turn_rewards(rewards, moment) if len(rewards) else rewards
             checked = checked_numbers(reshaped, len(rewards), hooks, "turn_rewards")
             turn_rewards[episode.id, index] = checked.tolist()
-            if turn.candidates[turn.executed].scored and _is_trained(turn):
+            if turn.candidates[turn.executed].scored and turn.is_trained:
                 before[turn.role] = turn.candidates[turn.executed].reward
     return turn_rewards
 
