@@ -120,6 +120,11 @@ class Turn:
         """The candidates that have a reward."""
         return [candidate for candidate in self.candidates if candidate.scored]
 
+    @property
+    def is_trained(self) -> bool:
+        """Whether an answer has tokens to train on."""
+        return any(candidate.answer.trained_tokens for candidate in self.candidates)
+
 
 @dataclass(frozen=True)
 class Stage:

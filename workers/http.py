@@ -1,9 +1,13 @@
-"""Guards of every HTTP server of Troupe, in the web application and in the workers: a limit on the size of request bodies, which
-are refused before they fill memory or disk, and cells of CSV files that may be opened in a spreadsheet.
+"""What the HTTP servers of Troupe share: in the web application and in the workers, a limit on the size of request bodies, which
+are refused before they fill memory or disk, and cells of CSV files that may be opened in a spreadsheet; in the workers, the
+socket and the private file with the address.
 """
 
 import json
+import os
+import socket
 from collections.abc import Awaitable, Callable, MutableMapping
+from pathlib import Path
 from typing import Any
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -75,6 +79,27 @@ def _content_length(scope: MutableMapping[str, Any]) -> int:
     """Content-Length in bytes; 0 without the header, as with chunked bodies, which are counted instead."""
     lengths = [value for name, value in scope["headers"] if name == b"content-length"]
     return int(lengths[0]) if lengths and lengths[0].isdigit() else 0
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket bound to a port, 0 for any free one. Raises OSError if the port is in use."""
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def write_private(path: Path, document: Any) -> None:
+    """Write JSON atomically to a file that only its owner may read, from the start."""
+    draft = path.with_suffix(f".{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump(document, file, indent=1)
+    draft.replace(path)
 
 
 def cell_text(value: object) -> object:

@@ -23,7 +23,7 @@ from training_core.types import Episode
 from training_core.versions import oldest_versions
 from workers.actors.player import Played, Player
 from workers.actors.rollouts import Rollouts
-from workers.gateway.opening import open_gateway
+from workers.gateway.gateway import open_gateway
 from workers.protocol import (
     Collected,
     EpisodeKind,

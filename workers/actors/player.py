@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 from training_core.config.rollout import RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.errors import ModelError
-from training_core.llm.agents.rendering import Renderer, require_chat_template
 from training_core.llm.agents.session import AgentGateway
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.host import AnswersBySlot, EnvironmentPool, SlotView
 from training_core.llm.external.source import RolloutSource
 from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.rendering import Renderer, require_chat_template
 from training_core.llm.workflows.context import NO_ARGUMENTS, Generate, Render, RolloutContext
 from training_core.llm.workflows.registry import WORKFLOWS
 from training_core.llm.workflows.rollout_buffer import ServedPolicies

@@ -14,7 +14,7 @@ from training_core.config.files import to_toml
 from training_core.config.run import is_shaped
 from training_core.devices import cuda_is_visible
 from training_core.importing import resolve
-from training_core.loggers.registry import LoggerSetup, enabled_loggers
+from training_core.loggers.registry import Loggers, LoggerSetup, enabled_loggers
 from workers.driver.checkpointing import CheckpointKeeper, starting_point
 from workers.driver.display import Bar, Lines
 from workers.driver.loop import ENDS, Run, secure, train
@@ -28,7 +28,6 @@ from workers.protocol import (
     TrainingBackend,
     WorkerLost,
 )
-from workers.reporting.loggers import Loggers
 from workers.reporting.reporter import Reporter
 from workers.sizing.placement import refuse_gpus, requested_gpus
 from workers.storage.folders import RunFolder

@@ -17,7 +17,7 @@ from training_core.types import Group, Prompt
 from workers.actors.coordinator import RolloutCoordinator
 from workers.actors.marl_worker import MarlWorker
 from workers.actors.policy_workers import PolicyWorker, RolloutWorker, UpdateWorker
-from workers.gateway.opening import announce, retract
+from workers.gateway.gateway import announce, retract
 from workers.protocol import (
     Attempt,
     Collected,

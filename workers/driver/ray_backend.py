@@ -31,7 +31,7 @@ from workers.actors.members import CONTROL, LOST_REMEDY, Handle, Member, Spawner
 from workers.actors.remote_environments import Host, RemoteMaker, RemotePool
 from workers.actors.remote_policy import RemotePolicy
 from workers.driver.worker_output import Heard, WorkerOutput
-from workers.gateway.opening import announce, retract
+from workers.gateway.gateway import announce, retract
 from workers.kinds import WORKER_KINDS
 from workers.protocol import (
     Attempt,

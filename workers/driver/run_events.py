@@ -14,11 +14,11 @@ from typing import Any
 from training_core.config.experiment import ExperimentConfig
 from training_core.config.run import is_shaped
 from training_core.importing import resolve
+from training_core.loggers.registry import Loggers
 from workers.driver.display import Display, checkpoint_line, evaluation_line, iteration_line, model_line
 from workers.kinds import WORKER_KINDS
 from workers.protocol import Collected, Phase, Span, Started, System, Updated
 from workers.provenance.collecting import attempt_provenance, package_versions
-from workers.reporting.loggers import Loggers
 from workers.reporting.reporter import Reporter
 from workers.telemetry import metrics
 from workers.telemetry.faults import Fault, log_text, plain

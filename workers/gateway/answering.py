@@ -5,17 +5,17 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from training_core.errors import PromptRefused, RequestRefused
 from training_core.llm.agents.conversation import Call
 from training_core.llm.agents.messages import normalise_message, parse_answer, shorten
-from training_core.llm.agents.rendering import Renderer
 from training_core.llm.agents.session import PolicyClient, Session
 from training_core.llm.environments.host import describe
 from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.rendering import Renderer
 from training_core.llm.serving.batching import RequestBatcher
 from training_core.types import Answer, Prompt
 from training_core.versions import first_version_tokens
@@ -43,10 +43,6 @@ class Asked(BaseModel):
     """Whether the response has prompt_token_ids, token_ids, token_logprobs and versions (vLLM's field, extended by two)."""
     on_update: Literal["resume", "abort"] = "resume"
     """If the weights change during an answer: continue it with the new ones, or end it with "abort"."""
-
-    def with_token_ids(self, always: bool) -> Self:
-        """A copy of the request; with `always` it requests token ids."""
-        return self.model_copy(update={"return_token_ids": True}) if always else self
 
     @property
     def limit(self) -> int | None:

@@ -1,13 +1,16 @@
 """The gateway's HTTP surface: dialects below each episode's address, and episodes to take, reward and close.
 
-A call whose client has gone before its response is sent counts as not received.
+A call whose client has gone before its response is sent counts as not received. Request fields that the gateway does not
+apply are named in a header of each response, and once per field in the run's log.
 """
 
 import hmac
 import json
 import logging
 import re
+import reprlib
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from math import isclose
 from typing import Any
 
 from pydantic import ValidationError
@@ -21,16 +24,20 @@ from training_core.config.rollout import Agent
 from training_core.errors import RequestRefused
 from training_core.llm.agents.messages import shorten
 from training_core.llm.agents.session import Session, SessionRegistry, end_failed
+from training_core.llm.generation.base import SamplingSettings
 from workers.gateway.answering import Answered, Asked, Batcher, Dialect, discard, encoded
-from workers.gateway.dialects.openai import error as openai_error
-from workers.gateway.dialects.registry import DIALECTS
-from workers.gateway.ignored import Ignored
+from workers.gateway.openai import CHAT, TEXT
+from workers.gateway.openai import error as openai_error
 from workers.http import BodyLimit, Receive, Send
 
 log = logging.getLogger(__name__)
 Handler = Callable[[Request], Awaitable[Response]]
 Failure = Callable[[str, str, int], Any]
 """(message, code, status) -> the JSON of an error."""
+DIALECTS: dict[str, Dialect] = {"/v1/chat/completions": CHAT, "/v1/completions": TEXT}
+"""The dialects by the path of their requests, below an episode's address. Another API is a module next to openai.py, with a
+Dialect for each of its paths, and a line here.
+"""
 MAX_BODY = 64 << 20
 """Bytes of one request."""
 _SURROGATE = rb"\ud"
@@ -74,7 +81,7 @@ class Delivered(Response):
 
 
 def make_app(
-    section: Agent, sessions: SessionRegistry, batcher: Callable[[], Batcher], address: Callable[[], str]
+    section: Agent, sessions: SessionRegistry, batcher: Callable[[], Batcher], address: str
 ) -> BodyLimit:
     """The application. `batcher` is called at each request, since the batcher is constructed in the server's event loop."""
     api = _Api(section, sessions, batcher, address)
@@ -102,11 +109,7 @@ def make_app(
 
 class _Api:
     def __init__(
-        self,
-        section: Agent,
-        sessions: SessionRegistry,
-        batcher: Callable[[], Batcher],
-        address: Callable[[], str],
+        self, section: Agent, sessions: SessionRegistry, batcher: Callable[[], Batcher], address: str
     ) -> None:
         self._section, self._sessions, self._batcher, self._address = section, sessions, batcher, address
         self._ignored = Ignored(strict=section.strict)
@@ -116,7 +119,7 @@ class _Api:
 
         async def answer(request: Request) -> Response:
             session, asked = self._session(request), await _read(request, dialect.asked)
-            asked = asked.with_token_ids(session.returns_token_ids)
+            asked.return_token_ids |= session.returns_token_ids
             headers = self._ignored.headers(session, asked)
             parts = await dialect.answer(session, asked, self._batcher())
             if asked.stream:  # its events are all known now, so that they are sent at once
@@ -141,7 +144,7 @@ class _Api:
         if session is None:
             error = openai_error("no episode waits for an agent now; ask again", "no_episode", 409)
             return Json(error, 409, headers={"Retry-After": RETRY_AFTER})
-        address = f"{self._address()}/episodes/{session.key}"
+        address = f"{self._address}/episodes/{session.key}"
         return Json(
             {
                 "id": session.spec.episode.id,
@@ -273,3 +276,81 @@ async def _read(request: Request, kind: type[Asked]) -> Asked:
         where = ".".join(map(str, first["loc"]))
         message = first["msg"].removeprefix("Value error, ")
         raise RequestRefused(f"{where}: {message}" if where else message) from error
+
+
+HEADER = "x-troupe-ignored"
+MAX_HEADER = 4096
+"""Characters of the header's value."""
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "tool_choice": ("auto", "none"),
+    "response_format": ({"type": "text"},),
+    "parallel_tool_calls": (True,),
+    "logprobs": (0, 1),
+    **dict.fromkeys(("presence_penalty", "frequency_penalty", "top_logprobs", "min_p", "min_tokens"), (0,)),
+    **dict.fromkeys(("repetition_penalty", "length_penalty", "typical_p", "best_of"), (1,)),
+    **dict.fromkeys(("ignore_eos", "use_beam_search", "include_stop_str_in_output", "store"), (False,)),
+    **dict.fromkeys(("skip_special_tokens", "spaces_between_special_tokens"), (True,)),
+}
+"""Values that ask for what the gateway does anyway."""
+
+
+class Ignored:
+    """Detects fields that change nothing in the answer to a request. `strict`: they are refused instead."""
+
+    def __init__(self, *, strict: bool = False) -> None:
+        self._strict = strict
+        self._logged: set[str] = set()
+
+    def headers(self, session: Session, asked: Asked) -> dict[str, str]:
+        """The header that names the ignored fields; empty if there are none. Raises RequestRefused for an unknown role,
+        and with `strict` for a field that would be ignored.
+        """
+        settings = session.spec.clients[session.role_of(asked.model)].settings
+        answered = _NEUTRAL | _own_values(settings, continues=asked.continues)
+        fields = {
+            _name(field): value
+            for field, value in asked.unapplied.items()
+            if not any(_equal(value, other) for other in answered.get(field, ()))
+        }
+        if not fields:
+            return {}
+        names = ", ".join(fields)
+        if self._strict:
+            raise RequestRefused(
+                f"the gateway does not apply {names[:MAX_HEADER]}; remove it from the request, or set workflow.strict = false"
+            )
+        for name in fields.keys() - self._logged:
+            self._log(name, fields[name], answered.get(name))
+        return {HEADER: names if len(names) <= MAX_HEADER else f"{names[: MAX_HEADER - 4]} ..."}
+
+    def _log(self, name: str, value: Any, answered: tuple[Any, ...] | None) -> None:
+        """Warn once per field."""
+        self._logged.add(name)
+        reason = (
+            f"the run samples with the role's own value {answered[0]:g}, because the policy learns from that distribution; "
+            "team.roles.*.sampling sets it"
+            if name in ("temperature", "top_p", "top_k") and answered
+            else f"the gateway does not apply it; the header {HEADER} names it, and workflow.strict = true refuses it"
+        )
+        log.warning("a request has %s = %s: %s. This warning appears once", name, reprlib.repr(value), reason)
+
+
+def _own_values(settings: SamplingSettings, *, continues: bool) -> dict[str, tuple[Any, ...]]:
+    """The values with which a role's requests are answered, by field."""
+    return {
+        "temperature": (0.0 if settings.greedy else settings.temperature,),
+        "top_p": (settings.top_p,),
+        "top_k": (settings.top_k,) if settings.top_k else (0, -1),
+        "add_generation_prompt": (not continues,),
+    }
+
+
+def _equal(value: Any, other: Any) -> bool:
+    if isinstance(value, float) and isinstance(other, float | int):
+        return isclose(value, other, rel_tol=1e-6)
+    return bool(value == other)
+
+
+def _name(field: str) -> str:
+    """A field's name as a header may contain it."""
+    return re.sub(r"[^\w.-]", "?", field[:60], flags=re.ASCII)

@@ -28,7 +28,7 @@ from training_core.llm.workflows.context import opening_messages
 from training_core.sandbox.run import check_sandbox
 from training_core.types import Message
 from workers.actors.player import renderer
-from workers.gateway.opening import open_gateway
+from workers.gateway.gateway import open_gateway
 from workers.preflight.checks import Doubtful, Step, Surroundings, Unchecked, shared_steps
 from workers.sizing.estimates import model_shape
 

@@ -8,7 +8,6 @@ import asyncio
 import base64
 import contextlib
 import hmac
-import json
 import os
 import resource
 import secrets
@@ -29,7 +28,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from training_core.errors import TroupeError
-from workers.http import BodyLimit
+from workers.http import BodyLimit, listen, write_private
 from workers.rollout_buffer.buffer import BufferFull, RolloutBuffer
 from workers.rollout_buffer.plugins import BUILT_IN, PluginFailure, find_plugins
 from workers.rollout_buffer.rules import BufferLimits, finite, whole_number
@@ -217,7 +216,9 @@ def serve(settings: Settings) -> None:
     plugins = find_plugins([BUILT_IN, *([settings.generators] if settings.generators else [])])
     folder, address = settings.home / "rollout_buffer", f"http://buffer:{token}@{host}:{port}"
     buffer = RolloutBuffer(folder, settings.data_folder, settings.limits, plugins, address)
-    _announce(settings, f"http://{host}:{port}", token)
+    settings.home.mkdir(parents=True, exist_ok=True)
+    settings.data_folder.mkdir(parents=True, exist_ok=True)
+    write_private(where(settings.home), {"url": f"http://{host}:{port}", "token": token, "pid": os.getpid()})
     _print(f"rollout buffer on http://{host}:{port}, its token in {where(settings.home)}\n")
     _print(f"generators: {', '.join(sorted(plugins.found))}; input files below {settings.data_folder}\n")
     for name, error in plugins.broken.items():
@@ -266,25 +267,9 @@ def _status(buffer: RolloutBuffer, name: str) -> str:
 def _bind(host: str, first: int) -> socket.socket:
     """Bind the requested port or the next free one (0: any). Raises TroupeError."""
     for port in range(first, first + _MAX_PORTS) if first else [0]:
-        listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         with contextlib.suppress(OSError):
-            listening.bind((host, port))
-            return listening
-        listening.close()
+            return listen(host, port)
     raise TroupeError(f"no port of {host} is free from {first} on; name another with --port")
-
-
-def _announce(settings: Settings, url: str, token: str) -> None:
-    """Write the address file atomically, readable only by its owner from the start."""
-    settings.home.mkdir(parents=True, exist_ok=True)
-    settings.data_folder.mkdir(parents=True, exist_ok=True)
-    path = where(settings.home)
-    draft = path.with_suffix(f".{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        json.dump({"url": url, "token": token, "pid": os.getpid()}, file)
-    draft.rename(path)
 
 
 def _print(text: str) -> None:

@@ -53,7 +53,7 @@ def _compare(learner: Learner, groups: list[Group], expected: torch.Tensor, figu
     error = relative_error(gradient, expected)
     figures["relative_gradient_error"] = max(figures["relative_gradient_error"], error)
     with torch.no_grad():
-        for piece, logprobs in learner._score(groups):
+        for piece, logprobs in learner._answer_logprobs(groups):
             for (group, index), part in zip(
                 piece.answers, logprobs.split(piece.lengths.tolist()), strict=True
             ):

@@ -9,9 +9,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from tests.training_core.llm.learning.chat_tokenizers import WITH_DEFAULT_SYSTEM, chat_tokenizer
 from training_core.config.rollout import Agent
-from training_core.llm.agents.rendering import Renderer
 from training_core.llm.agents.session import PolicyClient, Session, SessionSpec
 from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.rendering import Renderer
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.types import Answer, Episode, Prompt
 from workers.gateway.gateway import Gateway

@@ -9,7 +9,7 @@ from pydantic import Field
 from tests.workers.gateway.playing import Scripted, make_gateway, make_session
 from training_core.llm.agents.session import Session
 from workers.gateway.answering import Answered, Asked, Batcher, Dialect, answer_texts, event
-from workers.gateway.dialects.registry import DIALECTS
+from workers.gateway.app import DIALECTS
 
 
 class Shout(Asked):

@@ -42,7 +42,7 @@ def test_fields_that_are_not_applied_are_named_and_logged_once(
     gateway: Gateway, session: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
     address = gateway.open(session)
-    caplog.set_level(logging.WARNING, "workers.gateway.ignored")
+    caplog.set_level(logging.WARNING, "workers.gateway.app")
     plain = post(address, return_token_ids=True)
     for field, value in NAMED.items():
         for _ in range(2):

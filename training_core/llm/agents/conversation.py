@@ -19,7 +19,7 @@ from training_core.llm.agents.messages import (
     normalise_message,
     transcript_messages,
 )
-from training_core.llm.agents.rendering import Renderer
+from training_core.llm.generation.rendering import Renderer
 from training_core.llm.serving.sequences import joined_answers
 from training_core.types import Answer, Message
 

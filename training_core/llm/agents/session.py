@@ -16,11 +16,11 @@ from typing import Any, Protocol
 from training_core.errors import RequestRefused, TroupeError
 from training_core.llm.agents.conversation import Call, Conversation
 from training_core.llm.agents.messages import shorten, transcript_messages
-from training_core.llm.agents.rendering import Renderer
 from training_core.llm.environments.host import describe
 from training_core.llm.generation.base import Generate, SamplingSettings
+from training_core.llm.generation.rendering import Renderer
 from training_core.llm.serving.batching import EpisodeNoise
-from training_core.types import Candidate, Episode, NoiseKey, Stage, Turn
+from training_core.types import Candidate, Episode, Message, NoiseKey, Stage, Turn
 from training_core.versions import version_span
 
 _OF_REQUESTS = (400, 413, 422)
@@ -257,7 +257,7 @@ def write_episode(session: Session, success_at: float, weights: tuple[float, flo
         outcome.error = "the agent ended without a reward"
     total = sum(call.reward for _, call in session.calls())
     played = _calls(session) if episode.turn_discount is not None else _segments(session)
-    last = {turn.role: turn for turn in sorted(played, key=_is_trained)}
+    last = {turn.role: turn for turn in sorted(played, key=lambda turn: turn.is_trained)}
     for turn in played:
         team = outcome.reward + outcome.by_role.get(turn.role, 0.0) if last[turn.role] is turn else 0.0
         for candidate in turn.candidates:
@@ -283,17 +283,12 @@ def _segments(session: Session) -> list[Turn]:
         for segment in conversation.segments()
     ]
     segments.sort(key=lambda item: item[1].calls[-1].number)
-    return _numbered(
-        Turn(
-            0,
-            role,
-            session.spec.clients[role].policy,
-            segment.messages,
-            segment.prompt_ids,
-            [Candidate(segment.answer, segment.reward)],
-            0,
-        )
-        for role, segment in segments
+    return _turns(
+        session,
+        (
+            (role, segment.messages, segment.prompt_ids, [Candidate(segment.answer, segment.reward)])
+            for role, segment in segments
+        ),
     )
 
 
@@ -302,20 +297,30 @@ def _calls(session: Session) -> list[Turn]:
     one for its unused choices.
     """
     used = {role: conversation.used_choices() for role, conversation in session.conversations.items()}
-    return _numbered(
-        Turn(
-            0,
-            role,
-            session.spec.clients[role].policy,
-            transcript_messages(call.messages),
-            call.prompt_ids,
-            candidates,
-            0,
-        )
-        for role, call in session.calls()
-        for candidates in _candidates(call, used[role][call.id])
-        if candidates
+    return _turns(
+        session,
+        (
+            (role, transcript_messages(call.messages), call.prompt_ids, candidates)
+            for role, call in session.calls()
+            for candidates in _candidates(call, used[role][call.id])
+            if candidates
+        ),
     )
+
+
+def _turns(
+    session: Session, parts: Iterable[tuple[str, list[Message], list[int], list[Candidate]]]
+) -> list[Turn]:
+    """Turns of (role, messages, prompt ids, candidates) with their indices. One without trained tokens is no turn of the
+    episode: it has the index of the one before.
+    """
+    turns, index = [], -1
+    for role, messages, prompt_ids, candidates in parts:
+        turn = Turn(0, role, session.spec.clients[role].policy, messages, prompt_ids, candidates, 0)
+        index += turn.is_trained
+        turn.index = max(index, 0)
+        turns.append(turn)
+    return turns
 
 
 def _candidates(call: Call, used: Sequence[int]) -> tuple[list[Candidate], list[Candidate]]:
@@ -326,19 +331,6 @@ def _candidates(call: Call, used: Sequence[int]) -> tuple[list[Candidate], list[
         if choice not in used
     ]
     return [Candidate(call.answers[choice], call.reward) for choice in used], list(map(Candidate, unused))
-
-
-def _numbered(turns: Iterable[Turn]) -> list[Turn]:
-    """Turns with their indices. One without trained tokens is no turn of the episode: it has the index of the one before."""
-    numbered, index = list(turns), -1
-    for turn in numbered:
-        index += _is_trained(turn)
-        turn.index = max(index, 0)
-    return numbered
-
-
-def _is_trained(turn: Turn) -> bool:
-    return any(candidate.answer.trained_tokens for candidate in turn.candidates)
 
 
 def _stages(session: Session) -> list[Stage]:

@@ -21,10 +21,9 @@ from training_core.llm.environments.host import describe
 from training_core.llm.external.slime import MultiTurnLossMaskGenerator, generated_mask
 from training_core.llm.external.source import Record
 from training_core.llm.generation.prompt_checks import check_sequence
-from training_core.llm.generation.stop_words import decode_texts
 from training_core.llm.learning.loss_masks import MaskedTokens, mask_messages
 from training_core.llm.serving.sequences import TokenSequence, join_calls, turn_of
-from training_core.types import NOT_SAMPLED, Answer, Candidate, Episode, Message, Stage, Turn
+from training_core.types import NOT_SAMPLED, Answer, Episode, Message, Stage, Turn
 from training_core.versions import version_span
 
 
@@ -170,18 +169,13 @@ class RecordReader:
     def _turns(self, record: Record, raw: float, role: str, policy: str) -> list[Turn]:
         """From the record's ids, one turn for each sequence; otherwise from its text, one turn. Raises DataError."""
         version, tokenizer = self.version(policy), self.tokenizers[policy]
-        sequences = sampled_sequences(record, version)
-        if not sequences:
-            return [self._turn(record, raw, role, policy)]
         turns = []
-        for index, sequence in enumerate(sequences):
-            answer = sequence.answer
-            check_sequence(sequence.prompt, answer, len(tokenizer), version)
+        sequences = sampled_sequences(record, version) or [self._encoded(record, tokenizer)]
+        for index, (prompt, answer, _, _) in enumerate(sequences):
+            check_sequence(prompt, answer, len(tokenizer), version)
             if answer.loss_mask and all(answer.loss_mask):
                 answer = replace(answer, loss_mask=None)
-            turns.append(
-                turn_of(index, TokenSequence(sequence.prompt, answer, 0.0, role), policy, tokenizer, 0.0)
-            )
+            turns.append(turn_of(index, TokenSequence(prompt, answer, 0.0, role), policy, tokenizer, 0.0))
         turns[0].messages = _prompt(record)
         last = turns[-1].candidates[0]  # the reward counts once
         last.team_reward, last.reward = raw, self._reward(record, raw)
@@ -208,27 +202,26 @@ class RecordReader:
             raise DataError(f"{path} must return MaskedTokens, with one mark per token")
         return masked
 
-    def _turn(self, record: Record, raw: float, role: str, policy: str) -> Turn:
-        """Raises DataError if no token of the conversation is trained on, or the loss mask does not fit the tokenizer."""
-        tokenizer = self.tokenizers[policy]
+    def _encoded(self, record: Record, tokenizer: Any) -> TokenSequence:
+        """A record's text up to its last trained token. Raises DataError if none is trained on, or the loss mask does not
+        fit the tokenizer.
+        """
         masked = self._mask(record["messages"], record.get("tools"), tokenizer)
-        length = masked.response_length
-        if not length or length == len(masked.token_ids):
+        ids, length = masked.token_ids, masked.response_length
+        if not length or length == len(ids):
             raise DataError("no assistant message in the record is trained on, or it has no prompt before it")
-        ids, mask = masked.token_ids[-length:], masked.loss_mask[-length:]
+        mask = masked.loss_mask[-length:]
         end = max(index for index, trained in enumerate(mask) if trained) + 1
-        ids, mask = ids[:end], mask[:end]
+        # Logprobs are unknown: the learner computes them before its first step.
         answer = Answer(
-            token_ids=ids,
-            logprobs=[],  # unknown: the learner computes them before its first step
-            versions=[NOT_SAMPLED] * len(ids),
-            stop_reason="length" if _is_truncated(record) else "stop",
-            text=decode_texts(tokenizer, [ids])[0],
-            loss_mask=None if all(mask) else mask,
+            ids[-length:][:end],
+            [],
+            [NOT_SAMPLED] * end,
+            "length" if _is_truncated(record) else "stop",
+            "",
+            mask[:end],
         )
-        reward = self._reward(record, raw)
-        candidate = Candidate(answer, local_reward=0.0, team_reward=raw, reward=reward)
-        return Turn(0, role, policy, _prompt(record), masked.token_ids[:-length], [candidate], 0)
+        return TokenSequence(ids[:-length], answer)
 
     def _reward(self, record: Record, raw: float) -> float:
         """The reward that is used for training."""

@@ -57,25 +57,18 @@ class BufferClient:
         self.url = url.rstrip("/") + (f"/channels/{channel}" if channel else "")
         self._headers = {"Authorization": f"Bearer {token}"}
 
-    def start_rollout(self, request: Mapping[str, Any]) -> None:
-        """Start a generator."""
-        self._post("/start_rollout", request)
-
-    def stop_rollout(self) -> None:
-        """Stop the generator."""
-        self._post("/stop_rollout", {})
-
     def fetch(self, delivery: int, limit: int | None) -> Fetched:
         """Complete groups, about `limit` records; `delivery` is the last one that was received."""
         body = {"delivery": delivery} | ({"batch_size": limit} if limit else {})
-        answer = self._post("/get_rollout_data", body)["data"]
+        answer = self.post("/get_rollout_data", body)["data"]
         data, meta = answer["data"], answer["meta_info"]
         groups: dict[str, list[Record]] = {}
         for record in data:
             groups.setdefault(str(record["instance_id"]), []).append(record)
         return Fetched(list(groups.values()), list(meta["finished_groups"]), int(meta["delivery"]), meta)
 
-    def _post(self, path: str, content: Mapping[str, Any]) -> dict[str, Any]:
+    def post(self, path: str, content: Mapping[str, Any]) -> dict[str, Any]:
+        """The response to a request: `/start_rollout` starts a generator, `/stop_rollout` stops it."""
         import httpx  # only here: a machine that trains from a script may lack it
 
         try:
@@ -209,7 +202,7 @@ class RolloutSource:
         temperature = 0.0 if kind == "eval" else self._config.evaluation.temperature
         request = self._request(workflow.evaluation_file, temperature, engine_url)
         single_pass = {"num_repeat_per_sample": 1, "num_epoch": 1, "num_prompts": limit}
-        client.start_rollout(request | single_pass | {"fresh": True, "least_reward": _NO_MINIMUM})
+        client.post("/start_rollout", request | single_pass | {"fresh": True, "least_reward": _NO_MINIMUM})
         reader, delivery = _Reader(workflow, client, self._stop_requested), 0
         groups: dict[str, list[Record]] = {}
         while len(groups) < limit:
@@ -220,14 +213,14 @@ class RolloutSource:
                 groups |= {str(group[0]["instance_id"]): group for group in fetched.groups}
                 if fetched.is_last:
                     break
-        client.stop_rollout()
+        client.post("/stop_rollout", {})
         return [groups[name] for name in sorted(groups)]
 
     def close(self) -> None:
         """End the generator that the run started."""
         if self._client is not None and self._workflow.generator:
             with suppress(BufferFailure):  # the service is unreachable, and its generator too
-                self._client.stop_rollout()
+                self._client.post("/stop_rollout", {})
 
     def _start(self, client: BufferClient, engine_url: str) -> None:
         """Start the generator, once; without one, external programs write to the buffer."""
@@ -245,7 +238,7 @@ class RolloutSource:
             "delivery": self._delivery,
             "fresh": not self.finished,
         }
-        client.start_rollout(request)
+        client.post("/start_rollout", request)
         skipped = len(self.finished)
         log.info("rollout of %s started at %s, %d groups skipped", workflow.generator, client.url, skipped)
 

@@ -20,18 +20,24 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from training_core.algorithms.config import ActorCritic
-from training_core.algorithms.losses import kl_penalty, token_entropies
+from training_core.algorithms.hooks import AlgorithmHooks, checked_loss
+from training_core.algorithms.losses import (
+    Bounds,
+    Tokens,
+    correction_weights,
+    kl_penalty,
+    token_entropies,
+)
 from training_core.algorithms.registry import Algorithm, make_hooks
 from training_core.errors import LearnerFailure
 from training_core.importing import resolve
-from training_core.llm.learning.kl_penalty import (
-    apply_kl_penalty,
-    changes_rewards,
+from training_core.llm.learning.advantages import (
+    Critic,
+    compute_advantages,
     has_kl_reward,
     needs_initial_pass,
 )
 from training_core.llm.learning.learner_config import Optimisation, TrainedPolicy
-from training_core.llm.learning.losses import token_losses
 from training_core.llm.learning.optimiser import SINGLE_PROCESS, Optimiser, Processes, learning_rate
 from training_core.llm.learning.packing import (
     MicroBatch,
@@ -42,14 +48,13 @@ from training_core.llm.learning.packing import (
     own_share,
 )
 from training_core.llm.learning.registry import LEARNERS
-from training_core.llm.learning.token_advantages import Critic
 from training_core.llm.learning.token_logprobs import (
     ResponseForward,
     fill_missing_logprobs,
     sampling_log_probs,
     untruncated_logprobs,
 )
-from training_core.llm.learning.update_metrics import Annotations, UpdateSums
+from training_core.llm.learning.update_metrics import Annotations, TokenLosses, UpdateSums
 from training_core.llm.models.evaluation import recompute_activations, training_passes, use_evaluation_mode
 from training_core.llm.models.flops import TRAINING, shape_of
 from training_core.llm.models.lora import (
@@ -179,112 +184,87 @@ class Learner:
         sums = UpdateSums(None if annotated is None else set(annotated))
         parts = minibatches(groups, self.settings.minibatches, iteration)
         shares = [own_share(part, groups, self.processes.rank, self.processes.size) for part in parts]
-        batches = [
-            self._micro_batches(groups, part, share) for part, share in zip(parts, shares, strict=True)
-        ]
+        batches = [self._micro_batches(groups, *both) for both in zip(parts, shares, strict=True)]
+        self._score(groups, shares, batches, iteration, sums)
         pieces = [piece for batch in batches for piece in batch]
-        later = _order(len(parts), iteration, 0)[0 if self._has_dropout else 1 :]
-        if needs_initial_pass(self.algorithm):
-            self._compute_proximal_logprobs(pieces, sums)
-            self._compare_proximal_logprobs([piece for number in later for piece in batches[number]], sums)
-        else:
-            self._measure_mismatch([index for number in later for index in shares[number]], groups, sums)
-        if changes_rewards(self.algorithm):
-            apply_kl_penalty(pieces, groups, self.hooks, self.processes, self.model.device)
+        sums.explained_variance = compute_advantages(
+            pieces, groups, self.hooks, self.critic, self.processes, self.model.device
+        )
         for epoch in range(self.settings.epochs):
             for number in _order(len(batches), iteration, epoch):
-                self._step(batches[number], sums, first=epoch == 0)
+                with training_passes(self.model):
+                    for done, piece in enumerate(batches[number], start=1):
+                        loss = self._loss(piece, sums, first=epoch == 0)
+                        self.optimiser.backward(loss, last=done == len(batches[number]))
+                self._step(sums)
         sums.all_reduce(self.processes, self.model.device)
         flops = sums.flops if self.shape else None
         return UpdateResult(self._metrics(sums, rate, len(groups)), sums.annotations, flops)
 
-    def fill_missing_logprobs(self, groups: Sequence[Group], version: int) -> list[Group]:
-        """Give answers without logprobs those of the current policy, at `version`; see token_logprobs."""
-        use_evaluation_mode(self.model)
-        return fill_missing_logprobs(groups, version, self._score)
-
-    def _score(self, groups: Sequence[Group]) -> Iterator[tuple[MicroBatch, Tensor]]:
-        """Logprobs (T,) of all answers by the current policy."""
-        for piece in make_micro_batches(range(len(groups)), groups, self._micro_batch_options()):
-            yield piece, piece.batch.chosen(sampling_log_probs(self._logits(piece.batch), piece))
-
-    def _make_optimiser(self, settings: Optimisation) -> Optimiser:
-        return Optimiser(self.model, settings, self.processes)
-
-    def _logits(self, batch: RowBatch) -> Tensor:
-        """Logits (U, V) of the current policy."""
-        return self.forward.logits(self.model, batch)
-
-    def _logits_and_values(self, piece: MicroBatch) -> tuple[Tensor, Tensor | None]:
-        """Logits (U, V), and values (T,) if there is a critic, of the current policy."""
-        if self.critic is None:
-            return self._logits(piece.batch), None
-        logits, hidden = self.forward.with_hidden(self.model, piece.batch)
-        return logits, self.critic.values(hidden, piece)
-
-    def _micro_batches(
-        self, groups: Sequence[Group], part: Sequence[int], share: Sequence[int] | None = None
-    ) -> list[MicroBatch]:
-        """The micro-batches of this process's share of a minibatch (all of it by default)."""
-        return list(make_micro_batches(part, groups, self._micro_batch_options(), share))
-
-    def _micro_batch_options(self) -> MicroBatchOptions:
-        forward, pad = self.forward, int(getattr(self.model.config, "pad_token_id", None) or 0)
-        return MicroBatchOptions(
-            self.settings,
-            self.algorithm,
-            self.packed,
-            pad,
-            self.model.device,
-            forward.blocks,
-            forward.linear,
-            self.shape,
-        )
-
     @torch.no_grad()
-    def _measure_mismatch(self, later: Sequence[int], groups: Sequence[Group], sums: UpdateSums) -> None:
-        """Compare engine and learner on groups to be annotated that come after the first step (`later`), while the
-        weights are still those that sampled them; the first minibatch is compared in its own pass, unless dropout
-        would affect it.
+    def _score(
+        self,
+        groups: Sequence[Group],
+        shares: Sequence[Sequence[int]],
+        batches: Sequence[Sequence[MicroBatch]],
+        iteration: int,
+        sums: UpdateSums,
+    ) -> None:
+        """Record logprobs, KL costs and values of the policy before the first step, if the algorithm needs them, and compare
+        its logprobs with the engine's: those of annotated groups that come after the first step, while the weights are
+        still those that sampled them. The first minibatch is compared in its own pass, unless dropout would affect it.
         """
-        episodes = sums.episodes
-        indices = [index for index in later if episodes is None or groups[index].episode in episodes]
-        for piece in self._micro_batches(groups, indices) if groups else ():
-            log_probs = sampling_log_probs(self._logits(piece.batch), piece)
-            sums.record_mismatch(piece, piece.batch.chosen(log_probs))
-
-    @torch.no_grad()
-    def _compute_proximal_logprobs(self, pieces: Sequence[MicroBatch], sums: UpdateSums) -> None:
-        """Record logprobs, KL costs and values of the policy before the first step."""
         algorithm = self.algorithm
-        for piece in pieces:
-            sums.flops += (1 + has_kl_reward(algorithm)) * piece.flops
-            logits, values = self._logits_and_values(piece)
+        later = _order(len(batches), iteration, 0)[0 if self._has_dropout else 1 :]
+        if needs_initial_pass(algorithm):
+            scored = [piece for batch in batches for piece in batch]
+            compared = [piece for number in later for piece in batches[number]]
+            sums.flops += sum(piece.flops for piece in scored)
+        else:
+            annotated = [index for number in later for index in shares[number] if sums.shows(groups[index])]
+            scored = compared = self._micro_batches(groups, annotated)
+        for piece in scored:
+            logits, piece.old_values = self._logits_and_values(piece)
             piece.proximal_logprobs = piece.batch.chosen(sampling_log_probs(logits, piece))
-            if has_kl_reward(algorithm) and self.reference is not None:
-                policy = untruncated_logprobs(logits, piece) if piece.truncated else piece.proximal_logprobs
-                base = self._reference_logprobs(self.reference, piece)
+            if has_kl_reward(algorithm):
+                policy, base = self._beside_base(piece, logits, piece.proximal_logprobs, sums)
                 piece.costs = algorithm.kl_coefficient * kl_penalty(policy, base, algorithm.kl_estimator)
-            if self.critic and values is not None:
-                self.critic.compute_advantages(piece, values, piece.costs)
-        if self.critic:
-            sums.explained_variance = self.critic.normalise_advantages(pieces, self.model.device)
+        for piece in compared:
+            sums.record_mismatch(piece, piece.proximal_logprobs, annotated_only=True)
 
-    def _compare_proximal_logprobs(self, later: Sequence[MicroBatch], sums: UpdateSums) -> None:
-        """As `_measure_mismatch`, from the logprobs of the pass over all data."""
-        for piece in later:
-            if piece.proximal_logprobs is not None:
-                sums.record_mismatch(piece, piece.proximal_logprobs, annotated_only=True)
+    def _loss(self, piece: MicroBatch, sums: UpdateSums, *, first: bool) -> Tensor:
+        """The micro-batch's part of the minibatch's loss; its metrics are added to `sums`. `first`: in the first epoch."""
+        algorithm = self.algorithm
+        logits, values = self._logits_and_values(piece)
+        if piece.idle:
+            return logits.sum() * 0.0
+        sums.flops += TRAINING * piece.flops
+        log_probs = sampling_log_probs(logits, piece)
+        logprobs = piece.batch.chosen(log_probs)
+        with torch.set_grad_enabled(algorithm.entropy_coefficient > 0):
+            entropies = token_entropies(log_probs)[piece.batch.node_indices]
+        result = _policy_losses(piece, logprobs, self.hooks)
+        losses = result.losses - algorithm.entropy_coefficient * entropies
+        if self.reference is not None:
+            policy, base = self._beside_base(piece, logits, logprobs, sums)
+            if algorithm.kl_in == "loss":
+                penalty = kl_penalty(policy, base, algorithm.kl_estimator)
+                losses = losses + algorithm.kl_coefficient * penalty
+            sums.add("kl", kl_penalty(policy.detach(), base, "k3").sum())
+        if self.critic and values is not None:
+            errors = self.critic.losses(piece, values)
+            losses = losses + self.critic.algorithm.value_coefficient * errors
+            sums.add("value", errors.detach().sum())
+        loss = (losses * piece.weights).sum()
+        sums.add_losses(loss, result, entropies, piece)
+        if first:
+            sums.annotate(piece, ratios=result.ratios, entropies=entropies.detach())
+        if sums.tried == 0 and not self._has_dropout:
+            sums.record_mismatch(piece, logprobs.detach())
+        return loss
 
-    def _step(self, part: Sequence[MicroBatch], sums: UpdateSums, *, first: bool) -> None:
-        """One optimiser step on a minibatch; `first`: in the first epoch."""
-        with training_passes(self.model):
-            for number, piece in enumerate(part, start=1):
-                scores_base = (
-                    self.reference is not None and piece.reference_logprobs is None
-                )  # cached afterwards
-                sums.flops += 0.0 if piece.idle else (TRAINING + scores_base) * piece.flops
-                self.optimiser.backward(self._loss(piece, sums, first=first), last=number == len(part))
+    def _step(self, sums: UpdateSums) -> None:
+        """Apply a minibatch's gradients. Raises LearnerFailure after too many steps without a finite gradient."""
         scale = self.optimiser.scale
         result = self.optimiser.step()
         if self.critic:
@@ -304,44 +284,63 @@ class Learner:
                     "from an earlier checkpoint with a lower learner.learning_rate or learner.max_grad_norm"
                 )
 
-    def _loss(self, piece: MicroBatch, sums: UpdateSums, *, first: bool) -> Tensor:
-        """The micro-batch's part of the minibatch's loss; its metrics are added to `sums`."""
-        algorithm = self.algorithm
-        logits, values = self._logits_and_values(piece)
-        if piece.idle:
-            return logits.sum() * 0.0
-        log_probs = sampling_log_probs(logits, piece)
-        logprobs = piece.batch.chosen(log_probs)
-        with torch.set_grad_enabled(algorithm.entropy_coefficient > 0):
-            entropies = token_entropies(log_probs)[piece.batch.node_indices]
-        result = token_losses(piece, logprobs, self.hooks)
-        total = result.losses - algorithm.entropy_coefficient * entropies
-        if self.reference is not None:
-            policy = untruncated_logprobs(logits, piece) if piece.truncated else logprobs
-            base = self._reference_logprobs(self.reference, piece)
-            if algorithm.kl_in == "loss":
-                penalty = kl_penalty(policy, base, algorithm.kl_estimator)
-                total = total + algorithm.kl_coefficient * penalty
-            sums.add("kl", kl_penalty(policy.detach(), base, "k3").sum())
-        if self.critic and values is not None:
-            errors = self.critic.losses(piece, values)
-            total = total + self.critic.algorithm.value_coefficient * errors
-            sums.add("value", errors.detach().sum())
-        loss = (total * piece.weights).sum()
-        sums.add_losses(loss, result, entropies, piece)
-        if first:
-            sums.annotate(piece, ratios=result.ratios, entropies=entropies.detach())
-        if sums.tried == 0 and not self._has_dropout:
-            sums.record_mismatch(piece, logprobs.detach())
-        return loss
+    def _logits(self, batch: RowBatch) -> Tensor:
+        """Logits (U, V) of the current policy."""
+        return self.forward.logits(self.model, batch)
 
-    @torch.no_grad()
-    def _reference_logprobs(self, reference: PreTrainedModel, piece: MicroBatch) -> Tensor:
-        """Logprobs (T,) of the base model."""
+    def _logits_and_values(self, piece: MicroBatch) -> tuple[Tensor, Tensor | None]:
+        """Logits (U, V), and values (T,) if there is a critic, of the current policy."""
+        if self.critic is None:
+            return self._logits(piece.batch), None
+        logits, hidden = self.forward.with_hidden(self.model, piece.batch)
+        return logits, self.critic.values(hidden, piece)
+
+    def _beside_base(
+        self, piece: MicroBatch, logits: Tensor, logprobs: Tensor, sums: UpdateSums
+    ) -> tuple[Tensor, Tensor]:
+        """Logprobs (T,) that a KL compares: of the policy, from its logits (U, V) or sampling logprobs (T,), and of
+        the base model.
+        """
+        assert self.reference is not None
         if piece.reference_logprobs is None:
-            logits = self.forward.logits(reference, piece.batch)
-            piece.reference_logprobs = untruncated_logprobs(logits, piece)
-        return piece.reference_logprobs
+            sums.flops += piece.flops
+            with torch.no_grad():
+                base = self.forward.logits(self.reference, piece.batch)
+                piece.reference_logprobs = untruncated_logprobs(base, piece)
+        policy = untruncated_logprobs(logits, piece) if piece.truncated else logprobs
+        return policy, piece.reference_logprobs
+
+    def fill_missing_logprobs(self, groups: Sequence[Group], version: int) -> list[Group]:
+        """Give answers without logprobs those of the current policy, at `version`; see token_logprobs."""
+        use_evaluation_mode(self.model)
+        return fill_missing_logprobs(groups, version, self._answer_logprobs)
+
+    def _answer_logprobs(self, groups: Sequence[Group]) -> Iterator[tuple[MicroBatch, Tensor]]:
+        """Logprobs (T,) of all answers by the current policy."""
+        for piece in make_micro_batches(range(len(groups)), groups, self._micro_batch_options()):
+            yield piece, piece.batch.chosen(sampling_log_probs(self._logits(piece.batch), piece))
+
+    def _make_optimiser(self, settings: Optimisation) -> Optimiser:
+        return Optimiser(self.model, settings, self.processes)
+
+    def _micro_batches(
+        self, groups: Sequence[Group], part: Sequence[int], share: Sequence[int] | None = None
+    ) -> list[MicroBatch]:
+        """The micro-batches of this process's share of a minibatch (all of it by default)."""
+        return list(make_micro_batches(part, groups, self._micro_batch_options(), share))
+
+    def _micro_batch_options(self) -> MicroBatchOptions:
+        forward, pad = self.forward, int(getattr(self.model.config, "pad_token_id", None) or 0)
+        return MicroBatchOptions(
+            self.settings,
+            self.algorithm,
+            self.packed,
+            pad,
+            self.model.device,
+            forward.blocks,
+            forward.linear,
+            self.shape,
+        )
 
     def _metrics(self, sums: UpdateSums, rate: float, groups: int) -> dict[str, float]:
         if not groups:
@@ -371,6 +370,35 @@ def make_learner(
     make = resolve(f"{__name__.rpartition('.')[0]}.{LEARNERS[policy.learner.type].learner}")
     learner: Learner = make(policy, algorithm, model, iterations, staleness, processes, seed)
     return learner
+
+
+def _policy_losses(piece: MicroBatch, logprobs: Tensor, hooks: AlgorithmHooks) -> TokenLosses:
+    """The policy loss of each token from its logprobs (T,) under the current policy. Raises ConfigError if custom code
+    returns a wrong shape.
+    """
+    algorithm = hooks.algorithm
+    corrected = algorithm.correction != "none"
+    start = (
+        piece.proximal_logprobs
+        if corrected and piece.proximal_logprobs is not None
+        else piece.behaviour_logprobs
+    )
+    result = hooks.policy_loss(
+        Tokens(logprobs, start, piece.advantages, piece.lengths),
+        Bounds(algorithm.clip_low, algorithm.clip_high, algorithm.dual_clip),
+    )
+    losses, clipped = checked_loss(result, len(logprobs), hooks)
+    ratios = (logprobs.detach() - start).exp()
+    if not corrected:
+        return TokenLosses(losses, clipped, ratios, None)
+    weights = correction_weights(
+        start,
+        piece.behaviour_logprobs,
+        algorithm.correction,
+        algorithm.correction_floor,
+        algorithm.correction_cap,
+    )
+    return TokenLosses(losses * weights, clipped, ratios, weights)
 
 
 def _base_of(model: PreTrainedModel) -> PreTrainedModel:

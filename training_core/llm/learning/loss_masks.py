@@ -9,6 +9,7 @@ the generation prompt, which the template writes before the answer, is 0. A mess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from os.path import commonprefix
 from typing import Any
 
 from training_core.errors import DataError
@@ -174,9 +175,9 @@ def _content(messages: Messages, index: int, tokenizer: Any, tools: Tools, text:
         )
         for placeholder in _PLACEHOLDERS
     ]
-    begin = min(_common_prefix_length(text, other) for other in marked)
+    begin = len(commonprefix((text, *marked)))
     limit = min(len(text), *map(len, marked)) - begin
-    tail = min(_common_prefix_length(text[::-1], other[::-1]) for other in marked)
+    tail = len(commonprefix([whole[::-1] for whole in (text, *marked)]))
     return begin, len(text) - min(tail, limit)
 
 
@@ -187,11 +188,3 @@ def _after_header(text: str, header: str, previous_end: int, begin: int) -> int:
         if start >= 0:
             return start + length
     return begin
-
-
-def _common_prefix_length(one: str, other: str) -> int:
-    """Length of the common prefix of two texts, in characters."""
-    for index, (left, right) in enumerate(zip(one, other, strict=False)):
-        if left != right:
-            return index
-    return min(len(one), len(other))

@@ -114,10 +114,6 @@ def _turns_of(episodes: Sequence[Episode], roles: set[str]) -> Iterator[TurnPosi
                 yield episode, index
 
 
-def _is_trained(turn: Turn) -> bool:
-    return any(candidate.answer.trained_tokens for candidate in turn.candidates)
-
-
 def _turn_rewards(episodes: Sequence[Episode], hooks: AlgorithmHooks) -> TurnRewards:
     """The reshaped rewards, which are compared instead of the original ones."""
     turn_rewards: TurnRewards = {}
@@ -129,7 +125,7 @@ def _turn_rewards(episodes: Sequence[Episode], hooks: AlgorithmHooks) -> TurnRew
             reshaped = hooks.turn_rewards(rewards, moment) if len(rewards) else rewards
             checked = checked_numbers(reshaped, len(rewards), hooks, "turn_rewards")
             turn_rewards[episode.id, index] = checked.tolist()
-            if turn.candidates[turn.executed].scored and _is_trained(turn):
+            if turn.candidates[turn.executed].scored and turn.is_trained:
                 before[turn.role] = turn.candidates[turn.executed].reward
     return turn_rewards
 
@@ -243,37 +239,30 @@ def _compare(turns: Sequence[TurnPosition], turn_rewards: TurnRewards) -> _Compa
     owners: list[int] = []
     groups: list[int] = []
     roles: list[str] = []
-    group_numbers: dict[tuple[str, str], int] = {}
-    unit_numbers: dict[tuple[str, str], int] = {}
+    unit_numbers: dict[tuple[object, ...], int] = {}
+    group_numbers: dict[tuple[object, ...], int] = {}
     returns = _returns(turns, turn_rewards)
     for episode, index in turns:
-        turn = episode.turns[index]
-        if not episode.siblings:
-            owners.extend(range(len(rewards), len(rewards) + len(turn.scored)))
-            rewards.extend(turn_rewards[episode.id, index])
-            groups.extend([len(roles)] * len(turn.scored))
-            roles.append(turn.role)
-            continue
-        if (episode.id, index) in returns:
-            number, candidate_returns = returns[episode.id, index]
-            turn_key = (f"{episode.siblings}, turn {number}", turn.role)
-            if turn_key not in group_numbers:
-                group_numbers[turn_key] = len(roles)
-                roles.append(turn.role)
-            owners.extend(range(len(rewards), len(rewards) + len(candidate_returns)))
-            rewards.extend(candidate_returns)
-            groups.extend([group_numbers[turn_key]] * len(candidate_returns))
-            continue
-        key = (episode.id, turn.role)
-        if key not in unit_numbers:
-            unit_numbers[key] = len(rewards)
-            rewards.append(_role_reward(episode, turn.role, turn_rewards))
-            group_key = (episode.siblings, turn.role)
-            if group_key not in group_numbers:
-                group_numbers[group_key] = len(roles)
-                roles.append(turn.role)
-            groups.append(group_numbers[group_key])
-        owners.extend([unit_numbers[key]] * len(turn.candidates))
+        turn, position = episode.turns[index], (episode.id, index)
+        group: tuple[object, ...] = position
+        values = turn_rewards[position]
+        units: list[tuple[object, ...]] = [(position, number) for number in range(len(values))]
+        if position in returns:
+            number, values = returns[position]
+            group = (episode.siblings, turn.role, number)
+        elif episode.siblings:
+            group = (episode.siblings, turn.role)
+            units = [(episode.id, turn.role)] * len(turn.candidates)
+            values = [_role_reward(episode, turn.role, turn_rewards)] * len(units)
+        for unit, value in zip(units, values, strict=True):
+            if unit not in unit_numbers:
+                unit_numbers[unit] = len(rewards)
+                rewards.append(value)
+                if group not in group_numbers:
+                    group_numbers[group] = len(roles)
+                    roles.append(turn.role)
+                groups.append(group_numbers[group])
+            owners.append(unit_numbers[unit])
     return _ComparedUnits(np.array(rewards), np.array(groups), np.array(owners), roles)
 
 

@@ -19,10 +19,21 @@ from math import nan
 import torch
 from torch import Tensor
 
-from training_core.llm.learning.losses import TokenLosses
 from training_core.llm.learning.optimiser import Processes
 from training_core.llm.learning.packing import MicroBatch
 from training_core.types import Group
+
+
+@dataclass(frozen=True)
+class TokenLosses:
+    """An algorithm's loss per token (T,) of a micro-batch, before averaging."""
+
+    losses: Tensor
+    clipped: Tensor
+    ratios: Tensor
+    """Ratio of the policy to that at the start of the update, or to the sampler if the former is not needed; no gradient."""
+    weights: Tensor | None
+    """Correction weights for another sampler, if used."""
 
 
 @dataclass
@@ -99,14 +110,20 @@ class UpdateSums:
         self.add("divergence", (torch.expm1(gap) - gap).sum())
         self.add("compared", len(gap))
 
-    def record_mismatch(self, piece: MicroBatch, logprobs: Tensor, *, annotated_only: bool = False) -> None:
+    def shows(self, group: Group) -> bool:
+        """Whether the group's episode has annotations."""
+        return self.episodes is None or group.episode in self.episodes
+
+    def record_mismatch(
+        self, piece: MicroBatch, logprobs: Tensor | None, *, annotated_only: bool = False
+    ) -> None:
         """Compare and annotate the learner's logprobs (T,) before any step; `annotated_only`: of annotated episodes."""
-        if piece.idle:
+        if piece.idle or logprobs is None:
             return
         engine = piece.behaviour_logprobs
         self.annotate(piece, training_logprobs=logprobs)
         if annotated_only and self.episodes is not None:
-            selected = torch.tensor([group.episode in self.episodes for group, _ in piece.answers])
+            selected = torch.tensor([self.shows(group) for group, _ in piece.answers])
             mask = selected.to(engine.device).repeat_interleave(piece.lengths, output_size=len(engine))
             logprobs, engine = logprobs[mask], engine[mask]
         self.compare(logprobs, engine)
@@ -117,7 +134,7 @@ class UpdateSums:
         end = 0
         for (group, index), length in zip(piece.answers, piece.lengths.tolist(), strict=True):
             begin, end = end, end + length
-            if self.episodes is not None and group.episode not in self.episodes:
+            if not self.shows(group):
                 continue
             if (group.episode, group.turn) not in self.annotations:
                 self.annotations[group.episode, group.turn] = _empty(group)

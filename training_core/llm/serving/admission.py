@@ -5,24 +5,14 @@ The rule is AReaL's (arXiv 2505.24298, section 5.1):
     capacity = min(max_concurrent - running, (staleness + version + 1) * batch - (accepted + running))
 
 `accepted` counts tasks whose data was or will be trained on, `running` those being played; `batch` is the number of
-tasks per version. A rejected task counts as neither: another takes its place. Evaluation is not counted.
+tasks per version. With staleness 0 all data is sampled by the version that is trained on it. A rejected task counts as
+neither: another takes its place. Evaluation is not counted.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
 from training_core.config.rollout import Rollout
-
-
-def capacity(
-    *, staleness: int, version: int, batch: int, accepted: int, running: int, max_concurrent: int
-) -> int:
-    """How many more tasks may start now; negative while more are running than allowed.
-
-    With staleness 0 all data is sampled by the version that is trained on it.
-    """
-    fresh = (staleness + version + 1) * batch - (accepted + running)
-    return min(max_concurrent - running, fresh)
 
 
 class Admission:
@@ -37,17 +27,12 @@ class Admission:
         self.accepted = 0
 
     def room(self, version: int) -> int:
-        """Number of tasks that may start with this version of the weights."""
+        """Number of tasks that may start with this version of the weights; negative while more are running than allowed."""
+        running = len(self.running)
+        room = self._max_concurrent - running
         if self._staleness is None:
-            return self._max_concurrent - len(self.running)
-        return capacity(
-            staleness=self._staleness,
-            version=version,
-            batch=self._batch,
-            accepted=self.accepted,
-            running=len(self.running),
-            max_concurrent=self._max_concurrent,
-        )
+            return room
+        return min(room, (self._staleness + version + 1) * self._batch - (self.accepted + running))
 
     def start(self, tasks: Iterable[int]) -> None:
         """Mark tasks as being played."""

@@ -15,9 +15,9 @@ from tests.training_core.llm.learning import chat_tokenizers
 from tests.training_core.llm.learning.chat_tokenizers import NO_MARKS, WITH_DEFAULT_SYSTEM, chat_tokenizer
 from training_core.config.files import load_config
 from training_core.llm.agents.conversation import Call, Conversation
-from training_core.llm.agents.rendering import Renderer
 from training_core.llm.agents.session import PolicyClient, Session, SessionSpec, write_episode
 from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.rendering import Renderer
 from training_core.llm.learning.training_groups import make_groups
 from training_core.types import NOT_SAMPLED, Answer, Episode
 

@@ -308,8 +308,3 @@ def test_a_strange_record_never_ends_the_run(changes: dict[str, Any]) -> None:
     episode = read(record(("user", "w1"), ("assistant", "w2")) | changes)
     assert episode.failed or episode.turns[0].candidates[0].answer.token_ids
     assert bool(episode.error) == episode.failed
-
-
-def test_text_alone_is_encoded_as_before() -> None:
-    (turn,) = read(record(("user", "w1"), ("assistant", "w2"))).turns
-    assert turn.prompt_ids == ids("<user> w1 <assistant>") and turn.candidates[0].answer.logprobs == []

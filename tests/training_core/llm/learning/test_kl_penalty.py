@@ -14,11 +14,10 @@ from tests.training_core.llm.toys import make_group, make_model, naive_logprobs
 from training_core.algorithms.registry import ALGORITHM_CONFIGS
 from training_core.config.files import load_config
 from training_core.errors import ConfigError
-from training_core.llm.learning.kl_penalty import needs_initial_pass
-from training_core.llm.learning.learner import Learner, UpdateResult, _order
-from training_core.llm.learning.packing import MicroBatch, make_micro_batches, minibatches
+from training_core.llm.learning.advantages import needs_initial_pass
+from training_core.llm.learning.learner import Learner
+from training_core.llm.learning.packing import MicroBatch, make_micro_batches
 from training_core.llm.learning.training_groups import make_groups
-from training_core.llm.learning.update_metrics import UpdateSums
 from training_core.types import Answer, Candidate, Compared, Episode, Group, Turn
 
 REWARDS = [[1.0, 0.0, 0.5], [0.2, 0.9]]
@@ -52,18 +51,17 @@ def costs_of(one: Learner, group: Group, answer: Answer) -> list[float]:
 
 
 def seen(one: Learner, groups: list[Group]) -> dict[tuple[str, int], Tensor]:
-    """(episode, place of the answer) -> the advantages of its tokens that the first step learns from."""
+    """(episode, number of the answer in it) -> the advantages of its tokens that the first step learns from."""
     found: dict[tuple[str, int], Tensor] = {}
-    step = one._step
+    loss = one._loss
 
-    def watched(part: list[MicroBatch], *rest: Any, **more: Any) -> None:
-        for piece in part:
-            parts = piece.advantages.split(piece.lengths.tolist())
-            for (group, place), values in zip(piece.answers, parts, strict=True):
-                found.setdefault((group.episode, place), values.clone())
-        step(part, *rest, **more)
+    def watched(piece: MicroBatch, *rest: Any, **more: Any) -> Tensor:
+        parts = piece.advantages.split(piece.lengths.tolist())
+        for (group, place), values in zip(piece.answers, parts, strict=True):
+            found.setdefault((group.episode, group.turn + place), values.clone())
+        return loss(piece, *rest, **more)
 
-    one._step = watched  # type: ignore[method-assign]
+    one._loss = watched  # type: ignore[method-assign]
     one.update(groups, 1, 0)
     return found
 
@@ -182,19 +180,7 @@ def test_turns_of_one_episode_are_charged_together() -> None:
     ]
     costs = [sum(costs_of(one, group, group.answers[0])) for group in groups]
     charged = [0.0 - costs[0] - costs[1], 1.0 - costs[2] - costs[3]]
-    advantages: dict[tuple[str, int], float] = {}
-    step = one._step
-
-    def watched(part: list[MicroBatch], *rest: Any, **more: Any) -> None:
-        for piece in part:
-            for (group, _), values in zip(
-                piece.answers, piece.advantages.split(piece.lengths.tolist()), strict=True
-            ):
-                advantages[group.episode, group.turn] = values[0].item()
-        step(part, *rest, **more)
-
-    one._step = watched  # type: ignore[method-assign]
-    one.update(groups, 1, 0)
+    advantages = {key: values[0].item() for key, values in seen(one, groups).items()}
     gap = charged[0] - charged[1]
     assert advantages == pytest.approx(
         {("s0", 0): gap, ("s0", 1): gap, ("s1", 0): -gap, ("s1", 1): -gap}, abs=2e-4
@@ -229,36 +215,19 @@ def test_a_role_baseline_s_advantage_is_less_its_kl() -> None:
         )
 
 
-class TwoPasses(Learner):
-    """Looks at annotated groups in a pass of their own before the pass over all data, as it was before one pass did both."""
-
-    def update(self, groups: Any, iteration: int, version: int, annotated: Any = None) -> UpdateResult:
-        late = [minibatches(groups, 2, iteration)[place] for place in _order(2, iteration, 0)[1:]]
-        self.model.eval()
-        self.before = UpdateSums(annotated)
-        self._measure_mismatch([index for part in late for index in part], groups, self.before)
-        return super().update(groups, iteration, version, annotated)
-
-
 @pytest.mark.parametrize("annotated", [None, {"e6", "e10"}, set[str]()])
-@pytest.mark.parametrize("kind", ["rloo", "at_grpo"])
-def test_one_pass_before_the_first_step_gives_the_same_update(kind: str, annotated: set[str] | None) -> None:
-    extra = {"kl_coefficient": BETA} if kind == "rloo" else {"correction": "truncate"}
-    results = []
-    for made in (Learner, TwoPasses):
-        one = learner(ALGORITHM_CONFIGS[kind](**extra), minibatches=2, epochs=2)
-        one.__class__ = made
-        groups = fresh_groups(make_model())
-        results.append((one.update(groups, 1, 0, annotated), one))
-    (first, once), (second, twice) = results
-    assert isinstance(twice, TwoPasses)
-    others = twice.weights()
-    assert all(torch.equal(tensor, others[name]) for name, tensor in once.weights().items())
-    assert first.metrics == second.metrics
-    assert repr(first.annotations) == repr(second.annotations)
-    assert len(twice.before.annotations) == (0 if annotated == set() else 1)
-    for key, found in twice.before.annotations.items():
+def test_a_pass_over_all_data_compares_as_one_over_annotated_data(annotated: set[str] | None) -> None:
+    """The correction of fresh data is 1, so it only adds the pass before the first step."""
+    once, twice = (
+        learner(ALGORITHM_CONFIGS["at_grpo"](correction=correction), minibatches=2, epochs=2)
+        for correction in ("truncate", "none")
+    )
+    first, second = (one.update(fresh_groups(make_model()), 1, 0, annotated) for one in (once, twice))
+    assert len(first.annotations) == (0 if annotated == set() else 2)
+    for key, found in second.annotations.items():
         assert found.training_logprobs == first.annotations[key].training_logprobs, "bit for bit"
+    names = [name for name in second.metrics if name.startswith("mismatch")]
+    assert [first.metrics[name] for name in names] == [second.metrics[name] for name in names]
 
 
 @pytest.mark.parametrize("annotated", [None, {"e6"}, {"e10"}])

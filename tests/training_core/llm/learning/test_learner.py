@@ -2,6 +2,7 @@
 
 import copy
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -120,16 +121,21 @@ def test_steps_without_a_finite_gradient_are_skipped_until_the_limit() -> None:
 
 
 def test_every_group_is_in_one_minibatch_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[list[tuple[str, int]]] = []
-    step = Learner._step
+    seen: list[list[tuple[str, int]]] = [[]]
+    loss, step = Learner._loss, Learner._step
 
-    def spy(one: Learner, part: list[MicroBatch], *rest: object, **more: bool) -> None:
-        seen.append(sorted((group.episode, place) for piece in part for group, place in piece.answers))
-        step(one, part, *rest, **more)
+    def watched(one: Learner, piece: MicroBatch, *rest: Any, **more: Any) -> torch.Tensor:
+        seen[-1] += [(group.episode, place) for group, place in piece.answers]
+        return loss(one, piece, *rest, **more)
 
-    monkeypatch.setattr(Learner, "_step", spy)
+    def stepped(one: Learner, sums: Any) -> None:
+        seen.append([])
+        step(one, sums)
+
+    monkeypatch.setattr(Learner, "_loss", watched)
+    monkeypatch.setattr(Learner, "_step", stepped)
     result = learner(minibatches=2, epochs=3, micro_batch_tokens=8).update(groups(), 1, 0)
-    assert len(seen) == 6
+    assert len(seen) == 7 and not seen.pop()
     expected = sorted((group.episode, place) for group in groups() for place in range(len(group.answers)))
     for epoch in range(3):
         parts = seen[2 * epoch : 2 * epoch + 2]

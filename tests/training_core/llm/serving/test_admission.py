@@ -3,7 +3,7 @@
 import pytest
 
 from training_core.config.rollout import Rollout
-from training_core.llm.serving.admission import Admission, TaskQueue, capacity
+from training_core.llm.serving.admission import Admission, TaskQueue
 
 
 @pytest.mark.parametrize(
@@ -21,17 +21,9 @@ from training_core.llm.serving.admission import Admission, TaskQueue, capacity
     ],
 )
 def test_capacity_by_hand(staleness: int, version: int, accepted: int, running: int, room: int) -> None:
-    assert (
-        capacity(
-            staleness=staleness,
-            version=version,
-            batch=4,
-            accepted=accepted,
-            running=running,
-            max_concurrent=15,
-        )
-        == room
-    )
+    tasks = Admission(staleness, batch=4, max_concurrent=15)
+    tasks.accepted, tasks.running = accepted, set(range(running))
+    assert tasks.room(version) == room
 
 
 def admission(iterations: int = 10, **fields: int) -> TaskQueue:

@@ -7,8 +7,8 @@ import pytest
 
 from tests.workers.reporting.loggers.test_loggers import lines
 from training_core.errors import ConfigError
+from training_core.loggers.registry import make_logger
 from troupe_client.reporting.tensorboard import scalars_of
-from workers.reporting.loggers import make_logger
 
 
 @pytest.mark.extended

@@ -14,11 +14,10 @@ from tests.workers.running import events, little_model, small_config
 from training_core.config.evaluation import Reporting
 from training_core.errors import ConfigError
 from training_core.loggers import registry
-from training_core.loggers.registry import LoggerSetup
+from training_core.loggers.registry import Loggers, LoggerSetup
 from troupe_client.reporting.tensorboard import scalars_of
 from workers.driver.attempt import run_attempt
 from workers.protocol import Attempt
-from workers.reporting.loggers import Loggers
 
 
 def opening(folder: Path) -> LoggerSetup:

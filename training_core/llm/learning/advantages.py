@@ -1,17 +1,23 @@
-"""Advantages per token, which the learner computes itself: PPO's critic, and REINFORCE++'s returns.
+"""Advantages that the learner computes itself: KL penalties and discounts in the reward, REINFORCE++'s returns, PPO's critic.
+
+T response tokens, U positions that predict them, R answers, N compared units (answers, or episodes of a role), H hidden
+size, b = kl_coefficient, k_t the KL estimate of token t, g = discount.
+
+A whole sequence is one action (RLOO, arXiv 2402.14740, equations 1 and 6, and every algorithm that compares sequences):
+
+    R = r - b * sum of k_t over the unit's tokens,     A = R normalised as the config says, the same for all its tokens
+
+A token is an action (REINFORCE++, arXiv 2501.03262, section 3):
+
+    G_t = g^(T - t) * r - sum over s >= t of g^(s - t) * b * k_s,     A_t = G_t normalised over the batch's tokens
+
+where the form with a baseline first subtracts the group's mean from r. PPO subtracts b * k_t from the token's reward
+before its critic's GAE. Groups without advantages by their rewards without the penalty have advantage 0. A penalty in
+the loss is added in learner.py.
 
 The critic is a linear head on the policy's last hidden states that predicts the remaining reward of a response. The
 trunk is the policy's, so the value loss also trains it. The head is fp32, has its own AdamW and is initialised to zero,
 so that the first values are 0 and the first advantages are the rewards.
-
-A token is an action (REINFORCE++, arXiv 2501.03262, section 3), with b * k_t the KL penalty of token t (kl_penalty.py):
-
-    G_t = g^(T - t) * r - sum over s >= t of g^(s - t) * b * k_s,     A_t = G_t normalised over the batch's tokens
-
-where the form with a baseline first subtracts the group's mean from r, and g is `discount`. PPO subtracts b * k_t from
-the token's reward before its critic's GAE.
-
-T response tokens, U positions that predict them, R answers, N compared units, H hidden size.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,16 +29,75 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from training_core.algorithms.at_grpo import EPSILON, Floats, Normalisation, normalised_advantages
+from training_core.algorithms.at_grpo import (
+    EPSILON,
+    Floats,
+    Normalisation,
+    informative_groups,
+    normalised_advantages,
+)
 from training_core.algorithms.config import ActorCritic, TokenReturns
 from training_core.algorithms.gae import last_token_rewards, token_advantages
-from training_core.algorithms.hooks import normalisation
+from training_core.algorithms.hooks import AlgorithmHooks, ComparedRewards, checked_numbers, normalisation
 from training_core.algorithms.losses import value_loss
+from training_core.algorithms.registry import Algorithm
 from training_core.errors import LearnerFailure
 from training_core.llm.learning.learner_config import Optimisation
 from training_core.llm.learning.optimiser import SINGLE_PROCESS, Optimiser, Processes
 from training_core.llm.learning.packing import MicroBatch
 from training_core.types import Group
+
+
+def has_kl_reward(algorithm: Algorithm) -> bool:
+    """Whether the KL divergence from the base model is subtracted from the rewards."""
+    return algorithm.kl_coefficient > 0 and algorithm.kl_in == "reward"
+
+
+def changes_rewards(algorithm: Algorithm) -> bool:
+    """Whether the learner normalises advantages itself, because its computations change the rewards."""
+    discounts = isinstance(algorithm, TokenReturns) and algorithm.discount < 1.0
+    return not isinstance(algorithm, ActorCritic) and (has_kl_reward(algorithm) or discounts)
+
+
+def needs_initial_pass(algorithm: Algorithm) -> bool:
+    """Whether the update starts with a pass over all data by the policy at its start."""
+    return isinstance(algorithm, ActorCritic) or algorithm.correction != "none" or has_kl_reward(algorithm)
+
+
+def compute_advantages(
+    pieces: Sequence[MicroBatch],
+    groups: Sequence[Group],
+    hooks: AlgorithmHooks,
+    critic: "Critic | None",
+    processes: Processes,
+    device: torch.device,
+) -> float | None:
+    """Replace the advantages of an update's micro-batches, over all processes, where the learner's computations change
+    them. Returns the share of the returns' variance that a critic's values explain (None if returns do not vary).
+    """
+    algorithm = hooks.algorithm
+    if critic:
+        return critic.compute_advantages(pieces, device)
+    if not groups or not changes_rewards(algorithm):
+        return None
+    units = RewardUnits(groups)
+    informative = informative_groups(units.rewards, units.groups, normalisation(algorithm))
+    if isinstance(algorithm, TokenReturns):
+        _apply_token_returns(pieces, units, informative, algorithm, processes, device)
+        return None
+    penalties = torch.zeros(len(units.rewards), dtype=torch.float64, device=device)
+    for piece in pieces:
+        if piece.costs is not None and not piece.idle:
+            penalties.index_add_(0, units.of_tokens(piece), piece.costs.double())
+    penalised = units.rewards - processes.all_reduce(penalties).cpu().numpy()
+    compared = ComparedRewards(units.rewards, units.groups, units.roles, informative, units.tokens)
+    result = hooks.penalised_advantages(compared, penalised, units.advantages)
+    advantages = checked_numbers(result, len(penalised), hooks, "penalised_advantages")
+    values = torch.from_numpy(advantages).float().to(device)
+    for piece in pieces:
+        piece.advantages = values[units.of_tokens(piece)]
+    return None
+
 
 HEAD, MOMENTS = "head.", "moments."
 """Prefixes of the names of a checkpoint's tensors."""
@@ -62,40 +127,34 @@ class Critic:
         values: Tensor = self.head(hidden.float()).squeeze(-1)
         return values[piece.batch.node_indices]
 
-    def compute_advantages(self, piece: MicroBatch, values: Tensor, costs: Tensor | None) -> None:
-        """Compute a micro-batch's token advantages, with its answers' current advantages as their rewards.
-
-        `values` (T,) are the critic's current ones; `costs` (T,) are subtracted from the tokens' rewards.
+    def compute_advantages(self, pieces: Sequence[MicroBatch], device: torch.device) -> float | None:
+        """Token advantages by GAE, with the answers' current advantages as their rewards less `costs`; normalised over
+        all of an update's tokens, if configured. Returns the share of the returns' variance that the values explain.
         """
-        ends = piece.lengths.cumsum(0)[piece.lengths > 0] - 1
-        scores = piece.advantages.new_zeros(len(piece.lengths))
-        scores[piece.lengths > 0] = piece.advantages[ends]
-        rewards = last_token_rewards(scores, piece.lengths)
-        if costs is not None:
-            rewards = rewards - costs
         algorithm = self.algorithm
-        piece.advantages = token_advantages(
-            rewards, values, piece.lengths, algorithm.discount, algorithm.gae_lambda
-        )
-        piece.old_values, piece.returns = values, piece.advantages + values
-
-    def normalise_advantages(self, pieces: Sequence[MicroBatch], device: torch.device) -> float | None:
-        """Normalise the advantages of all of an update's tokens, if configured; return the share of the returns'
-        variance that the values explain (None if returns do not vary).
-        """
         sums = torch.zeros(5, dtype=torch.float64, device=device)
         for piece in pieces:
-            if piece.returns is not None:
-                gained, returns = piece.advantages.double(), piece.returns.double()
-                parts = (gained, gained.square(), returns, returns.square())
-                sums += torch.stack([gained.new_tensor(len(gained)), *(part.sum() for part in parts)])
-        count, gained, gained_squares, earned, earned_squares = self.processes.all_reduce(sums).tolist()
+            assert piece.old_values is not None
+            ends = piece.lengths.cumsum(0)[piece.lengths > 0] - 1
+            scores = piece.advantages.new_zeros(len(piece.lengths))
+            scores[piece.lengths > 0] = piece.advantages[ends]
+            rewards = last_token_rewards(scores, piece.lengths)
+            if piece.costs is not None:
+                rewards = rewards - piece.costs
+            piece.advantages = token_advantages(
+                rewards, piece.old_values, piece.lengths, algorithm.discount, algorithm.gae_lambda
+            )
+            piece.returns = piece.advantages + piece.old_values
+            gained, returns = piece.advantages.double(), piece.returns.double()
+            parts = (gained, gained.square(), returns, returns.square())
+            sums += torch.stack([gained.new_tensor(len(gained)), *(part.sum() for part in parts)])
+        count, gain, gain_squares, earned, earned_squares = self.processes.all_reduce(sums).tolist()
         if count < 2:
             return None
-        mean = gained / count
-        residual_variance = max(gained_squares / count - mean**2, 0.0)
+        mean = gain / count
+        residual_variance = max(gain_squares / count - mean**2, 0.0)
         return_variance = earned_squares / count - (earned / count) ** 2
-        if self.algorithm.whiten_advantages:
+        if algorithm.whiten_advantages:
             std = (residual_variance * count / (count - 1)) ** 0.5
             for piece in pieces:
                 piece.advantages = (piece.advantages - mean) / (std + EPSILON)
@@ -176,7 +235,7 @@ class RewardUnits:
         return self.of_answers(piece).repeat_interleave(piece.lengths, output_size=len(piece.advantages))
 
 
-def apply_token_returns(
+def _apply_token_returns(
     pieces: Sequence[MicroBatch],
     units: RewardUnits,
     informative: NDArray[np.bool_],
