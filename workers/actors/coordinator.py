@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from training_core.algorithms.registry import make_hooks
 from training_core.config.run import RunConfig
-from training_core.llm.agents.rendering import check_template_arguments
 from training_core.llm.base_models.base_evaluation import base_evaluation
 from training_core.llm.environments.host import EnvironmentPool
+from training_core.llm.generation.rendering import check_template_arguments
 from training_core.llm.learning.training_groups import make_groups, read_baselines, save_baselines
 from training_core.llm.workflows.agent import check_workflow
 from training_core.types import Episode

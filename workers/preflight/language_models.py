@@ -12,7 +12,6 @@ from training_core.config.rollout import Agent, CustomWorkflow, RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.errors import EnvironmentFailure, ModelError
 from training_core.importing import made, resolve
-from training_core.llm.agents.rendering import check_template_arguments
 from training_core.llm.base_models.folder_creation import FACTS
 from training_core.llm.base_models.packaged import PACKAGED_MODELS, check_packaged
 from training_core.llm.base_models.registry import created_folder, resolve_model
@@ -21,6 +20,7 @@ from training_core.llm.environments.external import External
 from training_core.llm.environments.host import EnvironmentHost, SlotView
 from training_core.llm.environments.registry import types_with_warm_start, warm_start_of
 from training_core.llm.generation.registry import ENGINES
+from training_core.llm.generation.rendering import check_template_arguments
 from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.llm.rewards.pool import reward_source
 from training_core.llm.workflows.agent import check_workflow

@@ -9,7 +9,6 @@ import pytest
 from tests.training_core.llm.learning.chat_tokenizers import OPENS_THOUGHT, chat_tokenizer
 from training_core.config.files import load_config
 from training_core.errors import ConfigError, ModelError
-from training_core.llm.agents.rendering import check_template_arguments
 from training_core.llm.base_models.warm_start import word_tokenizer
 from training_core.llm.environments.arithmetic import (
     ARITHMETIC_TASKS,
@@ -19,6 +18,7 @@ from training_core.llm.environments.arithmetic import (
 from training_core.llm.environments.base import TRY_AGAIN
 from training_core.llm.environments.host import EnvironmentHost, SlotView
 from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.rendering import check_template_arguments
 from training_core.llm.learning.training_groups import make_groups
 from training_core.llm.workflows.context import Conversations, RolloutContext, make_request
 from training_core.llm.workflows.episodes import play_episodes, play_independent
