@@ -224,14 +224,17 @@ def _updating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) ->
     text = memory.Text(prompt, response, group, -(-answers // learner.minibatches))
     trained = memory.adapted(shape, config.policies[policy].adapter)
     copies = memory.gradient_copies(trained, learner.precision)
-    processes = config.policies[policy].devices.update_workers
+    devices = config.policies[policy].devices
+    gpus = devices.update_gpus if devices.placement == "apart" else devices.rollout_gpus
+    device = "cuda" if gpus else "cpu"
+    processes = devices.update_workers
     tokens, longest, places = memory.micro_batch(learner, text)
     return {
         "gradients": memory.spread(memory.gradients(trained, learner.precision), learner, 2, processes),
         "activations": memory.activations(
             shape, learner.precision, tokens, longest, recomputed=learner.activation_checkpointing
         ),
-        "logits": memory.output_layer(shape, learner.precision, places),
+        "logits": memory.output_layer(shape, learner.precision, places, device),
     } | ({"gradient_copies": memory.spread(copies, learner, 2, processes)} if copies else {})
 
 

@@ -1,5 +1,6 @@
 """The presets on GPUs, with a small random model of the same architecture in place of the pretrained one."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from tests.training_core.llm.learning.chat_tokenizers import chat_tokenizer
-from training_core.config.files import load_config, preset_names
+from training_core.config.files import load_config, preset_names, read_gallery
 from training_core.config.run import RunConfig
 from training_core.llm.models.shape import ModelShape
 from workers.run import main
@@ -49,8 +50,8 @@ def test_the_memory_fits_the_card_that_the_gallery_names(
     peak = sum(
         worker.peak for policy in estimates.estimate(config, tmp_path).policies for worker in policy.workers
     )
-    card = estimates.expected_card(preset)
-    assert peak < 0.9 * card * 10**9 * 1.0, f"{peak / 10**9:.1f} GB of {card}"
+    card = re.search(r"one GPU with (\d+) GB", read_gallery(preset)["time"])
+    assert card and peak < (1 - estimates.SPARE) * int(card[1]) * 10**9, f"{peak / 10**9:.1f} GB"
 
 
 @pytest.mark.extended
@@ -59,7 +60,13 @@ def test_the_memory_fits_the_card_that_the_gallery_names(
 def test_two_iterations_with_a_small_model(preset: str, model: Path, tmp_path: Path) -> None:
     config = load_config(preset)
     assert isinstance(config, RunConfig)
-    words = ["run.iterations=2", "rollout.tasks=2", "environment.max_turns=2", "evaluation.episodes=2"]
+    words = [
+        "run.iterations=2",
+        "rollout.tasks=2",
+        "environment.max_turns=2",
+        "evaluation.episodes=2",
+        "evaluation.probes=1",
+    ]
     for name in config.policies:
         fields = (
             f"model={model}",

@@ -24,7 +24,8 @@ from training_core.errors import LearnerFailure
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Deepspeed, Optimisation
 from training_core.llm.learning.optimiser import MASTER, SEPARATOR, OptimiserStep, Processes
-from training_core.llm.learning.packing import MicroBatch, RowBatch, make_micro_batches
+from training_core.llm.learning.output_layer import TokenScores
+from training_core.llm.learning.packing import MicroBatch, make_micro_batches
 from training_core.llm.learning.token_logprobs import ResponseForward
 from training_core.llm.models.lora import load_trained_weights, trained_weights
 from training_core.types import Group
@@ -42,9 +43,10 @@ class _Responses(nn.Module):
         self.model = model
         self._response_forward = response_forward
 
-    def forward(self, batch: RowBatch) -> Tensor:
-        """Logits (U, V)."""
-        return self._response_forward.logits(self.model, batch)
+    def forward(self, piece: MicroBatch, entropy_gradient: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """The fields of TokenScores: DeepSpeed's hooks look for tensors in tuples."""
+        scores = self._response_forward.scores(self.model, piece, entropy_gradient=entropy_gradient)
+        return scores.logprobs, scores.untruncated, scores.entropies
 
 
 class ZeroOptimiser:
@@ -218,9 +220,8 @@ class DeepspeedLearner(Learner):
             )  # with an adapter it shares weights that are now partitioned
         return ZeroOptimiser(self.model, self.forward, settings, self.processes)
 
-    def _logits(self, batch: RowBatch) -> Tensor:
-        logits: Tensor = self.optimiser.engine(batch)
-        return logits
+    def _scores(self, piece: MicroBatch) -> TokenScores:
+        return TokenScores(*self.optimiser.engine(piece, self._has_entropy_bonus))
 
     def _micro_batches(
         self, groups: Sequence[Group], part: Sequence[int], share: Sequence[int] | None = None

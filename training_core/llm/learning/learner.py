@@ -26,7 +26,6 @@ from training_core.algorithms.losses import (
     Tokens,
     correction_weights,
     kl_penalty,
-    token_entropies,
 )
 from training_core.algorithms.registry import Algorithm, make_hooks
 from training_core.errors import LearnerFailure
@@ -39,10 +38,10 @@ from training_core.llm.learning.advantages import (
 )
 from training_core.llm.learning.learner_config import Optimisation, TrainedPolicy
 from training_core.llm.learning.optimiser import SINGLE_PROCESS, Optimiser, Processes, learning_rate
+from training_core.llm.learning.output_layer import TokenScores
 from training_core.llm.learning.packing import (
     MicroBatch,
     MicroBatchOptions,
-    RowBatch,
     make_micro_batches,
     minibatches,
     own_share,
@@ -51,8 +50,6 @@ from training_core.llm.learning.registry import LEARNERS
 from training_core.llm.learning.token_logprobs import (
     ResponseForward,
     fill_missing_logprobs,
-    sampling_log_probs,
-    untruncated_logprobs,
 )
 from training_core.llm.learning.update_metrics import Annotations, TokenLosses, UpdateSums
 from training_core.llm.models.evaluation import recompute_activations, training_passes, use_evaluation_mode
@@ -129,6 +126,7 @@ class Learner:
             self.critic = Critic(model, algorithm, policy.learner, processes)
         if self.settings.activation_checkpointing:
             recompute_activations(model)
+        self._has_entropy_bonus = algorithm.entropy_coefficient > 0
         self._has_dropout = policy.adapter.type == "lora" and policy.adapter.dropout > 0
         self._consecutive_skips = 0
 
@@ -224,43 +222,41 @@ class Learner:
             annotated = [index for number in later for index in shares[number] if sums.shows(groups[index])]
             scored = compared = self._micro_batches(groups, annotated)
         for piece in scored:
-            logits, piece.old_values = self._logits_and_values(piece)
-            piece.proximal_logprobs = piece.batch.chosen(sampling_log_probs(logits, piece))
+            scores, piece.old_values = self._scores_and_values(piece)
+            piece.proximal_logprobs = scores.logprobs
             if has_kl_reward(algorithm):
-                policy, base = self._beside_base(piece, logits, piece.proximal_logprobs, sums)
-                piece.costs = algorithm.kl_coefficient * kl_penalty(policy, base, algorithm.kl_estimator)
+                base = self._base_logprobs(piece, sums)
+                piece.costs = algorithm.kl_coefficient * kl_penalty(
+                    scores.untruncated, base, algorithm.kl_estimator
+                )
         for piece in compared:
             sums.record_mismatch(piece, piece.proximal_logprobs, annotated_only=True)
 
     def _loss(self, piece: MicroBatch, sums: UpdateSums, *, first: bool) -> Tensor:
         """The micro-batch's part of the minibatch's loss; its metrics are added to `sums`. `first`: in the first epoch."""
         algorithm = self.algorithm
-        logits, values = self._logits_and_values(piece)
+        scores, values = self._scores_and_values(piece)
         if piece.idle:
-            return logits.sum() * 0.0
+            return scores.logprobs.sum() * 0.0
         sums.flops += TRAINING * piece.flops
-        log_probs = sampling_log_probs(logits, piece)
-        logprobs = piece.batch.chosen(log_probs)
-        with torch.set_grad_enabled(algorithm.entropy_coefficient > 0):
-            entropies = token_entropies(log_probs)[piece.batch.node_indices]
-        result = _policy_losses(piece, logprobs, self.hooks)
-        losses = result.losses - algorithm.entropy_coefficient * entropies
+        result = _policy_losses(piece, scores.logprobs, self.hooks)
+        losses = result.losses - algorithm.entropy_coefficient * scores.entropies
         if self.reference is not None:
-            policy, base = self._beside_base(piece, logits, logprobs, sums)
+            base = self._base_logprobs(piece, sums)
             if algorithm.kl_in == "loss":
-                penalty = kl_penalty(policy, base, algorithm.kl_estimator)
+                penalty = kl_penalty(scores.untruncated, base, algorithm.kl_estimator)
                 losses = losses + algorithm.kl_coefficient * penalty
-            sums.add("kl", kl_penalty(policy.detach(), base, "k3").sum())
+            sums.add("kl", kl_penalty(scores.untruncated.detach(), base, "k3").sum())
         if self.critic and values is not None:
             errors = self.critic.losses(piece, values)
             losses = losses + self.critic.algorithm.value_coefficient * errors
             sums.add("value", errors.detach().sum())
         loss = (losses * piece.weights).sum()
-        sums.add_losses(loss, result, entropies, piece)
+        sums.add_losses(loss, result, scores.entropies, piece)
         if first:
-            sums.annotate(piece, ratios=result.ratios, entropies=entropies.detach())
+            sums.annotate(piece, ratios=result.ratios, entropies=scores.entropies.detach())
         if sums.tried == 0 and not self._has_dropout:
-            sums.record_mismatch(piece, logprobs.detach())
+            sums.record_mismatch(piece, scores.logprobs.detach())
         return loss
 
     def _step(self, sums: UpdateSums) -> None:
@@ -284,31 +280,27 @@ class Learner:
                     "from an earlier checkpoint with a lower learner.learning_rate or learner.max_grad_norm"
                 )
 
-    def _logits(self, batch: RowBatch) -> Tensor:
-        """Logits (U, V) of the current policy."""
-        return self.forward.logits(self.model, batch)
+    def _scores(self, piece: MicroBatch) -> TokenScores:
+        """The response tokens' scores by the current policy."""
+        return self.forward.scores(self.model, piece, entropy_gradient=self._has_entropy_bonus)
 
-    def _logits_and_values(self, piece: MicroBatch) -> tuple[Tensor, Tensor | None]:
-        """Logits (U, V), and values (T,) if there is a critic, of the current policy."""
+    def _scores_and_values(self, piece: MicroBatch) -> tuple[TokenScores, Tensor | None]:
+        """The same, and values (T,) if there is a critic."""
         if self.critic is None:
-            return self._logits(piece.batch), None
-        logits, hidden = self.forward.with_hidden(self.model, piece.batch)
-        return logits, self.critic.values(hidden, piece)
+            return self._scores(piece), None
+        scores, hidden = self.forward.scores_and_hidden(
+            self.model, piece, entropy_gradient=self._has_entropy_bonus
+        )
+        return scores, self.critic.values(hidden, piece)
 
-    def _beside_base(
-        self, piece: MicroBatch, logits: Tensor, logprobs: Tensor, sums: UpdateSums
-    ) -> tuple[Tensor, Tensor]:
-        """Logprobs (T,) that a KL compares: of the policy, from its logits (U, V) or sampling logprobs (T,), and of
-        the base model.
-        """
+    def _base_logprobs(self, piece: MicroBatch, sums: UpdateSums) -> Tensor:
+        """Logprobs (T,) of the base model, cached after the first pass."""
         assert self.reference is not None
         if piece.reference_logprobs is None:
             sums.flops += piece.flops
             with torch.no_grad():
-                base = self.forward.logits(self.reference, piece.batch)
-                piece.reference_logprobs = untruncated_logprobs(base, piece)
-        policy = untruncated_logprobs(logits, piece) if piece.truncated else logprobs
-        return policy, piece.reference_logprobs
+                piece.reference_logprobs = self.forward.scores(self.reference, piece).untruncated
+        return piece.reference_logprobs
 
     def fill_missing_logprobs(self, groups: Sequence[Group], version: int) -> list[Group]:
         """Give answers without logprobs those of the current policy, at `version`; see token_logprobs."""
@@ -318,7 +310,7 @@ class Learner:
     def _answer_logprobs(self, groups: Sequence[Group]) -> Iterator[tuple[MicroBatch, Tensor]]:
         """Logprobs (T,) of all answers by the current policy."""
         for piece in make_micro_batches(range(len(groups)), groups, self._micro_batch_options()):
-            yield piece, piece.batch.chosen(sampling_log_probs(self._logits(piece.batch), piece))
+            yield piece, self._scores(piece).logprobs
 
     def _make_optimiser(self, settings: Optimisation) -> Optimiser:
         return Optimiser(self.model, settings, self.processes)

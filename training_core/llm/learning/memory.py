@@ -104,10 +104,15 @@ def activations(
     return tokens * (stored + once)
 
 
-def output_layer(shape: ModelShape, precision: str, places: int) -> int:
-    """Peak memory for logits of `places` predicted tokens: the logits, in fp32 the log-probabilities and two more
-    tensors of that size while the entropy is computed, and in bf16 an fp32 copy.
+LOGITS_AT_ONCE = {"cpu": 2**28, "cuda": 2**26}
+"""Logits of a chunk of the output layer, by the type of the device."""
+
+
+def output_layer(shape: ModelShape, precision: str, places: int, device: str = "cpu") -> int:
+    """Peak memory for logits of `places` predicted tokens, or of a chunk of them: the logits, in fp32 the log-probabilities
+    and two more tensors of that size while the entropy is computed, and in bf16 an fp32 copy.
     """
+    places = min(places, max(LOGITS_AT_ONCE[device] // shape.vocabulary, 1))
     copies = 3 if precision == "fp32" else 4
     return places * shape.vocabulary * (WIDTH[precision] + FP32 * copies)
 

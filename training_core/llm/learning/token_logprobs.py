@@ -11,10 +11,10 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from training_core.llm.generation.sampling import tempered_log_probs
+from training_core.llm.learning.output_layer import TokenScores, score_tokens
 from training_core.llm.learning.packing import MicroBatch, RowBatch, collate, single_rows, tree_rows
 from training_core.llm.models.decoder import decoder_of
 from training_core.llm.models.packed_attention import (
@@ -34,22 +34,6 @@ _MAX_RELATIVE_ERROR = 0.1
 """The same, relative to their error when responses see each other."""
 _REFUSALS = (AttributeError, TypeError, ValueError, RuntimeError)
 """Exceptions of a model that does not support a trial's pass."""
-
-
-def sampling_log_probs(logits: Tensor, piece: MicroBatch) -> Tensor:
-    """Log-probabilities (U, V) with the temperature and truncation of sampling; sampled tokens are never truncated."""
-    keep = None
-    if piece.truncated:
-        keep = torch.zeros_like(logits, dtype=torch.bool)
-        keep[piece.batch.node_indices, piece.batch.targets] = True
-    return tempered_log_probs(logits, piece.temperature, piece.top_k, piece.top_p, keep)
-
-
-def untruncated_logprobs(logits: Tensor, piece: MicroBatch) -> Tensor:
-    """The response tokens' logprobs (T,) after temperature only. Two policies are compared by these, because one may
-    truncate a token that the other does not.
-    """
-    return piece.batch.chosen(tempered_log_probs(logits, piece.temperature))
 
 
 def fill_missing_logprobs(
@@ -112,18 +96,35 @@ class ResponseForward:
         self._attention = attention
         self._takes_positions = "position_ids" in inspect.signature(model.forward).parameters
 
-    def logits(self, model: PreTrainedModel, batch: RowBatch) -> Tensor:
-        """Logits (U, V) at the places that predict a token. `model` has this model's architecture."""
-        return self._logits(model, batch, split=self.splits)
+    def scores(
+        self, model: PreTrainedModel, piece: MicroBatch, *, entropy_gradient: bool = False
+    ) -> TokenScores:
+        """What an update needs of the logits. `model` has this model's architecture."""
+        return self.scores_and_hidden(model, piece, entropy_gradient=entropy_gradient, hidden=False)[0]
 
-    def with_hidden(self, model: PreTrainedModel, batch: RowBatch) -> tuple[Tensor, Tensor]:
-        """The same logits, with the last hidden states (U, H)."""
-        inputs = self._inputs(batch, model.dtype)
+    def scores_and_hidden(
+        self,
+        model: PreTrainedModel,
+        piece: MicroBatch,
+        *,
+        entropy_gradient: bool = False,
+        hidden: bool = True,
+    ) -> tuple[TokenScores, Tensor]:
+        """The same, with the last hidden states (U, H); those are undefined without `hidden`."""
+        batch, inputs = piece.batch, self._inputs(piece.batch, model.dtype)
         if self.splits:
-            hidden = self._hidden(model, inputs, batch)
-            return _head(model)(hidden), hidden
-        whole = model(**inputs, output_hidden_states=True)
-        return batch.predicting(whole.logits), batch.predicting(whole.hidden_states[-1])
+            states = self._hidden(model, inputs, batch)
+            head, last = _head(model), states
+        else:  # the model does more than its output layer: all logits are computed at once
+            whole = model(**inputs, output_hidden_states=hidden)
+            head, states = nn.Identity(), batch.predicting(whole.logits)
+            last = batch.predicting(whole.hidden_states[-1]) if hidden else states
+        words = int(model.config.get_text_config().vocab_size)
+        return score_tokens(head, states, piece, words, entropy_gradient=entropy_gradient), last
+
+    def logits(self, model: PreTrainedModel, batch: RowBatch) -> Tensor:
+        """Logits (U, V) at the places that predict a token, all at once."""
+        return self._logits(model, batch, split=self.splits)
 
     def _logits(self, model: PreTrainedModel, batch: RowBatch, *, split: bool) -> Tensor:
         inputs = self._inputs(batch, model.dtype)

@@ -118,13 +118,13 @@ def test_the_value_loss_trains_the_trunk_too() -> None:
 def test_a_model_that_is_not_split_is_judged_by_the_same_states(kind: str) -> None:
     """Its last hidden states are asked for instead, as of an architecture that changes its logits afterwards."""
     one = learner(kind=kind)
-    batch = next(make_micro_batches([0, 1], off_policy_groups(), one._micro_batch_options())).batch
+    piece = next(make_micro_batches([0, 1], off_policy_groups(), one._micro_batch_options()))
     assert one.forward.splits
     with torch.no_grad():
-        logits, hidden = one.forward.with_hidden(one.model, batch)
+        scores, hidden = one.forward.scores_and_hidden(one.model, piece)
         one.forward.__dict__["splits"] = False
-        whole, states = one.forward.with_hidden(one.model, batch)
-    assert torch.allclose(logits, whole, atol=1e-5)
+        whole, states = one.forward.scores_and_hidden(one.model, piece)
+    assert torch.allclose(scores.logprobs, whole.logprobs, atol=1e-5)
     assert torch.allclose(hidden, states, atol=1e-5)
 
 

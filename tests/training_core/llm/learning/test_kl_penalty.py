@@ -237,17 +237,13 @@ def test_data_is_passed_over_once_before_the_first_step(kind: str, annotated: se
     assert needs_initial_pass(algorithm)
     one = learner(algorithm, minibatches=2)
     passes = []
-    logits, with_hidden = one.forward.logits, one.forward.with_hidden
+    compute = one.forward.scores_and_hidden
 
-    def counted(model: Any, batch: Any) -> Any:
+    def counted(*arguments: Any, **named: Any) -> Any:
         passes.append(torch.is_grad_enabled())
-        return logits(model, batch)
+        return compute(*arguments, **named)
 
-    def counted_hidden(model: Any, batch: Any) -> Any:
-        passes.append(torch.is_grad_enabled())
-        return with_hidden(model, batch)
-
-    one.forward.logits, one.forward.with_hidden = counted, counted_hidden  # type: ignore[method-assign]
+    one.forward.scores_and_hidden = counted  # type: ignore[method-assign]
     groups = fresh_groups(make_model())
     result = one.update(groups, 1, 0, annotated)
     pieces = sum(
