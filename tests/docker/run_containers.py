@@ -76,14 +76,10 @@ class Compose:
         kept = subprocess.PIPE if quiet else None
         try:
             done = subprocess.run(
-                [*self.command, "-f", str(FILE), "--env-file", str(self.variables), *words],
-                cwd=ROOT,
-                env=os.environ | {"COMPOSE_PROJECT_NAME": "troupe-check"},
-                stdout=kept,
-                stderr=kept,
-                text=True,
+                [*self.command, "-f", str(FILE), "--env-file", str(self.variables), *words], cwd=ROOT,
+                env=os.environ | {"COMPOSE_PROJECT_NAME": "troupe-check"}, stdout=kept, stderr=kept, text=True,
                 check=False,
-            )
+            )  # fmt: skip
         except OSError as error:
             raise CheckFailed(f"{self.command[0]} cannot be started: {error}") from error
         if done.returncode != 0:

@@ -22,10 +22,6 @@ ONE_SHOT = "prepare"
 """Others wait for its end, not for its health."""
 
 
-def test_the_services_are_those_of_the_stack() -> None:
-    assert set(SERVICES) == {"postgres", "redis", "prepare", "web", "worker", "beat", "ray"}
-
-
 @pytest.mark.parametrize("name", OURS)
 def test_every_variable_of_a_service_is_one_that_is_read(name: str) -> None:
     assert set(SERVICES[name]["environment"]) <= KNOWN

@@ -106,9 +106,7 @@ def test_the_web_server_is_healthy_while_it_is_up() -> None:
     port = free_port()
     command = at_port(check_of_web_image(), port)
     child = subprocess.Popen(
-        [sys.executable, "-m", "webapp.stack.serve", f"127.0.0.1:{port}"],
-        cwd=ROOT,
-        stderr=subprocess.DEVNULL,
+        [sys.executable, "-m", "webapp.stack.serve", f"127.0.0.1:{port}"], cwd=ROOT, stderr=subprocess.DEVNULL
     )
     try:
         wait_until(lambda: healthy(command), [child])

@@ -53,13 +53,9 @@ class Terminal:
         environment = self._stack.environment | {"COLUMNS": "100", "NO_COLOR": "1"}
         path = os.pathsep.join(filter(None, (str(ROOT), environment.get("PYTHONPATH", ""))))
         return subprocess.run(
-            [sys.executable, "-m", "troupe_client.cli.app", *words],
-            cwd=self.folder,
-            env=environment | {"PYTHONPATH": path},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+            [sys.executable, "-m", "troupe_client.cli.app", *words], cwd=self.folder,
+            env=environment | {"PYTHONPATH": path}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
 
     def troupe(self, *words: str) -> str:
         """The output of a command that succeeds."""

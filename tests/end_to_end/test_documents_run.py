@@ -43,15 +43,9 @@ def test_a_page_runs_as_written(page: str, world: World, tmp_path: Path) -> None
     folder = tmp_path / "page"
     folder.mkdir()
     reader = Reader(
-        page,
-        folder,
-        world.environment(folder) | {"RUN": world.runs[0]},
-        substitutions(world, page),
-        shortener(page),
-        SERVING,
-        PRELUDES,
-        world.settle_newest if page in REAL else lambda command: None,
-    )
+        page, folder, world.environment(folder) | {"RUN": world.runs[0]}, substitutions(world, page), shortener(page),
+        SERVING, PRELUDES, world.settle_newest if page in REAL else lambda command: None,
+    )  # fmt: skip
     reader.prepare()
     if page in CLONES:
         shutil.copytree(world.work / ".git", folder / ".git")

@@ -66,15 +66,10 @@ class Client:
     def launch(self, model: Path, **overrides: Any) -> str:
         """A short run that lasts long enough to be hurt."""
         small = {
-            "policies.planner.model": str(model),
-            "policies.executor.model": str(model),
-            "run.iterations": ITERATIONS,
-            "rollout.tasks": 8,
-            "rollout.group_size": 4,
-            "evaluation.every": 0,
-            "checkpoint.every": 5,
+            "policies.planner.model": str(model), "policies.executor.model": str(model), "run.iterations": ITERATIONS,
+            "rollout.tasks": 8, "rollout.group_size": 4, "evaluation.every": 0, "checkpoint.every": 5,
             "reporting.episodes_per_iteration": PER_ITERATION,
-        }
+        }  # fmt: skip
         body = {"preset": "plan_path_duo", "overrides": small | overrides}
         answer = self.http.post(f"{self.stack.url}/api/v1/runs/", json=body)
         assert answer.status_code == 201, answer.text

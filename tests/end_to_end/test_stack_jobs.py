@@ -82,9 +82,7 @@ def test_a_checkpoint_is_evaluated_again_and_talked_to(client: httpx.Client, sta
     assert not refusals, "short jobs are forked, and the node starts no other program"
 
 
-def test_webhooks_are_sent_by_the_worker_and_again_when_asked(
-    client: httpx.Client, stack: RunningStack
-) -> None:
+def test_webhooks_are_sent_by_worker_and_again_when_asked(client: httpx.Client, stack: RunningStack) -> None:
     hooks = "/api/v1/projects/default/webhooks/"
     with receiving() as receiver:
         receiver.answers = [500]

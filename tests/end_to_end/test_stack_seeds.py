@@ -12,11 +12,7 @@ from tests.end_to_end.running_stack import RunningStack, title
 from tests.end_to_end.test_run_faults import Client
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(2400), pytest.mark.extended]
-SMALL = {
-    "rollout.environments": 8,
-    "evaluation.every": 0,
-    "checkpoint.every": 5,
-}
+SMALL = {"rollout.environments": 8, "evaluation.every": 0, "checkpoint.every": 5}
 LONG = 500
 KEYS = "train/return,policy/agents/value_loss"
 ENDED = ("finished", "failed", "stopped")
@@ -69,11 +65,8 @@ def test_seeds_of_a_sweep_share_a_process(shared_stack: RunningStack, client: Cl
     (kept, *_) = client.get(f"/api/v1/runs/{runs[1]}/checkpoints/")["results"]
     assert kept["iteration"] == ended[1]["iteration"]
     alone = made(
-        client,
-        "/api/v1/runs/",
-        preset="spread_mappo",
-        overrides=SMALL | {"run.iterations": LONG, "run.seed": 2},
-    )["id"]
+        client, "/api/v1/runs/", preset="spread_mappo", overrides=SMALL | {"run.iterations": LONG, "run.seed": 2},
+    )["id"]  # fmt: skip
     client.until(alone, lambda found: found["iteration"] >= 6)
     made(client, f"/api/v1/runs/{alone}/stop/")
     client.until(alone, lambda found: found["state"] in ENDED)

@@ -21,7 +21,7 @@ PRELUDES = {
     'expected = "sha256=" + hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()': (
         "import hashlib, hmac, types\nsecret, timestamp, body = 'a', '1', b'{}'\n"
         "request = types.SimpleNamespace(headers={'X-Troupe-Signature': 'sha256='})\n"
-    ),
+    )
 }
 FILES: dict[str, dict[str, str]] = {
     "docs/start/getting-started.md": {"my-experiment.toml": "@plan_path_duo"},

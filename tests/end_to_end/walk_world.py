@@ -68,12 +68,8 @@ class World:
     def type(self, command: str) -> str:
         """Run a command in the checkout; returns its output."""
         done = subprocess.run(
-            ["bash", "-ec", command],
-            cwd=self.work,
-            env=self.environment(self.work),
-            capture_output=True,
-            text=True,
-        )
+            ["bash", "-ec", command], cwd=self.work, env=self.environment(self.work), capture_output=True, text=True,
+        )  # fmt: skip
         assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
         return done.stdout
 
