@@ -70,7 +70,7 @@ def fill(sizes: Sizes) -> None:
     _execute("UPDATE transcripts_episode SET words = words || to_tsvector('simple', 'needle') WHERE id = "
              "(SELECT id FROM transcripts_episode WHERE run_id = 'large' ORDER BY id OFFSET 100 LIMIT 1)")  # fmt: skip
     _rows_of_large(sizes.episodes)
-    _execute(import_module("webapp.runs.migrations.0018_counts_of_old_runs").FILL)
+    _execute(import_module("webapp.runs.migrations.0020_shared_jobs").COUNTS)
     _execute("VACUUM (ANALYZE)")
 
 

@@ -1,7 +1,7 @@
 """Transcripts: episodes with their turns, tokens, notes and probes; queries on episodes, their table and their curve."""
 
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Required
 
 from pydantic import (
     AfterValidator,
@@ -11,12 +11,14 @@ from pydantic import (
     FiniteFloat,
     model_validator,
 )
+from typing_extensions import TypedDict
 
 from troupe_client.documents.base import Body, Document, omitted
 
 Number = float | str | None
 """NaN and infinities are strings."""
 Json = dict[str, Any]
+OPEN = ConfigDict(extra="allow")
 Kind = Literal["train", "eval", "eval_sampled"]
 LONGEST_QUERY = 2000
 RECENT = 10_000
@@ -107,11 +109,45 @@ class Episode(Document):
     staleness: int | None = Field(description="Publications between the oldest token and the update.")
 
 
+class TranscriptCandidate(TypedDict, total=False):
+    """A sampled answer with its tokens, and what the update computed for it: arrays with a value per token."""
+
+    __pydantic_config__ = OPEN  # type: ignore[misc]
+    text: Required[str]
+    token_ids: Required[list[int]]
+    tokens: Required[list[str]]
+    logprobs: Required[list[Number]]
+    versions: Required[list[int]]
+    stop_reason: Required[str]
+    local_reward: Required[Number]
+    team_reward: Required[Number]
+    reward: Required[Number]
+    advantage: Number
+    ratios: list[Number]
+    entropies: list[Number]
+    training_logprobs: list[Number]
+    masks: list[int]
+
+
+class TranscriptTurn(TypedDict):
+    """The turn of an agent: its observation, its candidates, and the position of the executed one."""
+
+    __pydantic_config__ = OPEN  # type: ignore[misc]
+    index: int
+    role: str
+    policy: str
+    messages: list[Json]
+    prompt_ids: list[int]
+    candidates: list[TranscriptCandidate]
+    executed: int
+    board: Json | None
+
+
 class EpisodeTranscript(Episode):
     """An episode with its transcript, which is missing if only its facts are stored."""
 
     return_label: str
-    turns: list[Json] | None = omitted("Prompts, candidates with their tokens, values of updates.")
+    turns: list[TranscriptTurn] | None = omitted("Prompts, candidates with their tokens, values of updates.")
     final_board: Json | None = None
     stages: Json | None = omitted("Times of the update.")
 

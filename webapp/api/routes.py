@@ -21,6 +21,7 @@ from django.http import HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
 from django.urls.resolvers import RoutePattern
+from drf_spectacular.contrib.pydantic import PydanticExtension
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from pydantic import BaseModel, BeforeValidator, ValidationError, WithJsonSchema, create_model
@@ -42,6 +43,8 @@ Words = Annotated[
     WithJsonSchema({"type": "string"}),
 ]
 """A query parameter with several values, separated by commas."""
+MODEL = "#/components/schemas/{model}"
+"""Address of the schema of a model in the OpenAPI document."""
 RESERVED = frozenset({"limit", "cursor", "offset", "format"})
 """Query parameters of paging and of the framework."""
 PAGING = {
@@ -154,9 +157,24 @@ class Operation:
     def _parameters(self) -> Iterator[OpenApiParameter]:
         for name, schema in self.query.model_json_schema().get("properties", {}).items():
             facts = {key: value for key, value in schema.items() if key not in ("title", "description")}
+            if isinstance(facts.get("default"), list):
+                facts["default"] = ",".join(facts["default"])
             yield OpenApiParameter(name, facts, description=schema.get("description", ""))
         if self.result is not None and issubclass(self.result, Page):
             yield from (PAGING[name] for name in self.paging)
+
+
+class DocumentSchema(PydanticExtension):  # type: ignore[misc]
+    """Schemas of models in OpenAPI. drf-spectacular stores a model that contains itself as a reference to itself."""
+
+    priority = 1
+
+    def map_serializer(self, auto_schema: Any, direction: str) -> Any:
+        schema = super().map_serializer(auto_schema, direction)
+        if "$ref" not in schema:
+            return schema
+        name = self.get_name(auto_schema, direction)
+        return self.target.model_json_schema(ref_template=MODEL, mode="serialization")["$defs"][name]
 
 
 class Routes:

@@ -1,11 +1,9 @@
 """API tokens: hashed, scoped, ended by time, by hand, with their person."""
 
 from datetime import timedelta
-from importlib import import_module
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.core.exceptions import ValidationError
 from django.test import Client
 from django.utils import timezone
@@ -147,14 +145,3 @@ def test_a_token_of_a_project_is_made_on_the_page(ada: Client, project: Project)
     assert (token.project, token.scopes) == (project, ["launch", "read"])
     elsewhere = ada.post("/account/tokens/", {"name": "ci", "scope": "read", "project": "theirs"})
     assert elsewhere.status_code == 400 and ApiToken.objects.count() == 1
-
-
-def test_tokens_made_before_the_admin_scope_keep_what_they_allowed(user: User) -> None:
-    module = import_module("webapp.accounts.migrations.0004_token_scopes")
-    old, _ = token_create(user, "old", ["read", "launch"])
-    reading, _ = token_create(user, "reading", ["read"])
-    module.keep_what_tokens_may(apps, None)
-    assert ApiToken.objects.get(pk=old.pk).scopes == ["admin", "launch", "read"]
-    assert ApiToken.objects.get(pk=reading.pk).scopes == ["read"]
-    module.forget_admin(apps, None)
-    assert ApiToken.objects.get(pk=old.pk).scopes == ["launch", "read"]

@@ -288,7 +288,7 @@ def test_the_migration_reads_each_old_chunk_once(run: Run, monkeypatch: pytest.M
     chunks = Chunk.objects.filter(count__gte=SHORTEST).order_by("pk")
     before = [(*row[:3], bytes(row[3])) for row in chunks.values_list(*columns)]
     chunks.update(first_step=None, last_step=None, outline=None)
-    migration = import_module("webapp.metrics.migrations.0006_outlines_of_old_chunks")
+    migration = import_module("webapp.metrics.migrations.0007_blocks")
     monkeypatch.setattr(migration, "AT_ONCE", 2)
     with CaptureQueriesContext(connection) as queries:
         migration.fill(apps, None)

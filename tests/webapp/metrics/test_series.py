@@ -4,12 +4,10 @@ import csv
 import io
 import math
 import random
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
-from django.apps import apps
 
 from webapp.metrics import services
 from webapp.metrics.api import series_csv
@@ -202,17 +200,6 @@ class TestHeadline:
         found = {row.key: (row.first_value, row.min_value, row.max_value) for row in Series.objects.all()}
         assert found == {"a": (3.0, -1.0, 7.0), "b": (None, None, None)}
         assert run.headline == {}
-
-    def test_old_series_get_theirs_from_their_points(self, run: Run) -> None:
-        for step, value in enumerate(["NaN", 0.5, 0.25, 2.0]):
-            store(run, event(step, {"eval/success": value, "b": "NaN"}))
-        Series.objects.update(first_value=None, min_value=None, max_value=None)
-        Run.objects.update(headline={"eval/success": 2.0})
-        import_module("webapp.metrics.migrations.0004_extremes_of_old_series").fill(apps, None)
-        series = Series.objects.get(key="eval/success")
-        assert (series.first_value, series.min_value, series.max_value) == (0.5, 0.25, 2.0)
-        assert Series.objects.get(key="b").max_value is None
-        assert Run.objects.get().headline == {"eval/success": 2.0, "first": {"eval/success": 0.5}}
 
     def test_curve_has_at_most_forty_buckets_of_means(self, run: Run) -> None:
         values = [float(step % 7) for step in range(100)]

@@ -1,15 +1,18 @@
 """The database at the start: new tables equal the migrations' tables; filled ones are dumped and migrated once."""
 
+import lzma
 import os
 import re
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg import sql
 
+from tests.golden.home import ARCHIVE, DUMP
 from webapp.config.environment import ROOT
 from webapp.stack.postgres import PostgresServer
 
@@ -42,9 +45,9 @@ def manage(
     )  # fmt: skip
 
 
-def statements(database: str, servers: PostgresServer) -> set[str]:
+def statements(database: str, servers: PostgresServer, *options: str) -> set[str]:
     """The statements that create a database and its rows, without the order of columns, identifiers and times of rows."""
-    command = [servers.binaries / "pg_dump", "--no-owner", "--column-inserts", "-d", database]
+    command = [servers.binaries / "pg_dump", "--no-owner", "--column-inserts", *options, "-d", database]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     text = re.sub(r"^(--|\\).*\n", "", text, flags=re.MULTILINE)
     rows = re.compile(r"^(INSERT|SELECT) .*$", re.MULTILINE)
@@ -64,6 +67,30 @@ def test_new_tables_equal_the_tables_of_the_migrations(
     different = statements(database, servers) ^ migrated
     # Django's own migration gives this table, which Troupe does not use, identifiers of another size.
     assert [words for words in different if "CREATE TABLE public.auth_group_permissions (" not in words] == []
+
+
+@pytest.mark.parametrize(("version", "runs"), [("d3f6c46c", 2), ("719057fa", 1)])
+def test_old_tables_become_the_tables_of_today(
+    tmp_path: Path, database: str, servers: PostgresServer, version: str, runs: int
+) -> None:
+    if version == "d3f6c46c":
+        with tarfile.open(ARCHIVE) as archive:
+            archive.extract(DUMP, tmp_path, filter="data")
+    else:
+        packed = ARCHIVE.with_name(f"database-{version}.dump.xz").read_bytes()
+        (tmp_path / DUMP).write_bytes(lzma.decompress(packed))
+    restore = [servers.binaries / "pg_restore", "--no-owner", "-d", database, tmp_path / DUMP]
+    subprocess.run(restore, check=True, capture_output=True)
+    migrated = manage(["migrate"], tmp_path, database)
+    assert migrated.returncode == 0, migrated.stderr
+    with psycopg.connect(database.replace("postgres://", "postgresql://")) as connection:
+        count = "SELECT count(*) FROM runs_run WHERE tone > 0 AND series_count > 0 AND episode_counts <> '{}'"
+        assert connection.execute(count).fetchone() == (runs,)
+        assert connection.execute("SELECT to_regclass('health_channel')").fetchone() == (None,)
+    upgraded = statements(database, servers, "--schema-only")
+    create_empty(servers)
+    assert manage(["migrate"], tmp_path, database).returncode == 0
+    assert upgraded ^ statements(database, servers, "--schema-only") == set()
 
 
 def test_a_filled_database_is_dumped_before_it_is_migrated(

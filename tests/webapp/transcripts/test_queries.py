@@ -455,5 +455,5 @@ def test_labels_are_hidden_from_visitors(run: Run) -> None:
 def test_the_migration_fills_old_episodes(run: Run, episodes: list[Facts]) -> None:
     stored = {row.name: (row.roles, row.groups) for row in Episode.objects.all()}
     Episode.objects.update(roles={}, groups=[])
-    import_module("webapp.transcripts.migrations.0009_figures_of_old_episodes").fill(apps, None)
+    import_module("webapp.transcripts.migrations.0011_cursors_of_a_run").fill(apps, None)
     assert {row.name: (row.roles, row.groups) for row in Episode.objects.all()} == stored

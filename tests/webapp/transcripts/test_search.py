@@ -1,14 +1,10 @@
-"""Filters, full-text search and quarters of returns, through selectors, pages, API, and the migration that fills old rows."""
+"""Filters, full-text search and quarters of returns, through selectors, pages and API."""
 
 import math
-from importlib import import_module
 from typing import Any
 
 import pytest
-from django.apps import apps
-from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
 
 from tests.webapp.elements import elements, texts_of
 from tests.webapp.transcripts.test_episodes import candidate, played, turn
@@ -161,21 +157,6 @@ def test_every_filter(run: Run, names: Any, filters: dict[str, Any], found: str)
         ],
     )  # fmt: skip
     assert names(**filters) == found
-
-
-def test_old_rows_are_filled(run: Run, names: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    episodes_store(run, 1, [played("a", turns=said("needle")), played("b")])
-    Episode.objects.update(words=None, environment="")
-    Episode.objects.get(name="b").body.delete()
-    assert names("needle") == ""
-    migration = import_module("webapp.transcripts.migrations.0003_words_of_old_episodes")
-    monkeypatch.setattr(migration, "AT_ONCE", 1)
-    with CaptureQueriesContext(connection) as queries:
-        migration.fill(apps, None)
-    reads = [query["sql"] for query in queries if query["sql"].startswith("SELECT")]
-    ends = [0, *Episode.objects.order_by("pk").values_list("pk", flat=True)]
-    assert all(f'"id" > {end}' in sql for end, sql in zip(ends, reads, strict=True))
-    assert (names("needle"), names("goal"), names(environment="plan_path")) == ("a", "ba", "ba")
 
 
 def test_the_page_marks_what_was_found_and_links_to_its_turn(ada: Client, run: Run) -> None:

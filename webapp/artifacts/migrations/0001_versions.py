@@ -10,9 +10,9 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('accounts', '0004_token_scopes'),
-        ('checkpoints', '0003_resume_from_a_checkpoint'),
-        ('runs', '0013_iterations_of_origins'),
+        ('accounts', '0001_initial'),
+        ('checkpoints', '0001_initial'),
+        ('runs', '0001_initial'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -1,25 +1,18 @@
 from django.db import migrations, models
 
-NAMES = {"bad": "critical", "warn": "warning"}
-
-
-def rename(apps, schema_editor):
-    """Earlier versions called the severities bad and warn, also in the counts on the run."""
-    Finding, Run = apps.get_model("health", "Finding"), apps.get_model("runs", "Run")
-    for old, new in NAMES.items():
-        Finding.objects.filter(severity=old).update(severity=new)
-    for run in Run.objects.exclude(finding_counts={}).only("pk", "finding_counts").iterator():
-        counts = {NAMES.get(name, name): count for name, count in run.finding_counts.items()}
-        Run.objects.filter(pk=run.pk).update(finding_counts=counts)
+SEVERITY = "CASE {0} WHEN 'bad' THEN 'critical' WHEN 'warn' THEN 'warning' ELSE {0} END"
+RENAME = f"""
+UPDATE health_finding SET severity = {SEVERITY.format("severity")};
+UPDATE runs_run SET finding_counts = (SELECT jsonb_object_agg({SEVERITY.format("key")}, value) FROM jsonb_each(finding_counts))
+WHERE finding_counts <> '{{}}'
+"""
 
 
 class Migration(migrations.Migration):
-    dependencies = [("health", "0006_channels_are_destinations"), ("runs", "0013_iterations_of_origins")]
+    """Earlier versions called the severities bad and warn, also in the counts on the run."""
+
+    dependencies = [("health", "0001_findings_and_channels"), ("runs", "0001_initial")]
     operations = [
-        migrations.AlterField(
-            "finding",
-            "severity",
-            models.CharField(max_length=8, choices=[("critical", "Critical"), ("warning", "Warning")]),
-        ),
-        migrations.RunPython(rename, migrations.RunPython.noop),
+        migrations.AlterField("finding", "severity", models.CharField(choices=[("critical", "Critical"), ("warning", "Warning")], max_length=8)),
+        migrations.RunSQL(RENAME, migrations.RunSQL.noop),
     ]

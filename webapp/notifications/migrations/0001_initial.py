@@ -1,4 +1,4 @@
-"""Webhooks, of the former app of that name, and channels, of health, become destinations."""
+"""The tables of former versions for webhooks and channels become destinations."""
 
 import django.db.models.deletion
 import uuid
@@ -25,16 +25,18 @@ CHANNELS = f"""
     LEFT JOIN notifications_destination taken ON taken.id = channel.id
     CROSS JOIN (
         SELECT greatest((SELECT max(id) FROM health_channel), (SELECT max(id) FROM notifications_destination)) AS id
-    ) top
+    ) top;
+    DROP TABLE health_channel
 """
 
 
 def take_over(apps, schema_editor):
     connection = schema_editor.connection
     with connection.cursor() as cursor:
-        if "webhooks_webhook" in connection.introspection.table_names(cursor):
-            cursor.execute(WEBHOOKS)
-        cursor.execute(CHANNELS)
+        tables = connection.introspection.table_names(cursor)
+        for table, statement in (("webhooks_webhook", WEBHOOKS), ("health_channel", CHANNELS)):
+            if table in tables:
+                cursor.execute(statement)
         stored = [apps.get_model("notifications", name) for name in ("Destination", "Delivery")]
         for statement in connection.ops.sequence_reset_sql(no_style(), stored):
             cursor.execute(statement)
@@ -45,8 +47,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('accounts', '0003_groundwork'),
-        ('health', '0005_calm_looks'),
+        ('accounts', '0001_initial'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

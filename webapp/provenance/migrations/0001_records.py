@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('runs', '0013_iterations_of_origins'),
+        ('runs', '0001_initial'),
     ]
 
     operations = [

@@ -1,11 +1,4 @@
-from django.db import migrations, models
-
-
-def _renamed(old: str, new: str):
-    def change(apps, schema_editor):
-        apps.get_model("reports", "ReportVersion").objects.filter(kind=old).update(kind=new)
-
-    return change
+from django.db import migrations
 
 
 class Migration(migrations.Migration):
@@ -13,12 +6,8 @@ class Migration(migrations.Migration):
 
     dependencies = [("reports", "0001_initial")]
     operations = [
-        migrations.AlterField(
-            "reportversion",
-            "kind",
-            models.CharField(
-                max_length=8, choices=[("saved", "Saved"), ("conflict", "Conflict")], default="saved"
-            ),
+        migrations.RunSQL(
+            "UPDATE reports_reportversion SET kind = 'conflict' WHERE kind = 'beside'",
+            "UPDATE reports_reportversion SET kind = 'beside' WHERE kind = 'conflict'",
         ),
-        migrations.RunPython(_renamed("beside", "conflict"), _renamed("conflict", "beside")),
     ]
