@@ -203,6 +203,7 @@ def test_no_import_cycles() -> None:
         ("workers.launchers.registry", "torch ray django transformers"),
         ("workers.telemetry.events", "torch ray django transformers"),
         ("workers.sizing.estimates", "torch ray django transformers"),
+        ("workers.sizing.placement", "torch ray django transformers"),
         ("workers.reporting.reporter", "torch ray django transformers"),
         ("workers.run", "torch ray django transformers"),
         ("troupe_client.cli.app", "torch ray django transformers"),

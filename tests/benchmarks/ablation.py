@@ -7,9 +7,6 @@ over seeds and 95 % interval (Student's t) of success on the held-out tasks. Not
 """
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,9 +14,9 @@ from math import sqrt
 from pathlib import Path
 from statistics import mean, stdev
 
-from tests.benchmarks.plan_path_duo import metrics, play_swapped
+from tests.benchmarks.local_runs import HOME, events, finished, train
+from tests.benchmarks.plan_path_duo import play_swapped
 
-ROOT = Path(__file__).resolve().parents[2]
 KINDS = {"sampled": "eval_sampled/success", "greedy": "eval/success"}
 STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
 """Degrees of freedom -> quantile 0.975 of Student's t."""
@@ -75,7 +72,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
-    parser.add_argument("--home", type=Path, default=ROOT / "var" / "benchmarks" / "ablation")
+    parser.add_argument("--home", type=Path, default=HOME / "ablation")
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     arguments = parser.parse_intermixed_args(words)
     curves = {
@@ -87,9 +84,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 def curve(name: str, seed: int, home: Path, overrides: list[str]) -> Curve:
     """A run, trained first where it is not there."""
-    folder = home / "runs" / f"{name}-seed-{seed}"
-    if not finished(folder):
-        train(ARMS[name], seed, home, folder, overrides)
+    folder = arm_run(ARMS[name], name, seed, home, overrides)
     found = read(folder)
     if name == "per_role":
         kinds = {"sampled": "eval_sampled", "greedy": "eval"}
@@ -98,32 +93,18 @@ def curve(name: str, seed: int, home: Path, overrides: list[str]) -> Curve:
     return found
 
 
-def train(arm: Arm, seed: int, home: Path, folder: Path, overrides: list[str]) -> None:
-    """In a process of its own, with one thread."""
-    command = ["-m", "workers.run", "--preset", arm.preset, "--local", "--home", str(home)]
-    settings = [*arm.overrides, f"run.seed={seed}", *overrides]
-    subprocess.run(
-        [sys.executable, *command, "--folder", str(folder), *settings],
-        cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        check=True,
-        stdout=sys.stderr,
-    )
-
-
-def finished(folder: Path) -> bool:
-    """Whether the run's own events say that it ended well."""
-    return any(
-        event["type"] == "status" and event["state"] == "finished"
-        for spool in folder.glob("attempt-*/spool/*.jsonl")
-        for event in map(json.loads, spool.read_text().splitlines())
-    )
+def arm_run(arm: Arm, name: str, seed: int, home: Path, overrides: Sequence[str]) -> Path:
+    """The folder of a run, trained first where it is not there."""
+    folder = home / "runs" / f"{name}-seed-{seed}"
+    if not finished(folder):
+        train(arm.preset, home, folder, [*arm.overrides, f"run.seed={seed}", *overrides])
+    return folder
 
 
 def read(folder: Path) -> Curve:
     """From the run's events."""
     found = Curve()
-    for event in metrics(folder):
+    for event in events(folder, "metrics"):
         step, values = event["step"], event["values"]
         for kind, name in KINDS.items():
             if name in values:

@@ -1,4 +1,4 @@
-"""The asynchronous loop, measured: `python tests/benchmarks/asynchronous.py [pace | learning] [key=value ...]`.
+"""The asynchronous loop, measured: `python -m tests.benchmarks.asynchronous [pace | learning] [key=value ...]`.
 
 pace: seconds per iteration with rollout.staleness = 1 over those of the synchronous loop, rollout and update workers
 apart under Ray, the two taking turns so that both meet the same neighbours on the machine; and CPU seconds per iteration by kind of
@@ -8,7 +8,6 @@ Markdown; nothing here fails.
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -16,13 +15,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import psutil
 
+from tests.benchmarks.local_runs import HOME, ROOT, command, environment, events, series
 from training_core.config.files import read_preset
 
-ROOT = Path(__file__).resolve().parents[2]
 QUIET = ["evaluation.every=0", "checkpoint.every=0"]
 WARM = 3
 """Iterations at the start that are not counted."""
@@ -44,7 +42,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--iterations", type=int, default=15, help="pace: of each run")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0], help="learning: of each run")
     parser.add_argument("--preset", default="plan_path_duo")
-    parser.add_argument("--home", type=Path, default=ROOT / "var" / "benchmarks")
+    parser.add_argument("--home", type=Path, default=HOME)
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     asked = parser.parse_intermixed_args(words)
     lines = pace(asked) if asked.part == "pace" else learning(asked)
@@ -93,10 +91,7 @@ def cpu_row(name: str, runs: Sequence[Counter[str]]) -> str:
 
 def learning(asked: argparse.Namespace) -> list[str]:
     """Held-out success by loss: of the base model, the best, and the mean of the last three evaluations."""
-    lines = [
-        "| | seed | base | best | last three | mean age of answers |",
-        "|---|---|---|---|---|---|",
-    ]
+    lines = ["| | seed | base | best | last three | mean age of answers |", "|---|---|---|---|---|---|"]
     for name, words in LOSSES.items():
         for seed in asked.seeds:
             label = f"learning-{name.replace(' ', '-').replace(',', '')}-{seed}"
@@ -124,20 +119,11 @@ def play(
     by kind of process, without the first iterations.
     """
     folder: Path = asked.home / "runs" / f"{name}-{os.getpid()}"
-    command = [
-        "-m",
-        "workers.run",
-        "--preset",
-        asked.preset,
-        "--home",
-        str(asked.home),
-        "--folder",
-        str(folder),
-    ]
+    options = ["--local"] if local else ["--run", name]
     with subprocess.Popen(
-        [sys.executable, *command, *(["--local"] if local else ["--run", name]), *words],
+        command(asked.preset, asked.home, folder, [*options, *words]),
         cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        env=environment(),
         stdout=sys.stderr,
     ) as run:
         if used is not None:
@@ -182,18 +168,13 @@ def cpu_seconds(pid: int) -> Counter[str]:
 
 def apart(preset: str) -> list[str]:
     """Each policy's rollout and update workers in processes of their own, all of which fit on two cores."""
-    names = policies(preset)
+    names = read_preset(preset)["policies"]
     share = 0.8 / len(names) / 2
     return [
         f"policies.{name}.devices.{word}"
         for name in names
         for word in ("placement=apart", f"rollout_cpus={share:.2f}", f"update_cpus={share:.2f}")
     ]
-
-
-def policies(preset: str) -> list[str]:
-    """The names of a preset's policies."""
-    return list(read_preset(preset)["policies"])
 
 
 def iterations(folder: Path) -> list[float]:
@@ -224,20 +205,6 @@ def covered(span: tuple[float, float], others: Sequence[tuple[float, float]]) ->
         if stop > begin:
             seconds, reached = seconds + stop - begin, stop
     return seconds
-
-
-def series(folder: Path, name: str) -> list[float]:
-    """A metric's values in order."""
-    return [float(event["values"][name]) for event in events(folder, "metrics") if name in event["values"]]
-
-
-def events(folder: Path, kind: str) -> Iterable[dict[str, Any]]:
-    """Events of one type in the order in which they were told."""
-    for spool in sorted(folder.glob("attempt-*/spool/*.jsonl")):
-        for line in spool.read_text().split("\n")[:-1]:  # the last one may be incomplete
-            event = json.loads(line)
-            if event["type"] == kind:
-                yield event
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ python is PYTHON): a server on SQLite, the same values by `log_batch` of 1,000 m
 the values can be read.
 """
 
-import argparse
 import os
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from pathlib import Path
 import httpx
 
 import troupe
-from tests.benchmarks.results import REPEATS, Benchmark, Ratio, Side, run_alone
+from tests.benchmarks.results import Benchmark, Ratio, Side, run_program
 from tests.end_to_end.running_stack import RunningStack
 from webapp.stack.servers import free_ports
 
@@ -163,14 +162,6 @@ def one_mlflow_run(python: Path, url: str, steps: int) -> Mapping[str, float]:
     return {BATCHES: steps * KEYS / float(seconds[-2]), SINGLY: 40 * KEYS / float(seconds[-1])}
 
 
-def main() -> None:
-    """Print the figures."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--mlflow", type=Path, help="python of an environment with MLflow and its server")
-    parser.add_argument("--repeats", type=int, default=REPEATS)
-    options = parser.parse_args()
-    run_alone(benchmark(mlflow=options.mlflow), "client_ingest", options.repeats)
-
-
 if __name__ == "__main__":
-    main()
+    python = {"type": Path, "help": "python of an environment with MLflow and its server"}
+    run_program("client_ingest", benchmark, __doc__, mlflow=python)

@@ -5,7 +5,6 @@
 Milliseconds of requests to the real views, on a real PostgreSQL, one process.
 """
 
-import argparse
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,33 +13,27 @@ from typing import Any
 
 import numpy as np
 
-from tests.benchmarks.results import REPEATS, Benchmark, Side, run_alone
+from tests.benchmarks.results import Benchmark, Side, run_program
+from tests.benchmarks.scale_fill import KEYS, copy_points
+from tests.benchmarks.scale_pages import OWN
 from tests.benchmarks.web import Client, connection, logged_in, request_side
 from training_core.config.files import load_config
 from webapp.accounts.models import Project, User
 from webapp.metrics.arrays import Floats, pack_floats, pack_ints
 from webapp.metrics.models import Chunk, Series
-from webapp.metrics.points import outline_of, outline_pack
 from webapp.metrics.services import LARGEST_CHUNK
 from webapp.runs.models import Run, RunNote
 
 RUNS, POINTS = 10_000, 1_000_000
 SMALL_RUNS, SMALL_POINTS = 200, 5_000
-COLUMNS = (
-    "progress,run.seed,algorithm.type,eval/success:max,policy/planner/kl,policy/planner/entropy,owner,created"
-)
-KEYS = ("eval/success", "train/return", "policy/planner/kl", "policy/planner/entropy", "time/update")
 SERIES, ALL_SERIES = "a series, 1,500 points drawn", "20 series, 1,500 points drawn of each"
 LINES, LINE_POINTS = 20, 100
 """Series of the long run; points of a metric of each run."""
-GROUPED = {
-    "a chart of all runs by seed": "run.seed",
-    "a chart of the best families of all runs": "family",
-}
+GROUPED = {"a chart of all runs by seed": "run.seed", "a chart of the best families of all runs": "family"}
 """Chart of the groups of all runs: the dotted field, or the digest of the config without the seed."""
 API = {
     "the API's first page": {},
-    "the API's, custom columns and order": {"columns": COLUMNS, "sort": "-run.seed"},
+    "the API's, custom columns and order": {"columns": OWN, "sort": "-run.seed"},
 }
 
 
@@ -54,23 +47,23 @@ def requests(runs: int) -> dict[str, tuple[dict[str, str], str]]:
         "by metric": ({"filter": "eval/success >= 0.9 and state = finished"}, f"{runs // 40} runs"),
         "ordered by success": ({"sort": "-eval/success"}, f"{runs} runs"),
         "families": ({"group": "family"}, f"{runs // 10} experiments"),
-        "custom columns": ({"columns": COLUMNS}, f"{runs} runs"),
+        "custom columns": ({"columns": OWN}, f"{runs} runs"),
         "custom columns, by config": (
-            {"columns": COLUMNS, "filter": "run.seed < 3"},
+            {"columns": OWN, "filter": "run.seed < 3"},
             f"{runs * 3 // 10} runs",
         ),
         "ordered by a metric's best": (
-            {"columns": COLUMNS, "sort": "-policy/planner/kl:max"},
+            {"columns": OWN, "sort": "-policy/planner/kl:max"},
             f"{runs} runs",
         ),
-        "ordered by config": ({"columns": COLUMNS, "sort": "run.seed"}, f"{runs} runs"),
+        "ordered by config": ({"columns": OWN, "sort": "run.seed"}, f"{runs} runs"),
         "by config, ordered by config": (
             {"filter": "algorithm.type = at_grpo", "sort": "-run.seed"},
             f"{runs} runs",
         ),
         "by a metric's best": ({"filter": "policy/planner/kl:max > 0.5"}, f"{runs // 2 - 1} runs"),
         "by note": ({"filter": "note ~ NOTE"}, f"{runs // 10} runs"),
-        "families, custom columns": ({"group": "family", "columns": COLUMNS}, f"{runs // 10} experiments"),
+        "families, custom columns": ({"group": "family", "columns": OWN}, f"{runs // 10} experiments"),
     }
 
 
@@ -210,22 +203,8 @@ def long_series(run: Run, key: str, values: Floats) -> None:
         last_value=values[-1],
         chunk_count=-(-count // LARGEST_CHUNK),
     )
-    for first in range(0, count, LARGEST_CHUNK):
-        steps = np.arange(first, min(first + LARGEST_CHUNK, count))
-        times = 1e9 + steps * 0.37
-        Chunk.objects.create(
-            series=series, attempt=1, cursor=first + 1, count=len(steps), first_step=steps[0], last_step=steps[-1],
-            steps=pack_ints(steps), values=pack_floats(values[steps]), times=pack_floats(times),
-            outline=outline_pack(outline_of(steps, values[steps], times)),
-        )  # fmt: skip
-
-
-def main() -> None:
-    """Print the figures."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=REPEATS)
-    run_alone(benchmark(), "dashboard", parser.parse_args().repeats)
+    copy_points(series, values)
 
 
 if __name__ == "__main__":
-    main()
+    run_program("dashboard", benchmark, __doc__)

@@ -9,7 +9,6 @@ A point is drawn when the browser has painted the frame after Plotly drew it. Pr
 update is an error. "CPU" is that of all processes: stack, viewers, browser and trainer.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -24,7 +23,7 @@ from typing import Any
 import psutil
 from playwright.sync_api import Page, sync_playwright
 
-from tests.benchmarks.results import Benchmark, Side, run_alone
+from tests.benchmarks.results import Benchmark, Side, run_program
 from tests.conftest import CHROMIUM
 from tests.end_to_end.running_stack import RunningStack
 from tests.end_to_end.test_browser_stack import login_link
@@ -180,18 +179,14 @@ def work(stack: RunningStack) -> dict[str, float]:
     return spent
 
 
-def main() -> None:
-    """Print the figures for each number of viewers."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--viewers", type=int, nargs="+", default=[200, 1000])
-    parser.add_argument("--runs", type=int, default=1, help="runs that the viewers are divided among")
-    parser.add_argument("--rate", type=float, default=RATE, help="updates of each run a second")
-    parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--repeats", type=int, default=1)
-    options = parser.parse_args()
-    made = benchmark(viewers=options.viewers, seconds=options.seconds, runs=options.runs, rate=options.rate)
-    run_alone(made, "event_to_pixel", options.repeats)
-
-
 if __name__ == "__main__":
-    main()
+    run_program(
+        "event_to_pixel",
+        benchmark,
+        __doc__,
+        viewers={"type": int, "nargs": "+", "default": [200, 1000]},
+        runs={"type": int, "default": 1, "help": "runs that the viewers are divided among"},
+        rate={"type": float, "default": RATE, "help": "updates of each run a second"},
+        seconds={"type": float, "default": 20.0},
+        repeats={"default": 1},
+    )

@@ -6,7 +6,6 @@ Through the REST API of a whole stack: Celery, a Ray job, workers, ingest. The f
 model, is not measured.
 """
 
-import argparse
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,7 @@ from functools import partial
 
 import httpx
 
-from tests.benchmarks.results import REPEATS, Benchmark, Side, run_alone
+from tests.benchmarks.results import Benchmark, Side, run_program
 from tests.end_to_end.running_stack import RunningStack
 
 PRESETS, SMALL = (
@@ -110,12 +109,5 @@ def ask(client: httpx.Client, kind: str, run: str) -> Mapping[str, float]:
     raise ValueError(f"the job {kind} did not answer within {AT_MOST:.0f} s (load {os.getloadavg()[0]:.1f})")
 
 
-def main() -> None:
-    """Print the figures."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=REPEATS)
-    run_alone(benchmark(), "first_point", parser.parse_args().repeats)
-
-
 if __name__ == "__main__":
-    main()
+    run_program("first_point", benchmark, __doc__)

@@ -3,14 +3,13 @@
 python -m tests.benchmarks.imports [--repeats 5]
 """
 
-import argparse
 import resource
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from tests.benchmarks.results import REPEATS, ROOT, Benchmark, Ratio, Side, run_alone
+from tests.benchmarks.results import ROOT, Benchmark, Ratio, Side, run_program
 
 LOAD = "from training_core.config.files import load_config, preset_names; "
 TORCH, DRIVER = "import torch", "import of a local run's driver"
@@ -60,12 +59,5 @@ def cpu_ms(code: str) -> float:
     return 1e3 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
-def main() -> None:
-    """Print the figures."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=REPEATS)
-    run_alone(benchmark(), "imports", parser.parse_args().repeats)
-
-
 if __name__ == "__main__":
-    main()
+    run_program("imports", benchmark, __doc__)

@@ -3,14 +3,13 @@
 python -m tests.benchmarks.log_call [--repeats 5]
 """
 
-import argparse
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.benchmarks.results import REPEATS, Benchmark, Side, run_alone
+from tests.benchmarks.results import Benchmark, Side, run_program
 from tests.workers.reporting.conftest import Ingest, serving
 from workers.reporting.reporter import Reporter
 from workers.storage.folders import RunFolder
@@ -69,12 +68,5 @@ def seconds_per_call(folder: Path, keys: int, url: str, calls: int) -> list[floa
     return sorted(seconds)
 
 
-def main() -> None:
-    """Print the figures."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=REPEATS)
-    run_alone(benchmark(), "log_call", parser.parse_args().repeats)
-
-
 if __name__ == "__main__":
-    main()
+    run_program("log_call", benchmark, __doc__)

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
-from tests.benchmarks.ablation import ROOT, Arm, finished, interval, train
-from tests.benchmarks.asynchronous import apart, series
+from tests.benchmarks.ablation import Arm, arm_run, interval
+from tests.benchmarks.asynchronous import apart
+from tests.benchmarks.local_runs import HOME, series
 
 PRESET = "multi_turn_math"
 SPAN = 3
@@ -32,21 +33,14 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
-    parser.add_argument("--home", type=Path, default=ROOT / "var" / "benchmarks" / PRESET)
+    parser.add_argument("--home", type=Path, default=HOME / PRESET)
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     asked = parser.parse_intermixed_args(words)
     runs = {
-        name: [played(name, seed, asked.home, asked.overrides) for seed in asked.seeds] for name in asked.arms
+        name: [arm_run(ARMS[name], name, seed, asked.home, asked.overrides) for seed in asked.seeds]
+        for name in asked.arms
     }
     sys.stdout.write("\n".join(report(runs)) + "\n")
-
-
-def played(name: str, seed: int, home: Path, overrides: list[str]) -> Path:
-    """The folder of a run, trained first where it is not there."""
-    folder = home / "runs" / f"{name}-seed-{seed}"
-    if not finished(folder):
-        train(ARMS[name], seed, home, folder, overrides)
-    return folder
 
 
 def report(runs: dict[str, list[Path]]) -> list[str]:

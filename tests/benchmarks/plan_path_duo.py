@@ -1,4 +1,4 @@
-"""The demonstration experiment, measured: `python tests/benchmarks/plan_path_duo.py [--seeds 0 1 2] [key=value ...]`.
+"""The demonstration experiment, measured: `python -m tests.benchmarks.plan_path_duo [--seeds 0 1 2] [key=value ...]`.
 
 Trains the preset plan_path_duo once per seed with `python -m workers.run --local` (all of it in one process, on one
 core), reads the run's own events, swaps the trained policies between the roles, and prints tables in Markdown. Nothing
@@ -7,18 +7,17 @@ evaluations are not counted.
 """
 
 import argparse
-import json
 import os
 import resource
-import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.benchmarks.local_runs import HOME, events, train
+
 GREEDY, SAMPLED = "eval/success", "eval_sampled/success"
 BASE_AT_MOST, GOAL, SECONDS, LAST = 0.35, 0.90, 180.0, 3
 
@@ -55,7 +54,7 @@ def main(words: Sequence[str] | None = None) -> None:
     """Run, measure, print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--home", type=Path, default=ROOT / "var" / "benchmarks")
+    parser.add_argument("--home", type=Path, default=HOME)
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     arguments = parser.parse_intermixed_args(words)
     runs = [measure(seed, arguments.home, arguments.overrides) for seed in arguments.seeds]
@@ -65,25 +64,8 @@ def main(words: Sequence[str] | None = None) -> None:
 def measure(seed: int, home: Path, overrides: list[str]) -> Figures:
     """One run in a process of its own, with one thread."""
     folder = home / "runs" / f"plan_path_duo-seed-{seed}-{os.getpid()}"
-    command = [
-        "-m",
-        "workers.run",
-        "--preset",
-        "plan_path_duo",
-        "--local",
-        "--home",
-        str(home),
-        "--folder",
-        str(folder),
-    ]
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    subprocess.run(
-        [sys.executable, *command, f"run.seed={seed}", *overrides],
-        cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        check=True,
-        stdout=sys.stderr,
-    )
+    train("plan_path_duo", home, folder, [f"run.seed={seed}", *overrides])
     figures = Figures(seed, resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before)
     read_events(folder, figures)
     figures.swapped = play_swapped(folder)
@@ -93,22 +75,13 @@ def measure(seed: int, home: Path, overrides: list[str]) -> Figures:
 def read_events(folder: Path, figures: Figures) -> None:
     """Evaluations and times from the run's spool."""
     spent = 0.0
-    for event in metrics(folder):
+    for event in events(folder, "metrics"):
         step, values = event["step"], event["values"]
         figures.greedy |= {step: values[GREEDY]} if GREEDY in values else {}
         figures.sampled |= {step: values[SAMPLED]} if SAMPLED in values else {}
         if "time/iteration" in values:
             spent += values["time/iteration"]
             figures.seconds[step] = spent
-
-
-def metrics(folder: Path) -> Iterable[dict[str, Any]]:
-    """Metric events in the order in which they were told."""
-    for spool in sorted(folder.glob("attempt-*/spool/*.jsonl")):
-        for line in spool.read_text().splitlines():
-            event = json.loads(line)
-            if event["type"] == "metrics":
-                yield event
 
 
 def play_swapped(folder: Path) -> dict[str, float]:

@@ -5,22 +5,25 @@ finding with its steps, its level and the largest ratio of value and threshold. 
 """
 
 import argparse
-import json
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import django
 import numpy as np
 
+from tests.benchmarks.local_runs import events, train
 from training_core.config.files import load_config, parse_overrides
 from training_core.config.health import RunHealth
-from webapp.health.inputs import HealthInputs, SeriesTail
-from webapp.health.rules import judge
-from webapp.health.services import Level, level_now
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.config.settings")
+django.setup()
+
+from webapp.health.inputs import HealthInputs, SeriesTail  # noqa: E402
+from webapp.health.rules import judge  # noqa: E402
+from webapp.health.services import Level, level_now  # noqa: E402
 
 Curves = dict[str, dict[int, float]]
 
@@ -49,22 +52,12 @@ class Course:
         )
 
 
-def run_preset(preset: str, home: Path, overrides: Sequence[str]) -> Path:
-    """Run a preset in a process of its own; returns the folder of its events."""
-    command = [sys.executable, "-m", "workers.run", "--preset", preset, "--local", *overrides]
-    subprocess.run(command, env=os.environ | {"TROUPE_HOME": str(home)}, check=True, stdout=sys.stderr)
-    return home / "runs"
-
-
 def read_curves(folder: Path) -> Curves:
     """Return every metric of a run's events, value by step."""
     curves: Curves = {}
-    for path in sorted(folder.rglob("*.jsonl")):
-        for line in path.read_text().splitlines():
-            event = json.loads(line)
-            if event.get("type") == "metrics":
-                for key, value in event["values"].items():
-                    curves.setdefault(key, {})[event["step"]] = float(value)
+    for event in events(folder, "metrics", "**/*.jsonl"):
+        for key, value in event["values"].items():
+            curves.setdefault(key, {})[event["step"]] = float(value)
     return curves
 
 
@@ -111,7 +104,9 @@ def main(words: Sequence[str] | None = None) -> None:
     overrides = [f"run.seed={arguments.seed}", *(word for word in arguments.words if "=" in word)]
     for preset in (word for word in arguments.words if "=" not in word):
         with tempfile.TemporaryDirectory(prefix="troupe-health-") as home:
-            curves = read_curves(arguments.events or run_preset(preset, Path(home), overrides))
+            if not arguments.events:
+                train(preset, Path(home), Path(home) / "run", overrides)
+            curves = read_curves(arguments.events or Path(home) / "run")
         held = sorted(curves.get("eval/success", {}).items())
         findings = courses(curves, load_config(preset, parse_overrides(overrides)).health)
         print(

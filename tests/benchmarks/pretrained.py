@@ -9,22 +9,16 @@ what was said before and after. `--svg FILE` draws success against iterations. A
 import argparse
 import json
 import math
-import os
 import resource
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from tests.benchmarks.plan_path_duo import ROOT, metrics
+from tests.benchmarks.local_runs import HOME, events, train
 
-POLICIES = {
-    "plan_path_pretrained": ("planner", "executor"),
-    "arithmetic_pretrained": ("solver", "checker"),
-}
+POLICIES = {"plan_path_pretrained": ("planner", "executor"), "arithmetic_pretrained": ("solver", "checker")}
 FULL = {"adapter.type": "none", "learner.learning_rate": "2e-5", "learner.final_learning_rate": "2e-6"}
 GRPO = {
     "algorithm.type": "grpo",
@@ -76,7 +70,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
     parser.add_argument("--variants", nargs="+", choices=COLOURS, default=list(COLOURS))
     parser.add_argument("--presets", nargs="+", choices=POLICIES, default=list(POLICIES))
-    parser.add_argument("--home", type=Path, default=ROOT / "var" / "benchmarks")
+    parser.add_argument("--home", type=Path, default=HOME)
     parser.add_argument("--svg", type=Path)
     arguments = parser.parse_args(words)
     runs = [
@@ -115,25 +109,8 @@ def trained(preset: str, variant: str, seed: int, home: Path) -> Run:
     """One run, made first where it is missing."""
     folder = folder_of(preset, variant, seed, home)
     if not (folder / COST).is_file():
-        words = [
-            "-m",
-            "workers.run",
-            "--preset",
-            preset,
-            "--local",
-            "--home",
-            str(home),
-            "--folder",
-            str(folder),
-        ]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(
-            [sys.executable, *words, f"run.seed={seed}", *overrides(preset, variant)],
-            cwd=ROOT,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-            check=True,
-            stdout=sys.stderr,
-        )
+        train(preset, home, folder, [f"run.seed={seed}", *overrides(preset, variant)])
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         minutes = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / 60
         # The largest child so far: runs of one call must not shrink.
@@ -147,7 +124,7 @@ def read(preset: str, variant: str, seed: int, folder: Path) -> Run:
     greedy: dict[int, float] = {}
     curve: list[float] = []
     speeds: list[float] = []
-    for event in metrics(folder):
+    for event in events(folder, "metrics"):
         values = event["values"]
         if "eval/success" in values:
             greedy[event["step"]] = values["eval/success"]
@@ -209,10 +186,7 @@ def table(runs: Sequence[Run]) -> list[str]:
 def said(folder: Path) -> list[str]:
     """What the roles saw and said at the first held-out task, before and after training."""
     probes = [
-        event
-        for spool in sorted(folder.glob("attempt-*/spool/*.jsonl"))
-        for event in map(json.loads, spool.read_text().splitlines())
-        if event["type"] == "episode" and event["kind"] == "eval" and event["task"] == "eval-0"
+        event for event in events(folder, "episode") if event["kind"] == "eval" and event["task"] == "eval-0"
     ]
     lines = []
     for event in probes[:1] + probes[-1:]:

@@ -7,18 +7,15 @@ makes the base model, is not counted. On a machine with other load the shares ar
 """
 
 import argparse
-import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tests.benchmarks.plan_path_duo import metrics
-from tests.benchmarks.results import ROOT
+from tests.benchmarks.local_runs import ROOT, events, train
 
 PRESETS = {"plan_path_duo": 20, "spread_mappo": 100}
 """Preset -> iterations; other presets have 20."""
@@ -81,33 +78,19 @@ def main(words: Sequence[str] | None = None) -> None:
     for preset in [word for word in arguments.words if "=" not in word] or PRESETS:
         iterations = arguments.iterations or PRESETS.get(preset, 20)
         with tempfile.TemporaryDirectory(prefix="troupe-profile-") as home:
-            run(preset, Path(home), ["run.iterations=1", *overrides], [])
+            folders = Path(home) / "first", Path(home) / "run"
+            train(preset, Path(home), folders[0], ["run.iterations=1", *overrides])
             stacks = Path(home) / f"{preset}.txt"
             record = ["record", "--rate", str(arguments.rate), "--format", "raw", "--full-filenames"]
             sampler = [str(Path(sys.executable).with_name("py-spy")), *record, "-o", str(stacks), "--"]
-            folder = run(preset, Path(home), [f"run.iterations={iterations}", *overrides], sampler)
+            train(preset, Path(home), folders[1], [f"run.iterations={iterations}", *overrides], sampler)
             if arguments.stacks:
                 arguments.stacks.mkdir(parents=True, exist_ok=True)
                 shutil.copy(stacks, arguments.stacks)
             print(
-                "\n".join(report(preset, iterations, stacks.read_text().splitlines(), own_times(folder))),
+                "\n".join(report(preset, iterations, stacks.read_text().splitlines(), own_times(folders[1]))),
                 flush=True,
             )
-
-
-def run(preset: str, home: Path, overrides: Sequence[str], sampler: Sequence[str]) -> Path:
-    """Run a preset in one process with one thread; returns its folder."""
-    folder = home / f"run-{len(list(home.iterdir()))}"
-    command = [sys.executable, "-m", "workers.run", "--preset", preset, "--local", "--home", str(home)]
-    subprocess.run(
-        [*sampler, *command, "--folder", str(folder), *overrides],
-        cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-        check=True,
-        stdout=subprocess.DEVNULL,
-        stderr=sys.stderr,
-    )
-    return folder
 
 
 def part_of(stack: str) -> str:
@@ -136,7 +119,7 @@ def counted(lines: Iterable[str]) -> tuple[Counter[str], dict[str, Counter[str]]
 def own_times(folder: Path) -> dict[str, float]:
     """Sums of the trainer's own times, in seconds."""
     sums: Counter[str] = Counter()
-    for event in metrics(folder):
+    for event in events(folder, "metrics"):
         for name in TIMES:
             sums[name] += event["values"].get(f"time/{name}", 0.0)
     return dict(sums)

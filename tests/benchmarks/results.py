@@ -4,6 +4,7 @@ A module of the registry has a function that returns a `Benchmark`. Its sides ta
 ratios compare measurements of the same minute. A result is written to `<benchmark>.json` in a folder (see tests.benchmarks.folders).
 """
 
+import argparse
 import json
 import os
 import platform
@@ -198,6 +199,17 @@ def run_alone(benchmark: Benchmark, name: str, repeats: int) -> None:
     sys.stdout.write(
         printed(make_result(name, benchmark, take_turns(benchmark, repeats), machine_facts())) + "\n"
     )
+
+
+def run_program(name: str, benchmark: Callable[..., Benchmark], about: str | None, **options: Any) -> None:
+    """The program of a benchmark's module: `--repeats`, and the options that `benchmark` takes, by name with argparse's settings."""
+    parser = argparse.ArgumentParser(description=(about or "").splitlines()[0])
+    for option, settings in ({"repeats": {}} | options).items():
+        defaults = {"type": int, "default": REPEATS} if option == "repeats" else {}
+        parser.add_argument(f"--{option}", **defaults | settings)
+    chosen = vars(parser.parse_args())
+    repeats = chosen.pop("repeats")
+    run_alone(benchmark(**chosen), name, repeats)
 
 
 def _git(root: Path, *words: str) -> str | None:

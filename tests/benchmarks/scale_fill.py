@@ -13,8 +13,8 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from django.db import connection
 
+from tests.benchmarks.web import connection  # sets Django up; imports of models follow
 from tests.end_to_end.seed import Story, encoded
 from training_core.config.files import load_config
 from webapp.accounts.models import Membership, Project, User
@@ -198,10 +198,7 @@ def copy_points(series: Series, values: np.ndarray[Any, np.dtype[np.float64]]) -
     """Store the points of a series at the steps from 0 on, in chunks as compaction leaves them."""
     points = len(values)
     columns = "series_id, attempt, cursor, count, first_step, last_step, steps, values, times, outline"
-    with (
-        connection.cursor() as cursor,
-        cursor.copy(f"COPY metrics_chunk ({columns}) FROM STDIN") as copy,
-    ):
+    with connection.cursor() as cursor, cursor.copy(f"COPY metrics_chunk ({columns}) FROM STDIN") as copy:
         for first in range(0, points, LARGEST_CHUNK):
             steps = np.arange(first, min(first + LARGEST_CHUNK, points))
             times = 1e9 + steps * 0.37

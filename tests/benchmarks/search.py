@@ -6,13 +6,13 @@ Rare and common words, phrases, beginnings, and filters; milliseconds of request
 process. A quarter as many episodes of another run with the same words are in the same tables. The short set has 20,000 episodes.
 """
 
-import argparse
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from tests.benchmarks.results import REPEATS, Benchmark, Side, run_alone
+from tests.benchmarks.results import Benchmark, Side, run_program
+from tests.benchmarks.scale_fill import WORDS
 from tests.benchmarks.web import Client, connection, logged_in, request_side
 from tests.end_to_end.seed import Story, encoded
 from training_core.config.files import load_config
@@ -25,12 +25,6 @@ from webapp.transcripts.words import run_word
 EPISODES, SHORT, SMALL = 100_000, 20_000, 400
 SENT = 1_000
 """Episodes that are sent through ingest; the others are copies of them."""
-WORDS = [
-    f"{one}{two}{three}"
-    for one in ("al", "be", "co", "du")
-    for two in ("ra", "mi", "so", "ne", "lu")
-    for three in range(250)
-]
 COPY = """
 INSERT INTO transcripts_episode ({names})
 SELECT {values} FROM transcripts_episode e, generate_series(1, %s) AS copy WHERE e.id = ANY(%s) ORDER BY copy, e.id
@@ -149,14 +143,5 @@ def make_run(name: str) -> Run:
     )
 
 
-def main() -> None:
-    """Print the figures."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--episodes", type=int, default=EPISODES)
-    parser.add_argument("--repeats", type=int, default=REPEATS)
-    arguments = parser.parse_args()
-    run_alone(benchmark(episodes=arguments.episodes), "search", arguments.repeats)
-
-
 if __name__ == "__main__":
-    main()
+    run_program("search", benchmark, __doc__, episodes={"type": int, "default": EPISODES})

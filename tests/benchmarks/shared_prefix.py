@@ -7,7 +7,6 @@ that leaves about as much choice as training does.
 "Groups" is one policy's share of an iteration of plan_path_duo: 48 tasks x 4 turns x 8 candidates.
 """
 
-import argparse
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from pathlib import Path
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
-from tests.benchmarks.results import REPEATS, Benchmark, Ratio, Side, run_alone, timed
+from tests.benchmarks.results import Benchmark, Ratio, Side, run_program, timed
 from training_core.algorithms.config import AtGrpo
 from training_core.config.models import Policy
 from training_core.llm.base_models.warm_start import word_tokenizer
@@ -134,15 +133,15 @@ PAIRS = (("generate, unshared", "generate, shared"), ("update, unpacked", "updat
 """Ways that are compared: the slower, the faster."""
 
 
-def benchmark(*, small: bool = False, folder: Path | None = None) -> Benchmark:
-    """Each way with each workload, on the model in `folder` or a random one."""
+def benchmark(*, small: bool = False, model: Path | None = None) -> Benchmark:
+    """Each way with each workload, on the model in the folder `model` or a random one."""
     workloads = tuple(replace(workload, groups=8) for workload in WORKLOADS[:1]) if small else WORKLOADS
     return Benchmark(
         about="CPU time of generation and update with and without shared prefixes, one thread",
         units={
             f"{way}, {workload.name}": "CPU ms" for workload in workloads for pair in PAIRS for way in pair
         },
-        open_sides=lambda: open_sides(workloads, folder),
+        open_sides=lambda: open_sides(workloads, model),
         ratios=tuple(
             Ratio(
                 f"{slow} / {fast.split(', ')[1]}, {workload.name}",
@@ -152,10 +151,7 @@ def benchmark(*, small: bool = False, folder: Path | None = None) -> Benchmark:
             for workload in workloads
             for slow, fast in PAIRS
         ),
-        settings={
-            "workloads": [asdict(workload) for workload in workloads],
-            "model": str(folder or "random"),
-        },
+        settings={"workloads": [asdict(workload) for workload in workloads], "model": str(model or "random")},
     )
 
 
@@ -177,14 +173,6 @@ def open_sides(workloads: Sequence[Workload], folder: Path | None) -> Iterator[M
     yield sides
 
 
-def main() -> None:
-    """Run every workload and print the figures."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--model", type=Path, help="a Hugging Face folder; default: a random tiny Llama")
-    parser.add_argument("--repeats", type=int, default=REPEATS)
-    arguments = parser.parse_args()
-    run_alone(benchmark(folder=arguments.model), "shared_prefix", arguments.repeats)
-
-
 if __name__ == "__main__":
-    main()
+    model = {"type": Path, "help": "a Hugging Face folder; default: a random tiny Llama"}
+    run_program("shared_prefix", benchmark, __doc__, model=model)

@@ -19,8 +19,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name in FAMILIES else pytest.mark.extended) for name in RUNS],
+    "name", [pytest.param(name, marks=() if name in FAMILIES else pytest.mark.extended) for name in RUNS]
 )
 def test_a_run_gives_the_recorded_numbers(name: str, home: Path) -> None:
     """Elsewhere rounding differs, and training the base model magnifies it: there, metrics and steps are compared."""

@@ -9,8 +9,9 @@ import sys
 from collections.abc import Sequence
 
 from tests.benchmarks.folders import OWN_RESULTS, RESULTS, add_result_folder
+from tests.benchmarks.results import read_result
 from tests.gpu.registry import STEPS
-from tests.gpu.results import FAILED, broken_bounds, read_result
+from tests.gpu.results import FAILED, broken_bounds
 from tests.gpu.runner import run_steps
 
 PART = "gpu"

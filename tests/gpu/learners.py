@@ -1,6 +1,6 @@
 """Learners for the steps."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -57,6 +57,18 @@ def gradients_of(learner: Learner, groups: Sequence[Group]) -> Tensor:
 def relative_error(actual: Tensor, expected: Tensor) -> float:
     """Norm of the difference relative to the expected norm."""
     return float((actual - expected).norm() / expected.norm())
+
+
+def largest_difference(
+    actual: Sequence[Mapping[str, float]], expected: Sequence[Mapping[str, float]], names: Sequence[str]
+) -> float:
+    """The largest difference of a metric of an update, relative to its size where that is above 1."""
+    return max(
+        abs(row[name] - other[name]) / max(abs(other[name]), 1.0)
+        for row, other in zip(actual, expected, strict=True)
+        for name in names
+        if name in other
+    )
 
 
 def similarity(actual: Tensor, expected: Tensor) -> float:

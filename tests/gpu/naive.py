@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from training_core.types import Group
+from training_core.types import Answer, Group, Prompt
 
 
 def naive_log_probs(
@@ -25,6 +25,22 @@ def naive_logprobs(
     """Log-probabilities (tokens,) of the answer's tokens."""
     log_probs = naive_log_probs(model, prompt, answer, temperature)
     return log_probs[torch.arange(len(answer)), torch.tensor(list(answer), device=log_probs.device)]
+
+
+@torch.no_grad()
+def logprob_errors(
+    model: PreTrainedModel,
+    prompts: Sequence[Prompt],
+    answers: Sequence[Sequence[Answer]],
+    temperature: float = 1.0,
+) -> Tensor:
+    """Distances (tokens of all answers,) of the stored logprobs from the model's."""
+    errors = []
+    for prompt, candidates in zip(prompts, answers, strict=True):
+        for answer in candidates:
+            expected = naive_logprobs(model, prompt.token_ids, answer.token_ids, temperature)
+            errors.append((torch.tensor(answer.logprobs, device=expected.device) - expected).abs())
+    return torch.cat(errors)
 
 
 @torch.no_grad()

@@ -4,8 +4,9 @@ import sys
 import time
 from pathlib import Path
 
+from tests.benchmarks.results import write_result
 from tests.gpu.registry import STEPS
-from tests.gpu.results import finished_result, write_result
+from tests.gpu.results import finished_result
 from tests.gpu.setting import make_setting
 from training_core.importing import resolve
 

@@ -10,12 +10,14 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.gpu.results import COMMIT_FILE, ROOT, commit
+from tests.benchmarks.folders import ROOT
+from tests.gpu.results import COMMIT_FILE, commit
 
 LIMIT = 60 * 10**6
 """Bytes of a pack."""
 FOLDERS = ("training_core", "tests/gpu")
-FILES = ("LICENSE", *(f"tests/benchmarks/{name}.py" for name in ("ablation", "folders", "plan_path_duo")))
+BENCHMARKS = ("ablation", "folders", "intervals", "local_runs", "plan_path_duo", "results")
+FILES = ("LICENSE", *(f"tests/benchmarks/{name}.py" for name in BENCHMARKS))
 SUFFIXES = (".py", ".toml", "")
 SKIPPED = ("__pycache__",)
 

@@ -108,10 +108,7 @@ STEPS: dict[str, Step] = {
         "marl:check_marl",
         "MAPPO and IPPO with MLP, GRU, LSTM and transformer critics on the device against the CPU; a resumed run",
         120,
-        bounds=(
-            Bound("largest_metric_error", "<", 5e-3),
-            Bound("resumed_metric_error", "<", 5e-3),
-        ),
+        bounds=(Bound("largest_metric_error", "<", 5e-3), Bound("resumed_metric_error", "<", 5e-3)),
     ),
     **{
         f"generation_{size.lower()}": Step(

@@ -1,43 +1,20 @@
 """Result files: one JSON file per step, with the machine, the figures and the verdict on every bound."""
 
-import json
 import os
 import platform
 import subprocess
 from collections.abc import Mapping
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.folders import ROOT
 from tests.gpu.registry import STEPS, Step
 from tests.gpu.setting import Figures, Setting
 
-ROOT = Path(__file__).resolve().parents[2]
 COMMIT_FILE = ROOT / "COMMIT"
 """The packed program's commit, because a pack has no repository."""
 FINISHED, FAILED, MISSING = "finished", "failed", "not run"
 """States: it ran to its end; it did not; a package that it needs is not installed."""
-
-
-def result_path(out: Path, step: str) -> Path:
-    """The file of a step's result."""
-    return out / f"{step}.json"
-
-
-def read_result(out: Path, step: str) -> dict[str, Any] | None:
-    """A step's result; None if there is none."""
-    path = result_path(out, step)
-    if not path.is_file():
-        return None
-    result: dict[str, Any] = json.loads(path.read_text())
-    return result
-
-
-def write_result(out: Path, name: str, result: Mapping[str, Any]) -> None:
-    """Replace a step's result atomically."""
-    draft = result_path(out, name).with_suffix(".new")
-    draft.write_text(json.dumps(result, indent=1) + "\n")
-    draft.replace(result_path(out, name))
 
 
 def finished_result(name: str, setting: Setting, figures: Figures, seconds: float) -> dict[str, Any]:

@@ -11,17 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.folders import ROOT
+from tests.benchmarks.results import read_result, write_result
 from tests.gpu.registry import STEPS
-from tests.gpu.results import (
-    FAILED,
-    FINISHED,
-    MISSING,
-    ROOT,
-    broken_bounds,
-    other_result,
-    read_result,
-    write_result,
-)
+from tests.gpu.results import FAILED, FINISHED, MISSING, broken_bounds, other_result
 from tests.gpu.setting import Figures
 
 LIMIT = 480.0

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.ablation import ARMS, Curve, report
+from tests.benchmarks.folders import ROOT
+from tests.benchmarks.results import read_result
 from tests.gpu.__main__ import RECORDED
 from tests.gpu.registry import STEPS
-from tests.gpu.results import FINISHED, ROOT, read_result
+from tests.gpu.results import FINISHED
 
 PAGE = ROOT / "docs/operate/gpu.md"
 BEGIN, END = "<!-- gpu figures: begin -->", "<!-- gpu figures: end -->"

@@ -4,7 +4,11 @@ import random
 from collections.abc import Sequence
 
 import torch
+from transformers import PreTrainedModel
 
+from tests.gpu.models import make_tokenizer
+from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.types import Answer, Group, NoiseKey, Prompt
 
 FIRST_WORD = 6
@@ -41,6 +45,15 @@ def make_groups(
             )
         )
     return groups
+
+
+def sampled_groups(
+    model: PreTrainedModel, prompts: Sequence[Prompt], tokens: int, temperature: float = 1.0
+) -> list[Group]:
+    """Groups of at most so many tokens that a new torch engine samples."""
+    engine = TorchEngine(model, make_tokenizer(model.config.vocab_size))
+    settings = SamplingSettings(max_tokens=tokens, temperature=temperature)
+    return make_groups(prompts, engine.generate(prompts, settings), temperature=temperature)
 
 
 def random_answers(

@@ -7,12 +7,12 @@ around them is short, because there are no events, checkpoints or other processe
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, Literal
 
 import torch
 from transformers import PreTrainedModel
 
+from tests.benchmarks.plan_path_duo import renderer
 from tests.gpu.timing import synchronise, timed
 from training_core.config.run import RunConfig
 from training_core.llm.base_models.base_evaluation import evaluation_metrics
@@ -63,7 +63,7 @@ class LocalTeam:
         }
         self._separate = separate
         self._pool = EnvironmentHost(config.environment, config.run.seed)
-        self._render = _renderer(tokenizer)
+        self._render = renderer(tokenizer)
         self._counts = {"tokens": 0, "answers": 0}
 
     def iterate(self, iteration: int) -> PlayedIteration:
@@ -126,15 +126,3 @@ class LocalTeam:
                 engine.conversations.clear()
                 engine.version = iteration
         synchronise(self.device)
-
-
-def _renderer(tokenizer: Any) -> Callable[[Any], list[int]]:
-    """Chat messages -> prompt ids."""
-
-    @cache
-    def ids(seen: tuple[tuple[str, str], ...]) -> tuple[int, ...]:
-        messages = [{"role": role, "content": content} for role, content in seen]
-        encoded = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True)
-        return tuple(encoded["input_ids"])
-
-    return lambda messages: list(ids(tuple((message["role"], message["content"]) for message in messages)))

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from tests.benchmarks.folders import ROOT
 from tests.gpu.pack import LIMIT, packed_files, write_pack
-from tests.gpu.results import ROOT
 
 ALLOWED = ("torch", "transformers", "pydantic")
 ENTRY = "tests.gpu.one_step"

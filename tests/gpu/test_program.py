@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from tests.benchmarks.folders import ROOT
+from tests.benchmarks.results import read_result
 from tests.gpu import runner
 from tests.gpu.__main__ import main
 from tests.gpu.registry import STEPS, Bound, Step
-from tests.gpu.results import ROOT, finished_result, read_result, verdicts
+from tests.gpu.results import finished_result, verdicts
 from tests.gpu.runner import LIMIT, run_steps
 from tests.gpu.setting import Setting, make_setting
 from tests.gpu.table import BEGIN, END, MISSING, PAGE, make_table, write_table

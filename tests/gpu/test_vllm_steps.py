@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks.results import read_result
 from tests.gpu.registry import STEPS
-from tests.gpu.results import FINISHED, broken_bounds, read_result
+from tests.gpu.results import FINISHED, broken_bounds
 from tests.gpu.runner import run_steps
 
 pytestmark = pytest.mark.vllm

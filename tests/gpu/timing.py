@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from statistics import median
 
 import torch
 
@@ -45,13 +44,6 @@ def timed(act: Callable[[], object], device: torch.device) -> float:
     return time.perf_counter() - start
 
 
-def median_time(act: Callable[[], object], device: torch.device, repeats: int, warm_up: int = 1) -> float:
-    """Median wall seconds over the repeats."""
-    for _ in range(warm_up):
-        act()
-    return median(timed(act, device) for _ in range(repeats))
-
-
 def reset_peak(device: torch.device) -> None:
     """Start to measure the peak of allocated memory."""
     if device.type == "cuda":
@@ -67,8 +59,3 @@ def peak_memory(device: torch.device) -> int | None:
 def allocated(device: torch.device) -> int | None:
     """Allocated bytes; None on the CPU."""
     return torch.cuda.memory_allocated(device) if device.type == "cuda" else None
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the card's memory was too small."""
-    return isinstance(error, torch.OutOfMemoryError)

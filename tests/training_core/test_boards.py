@@ -9,7 +9,6 @@ from tests.end_to_end.boards import CHASE, FIELD, LINES, PILES, PLANE, QUEENS, S
 from training_core.boards import Board
 from training_core.config.marl import MarlConfig
 from training_core.llm.environments.arithmetic import Arithmetic
-from training_core.llm.environments.plan_path.game import PlanPath
 from training_core.llm.environments.registry import make_environment
 from training_core.marl.environments.config import SimpleForaging, SimpleTag
 from training_core.marl.trainer import MarlTrainer
@@ -20,13 +19,6 @@ BOARD: TypeAdapter[Any] = TypeAdapter(Board)
 @pytest.mark.parametrize("board", [*SOKOBAN, *QUEENS, *SUDOKU, *PILES, *PLANE, *LINES, *CHASE, *FIELD])
 def test_pictures_of_the_tests_are_boards(board: dict[str, Any]) -> None:
     BOARD.validate_python(board)
-
-
-def test_plan_path_draws_a_grid() -> None:
-    environment = make_environment(PlanPath(), 0)
-    environment.reset(0, "train")
-    found = BOARD.validate_python(environment.board())
-    assert found.kind == "grid" and {mark for _, _, mark in found.cells} >= {"agent", "goal"}
 
 
 @pytest.mark.parametrize("environment", [SimpleTag(max_cycles=3), SimpleForaging(max_cycles=3)])

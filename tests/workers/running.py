@@ -7,11 +7,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from training_core.config.files import load_config
 from training_core.config.marl import MarlConfig
 from training_core.config.run import RunConfig
+
+if TYPE_CHECKING:
+    from workers.protocol import Attempt
 
 RAY_VARIABLES = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
@@ -74,6 +77,30 @@ def small_config(model: Path, **overrides: Any) -> RunConfig:
     return load_config(
         "plan_path_duo", small | {key.replace("__", "."): value for key, value in overrides.items()}
     )
+
+
+def over_lines(folder: Path, model: Path, **overrides: Any) -> "Attempt":
+    """A run of AReaL's interfaces over lines of data that have a column `prompt`, as the guide's second note wants."""
+    from workers.protocol import Attempt
+
+    words = ("north", "south", "west", "east") * 12
+    lines = [
+        {"prompt": f"goal {word} {number % 4 + 1}", "label": "north"} for number, word in enumerate(words)
+    ]
+    file = folder.parent / "lines.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)))
+    settings = {
+        "environment.type": "dataset",
+        "environment.path": str(file),
+        "team.roles": {"solver": {"policy": "planner", "sampling": {"max_tokens": 3}}},
+        "policies": {"planner": {"model": str(model), "learner": {"learning_rate": 0.003}}},
+        "workflow.type": "rollout_workflow",
+        "rollout.tasks": 8,
+        "evaluation.every": 0,
+        "checkpoint.every": 0,
+        "reporting.episodes_per_iteration": 64,
+    }
+    return Attempt(load_config("plan_path_duo", settings | overrides), "r", 1, folder, folder.parent)
 
 
 def events(folder: Path, kind: str, attempt: int = 1) -> list[dict[str, Any]]:

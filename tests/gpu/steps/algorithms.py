@@ -4,14 +4,13 @@ from copy import deepcopy
 
 import torch
 
-from tests.gpu.models import TINY, make_model, make_tokenizer
+from tests.gpu.learners import largest_difference
+from tests.gpu.models import TINY, make_model
 from tests.gpu.setting import Figures, Setting
-from tests.gpu.tasks import make_groups, make_prompts
+from tests.gpu.tasks import make_prompts, sampled_groups
 from training_core.algorithms.config import ActorCritic
 from training_core.algorithms.registry import ALGORITHM_CONFIGS, Algorithm
 from training_core.config.models import Policy
-from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.types import Group
@@ -25,10 +24,7 @@ def check_algorithms(setting: Setting) -> Figures:
     """Two updates with each algorithm, with a KL penalty in the loss and in the reward: the largest difference of a metric."""
     model = make_model("qwen2", TINY, torch.device("cpu"), spread=3.0)
     prompts = make_prompts(4, 4, 12, TINY.vocabulary)
-    answers = TorchEngine(model, make_tokenizer(TINY.vocabulary)).generate(
-        prompts, SamplingSettings(max_tokens=8, temperature=0.9)
-    )
-    groups = make_groups(prompts, answers, temperature=0.9)
+    groups = sampled_groups(model, prompts, 8, temperature=0.9)
     figures: Figures = {"rows": [], "largest_metric_error": 0.0}
     for kind, section in ALGORITHM_CONFIGS.items():
         if kind == "custom":
@@ -47,9 +43,4 @@ def _error(setting: Setting, model: torch.nn.Module, algorithm: Algorithm, group
     for device in ("cpu", setting.device):
         learner = Learner(Policy(learner=SETTINGS), algorithm, deepcopy(model).to(device), 10)
         rows.append([learner.update(groups, iteration, 0, set()).metrics for iteration in (1, 2)])
-    return max(
-        abs(row[name] - expected[name]) / max(abs(expected[name]), 1.0)
-        for expected, row in zip(*rows, strict=True)
-        for name in COMPARED
-        if name in expected
-    )
+    return largest_difference(rows[1], rows[0], COMPARED)

@@ -3,7 +3,7 @@
 import torch
 
 from tests.gpu.models import TINY, Size, make_model, make_tokenizer
-from tests.gpu.naive import naive_greedy, naive_log_probs, naive_logprobs
+from tests.gpu.naive import logprob_errors, naive_greedy, naive_log_probs
 from tests.gpu.setting import Figures, Setting
 from tests.gpu.tasks import make_prompts
 from training_core.llm.generation.base import SamplingSettings
@@ -57,12 +57,10 @@ def _compare_with_model(
     settings: SamplingSettings,
     figures: Figures,
 ) -> None:
+    errors = logprob_errors(model, prompts, answers, settings.temperature)
+    figures["largest_logprob_error"] = max(figures["largest_logprob_error"], float(errors.max()))
+    figures["compared_tokens"] += len(errors)
     for prompt, candidates in zip(prompts, answers, strict=True):
-        for answer in candidates:
-            expected = naive_logprobs(model, prompt.token_ids, answer.token_ids, settings.temperature)
-            error = (torch.tensor(answer.logprobs, device=expected.device) - expected).abs().max()
-            figures["largest_logprob_error"] = max(figures["largest_logprob_error"], float(error))
-            figures["compared_tokens"] += len(answer.token_ids)
         if settings.greedy:
             figures["greedy_tokens_that_differ"] += _other_tokens(model, prompt, candidates[0], settings)
 

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+from tests.gpu.learners import largest_difference
 from tests.gpu.setting import Figures, Setting
 from tests.gpu.timing import device_name, timed
 from training_core.config.files import parse_config
@@ -32,7 +33,7 @@ def check_marl(setting: Setting) -> Figures:
             rows = [
                 _metrics(_trainer(algorithm, network, gpus)) for gpus in (0.0, 0.0 if setting.small else 1.0)
             ]
-            error = _error(*rows)
+            error = largest_difference(rows[1], rows[0], COMPARED)
             figures["rows"].append({"algorithm": algorithm, "network": network, "largest_error": error})
             figures["largest_metric_error"] = max(figures["largest_metric_error"], error)
             setting.note(figures)
@@ -67,7 +68,7 @@ def _trainer(algorithm: str, network: str, gpus: float) -> MarlTrainer:
     if network != "mlp":
         settings |= {"recurrent_hidden_dim": 32, "chunk_length": 5}
     return MarlTrainer(
-        _config(
+        config_of(
             policies={"one": {"network": settings}},
             algorithm={"type": algorithm},
             environment={"type": "mpe_simple_spread", "max_cycles": 30},
@@ -79,7 +80,7 @@ def _trainer(algorithm: str, network: str, gpus: float) -> MarlTrainer:
 
 def _speed_config(setting: Setting, backend: str, worlds: int) -> MarlConfig:
     minibatch = worlds * 25 * 3 // 4
-    return _config(
+    return config_of(
         policies={
             "one": {
                 "network": {"type": "mlp", "hidden_dim": 128},
@@ -93,7 +94,8 @@ def _speed_config(setting: Setting, backend: str, worlds: int) -> MarlConfig:
     )
 
 
-def _config(**sections: Any) -> MarlConfig:
+def config_of(**sections: Any) -> MarlConfig:
+    """A config of one policy."""
     parsed = parse_config(
         {
             "run": {"name": "gpu", "iterations": 100},
@@ -114,15 +116,6 @@ def _metrics(trainer: MarlTrainer) -> list[dict[str, float]]:
     return rows
 
 
-def _error(one: list[dict[str, float]], other: list[dict[str, float]]) -> float:
-    """The largest difference of a metric, relative to its size where that is above 1."""
-    return max(
-        abs(row[name] - expected[name]) / max(abs(expected[name]), 1.0)
-        for expected, row in zip(one, other, strict=True)
-        for name in COMPARED
-    )
-
-
 def _resumed_error(setting: Setting) -> float:
     """The difference of an update after a resume from that without."""
     gpus = 0.0 if setting.small else 1.0
@@ -137,4 +130,4 @@ def _resumed_error(setting: Setting) -> float:
     for continued in (trainer, resumed):
         continued.collect(2)
         rows.append([continued.update(2)["one"]])
-    return _error(*rows)
+    return largest_difference(rows[1], rows[0], COMPARED)

@@ -3,12 +3,10 @@
 import torch
 
 from tests.gpu.learners import gradients_of, make_learner, relative_error
-from tests.gpu.models import TINY, Size, make_model, make_tokenizer
+from tests.gpu.models import TINY, Size, make_model
 from tests.gpu.naive import naive_logprobs, naive_loss
 from tests.gpu.setting import Figures, Setting
-from tests.gpu.tasks import make_groups, make_prompts
-from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.torch_engine import TorchEngine
+from tests.gpu.tasks import make_prompts, sampled_groups
 from training_core.llm.learning.learner import Learner
 from training_core.types import Group
 
@@ -29,9 +27,7 @@ def check_packing(setting: Setting) -> Figures:
             size.vocabulary,
             prefix=setting.pick(150, 0),
         )
-        settings = SamplingSettings(max_tokens=setting.pick(120, 8))
-        answers = TorchEngine(model, make_tokenizer(size.vocabulary)).generate(prompts, settings)
-        groups = make_groups(prompts, answers)
+        groups = sampled_groups(model, prompts, setting.pick(120, 8))
         expected = _naive_gradient(model, groups)
         for attention in MASKS:
             learner = make_learner(

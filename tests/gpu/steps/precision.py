@@ -6,7 +6,7 @@ import torch
 
 from tests.gpu.learners import gradients_of, make_learner, similarity
 from tests.gpu.models import TINY, Size, make_model, make_tokenizer
-from tests.gpu.naive import naive_logprobs
+from tests.gpu.naive import logprob_errors
 from tests.gpu.setting import Figures, Setting
 from tests.gpu.tasks import make_groups, make_prompts
 from training_core.llm.generation.base import SamplingSettings
@@ -27,19 +27,13 @@ def check_bf16(setting: Setting) -> Figures:
         )
         engine = TorchEngine(model, make_tokenizer(size.vocabulary))
         answers = engine.generate(prompts, SamplingSettings(max_tokens=setting.pick(128, 8)))
-        errors = []
-        with torch.no_grad():
-            for prompt, candidates in zip(prompts, answers, strict=True):
-                for answer in candidates:
-                    expected = naive_logprobs(whole, prompt.token_ids, answer.token_ids)
-                    errors.append((torch.tensor(answer.logprobs, device=expected.device) - expected).abs())
         groups = make_groups(prompts, answers)
         metrics = make_learner(deepcopy(model), precision="bf16").update(groups, 1, 0, set()).metrics
         gradients = [
             gradients_of(make_learner(own, precision=precision, max_grad_norm=0.0), groups)
             for own, precision in ((model, "bf16"), (whole, "fp32"))
         ]
-        error = torch.cat(errors)
+        error = logprob_errors(whole, prompts, answers)
         row = {
             "mean_logprob_error": float(error.mean()),
             "largest_logprob_error": float(error.max()),

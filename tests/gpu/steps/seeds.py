@@ -3,8 +3,8 @@
 from functools import partial
 
 from tests.gpu.setting import Figures, Setting
+from tests.gpu.steps.marl import config_of
 from tests.gpu.timing import device_name, timed
-from training_core.config.files import parse_config
 from training_core.config.marl import MarlConfig
 from training_core.marl.many_seeds import ManySeeds
 
@@ -34,21 +34,11 @@ def _iterate(trainer: ManySeeds, count: int) -> None:
 
 
 def _config(setting: Setting) -> MarlConfig:
-    parsed = parse_config(
-        {
-            "run": {"name": "seeds", "iterations": 100},
-            "team": {"roles": {"agents": {"policy": "one"}}},
-            "policies": {
-                "one": {
-                    "network": {"type": "mlp", "hidden_dim": 64},
-                    "learner": {"epochs": 4, "minibatch_size": 4800},
-                }
-            },
-            "algorithm": {"type": "mappo"},
-            "environment": {"type": "mpe_simple_spread", "max_cycles": 25, "backend": "torch"},
-            "rollout": {"environments": setting.pick(WORLDS, 2), "steps": setting.pick(STEPS, 25)},
-            "resources": {"gpus": 0.0 if setting.small else 1.0},
-        }
+    learner = {"epochs": 4, "minibatch_size": 4800}
+    return config_of(
+        policies={"one": {"network": {"type": "mlp", "hidden_dim": 64}, "learner": learner}},
+        algorithm={"type": "mappo"},
+        environment={"type": "mpe_simple_spread", "max_cycles": 25, "backend": "torch"},
+        rollout={"environments": setting.pick(WORLDS, 2), "steps": setting.pick(STEPS, 25)},
+        resources={"gpus": 0.0 if setting.small else 1.0},
     )
-    assert isinstance(parsed, MarlConfig)
-    return parsed

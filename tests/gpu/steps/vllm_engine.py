@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from tests.gpu.models import SIZES, Size, make_model, make_tokenizer
-from tests.gpu.naive import naive_logprobs
+from tests.gpu.naive import logprob_errors
 from tests.gpu.setting import Figures, Setting
 from tests.gpu.tasks import make_prompts
 from tests.gpu.timing import device_name, timed
@@ -128,11 +128,5 @@ def _folder(setting: Setting) -> Path:
     return folder
 
 
-@torch.no_grad()
 def _distance(model: Any, prompts: list[Prompt], answers: list[list[Answer]]) -> float:
-    errors = []
-    for prompt, group in zip(prompts, answers, strict=True):
-        for answer in group:
-            expected = naive_logprobs(model, prompt.token_ids, answer.token_ids)
-            errors.append((torch.tensor(answer.logprobs, device=expected.device) - expected).abs())
-    return float(torch.cat(errors).mean())
+    return float(logprob_errors(model, prompts, answers).mean())

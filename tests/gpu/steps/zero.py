@@ -4,7 +4,7 @@ from copy import deepcopy
 
 import torch
 
-from tests.gpu.learners import ALGORITHM, make_learner
+from tests.gpu.learners import ALGORITHM, largest_difference, make_learner
 from tests.gpu.models import SIZES, TINY, make_model
 from tests.gpu.setting import Figures, Setting
 from tests.gpu.tasks import make_groups, make_prompts, random_answers
@@ -39,11 +39,7 @@ def measure_zero(setting: Setting, stage: int) -> Figures:
     actual, figures["deepspeed"] = _updates(
         setting, make_configured(policy, ALGORITHM, model, 100), size.vocabulary
     )
-    figures["largest_metric_error"] = max(
-        abs(one[name] - other[name]) / max(abs(other[name]), 1.0)
-        for one, other in zip(actual, expected, strict=True)
-        for name in COMPARED
-    )
+    figures["largest_metric_error"] = largest_difference(actual, expected, COMPARED)
     return figures
 
 

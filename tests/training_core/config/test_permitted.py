@@ -33,6 +33,13 @@ def test_code_is_found_wherever_a_config_names_it() -> None:
         "algorithm.path": "mine.learning:Steps",
     }
     assert not dict(named(load_config("plan_path_duo"), "import_fields"))
+    network = {"type": "custom", "path": "mine.nets:Net"}
+    environment = {"type": "custom_marl", "path": "mine.worlds:Harbour"}
+    small = load_config("spread_toy", {"environment": environment, "policies.agents.network": network})
+    assert {path for path, _ in named(small, "import_fields")} == {
+        "environment.path",
+        "policies.agents.network.path",
+    }
 
 
 def test_every_package_must_be_allowed_by_its_owner() -> None:

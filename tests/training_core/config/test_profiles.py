@@ -21,11 +21,6 @@ def under(name: str, config: RunConfig) -> RunConfig:
     return parse_config(apply_overrides(config.model_dump(mode="json"), profile_overrides(name, config)))
 
 
-def test_sizes_are_those_of_the_seed() -> None:
-    sizes = {name: (each.gpus, each.cpus, each.memory) for name, each in PROFILES.items()}
-    assert sizes == {"minimal": (2, 16, 32), "recommended": (8, 64, 128), "large": (32, 256, 512)}
-
-
 @pytest.mark.parametrize(
     ("name", "policies", "wanted"),
     [
@@ -67,13 +62,6 @@ def test_nothing_but_devices_and_resources_changes() -> None:
     for policy in config.used_policies:
         one, other = config.policies[policy], changed.policies[policy]
         assert one.model_copy(update={"devices": other.devices}) == other
-
-
-def test_the_document_has_all_of_them() -> None:
-    found = profiles_document(team(2))
-    assert list(found) == ["minimal", "recommended", "large"]
-    assert found["minimal"]["memory_gigabytes"] == 32
-    assert found["minimal"]["overrides"]["policies.planner.devices.rollout_gpus"] == 1.0
 
 
 def test_small_networks_are_told_what_to_set_instead() -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.preset_health import courses, read_curves, run_preset
+from tests.benchmarks.local_runs import train
+from tests.benchmarks.preset_health import courses, read_curves
 from training_core.config.files import load_config
 from training_core.config.health import Health
 from webapp.health.services import Level
@@ -21,7 +22,8 @@ LONG = (
     "preset", ["spread_toy", *(pytest.param(preset, marks=pytest.mark.soak) for preset in LONG)]
 )
 def test_a_preset_that_learns_ends_without_a_finding(preset: str, tmp_path: Path) -> None:
-    curves = read_curves(run_preset(preset, tmp_path, ["run.seed=1"]))
+    train(preset, tmp_path, tmp_path / "run", ["run.seed=1"])
+    curves = read_curves(tmp_path / "run")
     findings = courses(curves, load_config(preset).health)
     assert curves and [str(finding) for finding in findings if finding.open_at_end] == []
 

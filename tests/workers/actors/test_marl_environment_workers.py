@@ -110,19 +110,6 @@ def test_shares_step_in_their_workers_and_failures_name_the_environment(hosts: A
     ]
 
 
-def test_shares_have_last_boards(hosts: Any) -> None:
-    from workers.actors.remote_environments import RemoteMaker
-
-    tag = SimpleTag(max_cycles=2)
-    apart, here = RemoteMaker(hosts(tag))(tag, 3), make_environments(tag, 3)
-    moves = {role: np.full((3, len(own.agents)), 2) for role, own in here.spec.roles.items()}
-    for each in (apart, here):
-        each.reset(4)
-    assert apart.step(moves, (0, 2)).last_boards == here.step(moves, (0, 2)).last_boards == {}
-    boards = apart.step(moves, (0, 2)).last_boards
-    assert set(boards) == {0, 2} and boards == here.step(moves, (0, 2)).last_boards
-
-
 def test_a_dead_worker_is_replaced_and_its_episodes_fail(hosts: Any) -> None:
     from workers.actors.remote_environments import RemoteMaker
 

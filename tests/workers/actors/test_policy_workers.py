@@ -1,7 +1,6 @@
-"""Weights that change while a policy speaks: no token is lost, and each says whose it is. The version check: refused with both versions
-named, or left out and counted.
-"""
+"""Weights that change while a policy speaks: no token is lost, and each says whose it is; stale tokens are refused or left out."""
 
+import pickle
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +21,33 @@ from workers.actors.weights import PackedWeights, pack
 from workers.protocol import WorkerSpec
 
 
+@pytest.mark.parametrize(
+    ("prompts", "parts", "sizes"), [(7, 3, [3, 2, 2]), (2, 3, [1, 1, 0]), (6, 1, [6]), (0, 2, [0, 0])]
+)
+def test_parts_are_contiguous_and_even(prompts: int, parts: int, sizes: list[int]) -> None:
+    from workers.actors.remote_policy import split
+
+    made = [Prompt([number], 1, NoiseKey(0, 0, 0, number, 0, 0)) for number in range(prompts)]
+    done = split(made, parts)
+    assert [len(part) for part in done] == sizes
+    assert [prompt for part in done for prompt in part] == made
+
+
+def test_a_mutex_is_unlocked_after_unpickling_and_excludes_others() -> None:
+    from workers.actors.members import Mutex  # imports Ray, which the cluster of other tests does first
+
+    mutex = Mutex()
+    with mutex:
+        copy = pickle.loads(pickle.dumps(mutex))
+    order = []
+    with copy:
+        thread = threading.Thread(target=lambda: (copy.__enter__(), order.append("other")))  # type: ignore[func-returns-value]
+        thread.start()
+        order.append("holder")
+    thread.join()
+    assert order == ["holder", "other"]
+
+
 def test_fresh_groups_pass_untouched() -> None:
     groups = [group([[3, 3], [3]])]
     checked = check_versions(groups, 3, "planner", "error")
@@ -29,9 +55,17 @@ def test_fresh_groups_pass_untouched() -> None:
     assert (checked.dropped, checked.answers, checked.lag) == (0, 2, 0)
 
 
-def test_error_names_both_versions() -> None:
-    with pytest.raises(StalePolicy, match=r"at version 3, but .* tokens of version 2"):
-        check_versions([group([[3, 3], [3, 2]])], 3, "planner", "error")
+@pytest.mark.parametrize(
+    ("versions", "bound", "message"),
+    [
+        ([[3, 3], [3, 2]], 0, r"at version 3, but .* tokens of version 2"),
+        ([[4]], 0, "tokens of version 4"),
+        ([[1, 4]], 5, "tokens of version"),  # newer tokens are never within the bound
+    ],
+)
+def test_stale_and_newer_tokens_are_refused(versions: list[list[int]], bound: int, message: str) -> None:
+    with pytest.raises(StalePolicy, match=message):
+        check_versions([group(versions)], 3, "planner", "error", bound=bound)
 
 
 def test_drop_leaves_out_the_stale_answer_with_its_advantage() -> None:
@@ -41,11 +75,6 @@ def test_drop_leaves_out_the_stale_answer_with_its_advantage() -> None:
     (kept,) = checked.groups
     assert checked.indices == {(kept.episode, kept.turn): [0, 2]}
     assert spread([[1.0], [2.0]], [0, 2], 3) == [[1.0], [], [2.0]], "values stay with their answers"
-
-
-def test_newer_tokens_are_stale_too() -> None:
-    with pytest.raises(StalePolicy):
-        check_versions([group([[4]])], 3, "planner", "error")
 
 
 def test_weights_of_another_version_are_refused() -> None:
@@ -68,11 +97,6 @@ def test_data_beyond_the_bound_is_refused_or_left_out() -> None:
     checked = check_versions(groups, 3, "planner", "drop", bound=2)
     assert [item.advantages for item in checked.groups] == [[0.0, 2.0]]
     assert checked.dropped == 1
-
-
-def test_newer_tokens_are_never_within_the_bound() -> None:
-    with pytest.raises(StalePolicy):
-        check_versions([group([[1, 4]])], 3, "planner", "error", bound=5)
 
 
 LENGTH = 12

@@ -1,4 +1,4 @@
-"""Tasks that teach nothing make room for others, by hand: which are played, which are learnt from, when it ends."""
+"""Tasks that teach nothing make room for others, by hand; rendered prompts are kept within a bound."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -11,10 +11,32 @@ from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
 from training_core.llm.learning.training_groups import is_informative
 from training_core.types import Answer, Candidate, Episode, Turn
-from workers.actors.player import Played
+from workers.actors.player import Played, PromptCache
 from workers.actors.rollouts import collect_informative
 from workers.driver.attempt import run_attempt
 from workers.protocol import Attempt
+
+
+def test_the_prompts_used_last_stay() -> None:
+    rendered: list[str] = []
+
+    def get(name: str, length: int = 4) -> list[int]:
+        def render() -> list[int]:
+            rendered.append(name)
+            return [length] * length
+
+        return cache.get(name, render)
+
+    cache = PromptCache(10)
+    get("a"), get("b"), get("a"), get("c")
+    assert rendered == ["a", "b", "c"] and len(cache) == 2
+    assert get("a") == [4] * 4 and rendered == ["a", "b", "c"]
+    get("b")
+    assert rendered == ["a", "b", "c", "b"] and len(cache) == 2
+    assert get("longer than the cache", 11) == [11] * 11 and len(cache) == 0
+    get("a"), get("b")
+    assert len(cache) == 2
+
 
 ANSWER = Answer([1], [0.0], [0], "stop", "")
 

@@ -11,10 +11,8 @@ import pytest
 import torch
 
 from tests.gpu.tasks import make_groups, make_prompts
-from tests.workers.running import conversation, curve, small_config
+from tests.workers.running import small_config
 from training_core.llm.generation.base import SamplingSettings
-from workers.driver.attempt import run_attempt
-from workers.protocol import Attempt
 from workers.sizing.placement import place
 
 pytestmark = pytest.mark.ray
@@ -131,18 +129,3 @@ def test_a_failed_broadcast_falls_back_to_the_object_store(
         policy.publish(3, 2)
         assert is_connected(policy)
         check_weights(policy, 3)
-
-
-@pytest.mark.extended
-def test_the_way_of_the_weights_does_not_change_a_run(
-    ray_cluster: None, little_model: Path, tmp_path: Path
-) -> None:
-    runs = []
-    for way in ("object_store", "collective"):
-        folder = tmp_path / way
-        config = small_config(
-            little_model, **BROADCAST | {DEVICES + "weight_transfer": way, DEVICES + "rollout_workers": 1}
-        )
-        assert run_attempt(Attempt(config, f"way-{way}", 1, folder, tmp_path), local=False) == 0
-        runs.append((conversation(folder), curve(folder)))
-    assert runs[0] == runs[1]

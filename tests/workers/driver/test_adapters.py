@@ -4,18 +4,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
-from tests.workers.running import conversation, curve, small_config
+from tests.workers.running import curve, small_config
 from training_core import checkpoints
 from training_core.config.files import to_toml
 from training_core.config.run import RunConfig
 from training_core.llm.models.lora import ADAPTER_WEIGHTS, has_adapter
-from workers.actors.policy_workers import RolloutWorker, UpdateWorker
 from workers.driver.attempt import run_attempt
 from workers.driver.local_backends import LocalBackend
 from workers.job import main
-from workers.protocol import Attempt, StopChecks, WorkerSpec
+from workers.protocol import Attempt, StopChecks
 from workers.storage.folders import JobFolder
 
 LORA = {
@@ -70,27 +68,6 @@ def test_roles_share_the_tensors_of_one_base_model(little_model: Path, tmp_path:
     assert not torch.equal(*drawn), "each begins from noise of its own"
 
 
-@pytest.mark.extended
-def test_checkpoints_hold_adapters_alone(whole: Path) -> None:
-    for policy in ("planner", "executor"):
-        names = {item.name for item in (latest(whole) / policy).iterdir()}
-        assert ADAPTER_WEIGHTS in names and "model.safetensors" not in names
-    trained = load_file(latest(whole) / "planner" / ADAPTER_WEIGHTS)
-    assert any(bool(tensor.any()) for name, tensor in trained.items() if "lora_B" in name)
-
-
-@pytest.mark.extended
-def test_a_resumed_run_gives_the_same_numbers(whole: Path, little_model: Path, tmp_path: Path) -> None:
-    origin = whole / "checkpoints" / "iteration-000002"
-    assert run(tmp_path, config_of(little_model), 2, resume_from=origin) == 0
-    there = curve(whole)
-    here = curve(tmp_path, 2)
-    assert here and here == {place: there[place] for place in here}
-    assert [turn for turn in conversation(tmp_path, 2) if turn[0] > 2] == [
-        turn for turn in conversation(whole) if turn[0] > 2
-    ]
-
-
 def test_a_checkpoint_is_evaluated_as_the_run_evaluated_it(
     whole: Path, little_model: Path, tmp_path: Path
 ) -> None:
@@ -103,13 +80,6 @@ def test_a_checkpoint_is_evaluated_as_the_run_evaluated_it(
     assert main([str(tmp_path / "job"), "--home", str(tmp_path)]) == 0
     result = job.read("result") or {}
     assert result["return"] == pytest.approx(curve(whole)["eval/return", 4])
-
-
-def test_a_whole_model_may_fork_from_an_adapter(whole: Path, little_model: Path, tmp_path: Path) -> None:
-    model = str(latest(whole) / "planner")
-    config = small_config(little_model, policies__planner__model=model, run__iterations=1)
-    assert run(tmp_path, config) == 0
-    assert (latest(tmp_path) / "planner" / "model.safetensors").is_file()
 
 
 @pytest.mark.extended
@@ -135,21 +105,3 @@ def test_policies_take_turns(little_model: Path, tmp_path: Path) -> None:
 
     assert weights(1, "executor") != weights(2, "executor") == weights(3, "executor")
     assert weights(1, "planner") == weights(2, "planner") != weights(3, "planner")
-
-
-def test_what_is_published_is_the_adapter_alone(little_model: Path, tmp_path: Path) -> None:
-    """An update worker and a rollout worker, each with its own model."""
-    config = config_of(little_model)
-    spec = WorkerSpec("w", "planner", config, tmp_path)
-    update, rollout = UpdateWorker(spec), RolloutWorker(spec)
-    update.start(None)
-    rollout.start(None)
-    with torch.no_grad():
-        for weight in update.learner.optimiser.weights:
-            weight.add_(0.1)
-    packed = update.weights(1)
-    assert packed.arrays and all(".lora_" in name for name in packed.arrays)
-    rollout.load_weights(packed, 1)
-    assert rollout.engine.version == 1
-    for name, weight in rollout.engine.model.state_dict().items():
-        assert torch.equal(weight, update.learner.model.state_dict()[name]), name

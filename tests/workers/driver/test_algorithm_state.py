@@ -1,15 +1,40 @@
-"""Algorithms with state: it is stored in checkpoints, and a resumed run gives the same numbers."""
+"""Algorithms with state, which checkpoints store so that a resumed run gives the same numbers; an algorithm by import path."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.workers.running import curve, small_config
+from tests.training_core.llm.learning.restated import HERE, custom
+from tests.workers.running import conversation, curve, small_config
 from workers.driver.attempt import run_attempt
 from workers.protocol import Attempt
+
+
+def attempt(folder: Path, model: Path, **overrides: Any) -> Attempt:
+    return Attempt(small_config(model, **overrides), "r", 1, folder, folder.parent)
+
+
+APART = {f"policies__{name}__devices__placement": "apart" for name in ("planner", "executor")}
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_run_gives_the_numbers_of_the_restated_algorithm(
+    ahead: bool, little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.driver.loop.plays_ahead", lambda config: ahead)
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    assert run_attempt(attempt(ours, little_model, algorithm={"type": "grpo"}, **APART), local=True) == 0
+    algorithm = custom(f"{HERE}:Restated", "grpo")
+    assert run_attempt(attempt(theirs, little_model, algorithm=algorithm, **APART), local=True) == 0
+    assert curve(theirs) == curve(ours) and len(curve(ours)) > 100
+    assert conversation(theirs) == conversation(ours)
+    stored = theirs / "checkpoints" / "iteration-000002" / "baselines.json"
+    assert json.loads(stored.read_text()) == {"batches": 4.0}
 
 
 @pytest.mark.extended
@@ -26,28 +51,6 @@ def test_a_resumed_run_gives_the_same_numbers(
     later = {key: value for key, value in straight.items() if key[1] > 2}
     assert len(later) > 50
     assert {key: resumed[key] for key in later} == later
-
-
-def test_the_critic_s_figures_are_reported(little_model: Path, tmp_path: Path) -> None:
-    """A group of one each, KL in the reward: nothing is compared, and everything is learnt from."""
-    config = small_config(
-        little_model,
-        run__iterations=3,
-        rollout__group_size=1,
-        algorithm={"type": "ppo", "kl_coefficient": 0.05},
-    )
-    assert run_attempt(Attempt(config, "r", 1, tmp_path / "run", tmp_path), local=True) == 0
-    points = curve(tmp_path / "run")
-    for name in ("value_loss", "explained_variance", "kl", "trained_groups"):
-        assert {step for key, step in points if key == f"policy/planner/{name}"} == {1, 2, 3}, name
-    assert all(points["policy/planner/value_loss", step] > 0 for step in (1, 2, 3))
-
-
-def test_baselines_follow_the_roles_rewards(little_model: Path, tmp_path: Path) -> None:
-    config = small_config(little_model, run__iterations=1, algorithm={"type": "rae"})
-    assert run_attempt(Attempt(config, "r", 1, tmp_path / "run", tmp_path), local=True) == 0
-    kept = json.loads((tmp_path / "run" / "checkpoints" / "iteration-000001" / "baselines.json").read_text())
-    assert set(kept) == {"planner", "executor"} and all(kept.values())
 
 
 @pytest.mark.extended

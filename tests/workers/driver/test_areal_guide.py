@@ -1,6 +1,5 @@
 """Runs and scripts of AReaL's guide, with its own classes: every update learns from the ids that were sampled."""
 
-import json
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -13,8 +12,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from tests.training_core.llm.rollout_workflows.areal_guide import MultiTurnWorkflow, reward_fn
 from tests.training_core.llm.toys import SMALL, TOKENIZER
-from tests.workers.running import curve, events
-from training_core.config.files import load_config, parse_overrides
+from tests.workers.running import curve, events, over_lines
+from training_core.config.files import parse_overrides
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.rollout_workflows.api import RowData, workflow_tokenizer
 from training_core.llm.rollout_workflows.areal import (
@@ -31,7 +30,6 @@ pytestmark = pytest.mark.extended
 
 GUIDE = "tests.training_core.llm.rollout_workflows.areal_guide"
 EXPERIMENT = "tests.training_core.llm.rollout_workflows.areal_experiment"
-WORDS = ("north", "south", "west", "east")
 KNOWN: dict[str, Any] = {
     "workflow.path": f"{GUIDE}:MultiTurnWorkflow",
     "workflow.args": {"max_turns": 3, "turn_discount": 0.5},
@@ -40,27 +38,9 @@ KNOWN: dict[str, Any] = {
 
 
 def attempt(folder: Path, model: Path, **overrides: Any) -> Attempt:
-    """Three iterations over lines of data that have a column `prompt`, as the guide's second note wants."""
-    file = folder.parent / "lines.jsonl"
-    lines = [
-        {"prompt": f"goal {word} {number % 4 + 1}", "label": "north"}
-        for number, word in enumerate(WORDS * 12)
-    ]
-    file.write_text("\n".join(map(json.dumps, lines)))
-    settings = {
-        "environment.type": "dataset",
-        "environment.path": str(file),
-        "team.roles": {"solver": {"policy": "planner", "sampling": {"max_tokens": 3}}},
-        "policies": {"planner": {"model": str(model), "learner": {"learning_rate": 0.003}}},
-        "workflow.type": "rollout_workflow",
-        "rollout.tasks": 6,
-        "rollout.group_size": 4,
-        "run.iterations": 3,
-        "evaluation.every": 0,
-        "checkpoint.every": 0,
-        "reporting.episodes_per_iteration": 24,
-    }
-    return Attempt(load_config("plan_path_duo", settings | KNOWN | overrides), "r", 1, folder, folder.parent)
+    """Three iterations of six tasks with four candidates each."""
+    sizes = {"rollout.tasks": 6, "rollout.group_size": 4, "run.iterations": 3}
+    return over_lines(folder, model, **sizes | KNOWN | overrides)
 
 
 def stretches_of(versions: list[int]) -> Iterator[bool]:
@@ -166,11 +146,7 @@ def test_the_guides_training_script_runs(async_training: bool) -> None:
         tokenizer = workflow_tokenizer(TOKENIZER)
         # Create your custom workflow
         workflow = MultiTurnWorkflow(
-            reward_fn=reward_fn,
-            gconfig=config.gconfig,
-            tokenizer=tokenizer,
-            turn_discount=0.9,
-            max_turns=5,
+            reward_fn=reward_fn, gconfig=config.gconfig, tokenizer=tokenizer, turn_discount=0.9, max_turns=5
         )
 
         # Run training—no other changes needed!

@@ -18,10 +18,7 @@ from workers.driver.attempt import FAILED, run_attempt
 from workers.protocol import Attempt
 from workers.reporting.reporter import Reporter
 
-APART = {
-    "policies__planner__devices__placement": "apart",
-    "policies__executor__devices__placement": "apart",
-}
+APART = {"policies__planner__devices__placement": "apart", "policies__executor__devices__placement": "apart"}
 
 
 def attempt(
@@ -171,21 +168,6 @@ def test_a_failure_in_the_background_ends_the_attempt(
     last = events(tmp_path, "status")[-1]
     assert (last["state"], last["message"]) == ("failed", "The engine stalled.")
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("wave-")]
-
-
-@pytest.mark.extended
-def test_a_fork_continues_a_synchronous_run(little_model: Path, tmp_path: Path) -> None:
-    parent, child = tmp_path / "parent", tmp_path / "child"
-    assert run_attempt(attempt(parent, little_model, run__iterations=2), local=True) == 0
-    config = small_config(little_model, **APART, run__iterations=4, rollout__staleness=1)
-    place = parent / "checkpoints" / "iteration-000002"
-    assert run_attempt(Attempt(config, "f", 1, child, tmp_path, fork_from=place), local=True) == 0
-    learnt = [
-        (event["iteration"], item["episode"])
-        for event in events(child, "batch")
-        for item in event["episodes"]
-    ]
-    assert learnt == [(i, f"1-{i}-train-{slot}") for i in (3, 4) for slot in range(6)]
 
 
 class Scripted(Player):

@@ -63,16 +63,6 @@ def test_the_latest_and_the_best_are_kept(tmp_path: Path) -> None:
     assert ("removed checkpoints/iteration-000001", 1, False) in notes.told
 
 
-def test_a_failed_write_leaves_no_checkpoint(tmp_path: Path) -> None:
-    notes: Any = Notes()
-    keeping = keeper(tmp_path)
-    keeping.save(Writer(), notes, 1)  # type: ignore[arg-type]
-    with pytest.raises(CheckpointError, match="is the disk full"):
-        keeping.save(Writer(fails=True), notes, 2)  # type: ignore[arg-type]
-    assert [item.name for item in (tmp_path / "checkpoints").iterdir()] == ["iteration-000001"]
-    assert latest(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "iteration-000001"
-
-
 def test_a_checkpoint_without_a_trained_policy_fails(tmp_path: Path) -> None:
     notes: Any = Notes()
     with pytest.raises(CheckpointError, match=r"executor/policy\.json"):
@@ -96,14 +86,6 @@ def test_a_new_attempt_recalls_progress_and_best_and_clears_drafts(tmp_path: Pat
     again.save(Writer(), second, 2)  # type: ignore[arg-type]
     assert second.told[-1] == ("checkpoints/iteration-000002", 2, False)
     assert not list((tmp_path / "checkpoints").glob(".draft-*"))
-
-
-def test_a_replayed_iteration_is_written_over(tmp_path: Path) -> None:
-    notes: Any = Notes()
-    keeper(tmp_path).save(Writer(), notes, 3)  # type: ignore[arg-type]
-    (tmp_path / "checkpoints" / "iteration-000003" / "old").write_text("x")
-    keeper(tmp_path).save(Writer(), notes, 3)  # type: ignore[arg-type]
-    assert not (tmp_path / "checkpoints" / "iteration-000003" / "old").exists()
 
 
 def test_keep_best_checkpoints_are_kept(tmp_path: Path) -> None:

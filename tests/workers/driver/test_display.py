@@ -68,10 +68,7 @@ def test_lines_for_a_jobs_log(capsys: pytest.CaptureFixture[str]) -> None:
         lines.iteration(3, VALUES)
         lines.loading(0.5, "warm start")
         lines.note("[not markup]")
-    assert capsys.readouterr().out.splitlines() == [
-        "base model, 50%: warm start",
-        "[not markup]",
-    ]
+    assert capsys.readouterr().out.splitlines() == ["base model, 50%: warm start", "[not markup]"]
 
 
 def test_lines_of_iterations_and_evaluations() -> None:

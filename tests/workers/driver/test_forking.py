@@ -6,7 +6,7 @@ import pytest
 from safetensors.torch import load_file
 
 from tests.workers.running import conversation, curve, events, small_config
-from workers.driver.attempt import FAILED, run_attempt
+from workers.driver.attempt import run_attempt
 from workers.protocol import Attempt
 
 
@@ -69,17 +69,3 @@ def test_a_policy_that_a_fork_freezes_keeps_what_it_learnt(
     trained = weights(tmp_path / "b", 4, "planner")
     assert any((trained[name] != learnt[name]).any() for name in learnt)  # type: ignore[attr-defined]
     assert curve(tmp_path / "b")["eval/return", 3] == curve(tmp_path / "a")["eval/return", 3]
-
-
-def test_weights_of_another_model_are_refused(parent: Path, tmp_path: Path) -> None:
-    from training_core.llm.base_models.folder_creation import silent
-    from training_core.llm.base_models.tiny import TinyRecipe
-    from training_core.llm.base_models.warm_start import make_tiny
-
-    other = tmp_path / "other"
-    other.mkdir()
-    recipe = TinyRecipe(hidden_size=16, layers=1, heads=2, steps=1, batch=4)
-    make_tiny(small_config(other).environment, recipe, other, silent)
-    assert fork(tmp_path / "fork", parent, other) == FAILED
-    [last] = [event for event in events(tmp_path / "fork", "status") if event["state"] == "failed"]
-    assert "does not fit this policy's model" in last["message"]

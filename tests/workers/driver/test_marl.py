@@ -112,14 +112,6 @@ def test_failed_episodes_are_counted_and_kept_with_their_error(tmp_path: Path) -
     assert told and all(len(event["turns"]) == 3 and event["error"] for event in told)
 
 
-def test_a_failing_environment_ends_the_attempt_with_a_remedy(tmp_path: Path) -> None:
-    config = small("spread_toy", **fragile(every=1))
-    assert run_attempt(Attempt(config, "r", 1, tmp_path, tmp_path.parent), local=True) == 1
-    last = events(tmp_path, "status")[-1]
-    assert last["state"] == "failed" and "Every environment failed" in last["message"]
-    assert last["remedy"].startswith("Fix the environment")
-
-
 def test_a_pickle_is_refused_with_a_hint() -> None:
     with pytest.raises(ConfigError, match="loading a pickle can run code"):
         small(checkpoint__resume_from="checkpoints/mappo_SS_MPE/ckpt_100.pt")

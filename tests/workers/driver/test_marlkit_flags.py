@@ -1,4 +1,4 @@
-"""What MARLKit's document runs, run here: its example commands, and every flag by the guide's table."""
+"""What MARLKit's document runs, run here: the example that resumes, and every flag by the guide's table."""
 
 import re
 import subprocess
@@ -26,39 +26,6 @@ SHORT: dict[str, Any] = {
     "evaluation.episodes": 2,
     "checkpoint.every": 1,
 }
-COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
-    "MAPPO on simple_spread": (
-        "spread_mappo",
-        {"algorithm.type": "mappo", "environment.type": "mpe_simple_spread", "environment.num_agents": 3},
-    ),
-    "IPPO on the toy": (
-        "spread_mappo",
-        {"algorithm.type": "ippo", "environment.type": "toy_simple_spread", "environment.num_agents": 5},
-    ),
-    "recurrent MAPPO": ("spread_mappo", {"policies.agents.network.type": "gru"}),
-    "W&B and a linear schedule": (
-        "spread_mappo",
-        {"reporting.wandb": True, "policies.agents.learner.schedule": "linear"},
-    ),
-    "an environment by import path": (
-        "spread_mappo",
-        {"environment.type": "pettingzoo", "environment.path": "mpe2.simple_spread_v3:parallel_env"},
-    ),
-}
-"""The example commands of MARLKit's document, by the guide's table; resuming has a separate test."""
-
-
-@pytest.mark.extended
-@pytest.mark.parametrize("name", list(COMMANDS))
-def test_an_example_command_of_marlkit_runs(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    preset, changes = COMMANDS[name]
-    config = load_config(preset, SHORT | changes)
-    assert isinstance(config, MarlConfig)
-    assert run_attempt(Attempt(config, "r", 1, tmp_path, tmp_path.parent), local=True) == 0
-    assert {step for key, step in curve(tmp_path) if key == "eval/return"} == {0, 1, 2}
 
 
 @pytest.mark.extended
@@ -169,17 +136,6 @@ def test_every_flag_of_the_readme_has_an_effect_or_is_refused(
         assert differ(plain, learnt("spread_mappo", OTHERS[flag]))
     else:
         assert differ(plain, learnt("spread_mappo", changes))
-
-
-@pytest.mark.parametrize("kind", ["tag", "adversary", "push"])
-def test_padding_widens_the_narrower_observations(kind: str) -> None:
-    changes = {"environment.type": f"mpe_simple_{kind}", "rollout.environments": 2}
-    padded = load_config("tag_mappo", changes | {"environment.supersuit.pad_observations": True})
-    trainers = [MarlTrainer(config) for config in (load_config("tag_mappo", changes), padded)]  # type: ignore[arg-type]
-    widths = [{own.observation_dim for own in trainer.spec.roles.values()} for trainer in trainers]
-    assert len(widths[0]) == 2 and widths[1] == {max(widths[0])}
-    trainers[1].collect(1)
-    assert trainers[1].update(1)
 
 
 @pytest.mark.parametrize(

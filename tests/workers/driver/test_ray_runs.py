@@ -155,24 +155,15 @@ def test_dead_rollout_and_environment_workers_are_replaced(
 
 
 @pytest.mark.extended
-def test_the_death_of_one_of_several_update_workers_is_reported(
-    ray_cluster: None, little_model: Path, tmp_path: Path
-) -> None:
-    with crew_of(small_config(little_model, **TOGETHER), "torn", tmp_path) as backend:
-        backend.collect(1)
-        kill("torn-1-update-planner-1")
-        with pytest.raises(WorkerLost, match=r"update-planner-1 died.*last checkpoint"):
-            backend.update(1)
-
-
-@pytest.mark.extended
+@pytest.mark.parametrize(("workers", "dead"), [(TOGETHER, "update-planner-1"), (APART, "update-executor")])
 def test_a_dead_update_worker_ends_the_attempt_by_name(
-    ray_cluster: None, little_model: Path, tmp_path: Path
+    workers: dict[str, Any], dead: str, ray_cluster: None, little_model: Path, tmp_path: Path
 ) -> None:
-    with crew_of(small_config(little_model, **APART), "bereft", tmp_path) as backend:
+    """One of several of a policy, and the only one."""
+    with crew_of(small_config(little_model, **workers), f"torn-{dead}", tmp_path) as backend:
         backend.collect(1)
-        kill("bereft-1-update-executor")
-        with pytest.raises(WorkerLost, match=r"update-executor died.*last checkpoint"):
+        kill(f"torn-{dead}-1-{dead}")
+        with pytest.raises(WorkerLost, match=rf"{dead} died.*last checkpoint"):
             backend.update(1)
 
 
@@ -198,19 +189,6 @@ def test_a_waiting_run_reports_missing_devices_and_can_be_stopped(
     assert "waiting for 100.8 CPU cores" in said[0]
     assert "of 4 CPU cores" in said[0]
     assert "the cluster is too small" in said[0]
-
-
-@pytest.mark.extended
-def test_a_resumed_run_gives_the_same_numbers(
-    ray_cluster: None, reference: Path, little_model: Path, tmp_path: Path
-) -> None:
-    middle = reference / "checkpoints" / "iteration-000001"
-    config = small_config(little_model, **APART)
-    attempt = Attempt(config, "resumed", 2, tmp_path, tmp_path, middle)
-    assert run_attempt(attempt, local=False) == 0
-    straight = {key: value for key, value in curve(reference).items() if key[1] > 1}
-    assert curve(tmp_path, 2) == pytest.approx(straight, rel=1e-4, abs=1e-6)
-    assert conversation(tmp_path, 2) == [item for item in conversation(reference) if item[0] > 1]
 
 
 @pytest.mark.extended

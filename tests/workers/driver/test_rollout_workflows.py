@@ -1,65 +1,34 @@
-"""Runs whose episodes are played by what AReaL's users write: a multi-turn workflow, and an agent with queues."""
+"""Runs whose episodes are played by what AReaL's users write: a multi-turn workflow."""
 
-import json
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.workers.running import conversation, curve, events
-from training_core.config.files import load_config
+from tests.workers.running import conversation, curve, events, over_lines
 from workers.driver.attempt import FAILED, run_attempt
 from workers.protocol import Attempt
 
 BROUGHT = "tests.training_core.llm.rollout_workflows.seed_agents"
-WORDS = ("north", "south", "west", "east")
+GUIDE = "tests.training_core.llm.rollout_workflows.areal_guide"
 WORKFLOW = {
     "workflow.path": f"{BROUGHT}:MultiTurnWorkflow",
     "workflow.args": {"max_turns": 3, "turn_discount": 0.5},
     "workflow.reward": {"type": "custom", "path": f"{BROUGHT}:says_label"},
 }
-QUEUES = {
-    "workflow.path": f"{BROUGHT}:MathMultiTurnAgent",
-    "workflow.args": {"num_turns": 3, "my_param": 0.5},
-    "workflow.environment_path": f"{BROUGHT}:MathCodeSingleStepEnv",
-    "workflow.success_at": 0.5,
-}
 
 
 def attempt(folder: Path, model: Path, **overrides: Any) -> Attempt:
-    """A small run over lines of data."""
-    file = folder.parent / "lines.jsonl"
-    lines = [
-        {"prompt": f"goal {word} {number % 4 + 1}", "label": "north"}
-        for number, word in enumerate(WORDS * 12)
-    ]
-    file.write_text("\n".join(map(json.dumps, lines)))
-    settings = {
-        "environment.type": "dataset",
-        "environment.path": str(file),
-        "environment.eval_share": 0.3,
-        "team.roles": {"solver": {"policy": "planner", "sampling": {"max_tokens": 3}}},
-        "policies": {"planner": {"model": str(model), "learner": {"learning_rate": 0.003}}},
-        "workflow.type": "rollout_workflow",
-        "rollout.tasks": 8,
-        "run.iterations": 2,
-        "evaluation.every": 0,
-        "evaluation.episodes": 8,
-        "evaluation.probes": 2,
-        "checkpoint.every": 0,
-        "reporting.episodes_per_iteration": 64,
-    }
-    return Attempt(load_config("plan_path_duo", settings | overrides), "r", 1, folder, folder.parent)
+    """Two iterations."""
+    held_out = {"environment.eval_share": 0.3, "evaluation.episodes": 8, "evaluation.probes": 2}
+    return over_lines(folder, model, **{"run.iterations": 2} | held_out | overrides)
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("brought", [WORKFLOW, QUEUES], ids=["workflow", "queues"])
-def test_the_policy_learns_from_custom_workflows(
-    brought: dict[str, Any], little_model: Path, tmp_path: Path
-) -> None:
+def test_the_policy_learns_from_a_custom_workflow(little_model: Path, tmp_path: Path) -> None:
     overrides = {"run.iterations": 20, "evaluation.every": 20}
-    assert run_attempt(attempt(tmp_path / "run", little_model, **brought | overrides), local=True) == 0
+    assert run_attempt(attempt(tmp_path / "run", little_model, **WORKFLOW | overrides), local=True) == 0
     values = curve(tmp_path / "run")
     returns = [values["train/return", step] for step in range(1, 21)]
     assert sum(returns[-5:]) / 5 > sum(returns[:5]) / 5 + 0.15, returns
@@ -68,13 +37,8 @@ def test_the_policy_learns_from_custom_workflows(
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize(
-    ("brought", "paid"), [(WORKFLOW, (1.0, 0.5, 0.25)), (QUEUES, (0.5, 0.5, 0.5))], ids=["workflow", "queues"]
-)
-def test_turns_are_one_sequence_whose_prompts_are_masked(
-    brought: dict[str, Any], paid: tuple[float, ...], little_model: Path, tmp_path: Path
-) -> None:
-    assert run_attempt(attempt(tmp_path / "run", little_model, **brought), local=True) == 0
+def test_turns_are_one_sequence_whose_prompts_are_masked(little_model: Path, tmp_path: Path) -> None:
+    assert run_attempt(attempt(tmp_path / "run", little_model, **WORKFLOW), local=True) == 0
     kept = events(tmp_path / "run", "episode")
     assert len(kept) == 2 * 8 * 8
     lengths = set()
@@ -87,8 +51,8 @@ def test_turns_are_one_sequence_whose_prompts_are_masked(
         assert quiet == ["<user>", "stuck", "<assistant>"] * asked_again
         assert learnt[0] and learnt[-1]
         assert all(value == 0.0 for value, mine in zip(answer["logprobs"], learnt, strict=True) if not mine)
-        assert event["episode_return"] in (0.0, paid[asked_again])
-        assert event["success"] == (event["episode_return"] >= (1.0 if brought is WORKFLOW else 0.5))
+        assert event["episode_return"] in (0.0, 0.5**asked_again)
+        assert event["success"] == (event["episode_return"] >= 1.0)
         lengths.add(asked_again)
     assert lengths == {0, 1, 2}
 
@@ -152,10 +116,7 @@ def test_failed_and_rejected_episodes_are_not_trained_on(little_model: Path, tmp
     [
         ({"workflow.path": "no.such:Workflow"}, "there is no module"),
         ({"workflow.path": f"{BROUGHT}:says_label"}, "workflow.args: "),
-        (
-            {"workflow.path": f"{BROUGHT}:MathCodeSingleStepEnv"},
-            "neither arun_episode nor collect_trajectory",
-        ),
+        ({"workflow.path": f"{GUIDE}:MathCodeSingleStepEnv"}, "neither arun_episode nor collect_trajectory"),
         ({"workflow.path": f"{BROUGHT}:MultiTurnWorkflow"}, "max_turns"),
     ],
 )

@@ -207,11 +207,7 @@ def test_an_algorithm_and_a_port(little_model: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cluster", "state", "text"),
     [
-        (
-            ClusterDevices(0.0),
-            "failed",
-            "1 GPU is requested, but the cluster has no CUDA device.",
-        ),
+        (ClusterDevices(0.0), "failed", "1 GPU is requested, but the cluster has no CUDA device."),
         (ClusterDevices(1.0), "failed", "needs 2 GPUs in total and the cluster has 1."),
         (ClusterDevices(4.0), "passed", "2 of 4 GPUs are requested."),
         (None, "unknown", "The cluster does not answer"),

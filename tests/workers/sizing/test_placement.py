@@ -1,10 +1,5 @@
 """Placement: config in, seats and bundles out."""
 
-import subprocess
-import sys
-
-import pytest
-
 from training_core.config.files import load_config
 from workers.sizing.placement import COORDINATOR_CPUS, demand, place
 
@@ -87,10 +82,3 @@ def test_demand_is_the_sum_of_the_bundles() -> None:
     assert wanted.gpus == 0.5
     assert wanted.bundles[0] == {"CPU": 0.5, "GPU": 0.5}
     assert str(wanted) == "1.3 CPU cores and 0.5 GPUs"
-
-
-@pytest.mark.extended
-def test_demand_imports_neither_ray_nor_torch() -> None:
-    code = "import sys, workers.sizing.placement; print([m for m in ('ray', 'torch') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from training_core.checkpoints import write_errors_explained
 from training_core.errors import CheckpointError, ConfigError, EngineFailure, ModelError
@@ -117,6 +118,11 @@ def test_short_memory_states_what_to_lower() -> None:
     fault = fault_of(raised(lambda: bytearray(1 << 62)))
     assert fault.cause.startswith("The machine is out of memory: ")
     assert "resources.environment_workers" in fault.remedy
+    fault = fault_of(
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 79 GiB")
+    )
+    assert fault.cause == "The GPU is out of memory: CUDA out of memory."
+    assert "policies.*.learner.micro_batch_tokens" in fault.remedy
 
 
 def test_missing_packages_and_devices_are_recognised() -> None:

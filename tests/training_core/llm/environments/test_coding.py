@@ -179,10 +179,6 @@ def test_a_chain_by_hand() -> None:
     assert program(chain) == "n = int(input()) ; print( ( ( n + 3 ) * 2 ) - 1 )"
 
 
-def test_splits() -> None:
-    check_splits(CODING_TASKS, Coding(steps=2, largest=9))
-
-
 def test_demonstrations_leave_something_to_learn() -> None:
     pairs = check_demonstrations(Coding(steps=1), 400)
     programs = [(seen, said) for seen, said in pairs if "print(" in said]
@@ -192,6 +188,7 @@ def test_demonstrations_leave_something_to_learn() -> None:
 
 def test_play_keeps_to_the_vocabulary_and_boards_can_be_drawn() -> None:
     answers = {"tester": ["1 -> 2", "2 -> 4 , 3 -> 6", "hm"], "coder": [RIGHT, "print(", "print( n )"]}
+    check_splits(CODING_TASKS, Coding(steps=2, largest=9))
     check_play(Coding(), answers, tasks=6)
 
 

@@ -9,12 +9,7 @@ import pytest
 from training_core.config.files import parse_config
 from training_core.config.rewards import CustomReward, MathReward
 from training_core.errors import ConfigError
-from training_core.llm.environments.dataset import (
-    Dataset,
-    DatasetEnvironment,
-    split_instances,
-    task_instance,
-)
+from training_core.llm.environments.dataset import Dataset, DatasetEnvironment, split_instances, task_instance
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.rewards import pool
 

@@ -68,11 +68,6 @@ def test_tasks_are_crowded_and_can_be_solved_one_queen_a_turn(size: int) -> None
         assert moves <= EightQueens().max_turns if size < 8 else moves <= 8
 
 
-def test_splits() -> None:
-    check_splits(EIGHT_QUEENS_TASKS, EightQueens())
-    check_splits(EIGHT_QUEENS_TASKS, EightQueens(size=8))
-
-
 def test_a_square_earns_the_attacked_pairs_that_it_saves() -> None:
     # three pairs attack; r2 to c4 leaves one, (3, 4): potential -1 to -1/3; 0.99 * -1/3 + 1 - 0.01
     assert attacking_pairs((0, 3, 1, 2)) == 1
@@ -113,14 +108,6 @@ def test_solving_it_pays_the_team_and_turns_run_out() -> None:
     assert (late.done, late.success, late.outcome) == (True, False, "turns used up, 1 pair attack")
 
 
-def test_the_shaping_terms_telescope() -> None:
-    environment = started(shaping_discount=0.9, step_reward=0.0, max_turns=20)
-    answers = [("r1", "c2"), ("r1", "c4"), ("r2", "c4"), ("r3", "c1"), ("r1", "c2")]
-    terms = [turn(environment, *said)[0] for said in answers]
-    assert environment.success and min(terms) < 0
-    assert sum(0.9**t * term for t, term in enumerate(terms)) == pytest.approx(1.0)
-
-
 def test_each_role_sees_its_own_part() -> None:
     environment = started()
     assert environment.observe("planner") == "r1 c1 1 ; r2 c2 2 ; r3 c2 2 ; r4 c3 1 ; last none"
@@ -144,6 +131,7 @@ def test_the_board_marks_queens_that_are_attacked() -> None:
 
 @pytest.mark.parametrize("config", [EightQueens(), EightQueens(size=8, max_turns=12)])
 def test_any_play_keeps_to_the_vocabulary_and_ends(config: EightQueens) -> None:
+    check_splits(EIGHT_QUEENS_TASKS, config)
     check_play(config, {"planner": ["r1", "r3", "r4", "r9", "r2"], "executor": ["c1", "c4", "c2", "", "c3"]})
 
 

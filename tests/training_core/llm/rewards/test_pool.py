@@ -64,10 +64,7 @@ def test_a_crash_that_does_not_come_again_costs_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [
-        ("raises", "ValueError: no such unit"),
-        ("nothing_of_the_kind", "has no 'nothing_of_the_kind'"),
-    ],
+    [("raises", "ValueError: no such unit"), ("nothing_of_the_kind", "has no 'nothing_of_the_kind'")],
 )
 def test_what_a_function_raises_is_told(name: str, said: str) -> None:
     with judged_by(name) as pool, pytest.raises(EnvironmentFailure, match=said):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.training_core.llm.rollout_workflows.seed_agents import Trajectory
 from tests.training_core.llm.scripted import ScriptedEngine
 from tests.training_core.llm.toys import TOKENIZER, make_model, naive_logprobs
 from training_core.errors import ConfigError, EngineFailure, EnvironmentFailure
@@ -26,7 +27,6 @@ from training_core.llm.rollout_workflows.inference_engine import (
     RestartingLoader,
     RolloutLimits,
 )
-from training_core.llm.rollout_workflows.tensors import concat_padded_tensors
 from training_core.types import Answer, Prompt
 
 
@@ -53,28 +53,11 @@ class TwoTurns(RolloutWorkflow):
     """Two calls, the second of which goes on from the first; the seed's way to collect them."""
 
     async def arun_episode(self, engine: InferenceEngine, data: dict[str, Any]) -> EpisodeResult:
-        seq: list[int] = []
-        logprobs: list[float] = []
-        loss_mask: list[int] = []
-        versions: list[int] = []
-        asked = data["input_ids"]
+        talk, asked = Trajectory(), data["input_ids"]
         for _ in range(2):
-            response = await engine.agenerate(ModelRequest(input_ids=asked, gconfig=SETTINGS))
-            new = response.input_len - len(seq)
-            seq += response.input_tokens[-new:] + response.output_tokens
-            logprobs += [0.0] * new + response.output_logprobs
-            loss_mask += [0] * new + [1] * response.output_len
-            versions += [-1] * new + response.output_versions
-            asked = [*seq, 7]
-        result = {
-            "input_ids": torch.tensor(seq),
-            "logprobs": torch.tensor(logprobs),
-            "loss_mask": torch.tensor(loss_mask),
-            "versions": torch.tensor(versions),
-            "attention_mask": torch.ones(len(seq), dtype=torch.bool),
-            "rewards": torch.tensor(float(data.get("reward", 1.0))),
-        }
-        return concat_padded_tensors([{key: value.unsqueeze(0) for key, value in result.items()}])
+            talk.add(await engine.agenerate(ModelRequest(input_ids=asked, gconfig=SETTINGS)))
+            asked = [*talk.ids, 7]
+        return talk.tensors(float(data.get("reward", 1.0)))
 
 
 class Picky(TwoTurns):

@@ -10,11 +10,7 @@ from tests.training_core.llm.learning.chat_tokenizers import OPENS_THOUGHT, chat
 from training_core.config.files import load_config
 from training_core.errors import ConfigError, ModelError
 from training_core.llm.base_models.warm_start import word_tokenizer
-from training_core.llm.environments.arithmetic import (
-    ARITHMETIC_TASKS,
-    Arithmetic,
-    arithmetic_vocabulary,
-)
+from training_core.llm.environments.arithmetic import ARITHMETIC_TASKS, Arithmetic, arithmetic_vocabulary
 from training_core.llm.environments.base import TRY_AGAIN
 from training_core.llm.environments.host import EnvironmentHost, SlotView
 from training_core.llm.generation.base import SamplingSettings

@@ -5,8 +5,6 @@ import sys
 
 import pytest
 
-from training_core.config.files import load_config
-from training_core.config.permitted import Permitted, check_permitted
 from training_core.errors import ConfigError
 from training_core.marl.environments.config import (
     GymnasiumVector,
@@ -60,11 +58,3 @@ def test_a_package_that_is_missing_is_named_with_the_remedy(
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ConfigError, match=rf"needs the package {missing}: pip install {remedy}"):
         make_environments(section, 1)
-
-
-@pytest.mark.parametrize("kind", ["pettingzoo", "custom_marl"])
-def test_a_server_runs_only_environments_that_its_owner_has_allowed(kind: str) -> None:
-    config = load_config("spread_toy", {"environment": {"type": kind, "path": "lab.worlds:Harbour"}})
-    check_permitted(config, Permitted(["lab"]))
-    with pytest.raises(ConfigError, match=r"environment\.path: code of the package 'lab'"):
-        check_permitted(config, Permitted())

@@ -36,11 +36,7 @@ from training_core.marl.environments.config import (
 from training_core.marl.environments.episodes import episode_seeds
 from training_core.marl.environments.games import Games
 from training_core.marl.environments.pettingzoo import AdapterSettings, PettingZooEnvironment
-from training_core.marl.environments.pettingzoo_games import (
-    simple_foraging,
-    simple_hetero,
-    toy_simple_spread,
-)
+from training_core.marl.environments.pettingzoo_games import simple_foraging, simple_hetero, toy_simple_spread
 from training_core.marl.environments.registry import make_environments
 from training_core.marl.environments.sequential import SequentialEnvironments
 from training_core.marl.environments.spaces import shared_actions

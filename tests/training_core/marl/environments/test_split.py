@@ -1,5 +1,6 @@
 """Shares of a whole: the same episodes however it is shared; views, boards and last states in their places."""
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,12 @@ from training_core.marl.environments.base import Transition, VectorEnvironment, 
 from training_core.marl.environments.config import (
     CustomMarl,
     PettingZoo,
+    SimpleAdversary,
     SimpleForaging,
     SimpleHetero,
+    SimplePush,
+    SimpleReference,
+    SimpleSpread,
     SimpleTag,
     ToySimpleSpread,
 )
@@ -19,9 +24,10 @@ from training_core.marl.environments.split import LocalShare, SplitEnvironments,
 
 SECTIONS = [
     SimpleForaging(max_cycles=7, grid_size=3, num_food=2),
+    SimpleHetero(max_cycles=4),
     SimpleHetero(type="simple_hetero_pz", max_cycles=4),
     ToySimpleSpread(max_cycles=3),
-    SimpleTag(max_cycles=5),
+    *(kind(max_cycles=5) for kind in (SimpleSpread, SimpleTag, SimpleAdversary, SimplePush, SimpleReference)),
     PettingZoo(path="tests.training_core.marl.environments.parallel:Countdown", args={"masks": "info"}),
     CustomMarl(path="examples.custom.relay:Relay"),
 ]
@@ -51,7 +57,7 @@ def step_all(environments: list[VectorEnvironment], random: np.random.Generator)
     return [one.step(actions, (0, 3, 6)) for one in environments]
 
 
-@pytest.mark.parametrize("section", SECTIONS, ids=[section.type for section in SECTIONS])
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.type)
 def test_the_same_episodes_are_played_however_the_whole_is_shared(section: Any) -> None:
     whole = make_environments(section, 7)
     ways: list[VectorEnvironment] = [
@@ -62,6 +68,7 @@ def test_the_same_episodes_are_played_however_the_whole_is_shared(section: Any) 
     ]
     assert all(way.count == 7 and way.spec == whole.spec for way in ways)
     first, *others = [way.reset(21, 2) for way in ways]
+    kept = deepcopy(first)
     for other in others:
         same(first, other)
     random, ends = np.random.default_rng(0), 0
@@ -82,6 +89,8 @@ def test_the_same_episodes_are_played_however_the_whole_is_shared(section: Any) 
                 same(one.final, other.final, ended)
         assert all(way.board(number) == whole.board(number) for way in ways for number in range(7))
     assert ends > 7
+    same(first, kept)  # a view is not written over
+    same(whole.reset(21, 2), kept)
     for way in ways:
         way.close()
 

@@ -10,7 +10,6 @@ from torch import Tensor
 from examples.custom.decaying_trace import DecayingTrace
 from tests.workers.running import small_networks
 from training_core.config.files import load_config
-from training_core.config.permitted import Permitted, check_permitted
 from training_core.errors import ConfigError
 from training_core.marl.networks.base import Memory
 from training_core.marl.trainer import MarlTrainer
@@ -130,11 +129,3 @@ def test_a_wrong_class_is_refused_at_its_field(network: dict[str, Any], message:
 def test_a_chunk_longer_than_the_rollout_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"policies\.agents\.network\.chunk_length: longer than rollout"):
         recall(chunk_length=37)
-
-
-def test_a_server_runs_only_networks_that_its_owner_has_allowed() -> None:
-    network = {"type": "custom", "path": "lab.networks:Trace"}
-    config = load_config("recall_mappo_gru", {"policies.agents.network": network})
-    check_permitted(config, Permitted(["lab"]))
-    with pytest.raises(ConfigError, match=r"policies\.agents\.network\.path: code of the package 'lab'"):
-        check_permitted(config, Permitted())

@@ -1,5 +1,6 @@
-"""A run's metrics in TensorBoard, W&B and JSON Lines, read with the reader of each format."""
+"""A run's metrics and histograms in TensorBoard, W&B and JSON Lines, read with the reader of each format; MARLKit's make_logger."""
 
+import importlib
 import json
 import logging
 import struct
@@ -9,15 +10,107 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
-from tests.workers.running import events, little_model, small_config
+from tests.workers.running import events, little_model, small_config, small_networks
 from training_core.config.evaluation import Reporting
 from training_core.errors import ConfigError
 from training_core.loggers import registry
-from training_core.loggers.registry import Loggers, LoggerSetup
+from training_core.loggers.registry import Loggers, LoggerSetup, make_logger
+from training_core.marl.trainer import MarlTrainer
 from troupe_client.reporting.tensorboard import scalars_of
 from workers.driver.attempt import run_attempt
 from workers.protocol import Attempt
+
+
+def test_histograms_of_weights_and_gradients_are_written(tmp_path: Path) -> None:
+    asked = {"reporting__jsonl": True, "reporting__histograms": True, "run__iterations": 2}
+    config = small_networks("spread_mappo", **asked)
+    assert run_attempt(Attempt(config, "r", 1, tmp_path / "run", tmp_path), local=True) == 0
+    told = {
+        (str(line["histogram"]), line["step"]): torch.tensor(line["numbers"])
+        for line in lines(tmp_path / "run")
+        if str(line.get("histogram", "")).startswith("policy/agents/")
+    }
+    networks = MarlTrainer(config).learners["agents"]
+    names = {
+        f"policy/agents/{network}/{kind}/{layer}"
+        for network, module in (("actor", networks.actor), ("critic", networks.critic))
+        for kind in ("weights", "gradients")
+        for layer, _ in module.named_parameters()
+    }
+    assert set(told) == {(name, step) for name in names for step in (1, 2)}
+    folder = tmp_path / "run" / "checkpoints" / "iteration-000002" / "agents"
+    saved = load_file(next(path for path in folder.glob("*.safetensors") if "actor" in path.name))
+    compared = 0
+    for key, tensor in saved.items():
+        name = next((layer for layer, _ in networks.actor.named_parameters() if key.endswith(layer)), "")
+        numbers = told.get((f"policy/agents/actor/weights/{name}", 2))
+        if numbers is None:
+            continue
+        compared += 1
+        ordered = tensor.flatten().float().sort().values
+        assert len(numbers) == min(len(ordered), 500)
+        assert numbers[0] == ordered[0] and numbers[-1] == ordered[-1]
+        assert numbers.median() == pytest.approx(float(ordered.median()), abs=0.01)
+    assert compared == len(list(networks.actor.named_parameters()))
+    small = [told[name, 2] for name in names if "/actor/gradients/" in name and name.endswith("bias")]
+    norm = float(torch.cat(small).norm())
+    assert 0 < norm <= config.policies["agents"].learner.max_grad_norm + 1e-6, "as a step applied them"
+
+
+def test_without_histograms_none_are_made(tmp_path: Path) -> None:
+    config = small_networks("spread_mappo", reporting__jsonl=True, run__iterations=1)
+    assert run_attempt(Attempt(config, "r", 1, tmp_path / "run", tmp_path), local=True) == 0
+    assert not [line for line in lines(tmp_path / "run") if "histogram" in line]
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("kind", ["wandb", "tensorboard", "jsonl", "none"])
+def test_marlkits_example_of_a_logger_runs(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    logger = make_logger(kind, project="marlkit", run_name="run-1", config={"seed": 3})
+    logger.log_config({"algo": "mappo"})
+    logger.log_scalar("eval_return", -45.25, 10)
+    logger.log_scalars({"EV": 0.5, "KL": 0.25}, 20)
+    logger.log_histogram("weights", [1.0, 2.0, 4.0], 20)
+    logger.close()
+    if kind == "wandb":
+        importlib.import_module("wandb").teardown()  # its process has written all when it is gone
+    runs = tmp_path / "runs"
+    if kind == "jsonl":
+        first, scalar, both, histogram = lines(runs)
+        assert (first["project"], first["name"], first["config"]) == (
+            "marlkit",
+            "run-1",
+            {"seed": 3, "algo": "mappo"},
+        )
+        assert (scalar["step"], scalar["values"]) == (10, {"eval_return": -45.25})
+        assert both["values"] == {"EV": 0.5, "KL": 0.25} and histogram["numbers"] == [1.0, 2.0, 4.0]
+    elif kind == "tensorboard":
+        (file,) = (runs / "tensorboard" / "marlkit" / "run-1").glob("*tfevents*")
+        assert [(step, values) for _, step, values in scalars_of(file)] == [
+            (10, {"eval_return": -45.25}),
+            (20, {"EV": 0.5, "KL": 0.25}),
+        ]
+    elif kind == "wandb":
+        (file,) = runs.glob("wandb/offline-run-*/*.wandb")
+        assert b"eval_return" in file.read_bytes() and b"histogram" in file.read_bytes()
+    else:
+        assert not runs.exists()
+
+
+def test_an_unknown_logger_and_a_late_config_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="use none, jsonl, tensorboard, wandb"):
+        make_logger("mlflow")
+    logger = make_logger("jsonl", folder=tmp_path)
+    logger.log_scalar("x", 1.0, 1)
+    with pytest.raises(ConfigError, match="log_config must precede the first number"):
+        logger.log_config({})
+    logger.close()
 
 
 def opening(folder: Path) -> LoggerSetup:

@@ -6,12 +6,7 @@ import pytest
 
 from training_core.config.files import load_config, parse_config
 from training_core.errors import ConfigError
-from training_core.llm.environments.arithmetic import (
-    TOOL,
-    Arithmetic,
-    ArithmeticEnvironment,
-    Problem,
-)
+from training_core.llm.environments.arithmetic import TOOL, Arithmetic, ArithmeticEnvironment, Problem
 from training_core.llm.environments.plan_path.game import (
     Grid,
     PlanPath,

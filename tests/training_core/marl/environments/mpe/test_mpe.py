@@ -1,10 +1,10 @@
-"""What all native multi-particle environments promise, whatever is played."""
+"""What all native multi-particle environments promise, whatever is played; and that every step is mpe2's, from the same states."""
 
 import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from tests.training_core.marl.environments.mpe.mpe2_twin import drawn_actions
+from tests.training_core.marl.environments.mpe.mpe2_twin import Twins, drawn_actions, equal, of_agents
 from training_core.boards import Board, Plane
 from training_core.errors import EnvironmentFailure
 from training_core.marl.environments.base import Continuous, VectorEnvironment
@@ -19,53 +19,78 @@ from training_core.marl.environments.config import (
 from training_core.marl.environments.mpe.world import MpeEnvironment
 from training_core.marl.environments.registry import make_environments
 
-NATIVE = {
-    "mpe_simple_spread": SimpleSpread,
-    "mpe_simple_tag": SimpleTag,
-    "mpe_simple_adversary": SimpleAdversary,
-    "mpe_simple_push": SimplePush,
-    "mpe_simple_reference": SimpleReference,
-}
-SCENARIOS: list[NativeMpe] = [make() for make in NATIVE.values()]
+SIZES: list[NativeMpe] = [
+    SimpleSpread(),
+    SimpleSpread(num_agents=5, local_ratio=0.2),
+    SimpleSpread(num_agents=1, local_ratio=1.0),
+    SimpleTag(),
+    SimpleTag(num_good=3, num_adversaries=2, num_obstacles=0),
+    SimpleAdversary(),
+    SimpleAdversary(num_agents=4),
+    SimplePush(),
+    SimpleReference(),
+    SimpleReference(local_ratio=0.9),
+]
+
+
+def name(section: NativeMpe) -> str:
+    return (
+        section.type.removeprefix("mpe_")
+        + "-"
+        + "-".join(map(str, section.model_dump(exclude={"type"}, exclude_defaults=True).values()))
+    )
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("continuous", [False, True], ids=["discrete", "continuous"])
+@pytest.mark.parametrize("section", SIZES, ids=name)
+def test_every_step_is_that_of_mpe2(section: NativeMpe, continuous: bool) -> None:
+    twins = Twins(section.model_copy(update={"continuous_actions": continuous}), count=10)
+    random = np.random.default_rng(0)
+    twins.native.reset(seed=1)
+    for _ in range(2 * section.max_cycles + 3):
+        twins.step(drawn_actions(twins.native, random))
+
+
+@pytest.mark.parametrize("section", SIZES, ids=name)
+def test_crowds_are_pushed_apart_as_in_mpe2(section: NativeMpe) -> None:
+    """Everyone in a corner, so that every contact there can be is there."""
+    twins = Twins(section, count=10)
+    random = np.random.default_rng(0)
+    twins.native.reset(seed=1)
+    for _ in range(10):
+        twins.native.world.positions *= 0.1
+        twins.native.world.update_relative()
+        twins.step(drawn_actions(twins.native, random))
+
+
+@pytest.mark.parametrize("section", SIZES, ids=name)
+def test_an_episode_is_that_of_mpe2(section: NativeMpe) -> None:
+    """One start, then nothing is copied: small differences may not grow."""
+    twins = Twins(section, count=1)
+    first = twins.native.reset(seed=3)
+    twins.copy(0)
+    random = np.random.default_rng(0)
+    for own, value in of_agents(twins.native, first.observations, 0).items():
+        equal(value, twins.mpe2.aec_env.unwrapped.observe(own))
+    for _ in range(section.max_cycles):
+        actions = drawn_actions(twins.native, random)
+        transition = twins.native.step(actions)
+        observations, rewards, *_ = twins.mpe2.step(of_agents(twins.native, actions, 0))
+        seen = (transition.final or transition.view).observations
+        for own, value in of_agents(twins.native, seen, 0).items():
+            equal(value, observations[own])
+        for own, value in of_agents(twins.native, transition.rewards, 0).items():
+            equal(value, rewards[own])
+
+
+SCENARIOS: list[NativeMpe] = [SimpleSpread(), SimpleTag(), SimpleAdversary(), SimplePush(), SimpleReference()]
 
 
 def made(section: NativeMpe, count: int = 4) -> MpeEnvironment:
     found: VectorEnvironment = make_environments(section, count)
     assert isinstance(found, MpeEnvironment)
     return found
-
-
-def played(environment: MpeEnvironment, seed: int, steps: int) -> list[np.ndarray]:
-    """All that is seen and earned."""
-    random = np.random.default_rng(7)
-    found = list(environment.reset(seed).observations.values())
-    for _ in range(steps):
-        transition = environment.step(drawn_actions(environment, random))
-        found += [*transition.view.observations.values(), *transition.rewards.values()]
-    return found
-
-
-@pytest.mark.parametrize("section", SCENARIOS, ids=lambda section: section.type)
-def test_tags_are_the_configs(section: NativeMpe) -> None:
-    assert isinstance(section, NATIVE[section.type])
-
-
-@pytest.mark.parametrize("section", SCENARIOS, ids=lambda section: section.type)
-def test_the_seed_decides_everything(section: NativeMpe) -> None:
-    environment = made(section)
-    first, again = played(environment, 1, 30), played(made(section), 1, 30)
-    assert all(np.array_equal(one, other) for one, other in zip(first, again, strict=True))
-    assert not np.array_equal(first[0], played(environment, 2, 1)[0])
-    assert not np.array_equal(first[0][0], first[0][1]), "environments beside each other differ"
-    in_mid_episode = played(environment, 1, 30)
-    assert all(np.array_equal(one, other) for one, other in zip(first, in_mid_episode, strict=True))
-
-
-@pytest.mark.parametrize("section", SCENARIOS, ids=lambda section: section.type)
-def test_an_environment_begins_as_it_would_in_a_larger_whole(section: NativeMpe) -> None:
-    whole, share = made(section, count=6), made(section, count=2)
-    for role, value in share.reset(5, first=3).observations.items():
-        assert np.array_equal(value, whole.reset(5).observations[role][3:5])
 
 
 @pytest.mark.parametrize("section", SCENARIOS, ids=lambda section: section.type)
