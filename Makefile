@@ -24,7 +24,7 @@ COMPOSE ?= docker compose
 export OMP_NUM_THREADS := 1
 export DS_BUILD_OPS := 0
 
-.PHONY: run install dev test test-all check test-soak one-process stages pythons lint types unit ray browser stack format docs docs-site constraints chromium bubblewrap trl benchmarl bench bench-compare gpu test-vllm containers plotly clean
+.PHONY: run install dev test test-all check test-soak one-process stages pythons lint types unit ray browser stack format docs-site constraints chromium bubblewrap trl benchmarl bench bench-compare gpu test-vllm containers plotly clean
 
 run: $(VENV)/.base
 	@exec $(BIN)/python manage.py up
@@ -118,11 +118,8 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/.dev
-	$(BIN)/python -m docs.make_configuration
-
 docs-site: $(VENV)/.dev
-	$(BIN)/mkdocs build --strict
+	$(BIN)/python -m mkdocs build --strict
 	@echo "The site is in var/docs-site."
 
 trl: var/trl/.done

@@ -38,7 +38,7 @@ BUDGET = {
     "webapp/common": 1750,
     "webapp/compare": 2040,
     "webapp/config": 400,
-    "webapp/documents": 480,
+    "webapp/documents": 560,
     "webapp/experiments": 2750,
     "webapp/health": 1170,
     "webapp/ingest": 680,

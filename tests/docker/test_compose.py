@@ -7,20 +7,15 @@ from typing import Any
 import pytest
 import yaml
 
-from docs.environment_variables import GROUPS, INTERNAL
 from tests.architecture.source import ROOT
+from tests.docs.variables import INTERNAL, documented_variables
 
 DOCKER = ROOT / "docker"
 COMPOSE: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yaml").read_text())
 CUDA: dict[str, Any] = yaml.safe_load((DOCKER / "compose.cuda.yaml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
 READ_BY_RAY = {"RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES", "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"}
-KNOWN = (
-    READ_BY_RAY
-    | {name for _, _, rows in GROUPS for name, _, _ in rows}
-    | INTERNAL
-    | {"DJANGO_SETTINGS_MODULE"}
-)
+KNOWN = READ_BY_RAY | documented_variables() | INTERNAL | {"DJANGO_SETTINGS_MODULE"}
 OURS = [name for name, service in SERVICES.items() if service["image"].startswith("troupe-")]
 GIVEN_TO_POSTGRES = {"POSTGRES_USER", "POSTGRES_DB", "POSTGRES_PASSWORD"}
 ONE_SHOT = "prepare"

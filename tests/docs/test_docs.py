@@ -1,25 +1,27 @@
 """The documentation against the source: made pages are fresh; names, links, commands and quoted messages exist."""
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from docs.environment_variables import GROUPS, INTERNAL
-from docs.make_configuration import PAGE, page
 from tests.architecture.source import ROOT, modules
+from tests.docs.variables import INTERNAL, documented_variables
+from training_core.config.experiment import ExperimentConfig
 from training_core.config.files import load_config, parse_overrides, preset_names
 from training_core.config.marl import MarlConfig
 from training_core.config.rollout import WORKFLOW_CONFIGS
-from training_core.config.run import ENVIRONMENT_CONFIGS
+from training_core.config.run import ENVIRONMENT_CONFIGS, RunConfig
 from training_core.marl.algorithms.registry import MARL_ALGORITHM_CONFIGS
 from training_core.marl.environments.config import SuperSuit
 from training_core.marl.environments.registry import MARL_ENVIRONMENT_CONFIGS
 from training_core.marl.networks.registry import NETWORK_CONFIGS
+from webapp.documents.configuration import with_fields
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "docker").glob("*.md")])
-TEXT = "\n".join(path.read_text() for path in PAGES)
+TEXT = "\n".join(with_fields(path.read_text()) for path in PAGES)
 COMMANDS = TEXT.replace("\\\n", " ")
 """Pages with continued lines joined."""
 NAME = re.compile(r"\"((?:TROUPE|RAY)_[A-Z_]+|DATABASE_URL|REDIS_URL|OMP_NUM_THREADS)\"")
@@ -31,9 +33,10 @@ def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@cache
 def anchors(path: Path) -> set[str]:
     """Where `#...` may lead in a page: its headings, as they are turned into ids on the web."""
-    headings = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", with_fields(path.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
@@ -43,19 +46,32 @@ def sources() -> str:
     return re.sub(r"\"\n\s*f?\"", "", text)
 
 
-def test_the_configuration_page_is_fresh() -> None:
-    assert PAGE.read_text() == page(), "run make docs"
+@pytest.mark.parametrize("config", [RunConfig, MarlConfig])
+def test_the_configuration_page_has_every_field(config: type[ExperimentConfig]) -> None:
+    page = with_fields((ROOT / "docs/reference/configuration.md").read_text())
+    rows = set(re.findall(r"^\| `(\w+)` \| .+ \| .+ \| (.+) \|$", page, re.MULTILINE))
+    fields = {
+        (name, " ".join(facts["description"].split()).replace("|", "\\|"))
+        for section in config.model_json_schema()["$defs"].values()
+        for name, facts in section["properties"].items()
+        if not is_section(facts)
+    }
+    assert len(fields) > 150 and fields <= rows, fields - rows
+
+
+def is_section(facts: dict[str, Any]) -> bool:
+    """Whether the schema of a field is that of a section or of a table of sections, which have headings."""
+    below = facts.get("additionalProperties")
+    return bool({"$ref", "oneOf"} & (facts.keys() | set(below if isinstance(below, dict) else ())))
 
 
 def test_every_environment_variable_is_documented_and_read() -> None:
-    told = {name for _, _, rows in GROUPS for name, _, _ in rows}
     read = {name for path in modules().values() for name in NAME.findall(path.read_text())}
-    assert read - INTERNAL == told
+    assert read - INTERNAL == documented_variables()
 
 
 def test_pages_name_no_variable_that_nobody_reads() -> None:
-    told = {name for _, _, rows in GROUPS for name, _, _ in rows}
-    assert set(re.findall(r"TROUPE_[A-Z_]+[A-Z]", TEXT)) <= told | INTERNAL
+    assert set(re.findall(r"TROUPE_[A-Z_]+[A-Z]", TEXT)) <= documented_variables() | INTERNAL
 
 
 @pytest.mark.parametrize("path", PAGES, ids=named)
@@ -82,9 +98,9 @@ def test_files_that_pages_name_exist(path: Path) -> None:
 
 
 def test_targets_of_make_on_the_pages_exist() -> None:
-    targets = set(re.findall(r"^([a-z]+(?: [a-z]+)*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+(?: [a-z-]+)*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     targets = {name for group in targets for name in group.split()}
-    assert set(re.findall(r"`make ([a-z]+)", TEXT)) <= targets
+    assert set(re.findall(r"`make ([a-z-]+)", TEXT)) <= targets
 
 
 def test_overrides_on_the_pages_are_accepted() -> None:

@@ -1,6 +1,7 @@
 """The pages of the documentation: sanitised HTML, headings with anchors, and what the search reads.
 
-The files are Markdown and images of the checkout, which `files/` links to, so that a wheel has them too. A table row whose first cell
+The files are Markdown and images of the checkout, which `files/` links to, so that a wheel has them too; tables of config fields are
+made from the config classes. A table row whose first cell
 begins with code (a field, a metric, a rule) has an anchor too, HEADING--NAME.
 """
 
@@ -17,6 +18,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from webapp.common.markdown import cleaned, markdown_parser
+from webapp.documents.configuration import with_fields
 
 FILES = Path(__file__).with_name("files")
 OTHERS = {
@@ -128,7 +130,7 @@ def _document(slug: str, path: str, changed: int) -> Document:
     parser = markdown_parser(html=True)
     parser.add_render_rule("fence", _code)
     parser.add_render_rule("code_block", _code)
-    tokens = parser.parse((FILES / path).read_text())
+    tokens = parser.parse(with_fields((FILES / path).read_text()))
     _lead(tokens, path)
     document = Document(slug, slug, SafeString(""))
     body = list(_body(parser, tokens, document))

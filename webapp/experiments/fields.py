@@ -98,7 +98,7 @@ class FormSection:
 
 
 def _docs_anchor(path: str, kind: str) -> str:
-    """Return the anchor of a section, whose heading names its type if it has several (docs/make_configuration.py)."""
+    """Return the anchor of a section, whose heading names its type if it has several (webapp/documents/configuration.py)."""
     path = re.sub(r"^(policies|team\.roles)\.[^.]+", r"\1.<name>", path)
     return anchor_of(f'[{path}] with type = "{kind}"' if kind else f"[{path}]")
 
