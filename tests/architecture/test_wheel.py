@@ -10,7 +10,7 @@ import pytest
 
 from tests.architecture.source import PACKAGES, ROOT
 
-FOLDERS = (*PACKAGES, "templates", "static", "docs", "docker")
+FOLDERS = (*PACKAGES, "templates", "static", "docs", "docker", "examples")
 NEEDED = ("pyproject.toml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "LICENSE")
 
 
@@ -40,7 +40,12 @@ def test_a_wheel_has_pages_static_files_documents_and_presets(tmp_path: Path) ->
         for path in (ROOT / folder).rglob("*"):
             assert path.is_dir() or f"webapp/{path.relative_to(ROOT)}" in packed
     documents = "webapp/documents/files"
-    for path in (*ROOT.glob("docs/**/*.md"), *ROOT.glob("docs/images/*"), *ROOT.glob("docker/*.md")):
+    for path in (
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("docs/images/*"),
+        *ROOT.glob("docker/*.md"),
+        ROOT / "examples/README.md",
+    ):
         assert f"{documents}/{path.relative_to(ROOT)}" in packed
     assert f"{documents}/README.md" in packed
     assert not [name for name in packed if name.startswith(f"{documents}/") and name.endswith(".py")]

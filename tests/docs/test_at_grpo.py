@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from docs.examples.at_grpo import ROLES, train
+from examples.at_grpo import ROLES, train
 from tests.architecture.source import ROOT
 from tests.golden.runs import metrics
 

@@ -12,7 +12,17 @@ from tests.architecture.source import ROOT
 from troupe_client.cli.app import app
 from troupe_client.cli.groups import paths
 
-FOLDERS = ("docs", "docker", "templates", "static", "training_core", "workers", "webapp", "troupe_client")
+FOLDERS = (
+    "docs",
+    "docker",
+    "examples",
+    "templates",
+    "static",
+    "training_core",
+    "workers",
+    "webapp",
+    "troupe_client",
+)
 ENDINGS = (".md", ".py", ".html", ".js", ".toml", ".sh", ".yml")
 PROGRAM = typer.main.get_command(app)
 QUOTES = (

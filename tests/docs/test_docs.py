@@ -20,7 +20,12 @@ from training_core.marl.environments.registry import MARL_ENVIRONMENT_CONFIGS
 from training_core.marl.networks.registry import NETWORK_CONFIGS
 from webapp.documents.configuration import with_fields
 
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "docker").glob("*.md")])
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(path for name in ("docs", "docker", "examples") for path in (ROOT / name).rglob("*.md")),
+    ]
+)
 TEXT = "\n".join(with_fields(path.read_text()) for path in PAGES)
 COMMANDS = TEXT.replace("\\\n", " ")
 """Pages with continued lines joined."""
@@ -91,10 +96,18 @@ def test_the_index_names_every_page() -> None:
 
 @pytest.mark.parametrize("path", PAGES, ids=named)
 def test_files_that_pages_name_exist(path: Path) -> None:
-    prefix = r"`((?:training_core|workers|webapp|tests|templates|static|docker|docs)/[\w./-]+\w)/?`"
+    prefix = r"`((?:training_core|workers|webapp|tests|templates|static|docker|docs|examples)/[\w./-]+\w)/?`"
     for name in re.findall(prefix, path.read_text()):
         written_by_the_reader = name.endswith(".env")
         assert written_by_the_reader or (ROOT / name).exists(), f"{named(path)} names {name}"
+
+
+def test_functions_of_the_reading_order_exist() -> None:
+    rows = re.findall(r"\| `([\w/]+\.py)`: (.+) \|", (ROOT / "CONTRIBUTING.md").read_text())
+    assert len(rows) > 5
+    for path, names in rows:
+        defined = re.findall(r"def (\w+)\(", (ROOT / path).read_text())
+        assert set(re.findall(r"`(\w+)`", names)) <= set(defined), path
 
 
 def test_targets_of_make_on_the_pages_exist() -> None:

@@ -95,7 +95,7 @@ def write_environment(day: "Day") -> Path:
     folder = day.terminal.folder
     (folder / CODE).mkdir(exist_ok=True)
     (folder / CODE / "__init__.py").touch()
-    (folder / CODE / "worlds.py").write_text((ROOT / "docs/examples/harbour.py").read_text())
+    (folder / CODE / "worlds.py").write_text((ROOT / "examples/custom/harbour.py").read_text())
     (folder / CODE / "leaking.py").write_text(LEAKING)
     text = (ROOT / "docs/train/custom.md").read_text()
     match = re.search(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)

@@ -50,7 +50,7 @@ class Reader:
 
     def prepare(self) -> None:
         """Make the folder look like a checkout: `.venv`, `manage.py`, the code and `var`."""
-        for name in ("manage.py", "docs", "tests", "training_core", "workers", "webapp"):
+        for name in ("manage.py", "docs", "examples", "tests", "training_core", "workers", "webapp"):
             (self.folder / name).symlink_to(ROOT / name)
         (self.folder / ".venv").symlink_to(sys.prefix)
         (self.folder / "var").symlink_to(self.environment["TROUPE_HOME"])

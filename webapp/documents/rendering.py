@@ -24,6 +24,7 @@ FILES = Path(__file__).with_name("files")
 OTHERS = {
     "README.md": "readme",
     "docker/README.md": "containers",
+    "examples/README.md": "examples",
     "CONTRIBUTING.md": "contributing",
     "CHANGELOG.md": "changes",
     "SECURITY.md": "security",

@@ -15,7 +15,7 @@ AROUND = 90
 """Characters of an excerpt on either side of the first match."""
 LONGEST = 200
 """Characters of a query; the rest is ignored."""
-WEIGHTS = {"changes": 0.3, "contributing": 0.5, "from-": 0.4, "configuration": 0.8}
+WEIGHTS = {"changes": 0.3, "contributing": 0.5, "maintaining": 0.5, "from-": 0.4, "configuration": 0.8}
 """Weights of pages that few readers search for, or in which every word occurs, by the beginning of the slug."""
 
 

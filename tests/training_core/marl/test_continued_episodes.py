@@ -19,7 +19,7 @@ from training_core.marl.environments.registry import make_environments
 from training_core.marl.environments.split import LocalShare, SplitEnvironments
 from training_core.marl.trainer import MarlTrainer
 
-RELAY = "docs.examples.relay:Relay"
+RELAY = "examples.custom.relay:Relay"
 LEAVERS = "tests.training_core.marl.environments.leavers:parallel_env"
 HERE = "tests.training_core.marl.test_continued_episodes"
 FORAGING = {"grid_size": 3, "num_food": 2, "max_cycles": 9}

@@ -11,7 +11,7 @@ from training_core.marl.learning.learner import PolicyLearner
 from training_core.marl.trainer import MarlTrainer
 
 OURS = "training_core.marl.learning.learner:PolicyLearner"
-EXAMPLE = "docs.examples.penalised_ppo:PenalisedPpo"
+EXAMPLE = "examples.custom.penalised_ppo:PenalisedPpo"
 HERE = __name__
 
 
@@ -92,4 +92,4 @@ def test_the_example_learns() -> None:
 
 def test_what_is_no_learner_is_refused() -> None:
     with pytest.raises(ConfigError, match="is not a subclass of PolicyLearner"):
-        weights({"type": "custom_ppo", "path": "docs.examples.relay:Relay"})
+        weights({"type": "custom_ppo", "path": "examples.custom.relay:Relay"})

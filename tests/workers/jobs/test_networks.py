@@ -114,7 +114,7 @@ def test_a_dry_run_of_recurrent_networks_uses_complete_chunks(tmp_path: Path) ->
 
 
 def test_a_checkpoint_of_a_custom_network_is_evaluated(tmp_path: Path) -> None:
-    network = {"type": "custom", "path": "docs.examples.decaying_trace:DecayingTrace", "chunk_length": 4}
+    network = {"type": "custom", "path": "examples.custom.decaying_trace:DecayingTrace", "chunk_length": 4}
     config = small_networks("recall_mappo_gru", policies__agents__network=network, evaluation__episodes=8)
     run = tmp_path / "run"
     assert run_attempt(Attempt(config, "r", 1, run, tmp_path), local=True) == 0

@@ -20,7 +20,7 @@ from training_core.types import Episode
 
 RESTATED = f"{HERE}:Restated"
 DEFAULT = "training_core.algorithms.hooks:AlgorithmHooks"
-SOFT_CLIP = "docs.examples.soft_clip:SoftClip"
+SOFT_CLIP = "examples.custom.soft_clip:SoftClip"
 
 
 def episodes() -> list[Episode]:
@@ -119,7 +119,7 @@ def test_a_policy_loss_is_a_pair_of_tensors(result: object) -> None:
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("docs.examples.relay:Relay", "is not a subclass of AlgorithmHooks"),
+        ("examples.custom.relay:Relay", "is not a subclass of AlgorithmHooks"),
         (f"{HERE}:Nobody", "has no 'Nobody'"),
         (f"{HERE}:Unmakeable", "cannot be constructed with the algorithm's config .*KeyError: 'rate'"),
     ],

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from docs.examples.relay import Relay
+from examples.custom.relay import Relay
 from tests.architecture.source import ROOT
 from training_core.boards import Grid
 from training_core.config.files import parse_config, read_toml
@@ -22,7 +22,7 @@ HERE = "tests.training_core.marl.environments.test_custom"
 
 def relay(count: int, **args: Any) -> Any:
     return make_environments(
-        CustomMarl(type="custom_marl", path="docs.examples.relay:Relay", args=args), count
+        CustomMarl(type="custom_marl", path="examples.custom.relay:Relay", args=args), count
     )
 
 
@@ -159,7 +159,7 @@ def test_what_breaks_the_contract_is_told() -> None:
     with pytest.raises(ConfigError, match="Empty has no obs_dim, action_dim, reset, step"):
         make_environments(CustomMarl(path=f"{HERE}:Empty"), 1)
     with pytest.raises(ConfigError, match=r"environment\.args"):
-        make_environments(CustomMarl(path="docs.examples.relay:Relay", args={"speed": 1}), 1)
+        make_environments(CustomMarl(path="examples.custom.relay:Relay", args={"speed": 1}), 1)
     environments = make_environments(CustomMarl(path=f"{HERE}:Lopsided"), 2)
     environments.reset(0)
     failures = environments.step({"agents": np.zeros((2, 3), dtype=np.int64)}).failures

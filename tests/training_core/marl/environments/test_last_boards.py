@@ -67,7 +67,7 @@ FAMILIES: dict[str, Any] = {
     "hetero_pz": lambda steps: SimpleHetero(type="simple_hetero_pz", max_cycles=steps),
     "pettingzoo": _mpe2,
     "custom": lambda steps: CustomMarl(
-        path="docs.examples.relay:Relay", args={"num_agents": 7, "most_steps": steps}
+        path="examples.custom.relay:Relay", args={"num_agents": 7, "most_steps": steps}
     ),
     "gymnasium": lambda steps: GymnasiumVector(id="Cart-v0", args={"max_episode_steps": steps}),
     "vmas": lambda steps: Vmas(max_cycles=steps),

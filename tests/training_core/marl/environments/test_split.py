@@ -23,7 +23,7 @@ SECTIONS = [
     ToySimpleSpread(max_cycles=3),
     SimpleTag(max_cycles=5),
     PettingZoo(path="tests.training_core.marl.environments.parallel:Countdown", args={"masks": "info"}),
-    CustomMarl(path="docs.examples.relay:Relay"),
+    CustomMarl(path="examples.custom.relay:Relay"),
 ]
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from docs.examples.decaying_trace import DecayingTrace
+from examples.custom.decaying_trace import DecayingTrace
 from tests.workers.running import small_networks
 from training_core.config.files import load_config
 from training_core.config.permitted import Permitted, check_permitted
@@ -15,7 +15,7 @@ from training_core.errors import ConfigError
 from training_core.marl.networks.base import Memory
 from training_core.marl.trainer import MarlTrainer
 
-EXAMPLE = "docs.examples.decaying_trace:DecayingTrace"
+EXAMPLE = "examples.custom.decaying_trace:DecayingTrace"
 MLP = "training_core.marl.networks.layers:MlpBackbone"
 
 
@@ -112,8 +112,8 @@ def test_args_reach_the_class() -> None:
 @pytest.mark.parametrize(
     ("network", "message"),
     [
-        ({"path": "docs.examples.relay:Relay"}, "is not a subclass of Backbone"),
-        ({"path": "docs.examples.nowhere:Net"}, "there is no module 'docs.examples.nowhere'"),
+        ({"path": "examples.custom.relay:Relay"}, "is not a subclass of Backbone"),
+        ({"path": "examples.custom.nowhere:Net"}, "there is no module 'examples.custom.nowhere'"),
         ({"args": {"halflife": 3}}, "cannot be constructed with .* network.args: .*'halflife'"),
         ({"path": "training_core.marl.networks.base:Backbone"}, "abstract"),
         ({"path": f"{__name__}:Half"}, r"sequence returns features of shape \(2, 3, 64\) for 3 rows"),

@@ -1,6 +1,6 @@
 """AT-GRPO (arXiv 2510.11062) on `plan_path_duo` in one file: two language models learn to lead each other through a maze.
 
-    python -m docs.examples.at_grpo [ITERATIONS]
+    python -m examples.at_grpo [ITERATIONS]
 
 Plain torch and transformers, to be read from top to bottom: sample K answers from one state, try each on a copy, compare them
 within their group, continue from one of them; then clipped policy-gradient steps on every policy's own groups. Prefixes are not
