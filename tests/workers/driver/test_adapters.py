@@ -10,10 +10,11 @@ from training_core import checkpoints
 from training_core.config.files import to_toml
 from training_core.config.run import RunConfig
 from training_core.llm.models.lora import ADAPTER_WEIGHTS, has_adapter
+from workers.actors.policy_workers import RolloutWorker, UpdateWorker
 from workers.driver.attempt import run_attempt
 from workers.driver.local_backends import LocalBackend
 from workers.job import main
-from workers.protocol import Attempt, StopChecks
+from workers.protocol import Attempt, StopChecks, WorkerSpec
 from workers.storage.folders import JobFolder
 
 LORA = {
@@ -105,3 +106,21 @@ def test_policies_take_turns(little_model: Path, tmp_path: Path) -> None:
 
     assert weights(1, "executor") != weights(2, "executor") == weights(3, "executor")
     assert weights(1, "planner") == weights(2, "planner") != weights(3, "planner")
+
+
+def test_what_is_published_is_the_adapter_alone(little_model: Path, tmp_path: Path) -> None:
+    """An update worker and a rollout worker, each with its own model."""
+    config = config_of(little_model)
+    spec = WorkerSpec("w", "planner", config, tmp_path)
+    update, rollout = UpdateWorker(spec), RolloutWorker(spec)
+    update.start(None)
+    rollout.start(None)
+    with torch.no_grad():
+        for weight in update.learner.optimiser.weights:
+            weight.add_(0.1)
+    packed = update.weights(1)
+    assert packed.arrays and all(".lora_" in name for name in packed.arrays)
+    rollout.load_weights(packed, 1)
+    assert rollout.engine.version == 1
+    for name, weight in rollout.engine.model.state_dict().items():
+        assert torch.equal(weight, update.learner.model.state_dict()[name]), name

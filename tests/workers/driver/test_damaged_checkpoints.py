@@ -117,6 +117,21 @@ def test_a_missing_checkpoint_counts_as_damaged(folder: Path) -> None:
     assert told["damaged"] == "manifest.json is missing"
 
 
+def test_a_checkpoint_without_hashes_is_used_and_logged(folder: Path) -> None:
+    place = at(folder, 4)
+    sizes = {
+        item.relative_to(place).as_posix(): item.stat().st_size
+        for item in place.rglob("*")
+        if item.is_file() and item.name != "manifest.json"
+    }
+    (place / "manifest.json").write_text(str({"layout": 1, "files": sizes}).replace("'", '"'))
+    assert resumed(folder, 4) == 0
+    assert any(
+        "only the sizes of its files were compared" in each["message"] for each in events(folder, "log", 2)
+    )
+    assert not [event for event in events(folder, "checkpoint", 2) if event["damaged"]]
+
+
 def test_a_fork_of_a_damaged_checkpoint_fails(folder: Path, tmp_path: Path) -> None:
     flip(at(folder, 4) / "agents" / "actor.safetensors")
     fork = Attempt(CONFIG, "fork", 1, tmp_path / "fork", tmp_path, fork_from=at(folder, 4))

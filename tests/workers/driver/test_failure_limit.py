@@ -77,7 +77,7 @@ def test_rounds_of_failures_in_a_row_are_counted_by_kind() -> None:
     failure_limit.finish()
     with pytest.raises(
         EnvironmentFailure,
-        match="failed in 2 iterations in a row, 3 in the last one. One of them: ValueError: no tool",
+        match="failed in 2 iterations in a row, 3 in the last one. One of them: ValueError: no tool. Correct the agent",
     ):
         failure_limit.record("train", [BAD] * 3)
 

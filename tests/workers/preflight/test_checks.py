@@ -129,7 +129,10 @@ def test_a_model_without_chat_template_or_weights(little_model: Path, tmp_path: 
     (base / "tokenizer_config.json").write_text(json.dumps(settings))
     (base / "model.safetensors").unlink()
     found = checked(small_config(base), tmp_path)
-    assert "has no chat template" in found["tokenizer and chat template of base"].text
+    tokenizer = found["tokenizer and chat template of base"]
+    assert "has no chat template" in tokenizer.text and tokenizer.remedy.startswith(
+        "Use an instruction-tuned model"
+    )
     assert found["weights of base"].state == "failed"
 
 
@@ -140,6 +143,7 @@ def test_an_unreachable_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     found = checked(small_config(Path("nobody/no-model")), tmp_path)
     tokenizer = found["tokenizer and chat template of no-model"]
     assert tokenizer.state == "failed" and "the hub cannot be reached" in tokenizer.text
+    assert tokenizer.remedy.startswith("Connect the machine of the workers to huggingface.co")
     assert found["weights of no-model"].state == "unknown"
 
 
