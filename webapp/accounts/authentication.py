@@ -63,7 +63,7 @@ class ScopedAccess(BasePermission):
         return True
 
 
-class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+class BearerScheme(OpenApiAuthenticationExtension):
     """The name of the scheme in the OpenAPI schema."""
 
     target_class = BearerAuthentication

@@ -170,10 +170,11 @@ class DocumentSchema(PydanticExtension):
     priority = 1
 
     def map_serializer(self, auto_schema: Any, direction: str) -> Any:
-        schema = super().map_serializer(auto_schema, direction)
+        extension: Any = super()  # drf-spectacular has no types
+        schema = extension.map_serializer(auto_schema, direction)
         if "$ref" not in schema:
             return schema
-        name = self.get_name(auto_schema, direction)
+        name = extension.get_name(auto_schema, direction)
         return self.target.model_json_schema(ref_template=MODEL, mode="serialization")["$defs"][name]
 
 
