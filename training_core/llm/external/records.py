@@ -22,9 +22,8 @@ from training_core.llm.external.slime import MultiTurnLossMaskGenerator, generat
 from training_core.llm.external.source import Record
 from training_core.llm.generation.prompt_checks import check_sequence
 from training_core.llm.learning.loss_masks import MaskedTokens, mask_messages
-from training_core.llm.serving.sequences import TokenSequence, join_calls, turn_of
-from training_core.types import NOT_SAMPLED, Answer, Episode, Message, Stage, Turn
-from training_core.versions import version_span
+from training_core.llm.serving.sequences import TokenSequence, add_turn, join_calls
+from training_core.types import NOT_SAMPLED, Answer, Episode, Message
 
 
 def sampled_sequences(record: Mapping[str, Any], version: int) -> list[TokenSequence]:
@@ -153,33 +152,28 @@ class RecordReader:
         role = self._role(extra)
         policy = self.config.team.roles[role].policy
         try:
-            turns = self._turns(record, raw, role, policy)
+            sequences = self._sequences(record, role, policy)
         except ConfigError:
             raise
         except Exception as error:  # any error that the record causes in a chat template or loss mask
             episode.fail(str(error) if isinstance(error, DataError) else describe(error))
             return episode
-        for turn in turns:
-            answer = turn.candidates[0].answer
-            span = version_span(answer.learnt(answer.versions)) if answer.logprobs else None
-            episode.turns.append(turn)
-            episode.stages.append(Stage("generate", episode.started, episode.ended, role, policy, span))
+        tokenizer = self.tokenizers[policy]
+        *_, last = [add_turn(episode, sequence, policy, tokenizer, 0.0) for sequence in sequences]
+        episode.turns[0].messages = _prompt(record)
+        last.team_reward, last.reward = raw, self._reward(record, raw)  # the reward counts once
         return episode
 
-    def _turns(self, record: Record, raw: float, role: str, policy: str) -> list[Turn]:
-        """From the record's ids, one turn for each sequence; otherwise from its text, one turn. Raises DataError."""
+    def _sequences(self, record: Record, role: str, policy: str) -> list[TokenSequence]:
+        """From the record's ids; otherwise one from its text. Raises DataError."""
         version, tokenizer = self.version(policy), self.tokenizers[policy]
-        turns = []
-        sequences = sampled_sequences(record, version) or [self._encoded(record, tokenizer)]
-        for index, (prompt, answer, _, _) in enumerate(sequences):
+        sequences = []
+        for prompt, answer, _, _ in sampled_sequences(record, version) or [self._encoded(record, tokenizer)]:
             check_sequence(prompt, answer, len(tokenizer), version)
             if answer.loss_mask and all(answer.loss_mask):
                 answer = replace(answer, loss_mask=None)
-            turns.append(turn_of(index, TokenSequence(prompt, answer, 0.0, role), policy, tokenizer, 0.0))
-        turns[0].messages = _prompt(record)
-        last = turns[-1].candidates[0]  # the reward counts once
-        last.team_reward, last.reward = raw, self._reward(record, raw)
-        return turns
+            sequences.append(TokenSequence(prompt, answer, 0.0, role))
+        return sequences
 
     def _mask(self, messages: Any, tools: Any, tokenizer: Any) -> MaskedTokens:
         """The loss mask, by the type in the config, or by a custom function or class. Raises DataError, ConfigError."""

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from training_core.llm.generation.stop_words import decode_texts
-from training_core.types import NOT_SAMPLED, Answer, Candidate, Message, Turn
+from training_core.types import NOT_SAMPLED, Answer, Candidate, Episode, Message, Stage, Turn
+from training_core.versions import version_span
 
 
 class TokenSequence(NamedTuple):
@@ -64,13 +65,17 @@ def _joined(series: Sequence[TokenSequence]) -> TokenSequence:
     return TokenSequence(series[0].prompt, answer, reward, series[0].role)
 
 
-def turn_of(index: int, sequence: TokenSequence, policy: str, tokenizer: Any, weight: float) -> Turn:
-    """A sequence as a turn, whose message is its decoded prompt. `weight` is that of the team's reward."""
-    (text,) = decode_texts(tokenizer, [sequence.answer.token_ids])
-    seen: Message = {
-        "role": "user",
-        "content": str(tokenizer.decode(sequence.prompt, skip_special_tokens=True)),
-    }
-    reward = sequence.reward
-    candidate = Candidate(replace(sequence.answer, text=text), 0.0, reward, weight * reward)
-    return Turn(index, sequence.role, policy, [seen], sequence.prompt, [candidate], 0)
+def add_turn(
+    episode: Episode, sequence: TokenSequence, policy: str, tokenizer: Any, weight: float
+) -> Candidate:
+    """Add a sequence to an episode as a turn, whose message is its decoded prompt; return its candidate. `weight` is that of
+    the team's reward.
+    """
+    prompt, answer, reward, role = sequence
+    (text,) = decode_texts(tokenizer, [answer.token_ids])
+    seen: Message = {"role": "user", "content": str(tokenizer.decode(prompt, skip_special_tokens=True))}
+    candidate = Candidate(replace(answer, text=text), 0.0, reward, weight * reward)
+    episode.turns.append(Turn(len(episode.turns), role, policy, [seen], prompt, [candidate], 0))
+    span = version_span(answer.versions) if answer.logprobs else None
+    episode.stages.append(Stage("generate", episode.started, episode.ended, role, policy, span))
+    return candidate

@@ -111,82 +111,75 @@ def make_conversations(config: RunConfig) -> Conversations | None:
     return Conversations(workflow.feedback) if isinstance(workflow, MultiTurn) else None
 
 
-@dataclass(frozen=True)
-class PromptRequest:
-    """A role's turn in some slots, before it is sent to its policy."""
-
-    role: str
-    began: float
-    """When the slots' episodes reached this turn, in seconds since the epoch."""
-    slots: list[int]
-    views: list[SlotView]
-    messages: list[list[Message]]
-    prompts: list[Prompt]
-    settings: SamplingSettings
-
-
-@dataclass(frozen=True)
-class SlotAnswers:
-    """One slot in one role's turn: the prompt and its answers."""
+@dataclass
+class SlotTurn:
+    """One slot in one role's turn: the prompt, and its answers once it was sent to its policy."""
 
     slot: int
     view: SlotView
     messages: list[Message]
     prompt: Prompt
-    answers: list[Answer]
-    sent: float
+    answers: list[Answer] = field(default_factory=list)
+    sent: float = 0.0
     """When the prompt was sent, in seconds since the epoch."""
-    answered: float
+    answered: float = 0.0
 
 
-def make_request(
+@dataclass(frozen=True)
+class RoleTurn:
+    """A role's turn in the slots in which it speaks."""
+
+    role: str
+    began: float
+    """When the slots' episodes reached this turn, in seconds since the epoch."""
+    items: list[SlotTurn]
+    settings: SamplingSettings
+
+
+def begin_turn(
     context: RolloutContext,
     role: str,
     keys: Mapping[int, NoiseKey],
     count: int,
     settings: SamplingSettings,
-    conversations: Conversations | None = None,
-) -> tuple[PromptRequest, dict[int, str]]:
-    """The prompts of a role in the slots of `keys`, for `count` answers each; and the errors of slots whose
+    conversations: Conversations | None,
+) -> tuple[RoleTurn, dict[int, str]]:
+    """A role's turn with its prompts in the slots of `keys`, for `count` answers each; and the errors of slots whose
     environment raised.
 
     Slots in which it is not this role's turn, according to the environment, are in neither.
     """
     began = time.time()
-    section = context.config.team.roles[role]
+    speaker = context.config.team.roles[role]
+    render = context.render[speaker.policy]
+    if speaker.chat_template_kwargs:
+        render = partial(render, arguments=speaker.chat_template_kwargs)
+    items: list[SlotTurn] = []
     views = context.pool.observe(list(keys), role)
     errors = {slot: view.error for slot, view in views.items() if view.error}
-    speaking = [slot for slot in keys if slot not in errors and not views[slot].silent]
-    openings = [opening_messages(section, views[slot]) for slot in speaking]
-    render = context.render[section.policy]
-    if section.chat_template_kwargs:
-        render = partial(render, arguments=section.chat_template_kwargs)
-    seen = [
-        conversations.prompt(slot, role, first, views[slot], render)
-        if conversations
-        else (first, render(first))
-        for slot, first in zip(speaking, openings, strict=True)
-    ]
-    prompts = [
-        Prompt(ids, count, keys[slot], rid=_conversation(keys[slot]) if conversations else "")
-        for slot, (_, ids) in zip(speaking, seen, strict=True)
-    ]
-    seen_views = [views[slot] for slot in speaking]
-    return PromptRequest(
-        role, began, speaking, seen_views, [messages for messages, _ in seen], prompts, settings
-    ), errors
+    for slot, key in keys.items():
+        view = views[slot]
+        if slot in errors or view.silent:
+            continue
+        messages = opening_messages(speaker, view)
+        if conversations:
+            messages, ids = conversations.prompt(slot, role, messages, view, render)
+            name = "-".join(map(str, key._replace(turn=0)))  # of all the role's prompts in the episode
+        else:
+            ids, name = render(messages), ""
+        items.append(SlotTurn(slot, view, messages, Prompt(ids, count, key, rid=name)))
+    return RoleTurn(role, began, items, settings), errors
 
 
-def generate_answers(context: RolloutContext, requests: Sequence[PromptRequest]) -> list[list[SlotAnswers]]:
-    """Generate answers per request. Noise is keyed, so concurrent generation does not change the answers."""
-    by_policy: dict[str, list[int]] = {}
-    for number, request in enumerate(requests):
-        by_policy.setdefault(context.config.team.roles[request.role].policy, []).append(number)
-    answers: dict[int, list[SlotAnswers]] = {}
+def generate_answers(context: RolloutContext, turns: Sequence[RoleTurn]) -> None:
+    """Answer the prompts of turns. Noise is keyed, so concurrent generation does not change the answers."""
+    by_policy: dict[str, list[RoleTurn]] = {}
+    for turn in turns:
+        by_policy.setdefault(context.config.team.roles[turn.role].policy, []).append(turn)
 
     def generate_for(policy: str) -> None:
-        for number in by_policy[policy]:
-            answers[number] = _generate(context.generate[policy], requests[number])
+        for turn in by_policy[policy]:
+            _generate(context.generate[policy], turn)
 
     if context.parallel_policies and len(by_policy) > 1:
         with ThreadPoolExecutor(max_workers=len(by_policy)) as threads:
@@ -194,20 +187,14 @@ def generate_answers(context: RolloutContext, requests: Sequence[PromptRequest])
     else:
         for policy in by_policy:
             generate_for(policy)
-    return [answers[number] for number in range(len(requests))]
 
 
-def _generate(generate: Generate, make_request: PromptRequest) -> list[SlotAnswers]:
+def _generate(generate: Generate, turn: RoleTurn) -> None:
     sent = time.time()
-    answers = generate(make_request.prompts, make_request.settings) if make_request.prompts else []
+    answers = generate([item.prompt for item in turn.items], turn.settings) if turn.items else []
     answered = time.time()
-    columns = make_request.slots, make_request.views, make_request.messages, make_request.prompts, answers
-    return [SlotAnswers(*row, sent, answered) for row in zip(*columns, strict=True)]
-
-
-def _conversation(key: NoiseKey) -> str:
-    """The common name of all prompts of a role in one episode."""
-    return "-".join(map(str, key._replace(turn=0)))
+    for item, own in zip(turn.items, answers, strict=True):
+        item.answers, item.sent, item.answered = own, sent, answered
 
 
 def opening_messages(role: Role, view: SlotView) -> list[Message]:
@@ -238,30 +225,28 @@ def record_turn(
     context: RolloutContext,
     index: int,
     role: str,
-    slot_answers: SlotAnswers,
+    item: SlotTurn,
     candidates: list[Candidate],
     executed: int,
 ) -> None:
     """Add a turn to an episode."""
     policy = context.config.team.roles[role].policy
-    ids = slot_answers.prompt.token_ids
-    episode.turns.append(
-        Turn(index, role, policy, slot_answers.messages, ids, candidates, executed, slot_answers.view.board)
-    )
+    ids = item.prompt.token_ids
+    episode.turns.append(Turn(index, role, policy, item.messages, ids, candidates, executed, item.view.board))
 
 
 def record_generation(
-    episode: Episode, context: RolloutContext, role: str, began: float, slot_answers: SlotAnswers
+    episode: Episode, context: RolloutContext, role: str, began: float, item: SlotTurn
 ) -> None:
     """Record what the episode waited for from `began` until a role had answered.
 
     For roles that speak at the same time, a later role is charged only with its additional time.
     """
     policy = context.config.team.roles[role].policy
-    versions = version_span(version for answer in slot_answers.answers for version in answer.versions)
-    record_environment(episode, began, slot_answers.sent)
-    start = max(slot_answers.sent, episode.stages[-1].end if episode.stages else 0.0)
-    episode.stages.append(Stage("generate", start, max(start, slot_answers.answered), role, policy, versions))
+    versions = version_span(version for answer in item.answers for version in answer.versions)
+    record_environment(episode, began, item.sent)
+    start = max(item.sent, episode.stages[-1].end if episode.stages else 0.0)
+    episode.stages.append(Stage("generate", start, max(start, item.answered), role, policy, versions))
 
 
 def record_environment(episode: Episode, start: float, end: float) -> None:

@@ -6,6 +6,7 @@ advantage of the episode. It is the control for AT-GRPO at equal sampling budget
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from training_core.config.run import RunConfig
@@ -38,17 +39,12 @@ def play_independent(
     """
     config = context.config
 
-    def settings(role: str) -> SamplingSettings:
-        return sampling_settings(config, role, kind)
-
     def key(slot: int, turn: int, role_index: int) -> NoiseKey:
         return NoiseKey(EVALUATION_SEED, NoiseStream.EVALUATION, 0, tasks[slot], turn, role_index)
 
-    return play(
-        tasks,
-        context,
-        SamplingPlan(kind, "eval", 1, settings, key, lambda candidates, key: 0, make_conversations(config)),
-    )
+    settings = partial(sampling_settings, config, kind=kind)
+    plan = SamplingPlan(kind, "eval", settings, key, conversations=make_conversations(config))
+    return play(tasks, context, plan)
 
 
 def play_episodes(tasks: Sequence[int], context: RolloutContext) -> list[Episode]:
@@ -56,20 +52,13 @@ def play_episodes(tasks: Sequence[int], context: RolloutContext) -> list[Episode
     config, count = context.config, context.config.rollout.group_size
     slots = [task for task in tasks for _ in range(count)]
 
-    def settings(role: str) -> SamplingSettings:
-        return settings_of(config.team.roles[role].sampling)
-
     def key(slot: int, turn: int, role_index: int) -> NoiseKey:
         sibling = slots[slot] * count + slot % count
         return NoiseKey(config.run.seed, NoiseStream.EPISODES, context.iteration, sibling, turn, role_index)
 
-    episodes = play(
-        slots,
-        context,
-        SamplingPlan(
-            "train", "train", 1, settings, key, lambda candidates, key: 0, make_conversations(config)
-        ),
-    )
+    settings = partial(sampling_settings, config, kind="train")
+    plan = SamplingPlan("train", "train", settings, key, conversations=make_conversations(config))
+    episodes = play(slots, context, plan)
     for slot, episode in enumerate(episodes):
         episode.siblings = f"{context.iteration}-{slots[slot]}"
     return episodes

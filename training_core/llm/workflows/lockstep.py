@@ -14,11 +14,11 @@ from training_core.llm.environments.host import SlotView
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.workflows.context import (
     Conversations,
-    PromptRequest,
+    RoleTurn,
     RolloutContext,
-    SlotAnswers,
+    SlotTurn,
+    begin_turn,
     generate_answers,
-    make_request,
     record_environment,
     record_generation,
     record_turn,
@@ -56,17 +56,16 @@ def fail_silent(live: list[int], turn: int, episodes: list[Episode]) -> list[int
 
 def end_overlong(
     live: list[int],
-    requests: Sequence[PromptRequest],
-    answers: Sequence[Sequence[SlotAnswers]],
+    turns: Sequence[RoleTurn],
     episodes: list[Episode],
     context: RolloutContext,
 ) -> list[int]:
     """End the episodes in which a prompt left no room for an answer; return the slots that continue."""
     reasons = {
-        item.slot: f"a prompt of {len(item.prompt.token_ids)} tokens to {request.role} leaves no room for an answer in the "
+        item.slot: f"a prompt of {len(item.prompt.token_ids)} tokens to {turn.role} leaves no room for an answer in the "
         "model's context"
-        for request, items in zip(requests, answers, strict=True)
-        for item in items
+        for turn in turns
+        for item in turn.items
         if item.slot in live and any(answer.had_no_room for answer in item.answers)
     }
     for slot, reason in reasons.items():
@@ -92,13 +91,13 @@ class SamplingPlan:
 
     kind: EpisodeKind
     split: Split
-    count: int
-    """Answers per turn."""
     settings: Callable[[str], SamplingSettings]
     """Sampling settings by role."""
     key: Callable[[int, int, int], NoiseKey]
     """(slot, turn, index in the turn order) -> the key of the sampling noise."""
-    choose: Callable[[list[Candidate], NoiseKey], int]
+    count: int = 1
+    """Answers per turn."""
+    choose: Callable[[list[Candidate], NoiseKey], int] = lambda candidates, key: 0
     """Selects the candidate that is executed."""
     conversations: Conversations | None = None
     """The conversations so far, if a role's turns form one conversation."""
@@ -136,37 +135,36 @@ def play(tasks: Sequence[int], context: RolloutContext, plan: SamplingPlan) -> l
 
 def _step(
     step: Sequence[tuple[int, str]],
-    turn: int,
+    number: int,
     live: list[int],
     episodes: list[Episode],
     context: RolloutContext,
     plan: SamplingPlan,
 ) -> list[int]:
     """Let roles act simultaneously, each as (index in the turn order, role), in every live slot; return the slots that continue."""
-    requests: list[PromptRequest] = []
+    turns: list[RoleTurn] = []
     for role_index, role in step:
-        if not context.config.team.roles[role].speaks.in_turn(turn + 1):
+        if not context.config.team.roles[role].speaks.in_turn(number + 1):
             continue
-        keys = {slot: plan.key(slot, turn, role_index) for slot in live}
-        request, errors = make_request(
-            context, role, keys, plan.count, plan.settings(role), plan.conversations
-        )
+        keys = {slot: plan.key(slot, number, role_index) for slot in live}
+        turn, errors = begin_turn(context, role, keys, plan.count, plan.settings(role), plan.conversations)
         live = without_failed(live, errors, episodes)
-        requests.append(request)
-    answers = generate_answers(context, requests)
-    for request, items in zip(requests, answers, strict=True):
-        for item in items:
-            record_generation(episodes[item.slot], context, request.role, request.began, item)
-    live = end_overlong(live, requests, answers, episodes, context)
-    for request, items in zip(requests, answers, strict=True):
-        remaining = [item for item in items if item.slot in set(live)]
-        live = _act(request.role, remaining, turn, live, episodes, context, plan)
+        turns.append(turn)
+    generate_answers(context, turns)
+    for turn in turns:
+        for item in turn.items:
+            record_generation(episodes[item.slot], context, turn.role, turn.began, item)
+    live = end_overlong(live, turns, episodes, context)
+    for turn in turns:
+        slots = set(live)
+        remaining = [item for item in turn.items if item.slot in slots]
+        live = _act(turn.role, remaining, number, live, episodes, context, plan)
     return live
 
 
 def _act(
     role: str,
-    items: list[SlotAnswers],
+    items: list[SlotTurn],
     turn: int,
     live: list[int],
     episodes: list[Episode],
@@ -215,7 +213,7 @@ def _count_reward_calls(episode: Episode, results: list[StepResult]) -> None:
 
 
 def _candidates(
-    item: SlotAnswers, results: list[StepResult], context: RolloutContext, role: str
+    item: SlotTurn, results: list[StepResult], context: RolloutContext, role: str
 ) -> list[Candidate]:
     """Answers with rewards: alpha * team + beta * local, less the penalty for answers near their token limit."""
     algorithm = context.config.algorithm

@@ -37,7 +37,7 @@ from training_core.llm.rollout_workflows.tensors import (
     token_sequences_of,
 )
 from training_core.llm.serving.batching import EpisodeNoise
-from training_core.llm.serving.sequences import TokenSequence, turn_of
+from training_core.llm.serving.sequences import TokenSequence, add_turn
 from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.episodes import sampling_settings
 from training_core.llm.workflows.lockstep import EpisodeKind
@@ -48,8 +48,7 @@ from training_core.llm.workflows.task_episodes import (
     turn_discount_of,
 )
 from training_core.seeding import NoiseStream
-from training_core.types import Answer, Episode, Prompt, Stage
-from training_core.versions import version_span
+from training_core.types import Answer, Episode, Prompt
 
 STREAMS = NoiseStream.ROLLOUT_WORKFLOWS, NoiseStream.ROLLOUT_WORKFLOW_EVALUATION
 
@@ -203,12 +202,9 @@ def _sequences_of(played: _PlayedEpisode, context: RolloutContext) -> list[Token
 def _with_turns(
     episode: Episode, sequences: Sequence[TokenSequence], context: RolloutContext, section: Section
 ) -> Episode:
-    for index, sequence in enumerate(sequences):
+    for sequence in sequences:
         policy = context.config.team.roles[sequence.role].policy
-        weight = context.config.algorithm.team_weight
-        episode.turns.append(turn_of(index, sequence, policy, context.tokenizers[policy], weight))
-        span = version_span(sequence.answer.versions)
-        episode.stages.append(Stage("generate", episode.started, episode.ended, sequence.role, policy, span))
+        add_turn(episode, sequence, policy, context.tokenizers[policy], context.config.algorithm.team_weight)
     if sequences:
         total = sum(sequence.reward for sequence in sequences)
         episode.success = total >= section.success_at

@@ -6,10 +6,11 @@ is among the copies that were stepped, and every agent sees the previous agent's
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from training_core.config.rollout import TurnTree
-from training_core.llm.generation.base import SamplingSettings, settings_of
 from training_core.llm.workflows.context import RolloutContext
+from training_core.llm.workflows.episodes import sampling_settings
 from training_core.llm.workflows.lockstep import SamplingPlan, play
 from training_core.seeding import NoiseStream, keyed_uniform
 from training_core.types import Candidate, Episode, NoiseKey
@@ -22,9 +23,6 @@ def play_turn_tree(tasks: Sequence[int], context: RolloutContext) -> list[Episod
     """Play training tasks, one slot each, with K = rollout.group_size candidates per turn."""
     config = context.config
 
-    def settings(role: str) -> SamplingSettings:
-        return settings_of(config.team.roles[role].sampling)
-
     def key(slot: int, turn: int, role_index: int) -> NoiseKey:
         return NoiseKey(
             config.run.seed, NoiseStream.TURN_TREE, context.iteration, tasks[slot], turn, role_index
@@ -32,9 +30,9 @@ def play_turn_tree(tasks: Sequence[int], context: RolloutContext) -> list[Episod
 
     sampled = isinstance(config.workflow, TurnTree) and config.workflow.carry == "sampled"
     choose = choose_sampled if sampled else choose_best
-    return play(
-        tasks, context, SamplingPlan("train", "train", config.rollout.group_size, settings, key, choose)
-    )
+    settings = partial(sampling_settings, config, kind="train")
+    plan = SamplingPlan("train", "train", settings, key, config.rollout.group_size, choose)
+    return play(tasks, context, plan)
 
 
 def choose_best(candidates: list[Candidate], key: NoiseKey) -> int:

@@ -16,7 +16,7 @@ from training_core.llm.environments.host import EnvironmentHost, SlotView
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.rendering import check_template_arguments
 from training_core.llm.learning.training_groups import make_groups
-from training_core.llm.workflows.context import Conversations, RolloutContext, make_request
+from training_core.llm.workflows.context import Conversations, RolloutContext, begin_turn
 from training_core.llm.workflows.episodes import play_episodes, play_independent
 from training_core.types import Answer, Episode, Message, NoiseKey, Prompt
 from workers.actors.player import renderer
@@ -210,8 +210,8 @@ def test_each_role_has_template_arguments_of_its_own() -> None:
     keys = {0: NoiseKey(0, 0, 0, 0, 0, 0)}
     ends = {}
     for role in ("planner", "executor"):
-        request, _ = make_request(context, role, keys, 1, SamplingSettings())
-        ends[role] = tokenizer.decode(request.prompts[0].token_ids).endswith("<think>")
+        spoken, _ = begin_turn(context, role, keys, 1, SamplingSettings(), None)
+        ends[role] = tokenizer.decode(spoken.items[0].prompt.token_ids).endswith("<think>")
     assert ends == {"planner": True, "executor": False}
 
 
