@@ -164,18 +164,17 @@ class Operation:
             yield from (PAGING[name] for name in self.paging)
 
 
-class DocumentSchema(PydanticExtension):
+class DocumentSchema(PydanticExtension):  # type: ignore[no-untyped-call]
     """Schemas of models in OpenAPI. drf-spectacular stores a model that contains itself as a reference to itself."""
 
     priority = 1
 
     def map_serializer(self, auto_schema: Any, direction: str) -> Any:
-        extension: Any = super()  # drf-spectacular has no types
-        schema = extension.map_serializer(auto_schema, direction)
+        schema = super().map_serializer(auto_schema, direction)  # type: ignore[no-untyped-call]
         if "$ref" not in schema:
             return schema
-        name = extension.get_name(auto_schema, direction)
-        return self.target.model_json_schema(ref_template=MODEL, mode="serialization")["$defs"][name]
+        schemas = self.target.model_json_schema(ref_template=MODEL, mode="serialization")["$defs"]
+        return schemas[self.target.__name__]
 
 
 class Routes:
