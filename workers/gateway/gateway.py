@@ -45,10 +45,8 @@ class Gateway:
         except OSError as error:
             listener.close()
             raise ConfigError(
-                {
-                    "workflow.port": f"cannot listen on port {self._section.port}: {error.strerror}; choose another port, or "
-                    "0 for a free one"
-                }
+                {"workflow.port": f"cannot listen on port {self._section.port}: {error.strerror}"},
+                remedy="choose another port, or 0 for a free one",
             ) from error
         self.url = f"http://{HOST}:{listener.getsockname()[1]}"
         app = make_app(self._section, self._sessions, self._in_loop, lambda: self.url)
