@@ -61,7 +61,9 @@ def iteration_of(name: str) -> int:
     """The iteration of a checkpoint's name. Raises CheckpointError for anything else, including paths."""
     match = _NAME.fullmatch(name)
     if match is None or name_of(int(match[1])) != name:
-        raise CheckpointError(f"{name!r} is not the name of a checkpoint; use a name like {name_of(20)}")
+        raise CheckpointError(
+            f"{name!r} is not the name of a checkpoint", remedy=f"use a name like {name_of(20)}"
+        )
     return int(match[1])
 
 
@@ -129,7 +131,9 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
 def verify(checkpoint: Path, *, contents: bool = True) -> None:
     """Raises CheckpointError if the checkpoint is damaged or of unknown layout."""
     if problem := damage(checkpoint, contents=contents):
-        raise CheckpointError(f"the checkpoint {checkpoint} is damaged: {problem}; use another checkpoint")
+        raise CheckpointError(
+            f"the checkpoint {checkpoint} is damaged: {problem}", remedy="use another checkpoint"
+        )
 
 
 def damage(checkpoint: Path, *, contents: bool = True) -> str:
@@ -228,8 +232,8 @@ def _check_policies(draft: Path, policies: Collection[str]) -> None:
     missing = [f"{policy}/{POLICY}" for policy in policies if not (draft / policy / POLICY).is_file()]
     if missing:
         raise CheckpointError(
-            f"the checkpoint was not written into {draft.parent}: {', '.join(missing)} is missing there; mount this folder at the "
-            "same path on every machine of the run"
+            f"the checkpoint was not written into {draft.parent}: {', '.join(missing)} is missing there",
+            remedy="mount this folder at the same path on every machine of the run",
         )
 
 
@@ -326,12 +330,13 @@ def read_errors_explained(folder: Path, fits: str) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise CheckpointError(
-            f"the checkpoint {folder} is not complete ({error.filename} is missing); resume from another checkpoint"
+            f"the checkpoint {folder} is not complete ({error.filename} is missing)",
+            remedy="resume from another checkpoint",
         ) from error
     except (OSError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
         raise CheckpointError(
-            f"the checkpoint {folder} does not fit {fits}, or is damaged: {error}; resume with the config that it "
-            "was written with, or from another checkpoint"
+            f"the checkpoint {folder} does not fit {fits}, or is damaged: {error}",
+            remedy="resume with the config that it was written with, or from another checkpoint",
         ) from error
 
 

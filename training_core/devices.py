@@ -1,6 +1,6 @@
 """The device of tensor work, as the config requests it: a requested GPU that is not visible is an error, not a CPU."""
 
-from training_core.errors import ConfigError
+from training_core.errors import Advice, ConfigError
 
 
 def cuda_is_visible() -> bool:
@@ -19,10 +19,10 @@ def torch_device(gpus: float, field: str) -> str:
     return "cuda"
 
 
-def no_gpu(gpus: float, where: str) -> str:
+def no_gpu(gpus: float, where: str) -> Advice:
     """The error of a field that requests GPUs of a machine or cluster without any."""
     verb = "is" if gpus <= 1 else "are"
-    return (
-        f"{gpus:g} GPU{'s' * (gpus > 1)} {verb} requested, but {where} has no CUDA device; set it to 0, or use a machine "
-        "with an NVIDIA GPU and its driver"
+    return Advice(
+        f"{gpus:g} GPU{'s' * (gpus > 1)} {verb} requested, but {where} has no CUDA device",
+        "set it to 0, or use a machine with an NVIDIA GPU and its driver",
     )

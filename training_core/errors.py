@@ -2,6 +2,7 @@
 
 TroupeError
 ├── ConfigError          the run config is invalid; has one message per field path
+├── InvalidValue         a check of a config's section fails; becomes a ConfigError
 ├── EnvironmentFailure   an environment raised; its episode fails, the run continues
 ├── SandboxFailure       no sandbox is available for the code that agents write
 ├── EngineFailure        generation failed
@@ -16,26 +17,72 @@ TroupeError
 └── ModelError           a model could not be loaded
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+
+class Advice(str):
+    """A message that states a cause and a remedy, which may be empty. As a text it is both, joined by ";", or by the cause's last sign."""
+
+    cause: str
+    remedy: str
+
+    def __new__(cls, cause: str, remedy: str = "") -> Self:
+        joint = " " if cause.endswith((".", ":")) else "; "
+        advice = super().__new__(cls, f"{cause}{joint}{remedy}" if remedy else cause)
+        advice.cause, advice.remedy = cause, remedy
+        return advice
+
+    @classmethod
+    def of(cls, message: str) -> "Advice":
+        """The message itself, or a cause without a remedy."""
+        return message if isinstance(message, Advice) else Advice(message)
+
+    def after(self, words: str) -> "Advice":
+        """The same remedy, and a cause that begins with `words`."""
+        return Advice(words + self.cause, self.remedy)
 
 
 class TroupeError(Exception):
-    """Base of all errors that Troupe raises itself. The message contains the remedy."""
+    """Base of all errors that Troupe raises itself. Its text has the cause and the remedy, `advice` has both apart."""
+
+    def __init__(self, message: str = "", *, remedy: str = "") -> None:
+        super().__init__(Advice(message, remedy) if remedy else message)
+
+    @property
+    def advice(self) -> Advice:
+        """Cause and remedy; the remedy is empty if the error was raised without one."""
+        return Advice.of(self.args[0])
 
 
 class ConfigError(TroupeError):
-    """An invalid run config. `fields` maps dotted field paths to one message each."""
+    """An invalid run config. `fields` maps dotted field paths to one message each, an Advice where there is a remedy.
 
-    def __init__(self, fields: dict[str, str]) -> None:
-        self.fields = fields
-        super().__init__("; ".join(f"{path}: {text}" if path else text for path, text in fields.items()))
+    `remedy` is that of a single field.
+    """
+
+    def __init__(self, fields: Mapping[str, str], *, remedy: str = "") -> None:
+        self.fields = {path: Advice(text, remedy) if remedy else text for path, text in fields.items()}
+        super().__init__("; ".join(f"{path}: {text}" if path else text for path, text in self.fields.items()))
 
     def __reduce__(self) -> tuple[type["ConfigError"], tuple[dict[str, str]]]:
         return type(self), (self.fields,)
 
+    @property
+    def advice(self) -> Advice:
+        """Cause and remedy of the first field, and the number of the others."""
+        path, text = next(iter(self.fields.items()))
+        if others := len(self.fields) - 1:
+            path = f"{others + 1} fields are wrong, {path} and {others} other{'s' * (others > 1)}"
+        return Advice.of(text).after(f"{path}: " if path else "")
+
     def below(self, path: str) -> "ConfigError":
         """The same error, with fields relative to the section at `path` made absolute."""
         return ConfigError({f"{path}.{field}": text for field, text in self.fields.items()})
+
+
+class InvalidValue(TroupeError, ValueError):
+    """A check of a config's section fails. The ConfigError has its advice, at the path that precedes ":" in the message."""
 
 
 class EnvironmentFailure(TroupeError):
@@ -65,9 +112,9 @@ class PromptRefused(EngineFailure):
 class PromptTooLong(PromptRefused):
     """Prompts leave no room for an answer in the model's context. `numbers` are their indices in the call."""
 
-    def __init__(self, message: str, numbers: Sequence[int] = (0,)) -> None:
+    def __init__(self, message: str, numbers: Sequence[int] = (0,), *, remedy: str = "") -> None:
         self.numbers = tuple(numbers)
-        super().__init__(message)
+        super().__init__(message, remedy=remedy)
 
 
 class NoReward(TroupeError):

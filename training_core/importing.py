@@ -16,14 +16,14 @@ IMPORT_PATH = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
 def load_object(path: str, field: str = "") -> Any:
     """The object at `path`. Raises ConfigError for the config's `field`, with a remedy."""
     if not re.fullmatch(IMPORT_PATH, path):
-        raise ConfigError({field: f"{path!r} is not an import path; write package.module:Name"})
+        raise ConfigError({field: f"{path!r} is not an import path"}, remedy="write package.module:Name")
     module_name, _, name = path.partition(":")
     try:
         target: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         missing = error.name or module_name
         remedy = "install the package on the machine that runs the workers, or add its folder to PYTHONPATH"
-        raise ConfigError({field: f"{path}: there is no module {missing!r}; {remedy}"}) from error
+        raise ConfigError({field: f"{path}: there is no module {missing!r}"}, remedy=remedy) from error
     except Exception as error:  # importing runs the user's module
         cause = f"{type(error).__name__}: {error}"
         raise ConfigError({field: f"{path}: the module {module_name} cannot be imported: {cause}"}) from error

@@ -69,7 +69,7 @@ def _intact(folder: JobFolder, request: dict[str, Any], name: str) -> Path | Non
     folder.write("damage", {"which": name, "found": problem})
     run = checkpoint.parent.parent.name
     raise CheckpointError(
-        f"the checkpoint {checkpoint.name} of run {run} is damaged: {problem}; choose another one"
+        f"the checkpoint {checkpoint.name} of run {run} is damaged: {problem}", remedy="choose another one"
     )
 
 

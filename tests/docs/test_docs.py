@@ -46,9 +46,9 @@ def anchors(path: Path) -> set[str]:
 
 
 def sources() -> str:
-    """All code as one text, with strings that go on in the next line joined."""
+    """All code as one text, with strings that go on in the next line joined, and causes with their remedies."""
     text = "\n".join(path.read_text() for path in [*modules().values(), ROOT / "Makefile"])
-    return re.sub(r"\"\n\s*f?\"", "", text)
+    return re.sub(r"\"\n\s*f?\"", "", re.sub(r"(?<![.:])[\"'],\s*remedy=f?[\"']", "; ", text))
 
 
 @pytest.mark.parametrize("config", [RunConfig, MarlConfig])

@@ -11,6 +11,7 @@ from typing import Any
 
 from troupe_client.reporting.media import Histogram, Image, Table, Text
 from workers.provenance.repository import packed_diff
+from workers.telemetry.faults import Fault
 
 Event = dict[str, Any]
 ROLES = ("planner", "executor")
@@ -241,7 +242,9 @@ class Story:
     def failing(self, iteration: int, cause: str, remedy: str, traceback: str) -> Iterator[Event]:
         """The end of a driver that raised."""
         yield self.event("log", level="error", source="workers.driver.attempt", message=traceback)
-        yield self.event("log", level="info", source="driver", message=f"failed: {cause} {remedy}")
+        yield self.event(
+            "log", level="info", source="driver", message=f"failed: {Fault(cause, remedy).printed}"
+        )
         yield self.event("status", state="failed", iteration=iteration, message=cause, remedy=remedy)
 
 

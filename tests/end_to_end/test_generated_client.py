@@ -63,7 +63,9 @@ def client(
     address = f"{shared_stack.url}/api/schema/?format=json"
     answer = httpx.get(address, headers=headers, timeout=60, trust_env=False).raise_for_status()
     (tmp_path / "openapi.json").write_text(answer.text)
-    (config,) = (fence.text for fence in fences("docs/api.md") if "content_type_overrides" in fence.text)
+    (config,) = (
+        fence.text for fence in fences("docs/reference/api.md") if "content_type_overrides" in fence.text
+    )
     (tmp_path / "generator.yaml").write_text(config)
     done = subprocess.run(
         [

@@ -219,16 +219,16 @@ def checked_loss(result: Any, tokens: int, hooks: object) -> Any:
 
 
 def _wrong(hooks: object, method: str, returned: str, shape: str) -> ConfigError:
-    text = f"{type(hooks).__name__}.{method} returned {returned}; return one number for each entry, shape {shape}"
-    return ConfigError({FIELD: text})
+    text = f"{type(hooks).__name__}.{method} returned {returned}"
+    return ConfigError({FIELD: text}, remedy=f"return one number for each entry, shape {shape}")
 
 
 def custom_hooks(algorithm: CustomAlgorithm) -> AlgorithmHooks:
     """The custom class's object. Raises ConfigError if there is no such class, or if it cannot be constructed."""
     hooks = load_object(algorithm.path, FIELD)
     if not (isclass(hooks) and issubclass(hooks, AlgorithmHooks)):
-        text = f"{algorithm.path} is not a subclass of AlgorithmHooks of training_core/algorithms/hooks.py; derive it from that class"
-        raise ConfigError({FIELD: text})
+        text = f"{algorithm.path} is not a subclass of AlgorithmHooks of training_core/algorithms/hooks.py"
+        raise ConfigError({FIELD: text}, remedy="derive it from that class")
     try:
         return hooks(algorithm)
     except Exception as error:  # the constructor is the user's

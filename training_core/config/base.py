@@ -15,6 +15,8 @@ from pydantic import (
     model_validator,
 )
 
+from training_core.errors import InvalidValue
+
 Wording = Literal["words", "sentences"]
 """How an environment formats observations and parses answers."""
 
@@ -116,8 +118,9 @@ def _writable(table: dict[str, Any]) -> dict[str, Any]:
 
 def _no_null(name: str, value: Any) -> None:
     if value is None:
-        raise ValueError(
-            f"{name} is null, which a run's TOML file cannot hold; remove it, or use a string instead"
+        raise InvalidValue(
+            f"{name} is null, which a run's TOML file cannot hold",
+            remedy="remove it, or use a string instead",
         )
     if isinstance(value, dict):
         _writable(value)

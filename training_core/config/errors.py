@@ -15,7 +15,9 @@ from pydantic import BaseModel, ValidationError
 
 from training_core.config.base import FIELDS_ONLY, Section
 from training_core.config.foreign import NO_FIELD, no_such_field
+from training_core.errors import Advice, InvalidValue
 
+TAG = "union_tag_invalid"
 MESSAGES = {
     "missing": "this field is required",
     "model_type": "give a table of fields",
@@ -39,9 +41,11 @@ MESSAGES = {
     "string_too_short": "give at least {min_length} characters",
     "string_too_long": "give at most {max_length} characters",
     "literal_error": "use {expected}",
-    "union_tag_invalid": "there is no type '{tag}'; use one of {expected_tags}",
+    TAG: "there is no type '{tag}'",
 }
 """Messages for pydantic's errors of these types; {names} are pydantic's. Others keep pydantic's message."""
+CHOICES = "use one of {expected_tags}"
+"""Remedy for a tag that does not exist."""
 SYNONYMS = {"lr": "policies.*.learner.learning_rate", "batch_size": "rollout.tasks"}
 """Common names of fields -> ours."""
 ALIKE = 0.6
@@ -52,28 +56,31 @@ def error_messages(error: ValidationError, model: type[BaseModel]) -> dict[str, 
     """One message per path. A cross-field message that begins with a path is stored under that path."""
     messages: dict[str, str] = {}
     for item in error.errors():
-        places, text = item["loc"], item["msg"].removeprefix("Value error, ")
+        places, text, context = item["loc"], item["msg"], item.get("ctx", {})
         path = ".".join(names_of(model, places))
         if item["type"] == "value_error":
-            path, text = cross_field_message(path, text)
-        if item["type"] == "union_tag_invalid":
+            path, text = cross_field_message(path, context["error"])
+        if item["type"] == TAG:
             path = f"{path}.type"
         kind = "missing" if item["input"] == "" and item["type"].startswith("string_") else item["type"]
         if kind == "extra_forbidden":
             text = no_such_field(path)
             text += _field_like(path, model, places) if text == NO_FIELD else ""
         elif kind in MESSAGES:
-            context = item.get("ctx", {})
             text = MESSAGES[kind].format(**context)
-            text += _choice_like(context.get("tag", item["input"]), context)
+            like = _choice_like(context.get("tag", item["input"]), context)
+            text = Advice(text, CHOICES.format(**context) + like) if kind == TAG else text + like
         messages.setdefault(path, text)
     return messages
 
 
-def cross_field_message(path: str, text: str) -> tuple[str, str]:
+def cross_field_message(path: str, error: ValueError) -> tuple[str, str]:
     """Path and text of an error of the section at `path`; a text that begins with a relative path is stored under that path."""
-    head, sign, rest = text.partition(": ")
-    return (".".join(filter(None, (path, head))), rest) if sign and " " not in head else (path, text)
+    text = error.advice if isinstance(error, InvalidValue) else Advice(str(error))
+    head, sign, rest = text.cause.partition(": ")
+    if not sign or " " in head:
+        return path, text
+    return ".".join(filter(None, (path, head))), Advice(rest, text.remedy)
 
 
 def section_classes(annotation: Any) -> list[type[BaseModel]]:
@@ -213,7 +220,7 @@ def _cross_field_errors(config: Section) -> dict[str, str]:
             try:
                 check(section)
             except ValueError as error:
-                field, text = cross_field_message(path, str(error))
+                field, text = cross_field_message(path, error)
                 messages.setdefault(field, text)
             except Exception:  # it reads a removed field, or relies on another check that has failed
                 continue

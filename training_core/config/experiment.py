@@ -9,6 +9,7 @@ from pydantic import Field
 from training_core.config.base import Section, cross_field
 from training_core.config.evaluation import Checkpoint, Reporting
 from training_core.config.health import RunHealth
+from training_core.errors import InvalidValue
 
 
 class AgentKind(StrEnum):
@@ -78,9 +79,9 @@ class ExperimentConfig(Section):
     def _roles_have_policies(self) -> Self:
         for name, role in self.team.roles.items():
             if role.policy not in self.policies:
-                raise ValueError(
-                    f"team.roles.{name}.policy: there is no policy {role.policy!r}; "
-                    f"add [policies.{role.policy}] or use one of {', '.join(self.policies)}"
+                raise InvalidValue(
+                    f"team.roles.{name}.policy: there is no policy {role.policy!r}",
+                    remedy=f"add [policies.{role.policy}] or use one of {', '.join(self.policies)}",
                 )
         return self
 
@@ -88,9 +89,9 @@ class ExperimentConfig(Section):
     def _the_environment_knows_the_roles(self) -> Self:
         wanted = self.environment.roles
         if not self.environment.open_roles and set(self.team.roles) != set(wanted):
-            raise ValueError(
-                f"team.roles: {self.environment.type} needs the roles {', '.join(wanted)}, not "
-                f"{', '.join(self.team.roles)}. {self._how_to_have_roles()}"
+            raise InvalidValue(
+                f"team.roles: {self.environment.type} needs the roles {', '.join(wanted)}, not {', '.join(self.team.roles)}.",
+                remedy=self._how_to_have_roles(),
             )
         return self
 
@@ -104,7 +105,7 @@ class ExperimentConfig(Section):
     @cross_field
     def _something_is_trained(self) -> Self:
         if not self.trained_policies:
-            raise ValueError("team.roles: no role is trained; set trained = true for at least one")
+            raise InvalidValue("team.roles: no role is trained", remedy="set trained = true for at least one")
         return self
 
     @property

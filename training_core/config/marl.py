@@ -11,6 +11,7 @@ from training_core.config.evaluation import EVALUATION_EFFECTS, Checkpoint, Repo
 from training_core.config.experiment import AgentKind, ExperimentConfig, Run
 from training_core.config.health import NetworkHealth
 from training_core.config.team import NAME_PATTERN
+from training_core.errors import Advice, InvalidValue
 from training_core.marl.algorithms.config import CustomPpo, Mappo
 from training_core.marl.algorithms.registry import AnyMarlAlgorithm
 from training_core.marl.environments.config import SimpleSpread
@@ -76,11 +77,11 @@ def _as_word(fresh: object) -> object:
     return {True: "always", False: "never"}.get(fresh, fresh) if isinstance(fresh, bool) else fresh
 
 
-def unreached_ends(steps: int, longest: int) -> str:
+def unreached_ends(steps: int, longest: int) -> Advice:
     """The message that refuses new episodes in every iteration."""
-    return (
-        f"with new episodes in every iteration, nothing after step {steps} of an episode's {longest} is used for training. "
-        f'Set rollout.fresh = "auto" to continue unfinished episodes, or rollout.steps to at least {longest}'
+    return Advice(
+        f"with new episodes in every iteration, nothing after step {steps} of an episode's {longest} is used for training.",
+        f'Set rollout.fresh = "auto" to continue unfinished episodes, or rollout.steps to at least {longest}',
     )
 
 
@@ -150,9 +151,9 @@ class MarlCheckpoint(Checkpoint):
     @classmethod
     def _is_no_pickle(cls, path: str) -> str:
         if path.endswith((".pt", ".pth", ".pkl", ".ckpt")):
-            raise ValueError(
-                "loading a pickle can run code, so pickles are refused; name a checkpoint folder of Troupe, such "
-                "as runs/RUN/checkpoints/iteration-000100"
+            raise InvalidValue(
+                "loading a pickle can run code, so pickles are refused",
+                remedy="name a checkpoint folder of Troupe, such as runs/RUN/checkpoints/iteration-000100",
             )
         return path
 
@@ -241,20 +242,21 @@ class MarlConfig(ExperimentConfig):
         """Checks episode lengths known from the config; the trainer checks the environments."""
         steps, longest, fresh = self.rollout.steps, self.environment.longest, self.rollout.fresh
         if fresh == "always" and longest > steps:
-            raise ValueError(f"rollout.fresh: {unreached_ends(steps, longest)}")
+            raise InvalidValue(unreached_ends(steps, longest).after("rollout.fresh: "))
         if not self.environment.keeps_episodes and (fresh == "never" or longest > steps):
-            raise ValueError(
+            raise InvalidValue(
                 f"rollout.steps: episodes of {self.environment.type} cannot be stored in checkpoints, so every iteration plays whole "
-                f'episodes. Set rollout.steps to at least environment.max_cycles = {longest}, and rollout.fresh = "auto"'
+                "episodes.",
+                remedy=f'Set rollout.steps to at least environment.max_cycles = {longest}, and rollout.fresh = "auto"',
             )
         return self
 
     @cross_field
     def _worlds_on_a_device_are_together(self) -> Self:
         if getattr(self.environment, "backend", "") == "torch" and self.resources.environment_workers:
-            raise ValueError(
-                'environment.backend: worlds of "torch" are stepped in the trainer\'s process. Set '
-                'resources.environment_workers = 0, or environment.backend = "native"'
+            raise InvalidValue(
+                'environment.backend: worlds of "torch" are stepped in the trainer\'s process.',
+                remedy='Set resources.environment_workers = 0, or environment.backend = "native"',
             )
         return self
 

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from training_core.config.base import Section, cross_field, one_of
 from training_core.config.effects import Effects, both, needs, samples, trained, unless, used, where
+from training_core.errors import InvalidValue
 from training_core.llm.generation.engine_config import EngineSection, Torch
 from training_core.llm.generation.registry import ENGINES
 from training_core.llm.learning.learner_config import Deepspeed, Learner, Optimisation
@@ -61,27 +62,28 @@ class Devices(Section):
         if self.weight_transfer == "object_store":
             return self
         if self.placement == "colocated":
-            raise ValueError(
-                'weight_transfer: colocated weights are not transferred; set placement = "apart", or use "object_store"'
+            raise InvalidValue(
+                "weight_transfer: colocated weights are not transferred",
+                remedy='set placement = "apart", or use "object_store"',
             )
         if bool(self.rollout_gpus) != bool(self.update_gpus):
-            raise ValueError(
-                'weight_transfer: "collective" connects GPUs or CPUs; set rollout_gpus and update_gpus both above 0 or both '
-                'to 0, or use "object_store"'
+            raise InvalidValue(
+                'weight_transfer: "collective" connects GPUs or CPUs',
+                remedy='set rollout_gpus and update_gpus both above 0 or both to 0, or use "object_store"',
             )
         if self.rollout_gpus and min(self.rollout_gpus, self.update_gpus) < 1:
-            raise ValueError(
-                "weight_transfer: NCCL needs a GPU for each worker; set rollout_gpus and update_gpus to at least 1, or use "
-                '"object_store"'
+            raise InvalidValue(
+                "weight_transfer: NCCL needs a GPU for each worker",
+                remedy='set rollout_gpus and update_gpus to at least 1, or use "object_store"',
             )
         return self
 
     @cross_field
     def _update_workers_use_all_their_gpus(self) -> Self:
         if self.placement == "apart" and self.update_gpus > 1:
-            raise ValueError(
-                f"update_gpus: an update worker uses one GPU, but {self.update_gpus:g} are requested; set update_gpus = 1, and "
-                f"update_workers to the number of GPUs"
+            raise InvalidValue(
+                f"update_gpus: an update worker uses one GPU, but {self.update_gpus:g} are requested",
+                remedy="set update_gpus = 1, and update_workers to the number of GPUs",
             )
         return self
 
@@ -145,8 +147,9 @@ class Policy(Section):
             and self.learner.zero_stage == 3
             and self.devices.placement == "colocated"
         ):
-            raise ValueError(
-                'learner.zero_stage: 3 partitions the weights; set devices.placement = "apart", or use 0 to 2'
+            raise InvalidValue(
+                "learner.zero_stage: 3 partitions the weights",
+                remedy='set devices.placement = "apart", or use 0 to 2',
             )
         return self
 
@@ -159,17 +162,18 @@ class Policy(Section):
                 if self.engine.type == "vllm"
                 else 'set it to 1, or engine.type = "vllm" and engine.tensor_parallel to that number'
             )
-            raise ValueError(
-                f"devices.rollout_gpus: the engine of a rollout worker uses {used} GPU{'s' * (used > 1)}, but "
-                f"{wanted:g} are requested; {remedy}"
+            raise InvalidValue(
+                f"devices.rollout_gpus: the engine of a rollout worker uses {used} GPU{'s' * (used > 1)}, but {wanted:g} are requested",
+                remedy=remedy,
             )
         return self
 
     @cross_field
     def _servers_read_weights_from_files(self) -> Self:
         if self.engine.weights == "remote" and self.devices.weight_transfer == "collective":
-            raise ValueError(
-                f'devices.weight_transfer: {self.engine.type} reads weights from a folder; use "object_store"'
+            raise InvalidValue(
+                f"devices.weight_transfer: {self.engine.type} reads weights from a folder",
+                remedy='use "object_store"',
             )
         return self
 
@@ -178,13 +182,13 @@ class Policy(Section):
         if self.devices.placement == "apart":
             return self
         if self.engine.weights == "remote":
-            raise ValueError(
-                f"engine.type: {self.engine.type} generates outside the policy's process; set devices.placement = "
-                '"apart", or engine.type = "torch"'
+            raise InvalidValue(
+                f"engine.type: {self.engine.type} generates outside the policy's process",
+                remedy='set devices.placement = "apart", or engine.type = "torch"',
             )
         if self.engine.gpus > 1:
-            raise ValueError(
-                f"engine.tensor_parallel: a colocated policy uses one GPU, but {self.engine.gpus} are requested; set "
-                'devices.placement = "apart", or tensor_parallel = 1'
+            raise InvalidValue(
+                f"engine.tensor_parallel: a colocated policy uses one GPU, but {self.engine.gpus} are requested",
+                remedy='set devices.placement = "apart", or tensor_parallel = 1',
             )
         return self

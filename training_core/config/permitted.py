@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
 from training_core.config.base import Section
-from training_core.errors import ConfigError
+from training_core.errors import Advice, ConfigError
 
 HUB_ID = re.compile(r"[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
 """A model of the Hugging Face hub: organisation/name."""
@@ -105,7 +105,7 @@ def runs_named(config: Section, home: str) -> Mapping[str, tuple[str, str]]:
 
 def refusal(allowed: str) -> str:
     """The message for a value that is not allowed; it is the same whether the path exists or not."""
-    return f"this may not be named from here; name {allowed}"
+    return Advice("this may not be named from here", f"name {allowed}")
 
 
 def checkpoint_below_home(value: str) -> bool:
@@ -120,16 +120,16 @@ def _code(config: Section, packages: Collection[str]) -> dict[str, str]:
         if colon and not any(module == package or module.startswith(f"{package}.") for package in packages):
             root = module.partition(".")[0]
             known = f"allowed are {', '.join(sorted(packages))}" if packages else "none is allowed"
-            wrong[field] = (
-                f"code of the package {root!r} may not be run from here ({known}); the server's owner can add it to "
-                "TROUPE_IMPORT_PACKAGES"
+            wrong[field] = Advice(
+                f"code of the package {root!r} may not be run from here ({known})",
+                "the server's owner can add it to TROUPE_IMPORT_PACKAGES",
             )
     return wrong
 
 
 def _files(config: Section) -> dict[str, str]:
     return {
-        field: f"{path!r} is outside the server's data folder; name a file below TROUPE_HOME/data"
+        field: Advice(f"{path!r} is outside the server's data folder", "name a file below TROUPE_HOME/data")
         for field, path in named(config, "file_fields")
         if PurePosixPath(path).is_absolute() or not _is_plain(path)
     }
@@ -173,9 +173,9 @@ def _keys(config: Section, permitted: Permitted) -> dict[str, str]:
             variable, urls = getattr(section, field), getattr(section, addresses)
             for url in (urls,) if isinstance(urls, str) else urls:
                 if variable and url and not _may_have_keys(url, permitted):
-                    wrong[f"{path}{addresses}"] = (
-                        f"the value of the server's {variable} may not be sent to {url}; the server's owner can add the "
-                        "address to TROUPE_KEY_ADDRESSES"
+                    wrong[f"{path}{addresses}"] = Advice(
+                        f"the value of the server's {variable} may not be sent to {url}",
+                        "the server's owner can add the address to TROUPE_KEY_ADDRESSES",
                     )
     return wrong
 

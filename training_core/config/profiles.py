@@ -37,12 +37,10 @@ def profile_overrides(name: str, config: ExperimentConfig) -> dict[str, Any]:
     of the cores go to environment workers, one each, which together host an iteration's tasks.
     """
     if not config.models:
+        text = "profiles distribute language models over GPUs, but small networks learn in one process"
         raise ConfigError(
-            {
-                "resources": "profiles distribute language models over GPUs, but small networks learn in one "
-                "process; set resources.cpus and resources.threads, or resources.environment_workers "
-                "if environments are slow"
-            }
+            {"resources": text},
+            remedy="set resources.cpus and resources.threads, or resources.environment_workers if environments are slow",
         )
     profile = PROFILES[name]
     workers = profile.cpus // 2

@@ -9,6 +9,7 @@ from pydantic import Field
 from training_core.config.base import Arguments, OptionalNumber, Section, cross_field
 from training_core.config.effects import Effects, Place, both, evaluates, needs, only_if, unless, where
 from training_core.config.rewards import MathReward, Reward
+from training_core.errors import InvalidValue
 from training_core.importing import IMPORT_PATH
 from training_core.llm.environments.base import TRY_AGAIN
 
@@ -138,8 +139,9 @@ class RolloutWorkflow(Section):
 def _refuse_discount_of_sequences(export_style: str, turn_discount: float) -> None:
     """Raises ValueError if a discount would have no effect."""
     if export_style == "concat" and turn_discount != 1.0:
-        raise ValueError(
-            'turn_discount: only calls with individual returns are discounted; set export_style = "individual"'
+        raise InvalidValue(
+            "turn_discount: only calls with individual returns are discounted",
+            remedy='set export_style = "individual"',
         )
 
 
@@ -198,8 +200,9 @@ class RolloutBuffer(Section):
     @cross_field
     def _files_have_a_generator(self) -> Self:
         if (self.loss_mask == "custom") != bool(self.loss_mask_path):
-            raise ValueError(
-                'loss_mask_path: is used with loss_mask = "custom" only; remove it, or set loss_mask = "custom"'
+            raise InvalidValue(
+                'loss_mask_path: is used with loss_mask = "custom" only',
+                remedy='remove it, or set loss_mask = "custom"',
             )
         if not self.generator and (self.input_file or self.evaluation_file):
             raise ValueError("generator: name the generator that plays the file, or remove the file")

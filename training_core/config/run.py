@@ -14,6 +14,7 @@ from training_core.config.health import Health
 from training_core.config.models import Policy
 from training_core.config.rollout import WHOLE_EPISODES, Resources, Rollout, RolloutBuffer, TurnTree, Workflow
 from training_core.config.team import Team
+from training_core.errors import InvalidValue
 from training_core.llm.environments.arithmetic import Arithmetic
 from training_core.llm.environments.external import External
 from training_core.llm.environments.plan_path.game import PlanPath, PlanPathGrid
@@ -67,11 +68,11 @@ class RunConfig(ExperimentConfig):
         if algorithm.leave_one_out and algorithm.mean_level != "group":
             raise ValueError("algorithm.leave_one_out: needs rollout.group_size of 2 or more")
         if "group" in (algorithm.mean_level, algorithm.std_level):
-            raise ValueError("rollout.group_size: a group of one has no advantage; use 2 or more")
+            raise InvalidValue("rollout.group_size: a group of one has no advantage", remedy="use 2 or more")
         if algorithm.drop_zero_variance:
-            raise ValueError(
-                "algorithm.drop_zero_variance: a group of one has no variance, so every group would be excluded; "
-                "set false, or rollout.group_size = 2 or more"
+            raise InvalidValue(
+                "algorithm.drop_zero_variance: a group of one has no variance, so every group would be excluded",
+                remedy="set false, or rollout.group_size = 2 or more",
             )
         return self
 
@@ -80,8 +81,9 @@ class RunConfig(ExperimentConfig):
         for name in self.trained_policies:
             learner = self.policies[name].learner
             if isinstance(self.algorithm, ActorCritic) and not learner.has_critic:
-                raise ValueError(
-                    f'policies.{name}.learner.type: "{learner.type}" has no value head; use "torch", or an algorithm other than "ppo"'
+                raise InvalidValue(
+                    f'policies.{name}.learner.type: "{learner.type}" has no value head',
+                    remedy='use "torch", or an algorithm other than "ppo"',
                 )
         return self
 
@@ -90,14 +92,14 @@ class RunConfig(ExperimentConfig):
         if self.rollout.over_sampling > 1 and (
             self.rollout.staleness > 0 or isinstance(self.workflow, RolloutBuffer)
         ):
-            raise ValueError(
-                "rollout.over_sampling: tasks with equal rewards are replaced only if the loop waits for the replacements; use 1 "
-                'with rollout.staleness above 0 and with workflow.type = "rollout_buffer"'
+            raise InvalidValue(
+                "rollout.over_sampling: tasks with equal rewards are replaced only if the loop waits for the replacements",
+                remedy='use 1 with rollout.staleness above 0 and with workflow.type = "rollout_buffer"',
             )
         if self.rollout.over_sampling > 1 and not self.algorithm.leaves_groups_out:
-            raise ValueError(
-                "rollout.over_sampling: no group is excluded from the loss, so no task is replaced; set "
-                "algorithm.drop_zero_variance = true, a group_filter by its bounds, or over_sampling = 1"
+            raise InvalidValue(
+                "rollout.over_sampling: no group is excluded from the loss, so no task is replaced",
+                remedy="set algorithm.drop_zero_variance = true, a group_filter by its bounds, or over_sampling = 1",
             )
         return self
 
@@ -111,9 +113,9 @@ class RunConfig(ExperimentConfig):
                 f"environment.proposer: must be a role of the team other than tool, not {proposer!r}; roles are {roles}"
             )
         if set(self.team.roles) <= {"tool", proposer}:
-            raise ValueError(
-                f"team.roles: the answers of {roles} are only shown to other roles of arithmetic; add a role that "
-                "decides, such as [team.roles.checker]"
+            raise InvalidValue(
+                f"team.roles: the answers of {roles} are only shown to other roles of arithmetic",
+                remedy="add a role that decides, such as [team.roles.checker]",
             )
         return self
 
@@ -124,9 +126,9 @@ class RunConfig(ExperimentConfig):
         )
         tiny = [name for name in self.used_policies if self.policies[name].model == "tiny"]
         if wording != "words" and tiny:
-            raise ValueError(
-                f'policies.{tiny[0]}.model: "tiny" knows single words, not environment.wording = "{wording}"; name a pretrained '
-                'model such as "smollm2", or set the wording to "words"'
+            raise InvalidValue(
+                f'policies.{tiny[0]}.model: "tiny" knows single words, not environment.wording = "{wording}"',
+                remedy='name a pretrained model such as "smollm2", or set the wording to "words"',
             )
         return self
 
@@ -141,9 +143,9 @@ class RunConfig(ExperimentConfig):
             count = (
                 f"max_concurrent = {self.rollout.concurrency}" if more else f"tasks = {self.rollout.tasks}"
             )
-            raise ValueError(
-                f"resources.environments_per_worker: {room} environments cannot hold rollout.{count}{factor}; raise it to "
-                f"{-(-self.training_slots // self.resources.environment_workers)}"
+            raise InvalidValue(
+                f"resources.environments_per_worker: {room} environments cannot hold rollout.{count}{factor}",
+                remedy=f"raise it to {-(-self.training_slots // self.resources.environment_workers)}",
             )
         return self
 
@@ -155,9 +157,10 @@ class RunConfig(ExperimentConfig):
         ]
         asked = "staleness" if self.rollout.staleness else "publish_every"
         if shared and (self.rollout.staleness > 0 or self.rollout.publish_every > 1):
-            raise ValueError(
+            raise InvalidValue(
                 f'policies.{shared[0]}.devices.placement: "colocated" generates and updates in turn, so no data can be '
-                f'generated with older weights; set "apart", or leave rollout.{asked} at its default'
+                "generated with older weights",
+                remedy=f'set "apart", or leave rollout.{asked} at its default',
             )
         return self
 
@@ -166,17 +169,19 @@ class RunConfig(ExperimentConfig):
         outside = self.workflow if isinstance(self.workflow, RolloutBuffer) else None
         if isinstance(self.environment, External):
             if outside is None:
-                raise ValueError(
-                    'environment.type: "external" is for workflow.type = "rollout_buffer"; choose another environment or workflow'
+                raise InvalidValue(
+                    'environment.type: "external" is for workflow.type = "rollout_buffer"',
+                    remedy="choose another environment or workflow",
                 )
             if self.evaluation.every and not outside.evaluation_file:
-                raise ValueError(
-                    "evaluation.every: this environment cannot be played; set workflow.evaluation_file, or "
-                    "evaluation.every = 0"
+                raise InvalidValue(
+                    "evaluation.every: this environment cannot be played",
+                    remedy="set workflow.evaluation_file, or evaluation.every = 0",
                 )
         if outside is not None and self.rollout.staleness:
-            raise ValueError(
-                "rollout.staleness: rollouts of external programs continue during updates in any case; set it to 0"
+            raise InvalidValue(
+                "rollout.staleness: rollouts of external programs continue during updates in any case",
+                remedy="set it to 0",
             )
         return self
 
@@ -192,9 +197,9 @@ class RunConfig(ExperimentConfig):
     @cross_field
     def _epochs_have_an_end(self) -> Self:
         if self.checkpoint.every_epochs and not self.rollout.epoch_tasks:
-            raise ValueError(
-                "checkpoint.every_epochs: the length of an epoch is unknown; set rollout.epoch_tasks to its number "
-                "of tasks"
+            raise InvalidValue(
+                "checkpoint.every_epochs: the length of an epoch is unknown",
+                remedy="set rollout.epoch_tasks to its number of tasks",
             )
         return self
 

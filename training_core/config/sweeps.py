@@ -37,7 +37,7 @@ def parse_axes(words: Sequence[str]) -> dict[str, list[Any]]:
         if not sign or not path:
             raise ConfigError({path: f"{word!r} is not of the form field=value,value"})
         if path in axes:
-            raise ConfigError({path: "is given twice; put all its values after one ="})
+            raise ConfigError({path: "is given twice"}, remedy="put all its values after one =")
         try:
             axes[path] = parse_values(text)
         except ConfigError as error:

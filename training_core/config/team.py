@@ -17,6 +17,7 @@ from training_core.config.effects import (
     samples,
     unless,
 )
+from training_core.errors import InvalidValue
 from training_core.importing import IMPORT_PATH
 
 NAME_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"
@@ -59,7 +60,7 @@ class Speaks(Section):
     @cross_field
     def _last_comes_after_first(self) -> Self:
         if self.last and self.last < self.first:
-            raise ValueError(f"last: must not be below first = {self.first}; set 0 for no limit")
+            raise InvalidValue(f"last: must not be below first = {self.first}", remedy="set 0 for no limit")
         return self
 
     def in_turn(self, number: int) -> bool:
@@ -130,9 +131,9 @@ class Role(Section):
     @classmethod
     def _every_example_has_an_answer(cls, examples: tuple[str, ...]) -> tuple[str, ...]:
         if len(examples) % 2:
-            raise ValueError(
-                f"has {len(examples)} entries; give pairs: an observation, its answer, the next observation, its "
-                "answer"
+            raise InvalidValue(
+                f"has {len(examples)} entries",
+                remedy="give pairs: an observation, its answer, the next observation, its answer",
             )
         return examples
 
@@ -171,7 +172,7 @@ class Team(Section):
             )
         silent = [name for name in self.roles if name not in self.turn_order]
         if silent:
-            raise ValueError(f"turn_order: omits {', '.join(silent)}; add it, or remove that role")
+            raise InvalidValue(f"turn_order: omits {', '.join(silent)}", remedy="add it, or remove that role")
         return self
 
     @cross_field
@@ -186,8 +187,9 @@ class Team(Section):
     @cross_field
     def _somebody_speaks_in_every_turn(self) -> Self:
         if not any(role.speaks == Speaks() for role in self.roles.values()):
-            raise ValueError(
-                f"roles.{self.order[0]}.speaks: at least one role must speak in every turn; leave one's speaks at its default"
+            raise InvalidValue(
+                f"roles.{self.order[0]}.speaks: at least one role must speak in every turn",
+                remedy="leave one's speaks at its default",
             )
         return self
 

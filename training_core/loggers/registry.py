@@ -108,8 +108,8 @@ def enabled_loggers(reporting: Section) -> tuple[str, ...]:
     for name in names:
         package = LOGGERS[name].package
         if package and find_spec(package) is None:
-            text = f"needs the package {package}: pip install 'troupe[{package}]'"
-            raise ConfigError({f"reporting.{name}": text})
+            text = f"needs the package {package}:"
+            raise ConfigError({f"reporting.{name}": text}, remedy=f"pip install 'troupe[{package}]'")
     return names
 
 

@@ -81,9 +81,8 @@ class AgentSlots:
 def slots_by_policy(config: MarlConfig, spec: Spec) -> dict[str, AgentSlots]:
     """The slots by policy. Raises ConfigError if the environment's roles differ from the config's, or a policy's roles from each other."""
     if set(config.team.roles) != set(spec.roles):
-        raise ConfigError(
-            {"team.roles": f"the environment has the roles {', '.join(spec.roles)}; name exactly these roles"}
-        )
+        text = f"the environment has the roles {', '.join(spec.roles)}"
+        raise ConfigError({"team.roles": text}, remedy="name exactly these roles")
     return {policy: _policy_slots(policy, config, spec) for policy in config.used_policies}
 
 
@@ -93,12 +92,8 @@ def _policy_slots(policy: str, config: MarlConfig, spec: Spec) -> AgentSlots:
     for name in roles[1:]:
         other = spec.roles[name]
         if other.observation_dim != first.observation_dim or other.actions != first.actions:
-            raise ConfigError(
-                {
-                    f"team.roles.{name}.policy": f"{name} and {roles[0]} have different observations or actions; "
-                    "give each a separate policy"
-                }
-            )
+            text = f"{name} and {roles[0]} have different observations or actions"
+            raise ConfigError({f"team.roles.{name}.policy": text}, remedy="give each a separate policy")
     ends = np.cumsum([len(spec.roles[name].agents) for name in roles]).tolist()
     return AgentSlots(
         policy,

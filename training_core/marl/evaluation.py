@@ -31,8 +31,8 @@ def evaluate(runner: VectorRunner, seed: int, greedy: bool, episodes: int, recor
     while any(len(done) < quota for done, quota in zip(by_environment, quotas, strict=True)):
         if collection.steps >= MAX_STEPS * count:
             raise EnvironmentFailure(
-                f"an episode of the evaluation did not end within {MAX_STEPS} steps; limit its "
-                "length, as with max_cycles"
+                f"an episode of the evaluation did not end within {MAX_STEPS} steps",
+                remedy="limit its length, as with max_cycles",
             )
         boards = {row: _board_with_roles(runner, runner.environment.board(row)) for row in recording}
         noise = {

@@ -273,7 +273,9 @@ class ManySeeds:
             for index, value in enumerate(explained)
         ]
         if not all(math.isfinite(number) for part in metrics for number in part.values()):
-            raise LearnerFailure(f"losses of iteration {iteration} are not finite; lower the learning rates")
+            raise LearnerFailure(
+                f"losses of iteration {iteration} are not finite", remedy="lower the learning rates"
+            )
         return metrics
 
     def _prepare(self, rollouts: SeedRollouts) -> tuple[_Samples, list[float]]:

@@ -72,8 +72,8 @@ class FailureLimit:
                 "every environment failed" if all_failed else f"environments failed {self._failures} times"
             )
             raise EnvironmentFailure(
-                f"{summary}, and no episode finished. The first: {failures[0].error}. Fix the environment, and test it "
-                "separately before you launch again"
+                f"{summary}, and no episode finished. The first: {failures[0].error}.",
+                remedy="Fix the environment, and test it separately before you launch again",
             )
 
 
@@ -103,11 +103,11 @@ def learner_class(algorithm: MarlPpo) -> type[PolicyLearner]:
     path = algorithm.path if isinstance(algorithm, CustomPpo) else MARL_ALGORITHMS[algorithm.type].learner
     learner = load_object(path, "algorithm.path")
     if not (isclass(learner) and issubclass(learner, PolicyLearner)):
-        text = f"{path} is not a subclass of PolicyLearner of training_core/marl/learning/learner.py; derive it from that class"
-        raise ConfigError({"algorithm.path": text})
+        text = f"{path} is not a subclass of PolicyLearner of training_core/marl/learning/learner.py"
+        raise ConfigError({"algorithm.path": text}, remedy="derive it from that class")
     if hasattr(learner, OLD_HOOK):
-        text = f"{path} defines {OLD_HOOK}, which is now make_critic_inputs(slots, spec); rename it"
-        raise ConfigError({"algorithm.path": text})
+        text = f"{path} defines {OLD_HOOK}, which is now make_critic_inputs(slots, spec)"
+        raise ConfigError({"algorithm.path": text}, remedy="rename it")
     return learner
 
 
@@ -252,8 +252,8 @@ class MarlTrainer:
         """Restore the state of `save`. Raises CheckpointError."""
         if folder.suffix == ".pt":
             raise CheckpointError(
-                f"{folder} is a pickle, which could run code on loading; use a checkpoint folder of Troupe, or "
-                "train from scratch"
+                f"{folder} is a pickle, which could run code on loading",
+                remedy="use a checkpoint folder of Troupe, or train from scratch",
             )
         for name, learner in self.learners.items():
             load_policy(folder / name, learner)

@@ -85,7 +85,7 @@ def command(harness: Path, filter_fd: int, disk_bytes: int, *, namespaces: bool 
     """
     program = shutil.which("bwrap")
     if platform.system() != "Linux" or program is None:
-        raise SandboxFailure(f"no sandbox is available for agents' code: {INSTALL}")
+        raise SandboxFailure("no sandbox is available for agents' code:", remedy=INSTALL)
     return [
         program,
         *("--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--clearenv"),
@@ -135,7 +135,9 @@ def _library() -> Any:
     try:
         import pyseccomp
     except (ImportError, RuntimeError, OSError) as error:  # the import searches for the library
-        raise SandboxFailure(f"no sandbox is available for agents' code ({error}): {INSTALL}") from error
+        raise SandboxFailure(
+            f"no sandbox is available for agents' code ({error}):", remedy=INSTALL
+        ) from error
     return pyseccomp
 
 

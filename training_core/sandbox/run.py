@@ -22,10 +22,7 @@ from training_core.sandbox.bubblewrap import command, sandbox_filter
 from training_core.sandbox.harness import WALL
 
 _HARNESS = Path(__file__).with_name("harness.py")
-_HELP = (
-    "the sandbox for agents' code cannot be started ({}); allow user namespaces (sysctl "
-    "kernel.unprivileged_userns_clone=1; in a container: --security-opt seccomp=unconfined)"
-)
+_HELP = "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1; in a container: --security-opt seccomp=unconfined)"
 _GRACE = 20.0
 """Additional seconds for an answer on a busy machine."""
 Status = Literal["ok", "invalid", "error", "timeout", "output", "killed"]
@@ -75,7 +72,9 @@ class Sandbox:
                 except _Lost:
                     output = self._end()
                     if output.startswith("bwrap:"):
-                        raise SandboxFailure(_HELP.format(output)) from None
+                        raise SandboxFailure(
+                            f"the sandbox for agents' code cannot be started ({output})", remedy=_HELP
+                        ) from None
         raise Unanswered(f"the sandbox ended twice without an answer {output}".strip())
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from django.db.models import QuerySet, Sum
 from django.db.models.functions import Length
 from django.utils import timezone
 
-from training_core.errors import ConfigError
+from training_core.errors import Advice, ConfigError
 from troupe_client.documents import quotas as documents
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project
@@ -52,13 +52,13 @@ def admission_reason(project_id: int, wanted: Demand, held: Sequence[Demand]) ->
         if limit is None or not asked or asked + taken <= limit + SLACK:
             continue
         if asked > limit + SLACK:
-            return (
-                f"Waiting: it needs {asked:g} {words}, more than the project's quota of {limit:g}; "
-                "reduce its resources, or request a higher quota"
+            return Advice(
+                f"Waiting: it needs {asked:g} {words}, more than the project's quota of {limit:g}",
+                "reduce its resources, or request a higher quota",
             )
         return f"Waiting for the project's quota of {limit:g} {words}: it needs {asked:g}, and {taken:g} are in use"
     full = _full(quota)
-    return f"Waiting: {full}" if full else ""
+    return Advice.of(full).after("Waiting: ") if full else ""
 
 
 def runs_left(project_id: int, held: int) -> int | None:
@@ -82,16 +82,22 @@ def storage_held(project_id: int) -> str:
     """Return a run's reason if events of this project cannot be stored now; empty if there is room."""
     quota = _QUOTA.first(project_id)
     full = _full(quota) if quota else ""
-    return HELD + full if full else ""
+    return Advice.of(full).after(HELD) if full else ""
 
 
 def _full(quota: Quota) -> str:
     """Compare the last measurement with the quota."""
     if quota.points is not None and quota.stored_points >= quota.points:
-        return f"the project stores {quota.stored_points:,} points, and its quota is {quota.points:,}; request a higher quota"
+        return Advice(
+            f"the project stores {quota.stored_points:,} points, and its quota is {quota.points:,}",
+            "request a higher quota",
+        )
     if quota.gigabytes is not None and quota.stored_bytes >= quota.gigabytes * GIGA:
         stored = quota.stored_bytes / GIGA
-        return f"the project stores {stored:.3g} GB, and its quota is {quota.gigabytes:g} GB; remove checkpoints, or request a higher quota"
+        return Advice(
+            f"the project stores {stored:.3g} GB, and its quota is {quota.gigabytes:g} GB",
+            "remove checkpoints, or request a higher quota",
+        )
     return ""
 
 

@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from training_core.errors import Advice
 from webapp.accounts.tokens import run_tokens_revoke
 from webapp.ingest.services import spool_store
 from webapp.quotas.services import storage_held
@@ -123,7 +124,7 @@ def _is_dead(attempt: Attempt) -> bool:
 def _unreachable(run: Run, attempt: Attempt, status: JobStatus) -> None:
     if attempt.unreachable_since is None and _age(attempt) > SILENCE_SECONDS:
         Attempt.objects.filter(pk=attempt.pk).update(unreachable_since=timezone.now())
-        _say(run, f"State unknown: {status.message or 'Ray does not answer'}")
+        _say(run, Advice.of(status.message or "Ray does not answer").after("State unknown: "))
 
 
 def _alive(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> None:
@@ -185,7 +186,7 @@ def _stopping(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus)
     try:
         launcher.stop(attempt.job_id)
     except LauncherFailure as error:
-        _say(run, str(error))
+        _say(run, error.advice)
         return
     heard = f"The driver has not reported for {spelled(_age(attempt))}: the job is being stopped"
     _say(run, ENDING if run.end_requested_at else heard)
@@ -232,7 +233,7 @@ def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> 
     whole = spool_store(run.pk, RunFolder(settings.TROUPE_HOME / "runs" / run.pk).spool(attempt.number))
     held = "" if whole else storage_held(run.project_id)
     if held and not run.stop_requested:  # the undelivered events may contain its last status
-        _say(run, f"The job has ended. {held}")
+        _say(run, Advice.of(held).after("The job has ended. "))
         return
     tail = launcher.logs(attempt.job_id)
     if attempt.shared_job:
@@ -249,7 +250,7 @@ def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> 
             _end_as_requested(run, attempt, how)
         else:
             printed, again = printed_failure(tail)
-            attempt_lost(run, attempt, fault_in(printed) if printed else _how(status, attempt), again=again)
+            attempt_lost(run, attempt, printed or _how(status, attempt), again=again)
     if run.state == RunState.QUEUED:
         run_submit_now(run.pk)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from django.db.models import Q
 
+from training_core.errors import Advice
 from webapp.quotas.services import admission_reason
 from webapp.runs.costs import Demands, demands_of, runs_holding, runs_waiting
 from webapp.runs.models import Run
@@ -23,9 +24,9 @@ def what_it_waits_for(run: Run, wanted: Demand, capacity: Capacity | None) -> st
     if capacity is None:
         return "Waiting for Ray, which does not answer"
     if not fits(wanted, capacity):
-        return (
-            f"Waiting for {wanted}; the cluster has {capacity.cpus:g} CPU cores and {capacity.gpus:g} GPUs in total. "
-            "Add nodes, or lower policies.*.devices and resources.environment_cpus"
+        return Advice(
+            f"Waiting for {wanted}; the cluster has {capacity.cpus:g} CPU cores and {capacity.gpus:g} GPUs in total.",
+            "Add nodes, or lower policies.*.devices and resources.environment_cpus",
         )
     holding = demands_of(runs_holding().exclude(pk=run.pk))
     if reason := _quota_says(run, wanted, holding):

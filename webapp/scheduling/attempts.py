@@ -117,7 +117,7 @@ def status_apply(run: Run, attempt: Attempt, event: StatusEvent) -> None:
     if not newest or attempt.state == Attempt.State.ENDED:
         _late_apply(run, event, newest=newest)
         return
-    fault = fault_in(event.message)
+    fault = Fault(sentence(event.message), sentence(event.remedy))
     if event.state in ("starting", "running") and event.facts:
         facts = dict(event.facts)
         if "provenance" in facts:
@@ -127,8 +127,7 @@ def status_apply(run: Run, attempt: Attempt, event: StatusEvent) -> None:
     if event.state != "starting" and (event.state != "failed" or attempt.started_at):
         run.iteration = event.iteration
     if event.state == "failed":
-        stated = Fault(sentence(event.message), sentence(event.remedy)) if event.remedy else fault
-        attempt_lost(run, attempt, stated, again=event.facts.get("retry") is True)
+        attempt_lost(run, attempt, fault, again=event.facts.get("retry") is True)
     elif event.state in FINAL:
         attempt_end(attempt, event.state, fault.cause)
         _finish(run, event.state, fault)

@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from training_core.config.files import parse_config, to_toml
-from training_core.errors import ConfigError
+from training_core.errors import Advice, ConfigError
 from webapp.accounts.models import ApiToken
 from webapp.accounts.tokens import token_create
 from webapp.checkpoints.services import checkpoint_latest
@@ -54,7 +54,7 @@ def run_submit_now(run_id: str) -> bool:
         launcher = make_launcher(settings.TROUPE_LAUNCHER)
         capacity = launcher.capacity()
     except LauncherFailure as error:
-        return _waits(run_id, str(error))
+        return _waits(run_id, error.advice)
     attempts = _admit(run_id, capacity)
     return bool(attempts) and _submit(attempts, launcher)
 
@@ -128,9 +128,12 @@ def _submit(attempts: list[Attempt], launcher: Launcher) -> bool:
         launcher.submit(_job_of(attempts, [secret for _, secret in tokens]))
     except (LauncherFailure, OSError) as error:
         reason = (
-            str(error)
+            error.advice
             if isinstance(error, LauncherFailure)
-            else f"The run folder cannot be written: {error}; free space on the server's disk, or allow the server to write there"
+            else Advice(
+                f"The run folder cannot be written: {error}",
+                "free space on the server's disk, or allow the server to write there",
+            )
         )
         if launcher.status(attempts[0].job_id).state is JobState.MISSING:
             for token, _ in tokens:

@@ -170,15 +170,15 @@ class Member:
             except RayActorError as another:
                 error = another
         raise WorkerLost(
-            f"{self.name} died {MAX_LIVES + 1} times, the last time because {exit_of(error)}; "
-            f"the run's log has each of them. {LOST_REMEDY}"
+            f"{self.name} died {MAX_LIVES + 1} times, the last time because {exit_of(error)}; the run's log has each of them.",
+            remedy=LOST_REMEDY,
         ) from error
 
     def lost(self, error: RayActorError) -> WorkerLost:
         """The error for the death of a member that holds the only copy of what its policy has learnt."""
         return WorkerLost(
-            f"{self.name} died, and with it what policy {self.policy!r} had learnt since the last checkpoint: "
-            f"{exit_of(error)}. {LOST_REMEDY}"
+            f"{self.name} died, and with it what policy {self.policy!r} had learnt since the last checkpoint: {exit_of(error)}.",
+            remedy=LOST_REMEDY,
         )
 
 

@@ -236,7 +236,7 @@ def _continuation(chat: Renderer, messages: Sequence[Message], spoken: Sequence[
     rest = chat.render_continuation(spoken, messages[-1:], before=before, whole=whole)
     if rest is None:
         raise ModelError(
-            "the model's chat template changes earlier text when a conversation continues, so nothing can be "
-            'appended; use workflow.type = "episodes", which renders every turn separately'
+            "the model's chat template changes earlier text when a conversation continues, so nothing can be appended",
+            remedy='use workflow.type = "episodes", which renders every turn separately',
         )
     return rest

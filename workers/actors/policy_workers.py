@@ -131,8 +131,8 @@ def check_versions(
             )
             raise StalePolicy(
                 f"policy {policy!r} is at version {version}, but episode {group.episode}, turn {group.turn} has "
-                f"tokens of version {', '.join(map(str, versions))}, and rollout.staleness is {bound}; collect again, "
-                'or set rollout.stale = "drop" to leave such answers out'
+                f"tokens of version {', '.join(map(str, versions))}, and rollout.staleness is {bound}",
+                remedy='collect again, or set rollout.stale = "drop" to leave such answers out',
             )
         dropped += len(lags) - len(fresh)
         if len(fresh) == len(lags):
@@ -147,8 +147,8 @@ def check_weights(have: int, want: int, policy: str, worker: str) -> None:
     """Before generation or an update: the weights must have the requested version. Raises StalePolicy."""
     if have != want:
         raise StalePolicy(
-            f"{worker} holds version {have} of policy {policy!r}, but version {want} was asked for; "
-            "publish the weights before collecting"
+            f"{worker} holds version {have} of policy {policy!r}, but version {want} was asked for",
+            remedy="publish the weights before collecting",
         )
 
 

@@ -152,7 +152,7 @@ def guarded_attempt(
         fault = fault_of(error)
         retry = isinstance(error, WorkerLost)  # any other error would be raised again
         run_events.failed(fault, retry=retry)
-        run_events.note(f"{LOST if retry else FAILURE}{fault}")
+        run_events.note(f"{LOST if retry else FAILURE}{fault.printed}")
         return FAILED
     run_events.ended(state, iteration)
     run_events.note(f"{state} after {iteration} iterations; run folder {attempt.folder}")

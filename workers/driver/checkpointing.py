@@ -46,7 +46,8 @@ def starting_point(attempt: Attempt, run_events: RunEvents) -> Path | None:
     if attempt.forks:
         run_events.origin_damaged(problem)
         raise CheckpointError(
-            f"{_named(requested)}, which this run starts from, is damaged: {problem}; start from another one"
+            f"{_named(requested)}, which this run starts from, is damaged: {problem}",
+            remedy="start from another one",
         )
     return _earlier(attempt, requested, problem, run_events)
 
@@ -62,13 +63,14 @@ def _earlier(attempt: Attempt, requested: Path, problem: str, run_events: RunEve
             continue
         damages = "; ".join(f"{_named(folder)} is damaged: {text}" for folder, text in damaged.items())
         if not attempt.fall_back:
-            raise CheckpointError(f"{damages}; {_named(checkpoint)} is whole; resume from that one")
+            raise CheckpointError(f"{damages}; {_named(checkpoint)} is whole", remedy="resume from that one")
         _log_missing_hashes(checkpoint)
         run_events.fell_back(checkpoint, f"{damages}; resumed from iteration {iteration_of(checkpoint.name)}")
         return checkpoint
     damages = "; ".join(f"{_named(folder)}: {text}" for folder, text in damaged.items())
     raise CheckpointError(
-        f"no checkpoint to resume from is whole ({damages}); restore their files, or delete them to start the run from its beginning"
+        f"no checkpoint to resume from is whole ({damages})",
+        remedy="restore their files, or delete them to start the run from its beginning",
     )
 
 

@@ -29,6 +29,7 @@ ENDS = {"stop": "stopped", "pause": "paused"}
 
 TRAINING = "train"
 _ROUNDS = {TRAINING: "iterations"}
+_CORRECT = "Correct the agent or the environment, and try it with a dry run before you launch again"
 
 
 @dataclass
@@ -68,7 +69,8 @@ class FailureLimit:
         if seen.in_a_row >= (self._rounds if rounds is None else rounds):
             raise EnvironmentFailure(
                 f"all episodes failed in {seen.in_a_row} {_ROUNDS.get(kind, 'evaluations')} in a row, {len(failed)} in the last "
-                f"one. {_one(seen)}; run.failure_patience = {self._rounds} sets the limit of such rounds"
+                f"one.{_one(seen)}",
+                remedy=f"{_CORRECT}; run.failure_patience = {self._rounds} sets the limit of such rounds",
             )
 
     def finish(self) -> None:
@@ -76,12 +78,13 @@ class FailureLimit:
         for kind, seen in self._seen.items():
             if seen.failed and not seen.completed:
                 phase = "training" if kind == TRAINING else "evaluation"
-                raise EnvironmentFailure(f"all {seen.failed} episodes of {phase} failed. {_one(seen)}")
+                raise EnvironmentFailure(
+                    f"all {seen.failed} episodes of {phase} failed.{_one(seen)}", remedy=_CORRECT
+                )
 
 
 def _one(seen: _Seen) -> str:
-    example = f"One of them: {seen.error}. " if seen.error else ""
-    return f"{example}Correct the agent or the environment, and try it with a dry run before you launch again"
+    return f" One of them: {seen.error}." if seen.error else ""
 
 
 @dataclass

@@ -162,7 +162,7 @@ class RayBackend(TrainingBackend):
             return answer(reference)
         except RayActorError as error:
             raise WorkerLost(
-                f"the process that leads the run died: {exit_of(error)}. {LOST_REMEDY}"
+                f"the process that leads the run died: {exit_of(error)}.", remedy=LOST_REMEDY
             ) from error
 
     def _check_starting(self) -> None:

@@ -221,7 +221,7 @@ def run_members(attempts: Sequence[Attempt]) -> int:
             reporter = reporter_of(attempt)
             events = RunEvents(attempt.config, reporter, SeedLines(attempt.config.run.seed))
             events.failed(fault, retry=True)
-            events.note(f"{LOST}{fault}")
+            events.note(f"{LOST}{fault.printed}")
             reporter.close(DELIVERY_SECONDS)
         return FAILED
 

@@ -58,8 +58,10 @@ class Gateway:
         try:
             listener = listen(HOST, port)
         except OSError as error:
-            text = f"cannot listen on port {port}: {error.strerror}; choose another port, or 0 for a free one"
-            raise ConfigError({"workflow.port": text}) from error
+            raise ConfigError(
+                {"workflow.port": f"cannot listen on port {port}: {error.strerror}"},
+                remedy="choose another port, or 0 for a free one",
+            ) from error
         self.url = f"http://{HOST}:{listener.getsockname()[1]}"
         app = make_app(self._section, self._sessions, self._in_loop, self.url)
         config = uvicorn.Config(

@@ -61,8 +61,8 @@ def figures(facts: Iterable[EpisodeFacts]) -> dict[str, Any]:
     played = [item for item in items if not item.failed]
     if items and not played:
         raise EnvironmentFailure(
-            f"all {len(items)} episodes failed. One of them: {items[0].error or 'no reason is known'}. Correct the agent or the "
-            "environment, and play again"
+            f"all {len(items)} episodes failed. One of them: {items[0].error or 'no reason is known'}.",
+            remedy="Correct the agent or the environment, and play again",
         )
     roles = list(dict.fromkeys(role for item in played for role in item.rewards))
     count, won = len(played) or 1, sum(item.success is True for item in items)

@@ -93,7 +93,8 @@ class PersonProxy:
         while (text := self._context.folder.said(self._turn)) is None:
             if time.monotonic() > deadline:
                 raise AnswerTimeout(
-                    f"no answer was sent for {ANSWER_SECONDS / 60:.0f} minutes; start a new conversation"
+                    f"no answer was sent for {ANSWER_SECONDS / 60:.0f} minutes",
+                    remedy="start a new conversation",
                 )
             time.sleep(POLL_SECONDS)
         self._turn += 1

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from training_core import served
+from training_core.errors import TroupeError
 
 ROOT = Path(__file__).resolve().parents[2]
 """Folder that Troupe's packages are imported from."""
@@ -170,8 +171,8 @@ class Capacity:
 AnyLaunch = Launch | SeedGroupLaunch | JobLaunch
 
 
-class LauncherFailure(Exception):
-    """The backend refused or could not be reached; the message names the remedy."""
+class LauncherFailure(TroupeError):
+    """The backend refused or could not be reached."""
 
 
 class Launcher(Protocol):

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from training_core.errors import Advice
 from workers.launchers.launcher import (
     ROOT,
     STOP_SECONDS,
@@ -64,7 +65,8 @@ class RayJobLauncher:
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise LauncherFailure(
-                f"RAY_ADDRESS={address!r} is no address of a Ray dashboard; use http://<head node>:8265"
+                f"RAY_ADDRESS={address!r} is no address of a Ray dashboard",
+                remedy="use http://<head node>:8265",
             )
         self.address = address.rstrip("/")
         self.remote = not _loopback(parts.hostname) if remote is None else remote
@@ -82,14 +84,14 @@ class RayJobLauncher:
             return name
         response = self._ask("POST", "/api/jobs/", json=self._request(launch))
         if response.status_code != 200 and not self._exists(name):
-            raise LauncherFailure(f"Ray at {self.address} refused the job: {_reply(response)}")
+            raise LauncherFailure(_reply(response).after(f"Ray at {self.address} refused the job: "))
         return name
 
     def status(self, submission_id: str) -> JobStatus:
         try:
             response = self._ask("GET", f"/api/jobs/{submission_id}")
         except LauncherFailure as failure:
-            return JobStatus(JobState.UNKNOWN, str(failure))
+            return JobStatus(JobState.UNKNOWN, failure.advice)
         if _is_missing(response):
             return JobStatus(JobState.MISSING, "Ray does not know this job; was the cluster restarted?")
         job = _json(response)
@@ -102,7 +104,7 @@ class RayJobLauncher:
         """A job that Ray does not know counts as ended."""
         response = self._ask("POST", f"/api/jobs/{submission_id}/stop")
         if response.status_code != 200 and not _is_missing(response):
-            raise LauncherFailure(f"Ray at {self.address} did not stop the job: {_reply(response)}")
+            raise LauncherFailure(_reply(response).after(f"Ray at {self.address} did not stop the job: "))
 
     def logs(self, submission_id: str) -> str:
         try:
@@ -166,13 +168,15 @@ class RayJobLauncher:
         if self._ask("GET", path).status_code != 200:
             response = self._ask("PUT", path, content=package.content)
             if response.status_code != 200:
-                raise LauncherFailure(f"Ray at {self.address} did not take our code: {_reply(response)}")
+                raise LauncherFailure(
+                    _reply(response).after(f"Ray at {self.address} did not take our code: ")
+                )
         return f"gcs://{package.name}"
 
     def _exists(self, submission_id: str) -> bool:
         response = self._ask("GET", f"/api/jobs/{submission_id}")
         if response.status_code not in (200, 404):
-            raise LauncherFailure(f"Ray at {self.address} answered: {_reply(response)}")
+            raise LauncherFailure(_reply(response).after(f"Ray at {self.address} answered: "))
         return response.status_code == 200
 
     def _ask(self, method: str, path: str, **options: Any) -> httpx.Response:
@@ -180,7 +184,8 @@ class RayJobLauncher:
             return self._client.request(method, path, **options)
         except httpx.HTTPError as error:
             raise LauncherFailure(
-                f"Ray at {self.address} does not answer ({type(error).__name__}). If it is not starting, check the cluster and RAY_ADDRESS"
+                f"Ray at {self.address} does not answer ({type(error).__name__}).",
+                remedy="If it is not starting, check the cluster and RAY_ADDRESS",
             ) from error
 
 
@@ -230,12 +235,12 @@ def _gpu_memory(facts: dict[str, Any]) -> int:
     return min((int(size) * 2**20 for size in sizes if isinstance(size, int | float)), default=0)
 
 
-def _reply(response: httpx.Response) -> str:
+def _reply(response: httpx.Response) -> Advice:
     """Status and last line of the response; the last line of a traceback is its message."""
     if response.status_code in (401, 403):
-        return f"{response.status_code}; set RAY_AUTH_TOKEN to the cluster's token"
+        return Advice(f"{response.status_code}", "set RAY_AUTH_TOKEN to the cluster's token")
     lines = response.text.strip().splitlines()
-    return f"{response.status_code} {lines[-1][:500] if lines else ''}"
+    return Advice(f"{response.status_code} {lines[-1][:500] if lines else ''}")
 
 
 def _loopback(host: str) -> bool:
@@ -288,7 +293,8 @@ def _location(name: str) -> tuple[Path, list[Path]]:
     spec = find_spec(name)
     if spec is None or spec.origin is None:
         raise LauncherFailure(
-            f"TROUPE_IMPORT_PACKAGES names {name!r}, which is not installed here; install it, or put its folder on PYTHONPATH"
+            f"TROUPE_IMPORT_PACKAGES names {name!r}, which is not installed here",
+            remedy="install it, or put its folder on PYTHONPATH",
         )
     file = Path(spec.origin)
     if spec.submodule_search_locations is None:

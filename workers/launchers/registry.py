@@ -92,7 +92,7 @@ def _ray() -> Launcher:
     address = os.environ.get("RAY_ADDRESS", "").strip()
     if not address:
         raise LauncherFailure(
-            "RAY_ADDRESS is not set; give the address of a Ray dashboard, http://<head node>:8265"
+            "RAY_ADDRESS is not set", remedy="give the address of a Ray dashboard, http://<head node>:8265"
         )
     remote = True if os.environ.get("TROUPE_RAY_REMOTE", "").lower() in ("1", "true", "yes") else None
     return _ray_at(address, os.environ.get("RAY_AUTH_TOKEN", "").strip(), remote, os.getpid())

@@ -183,8 +183,8 @@ def _gpus(config: AnyConfig, around: Surroundings) -> str:
         refuse_gpus(config, "the cluster")
     if wanted > around.cluster.gpus:
         field = next(iter(requested_gpus(config)))
-        text = f"the run needs {wanted:g} GPUs in total and the cluster has {around.cluster.gpus:g}; lower it, or add nodes"
-        raise ConfigError({field: text})
+        text = f"the run needs {wanted:g} GPUs in total and the cluster has {around.cluster.gpus:g}"
+        raise ConfigError({field: text}, remedy="lower it, or add nodes")
     return f"{wanted:g} of {around.cluster.gpus:g} GPUs are requested"
 
 

@@ -90,7 +90,7 @@ class _Table:
             self._views[role] = view
             tried = self._host.try_answers({0: [answer]}, role)[0]
             if isinstance(tried, str):
-                raise EnvironmentFailure(_raised(f"act({role!r}, {answer!r})", tried))
+                raise _raised(f"act({role!r}, {answer!r})", tried)
             view = _sound(self._host.commit({0: 0})[0])
             acted.append(f"{role} {tried[0].local_reward + tried[0].team_reward:g}")
         return f"rewards: {', '.join(acted)}" if acted else "no role has a turn in the first state"
@@ -115,12 +115,13 @@ class _Table:
 def _sound(view: SlotView) -> SlotView:
     """A view without an error. Raises EnvironmentFailure."""
     if view.error:
-        raise EnvironmentFailure(_raised("the environment", view.error))
+        raise _raised("the environment", view.error)
     return view
 
 
-def _raised(what: str, error: str) -> str:
-    return f"{what} raised {error.rstrip('.')}; correct the environment or its reward function"
+def _raised(what: str, error: str) -> EnvironmentFailure:
+    remedy = "correct the environment or its reward function"
+    return EnvironmentFailure(f"{what} raised {error.rstrip('.')}", remedy=remedy)
 
 
 def _answer(config: RunConfig) -> str:
@@ -255,7 +256,8 @@ def _context(
             raise Doubtful(
                 f"the first prompt of {role} has {tokens} tokens and its answers up to {section.sampling.max_tokens}, "
                 f"but the context has {context}, so answers get what is left, and an episode ends at a prompt that leaves "
-                f"nothing; lower team.roles.{role}.sampling.max_tokens, or use a model with a longer context"
+                "nothing",
+                remedy=f"lower team.roles.{role}.sampling.max_tokens, or use a model with a longer context",
             )
     return f"the first prompts and their answers fit into {length or 'any number of'} tokens"
 

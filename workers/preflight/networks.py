@@ -62,7 +62,7 @@ class _Table:
         }
         transition = environments.step(actions)
         for failure in transition.failures.values():
-            raise EnvironmentFailure(f"{failure.error.rstrip('.')}; correct the environment")
+            raise EnvironmentFailure(failure.error.rstrip("."), remedy="correct the environment")
         return f"rewards: {', '.join(f'{role} {rewards[0].sum():g}' for role, rewards in transition.rewards.items())}"
 
     def networks(self) -> str:
@@ -93,8 +93,8 @@ def _check_first_layers(trainer: MarlTrainer) -> None:
         weights = inputs * network.hidden_dim
         if network.type == "mlp" and weights > LARGE:
             raise Doubtful(
-                f"{inputs:,} inputs give {name} a first layer of {weights:,} weights; make the observations smaller, or set "
-                f'policies.{name}.network.type = "custom"'
+                f"{inputs:,} inputs give {name} a first layer of {weights:,} weights",
+                remedy=f'make the observations smaller, or set policies.{name}.network.type = "custom"',
             )
 
 

@@ -11,7 +11,7 @@ from typing import cast
 
 from training_core.config.kinds import AnyConfig
 from training_core.config.run import RunConfig
-from training_core.errors import ModelError
+from training_core.errors import Advice, ModelError
 from training_core.llm.base_models.packaged import PACKAGED_MODELS, packaged_shape
 from training_core.llm.base_models.registry import model_folder
 from training_core.llm.base_models.tiny import tiny_folder, tiny_shape
@@ -301,16 +301,16 @@ def _too_little_main_memory(estimated: Estimate, nodes: Sequence[NodeMemory]) ->
     if not there or any(not node.main for node in nodes) or whole <= there * (1 - SPARE):
         return []
     _, policy, worker = max(on_cpu, key=lambda candidate: candidate[0])
-    return [
-        f"Its workers need {size_text(whole)} of main memory. " + _too_large(policy, worker, size_text(there))
-    ]
+    reason = _too_large(policy, worker, size_text(there))
+    return [reason.after(f"Its workers need {size_text(whole)} of main memory. ")]
 
 
-def _too_large(policy: PolicyMemory, worker: WorkerMemory, there: str) -> str:
+def _too_large(policy: PolicyMemory, worker: WorkerMemory, there: str) -> Advice:
     part = max(worker.parts, key=lambda name: worker.parts[name])
-    return (
+    return Advice(
         f"A {KINDS[worker.kind]} worker of {policy.policy} needs {size_text(worker.peak)}, and {there} are available. "
-        f"Most of it is {PARTS[part]}: {REMEDIES[part].format(policy=policy.policy)}."
+        f"Most of it is {PARTS[part]}:",
+        f"{REMEDIES[part].format(policy=policy.policy)}.",
     )
 
 

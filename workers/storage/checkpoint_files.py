@@ -45,10 +45,10 @@ def checkpoint_place(run_folder: Path, path: str) -> Path:
             return folder
         raise CheckpointError(f"{path} of run {run_folder.name} is a link that leads out of the run's folder")
     if folder.parent.is_dir():
-        raise FilesGone(f"{_words(folder)} was deleted a moment ago; take another checkpoint")
+        raise FilesGone(f"{_words(folder)} was deleted a moment ago", remedy="take another checkpoint")
     raise CheckpointError(
-        f"the files of {_words(folder)} are not on the web server's machine; "
-        "mount the folder of runs (TROUPE_HOME/runs) there"
+        f"the files of {_words(folder)} are not on the web server's machine",
+        remedy="mount the folder of runs (TROUPE_HOME/runs) there",
     )
 
 
@@ -79,7 +79,7 @@ def pin(folder: Path) -> None:
         raise CheckpointError(f"cannot pin {_words(folder)}: {error.strerror}") from error
     if not folder.is_dir():
         mark.unlink(missing_ok=True)
-        raise FilesGone(f"{_words(folder)} was deleted a moment ago; take another checkpoint")
+        raise FilesGone(f"{_words(folder)} was deleted a moment ago", remedy="take another checkpoint")
 
 
 def unpin(folder: Path) -> None:

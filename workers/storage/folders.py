@@ -150,6 +150,6 @@ def check_mark(worker: object, mark: Path) -> None:
 def unseen(folder: str, error: OSError) -> FolderNotShared:
     """Return the error of a folder that this machine does not see."""
     return FolderNotShared(
-        f"node {socket.gethostname()} does not see {folder} ({error.strerror}); mount TROUPE_HOME "
-        "at the same path on every node (docs/start/getting-started.md)"
+        f"node {socket.gethostname()} does not see {folder} ({error.strerror})",
+        remedy="mount TROUPE_HOME at the same path on every node (docs/start/getting-started.md)",
     )

@@ -1,7 +1,7 @@
 """Faults for people: one sentence that states what is wrong, and one that states what to do.
 
-`fault_of` converts an exception, `fault_in` the text of one. An error of Troupe states both itself; an error of a library is
-recognised by its class, its number or its words.
+`fault_of` converts an exception, `fault_in` a message. An error of Troupe has both as fields; an error of a library is
+recognised by its class, its number or its words, and has the remedy of RULES.
 """
 
 import errno
@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from training_core.errors import ConfigError, TroupeError
+from training_core.errors import Advice, ConfigError, TroupeError
 
 FAILURE = "failed: "
 """Prefix of the line in which a driver prints why it failed."""
@@ -26,13 +26,8 @@ _SEED = re.compile(r"seed \d+  ")
 _RAISED = re.compile(r"^(?:\w+\.)*[A-Z]\w*: ?", re.MULTILINE)
 LONGEST = 400
 """Maximum characters of a sentence."""
-_VERBS = (
-    "add|allow|ask|change|check|choose|close|connect|copy|correct|create|delete|download|enable|end|fix|free|give|increase|"
-    "install|keep|launch|lower|make|mount|move|name|omit|pass|pip|press|provide|raise|reduce|remove|rename|repeat|replace|report|"
-    "request|restore|resume|save|select|send|set|shorten|start|stop|switch|try|update|upgrade|use|wait|write"
-)
-_REMEDY = re.compile(rf"(?:;|\.|:|, so) +(?=(?:{_VERBS})\b(?! ?[=/]))", re.IGNORECASE)
-"""The point in a message after which it states what to do: its next word is a verb in the imperative."""
+REMEDY = "Remedy: "
+"""What precedes the remedy in a printed failure."""
 _TRACEBACK = "Open the traceback in the run's log; it names the line that raised the error."
 _OF_CLASS = {
     "ConfigError": "Correct this field, then launch again.",
@@ -52,6 +47,11 @@ class Fault:
 
     def __str__(self) -> str:
         return f"{self.cause} {self.remedy}".strip()
+
+    @property
+    def printed(self) -> str:
+        """One line of a log, from which `printed_failure` takes both again."""
+        return f"{self.cause} {REMEDY}{self.remedy}" if self.remedy else self.cause
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def fault_of(error: BaseException) -> Fault:
     of_library = next((fault for link in reversed(links) if (fault := _of_library(link))), None)
     if own is None:
         return of_library or Fault(sentence(f"{type(links[-1]).__name__}: {links[-1]}"), _TRACEBACK)
-    fault = fault_in(_message(own))
+    fault = fault_in(own.advice)
     if fault.remedy:
         return fault
     usual = next(
@@ -154,22 +154,9 @@ def has_traceback(error: BaseException) -> bool:
 
 
 def fault_in(text: str) -> Fault:
-    """A message as a fault: it is cut before the first sentence or clause in the imperative, which is its remedy."""
-    message = " ".join(reason(text).split())
-    cuts = _REMEDY.finditer(message)
-    cut = next((cut for cut in cuts if " " in message[: cut.start()]), None)  # not after a field's name
-    if cut is None:
-        return Fault(sentence(message))
-    return Fault(sentence(message[: cut.start()]), sentence(message[cut.end() :]))
-
-
-def _message(error: TroupeError) -> str:
-    """The error's text; of a config with several wrong fields the first, and the number of the others."""
-    if not isinstance(error, ConfigError) or len(error.fields) < 2:
-        return str(error)
-    path, text = next(iter(error.fields.items()))
-    others = len(error.fields) - 1
-    return f"{len(error.fields)} fields are wrong, {path} and {others} other{'s' * (others > 1)}: {text}"
+    """A message as a fault: an Advice states its remedy, another text has none."""
+    advice = Advice.of(text)
+    return Fault(sentence(advice.cause), sentence(advice.remedy))
 
 
 def _links(error: BaseException) -> Iterator[BaseException]:
@@ -236,15 +223,16 @@ def seed_output(log: str, seed: int) -> str:
     )
 
 
-def printed_failure(log: str) -> tuple[str, bool]:
+def printed_failure(log: str) -> tuple[Fault | None, bool]:
     """The last failure that a driver printed to its job's log, in case it could not report it (full disk), and whether another
-    attempt may succeed. Without such a line the text is empty, and another attempt may succeed.
+    attempt may succeed. Without such a line it is None, and another attempt may succeed.
     """
     lines = [line for line in plain(log).splitlines() if line.startswith((FAILURE, LOST))]
     if not lines:
-        return "", True
+        return None, True
     prefix = LOST if lines[-1].startswith(LOST) else FAILURE
-    return lines[-1].removeprefix(prefix).strip(), prefix == LOST
+    cause, _, remedy = lines[-1].removeprefix(prefix).partition(f" {REMEDY}")
+    return Fault(sentence(cause), sentence(remedy)), prefix == LOST
 
 
 def log_text(level: str, source: str, message: str) -> str:

@@ -1,5 +1,6 @@
 """How runs end: a stop waits for a driver that is heard, a person may end it at once, losses count in a row without progress."""
 
+import pickle
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -7,15 +8,18 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import PermissionDenied
+from django.test import Client
 from django.utils import timezone
+from django.utils.html import escape
 
 from tests.webapp.scheduling.conftest import Say, silent_for
+from training_core.errors import CheckpointError, ModelError, TroupeError
 from webapp.accounts.models import AuditEntry, User
 from webapp.checkpoints.models import Checkpoint
+from webapp.ingest.services import spool_store
 from webapp.metrics.models import Series
 from webapp.reconciliation.services import runs_reconcile_now
 from webapp.runs.models import Run
-from webapp.runs.selectors import run_summary
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.attempts import STARTS_AGAIN, spelled
 from webapp.scheduling.services import run_do, run_end_now, run_pause, run_resume, run_stop
@@ -23,6 +27,9 @@ from webapp.scheduling.submission import run_submit_now
 from workers.launchers import bundled_ray
 from workers.launchers.launcher import JobState, LauncherFailure
 from workers.launchers.registry import FakeLauncher
+from workers.reporting.reporter import Reporter
+from workers.storage.folders import RunFolder
+from workers.telemetry.faults import fault_of
 
 pytestmark = pytest.mark.usefixtures("long_up")
 HOURS = timedelta(hours=3)
@@ -259,14 +266,35 @@ def test_an_error_that_would_come_again_is_not_retried(running: Run, say: Say) -
     assert (now(running).state, now(running).reason) == ("failed", "The model cannot be loaded.")
 
 
-def test_a_failed_drivers_remedy_is_stored_and_sent(running: Run, say: Say) -> None:
-    say(
-        "failed", 1, message="There is no model folder '/m'.", remedy="Set policies.*.model to a folder; not a file.",
-    )  # fmt: skip
-    assert now(running).reason == "There is no model folder '/m'."
-    assert now(running).remedy == "Set policies.*.model to a folder; not a file."
-    summary = run_summary(now(running))
-    assert (summary["reason"], summary["remedy"]) == (now(running).reason, now(running).remedy)
+@pytest.mark.parametrize(
+    ("error", "cause", "remedy"),
+    [
+        (
+            ModelError("no folder '/m'", remedy="set policies.*.model to one; not a file"),
+            "No folder '/m'.",
+            "Set policies.*.model to one; not a file.",
+        ),
+        (
+            CheckpointError("disk quota: use at 100 percent"),
+            "Disk quota: use at 100 percent.",
+            "Resume from another checkpoint.",
+        ),
+    ],
+)
+def test_the_remedy_of_a_workers_error_reaches_page_and_rest(
+    running: Run, ada: Client, tmp_path: Path, error: TroupeError, cause: str, remedy: str
+) -> None:
+    """The error is pickled between worker and driver, its fault is spooled as an event."""
+    folder = RunFolder(tmp_path)
+    reporter = Reporter(folder, running.pk, 1)
+    fault = fault_of(pickle.loads(pickle.dumps(error)))
+    reporter.status("failed", 1, fault.cause, remedy=fault.remedy)
+    reporter.close()
+    assert spool_store(running.pk, folder.spool(1))
+    page = ada.get(f"/runs/{running.pk}/").content.decode()
+    document = ada.get(f"/api/v1/runs/{running.pk}/").json()
+    assert (document["reason"], document["remedy"]) == (cause, remedy)
+    assert escape(cause) in page and escape(remedy) in page
     run_resume(running.owner, now(running))
     assert (now(running).reason, now(running).remedy) == ("", "")
 

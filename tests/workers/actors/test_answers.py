@@ -9,7 +9,7 @@ import pytest
 
 from tests.workers.running import events, small_config
 from training_core.config.files import parse_config
-from training_core.errors import ConfigError, EnvironmentFailure
+from training_core.errors import ConfigError, EnvironmentFailure, ModelError
 from workers.driver.attempt import FAILED, run_attempt
 from workers.protocol import Attempt
 
@@ -112,8 +112,13 @@ class Full:
             "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 79.11 GiB in total"
         )
 
+    def load(self) -> None:
+        raise ModelError(
+            "disk quota: use at 100 percent", remedy="set policies.*.model to a folder; not a file"
+        )
 
-def test_an_actor_without_device_memory_states_what_to_lower(ray_cluster: None) -> None:
+
+def test_an_actors_error_states_its_remedy(ray_cluster: None) -> None:
     from workers.actors.members import answer
     from workers.telemetry.faults import fault_of
 
@@ -122,6 +127,11 @@ def test_an_actor_without_device_memory_states_what_to_lower(ray_cluster: None) 
     fault = fault_of(told.value)
     assert fault.cause == "The GPU is out of memory: CUDA out of memory."
     assert "policies.*.learner.micro_batch_tokens" in fault.remedy
+    with pytest.raises(ModelError) as told:
+        answer(actor(Full).load.remote())
+    fault = fault_of(told.value)
+    assert fault.cause == "Disk quota: use at 100 percent."
+    assert fault.remedy == "Set policies.*.model to a folder; not a file."
 
 
 @pytest.mark.parametrize(

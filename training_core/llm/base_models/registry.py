@@ -75,7 +75,8 @@ def model_folder(name: str, home: Path, *, anywhere: bool | None = None) -> Path
             return folder
     if not anywhere and path.is_dir():
         raise ModelError(
-            f"the model {name!r} would be read from the working folder; give it another name in TROUPE_HOME/models"
+            f"the model {name!r} would be read from the working folder",
+            remedy="give it another name in TROUPE_HOME/models",
         )
     return None
 
@@ -102,7 +103,7 @@ def add_model(source: str, name: str, home: Path, progress: Progress = silent) -
     """
     if source in PACKAGED_MODELS:
         if name not in ("", source):
-            raise ModelError(f"the packaged model {source!r} keeps its name; remove --name")
+            raise ModelError(f"the packaged model {source!r} keeps its name", remedy="remove --name")
         return ensure_packaged(source, home, progress)
     path = Path(source).expanduser()
     if not path.exists():
@@ -124,15 +125,16 @@ def add_model(source: str, name: str, home: Path, progress: Progress = silent) -
 def _check_name(name: str, home: Path) -> None:
     if name in RESERVED:
         raise ModelError(
-            f"the name {name!r} belongs to a built-in model of Troupe; choose another with --name"
+            f"the name {name!r} belongs to a built-in model of Troupe", remedy="choose another with --name"
         )
     if not NAME.fullmatch(name):
         raise ModelError(
-            f"{name!r} is not a valid model name; use letters, digits, '.', '_' and '-' with --name"
+            f"{name!r} is not a valid model name", remedy="use letters, digits, '.', '_' and '-' with --name"
         )
     if (home / MODELS / name).exists():
         raise ModelError(
-            f"there is a model {name!r} already in {home / MODELS}; choose another with --name, or delete that folder"
+            f"there is a model {name!r} already in {home / MODELS}",
+            remedy="choose another with --name, or delete that folder",
         )
 
 
@@ -141,7 +143,8 @@ def _copy(source: Path, draft: Path, progress: Progress) -> dict[str, Any]:
     progress(0.0, "checking the model folder")
     if not source.is_dir() or not any(source.glob("*.safetensors")):
         raise ModelError(
-            f"{source} contains neither model.safetensors nor one .gguf file; save the model with save_pretrained()"
+            f"{source} contains neither model.safetensors nor one .gguf file",
+            remedy="save the model with save_pretrained()",
         )
     from training_core.llm.models.loading import load_tokenizer
 

@@ -96,8 +96,8 @@ def check_is_supported(environment: Environment) -> None:
     if environment.type not in types_with_warm_start():
         supported = ", ".join(types_with_warm_start())
         raise ModelError(
-            f'there is no "tiny" model for {environment.type!r} (it exists for {supported}); set policies.*.model to a '
-            "Hugging Face folder or hub id"
+            f'there is no "tiny" model for {environment.type!r} (it exists for {supported})',
+            remedy="set policies.*.model to a Hugging Face folder or hub id",
         )
 
 

@@ -70,8 +70,8 @@ def warm_started_model(
         return source
     if not section.file and environment.type not in types_with_warm_start():
         raise ModelError(
-            f"there are no demonstrations of {environment.type!r} (there are of {', '.join(types_with_warm_start())}); set "
-            "policies.*.warm_start.file to a file of conversations"
+            f"there are no demonstrations of {environment.type!r} (there are of {', '.join(types_with_warm_start())})",
+            remedy="set policies.*.warm_start.file to a file of conversations",
         )
     file = data_file(section.file, FIELD) if section.file else None
     folder = home / "models" / f"warm-{_digest(source, section, environment, file)}"

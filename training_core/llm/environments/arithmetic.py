@@ -342,9 +342,8 @@ def arithmetic_vocabulary(config: Arithmetic) -> tuple[str, ...]:
     least, most = _range(config)
     if most - least >= MOST_NUMBERS:
         raise ModelError(
-            f'the "tiny" model knows {MOST_NUMBERS} numbers by name, and these problems have results from {least} to {most}: '
-            "lower environment.largest or environment.terms, or set policies.*.model to a Hugging Face folder or "
-            "hub id"
+            f'the "tiny" model knows {MOST_NUMBERS} numbers by name, and these problems have results from {least} to {most}:',
+            remedy="lower environment.largest or environment.terms, or set policies.*.model to a Hugging Face folder or hub id",
         )
     numbers = tuple(str(number) for number in range(least, most + 1))
     spoken = f"What is ? Write as an expression . Not correct : The tool says {NOTHING} {TRY_AGAIN}".split()

@@ -205,7 +205,8 @@ def _split(problems: Sequence[Problem], split: Split) -> list[Problem]:
     selected = [problem for problem in problems if held_out(problem) == (split == "eval")]
     if not selected:
         raise EnvironmentFailure(
-            f"of {len(problems)} problems none falls into the {split} part (a quarter is held out, by the text); add more"
+            f"of {len(problems)} problems none falls into the {split} part (a quarter is held out, by the text)",
+            remedy="add more",
         )
     return selected
 

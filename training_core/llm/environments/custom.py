@@ -52,6 +52,8 @@ class CustomEnvironmentMaker:
             raise ConfigError({"environment.args": text}) from error
         missing = [name for name in _WANTED if not callable(getattr(environment, name, None))]
         if missing:
-            text = f"{config.path} is not an environment: it has no {', '.join(missing)}; see TextEnvironment in docs/train/custom.md"
-            raise ConfigError({"environment.path": text})
+            text = f"{config.path} is not an environment: it has no {', '.join(missing)}"
+            raise ConfigError(
+                {"environment.path": text}, remedy="see TextEnvironment in docs/train/custom.md"
+            )
         return environment

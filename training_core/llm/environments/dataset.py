@@ -84,7 +84,9 @@ def data_file(path: str, field: str = "environment.path") -> Path:
     for index in candidates[:1] if served() else candidates:
         if index.is_file():
             return index.resolve()
-    raise ConfigError({field: f"there is no file {path!r}; put it into {candidates[0].parent.resolve()}"})
+    raise ConfigError(
+        {field: f"there is no file {path!r}"}, remedy=f"put it into {candidates[0].parent.resolve()}"
+    )
 
 
 def read_instances(path: Path) -> tuple[Instance, ...]:
@@ -107,7 +109,7 @@ def _read(path: Path, changed: int) -> tuple[Instance, ...]:
                 raise ConfigError({"environment.path": f"{path.name}, line {number}: {reason}"}) from error
             if instance.instance_id in lines:
                 both = f"lines {lines[instance.instance_id]} and {number} have the same instance_id"
-                raise ConfigError({"environment.path": f"{path.name}: {both}; make them differ"})
+                raise ConfigError({"environment.path": f"{path.name}: {both}"}, remedy="make them differ")
             lines[instance.instance_id] = number
             instances.append(instance)
     if not instances:
@@ -159,7 +161,7 @@ def split_instances(config: Dataset, split: Split) -> tuple[Instance, ...]:
         )
     if not instances:
         remedy = "give environment.eval_path, more lines, or another environment.eval_share"
-        raise ConfigError({"environment.path": f"{path} has no line for the {split} split; {remedy}"})
+        raise ConfigError({"environment.path": f"{path} has no line for the {split} split"}, remedy=remedy)
     return instances
 
 

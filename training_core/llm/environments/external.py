@@ -3,7 +3,7 @@
 from typing import Any, ClassVar, Literal, Self
 
 from training_core.config.base import EnvironmentSection
-from training_core.errors import EnvironmentFailure
+from training_core.errors import Advice, EnvironmentFailure
 from training_core.llm.environments.base import Split, StepResult
 
 
@@ -16,8 +16,9 @@ class External(EnvironmentSection):
     """Nothing is played in this run: any roles, with rollouts from external programs."""
 
 
-_SAID = (
-    "this run's tasks are played by external programs; set workflow.evaluation_file, or evaluation.every = 0"
+_SAID = Advice(
+    "this run's tasks are played by external programs",
+    "set workflow.evaluation_file, or evaluation.every = 0",
 )
 
 

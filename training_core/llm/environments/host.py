@@ -178,8 +178,8 @@ def check_rewards(steps: Sequence[StepResult]) -> None:
     for step in steps:
         if not (math.isfinite(step.local_reward) and math.isfinite(step.team_reward)):
             raise EnvironmentFailure(
-                f"rewards of {step.local_reward} and {step.team_reward} are not finite; act() must return finite "
-                "rewards"
+                f"rewards of {step.local_reward} and {step.team_reward} are not finite",
+                remedy="act() must return finite rewards",
             )
 
 

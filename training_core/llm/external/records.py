@@ -43,7 +43,8 @@ def sampled_sequences(record: Mapping[str, Any], version: int) -> list[TokenSequ
         return []
     if len(with_ids) < len(trained):
         raise DataError(
-            f"{len(with_ids)} of {len(trained)} assistant messages have token_ids; give them for each trained message"
+            f"{len(with_ids)} of {len(trained)} assistant messages have token_ids",
+            remedy="give them for each trained message",
         )
     return list(join_calls(_call(message, version) for message in with_ids))
 
@@ -102,7 +103,7 @@ def _list(fields: Mapping[str, Any], name: str) -> list[Any]:
 def _numbers(values: Any, name: str, count: int) -> list[float]:
     if not isinstance(values, list) or len(values) != count:
         length = len(values) if isinstance(values, list) else "no"
-        raise DataError(f"{count} tokens have {length} {name}; give one per token")
+        raise DataError(f"{count} tokens have {length} {name}", remedy="give one per token")
     try:
         return [float(value) for value in values]
     except (TypeError, ValueError, OverflowError) as error:
@@ -188,8 +189,8 @@ class RecordReader:
         if isclass(generator) and issubclass(generator, MultiTurnLossMaskGenerator):
             masked = generated_mask(generator, self.workflow.loss_mask_type, messages, tokenizer, tools)
         elif self.workflow.loss_mask_type:
-            why = f"{path} is not a subclass of MultiTurnLossMaskGenerator and accepts no type; remove it"
-            raise ConfigError({"workflow.loss_mask_type": why})
+            text = f"{path} is not a subclass of MultiTurnLossMaskGenerator and accepts no type"
+            raise ConfigError({"workflow.loss_mask_type": text}, remedy="remove it")
         else:
             masked = made(path, {}, "workflow.loss_mask_path")(messages, tokenizer, tools or None)
         if not isinstance(masked, MaskedTokens) or len(masked.token_ids) != len(masked.loss_mask):

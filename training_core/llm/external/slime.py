@@ -35,8 +35,8 @@ def generated_mask(
     result: Any = generator(tokenizer, **chosen).get_loss_mask(messages, **options)
     if result is None:
         raise DataError(
-            f"{generator.__name__}.get_loss_mask returns None for tokenizer_type {kind!r}; set "
-            "workflow.loss_mask_type to a type that it supports"
+            f"{generator.__name__}.get_loss_mask returns None for tokenizer_type {kind!r}",
+            remedy="set workflow.loss_mask_type to a type that it supports",
         )
     token_ids, marks = result
     return MaskedTokens(list(token_ids), [mark == 1 for mark in marks])

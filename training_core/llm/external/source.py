@@ -81,10 +81,13 @@ class BufferClient:
             )
             body = answer.json()
         except httpx.InvalidURL as error:
-            raise BufferFailure(f"workflow.url = {self.url!r} is not a URL; use http://host:8889") from error
+            raise BufferFailure(
+                f"workflow.url = {self.url!r} is not a URL", remedy="use http://host:8889"
+            ) from error
         except (httpx.HTTPError, ValueError) as error:
             raise BufferFailure(
-                f"the rollout buffer at {self.url} does not answer ({type(error).__name__}); start it with `troupe buffer serve`"
+                f"the rollout buffer at {self.url} does not answer ({type(error).__name__})",
+                remedy="start it with `troupe buffer serve`",
             ) from error
         if not answer.is_success or not isinstance(body, dict):
             reason = body.get("message") if isinstance(body, dict) else answer.text[:200]
@@ -103,7 +106,8 @@ def connect(workflow: RolloutBuffer, channel: str) -> BufferClient:
     url = workflow.url or str(local.get("url", ""))
     if not url:
         raise BufferFailure(
-            f"there is no rollout buffer on this machine (no {file}); start it with `troupe buffer serve`, or set workflow.url"
+            f"there is no rollout buffer on this machine (no {file})",
+            remedy="start it with `troupe buffer serve`, or set workflow.url",
         )
     if not token and url.rstrip("/") == local.get("url"):
         token = str(local["token"])
@@ -300,8 +304,8 @@ class _Reader:
         if tolerated >= 0 and self._failed_attempts > tolerated:
             raise BufferFailure(
                 f"no rollouts arrived from {self._client.url} in {self._failed_attempts} attempts "
-                f"({time.monotonic() - self._began:.0f} s), with {status}: {reason}. workflow.retry_limit "
-                "sets how long to wait, -1 indefinitely"
+                f"({time.monotonic() - self._began:.0f} s), with {status}: {reason}.",
+                remedy="workflow.retry_limit sets how long to wait, -1 indefinitely",
             )
         if time.monotonic() - self._logged > _LOG_SECONDS:
             self._logged = time.monotonic()
@@ -327,8 +331,8 @@ def _check_not_exhausted(fetched: Fetched) -> None:
         raise BufferFailure(f"the generator {rollout['task_type']} failed: {rollout['error']}")
     if fetched.is_last:
         raise BufferFailure(
-            f"the generator {rollout['task_type']} has played all its prompts ({_status(fetched.meta)}), but more are needed; "
-            "raise workflow.epochs, or give a longer workflow.input_file"
+            f"the generator {rollout['task_type']} has played all its prompts ({_status(fetched.meta)}), but more are needed",
+            remedy="raise workflow.epochs, or give a longer workflow.input_file",
         )
 
 

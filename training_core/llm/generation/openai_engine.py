@@ -81,7 +81,8 @@ class OpenAiEngine:
         """Write weights to the shared folder and have every server load them. Raises EngineFailure."""
         if not self.settings.weights_folder:
             raise EngineFailure(
-                "the openai engine has no folder for new weights; set policies.*.engine.weights_folder"
+                "the openai engine has no folder for new weights",
+                remedy="set policies.*.engine.weights_folder",
             )
         try:
             load_trained_weights(self.model, state)
@@ -212,7 +213,8 @@ class OpenAiEngine:
             if response.status_code < 500:
                 break
         raise EngineFailure(
-            f"the server at {url} does not answer correctly: {reason}; start it, or correct policies.*.engine.urls"
+            f"the server at {url} does not answer correctly: {reason}",
+            remedy="start it, or correct policies.*.engine.urls",
         )
 
 
@@ -273,7 +275,8 @@ def _tokens(choice: dict[str, Any]) -> tuple[list[int], list[float]]:
         named = [str(token) for token in logprob_fields.get("tokens") or []]
         if not all(token.startswith(_TOKEN) for token in named):
             raise EngineFailure(
-                "the server returns no token ids; use one that supports return_token_ids (vLLM from 0.10.2 on)"
+                "the server returns no token ids",
+                remedy="use one that supports return_token_ids (vLLM from 0.10.2 on)",
             )
         tokens = [int(token.removeprefix(_TOKEN)) for token in named]
     logprobs = logprob_fields.get("token_logprobs") or []

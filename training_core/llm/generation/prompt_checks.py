@@ -22,7 +22,7 @@ def check_sequence(prompt_ids: Sequence[int], answer: Answer, vocabulary: int, v
             if len(ids):
                 check_ids(ids, vocabulary)
     except PromptRefused as error:
-        raise DataError(str(error)) from error
+        raise DataError(error.advice) from error
     lists: dict[str, Sequence[float]] = {
         "logprobs": answer.logprobs or [0.0] * count,
         "versions": answer.versions,
@@ -30,7 +30,9 @@ def check_sequence(prompt_ids: Sequence[int], answer: Answer, vocabulary: int, v
     lists["loss_mask"] = answer.loss_mask if answer.loss_mask is not None else [True] * count
     for name, values in lists.items():
         if len(values) != count:
-            raise DataError(f"an answer of {count} tokens has {len(values)} {name}; give one per token")
+            raise DataError(
+                f"an answer of {count} tokens has {len(values)} {name}", remedy="give one per token"
+            )
     if not answer.logprobs:
         return
     learnt = answer.learnt(answer.logprobs)
@@ -76,7 +78,7 @@ def check_prompts(
         try:
             limits.append(_answer_limit(prompt, vocabulary, settings.max_tokens, context))
         except PromptTooLong as error:
-            too_long[number] = str(error)
+            too_long[number] = error.advice
     if too_long:
         raise PromptTooLong(next(iter(too_long.values())), tuple(too_long))
     return limits
@@ -86,20 +88,20 @@ def _answer_limit(prompt: Prompt, vocabulary: int, max_tokens: int, context: int
     """Maximum length of a prompt's answers in tokens. Raises PromptRefused, PromptTooLong."""
     if not len(prompt.token_ids) or prompt.count < 1:
         raise PromptRefused(
-            "a prompt is empty or requests no answers; give token ids and a count of 1 or more"
+            "a prompt is empty or requests no answers", remedy="give token ids and a count of 1 or more"
         )
     check_ids(prompt.token_ids, vocabulary)
     length = len(prompt.token_ids) - prompt.offset
     if context is not None and length >= context:
         raise PromptTooLong(
-            f"a prompt of {length} tokens leaves no room for an answer in the model's context of {context}; shorten "
-            "the prompt"
+            f"a prompt of {length} tokens leaves no room for an answer in the model's context of {context}",
+            remedy="shorten the prompt",
         )
     limit = max_tokens if context is None else min(max_tokens, context - length)
     if prompt.offset >= limit:
         raise PromptRefused(
-            f"an answer to continue already has {prompt.offset} of at most {limit} tokens, so it has ended; raise "
-            "sampling.max_tokens or shorten the prompt"
+            f"an answer to continue already has {prompt.offset} of at most {limit} tokens, so it has ended",
+            remedy="raise sampling.max_tokens or shorten the prompt",
         )
     return limit
 
@@ -115,6 +117,6 @@ def check_ids(ids: Sequence[int], vocabulary: int) -> None:
     invalid = array[(array < 0) | (array >= vocabulary)]
     if len(invalid):
         raise PromptRefused(
-            f"token id {invalid[0]} is outside the model's vocabulary of {vocabulary}; use ids from 0 to {vocabulary - 1}, as "
-            "encoded by the model's tokenizer"
+            f"token id {invalid[0]} is outside the model's vocabulary of {vocabulary}",
+            remedy=f"use ids from 0 to {vocabulary - 1}, as encoded by the model's tokenizer",
         )

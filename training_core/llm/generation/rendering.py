@@ -20,8 +20,8 @@ def require_chat_template(tokenizer: Any) -> None:
     """Raise ModelError if the tokenizer has no chat template: then messages cannot become a prompt."""
     if not tokenizer.chat_template:
         raise ModelError(
-            f"the model {tokenizer.name_or_path!r} has no chat template; use an instruction-tuned model, or add a "
-            "chat_template.jinja to its folder"
+            f"the model {tokenizer.name_or_path!r} has no chat template",
+            remedy="use an instruction-tuned model, or add a chat_template.jinja to its folder",
         )
 
 

@@ -115,8 +115,8 @@ class PaddedBatch:
         if self._cache_argument is None:
             name = type(self._model).__name__
             raise EngineFailure(
-                f"{name} supports no cache; the torch engine cannot generate with it, so use "
-                "another model or engine"
+                f"{name} supports no cache; the torch engine cannot generate with it",
+                remedy="use another model or engine",
             )
         inputs: dict[str, Any] = {"input_ids": ids, self._cache_argument: self._cache, "use_cache": True}
         if self._takes_positions:
@@ -330,8 +330,8 @@ class TorchEngine:
         chosen = log_probs[rows, tokens].double().cpu().numpy()
         if not np.isfinite(chosen).all():
             raise EngineFailure(
-                f"the model's weights (version {self.version}) give probabilities that are not finite; resume from "
-                "an earlier checkpoint with a lower learning rate"
+                f"the model's weights (version {self.version}) give probabilities that are not finite",
+                remedy="resume from an earlier checkpoint with a lower learning rate",
             )
         return tokens.cpu().numpy(), chosen
 

@@ -41,7 +41,8 @@ def _import_vllm() -> Any:
         import vllm
     except ImportError as error:
         raise EngineFailure(
-            'vLLM is not installed: pip install "troupe[gpu]", or set policies.*.engine.type = "torch"'
+            "vLLM is not installed:",
+            remedy='pip install "troupe[gpu]", or set policies.*.engine.type = "torch"',
         ) from error
     return vllm
 

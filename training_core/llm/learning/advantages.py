@@ -164,7 +164,8 @@ class Critic:
         """Half the squared errors (T,) of the current values (T,). Raises LearnerFailure without a prior `compute_advantages`."""
         if piece.old_values is None or piece.returns is None:
             raise LearnerFailure(
-                "a value loss needs the values at the start of the update; call compute_advantages() first"
+                "a value loss needs the values at the start of the update",
+                remedy="call compute_advantages() first",
             )
         clip = self.algorithm.value_clip or None
         return value_loss(values, piece.old_values, piece.returns, clip) / 2

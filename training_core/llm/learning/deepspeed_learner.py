@@ -249,7 +249,7 @@ def _engine(module: nn.Module, adamw: torch.optim.AdamW, settings: Deepspeed, pr
         from deepspeed.ops import __compatible_ops__
     except ImportError as error:
         raise LearnerFailure(
-            'learner.type = "deepspeed" needs DeepSpeed; install troupe[deepspeed], or set "torch"'
+            'learner.type = "deepspeed" needs DeepSpeed', remedy='install troupe[deepspeed], or set "torch"'
         ) from error
     __compatible_ops__["deepspeed_shm_comm"] = (
         False  # otherwise it compiles for minutes and leaves shared memory allocated

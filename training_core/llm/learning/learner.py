@@ -276,8 +276,8 @@ class Learner:
             self._consecutive_skips += 1
             if self._consecutive_skips >= MAX_CONSECUTIVE_SKIPS:
                 raise LearnerFailure(
-                    f"{self._consecutive_skips} consecutive optimiser steps had a gradient that is not finite; resume "
-                    "from an earlier checkpoint with a lower learner.learning_rate or learner.max_grad_norm"
+                    f"{self._consecutive_skips} consecutive optimiser steps had a gradient that is not finite",
+                    remedy="resume from an earlier checkpoint with a lower learner.learning_rate or learner.max_grad_norm",
                 )
 
     def _scores(self, piece: MicroBatch) -> TokenScores:

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from training_core.config.base import Section, cross_field
 from training_core.config.effects import Effects, Place, unless
+from training_core.errors import InvalidValue
 from training_core.llm.models.adapter_config import Lora, WholeModel
 
 
@@ -77,8 +78,8 @@ class Deepspeed(Optimisation):
     @cross_field
     def _copies_are_kept_by_zero(self) -> Self:
         if self.zero_stage == 0 and self.precision != "fp32":
-            raise ValueError(
-                f'zero_stage: 0 trains only in fp32; use 1 to 3 for precision = "{self.precision}"'
+            raise InvalidValue(
+                "zero_stage: 0 trains only in fp32", remedy=f'use 1 to 3 for precision = "{self.precision}"'
             )
         return self
 

@@ -39,7 +39,9 @@ class MaskedTokens:
 def mask_messages(kind: str, messages: Messages, tokenizer: Any, tools: Tools = None) -> MaskedTokens:
     """Token ids and loss mask of a conversation, by a type in LOSS_MASKS. Raises DataError."""
     if kind not in LOSS_MASKS:
-        raise DataError(f"there is no loss mask {kind!r}; use one of {', '.join(sorted(LOSS_MASKS))}")
+        raise DataError(
+            f"there is no loss mask {kind!r}", remedy=f"use one of {', '.join(sorted(LOSS_MASKS))}"
+        )
     if not messages:
         raise DataError("a conversation without messages has no loss mask")
     return LOSS_MASKS[kind](messages, tokenizer, tools)
@@ -65,7 +67,8 @@ def message_by_message(messages: Messages, tokenizer: Any, tools: Tools = None) 
         prompt, opening, answer = text.partition(header)
         if not opening:
             raise DataError(
-                f"the chat template writes an answer without its generation prompt {header!r}; use the generic loss mask"
+                f"the chat template writes an answer without its generation prompt {header!r}",
+                remedy="use the generic loss mask",
             )
         parts.extend([(prompt + opening, False), (answer, _is_trained(piece[0]))])
     return _encode_parts(parts, tokenizer)
@@ -86,8 +89,8 @@ def whole_conversation(messages: Messages, tokenizer: Any, tools: Tools = None) 
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     if list(encoded["input_ids"]) != ids:
         raise DataError(
-            "the tokens of the rendered conversation are not those of the chat template; use a loss mask that goes "
-            "message by message (qwen3)"
+            "the tokens of the rendered conversation are not those of the chat template",
+            remedy="use a loss mask that goes message by message (qwen3)",
         )
     trained = list(_spans(messages, tokenizer, tools, text))
     mask = [

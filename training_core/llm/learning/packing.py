@@ -294,8 +294,8 @@ def _check_numbers(members: Sequence[tuple[Group, int]], advantages: NDArray[Any
     for (group, index), advantage in zip(members, advantages, strict=True):
         if not (np.isfinite(advantage) and np.isfinite(group.answers[index].logprobs).all()):
             raise LearnerFailure(
-                f"episode {group.episode}, turn {group.turn}: an advantage or a sampled token's logprob is not "
-                "finite; check the environment's rewards and a custom algorithm's advantages (they must be finite)"
+                f"episode {group.episode}, turn {group.turn}: an advantage or a sampled token's logprob is not finite",
+                remedy="check the environment's rewards and a custom algorithm's advantages (they must be finite)",
             )
 
 

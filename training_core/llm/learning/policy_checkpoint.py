@@ -117,8 +117,8 @@ def check_tokenizer(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
         ) from error
     if not same:
         raise CheckpointError(
-            f"the checkpoint {folder} was trained with another vocabulary than this config's model has; use the "
-            "model and the environment that the checkpoint was written with"
+            f"the checkpoint {folder} was trained with another vocabulary than this config's model has",
+            remedy="use the model and the environment that the checkpoint was written with",
         )
 
 
@@ -148,16 +148,16 @@ def _read_weights(folder: Path, model: PreTrainedModel) -> dict[str, Tensor]:
     is_adapter = (folder / ADAPTER_CONFIG).is_file()
     if is_adapter != has_adapter(model):
         raise CheckpointError(
-            f'the checkpoint {folder} was written with adapter.type = "{"lora" if is_adapter else "none"}"; continue with that, or '
-            "start a new run with this folder as policies.*.model"
+            f'the checkpoint {folder} was written with adapter.type = "{"lora" if is_adapter else "none"}"',
+            remedy="continue with that, or start a new run with this folder as policies.*.model",
         )
     if not is_adapter:
         return _with_tied(load_file(folder / "model.safetensors", device=str(model.device)), model)
     base = str(adapter_config(folder)["base_model_name_or_path"])
     if Path(base).name != Path(str(model.name_or_path)).name:
         raise CheckpointError(
-            f"the adapter in {folder} was trained on {base}, but this policy's model is {model.name_or_path}; "
-            f"set policies.*.model to {base}"
+            f"the adapter in {folder} was trained on {base}, but this policy's model is {model.name_or_path}",
+            remedy=f"set policies.*.model to {base}",
         )
     return read_adapter(folder, str(model.device))
 

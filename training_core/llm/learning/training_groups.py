@@ -341,4 +341,6 @@ def read_baselines(checkpoint: Path) -> dict[str, float]:
     try:
         return {str(role): float(value) for role, value in json.loads(path.read_text()).items()}
     except (ValueError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{path} is damaged: {error}; resume from another checkpoint") from error
+        raise CheckpointError(
+            f"{path} is damaged: {error}", remedy="resume from another checkpoint"
+        ) from error

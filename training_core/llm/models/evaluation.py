@@ -34,7 +34,8 @@ def recompute_activations(model: PreTrainedModel) -> None:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     except ValueError as error:
         raise LearnerFailure(
-            f"{type(model).__name__} cannot recompute activations; set learner.activation_checkpointing = false"
+            f"{type(model).__name__} cannot recompute activations",
+            remedy="set learner.activation_checkpointing = false",
         ) from error
 
 

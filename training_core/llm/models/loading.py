@@ -9,7 +9,7 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from training_core.errors import ModelError
+from training_core.errors import Advice, ModelError
 from training_core.fast_linear import use_fast_products
 from training_core.llm.models.lora import ADAPTER_WEIGHTS, merge_into
 from training_core.llm.models.shape import ADAPTER_CONFIG, adapter_config
@@ -31,7 +31,8 @@ def load_tokenizer(source: Path | str) -> PreTrainedTokenizerBase:
         raise ModelError(_advice(source, error)) from error
     if tokenizer.eos_token_id is None:
         raise ModelError(
-            f"the tokenizer of {source} has no end-of-text token; set eos_token in its tokenizer_config.json"
+            f"the tokenizer of {source} has no end-of-text token",
+            remedy="set eos_token in its tokenizer_config.json",
         )
     loaded: PreTrainedTokenizerBase = tokenizer
     return loaded
@@ -43,7 +44,7 @@ def load_model(source: Path | str, precision: str = "fp32", device: str = "cpu")
     For a folder with an adapter, returns its base model with the adapter merged.
     """
     if precision not in DTYPES:
-        raise ModelError(f"there is no precision {precision!r}; use one of {', '.join(DTYPES)}")
+        raise ModelError(f"there is no precision {precision!r}", remedy=f"use one of {', '.join(DTYPES)}")
     if (Path(source) / ADAPTER_CONFIG).is_file():
         return _with_adapter(Path(source), precision, device)
     try:
@@ -83,17 +84,18 @@ def _with_adapter(folder: Path, precision: str, device: str) -> PreTrainedModel:
     return model
 
 
-def _advice(source: Path | str, error: Exception) -> str:
+def _advice(source: Path | str, error: Exception) -> Advice:
     name, folder = repr(str(source)), Path(source)
     if not folder.exists() and (folder.is_absolute() or str(source).startswith((".", "~"))):
-        return f"there is no model folder {name} on the machine of the workers; {_WANTED}"
+        return Advice(f"there is no model folder {name} on the machine of the workers", _WANTED)
     if not folder.exists() and _unreachable(error):
-        return (
-            f"the model {name} is neither a folder nor downloaded, and the hub cannot be reached; connect the machine of the "
-            f"workers to huggingface.co, download the model there, or set policies.*.model to a folder with {_FILES}"
+        return Advice(
+            f"the model {name} is neither a folder nor downloaded, and the hub cannot be reached",
+            "connect the machine of the "
+            f"workers to huggingface.co, download the model there, or set policies.*.model to a folder with {_FILES}",
         )
     first = (str(error).strip() or type(error).__name__).splitlines()[0].partition(". ")[0].rstrip(".")
-    return f"cannot load the model {name}: {first}; {_WANTED}"
+    return Advice(f"cannot load the model {name}: {first}", _WANTED)
 
 
 def _unreachable(error: BaseException | None) -> bool:

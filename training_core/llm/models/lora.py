@@ -138,8 +138,8 @@ def add_adapter(model: PreTrainedModel, adapter: Lora, seed: int) -> None:
         except ValueError as error:
             names = {name.rpartition(".")[2] for name, part in model.named_modules() if is_linear(part)}
             raise ModelError(
-                f"the model has no layers named {', '.join(adapter.target_modules)}; in "
-                f"policies.*.adapter.target_modules use some of {', '.join(sorted(names))}, or none for all of them"
+                f"the model has no layers named {', '.join(adapter.target_modules)}",
+                remedy=f"in policies.*.adapter.target_modules use some of {', '.join(sorted(names))}, or none for all of them",
             ) from error
     for name, weight in model.named_parameters():
         weight.requires_grad_(_is_adapter(name))

@@ -75,8 +75,8 @@ def shape_from(config: Mapping[str, Any], parameters: int | None = None) -> Mode
     required = {name: value for name, value in values.items() if value is not None}
     if parameters is None and (sizes.get("num_experts") or sizes.get("num_local_experts")):
         raise ModelError(
-            "parameters of a mixture of experts are counted in its safetensors files, and there are "
-            "none; save the model as safetensors"
+            "parameters of a mixture of experts are counted in its safetensors files, and there are none",
+            remedy="save the model as safetensors",
         )
     shape = ModelShape(
         parameters=parameters or 0,

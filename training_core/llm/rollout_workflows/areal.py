@@ -98,9 +98,8 @@ class PPOMATHConfig:
 def _register(kind: str, name: str, constructor: Callable[..., Any]) -> None:
     existing = REGISTERED.setdefault((kind, name), constructor)
     if (existing.__module__, existing.__qualname__) != (constructor.__module__, constructor.__qualname__):
-        raise ConfigError(
-            {"workflow.path": f"{name!r} is already registered for {existing.__qualname__}; use another name"}
-        )
+        text = f"{name!r} is already registered for {existing.__qualname__}"
+        raise ConfigError({"workflow.path": text}, remedy="use another name")
     REGISTERED[kind, name] = constructor
 
 
@@ -108,8 +107,10 @@ def _registered(kind: str, name: str) -> Callable[..., Any]:
     """A registered class. Raises ConfigError, which lists the registered ones."""
     if (kind, name) not in REGISTERED:
         existing = ", ".join(sorted(other for of, other in REGISTERED if of == kind)) or "none"
-        text = f"no {kind} is registered as {name!r} (registered: {existing}); call register_{kind} in a module that workflow.path imports"
-        raise ConfigError({"workflow.path": text})
+        raise ConfigError(
+            {"workflow.path": f"no {kind} is registered as {name!r} (registered: {existing})"},
+            remedy=f"call register_{kind} in a module that workflow.path imports",
+        )
     return REGISTERED[kind, name]
 
 
@@ -205,8 +206,8 @@ async def _serve(
         qid, ids, gconfig = await obs_queue.get()
         if gconfig.n_samples != 1:
             raise EnvironmentFailure(
-                f"an agent asked for n_samples = {gconfig.n_samples}; request each separately (rollout.group_size "
-                "plays K episodes)"
+                f"an agent asked for n_samples = {gconfig.n_samples}",
+                remedy="request each separately (rollout.group_size plays K episodes)",
             )
         response = await engine.agenerate(ModelRequest(list(ids), gconfig, rid=str(qid)))
         calls.append(response)

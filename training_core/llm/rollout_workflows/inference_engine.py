@@ -477,7 +477,7 @@ def settings_from(parameters: GenerationHyperparameters) -> SamplingSettings:
     """Convert to the engines' settings. Raises EngineFailure for more than one sample."""
     if parameters.n_samples != 1:
         raise EngineFailure(
-            "agenerate gives one answer; call it n_samples times, concurrently with asyncio.gather"
+            "agenerate gives one answer", remedy="call it n_samples times, concurrently with asyncio.gather"
         )
     return SamplingSettings(
         parameters.temperature,

@@ -59,8 +59,8 @@ def sequences_of_tensors(trajectory: Trajectory, version: int) -> Iterator[Token
         start = mask.index(True) if True in mask else len(ids)
         if start == 0:
             raise EnvironmentFailure(
-                "arun_episode returned a sequence without a prompt: its first token is trained on; set its "
-                "loss_mask to 0"
+                "arun_episode returned a sequence without a prompt: its first token is trained on",
+                remedy="set its loss_mask to 0",
             )
         rest = slice(start, None)
         answer = Answer(ids[rest], logprobs[rest], versions[rest], "stop", "", mask[rest])

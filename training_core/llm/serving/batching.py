@@ -169,8 +169,10 @@ class RequestBatcher:
                     continue
                 if any(answer.had_no_room for answer in candidates):
                     length = len(request.prompt.token_ids) - request.prompt.offset
-                    reason = f"a prompt of {length} tokens leaves no room for an answer in the model's context; shorten the prompt"
-                    request.answers.set_exception(PromptTooLong(reason))
+                    reason = (
+                        f"a prompt of {length} tokens leaves no room for an answer in the model's context"
+                    )
+                    request.answers.set_exception(PromptTooLong(reason, remedy="shorten the prompt"))
                 else:
                     request.answers.set_result(candidates)
 

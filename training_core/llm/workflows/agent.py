@@ -113,8 +113,8 @@ def _wait_for_external_agents(sessions: Sequence[Session], workflow: Agent, gate
             last, accepted = time.monotonic(), count
         if workflow.patience and time.monotonic() - last > workflow.patience:
             raise EnvironmentFailure(
-                f"no agent accepted an episode within workflow.patience = {workflow.patience:g} seconds; start "
-                "agents that request episodes from the gateway, or set workflow.path"
+                f"no agent accepted an episode within workflow.patience = {workflow.patience:g} seconds",
+                remedy="start agents that request episodes from the gateway, or set workflow.path",
             )
 
 

@@ -84,8 +84,8 @@ class _RoleEngine:
         expected = replace(self._settings, max_tokens=settings.max_tokens, stop=settings.stop)
         if settings != expected:
             raise EngineFailure(
-                "a request has other sampling settings than its role; pass on the gconfig that the workflow was "
-                "constructed with (team.roles.*.sampling sets it)"
+                "a request has other sampling settings than its role",
+                remedy="pass on the gconfig that the workflow was constructed with (team.roles.*.sampling sets it)",
             )
         return self._generate(prompts, settings)
 
@@ -182,7 +182,8 @@ def _sequences_of(played: _PlayedEpisode, context: RolloutContext) -> list[Token
     if discount is not None and is_tensors(played.result):
         raise DataError(
             'the workflow returned tensors, which have one reward per sequence; workflow.export_style = "individual" needs '
-            "interactions or an agent with queues. Remove export_style and turn_discount, or return interactions"
+            "interactions or an agent with queues.",
+            remedy="Remove export_style and turn_discount, or return interactions",
         )
     sequences = token_sequences_of(played.result, played.version, by_call=discount is not None)
     if not is_tensors(played.result):

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from training_core.config.base import Arguments, EnvironmentSection, Section, cross_field
 from training_core.config.effects import Effects, Place
+from training_core.errors import InvalidValue
 from training_core.importing import IMPORT_PATH
 
 
@@ -103,9 +104,9 @@ class Mpe(Wrapped):
     @cross_field
     def _observations_have_no_bounds(self) -> Self:
         if self.supersuit.normalise_observations:
-            raise ValueError(
-                f"supersuit.normalise_observations: observations of {self.type} have no finite bounds to scale them by. "
-                "Remove it; values are normalised by algorithm.normalise_values"
+            raise InvalidValue(
+                f"supersuit.normalise_observations: observations of {self.type} have no finite bounds to scale them by.",
+                remedy="Remove it; values are normalised by algorithm.normalise_values",
             )
         return self
 
@@ -124,8 +125,9 @@ class NativeMpe(Mpe):
         ):
             if self.backend != "mpe2" and not getattr(self, field):
                 where = f"on the {self.backend} {self.type}, where {remedy}"
-                raise ValueError(
-                    f'{field}: has no effect {where}. Remove it, or set environment.backend = "mpe2"'
+                raise InvalidValue(
+                    f"{field}: has no effect {where}.",
+                    remedy='Remove it, or set environment.backend = "mpe2"',
                 )
         return self
 
@@ -152,8 +154,9 @@ class SimpleSpread(NativeMpe):
     @cross_field
     def _worlds_on_a_device_are_not_wrapped(self) -> Self:
         if self.backend == "torch" and self.supersuit != type(self.supersuit)():
-            raise ValueError(
-                'supersuit: backend = "torch" has no wrappers. Remove them, or set environment.backend = "native"'
+            raise InvalidValue(
+                'supersuit: backend = "torch" has no wrappers.',
+                remedy='Remove them, or set environment.backend = "native"',
             )
         return self
 

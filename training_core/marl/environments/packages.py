@@ -18,7 +18,7 @@ def import_optional(module: str, kind: str, remedy: str = REMEDY) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise ConfigError(
-            {"environment.type": f"{kind} needs the package {module.partition('.')[0]}: {remedy}"}
+            {"environment.type": f"{kind} needs the package {module.partition('.')[0]}:"}, remedy=remedy
         ) from error
 
 
@@ -29,8 +29,8 @@ def joint_step_errors(name: str) -> Iterator[None]:
         yield
     except Exception as error:
         raise EnvironmentFailure(
-            f"{name}: {type(error).__name__}: {error}. These environments are stepped together, so none can "
-            "continue: fix it, and test it separately before you launch again"
+            f"{name}: {type(error).__name__}: {error}. These environments are stepped together, so none can continue:",
+            remedy="fix it, and test it separately before you launch again",
         ) from error
 
 

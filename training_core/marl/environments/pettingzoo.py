@@ -86,12 +86,8 @@ class PettingZooEnvironment:
             environment = turn_based_aec_to_parallel(environment)
         self._env, self._settings = environment, settings
         if not hasattr(environment, "possible_agents"):
-            raise ConfigError(
-                {
-                    "environment": "it has no possible_agents, which PettingZoo's parallel environments need; define "
-                    "this attribute"
-                }
-            )
+            text = "it has no possible_agents, which PettingZoo's parallel environments need"
+            raise ConfigError({"environment": text}, remedy="define this attribute")
         roles = assign_roles(list(environment.possible_agents), settings.members, "environment.members")
         self._agents = {
             agent: (role, index) for role, own in roles.items() for index, agent in enumerate(own)
@@ -195,7 +191,8 @@ class PettingZooEnvironment:
                     masks[role][index] = allowed(self._acting[agent], kind.counts, mask)
             elif agent in required:
                 raise EnvironmentFailure(
-                    f"{agent} has no observation; reset and step must return one for each agent that is active"
+                    f"{agent} has no observation",
+                    remedy="reset and step must return one for each agent that is active",
                 )
             if role in masks and agent not in active and not isinstance(kind, Continuous):
                 masks[role][index] = first_choices(kind.counts)
@@ -245,7 +242,8 @@ def _by_agent(values: Any, agents: Collection[str], name: str) -> Mapping[str, A
 def _one_number(reward: Any, agent: str) -> float:
     if reward is None or np.size(reward) != 1:
         raise EnvironmentFailure(
-            f"{agent} has the reward {reward!r}; step must return one number for each agent that acted"
+            f"{agent} has the reward {reward!r}",
+            remedy="step must return one number for each agent that acted",
         )
     return float(np.asarray(reward).reshape(()))
 
@@ -257,8 +255,8 @@ def _check_agents(when: str, left: Collection[str], came: Collection[str]) -> No
     ]
     if changes:
         raise EnvironmentFailure(
-            f"agents changed {when}: {'; '.join(changes)}. Return their termination, or set environment.strict_agents = "
-            "false if this is intended"
+            f"agents changed {when}: {'; '.join(changes)}.",
+            remedy="Return their termination, or set environment.strict_agents = false if this is intended",
         )
 
 

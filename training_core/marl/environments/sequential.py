@@ -180,8 +180,8 @@ class SequentialEnvironments:
             raise
         except Exception as error:
             raise EnvironmentFailure(
-                f"{self._name} cannot be constructed: {_describe(error)}. Fix it, and test it separately before you "
-                "launch again"
+                f"{self._name} cannot be constructed: {_describe(error)}.",
+                remedy="Fix it, and test it separately before you launch again",
             ) from error
 
     def _begin(self, row: int) -> SingleView:
@@ -204,8 +204,8 @@ class SequentialEnvironments:
             _check_finite(view)
         except Exception as error:
             raise EnvironmentFailure(
-                f"environment {self._numbers[row]}, {self._name}, cannot begin an episode: {_describe(error)}. Fix its "
-                f"reset, and test it separately with seed={seed} before you launch again"
+                f"environment {self._numbers[row]}, {self._name}, cannot begin an episode: {_describe(error)}.",
+                remedy=f"Fix its reset, and test it separately with seed={seed} before you launch again",
             ) from error
         return view
 

@@ -96,12 +96,11 @@ def shared_actions(all_spaces: Sequence[spaces.Space[Any]], field: str) -> Actio
     low, high = np.nanmin(bounds[:, 0], axis=0), np.nanmax(bounds[:, 1], axis=0)
     differ = (np.nanmax(bounds[:, 0], axis=0) != low) | (np.nanmin(bounds[:, 1], axis=0) != high)
     if (differ & np.isinf(bounds).any(axis=(0, 1))).any():
-        raise ConfigError(
-            {
-                field: "a role's agents have different bounds of a continuous action, and one of them is infinite, so that none "
-                f"can be scaled to another: {', '.join(map(str, all_spaces))}. Give each a role of its own in environment.members"
-            }
+        text = (
+            "a role's agents have different bounds of a continuous action, and one of them is infinite, so that none "
+            f"can be scaled to another: {', '.join(map(str, all_spaces))}."
         )
+        raise ConfigError({field: text}, remedy="Give each a role of its own in environment.members")
     return Continuous(tuple(low.tolist()), tuple(high.tolist()))
 
 

@@ -415,8 +415,8 @@ class PolicyLearner:
         metrics = statistics.metrics()
         if not all(math.isfinite(number) for number in metrics.values()):
             raise LearnerFailure(
-                f"policy {self.slots.policy}: losses or gradients of iteration {iteration} are not finite; lower "
-                "the learning rates, or check rewards and observations for values that are not finite"
+                f"policy {self.slots.policy}: losses or gradients of iteration {iteration} are not finite",
+                remedy="lower the learning rates, or check rewards and observations for values that are not finite",
             )
         return metrics | {"explained_variance": explained, "lr": rate}
 

@@ -19,8 +19,8 @@ def make(section: CustomNetwork, inputs: int) -> Backbone:
     """An instance of the class. Raises ConfigError if it is not a Backbone or does not match the interface."""
     kind = load_object(section.path, FIELD)
     if not (isclass(kind) and issubclass(kind, Backbone)):
-        text = f"{section.path} is not a subclass of Backbone of training_core/marl/networks/base.py; derive it from that class"
-        raise ConfigError({FIELD: text})
+        text = f"{section.path} is not a subclass of Backbone of training_core/marl/networks/base.py"
+        raise ConfigError({FIELD: text}, remedy="derive it from that class")
     try:
         backbone: Backbone = kind(section, inputs, **section.args)
     except TypeError as error:
@@ -41,20 +41,17 @@ def _check(backbone: Backbone, inputs: int, path: str) -> None:
         width = backbone.features
     except Exception as error:  # the class is the user's
         text = f"{path} fails with inputs (rows, {inputs}): {type(error).__name__}: {error}"
-        raise ConfigError({FIELD: f"{text}. Fix it, and test it separately"}) from error
+        raise ConfigError({FIELD: f"{text}."}, remedy="Fix it, and test it separately") from error
     for name, tensor, shape in (
         ("step returns features", features, (ROWS, width)),
         ("sequence returns features", sequence, (STEPS, ROWS, width)),
     ):
         if tuple(tensor.shape) != shape:
-            text = f"{path}: {name} of shape {tuple(tensor.shape)} for {ROWS} rows; return {shape}, or set `features`"
-            raise ConfigError({FIELD: text})
+            text = f"{path}: {name} of shape {tuple(tensor.shape)} for {ROWS} rows"
+            raise ConfigError({FIELD: text}, remedy=f"return {shape}, or set `features`")
     if not (_has_rows(memory) and _has_rows(after)):
-        raise ConfigError(
-            {
-                FIELD: f"{path}: the memory is not a tuple of tensors with the rows in dimension 0; return one, () for none"
-            }
-        )
+        text = f"{path}: the memory is not a tuple of tensors with the rows in dimension 0"
+        raise ConfigError({FIELD: text}, remedy="return one, () for none")
 
 
 def _has_rows(memory: object) -> bool:

@@ -303,7 +303,8 @@ class MpeEnvironment(ABC):
         if choices.min() < 0 or choices.max() >= most:
             world, agent = np.argwhere((choices < 0) | (choices >= most))[0]
             raise EnvironmentFailure(
-                f"environment {world}: {self._names[agent]} has no action {choices[world, agent]}; use 0 to {most - 1}"
+                f"environment {world}: {self._names[agent]} has no action {choices[world, agent]}",
+                remedy=f"use 0 to {most - 1}",
             )
         return choices
 
