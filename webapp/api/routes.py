@@ -164,7 +164,7 @@ class Operation:
             yield from (PAGING[name] for name in self.paging)
 
 
-class DocumentSchema(PydanticExtension):  # type: ignore[no-untyped-call]
+class DocumentSchema(PydanticExtension):
     """Schemas of models in OpenAPI. drf-spectacular stores a model that contains itself as a reference to itself."""
 
     priority = 1
