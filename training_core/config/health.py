@@ -119,6 +119,15 @@ class Mismatch(Recent):
     """Mean distance (nats per token) between the logprobs of engine and learner at the same weights."""
 
 
+class Recompilation(Recent):
+    """Updates compile kernels again and again: their shapes keep changing."""
+
+    window: int = Field(10, ge=1, le=200)
+    """Number of latest iterations that are compared; the rule is inactive before that many exist."""
+    above: float = Field(0.5, ge=0.0)
+    """Number of compiled kernels per iteration; the median of the latest iterations is compared."""
+
+
 class Staleness(Recent):
     """Training uses tokens of old versions of the weights."""
 
@@ -185,6 +194,12 @@ _forks = only_if(
     lambda at: any(rule.action == "fork" for rule in at.section.rules().values()),
     'no rule has action = "fork"',
 )
+_has_gpus = only_if(
+    lambda at: any(
+        policy.devices.rollout_gpus or policy.devices.update_gpus for policy in at.config.policies.values()
+    ),
+    "kernels are compiled on GPUs only",
+)
 _measures_kl = only_if(
     lambda at: at.config.algorithm.kl_coefficient,
     "the KL from the base model is only computed with algorithm.kl_coefficient above 0",
@@ -233,6 +248,7 @@ class Health(RunHealth):
 
     effects: ClassVar[Effects] = {
         "kl_blow_up": both(_measures_kl, _enabled),
+        "recompilation": both(_has_gpus, _enabled),
         "staleness": both(_is_asynchronous, _enabled),
         "overfitting": both(_compares_evaluations, _enabled),
     } | needs(
@@ -254,6 +270,8 @@ class Health(RunHealth):
     """Prompts that do not fit the model's context."""
     mismatch: Mismatch = Mismatch()
     """Probabilities in generation versus training, per policy."""
+    recompilation: Recompilation = Recompilation()
+    """Kernels compiled by updates on a GPU, per policy."""
     staleness: Staleness = Staleness()
     """Age of training data."""
     overfitting: Overfitting = Overfitting()

@@ -48,6 +48,17 @@ def ratio_tails(seen: HealthInputs, rule: config.RatioTails) -> Iterator[Found]:
         yield _found(key, title, curve, rule.window, figures, now / rule.above, critical_at=10.0)
 
 
+def recompilation(seen: HealthInputs, rule: config.Recompilation) -> Iterator[Found]:
+    """Measures the median of the kernels that updates compiled: those of the first iterations are usual."""
+    for key, policy, curve in seen.each("policy", "compilations"):
+        if len(curve) < rule.window:
+            continue
+        now = float(np.median(curve.tail(rule.window).values))
+        figures: Figures = {"kernels per iteration (median)": now, "threshold": rule.above}
+        title = f"Updates of {policy} compile {now:.3g} kernels in each iteration"
+        yield _found(key, title, curve, rule.window, figures, _ratio(now, rule.above), critical_at=inf)
+
+
 def gradient_norm(seen: HealthInputs, rule: config.GradientNorm) -> Iterator[Found]:
     """Compares the median of the latest norms with the median of the twenty before them: clipping bounds the step of one batch."""
     for key, policy, curve in seen.each("policy", "grad_norm"):
@@ -305,6 +316,11 @@ RULES: dict[str, Rule] = {
         ),
         "Generation and training compute different probabilities for the same tokens: a different precision, kernel, template or version.",
         "Use the same precision and attention on both sides, and check that new weights arrive before sampling.",
+    ),
+    "recompilation": Rule(
+        recompilation,
+        "The widths of packed rows keep changing, or several policies compile kernels in one process; each compilation takes seconds.",
+        'Set policies.*.learner.packed_attention = "mask", or a power of two as micro_batch_tokens; give each policy its own process.',
     ),
     "staleness": Rule(
         mean_above("rollout/staleness", "Training uses stale tokens: mean age {mean:.3g} versions", 3.0),

@@ -49,6 +49,7 @@ UNITS = {
     "kl": "nats per token, to the base model",
     "clip_fraction": "share of tokens",
     "grad_norm": "L2",
+    "compilations": "kernels",
     "lr": "learning rate",
     "loss": "per token",
     "ratio_max": "largest probability ratio",

@@ -55,6 +55,7 @@ ILL = {
     "truncation": shown({"rollout/truncated": ramp(0.0, 0.4)}),
     "overlong": shown({"train/return": [0.0] * 40, "rollout/overlong": [0.0] * 30 + [1.0] * 5}),
     "mismatch": shown({"policy/a/mismatch_mean": ramp(0.001, 0.2)}),
+    "recompilation": shown({"policy/a/compilations": [12.0] + [1.0, 0.0, 2.0] * 5}),
     "staleness": shown({"rollout/staleness": [6.0] * 8}),
     "overfitting": held_out([0.5, 0.8, 0.7, 0.6, 0.55], ramp(0.4, 0.95, 50)),
     "length_hacking": tokens(ramp(100, 300), [0.5] * 40),
@@ -92,6 +93,7 @@ WELL = {
         shown({"policy/a/mismatch_mean": [0.01] * 14 + [0.2]}),
         shown({"policy/a/mismatch_mean": [0.001] * 9, "policy/a/mismatch_max": [5.0] * 9}),
     ],
+    "recompilation": [shown({"policy/a/compilations": [20.0, 4.0, 0.0, 2.0] + [0.0] * 8})],
     "staleness": [shown({"rollout/staleness": [0.0, 1.0] * 10})],
     "overfitting": [
         held_out([0.5, 0.8, 0.82, 0.85, 0.84], ramp(0.4, 0.95, 50)),

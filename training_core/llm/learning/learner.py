@@ -60,6 +60,7 @@ from training_core.llm.models.lora import (
     trained_weights,
     without_adapter,
 )
+from training_core.llm.models.packed_attention import compilations
 from training_core.seeding import keyed_seed, keyed_uniform
 from training_core.types import Group
 from training_core.versions import check_ages
@@ -129,6 +130,8 @@ class Learner:
         self._has_entropy_bonus = algorithm.entropy_coefficient > 0
         self._has_dropout = policy.adapter.type == "lora" and policy.adapter.dropout > 0
         self._consecutive_skips = 0
+        self._compiled = 0
+        """Kernels that the process had compiled at the end of the last update."""
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
@@ -344,6 +347,9 @@ class Learner:
             has_critic=self.critic is not None,
         )
         metrics |= {"lr": rate, "trained_groups": float(groups)}
+        if self.forward.blocks:
+            compiled, self._compiled = compilations() - self._compiled, compilations()
+            metrics["compilations"] = float(compiled)
         if self.settings.precision == "fp16":
             metrics |= {"loss_scale": self.optimiser.scale, "overflowed_steps": float(sums.overflowed)}
         return metrics

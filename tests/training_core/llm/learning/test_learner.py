@@ -18,6 +18,7 @@ from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Learner as LearnerSettings
 from training_core.llm.learning.optimiser import learning_rate
 from training_core.llm.learning.packing import MicroBatch, rows_work, tree_rows
+from training_core.llm.learning.update_metrics import UpdateSums
 from training_core.llm.models.flops import forward_flops
 from training_core.types import Group, NoiseKey, Prompt
 
@@ -260,3 +261,18 @@ def test_learning_rates_by_hand() -> None:
     )
     linear = LearnerSettings(learning_rate=1.0, final_learning_rate=0.2, schedule="linear")
     assert [learning_rate(linear, iteration, 5) for iteration in (1, 3, 5)] == pytest.approx([1.0, 0.6, 0.2])
+
+
+def test_kernels_that_were_compiled_since_the_last_update_are_a_metric(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one, compiled = learner(), [3, 4, 4]
+    monkeypatch.setattr("training_core.llm.learning.learner.compilations", lambda: compiled[0])
+    monkeypatch.setitem(
+        one.forward.__dict__, "blocks", True
+    )  # FlexAttention, which has no gradients on the CPU
+    told = []
+    while compiled:
+        told.append(one._metrics(UpdateSums(None), 1e-3, 1)["compilations"])
+        compiled.pop(0)
+    assert told == [3.0, 1.0, 0.0]
