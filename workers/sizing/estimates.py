@@ -223,11 +223,12 @@ def _updating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) ->
     response = max(role.sampling.max_tokens for role in speakers)
     text = memory.Text(prompt, response, group, -(-answers // learner.minibatches))
     trained = memory.adapted(shape, config.policies[policy].adapter)
-    copies = memory.gradient_copies(trained, learner.precision)
     devices = config.policies[policy].devices
     gpus = devices.update_gpus if devices.placement == "apart" else devices.rollout_gpus
     device = "cuda" if gpus else "cpu"
     processes = devices.update_workers
+    whole = processes > 1 or isinstance(learner, Deepspeed)
+    copies = memory.gradient_copies(trained, learner.precision, whole=whole)
     tokens, longest, places = memory.micro_batch(learner, text)
     return {
         "gradients": memory.spread(memory.gradients(trained, learner.precision), learner, 2, processes),

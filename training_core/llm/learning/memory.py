@@ -70,9 +70,16 @@ def gradients(shape: ModelShape, precision: str) -> int:
     return shape.parameters * WIDTH[precision]
 
 
-def gradient_copies(shape: ModelShape, precision: str) -> int:
-    """In bf16 the optimiser step has the gradients in fp32, too."""
-    return 0 if precision == "fp32" else shape.parameters * FP32
+GRADIENTS_AT_ONCE = 2**27
+"""Gradients that an optimiser step of a single process has in fp32 at a time, next to those in bf16 or fp16."""
+
+
+def gradient_copies(shape: ModelShape, precision: str, *, whole: bool = False) -> int:
+    """In bf16 the optimiser step has gradients in fp32, too: a piece of them, which has at least the embeddings, or all."""
+    if precision == "fp32":
+        return 0
+    piece = max(GRADIENTS_AT_ONCE, shape.vocabulary * shape.hidden)
+    return FP32 * (shape.parameters if whole else min(shape.parameters, piece))
 
 
 def optimizer(shape: ModelShape, precision: str) -> int:

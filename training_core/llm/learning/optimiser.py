@@ -11,15 +11,19 @@ Processes communicate over torch.distributed: gloo between CPUs, NCCL between GP
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from training_core.llm.learning.learner_config import Optimisation
+from training_core.llm.learning.memory import GRADIENTS_AT_ONCE
 
+Piece = Sequence[tuple[Tensor, Tensor]]
+"""Weights of the model, each with its fp32 copy, or itself if it is in fp32."""
 SEPARATOR = "/"
 MASTER = "master"
 
@@ -84,6 +88,21 @@ class OptimiserStep:
     """The loss scale was too large for fp16 and was lowered; the next step may succeed."""
 
 
+def _pieces(pairs: Piece, processes: Processes) -> list[Piece]:
+    """Pieces of at most GRADIENTS_AT_ONCE numbers; one if there are no copies, or if several processes sum their gradients."""
+    if processes.size > 1 or all(master is weight for weight, master in pairs):
+        return [pairs]
+    pieces: list[list[tuple[Tensor, Tensor]]] = [[]]
+    size = 0
+    for pair in pairs:
+        size += pair[0].numel()
+        if pieces[-1] and size > GRADIENTS_AT_ONCE:
+            pieces.append([])
+            size = pair[0].numel()
+        pieces[-1].append(pair)
+    return list(pieces)
+
+
 class Optimiser:
     """AdamW, gradient clipping and the fp32 copies of a model's trainable weights, if it needs them."""
 
@@ -96,6 +115,7 @@ class Optimiser:
             weight if weight.dtype == torch.float32 else torch.nn.Parameter(weight.detach().float())
             for weight in self.weights
         ]
+        self._pieces = _pieces(list(zip(self.weights, self.masters, strict=True)), processes)
         self.processes = processes
         self.scale = INITIAL_SCALE if settings.precision == "fp16" else 1.0
         self.scaling = settings.precision == "fp16"
@@ -124,22 +144,33 @@ class Optimiser:
         (loss * self.scale if self.scaling else loss).backward()
 
     def step(self) -> OptimiserStep:
-        """Clip and apply the gradients of all processes, then discard them. If they are not finite, nothing is applied."""
-        for weight, master in self._copied_weights():
-            master.grad = weight.grad.float() if weight.grad is not None else None
-        self._reduce_gradients()
-        norm = float(torch.nn.utils.clip_grad_norm_(self.masters, self.limit))
+        """Clip and apply the gradients of all processes, then discard them. If they are not finite, nothing is applied.
+
+        Gradients in fp32 of a model in bf16 or fp16 exist for one piece of the weights at a time.
+        """
+        norms = []
+        for piece in self._pieces:
+            gradients = self._gradients(piece)
+            norms.append(get_total_norm(gradients))
+            if len(self._pieces) > 1:
+                self._discard(piece)
+        norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
         finite = math.isfinite(norm)
-        if finite:
-            self.adamw.step()
+        for piece in self._pieces if finite else ():
+            if len(self._pieces) > 1:
+                self._gradients(piece)
+            clip_grads_with_norm_([master for _, master in piece], self.limit, norm)
+            self.adamw.step()  # of the weights that have a gradient
             with torch.no_grad():
-                for weight, master in self._copied_weights():
-                    weight.copy_(master)
+                for weight, master in piece:
+                    if master is not weight:
+                        weight.copy_(master)
+            self._discard(piece)
         for weight, master in zip(self.weights, self.masters, strict=True):
             weight.grad = master.grad = None
         if finite:
             self._raise_scale()
-        return OptimiserStep(norm) if finite else OptimiserStep(None, overflow=self._lower_scale())
+        return OptimiserStep(float(norm)) if finite else OptimiserStep(None, overflow=self._lower_scale())
 
     def state_dict(self) -> dict[str, Tensor]:
         """AdamW's moments and step counts by the weights' names, and the fp32 copies."""
@@ -185,18 +216,31 @@ class Optimiser:
         self.scale = float(counters.get("loss_scale", self.scale))
         self._steps_since_change = counters.get("steps_since_scale", 0)
 
-    def _reduce_gradients(self) -> None:
+    def _gradients(self, piece: Piece) -> list[Tensor]:
+        """The gradients of a piece's fp32 weights: those of the model, summed over all processes, without the loss scale."""
+        for weight, master in piece:
+            if master is not weight:
+                master.grad = weight.grad.float() if weight.grad is not None else None
+        self._reduce_gradients([master for _, master in piece])
+        return [master.grad for _, master in piece if master.grad is not None]
+
+    def _discard(self, piece: Piece) -> None:
+        for weight, master in piece:
+            if master is not weight:
+                master.grad = None
+
+    def _reduce_gradients(self, masters: Sequence[Tensor]) -> None:
         """Sum the gradients of all processes, as one tensor; undo the loss scale."""
         if self.processes.size > 1:
-            for master in self.masters:
+            for master in masters:
                 if master.grad is None:  # this process had no share
                     master.grad = torch.zeros_like(master)
-            grads = [master.grad for master in self.masters if master.grad is not None]
+            grads = [master.grad for master in masters if master.grad is not None]
             total = self.processes.all_reduce(torch.cat([grad.flatten() for grad in grads]))
             for grad, added in zip(grads, total.split([grad.numel() for grad in grads]), strict=True):
                 grad.copy_(added.view_as(grad))
         if self.scaling:
-            for master in self.masters:
+            for master in masters:
                 if master.grad is not None:
                     master.grad.div_(self.scale)
 

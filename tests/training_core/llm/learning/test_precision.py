@@ -138,3 +138,27 @@ def test_a_whole_update_learns_from_data_of_the_version_it_began_with() -> None:
     with pytest.raises(StalePolicy, match="version 5"):
         one.update(old, 2, 0)
     assert torch.equal(flat(one), after)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_a_step_in_pieces_is_that_of_the_whole(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clipped: the norm is that of all pieces. At most one piece of the gradients is in fp32 at a time."""
+    settings = {"max_grad_norm": 0.05}
+    whole = learner(precision, **settings)
+    monkeypatch.setattr(optimiser, "GRADIENTS_AT_ONCE", 600)
+    pieces = learner(precision, **settings)
+    assert len(whole.optimiser._pieces) == 1 and len(pieces.optimiser._pieces) > 5
+    copies, step = [], pieces.optimiser.adamw.step
+
+    def counted() -> None:
+        copies.append(sum(master.grad is not None for master in pieces.optimiser.masters))
+        step()
+
+    monkeypatch.setattr(pieces.optimiser.adamw, "step", counted)
+    for iteration in (1, 2):
+        one, other = (each.update(groups(), iteration, 0).metrics for each in (whole, pieces))
+        assert other["grad_norm"] == pytest.approx(one["grad_norm"], rel=1e-6)
+    for one, other in zip(whole.optimiser.masters, pieces.optimiser.masters, strict=True):
+        assert torch.allclose(one, other, rtol=1e-5, atol=1e-7)
+    assert len(copies) == 2 * len(pieces.optimiser._pieces)
+    assert sum(copies) == 2 * len(pieces.optimiser.masters)
