@@ -50,6 +50,8 @@ UNITS = {
     "clip_fraction": "share of tokens",
     "grad_norm": "L2",
     "compilations": "kernels",
+    "memory_peak_gib": "GiB",
+    "memory_planned_gib": "GiB",
     "lr": "learning rate",
     "loss": "per token",
     "ratio_max": "largest probability ratio",

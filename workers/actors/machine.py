@@ -94,6 +94,16 @@ def network_bytes() -> tuple[int, int]:
 _network = NetworkMeter(network_bytes, time.monotonic)
 
 
+def peak_memory(device: Any) -> float | None:
+    """Peak of the tensors' memory on a torch device since the last call of this process, in GiB; None on the CPU."""
+    torch: Any = sys.modules["torch"]
+    if device.type != "cuda":
+        return None
+    peak = torch.cuda.max_memory_allocated(device) / GIB
+    torch.cuda.reset_peak_memory_stats(device)
+    return float(peak)
+
+
 def machine_load() -> dict[str, dict[str, float]]:
     """{host: {cpu_percent, memory_percent, memory_gib, network_..._mib_s, gpu..._memory_gib, gpu..._percent}}.
 

@@ -29,7 +29,14 @@ from training_core.llm.serving.batching import Gate
 from training_core.seeding import keyed_seed
 from training_core.types import Answer, Group, Prompt
 from training_core.versions import answer_age
-from workers.actors.machine import INTERVAL, UtilisationSampler, machine_load, prepare_process
+from workers.actors.machine import (
+    GIB,
+    INTERVAL,
+    UtilisationSampler,
+    machine_load,
+    peak_memory,
+    prepare_process,
+)
 from workers.protocol import (
     Address,
     Generated,
@@ -41,6 +48,7 @@ from workers.protocol import (
     TransferFailure,
     WorkerSpec,
 )
+from workers.sizing.estimates import estimate
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -311,6 +319,8 @@ class UpdateWorker(Worker):
         """Where the members of the next process group for weights meet."""
         self._sending: WeightGroup | None = None
         """Process group through which this worker broadcasts weights."""
+        self._planned: float | None = None
+        """Estimated peak of this worker's memory in GiB, computed with the first update on a GPU."""
 
     def free_address(self) -> Address:
         """An address of this machine with a free port, for the communication between the policy's update workers."""
@@ -342,9 +352,19 @@ class UpdateWorker(Worker):
             for turn, annotation in result.annotations.items()
         }
         span = Span(name, "update", policy, iteration, start, time.time(), result.flops, self._peak)
-        return PolicyUpdate(
-            result.metrics, annotations, checked.answers, checked.dropped, checked.lag, [span]
-        )
+        metrics = result.metrics | self._memory()
+        return PolicyUpdate(metrics, annotations, checked.answers, checked.dropped, checked.lag, [span])
+
+    def _memory(self) -> dict[str, float]:
+        """On a GPU the peak of memory since the last update, and the estimate before the launch, if the model's size was known."""
+        peak = peak_memory(self.learner.model.device)
+        if peak is None:
+            return {}
+        if self._planned is None:
+            estimated = estimate(self._spec.config, self._spec.home)
+            workers = next(item.workers for item in estimated.policies if item.policy == self._spec.policy)
+            self._planned = next((item.peak for item in workers if item.kind != "rollout"), 0) / GIB
+        return {"memory_peak_gib": peak} | ({"memory_planned_gib": self._planned} if self._planned else {})
 
     def weights(self, version: int) -> "PackedWeights":
         """The current weights, which become `version`. With several processes only the first one returns arrays."""

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,9 +17,10 @@ from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.sampling import tempered_log_probs
 from training_core.llm.serving.batching import Gate
 from training_core.types import NoiseKey, Prompt
-from workers.actors.policy_workers import RolloutWorker, check_versions, check_weights, spread
+from workers.actors.policy_workers import PolicyWorker, RolloutWorker, check_versions, check_weights, spread
 from workers.actors.weights import PackedWeights, pack
 from workers.protocol import WorkerSpec
+from workers.sizing.estimates import estimate
 
 
 @pytest.mark.parametrize(
@@ -225,3 +227,17 @@ def test_a_prompt_without_room_is_answered_with_nothing(worker: RolloutWorker) -
     first, refused, last = worker.generate([PROMPTS[0], full, PROMPTS[1]], SETTINGS, 0).answers
     assert [first, last] == worker.generate(PROMPTS, SETTINGS, 0).answers
     assert [answer.had_no_room for answer in refused] == [True, True]
+
+
+def test_on_a_gpu_the_peak_of_memory_stands_beside_its_estimate(
+    little_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = WorkerSpec("policy-planner", "planner", small_config(little_model), little_model.parent)
+    made = PolicyWorker(spec)
+    made.learner = SimpleNamespace(model=SimpleNamespace(device=torch.device("cpu")))
+    assert made._memory() == {}
+    monkeypatch.setattr("workers.actors.policy_workers.peak_memory", lambda device: 1.5)
+    memory = made._memory()
+    assert memory["memory_peak_gib"] == 1.5
+    planner = next(each for each in estimate(spec.config, spec.home).policies if each.policy == "planner")
+    assert memory["memory_planned_gib"] * 1024**3 == pytest.approx(planner.workers[0].peak)
