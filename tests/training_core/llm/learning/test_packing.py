@@ -442,11 +442,9 @@ def test_flex_attention_is_compiled_once_for_each_width(monkeypatch: pytest.Monk
 def test_another_shape_than_the_kernel_was_made_for_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = compiled_kernel(lambda graph, inputs: graph.forward)
     monkeypatch.setattr(packed_attention, "_kernel", lambda device: kernel)
-    monkeypatch.setattr(dynamo, "recompile_limit", 1)
-    with (
-        torch.no_grad(),
-        pytest.raises(LearnerFailure, match=r"\(1, 2, \d+, 4\) is one more; set learner.packed_attention"),
-    ):
+    limited = dynamo.patch(recompile_limit=1)
+    message = r"\(1, 2, \d+, 4\) is one more; set learner.packed_attention"
+    with limited, torch.no_grad(), pytest.raises(LearnerFailure, match=message):
         for width in (128, 256, 384):
             some = torch.zeros(1, 2, width, 4)
             mask = tree_block_mask(torch.arange(1, width + 1).unsqueeze(0))
