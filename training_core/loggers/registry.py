@@ -206,7 +206,7 @@ class NamedLogger:
         """Add to the config. Raises ConfigError after the first number, because the logger has then written the config."""
         if self._logger:
             raise ConfigError(
-                {"config": "log_config must precede the first number; pass config to make_logger"}
+                {"config": "log_config must precede the first number"}, remedy="pass config to make_logger"
             )
         self._config |= config
 

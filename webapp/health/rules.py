@@ -37,28 +37,6 @@ def entropy_collapse(seen: HealthInputs, rule: config.EntropyCollapse) -> Iterat
         yield _found(key, title, curve, rule.window, figures, excess, critical_at=1.0)
 
 
-def ratio_tails(seen: HealthInputs, rule: config.RatioTails) -> Iterator[Found]:
-    """Measures the median of the largest ratios; critical at ten times the threshold."""
-    for key, policy, curve in seen.each("policy", "ratio_max"):
-        if len(curve) < rule.window:
-            continue
-        now = float(np.median(curve.tail(rule.window).values))
-        figures: Figures = {"largest ratio (median)": now, "threshold": rule.above}
-        title = f"Probability ratios of {policy} have long tails: up to {now:.3g}"
-        yield _found(key, title, curve, rule.window, figures, now / rule.above, critical_at=10.0)
-
-
-def recompilation(seen: HealthInputs, rule: config.Recompilation) -> Iterator[Found]:
-    """Measures the median of the kernels that updates compiled: those of the first iterations are usual."""
-    for key, policy, curve in seen.each("policy", "compilations"):
-        if len(curve) < rule.window:
-            continue
-        now = float(np.median(curve.tail(rule.window).values))
-        figures: Figures = {"kernels per iteration (median)": now, "threshold": rule.above}
-        title = f"Updates of {policy} compile {now:.3g} kernels in each iteration"
-        yield _found(key, title, curve, rule.window, figures, _ratio(now, rule.above), critical_at=inf)
-
-
 def gradient_norm(seen: HealthInputs, rule: config.GradientNorm) -> Iterator[Found]:
     """Compares the median of the latest norms with the median of the twenty before them: clipping bounds the step of one batch."""
     for key, policy, curve in seen.each("policy", "grad_norm"):
@@ -143,6 +121,24 @@ def mean_above(metric: str, title: str, critical_at: float = inf) -> Check:
             now = _mean(curve, rule.window)
             figures: Figures = {"mean of the latest": now, "iterations": rule.window, "threshold": rule.above}
             words = title.format(whose=whose, mean=now)
+            yield _found(key, words, curve, rule.window, figures, _ratio(now, rule.above), critical_at)
+
+    return check
+
+
+def median_above(name: str, title: str, figure: str, critical_at: float = inf) -> Check:
+    """Return the rule that the median of a policy's latest values of a metric is above a bound: single iterations do not count.
+
+    title: a format of `whose` and `median`. figure: the median in words.
+    """
+
+    def check(seen: HealthInputs, rule: Threshold) -> Iterator[Found]:
+        for key, whose, curve in seen.each("policy", name):
+            if len(curve) < rule.window:
+                continue
+            now = float(np.median(curve.tail(rule.window).values))
+            figures: Figures = {f"{figure} (median)": now, "threshold": rule.above}
+            words = title.format(whose=whose, median=now)
             yield _found(key, words, curve, rule.window, figures, _ratio(now, rule.above), critical_at)
 
     return check
@@ -274,7 +270,12 @@ RULES: dict[str, Rule] = {
         "Lower the learning rate or policies.*.learner.epochs, or set algorithm.target_kl so that passes end early.",
     ),
     "ratio_tails": Rule(
-        ratio_tails,
+        median_above(
+            "ratio_max",
+            "Probability ratios of {whose} have long tails: up to {median:.3g}",
+            "largest ratio",
+            critical_at=10.0,
+        ),
         "Some tokens are far more likely now than when they were sampled: stale data, too many epochs, or two engines that disagree.",
         "Use fewer epochs or minibatches per iteration, keep algorithm.dual_clip on, and look at the mismatch and staleness.",
     ),
@@ -318,7 +319,11 @@ RULES: dict[str, Rule] = {
         "Use the same precision and attention on both sides, and check that new weights arrive before sampling.",
     ),
     "recompilation": Rule(
-        recompilation,
+        median_above(
+            "compilations",
+            "Updates of {whose} compile {median:.3g} kernels in each iteration",
+            "kernels per iteration",
+        ),
         "The widths of packed rows keep changing, or several policies compile kernels in one process; each compilation takes seconds.",
         'Set policies.*.learner.packed_attention = "mask", or a power of two as micro_batch_tokens; give each policy its own process.',
     ),

@@ -70,7 +70,7 @@ def test_a_colocated_policy_holds_one_copy(big: Path, tmp_path: Path) -> None:
     assert (parts["weights"], parts["reference"]) == (2 * weights, 2 * weights)  # the preset has a KL penalty
     assert (parts["gradients"], parts["gradient_copies"], parts["optimizer"]) == (
         2 * weights,
-        4 * 152_064 * 3584,  # the largest piece: the embeddings
+        4 * 152_064 * 3584,  # the largest bucket: the embeddings
         12 * weights,
     )
     assert (

@@ -30,11 +30,10 @@ def check_template_arguments(tokenizer: Any, arguments: Mapping[str, Any], role:
     for name in arguments:
         template = str(tokenizer.get_chat_template())
         if not re.search(rf"\b{re.escape(name)}\b", template):
+            field = f"team.roles.{role}.chat_template_kwargs.{name}"
             raise ConfigError(
-                {
-                    f"team.roles.{role}.chat_template_kwargs.{name}": f"the chat template of {tokenizer.name_or_path} "
-                    "has no such argument; remove it, or choose a model whose template reads it"
-                }
+                {field: f"the chat template of {tokenizer.name_or_path} has no such argument"},
+                remedy="remove it, or choose a model whose template reads it",
             )
 
 
@@ -44,10 +43,14 @@ class Renderer:
     def __init__(self, tokenizer: Any, arguments: Mapping[str, Any] | None = None) -> None:
         self._tokenizer = tokenizer
         self._arguments = dict(arguments or {})
+        self._others: dict[str, Renderer] = {}
+        """Renderers with other arguments, by these."""
 
     def with_arguments(self, arguments: Mapping[str, Any]) -> "Renderer":
         """The renderer of a role whose template has these arguments."""
-        return Renderer(self._tokenizer, arguments) if arguments else self
+        if not arguments:
+            return self
+        return self._others.setdefault(repr(arguments), Renderer(self._tokenizer, arguments))
 
     def render_conversation(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] | None, *, continues: bool = False

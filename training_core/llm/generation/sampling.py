@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-_BLOCK, _FEW_WORDS = 512, 2048
-"""Words whose probabilities are added before the search, and vocabularies that need no blocks."""
+_BLOCK, _SMALL_VOCABULARY = 512, 2048
+"""Tokens of the vocabulary in a block, and the size below which there are no blocks."""
 _BELOW_ONE = 1.0 - 2.0**-52
 
 
@@ -41,10 +41,11 @@ def draw(log_probs: Tensor, rows: Tensor, uniforms: Tensor) -> Tensor:
     """Tokens (C,) by inverse CDF from distributions (N, V): draw i is from distribution rows[i] with uniforms[i].
 
     The token is the first whose cumulative probability exceeds the uniform number (in [0, 1), double precision) times the
-    sum of all, so a truncated token is never drawn. The search has two levels: the sums of blocks of words, then the words
-    of one block, so that cumulative sums of all words are never in memory. A draw depends on its own distribution alone.
+    sum of all, so a truncated token is never drawn. The search has two levels, the sums of blocks of the vocabulary and the
+    tokens of one block: cumulative sums of the whole vocabulary are never in memory. A draw depends on its own distribution
+    alone.
     """
-    if log_probs.shape[-1] <= _FEW_WORDS:
+    if log_probs.shape[-1] <= _SMALL_VOCABULARY:
         return _first_above(log_probs.double().exp().cumsum(dim=-1)[rows], uniforms.unsqueeze(-1))[0]
     padded = pad(log_probs.exp(), (0, -log_probs.shape[-1] % _BLOCK))
     blocks = padded.unflatten(-1, (-1, _BLOCK))

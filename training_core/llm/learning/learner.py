@@ -186,7 +186,7 @@ class Learner:
         parts = minibatches(groups, self.settings.minibatches, iteration)
         shares = [own_share(part, groups, self.processes.rank, self.processes.size) for part in parts]
         batches = [self._micro_batches(groups, *both) for both in zip(parts, shares, strict=True)]
-        self._score(groups, shares, batches, iteration, sums)
+        self._compute_old_logprobs(groups, shares, batches, iteration, sums)
         pieces = [piece for batch in batches for piece in batch]
         sums.explained_variance = compute_advantages(
             pieces, groups, self.hooks, self.critic, self.processes, self.model.device
@@ -203,7 +203,7 @@ class Learner:
         return UpdateResult(self._metrics(sums, rate, len(groups)), sums.annotations, flops)
 
     @torch.no_grad()
-    def _score(
+    def _compute_old_logprobs(
         self,
         groups: Sequence[Group],
         shares: Sequence[Sequence[int]],

@@ -75,11 +75,11 @@ GRADIENTS_AT_ONCE = 2**27
 
 
 def gradient_copies(shape: ModelShape, precision: str, *, whole: bool = False) -> int:
-    """In bf16 the optimiser step has gradients in fp32, too: a piece of them, which has at least the embeddings, or all."""
+    """In bf16 the optimiser step has gradients in fp32, too: a bucket of them, which has at least the embeddings, or all."""
     if precision == "fp32":
         return 0
-    piece = max(GRADIENTS_AT_ONCE, shape.vocabulary * shape.hidden)
-    return FP32 * (shape.parameters if whole else min(shape.parameters, piece))
+    bucket = max(GRADIENTS_AT_ONCE, shape.vocabulary * shape.hidden)
+    return FP32 * (shape.parameters if whole else min(shape.parameters, bucket))
 
 
 def optimizer(shape: ModelShape, precision: str) -> int:

@@ -22,7 +22,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from training_core.llm.learning.learner_config import Optimisation
 from training_core.llm.learning.memory import GRADIENTS_AT_ONCE
 
-Piece = Sequence[tuple[Tensor, Tensor]]
+Bucket = Sequence[tuple[Tensor, Tensor]]
 """Weights of the model, each with its fp32 copy, or itself if it is in fp32."""
 SEPARATOR = "/"
 MASTER = "master"
@@ -88,19 +88,19 @@ class OptimiserStep:
     """The loss scale was too large for fp16 and was lowered; the next step may succeed."""
 
 
-def _pieces(pairs: Piece, processes: Processes) -> list[Piece]:
-    """Pieces of at most GRADIENTS_AT_ONCE numbers; one if there are no copies, or if several processes sum their gradients."""
+def _buckets(pairs: Bucket, processes: Processes) -> list[Bucket]:
+    """Buckets of at most GRADIENTS_AT_ONCE numbers; one if there are no copies, or if several processes sum their gradients."""
     if processes.size > 1 or all(master is weight for weight, master in pairs):
         return [pairs]
-    pieces: list[list[tuple[Tensor, Tensor]]] = [[]]
+    buckets: list[list[tuple[Tensor, Tensor]]] = [[]]
     size = 0
     for pair in pairs:
         size += pair[0].numel()
-        if pieces[-1] and size > GRADIENTS_AT_ONCE:
-            pieces.append([])
+        if buckets[-1] and size > GRADIENTS_AT_ONCE:
+            buckets.append([])
             size = pair[0].numel()
-        pieces[-1].append(pair)
-    return list(pieces)
+        buckets[-1].append(pair)
+    return list(buckets)
 
 
 class Optimiser:
@@ -115,7 +115,7 @@ class Optimiser:
             weight if weight.dtype == torch.float32 else torch.nn.Parameter(weight.detach().float())
             for weight in self.weights
         ]
-        self._pieces = _pieces(list(zip(self.weights, self.masters, strict=True)), processes)
+        self._buckets = _buckets(list(zip(self.weights, self.masters, strict=True)), processes)
         self.processes = processes
         self.scale = INITIAL_SCALE if settings.precision == "fp16" else 1.0
         self.scaling = settings.precision == "fp16"
@@ -146,26 +146,26 @@ class Optimiser:
     def step(self) -> OptimiserStep:
         """Clip and apply the gradients of all processes, then discard them. If they are not finite, nothing is applied.
 
-        Gradients in fp32 of a model in bf16 or fp16 exist for one piece of the weights at a time.
+        Gradients in fp32 of a model in bf16 or fp16 exist for one bucket of the weights at a time.
         """
         norms = []
-        for piece in self._pieces:
-            gradients = self._gradients(piece)
+        for bucket in self._buckets:
+            gradients = self._gradients(bucket)
             norms.append(get_total_norm(gradients))
-            if len(self._pieces) > 1:
-                self._discard(piece)
+            if len(self._buckets) > 1:
+                self._discard(bucket)
         norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
         finite = math.isfinite(norm)
-        for piece in self._pieces if finite else ():
-            if len(self._pieces) > 1:
-                self._gradients(piece)
-            clip_grads_with_norm_([master for _, master in piece], self.limit, norm)
+        for bucket in self._buckets if finite else ():
+            if len(self._buckets) > 1:
+                self._gradients(bucket)
+            clip_grads_with_norm_([master for _, master in bucket], self.limit, norm)
             self.adamw.step()  # of the weights that have a gradient
             with torch.no_grad():
-                for weight, master in piece:
+                for weight, master in bucket:
                     if master is not weight:
                         weight.copy_(master)
-            self._discard(piece)
+            self._discard(bucket)
         for weight, master in zip(self.weights, self.masters, strict=True):
             weight.grad = master.grad = None
         if finite:
@@ -216,16 +216,16 @@ class Optimiser:
         self.scale = float(counters.get("loss_scale", self.scale))
         self._steps_since_change = counters.get("steps_since_scale", 0)
 
-    def _gradients(self, piece: Piece) -> list[Tensor]:
-        """The gradients of a piece's fp32 weights: those of the model, summed over all processes, without the loss scale."""
-        for weight, master in piece:
+    def _gradients(self, bucket: Bucket) -> list[Tensor]:
+        """The gradients of a bucket's fp32 weights: those of the model, summed over all processes, without the loss scale."""
+        for weight, master in bucket:
             if master is not weight:
                 master.grad = weight.grad.float() if weight.grad is not None else None
-        self._reduce_gradients([master for _, master in piece])
-        return [master.grad for _, master in piece if master.grad is not None]
+        self._reduce_gradients([master for _, master in bucket])
+        return [master.grad for _, master in bucket if master.grad is not None]
 
-    def _discard(self, piece: Piece) -> None:
-        for weight, master in piece:
+    def _discard(self, bucket: Bucket) -> None:
+        for weight, master in bucket:
             if master is not weight:
                 master.grad = None
 

@@ -1,7 +1,7 @@
-"""The output layer, and what an update needs of its logits, in chunks: no tensor has all places and all words.
+"""The output layer, and what an update needs of its logits, in chunks: no tensor has all places and the whole vocabulary.
 
 U places that predict a token, T response tokens, V vocabulary size, H hidden size. The vocabulary is the largest size of a
-small model: the fp32 logits of 8,192 places and 152,000 words have 5 GB, their softmax and its gradient twice as much again.
+small model: the fp32 logits of 8,192 places and a vocabulary of 152,000 have 5 GB, their softmax and its gradient twice as much again.
 A chunk's logits are computed again in the backward pass, as activation checkpointing does for a block (Chen et al.,
 arXiv 1604.06174).
 """

@@ -100,27 +100,31 @@ class ResponseForward:
         self, model: PreTrainedModel, piece: MicroBatch, *, entropy_gradient: bool = False
     ) -> TokenScores:
         """What an update needs of the logits. `model` has this model's architecture."""
-        return self.scores_and_hidden(model, piece, entropy_gradient=entropy_gradient, hidden=False)[0]
+        scores, _ = self._score(model, piece, entropy_gradient, hidden=False)
+        return scores
 
     def scores_and_hidden(
-        self,
-        model: PreTrainedModel,
-        piece: MicroBatch,
-        *,
-        entropy_gradient: bool = False,
-        hidden: bool = True,
+        self, model: PreTrainedModel, piece: MicroBatch, *, entropy_gradient: bool = False
     ) -> tuple[TokenScores, Tensor]:
-        """The same, with the last hidden states (U, H); those are undefined without `hidden`."""
+        """The same, with the last hidden states (U, H)."""
+        scores, states = self._score(model, piece, entropy_gradient, hidden=True)
+        assert states is not None
+        return scores, states
+
+    def _score(
+        self, model: PreTrainedModel, piece: MicroBatch, entropy_gradient: bool, *, hidden: bool
+    ) -> tuple[TokenScores, Tensor | None]:
         batch, inputs = piece.batch, self._inputs(piece.batch, model.dtype)
+        head, last = _head(model), None
         if self.splits:
-            states = self._hidden(model, inputs, batch)
-            head, last = _head(model), states
+            states = last = self._hidden(model, inputs, batch)
         else:  # the model does more than its output layer: all logits are computed at once
             whole = model(**inputs, output_hidden_states=hidden)
             head, states = nn.Identity(), batch.predicting(whole.logits)
-            last = batch.predicting(whole.hidden_states[-1]) if hidden else states
-        words = int(model.config.get_text_config().vocab_size)
-        return score_tokens(head, states, piece, words, entropy_gradient=entropy_gradient), last
+            if hidden:
+                last = batch.predicting(whole.hidden_states[-1])
+        vocabulary = int(model.config.get_text_config().vocab_size)
+        return score_tokens(head, states, piece, vocabulary, entropy_gradient=entropy_gradient), last
 
     def logits(self, model: PreTrainedModel, batch: RowBatch) -> Tensor:
         """Logits (U, V) at the places that predict a token, all at once."""

@@ -237,13 +237,13 @@ def test_data_is_passed_over_once_before_the_first_step(kind: str, annotated: se
     assert needs_initial_pass(algorithm)
     one = learner(algorithm, minibatches=2)
     passes = []
-    compute = one.forward.scores_and_hidden
+    compute = one.forward._score
 
     def counted(*arguments: Any, **named: Any) -> Any:
         passes.append(torch.is_grad_enabled())
         return compute(*arguments, **named)
 
-    one.forward.scores_and_hidden = counted  # type: ignore[method-assign]
+    one.forward._score = counted  # type: ignore[method-assign]
     groups = fresh_groups(make_model())
     result = one.update(groups, 1, 0, annotated)
     pieces = sum(

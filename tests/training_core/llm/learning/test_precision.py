@@ -141,13 +141,13 @@ def test_a_whole_update_learns_from_data_of_the_version_it_began_with() -> None:
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_a_step_in_pieces_is_that_of_the_whole(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clipped: the norm is that of all pieces. At most one piece of the gradients is in fp32 at a time."""
+def test_a_step_in_buckets_is_that_of_the_whole(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clipped: the norm is that of all buckets. At most one bucket of the gradients is in fp32 at a time."""
     settings = {"max_grad_norm": 0.05}
     whole = learner(precision, **settings)
     monkeypatch.setattr(optimiser, "GRADIENTS_AT_ONCE", 600)
     pieces = learner(precision, **settings)
-    assert len(whole.optimiser._pieces) == 1 and len(pieces.optimiser._pieces) > 5
+    assert len(whole.optimiser._buckets) == 1 and len(pieces.optimiser._buckets) > 5
     copies, step = [], pieces.optimiser.adamw.step
 
     def counted() -> None:
@@ -160,5 +160,5 @@ def test_a_step_in_pieces_is_that_of_the_whole(precision: str, monkeypatch: pyte
         assert other["grad_norm"] == pytest.approx(one["grad_norm"], rel=1e-6)
     for one, other in zip(whole.optimiser.masters, pieces.optimiser.masters, strict=True):
         assert torch.allclose(one, other, rtol=1e-5, atol=1e-7)
-    assert len(copies) == 2 * len(pieces.optimiser._pieces)
+    assert len(copies) == 2 * len(pieces.optimiser._buckets)
     assert sum(copies) == 2 * len(pieces.optimiser.masters)
