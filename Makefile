@@ -76,7 +76,7 @@ test-all: export SELECTED := not soak and not vllm
 test-all: $(VENV)/.dev chromium bubblewrap
 	@$(AGAIN) one-process stages pythons
 
-# The unit tests and a start with the main job on each supported Python that is found.
+# The unit tests and a start with the main job on each other supported Python that is found.
 pythons: $(VENV)/.dev
 	$(BIN)/python -m tests.pythons
 
