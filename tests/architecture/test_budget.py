@@ -62,7 +62,7 @@ BUDGET = {
     "webapp/transcripts": 3100,
     "workers": 1020,
     "workers/actors": 3100,
-    "workers/driver": 2200,
+    "workers/driver": 2280,
     "workers/gateway": 1040,
     "workers/jobs": 560,
     "workers/launchers": 970,

@@ -23,8 +23,9 @@ def _sampled_temperature(at: Place) -> str:
     return "every role sets its own eval_temperature" if own else ""
 
 
-def _best_of(at: Place) -> str:
-    evaluation, metric = at.config.evaluation, at.section.best_of
+def best_is_measured(at: Place) -> str:
+    """Rule of what depends on `checkpoint.best_of`."""
+    evaluation, metric = at.config.evaluation, at.config.checkpoint.best_of
     kinds = {"eval": ("greedy", evaluation.greedy), "eval_sampled": ("sampled", evaluation.sampled)}
     word, on = kinds.get(metric.split("/", 1)[0], ("", True))
     if word and not evaluation.every:
@@ -56,7 +57,7 @@ class Evaluation(Section):
 class Checkpoint(Section):
     """Checkpoints to resume, fork or export from."""
 
-    effects: ClassVar[Effects] = needs("best_of keep_best", _best_of)
+    effects: ClassVar[Effects] = needs("best_of keep_best", best_is_measured)
     every: int = Field(20, ge=0)
     """Iterations between checkpoints; 0 disables. The last iteration, and the one a run is stopped at, always have a checkpoint."""
     every_seconds: float = Field(0.0, ge=0.0)

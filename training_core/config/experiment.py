@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from pydantic import Field
 
 from training_core.config.base import Section, cross_field
-from training_core.config.evaluation import Checkpoint, Reporting
+from training_core.config.effects import Effects, needs, unless
+from training_core.config.evaluation import Checkpoint, Reporting, best_is_measured
 from training_core.config.health import RunHealth
 from training_core.errors import InvalidValue
 
@@ -22,6 +23,9 @@ class AgentKind(StrEnum):
 class Run(Section):
     """Name and length of the run."""
 
+    effects: ClassVar[Effects] = needs("early_stopping", best_is_measured) | needs(
+        "min_delta", unless("early_stopping", 0)
+    )
     name: str = Field("", max_length=120)
     """Name shown in tables; empty uses the preset's or the environment's name."""
     description: str = Field("", max_length=4000)
@@ -32,6 +36,10 @@ class Run(Section):
     """Seed of tasks, sampling and initialisation. The same config and seed give the same curves (fp32)."""
     iterations: int = Field(100, ge=1)
     """Collect-and-update rounds."""
+    early_stopping: int = Field(0, ge=0)
+    """The run finishes early after this many consecutive measurements of `checkpoint.best_of` that do not improve it; 0 disables."""
+    min_delta: float = Field(0.0, ge=0.0)
+    """An improvement exceeds the highest value by more than this (early stopping)."""
     max_attempts: int = Field(3, ge=1, le=100)
     """Consecutive failed attempts, without a new checkpoint or a Resume in between, after which the run fails; 1 disables restarts."""
     failure_patience: int = Field(3, ge=1, le=1000)

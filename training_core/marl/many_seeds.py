@@ -401,6 +401,7 @@ def _check(config: MarlConfig) -> None:
         "network.type": policy.network.type != "mlp" and 'several seeds need network.type = "mlp"',
         "learner.compile": policy.learner.compile and "several seeds need compile = false",
         "algorithm.target_kl": config.algorithm.target_kl and "several seeds need target_kl = 0",
+        "run.early_stopping": config.run.early_stopping and "several seeds need early_stopping = 0",
         "rollout.steps": config.rollout.steps % section.max_cycles and "several seeds need whole episodes",
     }
     if broken := {field: str(reason) for field, reason in reasons.items() if reason}:

@@ -17,7 +17,7 @@ from training_core.importing import resolve
 from training_core.loggers.registry import Loggers, LoggerSetup, enabled_loggers
 from workers.driver.checkpointing import CheckpointKeeper, starting_point
 from workers.driver.display import Bar, Lines
-from workers.driver.loop import ENDS, Run, secure, train
+from workers.driver.loop import ENDS, End, Run, secure, train
 from workers.driver.run_events import ReportedLog, RunEvents
 from workers.kinds import WORKER_KINDS
 from workers.protocol import (
@@ -136,7 +136,7 @@ def guarded_attempt(
 ) -> int:
     """Run the attempt with the backend of `make`. An exception becomes a status event and an exit status."""
     try:
-        state, iteration = _run(attempt, run_events, stop_signal, make)
+        end = _run(attempt, run_events, stop_signal, make)
     except Superseded:
         log.warning("a newer attempt of this run exists; this attempt ends now")
         return SUPERSEDED
@@ -154,14 +154,15 @@ def guarded_attempt(
         run_events.failed(fault, retry=retry)
         run_events.note(f"{LOST if retry else FAILURE}{fault.printed}")
         return FAILED
-    run_events.ended(state, iteration)
-    run_events.note(f"{state} after {iteration} iterations; run folder {attempt.folder}")
+    run_events.ended(end.state, end.iterations, end.reason)
+    reason = f" ({end.reason})" if end.reason else ""
+    run_events.note(f"{end.state} after {end.iterations} iterations{reason}; run folder {attempt.folder}")
     return 0
 
 
 def _run(
     attempt: Attempt, run_events: RunEvents, stop_signal: StopSignal, make: Callable[[], TrainingBackend]
-) -> tuple[str, int]:
+) -> End:
     run_events.starting(attempt.start_from)
     for setting in unused_settings(attempt.config):
         log.warning("%s", setting)

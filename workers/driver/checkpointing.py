@@ -23,6 +23,7 @@ from training_core.checkpoints import (
 )
 from training_core.config.experiment import ExperimentConfig
 from training_core.errors import CheckpointError
+from workers.driver.early_stopping import EarlyStopping
 from workers.driver.run_events import RunEvents
 from workers.protocol import Attempt, TrainingBackend
 from workers.storage.folders import RunFolder
@@ -127,13 +128,14 @@ class CheckpointKeeper:
         """Time of the last checkpoint, or of the attempt's start."""
         self.latest = 0
         """Iteration of the checkpoint that was last written or resumed from; 0 if there is none."""
+        self.early_stopping = EarlyStopping(config)
         self.admission: dict[str, Any] | None = None
         """State of task admission if play runs ahead of the update (see Ahead)."""
 
     def recall(self, resume_from: Path | None, run_events: RunEvents, *, forks: bool = False) -> int:
         """Restore progress from a checkpoint. Returns the number of iterations completed by then. Raises CheckpointError.
 
-        A fork has no best checkpoint yet: the original run's checkpoints are not its own.
+        A fork has no best checkpoint and no highest value yet: the original run's are not its own.
         """
         sweep(self._folder.checkpoints)  # incomplete checkpoints of attempts that died while writing
         if resume_from is None:
@@ -142,7 +144,9 @@ class CheckpointKeeper:
         for name, value in state["progress"].items():
             setattr(run_events.progress, name, int(value))
         self.admission = state.get("admission")
-        self._best = [] if forks else _read_best(state["best"])
+        if not forks:
+            self._best = _read_best(state["best"])
+            self.early_stopping.restore(state.get("early_stopping", {}))
         self.latest = int(state["iteration"])
         return self.latest
 
@@ -175,6 +179,7 @@ class CheckpointKeeper:
             "progress": asdict(run_events.progress),
             "best": [asdict(item) for item in self._best],
             "admission": self.admission,
+            "early_stopping": self.early_stopping.state(),
         }
 
     def _retain(self, run_events: RunEvents, iteration: int) -> None:

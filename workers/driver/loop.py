@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from training_core.config.experiment import ExperimentConfig
 from training_core.errors import CheckpointError, EnvironmentFailure, StopRequested
@@ -87,6 +87,17 @@ def _one(seen: _Seen) -> str:
     return f" One of them: {seen.error}." if seen.error else ""
 
 
+class End(NamedTuple):
+    """How an attempt ended."""
+
+    state: str
+    """Final state of the run."""
+    iterations: int
+    """Completed iterations."""
+    reason: str = ""
+    """Why it finished before the last iteration."""
+
+
 @dataclass
 class Run:
     """State of the loop of one attempt; the same for local runs and runs on Ray."""
@@ -107,8 +118,8 @@ class Run:
         self.failure_limit = FailureLimit(self.config.run.failure_patience)
 
 
-def train(run: Run, resume_from: Path | None, *, forks: bool = False) -> tuple[str, int]:
-    """Train until the last iteration or a stop request. Returns the final state and the number of completed iterations.
+def train(run: Run, resume_from: Path | None, *, forks: bool = False) -> End:
+    """Train until the last iteration, a stop request, or early stopping.
 
     With `forks` the checkpoint is another run's: iterations continue from it, after an evaluation of it.
     """
@@ -135,8 +146,8 @@ def begin(run: Run, resume_from: Path | None, *, forks: bool) -> tuple[int, Star
     return first, started
 
 
-def iterate(run: Run, first: int, started: Started) -> tuple[str, int]:
-    """Run iterations until the last one or a stop request. Raises EnvironmentFailure if all episodes fail for too long."""
+def iterate(run: Run, first: int, started: Started) -> End:
+    """Run iterations until the attempt ends. Raises EnvironmentFailure if all episodes fail for too long."""
     for iteration in range(first + 1, run.config.run.iterations + 1):
         try:
             collect(run, iteration)
@@ -148,20 +159,26 @@ def iterate(run: Run, first: int, started: Started) -> tuple[str, int]:
         run.completed = iteration
         if evaluates(run.config) and due(iteration, run.config.evaluation.every, run.config.run.iterations):
             evaluate(run, iteration)
+        reason = run.keeper.early_stopping.record(
+            iteration, run.run_events.measured(run.config.checkpoint.best_of, iteration)
+        )
         command = run.command()
-        if command or run.keeper.due(iteration):
+        if command or reason or run.keeper.due(iteration):
             checkpoint(run, iteration)
+        if reason and iteration < run.config.run.iterations:
+            run.failure_limit.finish()
+            return End("finished", iteration, reason)
         if command and iteration < run.config.run.iterations:
-            return ENDS[command], iteration
+            return End(ENDS[command], iteration)
     run.failure_limit.finish()
-    return "finished", run.config.run.iterations
+    return End("finished", run.config.run.iterations)
 
 
-def stop(run: Run) -> tuple[str, int]:
+def stop(run: Run) -> End:
     """Stop during a collection, without the iteration that it belongs to."""
     if unsaved(run):
         checkpoint(run, run.completed)
-    return ENDS[run.command() or "stop"], run.completed
+    return End(ENDS[run.command() or "stop"], run.completed)
 
 
 def secure(run: Run) -> None:
