@@ -92,8 +92,14 @@ def test_many_new_metrics_are_counted_for_the_query_planner(
     assert planned_rows() == count
 
 
-@pytest.mark.parametrize("narrow", [0, 7, 29])
-@pytest.mark.parametrize("merged", ["not", "merged", "moved"])
+@pytest.mark.parametrize(
+    ("merged", "narrow"),
+    [
+        pytest.param(merged, narrow, marks=[] if narrow == 7 or merged == "not" else pytest.mark.extended)
+        for merged in ("not", "merged", "moved")
+        for narrow in (0, 7, 29)
+    ],
+)
 def test_points_in_blocks_are_read_as_those_in_chunks(
     run: Run, monkeypatch: pytest.MonkeyPatch, narrow: int, merged: str
 ) -> None:

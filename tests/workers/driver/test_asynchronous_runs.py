@@ -63,8 +63,8 @@ def test_an_actor_loads_new_weights_in_mid_sequence(
     config = small_config(little_model, **APART, rollout__staleness=100)
     spawner = Spawner(config, tmp_path, "interrupted", None)
     placement = place(config)
-    updater = spawner.policy_worker(placement.of("update", "planner")[0])
-    worker = spawner.policy_worker(placement.of("rollout", "planner")[0])
+    updater = spawner.member(placement.of("update", "planner")[0]).handle
+    worker = spawner.member(placement.of("rollout", "planner")[0]).handle
     ray.get([updater.start.remote(None), worker.start.remote(None)])
     prompts = [Prompt([5, 6, 7 + place], 8, NoiseKey(0, 0, 1, place, 0, 0)) for place in range(16)]
     settings, version, mixed = SamplingSettings(temperature=5.0, max_tokens=24), 0, 0

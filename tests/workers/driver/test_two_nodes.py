@@ -34,15 +34,19 @@ SHARES = {
 
 
 @pytest.fixture
-def cluster() -> Iterator[Any]:
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The first node stands; this process is not connected to it."""
+    folder = tempfile.mkdtemp(prefix="two-", dir="/tmp")
+    monkeypatch.setenv(
+        "RAY_TMPDIR", folder
+    )  # where Ray writes the address of the newest cluster, if there is a folder "ray"
+    (Path(folder) / "ray").mkdir()
     os.environ |= RAY_VARIABLES | {
         "RAY_health_check_failure_threshold": "5"  # Ray's own: that a node is lost is to be noticed soon
     }
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     from ray.cluster_utils import Cluster
 
-    folder = tempfile.mkdtemp(prefix="two-", dir="/tmp")
     made = Cluster(
         initialize_head=True,
         head_node_args={**NODE, "num_cpus": 2, "temp_dir": folder, "include_dashboard": False},

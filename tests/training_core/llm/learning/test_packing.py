@@ -416,6 +416,7 @@ def test_a_learner_with_blocks_has_the_logprobs_of_one_without() -> None:
 
 
 @UNFUSED
+@pytest.mark.extended
 def test_flex_attention_is_compiled_once_for_each_width(monkeypatch: pytest.MonkeyPatch) -> None:
     """200 batches of random rows: as many compilations as widths, and none of them falls back to uncompiled code."""
     kernel, before = compiled_kernel(lambda graph, inputs: graph.forward), compilations()

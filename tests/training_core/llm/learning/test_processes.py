@@ -33,9 +33,9 @@ def test_every_group_is_one_process_s() -> None:
 @pytest.mark.parametrize(
     "algorithm",
     [
-        ALGORITHM,
+        pytest.param(ALGORITHM, marks=pytest.mark.extended),
         Ppo(kl_coefficient=0.1),
-        Rloo(kl_coefficient=0.3),
+        pytest.param(Rloo(kl_coefficient=0.3), marks=pytest.mark.extended),
         ReinforcePlusPlus(kl_coefficient=0.3, discount=0.9),
     ],
     ids=lambda algorithm: algorithm.type,
