@@ -218,6 +218,9 @@ class EstimatePolicy(Document):
     parameters: int | None
     workers: list[EstimateWorker]
     unknown: str = Field(description="Reason why the model's size is unknown.")
+    published: bool = Field(
+        description="Whether the sizes are the published ones of a model that the server does not have."
+    )
 
 
 class EstimateVolume(Document):

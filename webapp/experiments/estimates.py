@@ -14,7 +14,7 @@ from webapp.cluster.services import capacity_read, limits_read
 from webapp.scheduling.admission import demands_ahead
 from workers.launchers.launcher import Capacity
 from workers.sizing.estimates import Estimate, NodeMemory, estimate, memory_shortages, memory_unknown, volume
-from workers.sizing.placement import demand
+from workers.sizing.placement import amount, demand
 
 FITS, WAITS, NEVER, UNKNOWN = "fits", "waits", "never", "unknown"
 
@@ -54,13 +54,13 @@ def verdict(estimated: Estimate, capacity: Capacity | None) -> tuple[str, list[s
 
 def _never(limit: ClusterLimit) -> str:
     return (
-        f"Needs {limit.wants:g} {limit.resource}; the cluster has {limit.total:g}. "
+        f"Needs {amount(limit.wants, limit.resource)}; the cluster has {limit.total:g}. "
         "Add nodes, or lower policies.*.devices and resources.environment_cpus."
     )
 
 
 def _waits(limit: ClusterLimit) -> str:
-    return f"Needs {limit.wants:g} {limit.resource}; {limit.free:g} are free after the runs ahead of it."
+    return f"Needs {amount(limit.wants, limit.resource)}; {limit.free:g} are free after the runs ahead of it."
 
 
 def cost_of(configs: Sequence[AnyConfig]) -> SweepCost:

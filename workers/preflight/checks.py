@@ -22,7 +22,7 @@ from training_core.loggers.registry import LOGGERS, enabled_loggers
 from workers.jobs.context import JobContext
 from workers.kinds import WORKER_KINDS
 from workers.sizing.estimates import NodeMemory, estimate, memory_shortages, memory_unknown, size_text
-from workers.sizing.placement import demand, refuse_gpus, requested_gpus
+from workers.sizing.placement import amount, demand, refuse_gpus, requested_gpus
 from workers.storage.folders import check_mark, marked
 from workers.telemetry.faults import fault_of, has_traceback, sentence
 
@@ -183,7 +183,7 @@ def _gpus(config: AnyConfig, around: Surroundings) -> str:
         refuse_gpus(config, "the cluster")
     if wanted > around.cluster.gpus:
         field = next(iter(requested_gpus(config)))
-        text = f"the run needs {wanted:g} GPUs in total and the cluster has {around.cluster.gpus:g}"
+        text = f"the run needs {amount(wanted, 'GPUs')} in total and the cluster has {around.cluster.gpus:g}"
         raise ConfigError({field: text}, remedy="lower it, or add nodes")
     return f"{wanted:g} of {around.cluster.gpus:g} GPUs are requested"
 

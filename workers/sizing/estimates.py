@@ -13,6 +13,7 @@ from training_core.config.kinds import AnyConfig
 from training_core.config.run import RunConfig
 from training_core.errors import Advice, ModelError
 from training_core.llm.base_models.packaged import PACKAGED_MODELS, packaged_shape
+from training_core.llm.base_models.published import PUBLISHED
 from training_core.llm.base_models.registry import model_folder
 from training_core.llm.base_models.tiny import tiny_folder, tiny_shape
 from training_core.llm.learning import memory
@@ -51,6 +52,8 @@ class PolicyMemory:
     workers: list[WorkerMemory]
     unknown: str = ""
     """Reason why the model's size is unknown."""
+    published: bool = False
+    """Whether the sizes are the published ones of the model, which this machine does not have."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,10 @@ def _evaluations(config: AnyConfig, first: int) -> tuple[int, int]:
     return evaluations, greedy + config.evaluation_episodes("eval_sampled") * config.evaluation.sampled
 
 
+class NotDownloaded(ModelError):
+    """This machine does not have the model."""
+
+
 def model_shape(model: str, config: RunConfig, home: Path) -> ModelShape:
     """Sizes of a policy's model on this machine: made by Troupe, a folder, or in the hub's cache.
 
@@ -143,10 +150,20 @@ def model_shape(model: str, config: RunConfig, home: Path) -> ModelShape:
         return read_shape(folder)
     cached = _cached(model)
     if cached is None:
-        raise ModelError(
+        raise NotDownloaded(
             "this machine does not have the model; its size will be known after the model has been downloaded"
         )
     return read_shape(cached)
+
+
+def sizes_of(model: str, config: RunConfig, home: Path) -> tuple[ModelShape, bool]:
+    """The same, and whether they are the published ones of a model that this machine does not have."""
+    try:
+        return model_shape(model, config, home), False
+    except NotDownloaded:
+        if model not in PUBLISHED:
+            raise
+        return PUBLISHED[model], True
 
 
 def _cached(model: str) -> Path | None:
@@ -165,7 +182,7 @@ def _policy(name: str, config: RunConfig, home: Path, prompt: int) -> PolicyMemo
     section = config.policies[name]
     precision = section.learner.precision
     try:
-        shape = model_shape(section.model, config, home)
+        shape, published = sizes_of(section.model, config, home)
     except ModelError as error:
         return PolicyMemory(name, section.model, precision, None, [], str(error))
     longest = max(role.sampling.max_tokens for role in config.team.roles.values() if role.policy == name)
@@ -175,7 +192,7 @@ def _policy(name: str, config: RunConfig, home: Path, prompt: int) -> PolicyMemo
     for actor_slot in actor_slots:
         by_kind.setdefault(actor_slot.kind, []).append(actor_slot)
     workers = [_workers(kind, group, config, shape, prompt) for kind, group in by_kind.items()]
-    return PolicyMemory(name, section.model, precision, shape.parameters, workers)
+    return PolicyMemory(name, section.model, precision, shape.parameters, workers, published=published)
 
 
 def _workers(

@@ -141,6 +141,20 @@ def test_an_unknown_model_is_reported(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "does not have the model" in of(configured(Path("../../etc")), "planner", tmp_path).unknown
 
 
+def test_published_sizes_count_before_the_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    found = of(configured(Path("Qwen/Qwen2.5-7B-Instruct")), "planner", tmp_path)
+    assert found.published and found.parameters == 7_615_616_512 and not found.unknown
+    assert found.workers[0].parts["weights"] == 4 * 7_615_616_512
+    repo = tmp_path / "models--Qwen--Qwen2.5-7B-Instruct"
+    (repo / "snapshots" / "abc").mkdir(parents=True)
+    (repo / "refs").mkdir()
+    (repo / "refs" / "main").write_text("abc")
+    (repo / "snapshots" / "abc" / "config.json").write_text(json.dumps(BIG | {"vocab_size": 1000}))
+    downloaded = of(configured(Path("Qwen/Qwen2.5-7B-Instruct")), "planner", tmp_path)
+    assert not downloaded.published and downloaded.parameters != found.parameters
+
+
 def test_a_model_in_the_hubs_cache_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repo = tmp_path / "models--ada--small"
     snapshot = repo / "snapshots" / "abc"
