@@ -183,6 +183,9 @@ class EstimateVerdict(Document):
         description="fits: now; waits: after other runs; never: not on this cluster; unknown: no cluster answers, or no memory is known."
     )
     reasons: list[str]
+    change: Overrides = Field(
+        description="Overrides with which the memory suffices: the smallest tried change, if there is one."
+    )
 
 
 class EstimateDevices(Document):

@@ -290,7 +290,7 @@ class NodeMemory:
     """Of its smallest GPU; 0 also if it has none."""
 
 
-def memory_shortages(estimated: Estimate, nodes: Sequence[NodeMemory]) -> list[str]:
+def memory_shortages(estimated: Estimate, nodes: Sequence[NodeMemory]) -> list[Advice]:
     """Return the workers too large for every GPU; compares all CPU workers together with main memory."""
     cards = [node.gpu for node in nodes if node.gpu]
     reasons = []
@@ -307,7 +307,7 @@ def memory_unknown(estimated: Estimate) -> list[str]:
     return [f"{policy.policy}: {policy.unknown}" for policy in estimated.policies if policy.unknown]
 
 
-def _too_little_main_memory(estimated: Estimate, nodes: Sequence[NodeMemory]) -> list[str]:
+def _too_little_main_memory(estimated: Estimate, nodes: Sequence[NodeMemory]) -> list[Advice]:
     there = sum(node.main for node in nodes)
     on_cpu = [
         (worker.peak * worker.workers, policy, worker)
