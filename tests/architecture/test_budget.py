@@ -11,7 +11,7 @@ BUDGET = {
     "training_core/config": 3450,
     "training_core/llm": 20,
     "training_core/llm/agents": 1180,
-    "training_core/llm/base_models": 1165,
+    "training_core/llm/base_models": 1170,
     "training_core/llm/environments": 3960,
     "training_core/llm/external": 700,
     "training_core/llm/generation": 2450,
@@ -71,7 +71,7 @@ BUDGET = {
     "workers/provenance": 460,
     "workers/reporting": 380,
     "workers/rollout_buffer": 1620,
-    "workers/sizing": 760,
+    "workers/sizing": 880,
     "workers/storage": 400,
     "workers/telemetry": 1790,
 }

@@ -221,6 +221,9 @@ class EstimatePolicy(Document):
     parameters: int | None
     workers: list[EstimateWorker]
     unknown: str = Field(description="Reason why the model's size is unknown.")
+    sizes: dict[str, int] = Field(
+        description="micro_batch_tokens of a trained policy, and max_batch: numbers, also where the config has auto."
+    )
     published: bool = Field(
         description="Whether the sizes are the published ones of a model that the server does not have."
     )

@@ -15,7 +15,15 @@ from webapp.cluster.services import capacity_read, limits_read
 from webapp.scheduling.admission import demands_ahead
 from workers.launchers.launcher import Capacity
 from workers.sizing.changes import smallest_change, with_change
-from workers.sizing.estimates import Estimate, NodeMemory, estimate, memory_shortages, memory_unknown, volume
+from workers.sizing.estimates import (
+    Estimate,
+    NodeMemory,
+    estimate,
+    largest_card,
+    memory_shortages,
+    memory_unknown,
+    volume,
+)
 from workers.sizing.placement import amount, demand
 
 FITS, WAITS, NEVER, UNKNOWN = "fits", "waits", "never", "unknown"
@@ -23,7 +31,9 @@ FITS, WAITS, NEVER, UNKNOWN = "fits", "waits", "never", "unknown"
 
 def appraise(config: AnyConfig, prompt_tokens: int | None = None, first: int = 0) -> documents.Estimate:
     """Estimate a config, of a fork from iteration `first` on, and compare it with the current cluster."""
-    estimated, capacity = estimate(config, settings.TROUPE_HOME, prompt_tokens, first), capacity_read()
+    capacity = capacity_read()
+    card = largest_card(memories(capacity)) if capacity else 0
+    estimated = estimate(config, settings.TROUPE_HOME, prompt_tokens, first, card)
     compared = verdict(config, estimated, capacity)
     facts = asdict(estimated)
     wants = facts.pop("demand")
@@ -38,18 +48,21 @@ def appraise(config: AnyConfig, prompt_tokens: int | None = None, first: int = 0
     )
 
 
+def memories(capacity: Capacity) -> list[NodeMemory]:
+    """Return the memory of the cluster's machines."""
+    return [NodeMemory(node.memory, node.gpu_memory) for node in capacity.nodes]
+
+
 def verdict(config: AnyConfig, estimated: Estimate, capacity: Capacity | None) -> documents.EstimateVerdict:
     """Return whether a run fits, and why not: first by its devices, then by its memory, with the change that helps."""
     if capacity is None:
         return _verdict(UNKNOWN, ["The cluster does not answer; a run launched now waits for it."])
     limits = limits_read(estimated.demand, capacity, demands_ahead(capacity))
-    memories = [NodeMemory(node.memory, node.gpu_memory) for node in capacity.nodes]
-    shortages = memory_shortages(estimated, memories)
+    nodes = memories(capacity)
+    shortages = memory_shortages(estimated, nodes)
     change: dict[str, Any] = {}
     if shortages:
-        change = smallest_change(
-            config, settings.TROUPE_HOME, memories, capacity.gpus, estimated.prompt_tokens
-        )
+        change = smallest_change(config, settings.TROUPE_HOME, nodes, capacity.gpus, estimated.prompt_tokens)
     if never := [_never(limit) for limit in limits if limit.never] + with_change(shortages, change):
         return _verdict(NEVER, never, change)
     waits = [_waits(limit) for limit in limits]

@@ -22,7 +22,14 @@ from training_core.loggers.registry import LOGGERS, enabled_loggers
 from workers.jobs.context import JobContext
 from workers.kinds import WORKER_KINDS
 from workers.sizing.changes import change_text, smallest_change
-from workers.sizing.estimates import NodeMemory, estimate, memory_shortages, memory_unknown, size_text
+from workers.sizing.estimates import (
+    NodeMemory,
+    estimate,
+    largest_card,
+    memory_shortages,
+    memory_unknown,
+    size_text,
+)
 from workers.sizing.placement import amount, demand, refuse_gpus, requested_gpus
 from workers.storage.folders import check_mark, marked
 from workers.telemetry.faults import fault_of, has_traceback, sentence
@@ -208,8 +215,8 @@ def _this_machine(gpus: float) -> NodeMemory:
 
 def _memory(config: AnyConfig, around: Surroundings) -> str:
     """Compare the estimated memory of each worker with that of the machines."""
-    estimated = estimate(config, around.home)
     nodes, cards = _machines(config, around)
+    estimated = estimate(config, around.home, card=largest_card(nodes))
     if shortages := memory_shortages(estimated, nodes):
         change = smallest_change(config, around.home, nodes, cards)
         remedy = f"the memory suffices with {change_text(change)}" if change else shortages[0].remedy

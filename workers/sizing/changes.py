@@ -14,7 +14,7 @@ from training_core.config.files import apply_overrides, parse_config
 from training_core.config.kinds import AnyConfig
 from training_core.config.run import RunConfig
 from training_core.errors import Advice, ConfigError
-from workers.sizing.estimates import Estimate, NodeMemory, estimate, memory_shortages
+from workers.sizing.estimates import Estimate, NodeMemory, estimate, largest_card, memory_shortages
 from workers.sizing.placement import demand
 
 Overrides = Mapping[str, Any]
@@ -129,7 +129,7 @@ class _Trial:
         return bool(memory_shortages(Estimate(**{**vars(estimated), "policies": others}), self._nodes))
 
     def _estimate(self, config: AnyConfig) -> Estimate:
-        return estimate(config, self._home, self._prompt)
+        return estimate(config, self._home, self._prompt, card=largest_card(self._nodes))
 
 
 def _strongest(chosen: Sequence[Levels]) -> dict[str, Any]:
@@ -148,7 +148,10 @@ def _halves(start: int, least: int) -> Iterator[int]:
 def _fewer_tokens(config: RunConfig, policy: str) -> Levels:
     if policy not in config.trained_policies:
         return []
-    limit = config.policies[policy].learner.micro_batch_tokens
+    learner, devices = config.policies[policy].learner, config.policies[policy].devices
+    if learner.micro_batch_tokens == "auto" and (devices.rollout_gpus or devices.update_gpus):
+        return []  # the estimate has lowered it already
+    limit = learner.pass_tokens
     return [{"learner.micro_batch_tokens": tokens} for tokens in _halves(limit, LEAST_TOKENS)]
 
 
@@ -156,7 +159,7 @@ def _fewer_sequences(config: RunConfig, policy: str) -> Levels:
     section = config.policies[policy]
     if section.engine.weights == "remote":
         return []
-    return [{"engine.max_batch": count} for count in _halves(section.engine.max_batch, LEAST_BATCH)]
+    return [{"engine.max_batch": count} for count in _halves(section.engine.sequences, LEAST_BATCH)]
 
 
 def _recomputation(config: RunConfig, policy: str) -> Levels:

@@ -4,8 +4,8 @@ Free of torch: model sizes are read from their folders. Unknown sizes are report
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
@@ -23,6 +23,11 @@ from workers.sizing.placement import ActorSlot, Demand, Pool, SlotKind, demand, 
 
 PROMPT_TOKENS = 512
 """Assumed length of a prompt by default."""
+AUTO_TOKENS = tuple(2**power for power in range(9, 15))
+AUTO_SEQUENCES = tuple(2**power for power in range(3, 10))
+"""Values of micro_batch_tokens and max_batch that "auto" may stand for on a GPU."""
+AUTO_SPARE = 0.2
+"""Share of a device's memory that these leave free: for the runtime, the allocator, and errors of the estimate."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,8 @@ class PolicyMemory:
     workers: list[WorkerMemory]
     unknown: str = ""
     """Reason why the model's size is unknown."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """micro_batch_tokens (of a trained policy) and max_batch: the configured numbers, or those that "auto" stands for."""
     published: bool = False
     """Whether the sizes are the published ones of the model, which this machine does not have."""
 
@@ -90,13 +97,16 @@ class Estimate:
     """Prompt length that memory was computed with, unless a model's context is shorter."""
 
 
-def estimate(config: AnyConfig, home: Path, prompt_tokens: int | None = None, first: int = 0) -> Estimate:
+def estimate(
+    config: AnyConfig, home: Path, prompt_tokens: int | None = None, first: int = 0, card: int = 0
+) -> Estimate:
     """The estimates. Models made by Troupe are searched under `home`; prompts are assumed to have `prompt_tokens` tokens.
 
-    A fork continues from iteration `first`.
+    A fork continues from iteration `first`. Sizes that are "auto" follow from `card`, the memory of a GPU in bytes; if it is
+    0, they are those of the CPU.
     """
     prompt = PROMPT_TOKENS if prompt_tokens is None else prompt_tokens
-    policies = [_policy(name, cast(RunConfig, config), home, prompt) for name in config.models]
+    policies = [_policy(name, cast(RunConfig, config), home, prompt, card) for name in config.models]
     return Estimate(demand(config), pools(config), policies, volume(config, first), prompt)
 
 
@@ -178,44 +188,107 @@ def _cached(model: str) -> Path | None:
     return Path(path).parent if isinstance(path, str) else None
 
 
-def _policy(name: str, config: RunConfig, home: Path, prompt: int) -> PolicyMemory:
+def with_sizes(config: RunConfig, policy: str, home: Path, card: int) -> RunConfig:
+    """The config with numbers in place of the policy's sizes that are "auto", on a GPU with `card` bytes of memory.
+
+    If the model's size is not known, they are those of the CPU.
+    """
+    section = config.policies[policy]
+    try:
+        shape, _ = sizes_of(section.model, config, home)
+    except ModelError:
+        return _sized(config, policy, section.learner.pass_tokens, section.engine.sequences)
+    return _with_sizes(config, policy, shape, _prompt(policy, config, shape, PROMPT_TOKENS), card)
+
+
+def _with_sizes(config: RunConfig, policy: str, shape: ModelShape, prompt: int, card: int) -> RunConfig:
+    section = config.policies[policy]
+    tokens, sequences = section.learner.pass_tokens, section.engine.sequences
+    for kind, slots in _slots(policy, config).items():
+        room = card * min(slots[0].gpus, 1.0) * (1 - AUTO_SPARE)
+        if not room:
+            continue
+        room -= sum(_constant(kind, slots, config, shape).values())
+        if _learns(kind, policy, config) and section.learner.micro_batch_tokens == "auto":
+            tokens = _most_tokens(config, policy, shape, prompt, room)
+        if kind != "update" and section.engine.max_batch == "auto" and section.engine.weights == "shared":
+            sequences = _most_sequences(config, policy, shape, prompt, room)
+    return _sized(config, policy, tokens, sequences)
+
+
+def _most_tokens(config: RunConfig, policy: str, shape: ModelShape, prompt: int, room: float) -> int:
+    """The most tokens of a full forward pass, however long the prompts are."""
+    sequences = config.policies[policy].engine.sequences
+
+    def needed(tokens: int) -> int:
+        sized = _sized(config, policy, tokens, sequences)
+        return _peak_of_update(_updating(policy, sized, shape, prompt, filled=True))
+
+    return _largest(AUTO_TOKENS, needed, room)
+
+
+def _most_sequences(config: RunConfig, policy: str, shape: ModelShape, prompt: int, room: float) -> int:
+    tokens = config.policies[policy].learner.pass_tokens
+
+    def needed(sequences: int) -> int:
+        return _kv_cache(policy, _sized(config, policy, tokens, sequences), shape, prompt)
+
+    return _largest(AUTO_SEQUENCES, needed, room)
+
+
+def _largest(sizes: Sequence[int], needed: Callable[[int], int], room: float) -> int:
+    """The largest of the sizes, which grow, that needs no more than `room`; the smallest if none does."""
+    return next((size for size in reversed(sizes) if needed(size) <= room), sizes[0])
+
+
+def _sized(config: RunConfig, policy: str, tokens: int, sequences: int) -> RunConfig:
+    section = config.policies[policy]
+    learner = section.learner.model_copy(update={"micro_batch_tokens": tokens})
+    engine = section.engine.model_copy(update={"max_batch": sequences})
+    sized = section.model_copy(update={"learner": learner, "engine": engine})
+    return config.model_copy(update={"policies": {**config.policies, policy: sized}})
+
+
+def _prompt(policy: str, config: RunConfig, shape: ModelShape, prompt: int) -> int:
+    """The assumed length of prompts, if the model's context has so many positions."""
+    longest = max(role.sampling.max_tokens for role in config.team.roles.values() if role.policy == policy)
+    return min(prompt, max(shape.context - longest, 1)) if shape.context else prompt
+
+
+def _slots(policy: str, config: RunConfig) -> dict[SlotKind, list[ActorSlot]]:
+    by_kind: dict[SlotKind, list[ActorSlot]] = {}
+    for actor_slot in place(config).actor_slots:
+        if actor_slot.policy == policy:
+            by_kind.setdefault(actor_slot.kind, []).append(actor_slot)
+    return by_kind
+
+
+def _policy(name: str, config: RunConfig, home: Path, prompt: int, card: int) -> PolicyMemory:
     section = config.policies[name]
     precision = section.learner.precision
     try:
         shape, published = sizes_of(section.model, config, home)
     except ModelError as error:
         return PolicyMemory(name, section.model, precision, None, [], str(error))
-    longest = max(role.sampling.max_tokens for role in config.team.roles.values() if role.policy == name)
-    prompt = min(prompt, max(shape.context - longest, 1)) if shape.context else prompt
-    actor_slots = [actor_slot for actor_slot in place(config).actor_slots if actor_slot.policy == name]
-    by_kind: dict[SlotKind, list[ActorSlot]] = {}
-    for actor_slot in actor_slots:
-        by_kind.setdefault(actor_slot.kind, []).append(actor_slot)
-    workers = [_workers(kind, group, config, shape, prompt) for kind, group in by_kind.items()]
-    return PolicyMemory(name, section.model, precision, shape.parameters, workers, published=published)
+    prompt = _prompt(name, config, shape, prompt)
+    config = _with_sizes(config, name, shape, prompt, card)
+    section = config.policies[name]
+    sizes = {"max_batch": section.engine.sequences}
+    if name in config.trained_policies:
+        sizes = {"micro_batch_tokens": section.learner.pass_tokens} | sizes
+    workers = [_workers(kind, slots, config, shape, prompt) for kind, slots in _slots(name, config).items()]
+    return PolicyMemory(
+        name, section.model, precision, shape.parameters, workers, sizes=sizes, published=published
+    )
 
 
 def _workers(
     kind: SlotKind, actor_slots: list[ActorSlot], config: RunConfig, shape: ModelShape, prompt: int
 ) -> WorkerMemory:
     policy = actor_slots[0].policy
-    learns = kind != "rollout" and policy in config.trained_policies
-    section = config.policies[policy]
-    learner, precision = section.learner, section.learner.precision
-    weights = memory.weights(shape, precision)
-    constant = {"weights": memory.spread(weights, learner, 3, len(actor_slots)) if learns else weights}
-    updating: dict[str, int] = {}
-    if learns:
-        if config.algorithm.kl_coefficient > 0:
-            shared = section.adapter.type == "lora" and constant["weights"] == weights
-            constant["reference"] = 0 if shared else weights
-        trained = memory.adapted(shape, section.adapter)
-        copies = (
-            isinstance(learner, Deepspeed) and learner.zero_stage > 0
-        )  # ZeRO has fp32 copies of fp32 weights, too
-        optimizer = memory.optimizer(trained, "bf16" if copies else precision)
-        constant["optimizer"] = memory.spread(optimizer, learner, 1, len(actor_slots))
-        updating = _updating(policy, config, shape, prompt)
+    learns = _learns(kind, policy, config)
+    constant = _constant(kind, actor_slots, config, shape)
+    updating = _updating(policy, config, shape, prompt) if learns else {}
     generating = _generating(policy, config, shape, prompt) if kind != "update" else {}
     return WorkerMemory(
         kind=kind,
@@ -227,13 +300,39 @@ def _workers(
     )
 
 
+def _learns(kind: SlotKind, policy: str, config: RunConfig) -> bool:
+    return kind != "rollout" and policy in config.trained_policies
+
+
+def _constant(
+    kind: SlotKind, actor_slots: list[ActorSlot], config: RunConfig, shape: ModelShape
+) -> dict[str, int]:
+    """Memory that a worker always needs."""
+    policy = actor_slots[0].policy
+    section = config.policies[policy]
+    learner, precision = section.learner, section.learner.precision
+    weights = memory.weights(shape, precision)
+    if not _learns(kind, policy, config):
+        return {"weights": weights}
+    constant = {"weights": memory.spread(weights, learner, 3, len(actor_slots))}
+    if config.algorithm.kl_coefficient > 0:
+        shared = section.adapter.type == "lora" and constant["weights"] == weights
+        constant["reference"] = 0 if shared else weights
+    # ZeRO has fp32 copies of fp32 weights, too
+    copies = isinstance(learner, Deepspeed) and learner.zero_stage > 0
+    optimizer = memory.optimizer(memory.adapted(shape, section.adapter), "bf16" if copies else precision)
+    return constant | {"optimizer": memory.spread(optimizer, learner, 1, len(actor_slots))}
+
+
 def _peak_of_update(parts: dict[str, int]) -> int:
     """The passes have activations and logits, the optimiser step that follows them the copies of the gradients."""
     copies = parts.get("gradient_copies", 0)
     return max(sum(parts.values()) - copies, parts.get("gradients", 0) + copies)
 
 
-def _updating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) -> dict[str, int]:
+def _updating(
+    policy: str, config: RunConfig, shape: ModelShape, prompt: int, *, filled: bool = False
+) -> dict[str, int]:
     learner, group = config.policies[policy].learner, config.rollout.group_size
     speakers = [role for role in config.team.roles.values() if role.policy == policy and role.trained]
     answers = config.rollout.tasks * group * config.max_turns * len(speakers)
@@ -246,7 +345,7 @@ def _updating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) ->
     processes = devices.update_workers
     whole = processes > 1 or isinstance(learner, Deepspeed)
     copies = memory.gradient_copies(trained, learner.precision, whole=whole)
-    tokens, longest, places = memory.micro_batch(learner, text)
+    tokens, longest, places = memory.micro_batch(learner, text, filled=filled)
     return {
         "gradients": memory.spread(memory.gradients(trained, learner.precision), learner, 2, processes),
         "activations": memory.activations(
@@ -272,7 +371,7 @@ def _kv_cache(policy: str, config: RunConfig, shape: ModelShape, prompt: int) ->
     section = config.policies[policy]
     most = max(config.rollout.tasks * config.rollout.group_size, config.evaluation.episodes)
     workers = section.devices.rollout_workers
-    sequences = min(section.engine.max_batch, -(-most // workers))
+    sequences = min(section.engine.sequences, -(-most // workers))
     response = max(role.sampling.max_tokens for role in config.team.roles.values() if role.policy == policy)
     return memory.kv_cache(shape, section.learner.precision, sequences * (prompt + response))
 
@@ -288,6 +387,11 @@ class NodeMemory:
     main: int
     gpu: int
     """Of its smallest GPU; 0 also if it has none."""
+
+
+def largest_card(nodes: Sequence[NodeMemory]) -> int:
+    """Memory of the largest GPU in bytes; 0 if none is known."""
+    return max((node.gpu for node in nodes), default=0)
 
 
 def memory_shortages(estimated: Estimate, nodes: Sequence[NodeMemory]) -> list[Advice]:

@@ -235,6 +235,8 @@ def test_memory_is_compared_with_the_nodes(little_model: Path, tmp_path: Path) -
 def test_the_remedy_of_too_little_memory_fits_when_applied(little_model: Path, tmp_path: Path) -> None:
     card = ClusterDevices(2.0, (NodeMemory(64 * GIB, 2**22),))
     gpus = {f"policies__{name}__devices__rollout_gpus": 1.0 for name in ("planner", "executor")}
+    assert checked(small_config(little_model, **gpus), tmp_path, card)["memory"].state == "passed"  # auto
+    gpus |= {f"policies__{name}__learner__micro_batch_tokens": 4096 for name in ("planner", "executor")}
     memory = checked(small_config(little_model, **gpus), tmp_path, card)["memory"]
     assert memory.state == "failed" and memory.remedy.startswith("The memory suffices with "), memory
     words = memory.remedy.removeprefix("The memory suffices with ").removesuffix(".").split()

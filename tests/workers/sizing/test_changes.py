@@ -20,7 +20,7 @@ def no_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fits(home: Path, preset: str, overrides: dict[str, Any], node: NodeMemory) -> bool:
-    return not memory_shortages(estimate(load_config(preset, overrides), home), [node])
+    return not memory_shortages(estimate(load_config(preset, overrides), home, card=node.gpu), [node])
 
 
 def policies(**fields: Any) -> dict[str, Any]:

@@ -7,9 +7,10 @@ import pytest
 
 from training_core.config.files import load_config
 from training_core.config.run import RunConfig
+from training_core.llm.base_models.published import PUBLISHED
 from training_core.llm.learning import memory
 from training_core.llm.models.shape import shape_from
-from workers.sizing.estimates import PolicyMemory, estimate, volume
+from workers.sizing.estimates import PolicyMemory, estimate, volume, with_sizes
 
 BIG = {
     "num_hidden_layers": 28, "hidden_size": 3584, "num_attention_heads": 28, "num_key_value_heads": 4,
@@ -190,3 +191,83 @@ def test_zero_spreads_over_update_workers(big: Path, tmp_path: Path) -> None:
     whole = memory.weights(shape_from(BIG), "bf16")
     assert update.parts["weights"] == whole // 4 and rollout.parts["weights"] == whole
     assert update.parts["optimizer"] == 3 * whole // 2 and update.parts["reference"] == whole
+
+
+AUTO = {f"policies.{name}.learner.micro_batch_tokens": "auto" for name in ("planner", "executor")}
+
+
+def planner_on(card: int, home: Path, **more: object) -> PolicyMemory:
+    changes = AUTO | {
+        "policies.planner.devices.rollout_gpus": 1.0,
+        "policies.executor.devices.rollout_gpus": 1.0,
+    }
+    config = load_config(
+        "qwen3_plan_path", changes | {path.replace("__", "."): value for path, value in more.items()}
+    )
+    found = estimate(config, home, card=card)
+    return next(each for each in found.policies if each.policy == "planner")
+
+
+@pytest.mark.parametrize("card", [30, 31, 32, 34, 40, 80])
+def test_the_most_tokens_that_fit_a_card_are_chosen(card: int, tmp_path: Path) -> None:
+    """By hand: what a full pass of each width needs, next to weights, gradients and optimiser states."""
+    found = planner_on(card * 10**9, tmp_path)
+    parts, shape = found.workers[0].parts, PUBLISHED["Qwen/Qwen3-1.7B"]
+    standing = parts["weights"] + parts["optimizer"] + parts["gradients"]
+    fitting = [
+        tokens
+        for tokens in (512, 1024, 2048, 4096, 8192, 16_384)
+        if standing
+        + memory.activations(shape, "bf16", tokens, min(tokens, 4096), recomputed=True)
+        + memory.output_layer(shape, "bf16", tokens, "cuda")
+        <= 0.8 * card * 10**9
+    ]
+    assert found.sizes["micro_batch_tokens"] == max(fitting, default=512)
+
+
+def test_the_store_takes_what_is_free(tmp_path: Path) -> None:
+    """Keys and values of 544 tokens in 28 layers with 8 heads of 128 in bf16, for as many answers as fit; 128 are played at once."""
+    chosen = {}
+    for card in (28, 29, 31, 80):
+        found = planner_on(card * 10**9, tmp_path, evaluation__episodes=1000)
+        room = 0.8 * card * 10**9 - found.workers[0].parts["weights"] - found.workers[0].parts["optimizer"]
+        answer = 2 * 28 * 8 * 128 * 2 * 544
+        chosen[card] = found.sizes["max_batch"]
+        assert chosen[card] == max(
+            (size for size in (8, 16, 32, 64, 128, 256, 512) if size * answer <= room), default=8
+        )
+    assert len(set(chosen.values())) > 1 and chosen[80] == 512
+
+
+def test_sizes_that_are_set_are_not_changed(tmp_path: Path) -> None:
+    fixed = planner_on(
+        80 * 10**9,
+        tmp_path,
+        policies__planner__learner__micro_batch_tokens=700,
+        policies__planner__engine__max_batch=3,
+    )
+    assert fixed.sizes == {"micro_batch_tokens": 700, "max_batch": 3}
+    assert planner_on(0, tmp_path).sizes == {"micro_batch_tokens": 4096, "max_batch": 512}
+    on_cpu = estimate(load_config("plan_path_duo", AUTO), tmp_path, card=80 * 10**9)
+    assert on_cpu.policies[0].sizes == {"micro_batch_tokens": 4096, "max_batch": 512}
+
+
+def test_what_auto_chooses_fits_for_longer_prompts(tmp_path: Path) -> None:
+    """A full pass has no more tokens, whatever they are."""
+    whole_card = AUTO | {"policies.planner.devices.rollout_gpus": 1.0}
+    for card in (34, 48, 80):
+        config = with_sizes(load_config("qwen3_plan_path", whole_card), "planner", tmp_path, card * 10**9)
+        for prompt in (100, 512, 2000):
+            parts = next(
+                each.workers[0].parts
+                for each in estimate(config, tmp_path, prompt).policies
+                if each.policy == "planner"
+            )
+            passing = ("weights", "optimizer", "gradients", "activations", "logits")
+            assert sum(parts[part] for part in passing) <= 0.8 * card * 10**9
+
+
+def test_sizes_of_an_unknown_model_are_those_of_the_cpu(tmp_path: Path) -> None:
+    config = load_config("qwen3_plan_path", AUTO | {"policies.planner.model": "nobody/no"})
+    sized = with_sizes(config, "planner", tmp_path, 10**11)
+    assert sized.policies["planner"].learner.micro_batch_tokens == 4096

@@ -4,10 +4,13 @@ from typing import ClassVar, Literal, Protocol, Self
 
 from pydantic import Field
 
-from training_core.config.base import Section, cross_field
+from training_core.config.base import NumberOrAuto, Section, cross_field
 from training_core.config.effects import Effects, Place, unless
 from training_core.errors import InvalidValue
 from training_core.llm.models.adapter_config import Lora, WholeModel
+
+CPU_TOKENS = 4096
+"""Tokens of a forward pass on the CPU with micro_batch_tokens = "auto"."""
 
 
 def _packs_on_a_gpu(at: Place) -> str:
@@ -47,8 +50,10 @@ class Optimisation(Section):
     """Passes over an iteration's samples."""
     minibatches: int = Field(1, ge=1)
     """Optimiser steps per pass; groups are never split."""
-    micro_batch_tokens: int = Field(4096, ge=1)
-    """Maximum tokens in one forward pass, including padding; a step accumulates gradients over passes. Raise it on a large GPU."""
+    micro_batch_tokens: NumberOrAuto = "auto"
+    """Maximum tokens in one forward pass, including padding; a step accumulates gradients over passes. auto: 4,096 on the CPU, on a GPU the
+    largest power of two from 512 to 16,384 whose estimated memory fits.
+    """
     packing: bool = True
     """Pack a group's prompt and all its responses into one row, so that the prompt is computed once."""
     packed_attention: Literal["auto", "flex", "mask"] = "auto"
@@ -57,6 +62,11 @@ class Optimisation(Section):
     """Number format of weights and activations; fp16 uses dynamic loss scaling. Curves are reproducible from the seed in fp32 only."""
     activation_checkpointing: bool = False
     """Recompute activations in the backward pass instead of storing them: a third more computation, far less memory."""
+
+    @property
+    def pass_tokens(self) -> int:
+        """Maximum tokens in one forward pass; for "auto" those of the CPU."""
+        return CPU_TOKENS if self.micro_batch_tokens == "auto" else self.micro_batch_tokens
 
 
 class Learner(Optimisation):

@@ -131,17 +131,20 @@ def kv_cache(shape: ModelShape, precision: str, tokens: int) -> int:
     return 2 * shape.layers * shape.key_value_heads * shape.head_size * WIDTH[precision] * tokens
 
 
-def micro_batch(learner: Optimisation, text: Text) -> tuple[int, int, int]:
-    """(tokens, longest row, predicted places) of the largest forward pass of an update.
+def micro_batch(learner: Optimisation, text: Text, *, filled: bool = False) -> tuple[int, int, int]:
+    """(tokens, longest row, predicted places) of the largest forward pass of an update; with `filled`, of one that is full of
+    tokens, however long the text is.
 
     With packing, a prompt occurs once before the responses of its group; otherwise before each. A row longer than
     `micro_batch_tokens` forms its own batch.
     """
     if learner.packing:
-        limit = min(learner.micro_batch_tokens, PACKED_ROW)
+        limit = min(learner.pass_tokens, PACKED_ROW)
         members = min(text.group, max((limit - text.prompt) // text.response, 1))
     else:
         members = 1
     row = text.prompt + members * text.response
-    rows = max(min(learner.micro_batch_tokens // row, -(-text.rows // members)), 1)
+    if filled and row < learner.pass_tokens:
+        return learner.pass_tokens, max(row, min(learner.pass_tokens, PACKED_ROW)), learner.pass_tokens
+    rows = max(min(learner.pass_tokens // row, -(-text.rows // members)), 1)
     return rows * row, row, rows * members * text.response
