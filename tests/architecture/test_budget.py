@@ -71,7 +71,7 @@ BUDGET = {
     "workers/provenance": 460,
     "workers/reporting": 380,
     "workers/rollout_buffer": 1620,
-    "workers/sizing": 880,
+    "workers/sizing": 890,
     "workers/storage": 400,
     "workers/telemetry": 1790,
 }

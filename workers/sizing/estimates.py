@@ -16,6 +16,7 @@ from training_core.llm.base_models.packaged import PACKAGED_MODELS, packaged_sha
 from training_core.llm.base_models.published import PUBLISHED
 from training_core.llm.base_models.registry import model_folder
 from training_core.llm.base_models.tiny import tiny_folder, tiny_shape
+from training_core.llm.generation.engine_config import Torch
 from training_core.llm.learning import memory
 from training_core.llm.learning.learner_config import Deepspeed
 from training_core.llm.models.shape import ModelShape, read_shape
@@ -367,13 +368,23 @@ def _generating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) 
 
 
 def _kv_cache(policy: str, config: RunConfig, shape: ModelShape, prompt: int) -> int:
-    """KV cache of the largest batch: a training turn's, or an evaluation's."""
-    section = config.policies[policy]
-    most = max(config.rollout.tasks * config.rollout.group_size, config.evaluation.episodes)
-    workers = section.devices.rollout_workers
-    sequences = min(section.engine.sequences, -(-most // workers))
+    """KV cache of the largest batch, a training turn's or an evaluation's: that of sequences in a row each, or the torch engine's."""
+    section, engine = config.policies[policy], config.policies[policy].engine
+    workers, answers = section.devices.rollout_workers, config.rollout.group_size
     response = max(role.sampling.max_tokens for role in config.team.roles.values() if role.policy == policy)
-    return memory.kv_cache(shape, section.learner.precision, sequences * (prompt + response))
+    most = max(config.rollout.tasks * answers, config.evaluation.episodes)
+    tokens = min(engine.sequences, -(-most // workers)) * (prompt + response)
+    if isinstance(engine, Torch):
+        together = answers if config.workflow.type == "turn_tree" else 1
+        on_gpu = section.devices.rollout_gpus > 0
+        fixed = engine.static_shapes == "on" or (engine.static_shapes == "auto" and on_gpu)
+        for count, candidates in (
+            (config.rollout.tasks * answers // together, together),
+            (config.evaluation.episodes, 1),
+        ):
+            call = memory.Call(max(-(-count // workers), 1), candidates, prompt, response)
+            tokens = max(tokens, memory.tree_tokens(call, engine.sequences, fixed=fixed))
+    return memory.kv_cache(shape, section.learner.precision, tokens)
 
 
 SPARE = 0.1

@@ -131,6 +131,42 @@ def kv_cache(shape: ModelShape, precision: str, tokens: int) -> int:
     return 2 * shape.layers * shape.key_value_heads * shape.head_size * WIDTH[precision] * tokens
 
 
+TREE_TOKENS, TREE_ANSWERS, MIN_GROWTH = 256, 8, 32
+"""Generated tokens and answers that one tree of the torch engine may always contain, and columns by which its store grows
+(requests.py and prefix_tree.py of training_core.llm.generation).
+"""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of the torch engine."""
+
+    prompts: int
+    answers: int
+    """To each prompt."""
+    prompt: int
+    """Tokens of a prompt."""
+    response: int
+    """Maximum tokens of an answer."""
+
+
+def tree_tokens(call: Call, sequences: int, *, fixed: bool) -> int:
+    """Tokens that the torch engine's store has room for, if all answers differ and none ends early.
+
+    A row has a prompt and all its answers, and there are rows for twice as many answers as are generated at a time; with
+    `fixed` shapes their number is a power of two, and one more. Columns grow by half.
+    """
+    most = max(max(TREE_TOKENS, 2 * call.prompt) // call.response, TREE_ANSWERS)
+    group = min(call.answers, most, sequences)
+    rows = min(call.prompts * -(-call.answers // group), 2 * sequences // group)
+    if fixed:
+        rows = (1 << (rows - 1).bit_length()) + 1
+    columns = call.prompt + MIN_GROWTH
+    while columns < call.prompt + group * call.response:
+        columns = max(columns + group + MIN_GROWTH, columns * 3 // 2)
+    return rows * columns
+
+
 def micro_batch(learner: Optimisation, text: Text, *, filled: bool = False) -> tuple[int, int, int]:
     """(tokens, longest row, predicted places) of the largest forward pass of an update; with `filled`, of one that is full of
     tokens, however long the text is.
