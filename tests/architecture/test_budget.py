@@ -15,7 +15,7 @@ BUDGET = {
     "training_core/llm/environments": 3960,
     "training_core/llm/external": 700,
     "training_core/llm/generation": 2450,
-    "training_core/llm/learning": 3380,
+    "training_core/llm/learning": 3500,
     "training_core/llm/models": 1530,
     "training_core/llm/rewards": 1230,
     "training_core/llm/rollout_workflows": 1240,
@@ -71,7 +71,7 @@ BUDGET = {
     "workers/provenance": 460,
     "workers/reporting": 380,
     "workers/rollout_buffer": 1620,
-    "workers/sizing": 890,
+    "workers/sizing": 950,
     "workers/storage": 400,
     "workers/telemetry": 1790,
 }

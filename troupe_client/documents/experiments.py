@@ -210,6 +210,9 @@ class EstimateWorker(Document):
     gpus: float
     parts: dict[str, int]
     peak: int
+    host: int = Field(
+        description="Main memory of a worker on a GPU, for states that learner.offload moves to the host."
+    )
 
 
 class EstimatePolicy(Document):

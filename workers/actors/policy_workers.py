@@ -106,6 +106,7 @@ class Worker:
             sizes = {
                 "micro_batch_tokens": section.learner.pass_tokens,
                 "max_batch": section.engine.sequences,
+                "offload": section.learner.offload == "on",
             }
             base = base | {"sizes": sizes}
         return Ready(loaded.model_name, base, version, [loaded.span])

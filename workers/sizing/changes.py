@@ -167,6 +167,13 @@ def _recomputation(config: RunConfig, policy: str) -> Levels:
     return [] if done else [{"learner.activation_checkpointing": True}]
 
 
+def _offload(config: RunConfig, policy: str) -> Levels:
+    section = config.policies[policy]
+    generates_too = section.devices.placement == "colocated" and section.devices.rollout_gpus > 0
+    possible = section.learner.can_offload and generates_too and policy in config.trained_policies
+    return [{"learner.offload": "on"}] if possible and section.learner.offload == "off" else []
+
+
 def _half_precision(config: RunConfig, policy: str) -> Levels:
     section = config.policies[policy]
     on_gpu = section.devices.rollout_gpus or section.devices.update_gpus
@@ -197,6 +204,7 @@ KINDS_OF_CHANGES: tuple[Callable[[RunConfig, str], Levels], ...] = (
     _fewer_tokens,
     _fewer_sequences,
     _recomputation,
+    _offload,
     _half_precision,
     _adapter,
     _whole_cards,

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from training_core.config.kinds import AnyConfig
 from training_core.config.run import RunConfig
@@ -41,10 +41,14 @@ class WorkerMemory:
     gpus: float
     """Of one worker; 0 means CPU."""
     parts: dict[str, int]
-    """weights, reference, optimizer: always; gradients: during updates, with activations and logits in the passes, and
-    gradient_copies (fp32) in the optimiser step; kv_cache and engine_weights (vLLM's own copy): during generation."""
+    """weights, reference, optimizer: always, but with learner.offload the optimizer only during updates; gradients: during updates,
+    with activations and logits in the passes, and gradient_copies (fp32) in the optimiser step; kv_cache and engine_weights
+    (vLLM's own copy): during generation.
+    """
     peak: int
     """Maximum over the phases."""
+    host: int = 0
+    """Main memory of a worker on a GPU for what learner.offload moves to the host."""
 
 
 @dataclass(frozen=True)
@@ -203,6 +207,7 @@ def with_sizes(config: RunConfig, policy: str, home: Path, card: int) -> RunConf
 
 
 def _with_sizes(config: RunConfig, policy: str, shape: ModelShape, prompt: int, card: int) -> RunConfig:
+    config = _with_offload(config, policy, shape, prompt, card)
     section = config.policies[policy]
     tokens, sequences = section.learner.pass_tokens, section.engine.sequences
     for kind, slots in _slots(policy, config).items():
@@ -215,6 +220,20 @@ def _with_sizes(config: RunConfig, policy: str, shape: ModelShape, prompt: int, 
         if kind != "update" and section.engine.max_batch == "auto" and section.engine.weights == "shared":
             sequences = _most_sequences(config, policy, shape, prompt, room)
     return _sized(config, policy, tokens, sequences)
+
+
+def _with_offload(config: RunConfig, policy: str, shape: ModelShape, prompt: int, card: int) -> RunConfig:
+    """The config with "on" or "off" in place of an offload that is "auto": on, if the usual sizes do not fit otherwise."""
+    offload = config.policies[policy].learner.offload
+    off = _changed(config, policy, {"offload": "off"}, {})
+    if not _could_offload(policy, config) or (offload == "auto" and not card):
+        return off
+    if offload != "auto":
+        return config
+    (slots,) = _slots(policy, config).values()
+    room = card * min(slots[0].gpus, 1.0) * (1 - AUTO_SPARE)
+    short = _workers(slots[0].kind, slots, off, shape, prompt).peak > room
+    return _changed(config, policy, {"offload": "on"}, {}) if short else off
 
 
 def _most_tokens(config: RunConfig, policy: str, shape: ModelShape, prompt: int, room: float) -> int:
@@ -243,9 +262,15 @@ def _largest(sizes: Sequence[int], needed: Callable[[int], int], room: float) ->
 
 
 def _sized(config: RunConfig, policy: str, tokens: int, sequences: int) -> RunConfig:
+    return _changed(config, policy, {"micro_batch_tokens": tokens}, {"max_batch": sequences})
+
+
+def _changed(
+    config: RunConfig, policy: str, of_learner: dict[str, Any], of_engine: dict[str, Any]
+) -> RunConfig:
     section = config.policies[policy]
-    learner = section.learner.model_copy(update={"micro_batch_tokens": tokens})
-    engine = section.engine.model_copy(update={"max_batch": sequences})
+    learner = section.learner.model_copy(update=of_learner)
+    engine = section.engine.model_copy(update=of_engine)
     sized = section.model_copy(update={"learner": learner, "engine": engine})
     return config.model_copy(update={"policies": {**config.policies, policy: sized}})
 
@@ -290,6 +315,7 @@ def _workers(
     learns = _learns(kind, policy, config)
     constant = _constant(kind, actor_slots, config, shape)
     updating = _updating(policy, config, shape, prompt) if learns else {}
+    host = updating.get("optimizer", 0)
     generating = _generating(policy, config, shape, prompt) if kind != "update" else {}
     return WorkerMemory(
         kind=kind,
@@ -298,6 +324,7 @@ def _workers(
         gpus=actor_slots[0].gpus,
         parts=constant | updating | generating,
         peak=sum(constant.values()) + max(_peak_of_update(updating), sum(generating.values())),
+        host=host,
     )
 
 
@@ -319,16 +346,34 @@ def _constant(
     if config.algorithm.kl_coefficient > 0:
         shared = section.adapter.type == "lora" and constant["weights"] == weights
         constant["reference"] = 0 if shared else weights
+    return constant if _offloads(policy, config) else constant | _optimizer(policy, config, shape)
+
+
+def _offloads(policy: str, config: RunConfig) -> bool:
+    """Whether the optimiser's states are on the device during updates only."""
+    return config.policies[policy].learner.offload == "on" and _could_offload(policy, config)
+
+
+def _could_offload(policy: str, config: RunConfig) -> bool:
+    section = config.policies[policy]
+    generates_too = section.devices.placement == "colocated" and section.devices.rollout_gpus > 0
+    return section.learner.can_offload and generates_too and policy in config.trained_policies
+
+
+def _optimizer(policy: str, config: RunConfig, shape: ModelShape) -> dict[str, int]:
+    section = config.policies[policy]
+    learner, processes = section.learner, section.devices.update_workers
     # ZeRO has fp32 copies of fp32 weights, too
     copies = isinstance(learner, Deepspeed) and learner.zero_stage > 0
-    optimizer = memory.optimizer(memory.adapted(shape, section.adapter), "bf16" if copies else precision)
-    return constant | {"optimizer": memory.spread(optimizer, learner, 1, len(actor_slots))}
+    precision = "bf16" if copies else learner.precision
+    optimizer = memory.optimizer(memory.adapted(shape, section.adapter), precision)
+    return {"optimizer": memory.spread(optimizer, learner, 1, processes)}
 
 
 def _peak_of_update(parts: dict[str, int]) -> int:
     """The passes have activations and logits, the optimiser step that follows them the copies of the gradients."""
     copies = parts.get("gradient_copies", 0)
-    return max(sum(parts.values()) - copies, parts.get("gradients", 0) + copies)
+    return max(sum(parts.values()) - copies, parts.get("optimizer", 0) + parts.get("gradients", 0) + copies)
 
 
 def _updating(
@@ -347,13 +392,18 @@ def _updating(
     whole = processes > 1 or isinstance(learner, Deepspeed)
     copies = memory.gradient_copies(trained, learner.precision, whole=whole)
     tokens, longest, places = memory.micro_batch(learner, text, filled=filled)
-    return {
-        "gradients": memory.spread(memory.gradients(trained, learner.precision), learner, 2, processes),
-        "activations": memory.activations(
-            shape, learner.precision, tokens, longest, recomputed=learner.activation_checkpointing
-        ),
-        "logits": memory.output_layer(shape, learner.precision, places, device),
-    } | ({"gradient_copies": memory.spread(copies, learner, 2, processes)} if copies else {})
+    states = _optimizer(policy, config, shape) if _offloads(policy, config) else {}
+    return (
+        states
+        | {
+            "gradients": memory.spread(memory.gradients(trained, learner.precision), learner, 2, processes),
+            "activations": memory.activations(
+                shape, learner.precision, tokens, longest, recomputed=learner.activation_checkpointing
+            ),
+            "logits": memory.output_layer(shape, learner.precision, places, device),
+        }
+        | ({"gradient_copies": memory.spread(copies, learner, 2, processes)} if copies else {})
+    )
 
 
 def _generating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) -> dict[str, int]:
@@ -430,9 +480,17 @@ def _too_little_main_memory(estimated: Estimate, nodes: Sequence[NodeMemory]) ->
         for worker in policy.workers
         if not worker.gpus
     ]
-    whole = sum(peak for peak, _, _ in on_cpu)
+    copies = sum(worker.host * worker.workers for policy in estimated.policies for worker in policy.workers)
+    whole = sum(peak for peak, _, _ in on_cpu) + copies
     if not there or any(not node.main for node in nodes) or whole <= there * (1 - SPARE):
         return []
+    if not on_cpu:
+        return [
+            Advice(
+                f"Optimiser states on the host need {size_text(whole)}, and {size_text(there)} of main memory are available",
+                'set policies.*.learner.offload = "off"',
+            )
+        ]
     _, policy, worker = max(on_cpu, key=lambda candidate: candidate[0])
     reason = _too_large(policy, worker, size_text(there))
     return [reason.after(f"Its workers need {size_text(whole)} of main memory. ")]

@@ -10,7 +10,7 @@ from training_core.config.run import RunConfig
 from training_core.llm.base_models.published import PUBLISHED
 from training_core.llm.learning import memory
 from training_core.llm.models.shape import shape_from
-from workers.sizing.estimates import PolicyMemory, estimate, volume, with_sizes
+from workers.sizing.estimates import NodeMemory, PolicyMemory, estimate, memory_shortages, volume, with_sizes
 
 BIG = {
     "num_hidden_layers": 28, "hidden_size": 3584, "num_attention_heads": 28, "num_key_value_heads": 4,
@@ -229,7 +229,9 @@ def test_the_store_takes_what_is_free(tmp_path: Path) -> None:
     """Keys and values of 544 tokens in 28 layers with 8 heads of 128 in bf16, in two rows for each answer and one more."""
     chosen = {}
     for card in (32, 36, 40, 80, 140):
-        found = planner_on(card * 10**9, tmp_path, evaluation__episodes=1000)
+        found = planner_on(
+            card * 10**9, tmp_path, evaluation__episodes=1000, policies__planner__learner__offload="off"
+        )
         room = 0.8 * card * 10**9 - found.workers[0].parts["weights"] - found.workers[0].parts["optimizer"]
         row = 2 * 28 * 8 * 128 * 2 * 544
         chosen[card] = found.sizes["max_batch"]
@@ -272,3 +274,37 @@ def test_sizes_of_an_unknown_model_are_those_of_the_cpu(tmp_path: Path) -> None:
     config = load_config("qwen3_plan_path", AUTO | {"policies.planner.model": "nobody/no"})
     sized = with_sizes(config, "planner", tmp_path, 10**11)
     assert sized.policies["planner"].learner.micro_batch_tokens == 4096
+
+
+def test_states_on_the_host_make_room_for_the_store(tmp_path: Path) -> None:
+    """By hand: with offload they count in updates only, and in main memory."""
+    path = "policies__planner__learner__offload"
+    off = planner_on(0, tmp_path, **{path: "off"}).workers[0]
+    assert planner_on(0, tmp_path).workers[0] == off  # auto, without a card
+    on = planner_on(0, tmp_path, **{path: "on"}).workers[0]
+    states = 12 * PUBLISHED["Qwen/Qwen3-1.7B"].parameters
+    assert (off.host, on.host, on.parts["optimizer"]) == (0, states, states)
+    passing = on.parts["gradients"] + on.parts["activations"] + on.parts["logits"]
+    assert on.peak == on.parts["weights"] + max(states + passing, on.parts["kv_cache"])
+    assert off.peak == off.parts["weights"] + states + max(
+        off.parts["gradients"] + off.parts["activations"] + off.parts["logits"], off.parts["kv_cache"]
+    )
+    chosen = {card: planner_on(card * 10**9, tmp_path) for card in (40, 140)}
+    assert chosen[40].workers[0].host == states and chosen[140].workers[0].host == 0
+    fixed = planner_on(40 * 10**9, tmp_path, **{path: "off"})
+    assert chosen[40].sizes["max_batch"] > fixed.sizes["max_batch"]
+    apart = estimate(
+        load_config("qwen3_plan_path", {"policies.planner.learner.offload": "on", "policies.planner.devices.placement": "apart"}),
+        tmp_path, card=10**11,
+    )  # fmt: skip
+    assert all(worker.host == 0 for worker in apart.policies[0].workers)
+
+
+def test_host_memory_of_states_is_compared_with_the_machine(tmp_path: Path) -> None:
+    config = load_config(
+        "qwen3_plan_path", {f"policies.{name}.learner.offload": "on" for name in ("planner", "executor")}
+    )
+    found = estimate(config, tmp_path, card=80 * 10**9)
+    assert memory_shortages(found, [NodeMemory(64 * 10**9, 80 * 10**9)]) == []
+    (reason,) = memory_shortages(found, [NodeMemory(44 * 10**9, 80 * 10**9)])
+    assert "41.3 GB" in reason.cause and "offload" in reason.remedy
