@@ -294,6 +294,8 @@ class WorkerSpec:
     gpus: float = 0.0
     rank: int = 0
     """Index among the policy's workers of the same kind."""
+    one_process: bool = False
+    """Whether all policies of the run are in this process and share its GPU."""
 
     @property
     def section(self) -> Policy:

@@ -38,7 +38,7 @@ class NaiveEngine:
             return []
         candidates = Candidates(prompts, limits)
         words = StopWords(self.tokenizer, settings.stop)
-        count, most = len(candidates.prompts), self.settings.max_batch
+        count, most = len(candidates.prompts), self.settings.sequences
         for first in range(0, count, most):
             candidates.activate(np.arange(first, min(first + most, count)))
             while len(candidates.active) and not (interrupted and interrupted()):

@@ -4,7 +4,7 @@
 const COUNTS = new RegExp([
   "^(progress/.+|rollout/(failed|overlong|dropped|rejected|waiting|left_out)",
   "|(eval|eval_sampled)/(failed|overlong|unscored)|rewards/(timeouts|unscored)",
-  "|policy/[^/]+/(tokens|computed_tokens|trained_groups|skipped_steps|overflowed_steps)",
+  "|policy/[^/]+/(tokens|computed_tokens|micro_batch_tokens|trained_groups|skipped_steps|overflowed_steps)",
   "|buffer/(current_size|max_size|total_\\w+|open_groups|ready_groups|groups_\\w+))(:\\w+)?$",
 ].join(""));
 /* Metrics that Troupe averages over episodes: NaN if an iteration has no complete episode. */

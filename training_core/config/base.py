@@ -10,8 +10,11 @@ from pydantic import (
     ConfigDict,
     Field,
     FiniteFloat,
+    ValidationError,
     ValidationInfo,
+    ValidatorFunctionWrapHandler,
     WithJsonSchema,
+    WrapValidator,
     model_validator,
 )
 
@@ -137,6 +140,20 @@ OptionalNumber = Annotated[
     WithJsonSchema({"type": "number"}),
 ]
 """A number or none; forms and command lines write none as an empty text or as "none", because TOML has no null."""
+
+
+def _number_or_auto(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return validate(value)
+    except ValidationError as error:
+        raise ValueError('give a whole number above 0, or "auto"') from error
+
+
+NumberOrAuto = Annotated[
+    Annotated[int, Field(ge=1)] | Literal["auto"],
+    WrapValidator(_number_or_auto),
+]
+"""A number above 0, or "auto": then it follows from the devices."""
 
 
 def one_of(configs: Mapping[str, type[Section]]) -> Any:

@@ -183,6 +183,9 @@ class EstimateVerdict(Document):
         description="fits: now; waits: after other runs; never: not on this cluster; unknown: no cluster answers, or no memory is known."
     )
     reasons: list[str]
+    change: Overrides = Field(
+        description="Overrides with which the memory suffices: the smallest tried change, if there is one."
+    )
 
 
 class EstimateDevices(Document):
@@ -207,6 +210,9 @@ class EstimateWorker(Document):
     gpus: float
     parts: dict[str, int]
     peak: int
+    host: int = Field(
+        description="Main memory of a worker on a GPU, for states that learner.offload moves to the host."
+    )
 
 
 class EstimatePolicy(Document):
@@ -218,6 +224,12 @@ class EstimatePolicy(Document):
     parameters: int | None
     workers: list[EstimateWorker]
     unknown: str = Field(description="Reason why the model's size is unknown.")
+    sizes: dict[str, int] = Field(
+        description="micro_batch_tokens of a trained policy, and max_batch: numbers, also where the config has auto."
+    )
+    published: bool = Field(
+        description="Whether the sizes are the published ones of a model that the server does not have."
+    )
 
 
 class EstimateVolume(Document):

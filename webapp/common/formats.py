@@ -12,7 +12,7 @@ NONE = "\N{EN DASH}"
 COUNTS = re.compile(
     r"(progress/.+|rollout/(failed|overlong|dropped|rejected|waiting|left_out)"
     r"|(eval|eval_sampled)/(failed|overlong|unscored)|rewards/(timeouts|unscored)"
-    r"|policy/[^/]+/(tokens|computed_tokens|trained_groups|skipped_steps|overflowed_steps)"
+    r"|policy/[^/]+/(tokens|computed_tokens|micro_batch_tokens|trained_groups|skipped_steps|overflowed_steps)"
     r"|buffer/(current_size|max_size|total_\w+|open_groups|ready_groups|groups_\w+))(:\w+)?"
 )
 """Metrics that count something, also with a measure (":max"); their means need not be whole numbers."""

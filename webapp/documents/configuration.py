@@ -60,6 +60,8 @@ def _type(facts: dict[str, Any]) -> str:
         return f'`"{facts["const"]}"`'
     if "enum" in facts:
         return ", ".join(f'`"{value}"`' for value in facts["enum"])
+    if "anyOf" in facts:
+        return ", ".join(_type(part) for part in facts["anyOf"])
     bounds = [f"{sign} {facts[key]:.12g}" for key, sign in SIGNS.items() if key in facts]
     return NAMES.get(facts["type"], "list") + (f" ({', '.join(bounds)})" if bounds else "")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 from django.conf import settings
 
@@ -13,20 +14,31 @@ from troupe_client.documents.sweeps import SweepCost
 from webapp.cluster.services import capacity_read, limits_read
 from webapp.scheduling.admission import demands_ahead
 from workers.launchers.launcher import Capacity
-from workers.sizing.estimates import Estimate, NodeMemory, estimate, memory_shortages, memory_unknown, volume
-from workers.sizing.placement import demand
+from workers.sizing.changes import smallest_change, with_change
+from workers.sizing.estimates import (
+    Estimate,
+    NodeMemory,
+    estimate,
+    largest_card,
+    memory_shortages,
+    memory_unknown,
+    volume,
+)
+from workers.sizing.placement import amount, demand
 
 FITS, WAITS, NEVER, UNKNOWN = "fits", "waits", "never", "unknown"
 
 
 def appraise(config: AnyConfig, prompt_tokens: int | None = None, first: int = 0) -> documents.Estimate:
     """Estimate a config, of a fork from iteration `first` on, and compare it with the current cluster."""
-    estimated, capacity = estimate(config, settings.TROUPE_HOME, prompt_tokens, first), capacity_read()
-    level, reasons = verdict(estimated, capacity)
+    capacity = capacity_read()
+    card = largest_card(memories(capacity)) if capacity else 0
+    estimated = estimate(config, settings.TROUPE_HOME, prompt_tokens, first, card)
+    compared = verdict(config, estimated, capacity)
     facts = asdict(estimated)
     wants = facts.pop("demand")
     return documents.Estimate(
-        verdict=documents.EstimateVerdict(level=level, reasons=reasons),
+        verdict=compared,
         wants=documents.EstimateDevices(cpus=wants["cpus"], gpus=wants["gpus"]),
         cluster=documents.EstimateCluster(**asdict(capacity)) if capacity else None,
         unused=[
@@ -36,31 +48,45 @@ def appraise(config: AnyConfig, prompt_tokens: int | None = None, first: int = 0
     )
 
 
-def verdict(estimated: Estimate, capacity: Capacity | None) -> tuple[str, list[str]]:
-    """Return whether a run fits, and why not: first by its devices, then by its memory."""
+def memories(capacity: Capacity) -> list[NodeMemory]:
+    """Return the memory of the cluster's machines."""
+    return [NodeMemory(node.memory, node.gpu_memory) for node in capacity.nodes]
+
+
+def verdict(config: AnyConfig, estimated: Estimate, capacity: Capacity | None) -> documents.EstimateVerdict:
+    """Return whether a run fits, and why not: first by its devices, then by its memory, with the change that helps."""
     if capacity is None:
-        return UNKNOWN, ["The cluster does not answer; a run launched now waits for it."]
+        return _verdict(UNKNOWN, ["The cluster does not answer; a run launched now waits for it."])
     limits = limits_read(estimated.demand, capacity, demands_ahead(capacity))
-    memories = [NodeMemory(node.memory, node.gpu_memory) for node in capacity.nodes]
-    never = [_never(limit) for limit in limits if limit.never] + memory_shortages(estimated, memories)
-    if never:
-        return NEVER, never
+    nodes = memories(capacity)
+    shortages = memory_shortages(estimated, nodes)
+    change: dict[str, Any] = {}
+    if shortages:
+        change = smallest_change(config, settings.TROUPE_HOME, nodes, capacity.gpus, estimated.prompt_tokens)
+    if never := [_never(limit) for limit in limits if limit.never] + with_change(shortages, change):
+        return _verdict(NEVER, never, change)
     waits = [_waits(limit) for limit in limits]
     unknown = [f"Memory not known, {text}." for text in memory_unknown(estimated)]
     if waits:
-        return WAITS, waits + unknown
-    return (UNKNOWN, unknown) if unknown else (FITS, [])
+        return _verdict(WAITS, waits + unknown)
+    return _verdict(UNKNOWN if unknown else FITS, unknown)
+
+
+def _verdict(
+    level: str, reasons: Sequence[str], change: dict[str, Any] | None = None
+) -> documents.EstimateVerdict:
+    return documents.EstimateVerdict(level=level, reasons=list(reasons), change=change or {})
 
 
 def _never(limit: ClusterLimit) -> str:
     return (
-        f"Needs {limit.wants:g} {limit.resource}; the cluster has {limit.total:g}. "
+        f"Needs {amount(limit.wants, limit.resource)}; the cluster has {limit.total:g}. "
         "Add nodes, or lower policies.*.devices and resources.environment_cpus."
     )
 
 
 def _waits(limit: ClusterLimit) -> str:
-    return f"Needs {limit.wants:g} {limit.resource}; {limit.free:g} are free after the runs ahead of it."
+    return f"Needs {amount(limit.wants, limit.resource)}; {limit.free:g} are free after the runs ahead of it."
 
 
 def cost_of(configs: Sequence[AnyConfig]) -> SweepCost:

@@ -245,6 +245,8 @@ class _Reader:
             return "choice", self.policies
         if path.startswith("policies.") and path.endswith(".model"):
             return "model", ()
+        if "anyOf" in schema:  # a number or a word: the first one decides
+            return self._kind(path, schema["anyOf"][0])
         if "enum" in schema:
             return "choice", tuple(schema["enum"])
         if "const" in schema:

@@ -52,6 +52,7 @@ UNITS = {
     "compilations": "kernels",
     "memory_peak_gib": "GiB",
     "memory_planned_gib": "GiB",
+    "micro_batch_tokens": "tokens",
     "lr": "learning rate",
     "loss": "per token",
     "ratio_max": "largest probability ratio",

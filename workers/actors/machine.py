@@ -104,6 +104,13 @@ def peak_memory(device: Any) -> float | None:
     return float(peak)
 
 
+def card_memory(gpus: float) -> int:
+    """Memory of this process's GPU in bytes that a worker may use: what other processes leave free, if the worker has all of it."""
+    torch: Any = sys.modules["torch"]
+    free, total = torch.cuda.mem_get_info()
+    return int(total if gpus < 1 else free + torch.cuda.memory_reserved())
+
+
 def machine_load() -> dict[str, dict[str, float]]:
     """{host: {cpu_percent, memory_percent, memory_gib, network_..._mib_s, gpu..._memory_gib, gpu..._percent}}.
 

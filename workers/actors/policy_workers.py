@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from zlib import crc32
 
+from training_core.config.run import RunConfig
 from training_core.errors import StalePolicy
 from training_core.llm.base_models.folder_creation import Progress, silent
 from training_core.llm.generation.base import (
@@ -33,6 +34,7 @@ from workers.actors.machine import (
     GIB,
     INTERVAL,
     UtilisationSampler,
+    card_memory,
     machine_load,
     peak_memory,
     prepare_process,
@@ -48,7 +50,8 @@ from workers.protocol import (
     TransferFailure,
     WorkerSpec,
 )
-from workers.sizing.estimates import estimate
+from workers.sizing.estimates import estimate, with_sizes
+from workers.sizing.placement import demand
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -83,10 +86,30 @@ class Worker:
         from workers.actors.model_loading import load
 
         loaded = load(self._spec, self._created, self._progress)
+        if loaded.on_gpu:
+            self._spec = replace(self._spec, config=self._with_sizes())
         every = min(INTERVAL, self._spec.config.reporting.system_every)
         threads = self._spec.config.resources.threads
         self._sampler = UtilisationSampler(self._spec.name, threads, on_gpu=loaded.on_gpu, every=every)
         return loaded
+
+    def _with_sizes(self) -> RunConfig:
+        """The config with numbers in place of sizes that are "auto", for the memory of this process's GPU."""
+        spec = self._spec
+        together = max(demand(spec.config).gpus, 1.0) if spec.one_process else 1.0
+        return with_sizes(spec.config, spec.policy, spec.home, int(card_memory(spec.gpus) / together))
+
+    def _ready_with_sizes(self, loaded: "LoadedModel", version: int) -> Ready:
+        """The result of `start`, on a GPU with the sizes that were chosen for it."""
+        section, base = self._spec.section, loaded.base
+        if loaded.on_gpu:
+            sizes = {
+                "micro_batch_tokens": section.learner.pass_tokens,
+                "max_batch": section.engine.sequences,
+                "offload": section.learner.offload == "on",
+            }
+            base = base | {"sizes": sizes}
+        return Ready(loaded.model_name, base, version, [loaded.span])
 
     def system(self) -> System:
         """Load of this machine, and of this worker's device since the last call."""
@@ -96,11 +119,6 @@ class Worker:
         """Stop monitoring the device."""
         if self._sampler:
             self._sampler.close()
-
-
-def ready(loaded: "LoadedModel", version: int) -> Ready:
-    """The result of a worker's `start`."""
-    return Ready(loaded.model_name, loaded.base, version, [loaded.span])
 
 
 @dataclass(frozen=True)
@@ -198,7 +216,7 @@ class RolloutWorker(Worker):
             version = self._restore(resume_from) if resume_from else 0
         finally:  # `load_weights` must not wait for a worker that failed to start
             self._started.set()
-        return ready(loaded, version)
+        return self._ready_with_sizes(loaded, version)
 
     def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
         """Sample answers for each prompt; concurrent calls run one after another. With `rollout.partial` new weights
@@ -336,7 +354,7 @@ class UpdateWorker(Worker):
         """
         loaded = self._load()
         self._open_learner(loaded, address)
-        return ready(loaded, self._resume(resume_from) if resume_from else 0)
+        return self._ready_with_sizes(loaded, self._resume(resume_from) if resume_from else 0)
 
     def update(self, groups: list[Group], iteration: int, version: int, annotated: set[str]) -> PolicyUpdate:
         """Update once on data of `version`. Raises StalePolicy."""
@@ -356,7 +374,9 @@ class UpdateWorker(Worker):
         return PolicyUpdate(metrics, annotations, checked.answers, checked.dropped, checked.lag, [span])
 
     def _memory(self) -> dict[str, float]:
-        """On a GPU the peak of memory since the last update, and the estimate before the launch, if the model's size was known."""
+        """On a GPU the peak of memory since the last update, the estimate before the launch, if the model's size was known, and the
+        tokens of a forward pass.
+        """
         peak = peak_memory(self.learner.model.device)
         if peak is None:
             return {}
@@ -364,7 +384,11 @@ class UpdateWorker(Worker):
             estimated = estimate(self._spec.config, self._spec.home)
             workers = next(item.workers for item in estimated.policies if item.policy == self._spec.policy)
             self._planned = next((item.peak for item in workers if item.kind != "rollout"), 0) / GIB
-        return {"memory_peak_gib": peak} | ({"memory_planned_gib": self._planned} if self._planned else {})
+        figures = {
+            "memory_peak_gib": peak,
+            "micro_batch_tokens": float(self._spec.section.learner.pass_tokens),
+        }
+        return figures | ({"memory_planned_gib": self._planned} if self._planned else {})
 
     def weights(self, version: int) -> "PackedWeights":
         """The current weights, which become `version`. With several processes only the first one returns arrays."""
@@ -504,7 +528,7 @@ class PolicyWorker(RolloutWorker, UpdateWorker):
                 self._share_weights(version)
         elif resume_from:
             version = self._restore(resume_from)
-        return ready(loaded, version)
+        return self._ready_with_sizes(loaded, version)
 
     def update(self, groups: list[Group], iteration: int, version: int, annotated: set[str]) -> PolicyUpdate:
         """Update once on data of `version`. Raises StalePolicy."""

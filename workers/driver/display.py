@@ -90,6 +90,10 @@ def model_line(policy: str, facts: Mapping[str, Any]) -> str:
     """A policy's base model as a line of text."""
     parameters = facts.get("parameters")
     size = f", {parameters:,} parameters" if isinstance(parameters, int) else ""
+    sizes = facts.get("sizes", {})
+    if sizes:
+        size += ", optimiser states on the host between updates" * sizes["offload"]
+        size += f", {sizes['micro_batch_tokens']:,} tokens in a forward pass, {sizes['max_batch']:,} answers at a time"
     return f"policy {policy}: {facts.get('name', 'a model')}{size}"
 
 

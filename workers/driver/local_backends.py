@@ -143,7 +143,7 @@ class LocalBackend(RolloutCoordinator):
 
         def policy_of(name: str) -> LocalPolicy | TwoModelPolicy:
             devices = config.policies[name].devices
-            spec = WorkerSpec(name, name, config, attempt.home, devices.rollout_gpus)
+            spec = WorkerSpec(name, name, config, attempt.home, devices.rollout_gpus, one_process=True)
             apart = devices.placement == "apart" and name in config.trained_policies
             return (TwoModelPolicy if apart else LocalPolicy)(spec, self._stop_check, loading)
 

@@ -89,7 +89,7 @@ def proxies_of(context: JobContext[RunConfig], config: RunConfig) -> dict[str, P
 
     return {
         policy: LoadedPolicy(
-            WorkerSpec(policy, policy, config, context.home, rollout_gpus(config, policy)),
+            WorkerSpec(policy, policy, config, context.home, rollout_gpus(config, policy), one_process=True),
             loading,
         )
         for policy in config.used_policies

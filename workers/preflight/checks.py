@@ -15,14 +15,22 @@ from typing import Any, Literal
 
 from training_core.config.kinds import AnyConfig
 from training_core.devices import cuda_is_visible
-from training_core.errors import ConfigError, TroupeError
+from training_core.errors import Advice, ConfigError, TroupeError
 from training_core.importing import resolve
 from training_core.llm.base_models.folder_creation import Progress, silent
 from training_core.loggers.registry import LOGGERS, enabled_loggers
 from workers.jobs.context import JobContext
 from workers.kinds import WORKER_KINDS
-from workers.sizing.estimates import NodeMemory, estimate, memory_shortages, memory_unknown, size_text
-from workers.sizing.placement import demand, refuse_gpus, requested_gpus
+from workers.sizing.changes import change_text, smallest_change
+from workers.sizing.estimates import (
+    NodeMemory,
+    estimate,
+    largest_card,
+    memory_shortages,
+    memory_unknown,
+    size_text,
+)
+from workers.sizing.placement import amount, demand, refuse_gpus, requested_gpus
 from workers.storage.folders import check_mark, marked
 from workers.telemetry.faults import fault_of, has_traceback, sentence
 
@@ -183,26 +191,36 @@ def _gpus(config: AnyConfig, around: Surroundings) -> str:
         refuse_gpus(config, "the cluster")
     if wanted > around.cluster.gpus:
         field = next(iter(requested_gpus(config)))
-        text = f"the run needs {wanted:g} GPUs in total and the cluster has {around.cluster.gpus:g}"
+        text = f"the run needs {amount(wanted, 'GPUs')} in total and the cluster has {around.cluster.gpus:g}"
         raise ConfigError({field: text}, remedy="lower it, or add nodes")
     return f"{wanted:g} of {around.cluster.gpus:g} GPUs are requested"
 
 
-def _this_machine() -> NodeMemory:
+def _machines(config: AnyConfig, around: Surroundings) -> tuple[tuple[NodeMemory, ...], float]:
+    """Memory of the machines, and their number of GPUs."""
+    if around.local:
+        return (_this_machine(demand(config).gpus),), 1.0
+    return (around.cluster.nodes, around.cluster.gpus) if around.cluster else ((), 0.0)
+
+
+def _this_machine(gpus: float) -> NodeMemory:
+    """Its memory for a run in this process, whose policies share the first GPU, however many they request."""
     gpu = 0
     if cuda_is_visible():
         import torch
 
-        gpu = torch.cuda.get_device_properties(0).total_memory
+        gpu = int(torch.cuda.get_device_properties(0).total_memory / max(gpus, 1.0))
     return NodeMemory(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), gpu)
 
 
 def _memory(config: AnyConfig, around: Surroundings) -> str:
     """Compare the estimated memory of each worker with that of the machines."""
-    estimated = estimate(config, around.home)
-    nodes = (_this_machine(),) if around.local else around.cluster.nodes if around.cluster else ()
+    nodes, cards = _machines(config, around)
+    estimated = estimate(config, around.home, card=largest_card(nodes))
     if shortages := memory_shortages(estimated, nodes):
-        raise ConfigError({"": shortages[0]})
+        change = smallest_change(config, around.home, nodes, cards)
+        remedy = f"the memory suffices with {change_text(change)}" if change else shortages[0].remedy
+        raise ConfigError({"": Advice(shortages[0].cause, remedy)})
     if unknown := memory_unknown(estimated):
         raise Unchecked(f"memory is not known of {'; '.join(unknown)}")
     peak = max(worker.peak for policy in estimated.policies for worker in policy.workers)

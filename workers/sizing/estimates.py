@@ -4,17 +4,19 @@ Free of torch: model sizes are read from their folders. Unknown sizes are report
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from training_core.config.kinds import AnyConfig
 from training_core.config.run import RunConfig
 from training_core.errors import Advice, ModelError
 from training_core.llm.base_models.packaged import PACKAGED_MODELS, packaged_shape
+from training_core.llm.base_models.published import PUBLISHED
 from training_core.llm.base_models.registry import model_folder
 from training_core.llm.base_models.tiny import tiny_folder, tiny_shape
+from training_core.llm.generation.engine_config import Torch
 from training_core.llm.learning import memory
 from training_core.llm.learning.learner_config import Deepspeed
 from training_core.llm.models.shape import ModelShape, read_shape
@@ -22,6 +24,11 @@ from workers.sizing.placement import ActorSlot, Demand, Pool, SlotKind, demand, 
 
 PROMPT_TOKENS = 512
 """Assumed length of a prompt by default."""
+AUTO_TOKENS = tuple(2**power for power in range(9, 15))
+AUTO_SEQUENCES = tuple(2**power for power in range(3, 10))
+"""Values of micro_batch_tokens and max_batch that "auto" may stand for on a GPU."""
+AUTO_SPARE = 0.2
+"""Share of a device's memory that these leave free: for the runtime, the allocator, and errors of the estimate."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +41,14 @@ class WorkerMemory:
     gpus: float
     """Of one worker; 0 means CPU."""
     parts: dict[str, int]
-    """weights, reference, optimizer: always; gradients: during updates, with activations and logits in the passes, and
-    gradient_copies (fp32) in the optimiser step; kv_cache and engine_weights (vLLM's own copy): during generation."""
+    """weights, reference, optimizer: always, but with learner.offload the optimizer only during updates; gradients: during updates,
+    with activations and logits in the passes, and gradient_copies (fp32) in the optimiser step; kv_cache and engine_weights
+    (vLLM's own copy): during generation.
+    """
     peak: int
     """Maximum over the phases."""
+    host: int = 0
+    """Main memory of a worker on a GPU for what learner.offload moves to the host."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +62,10 @@ class PolicyMemory:
     workers: list[WorkerMemory]
     unknown: str = ""
     """Reason why the model's size is unknown."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """micro_batch_tokens (of a trained policy) and max_batch: the configured numbers, or those that "auto" stands for."""
+    published: bool = False
+    """Whether the sizes are the published ones of the model, which this machine does not have."""
 
 
 @dataclass(frozen=True)
@@ -87,13 +102,16 @@ class Estimate:
     """Prompt length that memory was computed with, unless a model's context is shorter."""
 
 
-def estimate(config: AnyConfig, home: Path, prompt_tokens: int | None = None, first: int = 0) -> Estimate:
+def estimate(
+    config: AnyConfig, home: Path, prompt_tokens: int | None = None, first: int = 0, card: int = 0
+) -> Estimate:
     """The estimates. Models made by Troupe are searched under `home`; prompts are assumed to have `prompt_tokens` tokens.
 
-    A fork continues from iteration `first`.
+    A fork continues from iteration `first`. Sizes that are "auto" follow from `card`, the memory of a GPU in bytes; if it is
+    0, they are those of the CPU.
     """
     prompt = PROMPT_TOKENS if prompt_tokens is None else prompt_tokens
-    policies = [_policy(name, cast(RunConfig, config), home, prompt) for name in config.models]
+    policies = [_policy(name, cast(RunConfig, config), home, prompt, card) for name in config.models]
     return Estimate(demand(config), pools(config), policies, volume(config, first), prompt)
 
 
@@ -128,6 +146,10 @@ def _evaluations(config: AnyConfig, first: int) -> tuple[int, int]:
     return evaluations, greedy + config.evaluation_episodes("eval_sampled") * config.evaluation.sampled
 
 
+class NotDownloaded(ModelError):
+    """This machine does not have the model."""
+
+
 def model_shape(model: str, config: RunConfig, home: Path) -> ModelShape:
     """Sizes of a policy's model on this machine: made by Troupe, a folder, or in the hub's cache.
 
@@ -143,10 +165,20 @@ def model_shape(model: str, config: RunConfig, home: Path) -> ModelShape:
         return read_shape(folder)
     cached = _cached(model)
     if cached is None:
-        raise ModelError(
+        raise NotDownloaded(
             "this machine does not have the model; its size will be known after the model has been downloaded"
         )
     return read_shape(cached)
+
+
+def sizes_of(model: str, config: RunConfig, home: Path) -> tuple[ModelShape, bool]:
+    """The same, and whether they are the published ones of a model that this machine does not have."""
+    try:
+        return model_shape(model, config, home), False
+    except NotDownloaded:
+        if model not in PUBLISHED:
+            raise
+        return PUBLISHED[model], True
 
 
 def _cached(model: str) -> Path | None:
@@ -161,44 +193,129 @@ def _cached(model: str) -> Path | None:
     return Path(path).parent if isinstance(path, str) else None
 
 
-def _policy(name: str, config: RunConfig, home: Path, prompt: int) -> PolicyMemory:
+def with_sizes(config: RunConfig, policy: str, home: Path, card: int) -> RunConfig:
+    """The config with numbers in place of the policy's sizes that are "auto", on a GPU with `card` bytes of memory.
+
+    If the model's size is not known, they are those of the CPU.
+    """
+    section = config.policies[policy]
+    try:
+        shape, _ = sizes_of(section.model, config, home)
+    except ModelError:
+        return _sized(config, policy, section.learner.pass_tokens, section.engine.sequences)
+    return _with_sizes(config, policy, shape, _prompt(policy, config, shape, PROMPT_TOKENS), card)
+
+
+def _with_sizes(config: RunConfig, policy: str, shape: ModelShape, prompt: int, card: int) -> RunConfig:
+    config = _with_offload(config, policy, shape, prompt, card)
+    section = config.policies[policy]
+    tokens, sequences = section.learner.pass_tokens, section.engine.sequences
+    for kind, slots in _slots(policy, config).items():
+        room = card * min(slots[0].gpus, 1.0) * (1 - AUTO_SPARE)
+        if not room:
+            continue
+        room -= sum(_constant(kind, slots, config, shape).values())
+        if _learns(kind, policy, config) and section.learner.micro_batch_tokens == "auto":
+            tokens = _most_tokens(config, policy, shape, prompt, room)
+        if kind != "update" and section.engine.max_batch == "auto" and section.engine.weights == "shared":
+            sequences = _most_sequences(config, policy, shape, prompt, room)
+    return _sized(config, policy, tokens, sequences)
+
+
+def _with_offload(config: RunConfig, policy: str, shape: ModelShape, prompt: int, card: int) -> RunConfig:
+    """The config with "on" or "off" in place of an offload that is "auto": on, if the usual sizes do not fit otherwise."""
+    offload = config.policies[policy].learner.offload
+    off = _changed(config, policy, {"offload": "off"}, {})
+    if not _could_offload(policy, config) or (offload == "auto" and not card):
+        return off
+    if offload != "auto":
+        return config
+    (slots,) = _slots(policy, config).values()
+    room = card * min(slots[0].gpus, 1.0) * (1 - AUTO_SPARE)
+    short = _workers(slots[0].kind, slots, off, shape, prompt).peak > room
+    return _changed(config, policy, {"offload": "on"}, {}) if short else off
+
+
+def _most_tokens(config: RunConfig, policy: str, shape: ModelShape, prompt: int, room: float) -> int:
+    """The most tokens of a full forward pass, however long the prompts are."""
+    sequences = config.policies[policy].engine.sequences
+
+    def needed(tokens: int) -> int:
+        sized = _sized(config, policy, tokens, sequences)
+        return _peak_of_update(_updating(policy, sized, shape, prompt, filled=True))
+
+    return _largest(AUTO_TOKENS, needed, room)
+
+
+def _most_sequences(config: RunConfig, policy: str, shape: ModelShape, prompt: int, room: float) -> int:
+    tokens = config.policies[policy].learner.pass_tokens
+
+    def needed(sequences: int) -> int:
+        return _kv_cache(policy, _sized(config, policy, tokens, sequences), shape, prompt)
+
+    return _largest(AUTO_SEQUENCES, needed, room)
+
+
+def _largest(sizes: Sequence[int], needed: Callable[[int], int], room: float) -> int:
+    """The largest of the sizes, which grow, that needs no more than `room`; the smallest if none does."""
+    return next((size for size in reversed(sizes) if needed(size) <= room), sizes[0])
+
+
+def _sized(config: RunConfig, policy: str, tokens: int, sequences: int) -> RunConfig:
+    return _changed(config, policy, {"micro_batch_tokens": tokens}, {"max_batch": sequences})
+
+
+def _changed(
+    config: RunConfig, policy: str, of_learner: dict[str, Any], of_engine: dict[str, Any]
+) -> RunConfig:
+    section = config.policies[policy]
+    learner = section.learner.model_copy(update=of_learner)
+    engine = section.engine.model_copy(update=of_engine)
+    sized = section.model_copy(update={"learner": learner, "engine": engine})
+    return config.model_copy(update={"policies": {**config.policies, policy: sized}})
+
+
+def _prompt(policy: str, config: RunConfig, shape: ModelShape, prompt: int) -> int:
+    """The assumed length of prompts, if the model's context has so many positions."""
+    longest = max(role.sampling.max_tokens for role in config.team.roles.values() if role.policy == policy)
+    return min(prompt, max(shape.context - longest, 1)) if shape.context else prompt
+
+
+def _slots(policy: str, config: RunConfig) -> dict[SlotKind, list[ActorSlot]]:
+    by_kind: dict[SlotKind, list[ActorSlot]] = {}
+    for actor_slot in place(config).actor_slots:
+        if actor_slot.policy == policy:
+            by_kind.setdefault(actor_slot.kind, []).append(actor_slot)
+    return by_kind
+
+
+def _policy(name: str, config: RunConfig, home: Path, prompt: int, card: int) -> PolicyMemory:
     section = config.policies[name]
     precision = section.learner.precision
     try:
-        shape = model_shape(section.model, config, home)
+        shape, published = sizes_of(section.model, config, home)
     except ModelError as error:
         return PolicyMemory(name, section.model, precision, None, [], str(error))
-    longest = max(role.sampling.max_tokens for role in config.team.roles.values() if role.policy == name)
-    prompt = min(prompt, max(shape.context - longest, 1)) if shape.context else prompt
-    actor_slots = [actor_slot for actor_slot in place(config).actor_slots if actor_slot.policy == name]
-    by_kind: dict[SlotKind, list[ActorSlot]] = {}
-    for actor_slot in actor_slots:
-        by_kind.setdefault(actor_slot.kind, []).append(actor_slot)
-    workers = [_workers(kind, group, config, shape, prompt) for kind, group in by_kind.items()]
-    return PolicyMemory(name, section.model, precision, shape.parameters, workers)
+    prompt = _prompt(name, config, shape, prompt)
+    config = _with_sizes(config, name, shape, prompt, card)
+    section = config.policies[name]
+    sizes = {"max_batch": section.engine.sequences}
+    if name in config.trained_policies:
+        sizes = {"micro_batch_tokens": section.learner.pass_tokens} | sizes
+    workers = [_workers(kind, slots, config, shape, prompt) for kind, slots in _slots(name, config).items()]
+    return PolicyMemory(
+        name, section.model, precision, shape.parameters, workers, sizes=sizes, published=published
+    )
 
 
 def _workers(
     kind: SlotKind, actor_slots: list[ActorSlot], config: RunConfig, shape: ModelShape, prompt: int
 ) -> WorkerMemory:
     policy = actor_slots[0].policy
-    learns = kind != "rollout" and policy in config.trained_policies
-    section = config.policies[policy]
-    learner, precision = section.learner, section.learner.precision
-    weights = memory.weights(shape, precision)
-    constant = {"weights": memory.spread(weights, learner, 3, len(actor_slots)) if learns else weights}
-    updating: dict[str, int] = {}
-    if learns:
-        if config.algorithm.kl_coefficient > 0:
-            shared = section.adapter.type == "lora" and constant["weights"] == weights
-            constant["reference"] = 0 if shared else weights
-        trained = memory.adapted(shape, section.adapter)
-        copies = (
-            isinstance(learner, Deepspeed) and learner.zero_stage > 0
-        )  # ZeRO has fp32 copies of fp32 weights, too
-        optimizer = memory.optimizer(trained, "bf16" if copies else precision)
-        constant["optimizer"] = memory.spread(optimizer, learner, 1, len(actor_slots))
-        updating = _updating(policy, config, shape, prompt)
+    learns = _learns(kind, policy, config)
+    constant = _constant(kind, actor_slots, config, shape)
+    updating = _updating(policy, config, shape, prompt) if learns else {}
+    host = updating.get("optimizer", 0)
     generating = _generating(policy, config, shape, prompt) if kind != "update" else {}
     return WorkerMemory(
         kind=kind,
@@ -207,16 +324,61 @@ def _workers(
         gpus=actor_slots[0].gpus,
         parts=constant | updating | generating,
         peak=sum(constant.values()) + max(_peak_of_update(updating), sum(generating.values())),
+        host=host,
     )
+
+
+def _learns(kind: SlotKind, policy: str, config: RunConfig) -> bool:
+    return kind != "rollout" and policy in config.trained_policies
+
+
+def _constant(
+    kind: SlotKind, actor_slots: list[ActorSlot], config: RunConfig, shape: ModelShape
+) -> dict[str, int]:
+    """Memory that a worker always needs."""
+    policy = actor_slots[0].policy
+    section = config.policies[policy]
+    learner, precision = section.learner, section.learner.precision
+    weights = memory.weights(shape, precision)
+    if not _learns(kind, policy, config):
+        return {"weights": weights}
+    constant = {"weights": memory.spread(weights, learner, 3, len(actor_slots))}
+    if config.algorithm.kl_coefficient > 0:
+        shared = section.adapter.type == "lora" and constant["weights"] == weights
+        constant["reference"] = 0 if shared else weights
+    return constant if _offloads(policy, config) else constant | _optimizer(policy, config, shape)
+
+
+def _offloads(policy: str, config: RunConfig) -> bool:
+    """Whether the optimiser's states are on the device during updates only."""
+    return config.policies[policy].learner.offload == "on" and _could_offload(policy, config)
+
+
+def _could_offload(policy: str, config: RunConfig) -> bool:
+    section = config.policies[policy]
+    generates_too = section.devices.placement == "colocated" and section.devices.rollout_gpus > 0
+    return section.learner.can_offload and generates_too and policy in config.trained_policies
+
+
+def _optimizer(policy: str, config: RunConfig, shape: ModelShape) -> dict[str, int]:
+    section = config.policies[policy]
+    learner, processes = section.learner, section.devices.update_workers
+    # ZeRO has fp32 copies of fp32 weights, too
+    copies = isinstance(learner, Deepspeed) and learner.zero_stage > 0
+    precision = "bf16" if copies else learner.precision
+    optimizer = memory.optimizer(memory.adapted(shape, section.adapter), precision)
+    return {"optimizer": memory.spread(optimizer, learner, 1, processes)}
 
 
 def _peak_of_update(parts: dict[str, int]) -> int:
     """The passes have activations and logits, the optimiser step that follows them the copies of the gradients."""
     copies = parts.get("gradient_copies", 0)
-    return max(sum(parts.values()) - copies, parts.get("gradients", 0) + copies)
+    return max(sum(parts.values()) - copies, parts.get("optimizer", 0) + parts.get("gradients", 0) + copies)
 
 
-def _updating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) -> dict[str, int]:
+def _updating(
+    policy: str, config: RunConfig, shape: ModelShape, prompt: int, *, filled: bool = False
+) -> dict[str, int]:
     learner, group = config.policies[policy].learner, config.rollout.group_size
     speakers = [role for role in config.team.roles.values() if role.policy == policy and role.trained]
     answers = config.rollout.tasks * group * config.max_turns * len(speakers)
@@ -229,14 +391,19 @@ def _updating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) ->
     processes = devices.update_workers
     whole = processes > 1 or isinstance(learner, Deepspeed)
     copies = memory.gradient_copies(trained, learner.precision, whole=whole)
-    tokens, longest, places = memory.micro_batch(learner, text)
-    return {
-        "gradients": memory.spread(memory.gradients(trained, learner.precision), learner, 2, processes),
-        "activations": memory.activations(
-            shape, learner.precision, tokens, longest, recomputed=learner.activation_checkpointing
-        ),
-        "logits": memory.output_layer(shape, learner.precision, places, device),
-    } | ({"gradient_copies": memory.spread(copies, learner, 2, processes)} if copies else {})
+    tokens, longest, places = memory.micro_batch(learner, text, filled=filled)
+    states = _optimizer(policy, config, shape) if _offloads(policy, config) else {}
+    return (
+        states
+        | {
+            "gradients": memory.spread(memory.gradients(trained, learner.precision), learner, 2, processes),
+            "activations": memory.activations(
+                shape, learner.precision, tokens, longest, recomputed=learner.activation_checkpointing
+            ),
+            "logits": memory.output_layer(shape, learner.precision, places, device),
+        }
+        | ({"gradient_copies": memory.spread(copies, learner, 2, processes)} if copies else {})
+    )
 
 
 def _generating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) -> dict[str, int]:
@@ -251,13 +418,23 @@ def _generating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) 
 
 
 def _kv_cache(policy: str, config: RunConfig, shape: ModelShape, prompt: int) -> int:
-    """KV cache of the largest batch: a training turn's, or an evaluation's."""
-    section = config.policies[policy]
-    most = max(config.rollout.tasks * config.rollout.group_size, config.evaluation.episodes)
-    workers = section.devices.rollout_workers
-    sequences = min(section.engine.max_batch, -(-most // workers))
+    """KV cache of the largest batch, a training turn's or an evaluation's: that of sequences in a row each, or the torch engine's."""
+    section, engine = config.policies[policy], config.policies[policy].engine
+    workers, answers = section.devices.rollout_workers, config.rollout.group_size
     response = max(role.sampling.max_tokens for role in config.team.roles.values() if role.policy == policy)
-    return memory.kv_cache(shape, section.learner.precision, sequences * (prompt + response))
+    most = max(config.rollout.tasks * answers, config.evaluation.episodes)
+    tokens = min(engine.sequences, -(-most // workers)) * (prompt + response)
+    if isinstance(engine, Torch):
+        together = answers if config.workflow.type == "turn_tree" else 1
+        on_gpu = section.devices.rollout_gpus > 0
+        fixed = engine.static_shapes == "on" or (engine.static_shapes == "auto" and on_gpu)
+        for count, candidates in (
+            (config.rollout.tasks * answers // together, together),
+            (config.evaluation.episodes, 1),
+        ):
+            call = memory.Call(max(-(-count // workers), 1), candidates, prompt, response)
+            tokens = max(tokens, memory.tree_tokens(call, engine.sequences, fixed=fixed))
+    return memory.kv_cache(shape, section.learner.precision, tokens)
 
 
 SPARE = 0.1
@@ -273,7 +450,12 @@ class NodeMemory:
     """Of its smallest GPU; 0 also if it has none."""
 
 
-def memory_shortages(estimated: Estimate, nodes: Sequence[NodeMemory]) -> list[str]:
+def largest_card(nodes: Sequence[NodeMemory]) -> int:
+    """Memory of the largest GPU in bytes; 0 if none is known."""
+    return max((node.gpu for node in nodes), default=0)
+
+
+def memory_shortages(estimated: Estimate, nodes: Sequence[NodeMemory]) -> list[Advice]:
     """Return the workers too large for every GPU; compares all CPU workers together with main memory."""
     cards = [node.gpu for node in nodes if node.gpu]
     reasons = []
@@ -290,7 +472,7 @@ def memory_unknown(estimated: Estimate) -> list[str]:
     return [f"{policy.policy}: {policy.unknown}" for policy in estimated.policies if policy.unknown]
 
 
-def _too_little_main_memory(estimated: Estimate, nodes: Sequence[NodeMemory]) -> list[str]:
+def _too_little_main_memory(estimated: Estimate, nodes: Sequence[NodeMemory]) -> list[Advice]:
     there = sum(node.main for node in nodes)
     on_cpu = [
         (worker.peak * worker.workers, policy, worker)
@@ -298,9 +480,17 @@ def _too_little_main_memory(estimated: Estimate, nodes: Sequence[NodeMemory]) ->
         for worker in policy.workers
         if not worker.gpus
     ]
-    whole = sum(peak for peak, _, _ in on_cpu)
+    copies = sum(worker.host * worker.workers for policy in estimated.policies for worker in policy.workers)
+    whole = sum(peak for peak, _, _ in on_cpu) + copies
     if not there or any(not node.main for node in nodes) or whole <= there * (1 - SPARE):
         return []
+    if not on_cpu:
+        return [
+            Advice(
+                f"Optimiser states on the host need {size_text(whole)}, and {size_text(there)} of main memory are available",
+                'set policies.*.learner.offload = "off"',
+            )
+        ]
     _, policy, worker = max(on_cpu, key=lambda candidate: candidate[0])
     reason = _too_large(policy, worker, size_text(there))
     return [reason.after(f"Its workers need {size_text(whole)} of main memory. ")]

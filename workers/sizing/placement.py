@@ -108,6 +108,11 @@ def _pool(policy: str, devices: Devices, *, trained: bool) -> Iterator[Process]:
         yield f"rollout-{policy}-{index}", "rollout", policy, devices.rollout_cpus, devices.rollout_gpus
 
 
+def amount(number: float, devices: str) -> str:
+    """A number of devices in words: "1 GPU", "0.5 GPUs", "2 GPUs on one node"."""
+    return f"{number:g} {devices.replace('s', '', 1) if number == 1 else devices}"
+
+
 @dataclass(frozen=True)
 class Demand:
     """Devices that a run occupies."""
@@ -118,8 +123,8 @@ class Demand:
     """Bundles, each of which must fit on one node, e.g. {"CPU": 0.5, "GPU": 1.0}."""
 
     def __str__(self) -> str:
-        words = [f"{self.cpus:g} CPU cores"] if self.cpus else []
-        words += [f"{self.gpus:g} GPUs"] if self.gpus else []
+        words = [amount(self.cpus, "CPU cores")] if self.cpus else []
+        words += [amount(self.gpus, "GPUs")] if self.gpus else []
         return " and ".join(words) or "nothing"
 
 

@@ -231,3 +231,15 @@ def test_whole_episodes_need_room_for_all_siblings() -> None:
         load_config("plan_path_duo", {"workflow.type": "episodes"})
     message = told.value.fields["resources.environments_per_worker"]
     assert "rollout.tasks = 48 x 8 episodes; raise it to 192" in message
+
+
+def test_a_number_that_follows_from_the_devices_is_a_number_or_auto() -> None:
+    path = "policies.planner.learner.micro_batch_tokens"
+    for value in ("auto", 700):
+        config = load_config("plan_path_duo", {path: value})
+        assert config.policies["planner"].learner.micro_batch_tokens == value
+        assert parse_config(read_toml(to_toml(config))) == config
+    for wrong in (0, -1, 1.5, "many", [1]):
+        with pytest.raises(ConfigError) as caught:
+            load_config("plan_path_duo", {path: wrong})
+        assert list(caught.value.fields) == [path] and '"auto"' in caught.value.fields[path]

@@ -124,6 +124,7 @@ NOTHING: list[tuple[dict[str, Any], str, Any]] = [
     ({"algorithm.correction": "truncate"}, "algorithm.correction_floor", 0.8),
     ({"policies.planner.learner.schedule": "constant"}, "policies.planner.learner.final_learning_rate", 0.0005),
     ({"team.roles.executor.trained": False}, "policies.executor.learner.epochs", 2),
+    ({}, "policies.planner.learner.offload", "on"),
     ({"rollout.group_size": 1, "algorithm.type": "reinforce_plus_plus", "algorithm.kl_coefficient": 0.0}, "workflow.carry", "sampled"),
 ]  # fmt: skip
 

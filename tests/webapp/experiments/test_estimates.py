@@ -46,7 +46,9 @@ def big(tmp_path: Path, settings: Any) -> dict[str, str]:
 
 def judged(capacity: Capacity | None, **changes: object) -> tuple[str, list[str]]:
     overrides = {path.replace("__", "."): value for path, value in changes.items()}
-    return verdict(estimate(load_config("plan_path_duo", overrides), Path("/nonexistent")), capacity)
+    config = load_config("plan_path_duo", overrides)
+    judged = verdict(config, estimate(config, Path("/nonexistent")), capacity)
+    return judged.level, judged.reasons
 
 
 def test_devices_fit_wait_or_never_fit(run: Run) -> None:
@@ -64,7 +66,8 @@ def test_memory_that_no_gpu_has_names_the_remedy(big: dict[str, str]) -> None:
     gpus = {f"policies__{name}__devices__rollout_gpus": 1.0 for name in ("planner", "executor")}
     changes = {path.replace(".", "__"): value for path, value in big.items()} | gpus
     level, reasons = judged(cluster(4.0, 2.0, 10**12, 80 * 2**30), **changes)
-    assert level == "never" and len(reasons) == 2
+    assert level == "never" and len(reasons) == 3
+    assert reasons[2].startswith("The memory suffices with policies.planner.") and reasons[1].endswith(".")
     assert "rollout and update worker of planner needs" in reasons[0]
     assert "85.9 GB of a GPU" in reasons[0] and "Most of it is" in reasons[0]
     assert judged(cluster(4.0, 2.0, 10**12, 10**13), **changes)[0] == "fits"
@@ -127,7 +130,7 @@ def test_the_api_estimates_presets_and_whole_configs(ada: Client, launcher: Fake
         return ada.post("/api/v1/estimate/", body, content_type="application/json").json()
 
     found = asked(preset="plan_path_duo", overrides={"rollout.group_size": 4})
-    assert found["verdict"] == {"level": "fits", "reasons": []}
+    assert found["verdict"] == {"level": "fits", "reasons": [], "change": {}}
     assert found["unused"] == []
     idle = asked(preset="plan_path_duo", overrides={"algorithm.correction_cap": 3.0})["unused"]
     assert idle == [{"path": "algorithm.correction_cap", "why": 'correction = "none" leaves it unused'}]

@@ -75,3 +75,10 @@ def test_a_list_of_texts_survives_the_form(items: list[str], shown: str) -> None
 
 def test_an_array_that_is_none_stays_text_for_the_config_to_refuse() -> None:
     assert posted_value(field([]), {"team.roles.planner.examples": '["a'}) == '["a'
+
+
+def test_a_number_that_may_be_auto_is_read_as_either() -> None:
+    path = "policies.planner.learner.micro_batch_tokens"
+    size = fields()[path]
+    assert (size.kind, size.shown, size.changed) == ("int", "auto", False)
+    assert [posted_value(size, {path: text}) for text in ("auto", " 700 ", "some")] == ["auto", 700, "some"]

@@ -4,6 +4,7 @@ import pickle
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +20,7 @@ from training_core.llm.serving.batching import Gate
 from training_core.types import NoiseKey, Prompt
 from workers.actors.policy_workers import PolicyWorker, RolloutWorker, check_versions, check_weights, spread
 from workers.actors.weights import PackedWeights, pack
+from workers.driver.display import model_line
 from workers.protocol import WorkerSpec
 from workers.sizing.estimates import estimate
 
@@ -238,6 +240,28 @@ def test_on_a_gpu_the_peak_of_memory_stands_beside_its_estimate(
     assert made._memory() == {}
     monkeypatch.setattr("workers.actors.policy_workers.peak_memory", lambda device: 1.5)
     memory = made._memory()
-    assert memory["memory_peak_gib"] == 1.5
+    assert memory["memory_peak_gib"] == 1.5 and memory["micro_batch_tokens"] == 4096
     planner = next(each for each in estimate(spec.config, spec.home).policies if each.policy == "planner")
     assert memory["memory_planned_gib"] * 1024**3 == pytest.approx(planner.workers[0].peak)
+
+
+def test_auto_sizes_follow_the_card_of_the_process(
+    little_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run in one process has one card for all of its policies; the start reports the numbers."""
+    cards = {f"policies__{name}__devices__rollout_gpus": 1.0 for name in ("planner", "executor")}
+    config = small_config(little_model, **cards)
+    monkeypatch.setattr("workers.actors.policy_workers.card_memory", lambda gpus: 40 * 2**20 * gpus)
+    chosen = {}
+    for together in (False, True):
+        spec = WorkerSpec("planner", "planner", config, little_model.parent, 1.0, one_process=together)
+        made = PolicyWorker(spec)
+        made._spec = replace(spec, config=made._with_sizes())
+        loaded = SimpleNamespace(base={}, on_gpu=True, model_name="m", span=None)
+        chosen[together] = made._ready_with_sizes(loaded, 0).base["sizes"]  # type: ignore[arg-type]
+        assert made._spec.section.learner.pass_tokens == chosen[together]["micro_batch_tokens"]
+    assert chosen[True]["micro_batch_tokens"] < chosen[False]["micro_batch_tokens"] < 16_384
+    facts = {"name": "little", "sizes": chosen[True]}
+    assert f"{chosen[True]['micro_batch_tokens']:,} tokens in a forward pass" in model_line("planner", facts)
+    on_cpu = SimpleNamespace(base={}, on_gpu=False, model_name="m", span=None)
+    assert PolicyWorker(spec)._ready_with_sizes(on_cpu, 0).base == {}  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ class CopyingEngine(TorchEngine):
 
     def __init__(self, settings: Any, model: Any, tokenizer: Any, *, sleeps: bool) -> None:
         assert sleeps, "the worker of a trained, colocated policy"
-        super().__init__(copy.deepcopy(model), tokenizer, max_batch=settings.max_batch)
+        super().__init__(copy.deepcopy(model), tokenizer, max_batch=settings.sequences)
         self.calls: list[str] = []
         self.asleep = False
 

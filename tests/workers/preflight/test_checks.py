@@ -11,7 +11,7 @@ import pytest
 
 from tests.workers.running import small_config, small_networks
 from tests.workers.wrong_environments import OWN, WRONG_ENVIRONMENTS, tree_with
-from training_core.config.files import load_config, parse_config, preset_names, to_toml
+from training_core.config.files import load_config, parse_config, parse_overrides, preset_names, to_toml
 from training_core.sandbox import run as sandbox
 from workers.job import main as do_job
 from workers.preflight import networks
@@ -230,6 +230,18 @@ def test_memory_is_compared_with_the_nodes(little_model: Path, tmp_path: Path) -
     memory = checked(small_config(little_model), tmp_path, small)["memory"]
     assert memory.state == "failed" and "of main memory" in memory.text
     assert checked(small_config(little_model), tmp_path, None)["memory"].state == "unknown"
+
+
+def test_the_remedy_of_too_little_memory_fits_when_applied(little_model: Path, tmp_path: Path) -> None:
+    card = ClusterDevices(2.0, (NodeMemory(64 * GIB, 2**22),))
+    gpus = {f"policies__{name}__devices__rollout_gpus": 1.0 for name in ("planner", "executor")}
+    assert checked(small_config(little_model, **gpus), tmp_path, card)["memory"].state == "passed"  # auto
+    gpus |= {f"policies__{name}__learner__micro_batch_tokens": 4096 for name in ("planner", "executor")}
+    memory = checked(small_config(little_model, **gpus), tmp_path, card)["memory"]
+    assert memory.state == "failed" and memory.remedy.startswith("The memory suffices with "), memory
+    words = memory.remedy.removeprefix("The memory suffices with ").removesuffix(".").split()
+    change = {path.replace(".", "__"): value for path, value in parse_overrides(words).items()}
+    assert checked(small_config(little_model, **gpus | change), tmp_path, card)["memory"].state == "passed"
 
 
 @pytest.mark.parametrize("preset", ["spread_mappo", "recall_ippo_gru", "tag_mappo", "reference_mappo"])

@@ -7,9 +7,10 @@ import pytest
 
 from training_core.config.files import load_config
 from training_core.config.run import RunConfig
+from training_core.llm.base_models.published import PUBLISHED
 from training_core.llm.learning import memory
 from training_core.llm.models.shape import shape_from
-from workers.sizing.estimates import PolicyMemory, estimate, volume
+from workers.sizing.estimates import NodeMemory, PolicyMemory, estimate, memory_shortages, volume, with_sizes
 
 BIG = {
     "num_hidden_layers": 28, "hidden_size": 3584, "num_attention_heads": 28, "num_key_value_heads": 4,
@@ -141,6 +142,20 @@ def test_an_unknown_model_is_reported(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "does not have the model" in of(configured(Path("../../etc")), "planner", tmp_path).unknown
 
 
+def test_published_sizes_count_before_the_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    found = of(configured(Path("Qwen/Qwen2.5-7B-Instruct")), "planner", tmp_path)
+    assert found.published and found.parameters == 7_615_616_512 and not found.unknown
+    assert found.workers[0].parts["weights"] == 4 * 7_615_616_512
+    repo = tmp_path / "models--Qwen--Qwen2.5-7B-Instruct"
+    (repo / "snapshots" / "abc").mkdir(parents=True)
+    (repo / "refs").mkdir()
+    (repo / "refs" / "main").write_text("abc")
+    (repo / "snapshots" / "abc" / "config.json").write_text(json.dumps(BIG | {"vocab_size": 1000}))
+    downloaded = of(configured(Path("Qwen/Qwen2.5-7B-Instruct")), "planner", tmp_path)
+    assert not downloaded.published and downloaded.parameters != found.parameters
+
+
 def test_a_model_in_the_hubs_cache_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repo = tmp_path / "models--ada--small"
     snapshot = repo / "snapshots" / "abc"
@@ -176,3 +191,120 @@ def test_zero_spreads_over_update_workers(big: Path, tmp_path: Path) -> None:
     whole = memory.weights(shape_from(BIG), "bf16")
     assert update.parts["weights"] == whole // 4 and rollout.parts["weights"] == whole
     assert update.parts["optimizer"] == 3 * whole // 2 and update.parts["reference"] == whole
+
+
+AUTO = {f"policies.{name}.learner.micro_batch_tokens": "auto" for name in ("planner", "executor")}
+
+
+def planner_on(card: int, home: Path, **more: object) -> PolicyMemory:
+    changes = AUTO | {
+        "policies.planner.devices.rollout_gpus": 1.0,
+        "policies.executor.devices.rollout_gpus": 1.0,
+    }
+    config = load_config(
+        "qwen3_plan_path", changes | {path.replace("__", "."): value for path, value in more.items()}
+    )
+    found = estimate(config, home, card=card)
+    return next(each for each in found.policies if each.policy == "planner")
+
+
+@pytest.mark.parametrize("card", [30, 31, 32, 34, 40, 80])
+def test_the_most_tokens_that_fit_a_card_are_chosen(card: int, tmp_path: Path) -> None:
+    """By hand: what a full pass of each width needs, next to weights, gradients and optimiser states."""
+    found = planner_on(card * 10**9, tmp_path)
+    parts, shape = found.workers[0].parts, PUBLISHED["Qwen/Qwen3-1.7B"]
+    standing = parts["weights"] + parts["optimizer"] + parts["gradients"]
+    fitting = [
+        tokens
+        for tokens in (512, 1024, 2048, 4096, 8192, 16_384)
+        if standing
+        + memory.activations(shape, "bf16", tokens, min(tokens, 4096), recomputed=True)
+        + memory.output_layer(shape, "bf16", tokens, "cuda")
+        <= 0.8 * card * 10**9
+    ]
+    assert found.sizes["micro_batch_tokens"] == max(fitting, default=512)
+
+
+def test_the_store_takes_what_is_free(tmp_path: Path) -> None:
+    """Keys and values of 544 tokens in 28 layers with 8 heads of 128 in bf16, in two rows for each answer and one more."""
+    chosen = {}
+    for card in (32, 36, 40, 80, 140):
+        found = planner_on(
+            card * 10**9, tmp_path, evaluation__episodes=1000, policies__planner__learner__offload="off"
+        )
+        room = 0.8 * card * 10**9 - found.workers[0].parts["weights"] - found.workers[0].parts["optimizer"]
+        row = 2 * 28 * 8 * 128 * 2 * 544
+        chosen[card] = found.sizes["max_batch"]
+        assert chosen[card] == max(
+            (size for size in (8, 16, 32, 64, 128, 256, 512) if (2 * size + 1) * row <= room), default=8
+        )
+    assert len(set(chosen.values())) > 3 and chosen[140] == 512
+
+
+def test_sizes_that_are_set_are_not_changed(tmp_path: Path) -> None:
+    fixed = planner_on(
+        80 * 10**9,
+        tmp_path,
+        policies__planner__learner__micro_batch_tokens=700,
+        policies__planner__engine__max_batch=3,
+    )
+    assert fixed.sizes == {"micro_batch_tokens": 700, "max_batch": 3}
+    assert planner_on(0, tmp_path).sizes == {"micro_batch_tokens": 4096, "max_batch": 512}
+    on_cpu = estimate(load_config("plan_path_duo", AUTO), tmp_path, card=80 * 10**9)
+    assert on_cpu.policies[0].sizes == {"micro_batch_tokens": 4096, "max_batch": 512}
+
+
+def test_what_auto_chooses_fits_for_longer_prompts(tmp_path: Path) -> None:
+    """A full pass has no more tokens, as long as a row is shorter."""
+    whole_card = AUTO | {"policies.planner.devices.rollout_gpus": 1.0}
+    for card in (40, 48, 80):
+        config = with_sizes(load_config("qwen3_plan_path", whole_card), "planner", tmp_path, card * 10**9)
+        assert config.policies["planner"].learner.pass_tokens >= 4096
+        for prompt in (100, 512, 2000):
+            parts = next(
+                each.workers[0].parts
+                for each in estimate(config, tmp_path, prompt).policies
+                if each.policy == "planner"
+            )
+            passing = ("weights", "optimizer", "gradients", "activations", "logits")
+            assert sum(parts[part] for part in passing) <= 0.8 * card * 10**9
+
+
+def test_sizes_of_an_unknown_model_are_those_of_the_cpu(tmp_path: Path) -> None:
+    config = load_config("qwen3_plan_path", AUTO | {"policies.planner.model": "nobody/no"})
+    sized = with_sizes(config, "planner", tmp_path, 10**11)
+    assert sized.policies["planner"].learner.micro_batch_tokens == 4096
+
+
+def test_states_on_the_host_make_room_for_the_store(tmp_path: Path) -> None:
+    """By hand: with offload they count in updates only, and in main memory."""
+    path = "policies__planner__learner__offload"
+    off = planner_on(0, tmp_path, **{path: "off"}).workers[0]
+    assert planner_on(0, tmp_path).workers[0] == off  # auto, without a card
+    on = planner_on(0, tmp_path, **{path: "on"}).workers[0]
+    states = 12 * PUBLISHED["Qwen/Qwen3-1.7B"].parameters
+    assert (off.host, on.host, on.parts["optimizer"]) == (0, states, states)
+    passing = on.parts["gradients"] + on.parts["activations"] + on.parts["logits"]
+    assert on.peak == on.parts["weights"] + max(states + passing, on.parts["kv_cache"])
+    assert off.peak == off.parts["weights"] + states + max(
+        off.parts["gradients"] + off.parts["activations"] + off.parts["logits"], off.parts["kv_cache"]
+    )
+    chosen = {card: planner_on(card * 10**9, tmp_path) for card in (40, 140)}
+    assert chosen[40].workers[0].host == states and chosen[140].workers[0].host == 0
+    fixed = planner_on(40 * 10**9, tmp_path, **{path: "off"})
+    assert chosen[40].sizes["max_batch"] > fixed.sizes["max_batch"]
+    apart = estimate(
+        load_config("qwen3_plan_path", {"policies.planner.learner.offload": "on", "policies.planner.devices.placement": "apart"}),
+        tmp_path, card=10**11,
+    )  # fmt: skip
+    assert all(worker.host == 0 for worker in apart.policies[0].workers)
+
+
+def test_host_memory_of_states_is_compared_with_the_machine(tmp_path: Path) -> None:
+    config = load_config(
+        "qwen3_plan_path", {f"policies.{name}.learner.offload": "on" for name in ("planner", "executor")}
+    )
+    found = estimate(config, tmp_path, card=80 * 10**9)
+    assert memory_shortages(found, [NodeMemory(64 * 10**9, 80 * 10**9)]) == []
+    (reason,) = memory_shortages(found, [NodeMemory(44 * 10**9, 80 * 10**9)])
+    assert "41.3 GB" in reason.cause and "offload" in reason.remedy

@@ -1,5 +1,7 @@
 """Placement: config in, seats and bundles out."""
 
+from dataclasses import replace
+
 from training_core.config.files import load_config
 from workers.sizing.placement import COORDINATOR_CPUS, demand, place
 
@@ -82,3 +84,4 @@ def test_demand_is_the_sum_of_the_bundles() -> None:
     assert wanted.gpus == 0.5
     assert wanted.bundles[0] == {"CPU": 0.5, "GPU": 0.5}
     assert str(wanted) == "1.3 CPU cores and 0.5 GPUs"
+    assert str(replace(wanted, cpus=1.0, gpus=1.0)) == "1 CPU core and 1 GPU"

@@ -5,9 +5,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from training_core.config.base import Section
+from training_core.config.base import NumberOrAuto, Section
 from training_core.config.effects import Effects, Place, on_a_gpu, trained
 
+MOST_SEQUENCES = 512
+"""Sequences generated at the same time with max_batch = "auto" where memory does not limit them."""
 Url = Annotated[str, Field(pattern=r"^https?://[^\s?#]+$")]
 
 
@@ -20,8 +22,15 @@ class EngineSection(Section):
     """
     type: str
     """The engine that generates tokens."""
-    max_batch: int = Field(512, ge=1)
-    """Maximum number of sequences generated at the same time; further requests wait."""
+    max_batch: NumberOrAuto = "auto"
+    """Maximum number of sequences generated at the same time; further requests wait. auto: 512; of the torch engine on a GPU the largest
+    power of two from 8 to 512 whose estimated key-value cache fits.
+    """
+
+    @property
+    def sequences(self) -> int:
+        """Maximum number of sequences at the same time; for "auto" those where memory does not limit them."""
+        return MOST_SEQUENCES if self.max_batch == "auto" else self.max_batch
 
     @property
     def gpus(self) -> int:

@@ -132,7 +132,7 @@ class OpenAiEngine:
         self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None
     ) -> list[list[Answer]]:
         words = StopWords(self.tokenizer, settings.stop, self._ends)
-        slots = asyncio.Semaphore(self.settings.max_batch)
+        slots = asyncio.Semaphore(self.settings.sequences)
         async with self._client() as client:
             if self._context is None:
                 await self._read_model(client)

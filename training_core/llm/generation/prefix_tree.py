@@ -355,10 +355,8 @@ class PrefixTreeStore:
             self.steps.clear()
         self._seen = torch.nn.functional.pad(self._seen, (0, more))
         pad = (0, 0, 0, more)
-        self._layers = [
-            (torch.nn.functional.pad(keys, pad), torch.nn.functional.pad(values, pad))
-            for keys, values in self._layers
-        ]
+        for layer, (keys, values) in enumerate(self._layers):  # the old store of one layer at a time
+            self._layers[layer] = torch.nn.functional.pad(keys, pad), torch.nn.functional.pad(values, pad)
 
     def _forward(self, tokens: Ints, positions: Ints, keep: Tensor | int) -> Tensor:
         """Logits of this pass's nodes (all, or only `keep`)."""

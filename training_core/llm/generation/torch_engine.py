@@ -369,7 +369,7 @@ def make_torch_engine(
     """The engine of a config section."""
     static = {"auto": None, "on": True, "off": False}[settings.static_shapes]
     cache_bytes = settings.conversation_cache * MIB
-    return TorchEngine(model, tokenizer, max_batch=settings.max_batch, cache_bytes=cache_bytes, static=static)
+    return TorchEngine(model, tokenizer, max_batch=settings.sequences, cache_bytes=cache_bytes, static=static)
 
 
 def _never() -> bool:

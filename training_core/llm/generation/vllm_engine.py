@@ -58,7 +58,7 @@ def llm_arguments(settings: Vllm, model: PreTrainedModel, *, sleeps: bool = Fals
     return {
         "model": model.name_or_path,
         "dtype": str(model.dtype).removeprefix("torch."),
-        "max_num_seqs": settings.max_batch,
+        "max_num_seqs": settings.sequences,
         "max_model_len": settings.context or None,
         "gpu_memory_utilization": settings.gpu_memory,
         "enforce_eager": settings.eager,

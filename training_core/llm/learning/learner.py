@@ -127,6 +127,10 @@ class Learner:
             self.critic = Critic(model, algorithm, policy.learner, processes)
         if self.settings.activation_checkpointing:
             recompute_activations(model)
+        self.offloads = self.settings.offload == "on" and model.device.type == "cuda"
+        """Whether the optimiser's states are in host memory between updates."""
+        if self.offloads:
+            self.optimiser.rest()
         self._has_entropy_bonus = algorithm.entropy_coefficient > 0
         self._has_dropout = policy.adapter.type == "lora" and policy.adapter.dropout > 0
         self._consecutive_skips = 0
@@ -166,6 +170,8 @@ class Learner:
         self.optimiser.load_state_dict(state.optimiser)
         self._consecutive_skips = state.counters["skipped_in_a_row"]
         self.optimiser.load_counters(state.counters)
+        if self.offloads:
+            self.optimiser.rest()
         if self.critic and state.critic:  # another algorithm's checkpoint has none: it keeps its first state
             self.critic.load_state_dict(state.critic)
 
@@ -178,6 +184,8 @@ class Learner:
         if a token was sampled by a version that is too old or newer; LearnerFailure (see the module docstring).
         """
         check_ages(groups, version, self.staleness)
+        if self.offloads:
+            self.optimiser.wake()
         torch.manual_seed(keyed_seed(self.seed, iteration, self.processes.rank))  # for an adapter's dropout
         rate = learning_rate(self.settings, iteration, self.iterations)
         self.optimiser.prepare(rate)
@@ -198,6 +206,8 @@ class Learner:
                         loss = self._loss(piece, sums, first=epoch == 0)
                         self.optimiser.backward(loss, last=done == len(batches[number]))
                 self._step(sums)
+        if self.offloads:
+            self.optimiser.rest()
         sums.all_reduce(self.processes, self.model.device)
         flops = sums.flops if self.shape else None
         return UpdateResult(self._metrics(sums, rate, len(groups)), sums.annotations, flops)

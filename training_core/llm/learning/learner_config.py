@@ -4,10 +4,13 @@ from typing import ClassVar, Literal, Protocol, Self
 
 from pydantic import Field
 
-from training_core.config.base import Section, cross_field
+from training_core.config.base import NumberOrAuto, Section, cross_field
 from training_core.config.effects import Effects, Place, unless
 from training_core.errors import InvalidValue
 from training_core.llm.models.adapter_config import Lora, WholeModel
+
+CPU_TOKENS = 4096
+"""Tokens of a forward pass on the CPU with micro_batch_tokens = "auto"."""
 
 
 def _packs_on_a_gpu(at: Place) -> str:
@@ -18,12 +21,20 @@ def _packs_on_a_gpu(at: Place) -> str:
     return unless("packing", False)(at)
 
 
+def _generates_on_the_same_gpu(at: Place) -> str:
+    devices = at.config.policies[at.policy].devices
+    if at.section.offload == "on" and not (devices.placement == "colocated" and devices.rollout_gpus):
+        return 'only on a GPU (devices.rollout_gpus above 0) with devices.placement = "colocated"'
+    return ""
+
+
 class Optimisation(Section):
     """Settings shared by all learners."""
 
     effects: ClassVar[Effects] = {
         "final_learning_rate": unless("schedule", "constant"),
         "packed_attention": _packs_on_a_gpu,
+        "offload": _generates_on_the_same_gpu,
     }
     has_critic: ClassVar[bool] = True
     """Whether the learner has the value head of algorithm.type = "ppo"."""
@@ -47,16 +58,32 @@ class Optimisation(Section):
     """Passes over an iteration's samples."""
     minibatches: int = Field(1, ge=1)
     """Optimiser steps per pass; groups are never split."""
-    micro_batch_tokens: int = Field(4096, ge=1)
-    """Maximum tokens in one forward pass, including padding; a step accumulates gradients over passes. Raise it on a large GPU."""
+    micro_batch_tokens: NumberOrAuto = "auto"
+    """Maximum tokens in one forward pass, including padding; a step accumulates gradients over passes. auto: 4,096 on the CPU, on a GPU the
+    largest power of two from 512 to 16,384 whose estimated memory fits.
+    """
     packing: bool = True
     """Pack a group's prompt and all its responses into one row, so that the prompt is computed once."""
     packed_attention: Literal["auto", "flex", "mask"] = "auto"
     """Attention of packed rows: flex: FlexAttention on a GPU; mask: an explicit mask; auto: flex on a GPU, blocks of places on the CPU."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Number format of weights and activations; fp16 uses dynamic loss scaling. Curves are reproducible from the seed in fp32 only."""
+    offload: Literal["auto", "on", "off"] = "auto"
+    """Move the optimiser's states to the host's memory between updates, in favour of the key-value cache; auto: on a GPU, if the
+    estimated memory does not suffice otherwise.
+    """
     activation_checkpointing: bool = False
     """Recompute activations in the backward pass instead of storing them: a third more computation, far less memory."""
+
+    @property
+    def can_offload(self) -> bool:
+        """Whether the learner can move its states to the host."""
+        return True
+
+    @property
+    def pass_tokens(self) -> int:
+        """Maximum tokens in one forward pass; for "auto" those of the CPU."""
+        return CPU_TOKENS if self.micro_batch_tokens == "auto" else self.micro_batch_tokens
 
 
 class Learner(Optimisation):
@@ -74,6 +101,20 @@ class Deepspeed(Optimisation):
     """DeepSpeed; needs the extra `deepspeed`."""
     zero_stage: int = Field(1, ge=0, le=3)
     """What is partitioned over the processes: 0 nothing, 1 optimizer states, 2 also gradients, 3 also weights."""
+
+    @property
+    def can_offload(self) -> bool:
+        """Whether the learner can move its states to the host."""
+        return False
+
+    @cross_field
+    def _states_stay_on_the_device(self) -> Self:
+        if self.offload == "on":
+            raise InvalidValue(
+                "offload: states of DeepSpeed stay on the device",
+                remedy='set learner.type = "torch", or a higher zero_stage and more devices.update_workers',
+            )
+        return self
 
     @cross_field
     def _copies_are_kept_by_zero(self) -> Self:

@@ -131,17 +131,56 @@ def kv_cache(shape: ModelShape, precision: str, tokens: int) -> int:
     return 2 * shape.layers * shape.key_value_heads * shape.head_size * WIDTH[precision] * tokens
 
 
-def micro_batch(learner: Optimisation, text: Text) -> tuple[int, int, int]:
-    """(tokens, longest row, predicted places) of the largest forward pass of an update.
+TREE_TOKENS, TREE_ANSWERS, MIN_GROWTH = 256, 8, 32
+"""Generated tokens and answers that one tree of the torch engine may always contain, and columns by which its store grows
+(requests.py and prefix_tree.py of training_core.llm.generation).
+"""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of the torch engine."""
+
+    prompts: int
+    answers: int
+    """To each prompt."""
+    prompt: int
+    """Tokens of a prompt."""
+    response: int
+    """Maximum tokens of an answer."""
+
+
+def tree_tokens(call: Call, sequences: int, *, fixed: bool) -> int:
+    """Tokens that the torch engine's store has room for, if all answers differ and none ends early.
+
+    A row has a prompt and all its answers, and there are rows for twice as many answers as are generated at a time; with
+    `fixed` shapes their number is a power of two, and one more. Columns grow by half.
+    """
+    most = max(max(TREE_TOKENS, 2 * call.prompt) // call.response, TREE_ANSWERS)
+    group = min(call.answers, most, sequences)
+    rows = min(call.prompts * -(-call.answers // group), 2 * sequences // group)
+    if fixed:
+        rows = (1 << (rows - 1).bit_length()) + 1
+    columns = call.prompt + MIN_GROWTH
+    while columns < call.prompt + group * call.response:
+        columns = max(columns + group + MIN_GROWTH, columns * 3 // 2)
+    return rows * columns
+
+
+def micro_batch(learner: Optimisation, text: Text, *, filled: bool = False) -> tuple[int, int, int]:
+    """(tokens, longest row, predicted places) of the largest forward pass of an update; with `filled`, of one that is full of
+    tokens, however long the text is.
 
     With packing, a prompt occurs once before the responses of its group; otherwise before each. A row longer than
     `micro_batch_tokens` forms its own batch.
     """
     if learner.packing:
-        limit = min(learner.micro_batch_tokens, PACKED_ROW)
+        limit = min(learner.pass_tokens, PACKED_ROW)
         members = min(text.group, max((limit - text.prompt) // text.response, 1))
     else:
         members = 1
     row = text.prompt + members * text.response
-    rows = max(min(learner.micro_batch_tokens // row, -(-text.rows // members)), 1)
+    if filled and row < learner.pass_tokens:
+        return learner.pass_tokens, max(row, min(learner.pass_tokens, PACKED_ROW)), learner.pass_tokens
+    rows = max(min(learner.pass_tokens // row, -(-text.rows // members)), 1)
     return rows * row, row, rows * members * text.response

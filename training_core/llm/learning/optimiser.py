@@ -21,6 +21,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from training_core.llm.learning.learner_config import Optimisation
 from training_core.llm.learning.memory import GRADIENTS_AT_ONCE
+from training_core.llm.learning.offload import HostCopies
 
 Bucket = Sequence[tuple[Tensor, Tensor]]
 """Weights of the model, each with its fp32 copy, or itself if it is in fp32."""
@@ -122,6 +123,7 @@ class Optimiser:
         self._steps_since_change = 0
         """Steps since the scale changed."""
         self.limit = settings.max_grad_norm or math.inf
+        self._host = HostCopies()
         self.adamw = torch.optim.AdamW(
             self.masters,
             lr=settings.learning_rate,
@@ -129,6 +131,15 @@ class Optimiser:
             weight_decay=settings.weight_decay,
             fused=True,
         )
+
+    def rest(self) -> None:
+        """Move moments and fp32 copies to the host, until `wake`. Gradients do not exist between updates."""
+        moments = [item for part in self.adamw.state.values() for key, item in part.items() if key != "step"]
+        self._host.take([*moments, *(master for _, master in self._copied_weights())])
+
+    def wake(self) -> None:
+        """Move them back to the device."""
+        self._host.give_back()
 
     def prepare(self, rate: float) -> None:
         """Set the learning rate; copy weights that were changed (loaded) outside the fp32 copies."""
@@ -176,17 +187,18 @@ class Optimiser:
         """AdamW's moments and step counts by the weights' names, and the fp32 copies."""
         state = self.adamw.state_dict()["state"]
         tensors = {
-            f"{self.names[number]}{SEPARATOR}{key}": item.contiguous()
+            f"{self.names[number]}{SEPARATOR}{key}": self._host.contents(item).contiguous()
             for number, part in state.items()
             for key, item in part.items()
         }
         for name, weight, master in zip(self.names, self.weights, self.masters, strict=True):
             if master is not weight:
-                tensors[f"{name}{SEPARATOR}{MASTER}"] = master.detach()
+                tensors[f"{name}{SEPARATOR}{MASTER}"] = self._host.contents(master).detach()
         return tensors
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore `state_dict`'s tensors. Raises KeyError or ValueError if they do not belong to these weights."""
+        self.wake()
         numbers = {name: number for number, name in enumerate(self.names)}
         state: dict[int, dict[str, Tensor]] = {}
         for key, tensor in tensors.items():

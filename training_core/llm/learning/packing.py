@@ -150,7 +150,7 @@ class MicroBatchOptions:
     @property
     def longest(self) -> int:
         """Maximum tokens of a packed row."""
-        limit = self.settings.micro_batch_tokens
+        limit = self.settings.pass_tokens
         return limit if self.linear else min(limit, LONGEST_ROW)
 
 
@@ -234,7 +234,7 @@ def make_micro_batches(
     answers = [answer for index in part for answer in groups[index].answers]
     per_token = options.algorithm.loss_average == "token"
     scale = 1.0 / max(sum(answer.trained_tokens for answer in answers) if per_token else len(answers), 1)
-    limit = options.settings.micro_batch_tokens
+    limit = options.settings.pass_tokens
     for members in by_sampling.values():
         rows = tree_rows(groups, members, options.longest) if options.packed else single_rows(groups, members)
         for batch_rows in micro_batches(rows, limit):

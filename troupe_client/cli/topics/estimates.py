@@ -48,12 +48,19 @@ def _show(result: dict[str, Any]) -> None:
     for reason in verdict["reasons"]:
         print_line(f"  {reason}")
     print_table(_pools(result["pools"]))
-    needed = f"needs {result['wants']['cpus']:g} CPU cores and {result['wants']['gpus']:g} GPUs"
+    cpus, gpus = result["wants"]["cpus"], result["wants"]["gpus"]
+    needed = f"needs {cpus:g} CPU core{'s' * (cpus != 1)} and {gpus:g} GPU{'s' * (gpus != 1)}"
     available = f"; the cluster has {cluster['cpus']:g} and {cluster['gpus']:g}" if cluster else ""
     print_line(needed + available)
     for policy in result["policies"]:
         parameters = f"{policy['parameters']:,} parameters" if policy["parameters"] else policy["unknown"]
+        parameters += " (published sizes: the model is not on the server's machine)" * policy["published"]
         print_line(f"{policy['policy']}: {policy['model']}, {policy['precision']}, {parameters}")
+        if "micro_batch_tokens" in policy["sizes"]:
+            tokens, answers = policy["sizes"]["micro_batch_tokens"], policy["sizes"]["max_batch"]
+            print_line(
+                f"  at most {tokens:,} tokens in a forward pass of the update, {answers:,} answers generated at a time"
+            )
         for worker in policy["workers"]:
             print_line(f"  {_device(worker)}: at most {size(worker['peak'])} ({_parts(worker['parts'])})")
     per_iteration = f"{volume['answers']:,} answers and {volume['tokens']:,} tokens"

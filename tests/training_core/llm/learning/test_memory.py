@@ -16,6 +16,10 @@ from training_core.llm.base_models.tiny import TinyRecipe, tiny_shape
 from training_core.llm.base_models.warm_start import new_model, word_tokenizer
 from training_core.llm.environments.plan_path.game import PlanPath
 from training_core.llm.environments.registry import warm_start_of
+from training_core.llm.generation import prefix_tree, requests
+from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.prefix_tree import PrefixTreeStore
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning import memory
 from training_core.llm.learning.learner_config import Deepspeed, Learner
 from training_core.llm.learning.optimiser import Optimiser
@@ -24,6 +28,7 @@ from training_core.llm.models.adapter_config import Lora, WholeModel
 from training_core.llm.models.lora import add_adapter
 from training_core.llm.models.packed_attention import tree_mask
 from training_core.llm.models.shape import ModelShape, read_shape, shape_from
+from training_core.types import NoiseKey, Prompt
 
 QWEN_05B = {
     "num_hidden_layers": 24, "hidden_size": 896, "num_attention_heads": 14, "num_key_value_heads": 2,
@@ -220,3 +225,39 @@ def test_a_size_that_is_no_number_is_missing() -> None:
     with pytest.raises(ModelError, match="vocab_size"):
         shape_from({**QWEN_05B, "vocab_size": True})
     assert shape_from({**QWEN_05B, "head_dim": None}).head_size == 64
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize(
+    ("prompts", "answers", "sequences", "response"),
+    [(3, 4, 512, 40), (9, 2, 4, 16), (5, 1, 64, 64), (2, 20, 8, 30)],
+)
+def test_the_store_is_no_larger_than_estimated(
+    prompts: int, answers: int, sequences: int, response: int, fixed: bool
+) -> None:
+    """The tensors of the torch engine after a call in which answers differ and seldom end early."""
+    torch.manual_seed(0)
+    model = llama(shared=2)
+    engine = TorchEngine(
+        model,
+        word_tokenizer(warm_start_of("plan_path").vocabulary(PlanPath(size=4))),
+        max_batch=sequences,
+        static=fixed,
+    )
+    engine.stops = engine.stops[:0]
+    made: list[PrefixTreeStore] = []
+    engine._make_store = lambda groups, make=engine._make_store: made.append(make(groups)) or made[-1]  # type: ignore[method-assign,misc,return-value,func-returns-value]
+    texts = [[number + 3, *range(4, 23)] for number in range(prompts)]
+    engine.generate(
+        [Prompt(text, answers, NoiseKey(0, 0, 0, number, 0, 0)) for number, text in enumerate(texts)],
+        SamplingSettings(temperature=3.0, max_tokens=response),
+    )
+    held = sum(nbytes(part) for layer in made[-1]._layers for part in layer)
+    tokens = memory.tree_tokens(memory.Call(prompts, answers, 20, response), sequences, fixed=fixed)
+    estimated = memory.kv_cache(shape_from(model.config.to_dict(), 1), "fp32", tokens)
+    assert held <= estimated <= 2 * held
+    assert (memory.TREE_TOKENS, memory.TREE_ANSWERS, memory.MIN_GROWTH) == (
+        requests._MIN_TREE_TOKENS,
+        requests._MIN_TREE_ANSWERS,
+        prefix_tree._MIN_GROWTH,
+    )
