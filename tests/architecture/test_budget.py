@@ -16,7 +16,7 @@ BUDGET = {
     "training_core/llm/external": 700,
     "training_core/llm/generation": 2450,
     "training_core/llm/learning": 3380,
-    "training_core/llm/models": 1530,
+    "training_core/llm/models": 1670,
     "training_core/llm/rewards": 1230,
     "training_core/llm/rollout_workflows": 1240,
     "training_core/llm/serving": 410,
