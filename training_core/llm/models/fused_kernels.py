@@ -1,6 +1,6 @@
 """Fused kernels of a model on a GPU: RMSNorm, rotary embeddings and the gated network of a layer as one kernel each.
 
-transformers computes them in about thirty kernels of a layer, each of which reads and writes all activations: in an update
+transformers computes them in thirty kernels of a layer, each of which reads and writes all activations: in an update
 of 1.7 billion parameters they take half of the device's time. liger-kernel (Hsu et al. 2024, arXiv 2410.10989; the extra
 `gpu`) has one kernel each, with gradients. It replaces the methods of a model's modules; a trial compares logits and
 gradients with those of the modules before.

@@ -7,73 +7,17 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.training_core.llm.learning.test_learner import groups, learner
+from tests.training_core.llm.waits import record_waits
 from training_core.algorithms.registry import ALGORITHM_CONFIGS
 from training_core.llm.learning import learner as module
 from training_core.llm.learning import output_layer
 from training_core.llm.learning.memory import LOGITS_AT_ONCE
 
-aten: Any = torch.ops.aten
-READING = {
-    aten._local_scalar_dense.default,
-    aten.nonzero.default,
-    aten.masked_select.default,
-    aten.equal.default,
-}
-"""Operations whose results' sizes or values the host needs."""
-COPYING = ((torch, "from_numpy"), (torch, "tensor"), (Tensor, "tolist"), (Tensor, "numpy"), (Tensor, "cpu"))
-"""Functions that copy between host and device and wait for the copy."""
 
-
-class Waits(TorchDispatchMode):
-    """Records the operations that would wait for a GPU. On the CPU none of them does."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        by_mask = func is aten.index.Tensor and any(
-            index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1]
-        )
-        unsized = func is aten.repeat_interleave.Tensor and (kwargs or {}).get("output_size") is None
-        if func in READING or by_mask or unsized:
-            self.found.append(str(func))
-        return func(*args, **(kwargs or {}))
-
-
-@pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], Callable[[], Any]]:
-    """What waited, and a context in which it is recorded."""
-    mode, active = Waits(), []
-
-    def recorded(owner: Any, name: str) -> None:
-        usual = getattr(owner, name)
-
-        def record(*args: Any, **kwargs: Any) -> Any:
-            mode.found.extend([name] * len(active))
-            return usual(*args, **kwargs)
-
-        monkeypatch.setattr(owner, name, record)
-
-    for place in COPYING:
-        recorded(*place)
-
-    @contextmanager
-    def recording() -> Iterator[None]:
-        active.append(1)
-        with mode:
-            yield
-        active.clear()
-
-    return mode.found, recording
-
-
-def test_a_wait_is_found(waits: Any) -> None:
-    found, recording = waits
+def test_a_wait_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, recording = record_waits(monkeypatch)
     numbers = torch.arange(3.0)
     reads: list[Callable[[], Any]] = [
         lambda: numbers.sum().item(), lambda: float(numbers[0]), lambda: bool(numbers[0] > 0), numbers.tolist,
@@ -98,9 +42,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_no_micro_batch_of_packed_rows_waits(monkeypatch: pytest.MonkeyPatch, waits: Any, name: str) -> None:
+def test_no_micro_batch_of_packed_rows_waits(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Padded rows have a wait in transformers itself, which looks for padding in the mask."""
-    found, recording = waits
+    found, recording = record_waits(monkeypatch)
     monkeypatch.setitem(LOGITS_AT_ONCE, "cpu", 1)  # a chunk for each place
     kind, settings = CASES[name]
     one = learner(
