@@ -298,7 +298,6 @@ class TorchEngine:
         """Generate all candidates, at most max_batch at the same time."""
         candidates, waiting = call.candidates, deque(groups)
         store = self._make_store(groups, candidates)
-        is_static = isinstance(store, PrefixTreeStore) and store.steps is not None
         logits, nodes = torch.empty(0, device=self.model.device), np.zeros(0, dtype=np.int64)
         while (waiting or candidates.active.size) and not call.interrupted():
             if admitted := self._admit(waiting, store, candidates.active.size):
@@ -307,8 +306,10 @@ class TorchEngine:
                 candidates.activate(np.concatenate([group.candidates for group in admitted]))
                 logits = torch.cat([logits, _prefill(store, admitted)])
             draw = self._sample(logits, nodes, candidates, call.settings)
-            step = self._decode_then_read if is_static else self._read_then_decode
-            logits, nodes = step(store, nodes, draw, call)
+            if isinstance(store, PrefixTreeStore) and store.steps is not None:
+                logits, nodes = self._decode_then_read(store, nodes, draw, call)
+            else:
+                logits, nodes = self._read_then_decode(store, nodes, draw, call)
         self._cache_texts(store, candidates.active, nodes, candidates)
         if isinstance(store, PrefixTreeStore) and store.steps is not None:
             store.clear()

@@ -116,7 +116,8 @@ def _family(model: PreTrainedModel) -> Any:
 def _results(model: PreTrainedModel) -> list[Tensor]:
     """Logits of a short text, and the gradients of its embeddings and of the norms' weights: no others, which are large."""
     body: Any = model.base_model
-    table = model.get_input_embeddings().weight
+    embeddings: Any = model.get_input_embeddings()
+    table: Tensor = embeddings.weight
     tokens = (7 * torch.arange(12, device=table.device) + 3) % len(table)
     states = table.detach()[tokens].unsqueeze(0).requires_grad_()
     norms = [part.weight for part in body.modules() if _is_norm(part) and part.weight.requires_grad]
