@@ -82,6 +82,18 @@ STEPS: dict[str, Step] = {
             Bound("gradient_similarity", ">=", 0.99),
         ),
     ),
+    "fused_kernels": Step(
+        "fused_kernels:check_fused_kernels",
+        "Fused kernels against transformers' modules: logprobs and gradients in fp32 and bf16",
+        90,
+        needs=("liger_kernel",),
+        bounds=(
+            Bound("models_without", "<=", 0, card_only=True),
+            Bound("largest_logprob_error", "<", 1e-3),
+            Bound("relative_gradient_error", "<", 1e-3),
+            Bound("gradient_similarity", ">=", 0.99),
+        ),
+    ),
     "lora": Step(
         "lora:check_lora",
         "LoRA: gradients by the chain rule, an unchanged base that two roles share, merged weights",

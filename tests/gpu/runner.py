@@ -107,13 +107,16 @@ def step_command(name: str, out: Path, *, small: bool) -> list[str]:
 
 
 def variables(name: str) -> dict[str, str]:
-    """A step's environment: no network, and little fragmentation of the card's memory (vLLM's sleep mode excludes that setting)."""
+    """A step's environment: no network, and little fragmentation of the card's memory (vLLM's sleep mode excludes that setting).
+
+    Packages of PYTHONPATH, such as those installed by --target, remain available.
+    """
     segments = {} if "vllm" in STEPS[name].needs else {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
     return (
         os.environ
         | segments
         | {
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
             "HF_HUB_OFFLINE": "1",
             "TOKENIZERS_PARALLELISM": "false",
             "VLLM_NO_USAGE_STATS": "1",

@@ -109,6 +109,17 @@ def test_a_crash_leaves_its_reason_and_figures(monkeypatch: pytest.MonkeyPatch, 
     assert read_result(tmp_path, "engine") == RESULT
 
 
+def test_a_step_finds_the_packages_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/packages/one:/packages/two")
+    assert runner.variables("engine")["PYTHONPATH"].split(":") == [
+        str(ROOT),
+        "/packages/one",
+        "/packages/two",
+    ]
+    monkeypatch.delenv("PYTHONPATH")
+    assert runner.variables("engine")["PYTHONPATH"] == str(ROOT)
+
+
 def test_a_step_ends_at_its_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     use(monkeypatch, "import time; time.sleep(600)")
     run(tmp_path, limit=0.5)

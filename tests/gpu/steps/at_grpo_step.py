@@ -11,6 +11,7 @@ from tests.gpu.timing import device_name, peak_memory, reset_peak
 from training_core.config.files import parse_config
 from training_core.config.run import RunConfig
 from training_core.llm.models.flops import peak_of
+from training_core.llm.models.fused_kernels import use_fused_kernels
 
 STEPS = 3
 
@@ -19,12 +20,13 @@ def measure_step(setting: Setting, size: str) -> Figures:
     """One shared policy of this size plays two roles in bf16, with a separate copy in its engine; the last of three steps counts."""
     sizes = setting.pick(SIZES[size], TINY)
     model = make_model("qwen2", sizes, setting.device, torch.bfloat16)
+    fused = use_fused_kernels(model)
     config = _config(setting, sizes.vocabulary)
     reset_peak(setting.device)
     team = LocalTeam(
         config, {"shared": model}, make_tokenizer(sizes.vocabulary), setting.device, separate=True
     )
-    figures: Figures = {"size": size, "card": device_name(setting.device)}
+    figures: Figures = {"size": size, "card": device_name(setting.device), "fused_kernels": fused}
     for iteration in range(1, setting.pick(STEPS, 1) + 1):
         figures |= _figures(setting, team.iterate(iteration)) | {"peak_bytes": peak_memory(setting.device)}
         setting.note(figures)

@@ -11,6 +11,7 @@ from tests.gpu.timing import bandwidth_of, device_name, peak_memory, reset_peak,
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.models.flops import forward_flops, generation_work, peak_of, shape_of
+from training_core.llm.models.fused_kernels import use_fused_kernels
 
 BATCHES = (64, 256)
 """Answers that are generated at the same time."""
@@ -22,6 +23,7 @@ def measure_generation(setting: Setting, size: str) -> Figures:
     sizes = setting.pick(SIZES[size], TINY)
     for family in ("qwen2", "llama"):
         model = make_model(family, sizes, setting.device, torch.bfloat16)
+        use_fused_kernels(model)
         tokenizer = make_tokenizer(sizes.vocabulary)
         for batch in setting.pick(BATCHES, (8,)):
             try:

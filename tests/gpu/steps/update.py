@@ -11,6 +11,7 @@ from tests.gpu.tasks import make_groups, make_prompts, random_answers
 from tests.gpu.timing import device_name, peak_memory, reset_peak, timed
 from training_core.llm.models.adapter_config import Lora
 from training_core.llm.models.flops import peak_of
+from training_core.llm.models.fused_kernels import use_fused_kernels
 
 FULL_BYTES = 20
 """Memory per parameter of a full update in bf16: weight, gradient, fp32 copy, its gradient and two moments."""
@@ -33,6 +34,7 @@ def measure_update(setting: Setting, size: str) -> Figures:
 def _measure(setting: Setting, family: str, size: Size) -> Figures:
     """Groups of 8 answers of 512 tokens to prompts of 512 tokens, packed."""
     model = make_model(family, size, setting.device, torch.bfloat16)
+    fused = use_fused_kernels(model)
     parameters = sum(weight.numel() for weight in model.parameters())
     lora = None if _fits(setting, parameters) else ADAPTER
     learner = make_learner(
@@ -56,6 +58,7 @@ def _measure(setting: Setting, family: str, size: Size) -> Figures:
         "parameters": parameters,
         "trained": "all weights" if lora is None else f"LoRA of rank {lora.rank}",
         "attention": "flex" if learner.forward.blocks else "mask",
+        "fused_kernels": fused,
         "recomputes_activations": learner.settings.activation_checkpointing,
         "seconds": best,
         "response_tokens_per_second": result.metrics["tokens"] / best,

@@ -8,8 +8,8 @@ padding; only attention arranges them by rows. A prompt can be added to a free r
 Decoding steps can have fixed shapes, which a GPU captures once and replays (CUDA graphs). For small steps, launching
 kernels one by one costs more than running them; a graph launches all of them together, but reads and writes the same
 memory each time. Therefore a step's inputs are padded to one of a few sizes and copied into persistent buffers. Without a
-GPU the same steps run without capture. The capture itself has not been run on a GPU yet (`python -m tests.gpu engine`
-compares it); the code around it is tested on the CPU.
+GPU the same steps run without capture. A store whose columns grow has new memory, so that its graphs are captured again:
+`reserve` allocates what a call may need. `python -m tests.gpu engine` compares captured steps with the plain model.
 """
 
 import logging
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -29,6 +29,7 @@ from training_core.llm.generation.prefix_cache import CachedPrefix, Layers
 from training_core.llm.generation.requests import Ints, PromptGroup
 from training_core.llm.models.decoder import Layer, Places, decoder_of, rotated
 from training_core.llm.models.packed_attention import attends_fully
+from training_core.llm.models.transfers import all_to_device, to_device
 
 logger = logging.getLogger(__name__)
 _MAX_SHAPES = 128
@@ -167,6 +168,14 @@ class _ForwardPass:
     used_rows: Tensor | None = None
     """(G,) the rows of the store that are read; None: the first G."""
     _targets: Tensor | None = None
+    _repeated: Tensor | None = None
+
+    def repeated_mask(self, repeats: int) -> Tensor:
+        """(G, 1, R * Q, S) the mask for each of R query heads with the same key head; every layer has equally many."""
+        assert self.mask is not None
+        if self._repeated is None:
+            self._repeated = self.mask.repeat(1, 1, repeats, 1) if repeats > 1 else self.mask
+        return self._repeated
 
     def targets(self, stored: Tensor) -> Tensor:
         """(N * H,) where the nodes' keys are in a layer's store (G, H, S, D), as indices into G * H * S."""
@@ -273,15 +282,18 @@ class PrefixTreeStore:
         rows = np.flatnonzero(self._filled == 0)[: len(lengths)]
         filled = np.asarray(lengths)
         self._filled[rows] = filled
-        self._reserve_columns(int(filled.max()))
+        self.reserve(int(filled.max()))
         seen = torch.arange(self._columns) < torch.from_numpy(filled).unsqueeze(1)
         self._seen = torch.cat([self._seen, seen.to(self._device)])
         self._rows = np.concatenate([self._rows, rows])
         self._positions = np.concatenate([self._positions, filled - 1])
         return rows, filled
 
-    def decode(self, parents: Ints, tokens: Ints) -> Tensor:
-        """Replace all nodes by these children; trees without children are removed. Returns the children's logits (N, V)."""
+    def decode(self, parents: Ints, tokens: Ints | Tensor) -> Tensor:
+        """Replace all nodes by these children; trees without children are removed. Returns the children's logits (N, V).
+
+        Tokens that are on the device already need not be known to the host.
+        """
         rows = self._rows[parents]
         used_rows, counts = np.unique(rows, return_counts=True)
         self._filled[np.setdiff1d(np.arange(self._count), used_rows)] = 0
@@ -294,11 +306,10 @@ class PrefixTreeStore:
         )
         columns = self._filled[rows] + rank
         self._filled[used_rows] += counts
-        self._reserve_columns(int(self._filled.max()))
+        self.reserve(int(self._filled.max()))
         self._rows, self._positions = rows, self._positions[parents] + 1
-        self._seen = self._seen[self._tensor(parents)]
-        self._seen[torch.arange(len(rows), device=self._device), self._tensor(columns)] = True
         if not len(rows):
+            self._seen = self._seen[:0]
             return torch.empty(0, device=self._device)
         height, width, top = int(used_rows[-1]) + 1, int(counts.max()), int(self._filled.max())
         if self.steps is not None:
@@ -306,30 +317,31 @@ class PrefixTreeStore:
             top = bucket(top, self._columns)
         grid = np.zeros((height, width), dtype=np.int64)
         grid[rows, rank] = np.arange(len(rows))
-        flat_positions = rows * width + rank
-        nodes = self._tensor(grid)
-        seen = self._seen.index_select(0, nodes.flatten())[:, :top]
-        mask = self._additive_mask(seen.view(height, 1, width, top))
+        places = [rows, columns, self._positions, rows * width + rank]
         if self.steps is not None:
-            return self.steps.run(self._padded(tokens, columns, nodes, flat_positions, mask))[: len(rows)]
-        self._pass = _ForwardPass(
-            self._tensor(rows), self._tensor(columns), nodes, self._tensor(flat_positions), mask
+            places = self._padded(places)
+        before, nodes, *inputs = all_to_device([parents, grid, *places], self._device)
+        mask = self._mask_of(before, inputs[1][: len(rows)], nodes, top)
+        on_device = tokens if isinstance(tokens, Tensor) else self._tensor(tokens.astype(np.int64))
+        if self.steps is not None:
+            on_device = pad(on_device, (0, len(inputs[0]) - len(on_device)))
+        step = DecodingStep(
+            on_device.unsqueeze(0), inputs[2].unsqueeze(0), inputs[0], inputs[1], nodes, inputs[3], mask
         )
-        return self._forward(tokens, self._positions, 0)
+        return self.steps.run(step)[: len(rows)] if self.steps is not None else self._run(step)
 
-    def _padded(
-        self, tokens: Ints, columns: Ints, grid: Tensor, flat_positions: Ints, mask: Tensor
-    ) -> DecodingStep:
-        """The step padded to a shape's number of nodes: keys of padding nodes go to an unused row."""
-        more = (0, bucket(len(tokens)) - len(tokens))
-        rows = self._tensor(np.pad(self._rows, more, constant_values=self._count))
-        padded = [
-            self._tensor(np.pad(part, more))
-            for part in (tokens.astype(np.int64), self._positions, columns, flat_positions)
-        ]
-        return DecodingStep(
-            padded[0].unsqueeze(0), padded[1].unsqueeze(0), rows, padded[2], grid, padded[3], mask
-        )
+    def _mask_of(self, parents: Tensor, columns: Tensor, nodes: Tensor, top: int) -> Tensor:
+        """Let the nodes see what their parents (N,) see, and their own columns (N,). Returns the mask of the grid (G, Q) of nodes."""
+        self._seen = self._seen[parents]
+        self._seen[torch.arange(len(columns), device=self._device), columns] = True
+        seen = self._seen.index_select(0, nodes.flatten())[:, :top]
+        return self._additive_mask(seen.view(len(nodes), 1, nodes.shape[1], top))
+
+    def _padded(self, places: Sequence[Ints]) -> list[Ints]:
+        """Rows, and three more numbers, of the nodes and of padding nodes, whose keys go to an unused row."""
+        more = (0, bucket(len(places[0])) - len(places[0]))
+        rows, *others = places
+        return [np.pad(rows, more, constant_values=self._count), *(np.pad(part, more) for part in others)]
 
     def _additive_mask(self, seen: Tensor) -> Tensor:
         mask = torch.zeros(seen.shape, dtype=self._model.dtype, device=self._device)
@@ -345,7 +357,7 @@ class PrefixTreeStore:
         self._filled[len(used_rows) :] = 0
         return np.searchsorted(used_rows, rows)
 
-    def _reserve_columns(self, columns: int) -> None:
+    def reserve(self, columns: int) -> None:
         """Allocate this many columns. Unused ones are zero, because attention multiplies them by zero."""
         if columns <= self._columns:
             return
@@ -353,10 +365,9 @@ class PrefixTreeStore:
         self._columns += more
         if self.steps is not None:
             self.steps.clear()
-        self._seen = torch.nn.functional.pad(self._seen, (0, more))
-        pad = (0, 0, 0, more)
+        self._seen = pad(self._seen, (0, more))
         for layer, (keys, values) in enumerate(self._layers):  # the old store of one layer at a time
-            self._layers[layer] = torch.nn.functional.pad(keys, pad), torch.nn.functional.pad(values, pad)
+            self._layers[layer] = pad(keys, (0, 0, 0, more)), pad(values, (0, 0, 0, more))
 
     def _forward(self, tokens: Ints, positions: Ints, keep: Tensor | int) -> Tensor:
         """Logits of this pass's nodes (all, or only `keep`)."""
@@ -422,7 +433,7 @@ class PrefixTreeStore:
             )
         else:
             rows = slice(height) if forward_pass.used_rows is None else forward_pass.used_rows
-            mask = forward_pass.mask.repeat(1, 1, repeats, 1) if repeats > 1 else forward_pass.mask
+            mask = forward_pass.repeated_mask(repeats)
             key, value = (part[rows, :, : mask.shape[-1]] for part in stored)
             attended = _masked_attention(asking.flatten(2, 3), key, value, mask, scale)
         by_place = (
@@ -441,7 +452,7 @@ class PrefixTreeStore:
         return self._layers[layer]
 
     def _tensor(self, array: Ints) -> Tensor:
-        return torch.from_numpy(array).to(self._device)
+        return to_device(array, self._device)
 
 
 def _masked_attention(

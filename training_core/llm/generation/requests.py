@@ -98,6 +98,15 @@ class Candidates:
         """A number in [0, 1) for each live candidate's next token."""
         return uniforms(fold(self.noise_states[self.active], self.lengths[self.active]))
 
+    def may_continue(self) -> NDArray[np.bool_]:
+        """Which live candidates are below their limit with one more token."""
+        result: NDArray[np.bool_] = self.lengths[self.active] + 1 < self._limits[self.active]
+        return result
+
+    def most_tokens(self, numbers: Ints) -> int:
+        """Maximum number of tokens that these candidates generate in all."""
+        return int((self._limits[numbers] - self.offsets[numbers]).sum())
+
     def append_tokens(
         self, tokens: Ints, logprobs: NDArray[np.float64], stops: Ints, words: StopWords
     ) -> NDArray[np.bool_]:

@@ -5,6 +5,10 @@ after the same prompt share one node, so a prompt is computed once for all its c
 tokens differ. A long common prefix of different prompts is also computed once. Finished candidates are replaced by waiting
 ones.
 
+With static steps the host does not wait between two of them: the next step starts with tokens that are only on the device,
+and the host reads them, and prepares the step after it, while that one runs. A candidate's end is therefore known a step
+late, its last node is computed in vain, and candidates with equal tokens have a node each.
+
 A model that does not support prefix trees generates batch by batch, with its own cache, in left-padded batches of width W.
 """
 
@@ -31,7 +35,9 @@ from training_core.llm.generation.requests import Candidates, Ints, PromptGroup,
 from training_core.llm.generation.sampling import draw, tempered_log_probs
 from training_core.llm.generation.stop_words import StopWords, end_tokens
 from training_core.llm.models.evaluation import evaluation_mode
+from training_core.llm.models.flops import shape_of
 from training_core.llm.models.lora import load_trained_weights
+from training_core.llm.models.transfers import Reading, to_device
 from training_core.types import Answer, Prompt
 
 _PADDABLE = {"full_attention", "sliding_attention", "chunked_attention"}
@@ -130,6 +136,10 @@ _START_SHARE = 4
 """Waiting candidates start when this share of the slots is free, because each start costs a pass."""
 
 
+_RESERVED_SHARE, _RESERVED_ON_CPU = 4, 64 * MIB
+"""Share of a GPU's free memory, and bytes on the CPU, up to which a store with static steps is allocated at once."""
+
+
 class _NodeStore(Protocol):
     """Storage of nodes: a PrefixTreeStore, or batch by batch if the model does not support it."""
 
@@ -148,6 +158,17 @@ class _Call:
     settings: SamplingSettings
     words: StopWords
     interrupted: Interrupted
+
+
+@dataclass(frozen=True)
+class _Draw:
+    """The next tokens of the live candidates."""
+
+    tokens: Tensor
+    """(C,) on the device."""
+    reading: Reading
+    """(2, C) the same, and their log-probabilities."""
+    vocabulary: int
 
 
 class TorchEngine:
@@ -248,21 +269,35 @@ class TorchEngine:
             for group in groups
         ]
 
-    def _make_store(self, groups: Sequence[PromptGroup]) -> _NodeStore:
+    def _make_store(self, groups: Sequence[PromptGroup], candidates: Candidates) -> _NodeStore:
         if not self._supports_trees():
             return PaddedBatch(self.model, self.pad)
         largest = max(len(group.candidates) for group in groups)
         rows = min(len(groups), 2 * self.max_batch // largest)
         if not self.static:
             return PrefixTreeStore(self.model, rows, fused=self.fused)
-        idle = self._idle_stores.pop() if self._idle_stores else None
-        if idle and idle.rows >= rows:
-            return idle
-        return PrefixTreeStore(self.model, bucket(rows), static=True, fused=self.fused)
+        store = self._idle_stores.pop() if self._idle_stores else None
+        if store is None or store.rows < rows:
+            store = PrefixTreeStore(self.model, bucket(rows), static=True, fused=self.fused)
+        most = max(len(group.text) + candidates.most_tokens(group.candidates) for group in groups)
+        store.reserve(min(most, self._columns_in_reserve(store.rows)))
+        return store
+
+    def _columns_in_reserve(self, rows: int) -> int:
+        """Columns of a store that may be allocated before they are needed."""
+        shape = shape_of(self.model.config)
+        if shape is None:
+            return 0
+        numbers = 2 * shape.layers * shape.key_value_heads * shape.head_size * (rows + 1)
+        size = _RESERVED_ON_CPU
+        if self.model.device.type == "cuda":
+            size = torch.cuda.mem_get_info(self.model.device)[0] // _RESERVED_SHARE
+        return size // (numbers * self.model.dtype.itemsize)
 
     def _decode_all(self, groups: Sequence[PromptGroup], call: _Call) -> None:
         """Generate all candidates, at most max_batch at the same time."""
-        store, waiting, candidates = self._make_store(groups), deque(groups), call.candidates
+        candidates, waiting = call.candidates, deque(groups)
+        store = self._make_store(groups, candidates)
         logits, nodes = torch.empty(0, device=self.model.device), np.zeros(0, dtype=np.int64)
         while (waiting or candidates.active.size) and not call.interrupted():
             if admitted := self._admit(waiting, store, candidates.active.size):
@@ -270,16 +305,45 @@ class TorchEngine:
                 nodes = np.append(nodes, np.repeat(len(logits) + np.arange(len(admitted)), sizes))
                 candidates.activate(np.concatenate([group.candidates for group in admitted]))
                 logits = torch.cat([logits, _prefill(store, admitted)])
-            tokens, logprobs = self._sample(logits, nodes, candidates, call.settings)
-            active = candidates.active
-            continuing = candidates.append_tokens(tokens, logprobs, self.stops, call.words)
-            self._cache_texts(store, active[~continuing], nodes[~continuing], candidates)
-            parents, children, nodes = self._children(nodes[continuing], tokens[continuing], logits.shape[-1])
-            logits = store.decode(parents, children)
+            draw = self._sample(logits, nodes, candidates, call.settings)
+            if isinstance(store, PrefixTreeStore) and store.steps is not None:
+                logits, nodes = self._decode_then_read(store, nodes, draw, call)
+            else:
+                logits, nodes = self._read_then_decode(store, nodes, draw, call)
         self._cache_texts(store, candidates.active, nodes, candidates)
         if isinstance(store, PrefixTreeStore) and store.steps is not None:
             store.clear()
             self._idle_stores = [store]
+
+    def _read_then_decode(
+        self, store: _NodeStore, nodes: Ints, draw: _Draw, call: _Call
+    ) -> tuple[Tensor, Ints]:
+        """Logits of the next nodes, and the node (C,) of each live candidate: candidates with equal tokens share one."""
+        candidates, active = call.candidates, call.candidates.active
+        tokens, logprobs = self._read(draw)
+        continuing = candidates.append_tokens(tokens, logprobs, self.stops, call.words)
+        self._cache_texts(store, active[~continuing], nodes[~continuing], candidates)
+        parents, children, nodes = self._children(nodes[continuing], tokens[continuing], draw.vocabulary)
+        return store.decode(parents, children), nodes
+
+    def _decode_then_read(
+        self, store: PrefixTreeStore, nodes: Ints, draw: _Draw, call: _Call
+    ) -> tuple[Tensor, Ints]:
+        """The same, with a node for each candidate: the host reads tokens while the device computes their nodes."""
+        candidates, active = call.candidates, call.candidates.active
+        below = candidates.may_continue()
+        self._cache_texts(store, active[~below], nodes[~below], candidates)
+        chosen = np.flatnonzero(below)
+        tokens = draw.tokens if below.all() else draw.tokens[to_device(chosen, draw.tokens.device)]
+        logits = store.decode(nodes[chosen], tokens)
+        children = below.cumsum() - 1
+        continuing = candidates.append_tokens(*self._read(draw), self.stops, call.words)
+        ended = below & ~continuing
+        self._cache_texts(store, active[ended], children[ended], candidates)
+        nodes = children[continuing]
+        return (
+            (logits, nodes) if len(nodes) else (store.decode(nodes, nodes), nodes)
+        )  # without nodes, rows are free
 
     def _with_cached_prefix(self, group: PromptGroup, candidates: Candidates) -> PromptGroup:
         """The group, with the cached prefix of its text."""
@@ -319,21 +383,26 @@ class TorchEngine:
 
     def _sample(
         self, logits: Tensor, nodes: Ints, candidates: Candidates, settings: SamplingSettings
-    ) -> tuple[Ints, np.ndarray[Any, np.dtype[np.float64]]]:
-        """The live candidates' next tokens and their log-probabilities under the tempered, truncated distribution."""
+    ) -> _Draw:
+        """The live candidates' next tokens under the tempered, truncated distribution."""
         log_probs = tempered_log_probs(logits, settings.temperature, settings.top_k, settings.top_p)
-        rows = torch.from_numpy(nodes).to(logits.device)
+        rows = to_device(nodes, logits.device)
         if settings.greedy:
             tokens = log_probs.argmax(dim=-1)[rows]
         else:
-            tokens = draw(log_probs, rows, torch.from_numpy(candidates.uniforms()).to(logits.device))
-        chosen = log_probs[rows, tokens].double().cpu().numpy()
-        if not np.isfinite(chosen).all():
+            tokens = draw(log_probs, rows, to_device(candidates.uniforms(), logits.device))
+        numbers = torch.stack([tokens.double(), log_probs[rows, tokens].double()])
+        return _Draw(tokens, Reading(numbers), log_probs.shape[-1])
+
+    def _read(self, draw: _Draw) -> tuple[Ints, np.ndarray[Any, np.dtype[np.float64]]]:
+        """Tokens and log-probabilities (C,). Raises EngineFailure for numbers that are not finite."""
+        tokens, logprobs = draw.reading.wait()
+        if not np.isfinite(logprobs).all():
             raise EngineFailure(
                 f"the model's weights (version {self.version}) give probabilities that are not finite",
                 remedy="resume from an earlier checkpoint with a lower learning rate",
             )
-        return tokens.cpu().numpy(), chosen
+        return tokens.astype(np.int64), logprobs
 
     def _collect(self, prompts: Sequence[Prompt], call: _Call) -> list[list[Answer]]:
         """Candidates as answers, each text decoded once. The text includes tokens from before a continuation."""

@@ -146,8 +146,12 @@ class Optimiser:
         for section in self.adamw.param_groups:
             section["lr"] = rate
         with torch.no_grad():
-            for weight, master in self._copied_weights():
-                if not torch.equal(weight, master.to(weight.dtype)):
+            pairs = self._copied_weights()
+            changed = [(weight != master.to(weight.dtype)).any() for weight, master in pairs]
+            for (weight, master), differs in zip(
+                pairs, torch.stack(changed).tolist() if pairs else (), strict=True
+            ):
+                if differs:
                     master.copy_(weight)
 
     def backward(self, loss: Tensor, *, last: bool) -> None:

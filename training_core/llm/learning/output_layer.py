@@ -49,15 +49,14 @@ def score_tokens(
 
     if len(states) <= size:
         return TokenScores(*score(states, batch.node_indices, batch.targets))
-    order = np.argsort(batch.node_numbers, kind="stable")
     starts = range(0, len(states), size)
-    tokens = np.split(order, np.searchsorted(batch.node_numbers[order], starts[1:]))
+    tokens = np.bincount(batch.node_numbers // size, minlength=len(starts)).tolist()  # counted on the host
+    order = batch.node_indices.argsort(stable=True)
     parts = []
-    for start, chunk in zip(starts, tokens, strict=True):
-        chosen = torch.from_numpy(chunk).to(states.device)
+    for start, chosen in zip(starts, order.split(tokens), strict=True):
         arguments = states[start : start + size], batch.node_indices[chosen] - start, batch.targets[chosen]
-        parts.append(checkpoint(score, *arguments, use_reentrant=False))
-    places = torch.from_numpy(np.argsort(order)).to(states.device)
+        parts.append(checkpoint(score, *arguments, use_reentrant=False, preserve_rng_state=False))
+    places = order.argsort()
     columns = [torch.cat(column) for column in zip(*parts, strict=True)]
     return TokenScores(*(column[places] if len(column) else column for column in columns))
 

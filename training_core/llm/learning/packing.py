@@ -34,6 +34,7 @@ from training_core.llm.learning.learner_config import Optimisation
 from training_core.llm.models.flops import Work, forward_flops
 from training_core.llm.models.packed_attention import row_width
 from training_core.llm.models.shape import ModelShape
+from training_core.llm.models.transfers import to_device
 from training_core.seeding import keyed_uniform
 from training_core.types import Group
 
@@ -256,7 +257,7 @@ def _micro_batch(
     first = members[0][0]
 
     def per_token(values: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(np.repeat(values.astype(np.float32), counts)).to(options.device)
+        return to_device(np.repeat(values.astype(np.float32), counts), options.device)
 
     return MicroBatch(
         batch=collate(
@@ -267,8 +268,8 @@ def _micro_batch(
             blocks=options.packed and options.blocks,
         ),
         answers=members,
-        lengths=torch.from_numpy(counts).to(options.device),
-        behaviour_logprobs=torch.from_numpy(behaviour).to(options.device),
+        lengths=to_device(counts, options.device),
+        behaviour_logprobs=to_device(behaviour, options.device),
         advantages=per_token(advantages),
         weights=per_token(scale / _loss_divisors(members, counts, options.algorithm.loss_average)),
         temperature=first.temperature,
@@ -505,7 +506,7 @@ def collate(
     targets = np.array([target for row in rows for target in row.targets], dtype=np.int64)
 
     def tensor(array: NDArray[np.int64]) -> Tensor:
-        return torch.from_numpy(array).to(device)
+        return to_device(array, device)
 
     return RowBatch(
         token_ids=tensor(ids),

@@ -59,7 +59,7 @@ def fill_missing_logprobs(
     ]
     answers_of = {id(group): answers for group, answers in zip(scored, filled.values(), strict=True)}
     with torch.no_grad():
-        for piece, logprobs in score(scored):
+        for piece, logprobs in list(score(scored)):  # all passes, then all readings
             parts = logprobs.split(piece.lengths.tolist())
             for (group, number), part in zip(piece.answers, parts, strict=True):
                 answers = answers_of[id(group)]

@@ -10,12 +10,18 @@ templates, truncation or missing weight updates. d = learner's logprob - engine'
 
 The last is the k3 estimator of KL(engine || learner): Schulman, "Approximating KL divergence", 2020, samples being the
 engine's; it is never negative.
+
+Numbers remain on the device until `read`: reading one waits for all work before it, and a GPU whose host waits has no
+next kernel to run.
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import nan
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -78,6 +84,12 @@ class UpdateSums:
     overflowed: int = 0
     flops: float = 0.0
     explained_variance: float | None = None
+    _numbers: list[tuple[str, bool, Tensor]] = field(default_factory=list)
+    """Not yet read: the name, whether the largest is recorded (not the sum), and a number (,)."""
+    _figures: list[tuple[MicroBatch, dict[str, Tensor]]] = field(default_factory=list)
+    """Not yet read: a micro-batch's figures (T,) by the field of GroupAnnotation."""
+    _comparisons: list[tuple[MicroBatch, Tensor, bool]] = field(default_factory=list)
+    """Not yet compared: a micro-batch, the learner's logprobs (T,), and whether only annotated episodes are compared."""
 
     @property
     def tried(self) -> int:
@@ -85,10 +97,13 @@ class UpdateSums:
         return self.steps + self.skipped + self.overflowed
 
     def add(self, name: str, value: Tensor | float, values: Tensor | None = None) -> None:
-        """Add to a sum; `values` are those of which the largest is recorded."""
-        self.sums[name] += float(value)
+        """Add to a sum; `values` are those of which the largest is recorded. Tensors have no gradient."""
+        if isinstance(value, Tensor):
+            self._numbers.append((name, False, value))
+        else:
+            self.sums[name] += value
         if values is not None and len(values):
-            self.largest[name] = max(self.largest[name], float(values.max()))
+            self._numbers.append((name, True, values.max()))
 
     def add_losses(self, loss: Tensor, losses: TokenLosses, entropies: Tensor, piece: MicroBatch) -> None:
         """Add a micro-batch's values."""
@@ -120,32 +135,59 @@ class UpdateSums:
         """Compare and annotate the learner's logprobs (T,) before any step; `annotated_only`: of annotated episodes."""
         if piece.idle or logprobs is None:
             return
-        engine = piece.behaviour_logprobs
         self.annotate(piece, training_logprobs=logprobs)
-        if annotated_only and self.episodes is not None:
-            selected = torch.tensor([self.shows(group) for group, _ in piece.answers])
-            mask = selected.to(engine.device).repeat_interleave(piece.lengths, output_size=len(engine))
-            logprobs, engine = logprobs[mask], engine[mask]
-        self.compare(logprobs, engine)
+        self._comparisons.append((piece, logprobs, annotated_only and self.episodes is not None))
 
     def annotate(self, piece: MicroBatch, **figures: Tensor) -> None:
         """Add a micro-batch's figures (field of GroupAnnotation: (T,)) for the annotated episodes."""
-        values = {name: tensor.float().tolist() for name, tensor in figures.items()}
+        if self.episodes is None or self.episodes:
+            self._figures.append((piece, figures))
+
+    def read(self) -> None:
+        """Wait for the device, and add everything that has been recorded since the last call."""
+        comparisons, self._comparisons = self._comparisons, []
+        for piece, logprobs, annotated_only in comparisons:
+            self._compare_piece(piece, logprobs, annotated_only)
+        numbers, self._numbers = self._numbers, []
+        for (name, largest, _), (value,) in zip(numbers, _lists([part for *_, part in numbers]), strict=True):
+            if largest:
+                self.largest[name] = max(self.largest[name], float(value))
+            else:
+                self.sums[name] += float(value)
+        figures, self._figures = self._figures, []
+        shown = [
+            (piece, those) for piece, those in figures if any(self.shows(group) for group, _ in piece.answers)
+        ]
+        values = iter(_lists([tensor for _, those in shown for tensor in those.values()]))
+        for piece, those in shown:
+            self._annotate_piece(piece, {name: next(values) for name in those})
+
+    def _compare_piece(self, piece: MicroBatch, logprobs: Tensor, annotated_only: bool) -> None:
+        engine = piece.behaviour_logprobs
+        if annotated_only:
+            lengths = [group.answers[index].trained_tokens for group, index in piece.answers]
+            selected = np.repeat([self.shows(group) for group, _ in piece.answers], lengths)
+            places = torch.from_numpy(np.flatnonzero(selected)).to(engine.device)
+            logprobs, engine = logprobs[places], engine[places]
+        self.compare(logprobs, engine)
+
+    def _annotate_piece(self, piece: MicroBatch, figures: dict[str, list[float]]) -> None:
         end = 0
-        for (group, index), length in zip(piece.answers, piece.lengths.tolist(), strict=True):
-            begin, end = end, end + length
+        for group, index in piece.answers:
+            answer = group.answers[index]
+            begin, end = end, end + answer.trained_tokens
             if not self.shows(group):
                 continue
             if (group.episode, group.turn) not in self.annotations:
                 self.annotations[group.episode, group.turn] = _empty(group)
             annotation = self.annotations[group.episode, group.turn]
-            answer = group.answers[index]
-            annotation.masks[index] = answer.spread([1] * length, 0)
-            for name, tokens in values.items():
+            annotation.masks[index] = answer.spread([1] * (end - begin), 0)
+            for name, tokens in figures.items():
                 getattr(annotation, name)[index] = answer.spread(tokens[begin:end], nan)
 
     def all_reduce(self, processes: Processes, device: torch.device) -> None:
         """Add the other processes' sums: steps and norms are the same in all, annotations and FLOPs stay per process."""
+        self.read()
         if processes.size == 1:
             return
         for names, values, largest in ((_SUMS, self.sums, False), (_LARGEST, self.largest, True)):
@@ -157,6 +199,7 @@ class UpdateSums:
         self, epochs: int, *, corrects: bool, has_reference: bool, has_critic: bool
     ) -> dict[str, float]:
         """Metrics by name."""
+        self.read()
         sums, tokens = self.sums, max(self.sums["tokens"], 1)
         metrics = {
             "loss": sums["loss"] / max(self.tried, 1),
@@ -181,6 +224,7 @@ class UpdateSums:
 
     def mismatch(self) -> dict[str, float]:
         """Metrics of the mismatch by name; empty before any token was compared."""
+        self.read()
         compared = self.sums["compared"]
         if not compared:
             return {}
@@ -189,6 +233,18 @@ class UpdateSums:
             "mismatch_max": self.largest["distance"],
             "mismatch_kl": self.sums["divergence"] / compared,
         }
+
+
+def _lists(tensors: Sequence[Tensor]) -> list[list[Any]]:
+    """The numbers of tensors on one device, each as a list; read once for each number format."""
+    lists: list[list[Any]] = [[] for _ in tensors]
+    for kind in dict.fromkeys(tensor.dtype for tensor in tensors):
+        chosen = [number for number, tensor in enumerate(tensors) if tensor.dtype == kind]
+        values, begin = torch.cat([tensors[number].reshape(-1) for number in chosen]).tolist(), 0
+        for number in chosen:
+            end = begin + tensors[number].numel()
+            lists[number], begin = values[begin:end], end
+    return lists
 
 
 def _empty(group: Group) -> GroupAnnotation:

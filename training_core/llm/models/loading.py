@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 
 from training_core.errors import Advice, ModelError
 from training_core.fast_linear import use_fast_products
+from training_core.llm.models.fused_kernels import use_fused_kernels
 from training_core.llm.models.lora import ADAPTER_WEIGHTS, merge_into
 from training_core.llm.models.shape import ADAPTER_CONFIG, adapter_config
 
@@ -57,6 +58,7 @@ def load_model(source: Path | str, precision: str = "fp32", device: str = "cpu")
     module.to(torch.device(device))
     module.eval()
     use_fast_products(model)
+    use_fused_kernels(model)
     return model
 
 

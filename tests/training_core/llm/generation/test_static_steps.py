@@ -2,15 +2,19 @@
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from transformers import PreTrainedModel
 
 from tests.training_core.llm.toys import TOKENIZER, make_model
+from tests.training_core.llm.waits import record_waits
 from training_core.llm.generation.base import SamplingSettings, generate_until_ended
 from training_core.llm.generation.prefix_tree import DecodingStep, PrefixTreeStore, bucket
 from training_core.llm.generation.torch_engine import TorchEngine
+from training_core.llm.models.flops import shape_of
+from training_core.llm.models.transfers import Reading
 from training_core.types import Answer, NoiseKey, Prompt
 
 PROMPTS = [
@@ -77,7 +81,9 @@ def test_a_shape_has_buffers_that_stay_and_shapes_are_few(
 
     monkeypatch.setattr(PrefixTreeStore, "_run", watched)
     engine = TorchEngine(model, TOKENIZER, static=True)
-    engine.generate(PROMPTS, SETTINGS[0])  # the store finds its size
+    engine._supports_trees()
+    if shape_of(model.config) is None:  # of a model of unknown sizes the store grows with the first call
+        engine.generate(PROMPTS, SETTINGS[0])
     seen.clear()
     steps = 0
     for _ in range(3):
@@ -85,6 +91,48 @@ def test_a_shape_has_buffers_that_stay_and_shapes_are_few(
     assert all(len(places) == 1 for places in seen.values()), "a graph would read and write the same memory"
     assert 3 < len(seen) < steps / 5
     assert all(size & (size - 1) == 0 for shape in seen for size in shape[:3])
+
+
+def test_a_large_store_grows_as_it_is_needed(model: PreTrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = TorchEngine(model, TOKENIZER).generate(PROMPTS, SETTINGS[0])
+    monkeypatch.setattr("training_core.llm.generation.torch_engine._RESERVED_ON_CPU", 1)
+    check_equal(TorchEngine(model, TOKENIZER, static=True).generate(PROMPTS, SETTINGS[0]), expected)
+
+
+@pytest.mark.parametrize("settings", SETTINGS[:3])
+def test_the_next_step_starts_before_its_tokens_are_read(
+    model: PreTrainedModel, monkeypatch: pytest.MonkeyPatch, settings: SamplingSettings
+) -> None:
+    """From a draw to the end of the next step's start nothing waits; then its tokens are read."""
+    found, recording = record_waits(monkeypatch)
+    order: list[str] = []
+    decode, sample, wait = PrefixTreeStore.decode, TorchEngine._sample, Reading.wait
+
+    def watched(store: PrefixTreeStore, parents: Any, tokens: Any) -> Any:
+        order.append("decode")
+        with recording():
+            return decode(store, parents, tokens)
+
+    def sampled(*args: Any) -> Any:
+        order.append("sample")
+        with recording():
+            return sample(*args)
+
+    def read(reading: Reading) -> Any:
+        order.append("read")
+        return wait(reading)
+
+    monkeypatch.setattr(PrefixTreeStore, "decode", watched)
+    monkeypatch.setattr(TorchEngine, "_sample", sampled)
+    monkeypatch.setattr(Reading, "wait", read)
+    engine = TorchEngine(model, TOKENIZER, static=True, cache_bytes=0)
+    engine._supports_trees()
+    order.clear()
+    found.clear()
+    engine.generate(PROMPTS, settings)
+    assert order[:9] == ["sample", "decode", "read"] * 3
+    assert set(found) <= {"from_numpy"}, "uploads, which are copies from pinned memory on a GPU"
+    assert found.count("from_numpy") < 12 * order.count("sample")
 
 
 def test_sizes_are_powers_of_two_within_what_there_is() -> None:
