@@ -12,6 +12,7 @@ BUDGET = {
     "training_core/llm": 20,
     "training_core/llm/agents": 1180,
     "training_core/llm/base_models": 1120,
+    "training_core/llm/datasets": 480,
     "training_core/llm/environments": 3960,
     "training_core/llm/external": 700,
     "training_core/llm/generation": 2450,

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from training_core.config.base import EnvironmentSection
-from training_core.config.effects import Effects, both, gives_tasks, needs, where
+from training_core.config.effects import Effects, both, gives_tasks, needs, unless, where
 from training_core.errors import EnvironmentFailure
 from training_core.llm.answers import after_thought
 from training_core.llm.environments.base import Split, StepResult, WarmStart
@@ -37,8 +37,8 @@ class Coding(EnvironmentSection):
 
     roles: ClassVar[tuple[str, ...]] = ("tester", "coder")
     sandboxed: ClassVar[bool] = True
-    file_fields: ClassVar[tuple[str, ...]] = ("problems",)
-    task_fields: ClassVar[tuple[str, ...]] = ("problems",)
+    file_fields: ClassVar[tuple[str, ...]] = ("problems", "eval_problems")
+    task_fields: ClassVar[tuple[str, ...]] = ("problems", "eval_problems")
     play_fields: ClassVar[tuple[str, ...]] = (
         "hidden_tests",
         "max_turns",
@@ -48,11 +48,16 @@ class Coding(EnvironmentSection):
     )
     local_reward_fields: ClassVar[tuple[str, ...]] = ("pass_reward", "test_reward", "malformed_reward")
     team_reward_fields: ClassVar[tuple[str, ...]] = ("solved_reward", "fail_reward")
-    effects: ClassVar[Effects] = needs("steps largest", both(where("problems", ""), gives_tasks))
+    effects: ClassVar[Effects] = {
+        **needs("steps largest", both(where("problems", ""), gives_tasks)),
+        "eval_problems": both(unless("problems", ""), gives_tasks),
+    }
     type: Literal["coding"] = "coding"
     """Programs against tests, run in a sandbox."""
     problems: str = ""
     """JSONL file of problems, below TROUPE_HOME/data on the worker's machine; empty generates small problems from the seed."""
+    eval_problems: str = ""
+    """File of the held-out problems; empty holds out a quarter of `problems`, selected by the text."""
     steps: int = Field(2, ge=1, le=4)
     """Operations that a generated program must chain."""
     largest: int = Field(5, ge=2, le=99)
@@ -131,7 +136,7 @@ class Step:
 def draw_problem(config: Coding, random: Random, split: Split) -> Problem:
     """A problem of a split: from the file if there is one, otherwise a generated one. Raises EnvironmentFailure."""
     if config.problems:
-        problem = random.choice(_split(read_problems(config.problems), split))
+        problem = random.choice(_problems(config, split))
         return problem.model_copy(update={"tests": problem.tests[: config.hidden_tests]})
     return posed(draw_steps(config, random, split), config, random)
 
@@ -200,8 +205,11 @@ def read_problems(path: str) -> tuple[Problem, ...]:
     return tuple(problems)
 
 
-def _split(problems: Sequence[Problem], split: Split) -> list[Problem]:
+def _problems(config: Coding, split: Split) -> Sequence[Problem]:
     """Problems of one split. Raises EnvironmentFailure if there is none."""
+    if config.eval_problems:
+        return read_problems(config.eval_problems if split == "eval" else config.problems)
+    problems = read_problems(config.problems)
     selected = [problem for problem in problems if held_out(problem) == (split == "eval")]
     if not selected:
         raise EnvironmentFailure(
@@ -228,8 +236,9 @@ class CodingEnvironment(TaskEnvironment[Coding, Problem]):
 
     def __init__(self, config: Coding, seed: int) -> None:
         check_sandbox()
-        if config.problems:
-            read_problems(config.problems)
+        for path in (config.problems, config.eval_problems if config.problems else ""):
+            if path:
+                read_problems(path)
         super().__init__(config, seed)
 
     def begin(self, problem: Problem) -> None:
