@@ -10,7 +10,7 @@ BUDGET = {
     "training_core/algorithms": 1210,
     "training_core/config": 3450,
     "training_core/llm": 20,
-    "training_core/llm/agents": 1180,
+    "training_core/llm/agents": 1250,
     "training_core/llm/base_models": 1120,
     "training_core/llm/datasets": 480,
     "training_core/llm/environments": 3960,

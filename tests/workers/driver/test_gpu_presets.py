@@ -8,11 +8,14 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from tests.training_core.llm.learning.chat_tokenizers import chat_tokenizer
+from training_core.config.effects import unused_settings
 from training_core.config.files import load_config, preset_names, read_gallery
+from training_core.config.profiles import PROFILES, profile_overrides
 from training_core.config.run import RunConfig
 from training_core.llm.models.shape import ModelShape
 from workers.run import main
 from workers.sizing import estimates
+from workers.sizing.placement import demand
 
 PRESETS = [name for name in preset_names() if name.startswith("qwen3_")]
 QWEN3_1_7B = ModelShape(1_720_574_976, 28, 2048, 16, 8, 128, 6144, 151_936, 40_960)
@@ -52,6 +55,16 @@ def test_the_memory_fits_the_card_that_the_gallery_names(
     )
     card = re.search(r"one GPU with (\d+) GB", read_gallery(preset)["time"])
     assert card and peak < (1 - estimates.SPARE) * int(card[1]) * 10**9, f"{peak / 10**9:.1f} GB"
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_eight_gpus_are_pools_apart(preset: str) -> None:
+    """By the profile that the documentation names."""
+    config = load_config(preset)
+    spread = load_config(preset, profile_overrides("recommended", config))
+    assert isinstance(spread, RunConfig) and demand(spread).gpus == PROFILES["recommended"].gpus == 8
+    assert {policy.devices.placement for policy in spread.policies.values()} == {"apart"}
+    assert unused_settings(spread) == unused_settings(config) == []
 
 
 @pytest.mark.extended
