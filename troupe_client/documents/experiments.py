@@ -217,6 +217,7 @@ class EstimatePolicy(Document):
     precision: str
     parameters: int | None
     workers: list[EstimateWorker]
+    engine: str = Field(description='What generates; with engine.type = "auto" also why, on the server.')
     unknown: str = Field(description="Reason why the model's size is unknown.")
 
 

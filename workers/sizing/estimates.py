@@ -4,11 +4,12 @@ Free of torch: model sizes are read from their folders. Unknown sizes are report
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from training_core.config.engines import with_engines
 from training_core.config.kinds import AnyConfig
 from training_core.config.run import RunConfig
 from training_core.errors import Advice, ModelError
@@ -49,6 +50,8 @@ class PolicyMemory:
     precision: str
     parameters: int | None
     workers: list[WorkerMemory]
+    engine: str
+    """What generates; for engine.type = "auto" with the reason, as this machine would decide."""
     unknown: str = ""
     """Reason why the model's size is unknown."""
 
@@ -93,7 +96,8 @@ def estimate(config: AnyConfig, home: Path, prompt_tokens: int | None = None, fi
     A fork continues from iteration `first`.
     """
     prompt = PROMPT_TOKENS if prompt_tokens is None else prompt_tokens
-    policies = [_policy(name, cast(RunConfig, config), home, prompt) for name in config.models]
+    config, engines = with_engines(config)
+    policies = [_policy(name, cast(RunConfig, config), home, prompt, engines) for name in config.models]
     return Estimate(demand(config), pools(config), policies, volume(config, first), prompt)
 
 
@@ -161,13 +165,15 @@ def _cached(model: str) -> Path | None:
     return Path(path).parent if isinstance(path, str) else None
 
 
-def _policy(name: str, config: RunConfig, home: Path, prompt: int) -> PolicyMemory:
+def _policy(
+    name: str, config: RunConfig, home: Path, prompt: int, engines: Mapping[str, str]
+) -> PolicyMemory:
     section = config.policies[name]
-    precision = section.learner.precision
+    precision, engine = section.learner.precision, engines.get(name, section.engine.type)
     try:
         shape = model_shape(section.model, config, home)
     except ModelError as error:
-        return PolicyMemory(name, section.model, precision, None, [], str(error))
+        return PolicyMemory(name, section.model, precision, None, [], engine, str(error))
     longest = max(role.sampling.max_tokens for role in config.team.roles.values() if role.policy == name)
     prompt = min(prompt, max(shape.context - longest, 1)) if shape.context else prompt
     actor_slots = [actor_slot for actor_slot in place(config).actor_slots if actor_slot.policy == name]
@@ -175,7 +181,7 @@ def _policy(name: str, config: RunConfig, home: Path, prompt: int) -> PolicyMemo
     for actor_slot in actor_slots:
         by_kind.setdefault(actor_slot.kind, []).append(actor_slot)
     workers = [_workers(kind, group, config, shape, prompt) for kind, group in by_kind.items()]
-    return PolicyMemory(name, section.model, precision, shape.parameters, workers)
+    return PolicyMemory(name, section.model, precision, shape.parameters, workers, engine)
 
 
 def _workers(

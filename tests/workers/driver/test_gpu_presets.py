@@ -8,6 +8,7 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from tests.training_core.llm.learning.chat_tokenizers import chat_tokenizer
+from tests.workers.running import events
 from training_core.config.effects import unused_settings
 from training_core.config.files import load_config, preset_names, read_gallery
 from training_core.config.profiles import PROFILES, profile_overrides
@@ -91,3 +92,9 @@ def test_two_iterations_with_a_small_model(preset: str, model: Path, tmp_path: P
     words += [f"team.roles.{role}.sampling.max_tokens=8" for role in config.team.roles]
     assert main(["--preset", preset, "--check", *words, "--home", str(tmp_path)]) == 0
     assert main(["--preset", preset, "--local", *words, "--home", str(tmp_path)]) == 0
+    (folder,) = (tmp_path / "runs").iterdir()
+    starting = next(event for event in events(folder, "status") if event["state"] == "starting")
+    engines = starting["facts"]["provenance"]["engines"]
+    assert set(engines) == set(config.policies)
+    assert all(engine.startswith("torch: ") and "CPU" in engine for engine in engines.values())
+    assert 'type = "auto"' in (folder / "config.toml").read_text()

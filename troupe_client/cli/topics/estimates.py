@@ -53,7 +53,9 @@ def _show(result: dict[str, Any]) -> None:
     print_line(needed + available)
     for policy in result["policies"]:
         parameters = f"{policy['parameters']:,} parameters" if policy["parameters"] else policy["unknown"]
-        print_line(f"{policy['policy']}: {policy['model']}, {policy['precision']}, {parameters}")
+        print_line(
+            f"{policy['policy']}: {policy['model']}, {policy['precision']}, {parameters}, engine {policy['engine']}"
+        )
         for worker in policy["workers"]:
             print_line(f"  {_device(worker)}: at most {size(worker['peak'])} ({_parts(worker['parts'])})")
     per_iteration = f"{volume['answers']:,} answers and {volume['tokens']:,} tokens"
