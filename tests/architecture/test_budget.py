@@ -72,7 +72,7 @@ BUDGET = {
     "workers/provenance": 460,
     "workers/reporting": 380,
     "workers/rollout_buffer": 1620,
-    "workers/sizing": 550,
+    "workers/sizing": 660,
     "workers/storage": 400,
     "workers/telemetry": 1790,
 }

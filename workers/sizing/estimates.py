@@ -19,6 +19,7 @@ from training_core.llm.base_models.tiny import tiny_folder, tiny_shape
 from training_core.llm.learning import memory
 from training_core.llm.learning.learner_config import Deepspeed
 from training_core.llm.models.shape import ModelShape, read_shape
+from workers.sizing.duration import Duration, duration
 from workers.sizing.placement import ActorSlot, Demand, Pool, SlotKind, demand, place, pools
 
 PROMPT_TOKENS = 512
@@ -86,6 +87,8 @@ class Estimate:
     pools: list[Pool]
     policies: list[PolicyMemory]
     volume: Volume
+    duration: Duration | None
+    """None for small networks, and if it is not known."""
     prompt_tokens: int
     """Prompt length that memory was computed with, unless a model's context is shorter."""
 
@@ -98,7 +101,17 @@ def estimate(config: AnyConfig, home: Path, prompt_tokens: int | None = None, fi
     prompt = PROMPT_TOKENS if prompt_tokens is None else prompt_tokens
     config, engines = with_engines(config)
     policies = [_policy(name, cast(RunConfig, config), home, prompt, engines) for name in config.models]
-    return Estimate(demand(config), pools(config), policies, volume(config, first), prompt)
+    amount = volume(config, first)
+    seconds = _duration(config, policies, amount, prompt) if isinstance(config, RunConfig) else None
+    return Estimate(demand(config), pools(config), policies, amount, seconds, prompt)
+
+
+def _duration(
+    config: RunConfig, policies: Sequence[PolicyMemory], amount: Volume, prompt: int
+) -> Duration | None:
+    parameters = {policy.policy: policy.parameters for policy in policies if policy.parameters}
+    rounds = config.run.iterations - amount.first_iteration, amount.evaluations
+    return duration(config, parameters, prompt, rounds, amount.evaluation_episodes)
 
 
 def volume(config: AnyConfig, first: int = 0) -> Volume:

@@ -59,6 +59,16 @@ def test_the_memory_fits_the_card_that_the_gallery_names(
 
 
 @pytest.mark.parametrize("preset", PRESETS)
+def test_the_gallery_has_the_hours_of_the_estimate(
+    preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(estimates, "model_shape", lambda *_: QWEN3_1_7B)
+    duration = estimates.estimate(load_config(preset), tmp_path).duration
+    hours = re.search(r"about (\d+) hours? on an H100", read_gallery(preset)["time"])
+    assert hours and duration and int(hours[1]) == round(duration.total / 3600)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
 def test_eight_gpus_are_pools_apart(preset: str) -> None:
     """By the profile that the documentation names."""
     config = load_config(preset)

@@ -66,6 +66,11 @@ def _show(result: dict[str, Any]) -> None:
     print_line(
         f"the run: {in_total}{volume['evaluations']:,} evaluations of {volume['evaluation_episodes']:,} episodes"
     )
+    if duration := result["duration"]:
+        print_line(
+            f"roughly {duration['total'] / 3600:.1f} hours on {duration['card']} cards, from one measurement: per iteration "
+            f"{duration['rollout']:.0f} s of rollout and {duration['update']:.0f} s of update"
+        )
 
 
 def _pools(pools: list[dict[str, Any]]) -> Table:
