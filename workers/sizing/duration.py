@@ -79,7 +79,7 @@ def _generation(config: RunConfig, policy: str, episodes: int, parameters: int) 
     section = config.policies[policy]
     workers = section.devices.rollout_workers
     at_once = min(section.engine.max_batch, -(-episodes // workers), AT_ONCE)
-    rate = GENERATED * (max(at_once, 1) / AT_ONCE) ** EXPONENT * PARAMETERS / parameters
+    rate: float = GENERATED * (max(at_once, 1) / AT_ONCE) ** EXPONENT * PARAMETERS / parameters
     return _tokens(config, policy, episodes) / (rate * workers)
 
 
