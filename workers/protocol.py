@@ -2,7 +2,7 @@
 this module, which is free of torch.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -74,6 +74,8 @@ class Attempt:
     """Checkpoint of another run; unused if `resume_from` is set."""
     fall_back: bool = False
     """Whether an earlier checkpoint of the run is used if `resume_from` is damaged."""
+    engines: Mapping[str, str] = field(default_factory=dict)
+    """By policy with engine.type = "auto": the engine and the reason."""
 
     @property
     def start_from(self) -> Path | None:

@@ -52,7 +52,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "answers",
         "models rewards",
         "environments generation",
-        "serving",
+        "datasets serving",
         "agents learning rollout_workflows",
         "external",
         "workflows",

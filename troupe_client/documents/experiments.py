@@ -223,6 +223,7 @@ class EstimatePolicy(Document):
     precision: str
     parameters: int | None
     workers: list[EstimateWorker]
+    engine: str = Field(description='What generates; with engine.type = "auto" also why, on the server.')
     unknown: str = Field(description="Reason why the model's size is unknown.")
     sizes: dict[str, int] = Field(
         description="micro_batch_tokens of a trained policy, and max_batch: numbers, also where the config has auto."
@@ -245,6 +246,17 @@ class EstimateVolume(Document):
     tokens_total: int
 
 
+class EstimateDuration(Document):
+    """Rough times in seconds on the card that was measured, if every answer and episode has its maximum length."""
+
+    card: str
+    measured: str = Field(description="Date and commit of the measurement.")
+    rollout: float = Field(description="Per iteration.")
+    update: float = Field(description="Per iteration.")
+    evaluation: float = Field(description="Per evaluation.")
+    total: float = Field(description="Of all iterations and evaluations.")
+
+
 class UnusedSetting(Document):
     """A setting without effect."""
 
@@ -261,5 +273,8 @@ class Estimate(Document):
     pools: list[DevicePool]
     policies: list[EstimatePolicy]
     volume: EstimateVolume
+    duration: EstimateDuration | None = Field(
+        description="Null without GPUs, for small networks, and for a model of unknown size."
+    )
     prompt_tokens: int
     unused: list[UnusedSetting]

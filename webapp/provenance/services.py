@@ -115,6 +115,8 @@ class Reported(Part):
     code: list[Code] = Field([], max_length=64)
     data: list[Data] = Field([], max_length=64)
     cluster: list[Machine] = Field([], max_length=256)
+    engines: dict[Short, Short] = Field({}, max_length=64)
+    """By policy with engine.type = "auto": the engine and the reason."""
 
 
 def provenance_read(reported: Any) -> Reported:
@@ -192,6 +194,7 @@ def _flat(facts: Mapping[str, Any]) -> dict[str, Any]:
     for part in ("code", "data"):
         for item in facts.get(part, []):
             flat[f"{part}.{item['field']}"] = item.get("sha256", "")[:SHORT] or item.get("note", "")
+    flat |= {f"engine.{policy}": chosen for policy, chosen in facts.get("engines", {}).items()}
     machine = facts.get("machine")
     if machine and "installed" in facts:  # the launch's machine only sent the request
         flat["machine.python"] = machine.get("python", "")

@@ -6,10 +6,12 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from types import FrameType
 
 from training_core.config.effects import unused_settings
+from training_core.config.engines import with_engines
 from training_core.config.files import to_toml
 from training_core.config.run import is_shaped
 from training_core.devices import cuda_is_visible
@@ -113,6 +115,8 @@ def reporter_of(attempt: Attempt) -> Reporter:
 def run_attempt(attempt: Attempt, *, local: bool) -> int:
     """Run the attempt and return the exit status. Every outcome is reported, except that of a superseded attempt."""
     reporter, level = reporter_of(attempt), attempt.config.reporting.log_level
+    config, engines = with_engines(attempt.config)
+    attempt = replace(attempt, config=config, engines=engines)
     with reported_logging(level, ReportedLog(reporter, level)):
         shown = (
             Bar(attempt.config.run.iterations, is_shaped(attempt.config.model_dump(mode="json")))
@@ -163,7 +167,7 @@ def guarded_attempt(
 def _run(
     attempt: Attempt, run_events: RunEvents, stop_signal: StopSignal, make: Callable[[], TrainingBackend]
 ) -> End:
-    run_events.starting(attempt.start_from)
+    run_events.starting(attempt.start_from, attempt.engines)
     for setting in unused_settings(attempt.config):
         log.warning("%s", setting)
     run_events.loggers = loggers = _loggers(attempt)

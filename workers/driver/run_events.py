@@ -87,8 +87,8 @@ class RunEvents:
         """Number of completed iterations."""
         return self._reporter.iteration
 
-    def starting(self, resume_from: Path | None) -> None:
-        """The driver has started and parsed its config."""
+    def starting(self, resume_from: Path | None, engines: Mapping[str, str]) -> None:
+        """The driver has started and parsed its config, and chosen an engine for each policy in `engines`."""
         name = resume_from.name if resume_from else None
         facts = {
             "packages": package_versions(),
@@ -96,9 +96,11 @@ class RunEvents:
             "resume_note": "",
             "origin_damaged": "",
         }
-        facts |= _provenance(self._config)
+        facts |= _provenance(self._config, engines)
         self._reporter.status("starting", 0, "Starting workers", facts=facts)
         self._log(f"starting from the checkpoint {name}" if name else "starting without a checkpoint")
+        for policy, chosen in engines.items():
+            self._log(f"engine of {policy}: {chosen}")
 
     def damaged(self, iteration: int, path: str, problem: str) -> None:
         """A checkpoint of this run is damaged; path relative to the run folder."""
@@ -304,11 +306,12 @@ class ReportedLog(logging.Handler):
         self._reporter.log(levels.get(record.levelname, "info"), record.name, plain(self.format(record)))
 
 
-def _provenance(config: ExperimentConfig) -> dict[str, Any]:
+def _provenance(config: ExperimentConfig, engines: Mapping[str, str]) -> dict[str, Any]:
     """Facts about code, machine and data; without them if they cannot be collected, which must not end a run."""
     try:
         home = Path(os.environ.get("TROUPE_HOME", "var")).expanduser()
-        return {"provenance": attempt_provenance(config, home)}
+        chosen = {"engines": dict(engines)} if engines else {}
+        return {"provenance": attempt_provenance(config, home) | chosen}
     except Exception as error:
         log.warning("the provenance of this attempt could not be collected: %s", error)
         return {}

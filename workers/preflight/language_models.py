@@ -8,6 +8,7 @@ from typing import Any
 
 from training_core.algorithms.registry import make_hooks
 from training_core.config.base import Section
+from training_core.config.engines import choose_engine
 from training_core.config.rollout import Agent, CustomWorkflow, RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.errors import EnvironmentFailure, ModelError
@@ -196,9 +197,9 @@ def model_steps(config: RunConfig, around: Surroundings, opening: Opening) -> It
         yield f"context of {name}", partial(_context, config, around, model, prompts)
         yield f"weights of {name}", partial(_weights, config, around, source)
     for policy in config.used_policies:
-        section = config.policies[policy].engine
-        if ENGINES[section.type].check:
-            yield f"engine of {policy}", partial(_engine, section)
+        section, why = choose_engine(config.policies[policy])
+        if why or ENGINES[section.type].check:
+            yield f"engine of {policy}", partial(_engine, section, why)
 
 
 def _source(config: RunConfig, around: Surroundings, model: str) -> Path | str:
@@ -276,7 +277,9 @@ def _weights(config: RunConfig, around: Surroundings, source: Source) -> str:
     return f"{parameters:,} parameters were loaded"
 
 
-def _engine(section: Any) -> str:
-    """Import the engine's package, or call its servers."""
+def _engine(section: Any, why: str) -> str:
+    """Import the engine's package, or call its servers; for "auto", with the engine and the reason."""
+    if why and not ENGINES[section.type].check:
+        return f"{section.type}: {why}"
     check: Callable[[Any], str] = resolve(f"training_core.llm.generation.{ENGINES[section.type].check}")
-    return check(section)
+    return f"{section.type}: {why}; {check(section)}" if why else check(section)

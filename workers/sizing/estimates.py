@@ -4,11 +4,12 @@ Free of torch: model sizes are read from their folders. Unknown sizes are report
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from training_core.config.engines import with_engines
 from training_core.config.kinds import AnyConfig
 from training_core.config.run import RunConfig
 from training_core.errors import Advice, ModelError
@@ -20,6 +21,7 @@ from training_core.llm.generation.engine_config import Torch
 from training_core.llm.learning import memory
 from training_core.llm.learning.learner_config import Deepspeed
 from training_core.llm.models.shape import ModelShape, read_shape
+from workers.sizing.duration import Duration, duration
 from workers.sizing.placement import ActorSlot, Demand, Pool, SlotKind, demand, place, pools
 
 PROMPT_TOKENS = 512
@@ -60,6 +62,8 @@ class PolicyMemory:
     precision: str
     parameters: int | None
     workers: list[WorkerMemory]
+    engine: str
+    """What generates; for engine.type = "auto" with the reason, as this machine would decide."""
     unknown: str = ""
     """Reason why the model's size is unknown."""
     sizes: dict[str, int] = field(default_factory=dict)
@@ -98,6 +102,8 @@ class Estimate:
     pools: list[Pool]
     policies: list[PolicyMemory]
     volume: Volume
+    duration: Duration | None
+    """None for small networks, and if it is not known."""
     prompt_tokens: int
     """Prompt length that memory was computed with, unless a model's context is shorter."""
 
@@ -111,8 +117,19 @@ def estimate(
     0, they are those of the CPU.
     """
     prompt = PROMPT_TOKENS if prompt_tokens is None else prompt_tokens
-    policies = [_policy(name, cast(RunConfig, config), home, prompt, card) for name in config.models]
-    return Estimate(demand(config), pools(config), policies, volume(config, first), prompt)
+    config, engines = with_engines(config)
+    policies = [_policy(name, cast(RunConfig, config), home, prompt, card, engines) for name in config.models]
+    amount = volume(config, first)
+    seconds = _duration(config, policies, amount, prompt) if isinstance(config, RunConfig) else None
+    return Estimate(demand(config), pools(config), policies, amount, seconds, prompt)
+
+
+def _duration(
+    config: RunConfig, policies: Sequence[PolicyMemory], amount: Volume, prompt: int
+) -> Duration | None:
+    parameters = {policy.policy: policy.parameters for policy in policies if policy.parameters}
+    rounds = config.run.iterations - amount.first_iteration, amount.evaluations
+    return duration(config, parameters, prompt, rounds, amount.evaluation_episodes)
 
 
 def volume(config: AnyConfig, first: int = 0) -> Volume:
@@ -289,13 +306,15 @@ def _slots(policy: str, config: RunConfig) -> dict[SlotKind, list[ActorSlot]]:
     return by_kind
 
 
-def _policy(name: str, config: RunConfig, home: Path, prompt: int, card: int) -> PolicyMemory:
+def _policy(
+    name: str, config: RunConfig, home: Path, prompt: int, card: int, engines: Mapping[str, str]
+) -> PolicyMemory:
     section = config.policies[name]
-    precision = section.learner.precision
+    precision, engine = section.learner.precision, engines.get(name, section.engine.type)
     try:
         shape, published = sizes_of(section.model, config, home)
     except ModelError as error:
-        return PolicyMemory(name, section.model, precision, None, [], str(error))
+        return PolicyMemory(name, section.model, precision, None, [], engine, str(error))
     prompt = _prompt(name, config, shape, prompt)
     config = _with_sizes(config, name, shape, prompt, card)
     section = config.policies[name]
@@ -304,7 +323,7 @@ def _policy(name: str, config: RunConfig, home: Path, prompt: int, card: int) ->
         sizes = {"micro_batch_tokens": section.learner.pass_tokens} | sizes
     workers = [_workers(kind, slots, config, shape, prompt) for kind, slots in _slots(name, config).items()]
     return PolicyMemory(
-        name, section.model, precision, shape.parameters, workers, sizes=sizes, published=published
+        name, section.model, precision, shape.parameters, workers, engine, sizes=sizes, published=published
     )
 
 

@@ -1,4 +1,4 @@
-"""`troupe data assign-ids`: stable ids, idempotence, errors."""
+"""`troupe data`: import, and stable ids with idempotence and errors."""
 
 import json
 import os
@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.troupe_client.cli.conftest import Troupe
+from training_core.config.files import load_config, parse_overrides
 from training_core.errors import TroupeError
 from troupe_client.cli.topics.data import assign_ids
 
@@ -68,3 +70,32 @@ def test_errors_name_the_line_and_leave_the_file_unchanged(tmp_path: Path, text:
     with pytest.raises(TroupeError, match=message):
         assign_ids(file)
     assert file.read_text() == text
+
+
+def test_an_import_prints_counts_and_the_fields_for_a_config(troupe: Troupe, tmp_path: Path) -> None:
+    source = tmp_path / "math.jsonl"
+    source.write_text("".join(f'{{"problem": "{n} + 1?", "solution": {n + 1}}}\n' for n in range(50)))
+    call = ("data", "import", str(source), "sums", "--question", "problem", "--answer", "solution")
+    result = troupe(*call)
+    assert result.status == 0, result.err
+    numbers, fields = result.out.splitlines()
+    counts = [int(word) for word in numbers.split() if word.isdigit()]
+    folder = tmp_path / "home/data/sums"
+    assert (
+        counts == [len(lines(folder / "train.jsonl")), len(lines(folder / "eval.jsonl"))]
+        and sum(counts) == 50
+    )
+    model = parse_overrides(fields.split())
+    config = load_config("arithmetic", {"workflow.type": "turn_tree"} | model)
+    assert (config.environment.path, config.environment.eval_path) == ("sums/train.jsonl", "sums/eval.jsonl")
+    again = json.loads(troupe(*call, "--json").out)
+    assert not again["changed"] and [again["train"], again["held_out"]] == counts
+
+
+def test_an_import_that_fails_names_the_remedy(troupe: Troupe, tmp_path: Path) -> None:
+    source = tmp_path / "math.jsonl"
+    source.write_text('{"problem": "?"}\n')
+    result = troupe("data", "import", str(source), "sums")
+    assert result.status == 1 and "math.jsonl, line 1: no column 'prompt'" in result.err
+    assert troupe("data", "import", str(source), "../sums", "--question", "problem").status == 1
+    assert not (tmp_path / "home/data").exists()

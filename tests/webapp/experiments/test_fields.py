@@ -34,7 +34,7 @@ def engine(**settings: object) -> dict[str, Field]:
 
 def test_every_engine_is_offered_with_settings_of_its_own() -> None:
     torch, openai = engine(), engine(type="openai")
-    assert set(torch["type"].choices) == {"torch", "vllm", "openai"} and torch["type"].reshapes
+    assert set(torch["type"].choices) == {"torch", "auto", "vllm", "openai"} and torch["type"].reshapes
     assert set(torch) == {"type", "max_batch", "conversation_cache", "static_shapes"}
     assert set(engine(type="vllm")) == {
         "type", "max_batch", "gpu_memory", "context", "eager", "tensor_parallel",

@@ -44,7 +44,8 @@ def test_a_launch_is_shown_on_the_config_tab_and_in_the_api(user: User, project:
     code = [{"field": "environment.path", "path": "lab.worlds:Boats", "sha256": "c" * 64, "files": 2}]
     file = {"path": "tasks.jsonl", "bytes": 9, "sha256": "e" * 64, "sampled": True}
     data = [{"field": "environment.problems"} | file]
-    provenance_report(run, 1, facts(code=code, data=data))
+    engines = {"planner": "torch: it generates on the CPU"}
+    provenance_report(run, 1, facts(code=code, data=data, engines=engines))
     provenance_report(run, 1, {"cluster": [{"host": "gpu-7", "cores": 8, "gpus": [{"name": "H200"}]}]})
     document = Client().get(f"/api/v1/runs/{run.pk}/provenance/", headers=headers).json()
     assert document["launch"]["repositories"][0]["diff"] == "+speed = 2 <b>\n"
@@ -59,6 +60,7 @@ def test_a_launch_is_shown_on_the_config_tab_and_in_the_api(user: User, project:
         "gpu-7: 8 cores",
         "cccccccccccc",
         "of 64 pieces",
+        "torch: it generates on the CPU",
     ):
         assert text in page, text
     assert page.count(COMMIT) == 1  # the same state of launch and driver is shown once
@@ -78,11 +80,14 @@ def test_a_second_attempt_with_other_code_is_marked(run: Run, user: User) -> Non
 def test_compare_names_code_that_differs(user: User, project: Project) -> None:
     tree = read_preset("plan_path_duo")
     runs = [run_create(user, project, tree, "plan_path_duo", {}) for _ in range(2)]
-    for run, diff in zip(runs, ("", "+speed = 2\n"), strict=True):
-        provenance_store(run, 1, provenance_read(facts(diff=diff)))
+    for run, diff, engine in zip(runs, ("", "+speed = 2\n"), ("torch", "vllm"), strict=True):
+        provenance_store(run, 1, provenance_read(facts(diff=diff, engines={"planner": engine})))
     difference = configs_differ(runs, "run")
     values = {field["path"]: [cell["values"] for cell in field["cells"]] for field in difference["fields"]}
-    assert values == {"code.lab.uncommitted": [["none"], ["dddddddddddd"]]}
+    assert values == {
+        "code.lab.uncommitted": [["none"], ["dddddddddddd"]],
+        "engine.planner": [["torch"], ["vllm"]],
+    }
 
 
 @pytest.mark.parametrize(

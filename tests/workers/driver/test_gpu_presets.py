@@ -8,10 +8,14 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from tests.training_core.llm.learning.chat_tokenizers import chat_tokenizer
+from tests.workers.running import events
+from training_core.config.effects import unused_settings
 from training_core.config.files import load_config, preset_names, read_gallery
+from training_core.config.profiles import PROFILES, profile_overrides
 from training_core.config.run import RunConfig
 from workers.run import main
 from workers.sizing import estimates
+from workers.sizing.placement import demand
 
 PRESETS = [name for name in preset_names() if name.startswith("qwen3_")]
 TEMPLATE = (
@@ -52,6 +56,26 @@ def test_the_memory_fits_the_card_that_the_gallery_names(
     assert card and peak < (1 - estimates.SPARE) * int(card[1]) * 10**9, f"{peak / 10**9:.1f} GB"
 
 
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_gallery_has_the_hours_of_the_estimate(
+    preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    duration = estimates.estimate(load_config(preset), tmp_path).duration
+    hours = re.search(r"about (\d+) hours? on an H100", read_gallery(preset)["time"])
+    assert hours and duration and int(hours[1]) == round(duration.total / 3600)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_eight_gpus_are_pools_apart(preset: str) -> None:
+    """By the profile that the documentation names."""
+    config = load_config(preset)
+    spread = load_config(preset, profile_overrides("recommended", config))
+    assert isinstance(spread, RunConfig) and demand(spread).gpus == PROFILES["recommended"].gpus == 8
+    assert {policy.devices.placement for policy in spread.policies.values()} == {"apart"}
+    assert unused_settings(spread) == unused_settings(config) == []
+
+
 @pytest.mark.extended
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("preset", PRESETS)
@@ -76,3 +100,9 @@ def test_two_iterations_with_a_small_model(preset: str, model: Path, tmp_path: P
     words += [f"team.roles.{role}.sampling.max_tokens=8" for role in config.team.roles]
     assert main(["--preset", preset, "--check", *words, "--home", str(tmp_path)]) == 0
     assert main(["--preset", preset, "--local", *words, "--home", str(tmp_path)]) == 0
+    (folder,) = (tmp_path / "runs").iterdir()
+    starting = next(event for event in events(folder, "status") if event["state"] == "starting")
+    engines = starting["facts"]["provenance"]["engines"]
+    assert set(engines) == set(config.policies)
+    assert all(engine.startswith("torch: ") and "CPU" in engine for engine in engines.values())
+    assert 'type = "auto"' in (folder / "config.toml").read_text()

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from training_core.config.base import EnvironmentSection
-from training_core.config.effects import Effects, both, gives_tasks, needs, where
+from training_core.config.effects import Effects, both, gives_tasks, needs, unless, where
 from training_core.errors import EnvironmentFailure
 from training_core.llm.answers import after_thought
 from training_core.llm.environments.base import Split, StepResult, WarmStart
@@ -32,13 +32,12 @@ from training_core.llm.environments.task_environment import TaskEnvironment, Tas
 from training_core.sandbox.run import Limits, Ran, Status, check_sandbox, run_program
 
 
-class Coding(EnvironmentSection):
-    """A tester writes tests for a task and a coder writes the program; both see the test results and try again."""
+class CodingTasks(EnvironmentSection):
+    """Problems, tests and rewards, independent of the roles."""
 
-    roles: ClassVar[tuple[str, ...]] = ("tester", "coder")
     sandboxed: ClassVar[bool] = True
-    file_fields: ClassVar[tuple[str, ...]] = ("problems",)
-    task_fields: ClassVar[tuple[str, ...]] = ("problems",)
+    file_fields: ClassVar[tuple[str, ...]] = ("problems", "eval_problems")
+    task_fields: ClassVar[tuple[str, ...]] = ("problems", "eval_problems")
     play_fields: ClassVar[tuple[str, ...]] = (
         "hidden_tests",
         "max_turns",
@@ -48,11 +47,16 @@ class Coding(EnvironmentSection):
     )
     local_reward_fields: ClassVar[tuple[str, ...]] = ("pass_reward", "test_reward", "malformed_reward")
     team_reward_fields: ClassVar[tuple[str, ...]] = ("solved_reward", "fail_reward")
-    effects: ClassVar[Effects] = needs("steps largest", both(where("problems", ""), gives_tasks))
-    type: Literal["coding"] = "coding"
-    """Programs against tests, run in a sandbox."""
+    effects: ClassVar[Effects] = {
+        **needs("steps largest", both(where("problems", ""), gives_tasks)),
+        "eval_problems": both(unless("problems", ""), gives_tasks),
+    }
+    type: str
+    """Which role writes what."""
     problems: str = ""
     """JSONL file of problems, below TROUPE_HOME/data on the worker's machine; empty generates small problems from the seed."""
+    eval_problems: str = ""
+    """File of the held-out problems; empty holds out a quarter of `problems`, selected by the text."""
     steps: int = Field(2, ge=1, le=4)
     """Operations that a generated program must chain."""
     largest: int = Field(5, ge=2, le=99)
@@ -77,6 +81,22 @@ class Coding(EnvironmentSection):
     """CPU time limit of a program on one test in seconds; the wall time limit is five times as long."""
     memory_mib: int = Field(256, ge=64, le=16384)
     """Memory limit of a program in MiB, including the interpreter."""
+
+
+class Coding(CodingTasks):
+    """A tester writes tests for a task and a coder writes the program; both see the test results and try again."""
+
+    roles: ClassVar[tuple[str, ...]] = ("tester", "coder")
+    type: Literal["coding"] = "coding"
+    """Programs against tests, run in a sandbox."""
+
+
+class CodingSingle(CodingTasks):
+    """One agent writes tests and the program, sees the results and tries again (single-agent control)."""
+
+    roles: ClassVar[tuple[str, ...]] = ("coder",)
+    type: Literal["coding_single"] = "coding_single"
+    """Programs against tests by a single agent, run in a sandbox."""
 
 
 OPERATIONS = {"add": "+", "subtract": "-", "times": "*"}
@@ -128,15 +148,15 @@ class Step:
         return value - self.amount if self.word == "subtract" else value * self.amount
 
 
-def draw_problem(config: Coding, random: Random, split: Split) -> Problem:
+def draw_problem(config: CodingTasks, random: Random, split: Split) -> Problem:
     """A problem of a split: from the file if there is one, otherwise a generated one. Raises EnvironmentFailure."""
     if config.problems:
-        problem = random.choice(_split(read_problems(config.problems), split))
+        problem = random.choice(_problems(config, split))
         return problem.model_copy(update={"tests": problem.tests[: config.hidden_tests]})
     return posed(draw_steps(config, random, split), config, random)
 
 
-def draw_steps(config: Coding, random: Random, split: Split) -> tuple[Step, ...]:
+def draw_steps(config: CodingTasks, random: Random, split: Split) -> tuple[Step, ...]:
     """Operations of a split."""
     while True:
         steps = tuple(
@@ -147,7 +167,7 @@ def draw_steps(config: Coding, random: Random, split: Split) -> tuple[Step, ...]
             return steps
 
 
-def posed(steps: Sequence[Step], config: Coding, random: Random) -> Problem:
+def posed(steps: Sequence[Step], config: CodingTasks, random: Random) -> Problem:
     """The problem for these operations."""
     inputs = random.sample(range(config.largest + 1), min(config.hidden_tests, config.largest + 1))
     return Problem(
@@ -200,8 +220,11 @@ def read_problems(path: str) -> tuple[Problem, ...]:
     return tuple(problems)
 
 
-def _split(problems: Sequence[Problem], split: Split) -> list[Problem]:
+def _problems(config: CodingTasks, split: Split) -> Sequence[Problem]:
     """Problems of one split. Raises EnvironmentFailure if there is none."""
+    if config.eval_problems:
+        return read_problems(config.eval_problems if split == "eval" else config.problems)
+    problems = read_problems(config.problems)
     selected = [problem for problem in problems if held_out(problem) == (split == "eval")]
     if not selected:
         raise EnvironmentFailure(
@@ -211,14 +234,14 @@ def _split(problems: Sequence[Problem], split: Split) -> list[Problem]:
     return selected
 
 
-CODING_TASKS: Tasks[Coding, Problem] = Tasks(draw_problem)
+CODING_TASKS: Tasks[CodingTasks, Problem] = Tasks(draw_problem)
 
 
 _FENCED = re.compile(r"```[^`\n]*\n(.*?)```", re.DOTALL)
 """A fenced block, with any word after its first fence."""
 
 
-class CodingEnvironment(TaskEnvironment[Coding, Problem]):
+class CodingEnvironment(TaskEnvironment[CodingTasks, Problem]):
     """One problem. The constructor raises SandboxFailure if no sandbox can be started, EnvironmentFailure if the file
     of problems is invalid.
     """
@@ -228,8 +251,9 @@ class CodingEnvironment(TaskEnvironment[Coding, Problem]):
 
     def __init__(self, config: Coding, seed: int) -> None:
         check_sandbox()
-        if config.problems:
-            read_problems(config.problems)
+        for path in (config.problems, config.eval_problems if config.problems else ""):
+            if path:
+                read_problems(path)
         super().__init__(config, seed)
 
     def begin(self, problem: Problem) -> None:
@@ -338,6 +362,23 @@ class CodingEnvironment(TaskEnvironment[Coding, Problem]):
         if not self.done:
             return "under way"
         return f"{self.passed} of {len(self.problem.tests)} hidden tests passed in {self.turns} turn{'s' * (self.turns != 1)}"
+
+
+class CodingSingleEnvironment(CodingEnvironment):
+    """One agent, the coder, answers with tests and, in a fenced block, the program; its local reward is that of both roles."""
+
+    roles: ClassVar[tuple[str, ...]] = ("coder",)
+
+    def act(self, role: str, answer: str) -> StepResult:
+        """Process tests and a program."""
+        test_reward, tests = self._take_tests(_FENCED.sub("\n", after_thought(answer)))
+        reward, summary = self._take_program(answer)
+        return self._end_of_turn(test_reward + reward, f"{tests}, {summary}")
+
+    @property
+    def role_success(self) -> dict[str, bool]:
+        """The coder's: every hidden test passes."""
+        return {"coder": self.success}
 
 
 def passes(ran: Ran, test: Test) -> bool:

@@ -103,7 +103,7 @@ def _read(path: Path, changed: int) -> tuple[Instance, ...]:
             if not line.strip():
                 continue
             try:
-                instance = _instance(json.loads(line), number)
+                instance = read_instance(json.loads(line), number)
             except ValueError as error:
                 reason = error.msg if isinstance(error, json.JSONDecodeError) else error
                 raise ConfigError({"environment.path": f"{path.name}, line {number}: {reason}"}) from error
@@ -119,8 +119,8 @@ def _read(path: Path, changed: int) -> tuple[Instance, ...]:
     return tuple(instances)
 
 
-def _instance(fields: Any, number: int) -> Instance:
-    """Raises ValueError."""
+def read_instance(fields: Any, number: int) -> Instance:
+    """The instance of a line, which is named by its number if it has no instance_id. Raises ValueError."""
     if not isinstance(fields, dict):
         raise ValueError("not a JSON object")
     if "prompt" not in fields:

@@ -40,6 +40,8 @@ ENVIRONMENTS: dict[str, EnvironmentKind] = {
     "plan_path_trio": EnvironmentKind(game.PlanPathTrio, game.PlanPathTrioEnvironment, demonstrations.TRIO),
     "sudoku": EnvironmentKind(sudoku.Sudoku, sudoku.SudokuEnvironment, sudoku.WARM_START),
     "sokoban": EnvironmentKind(sokoban.Sokoban, sokoban.SokobanEnvironment, sokoban.WARM_START),
+    "sudoku_single": EnvironmentKind(sudoku.SudokuSingle, sudoku.SudokuSingleEnvironment),
+    "sokoban_single": EnvironmentKind(sokoban.SokobanSingle, sokoban.SokobanSingleEnvironment),
     "eight_queens": EnvironmentKind(
         eight_queens.EightQueens, eight_queens.EightQueensEnvironment, eight_queens.WARM_START
     ),
@@ -51,6 +53,7 @@ ENVIRONMENTS: dict[str, EnvironmentKind] = {
     ),
     "dataset": EnvironmentKind(dataset.Dataset, dataset.DatasetEnvironment),
     "coding": EnvironmentKind(coding.Coding, coding.CodingEnvironment, coding.WARM_START),
+    "coding_single": EnvironmentKind(coding.CodingSingle, coding.CodingSingleEnvironment),
     "custom": EnvironmentKind(custom.CustomEnvironment, custom.CustomEnvironmentMaker),
 }
 """Environments by type, in the order of the pages."""

@@ -14,7 +14,7 @@ direction. Some words are also replaced at random. Avoiding walls, and relying o
 """
 
 from collections import deque
-from collections.abc import Collection, Container, Iterator
+from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
@@ -35,10 +35,9 @@ from training_core.llm.environments.task_environment import (
 )
 
 
-class Sokoban(PuzzleRewards):
-    """Sokoban: the planner, which sees boxes and goals, names a direction to push; the executor walks around the box and pushes."""
+class SokobanGrid(PuzzleRewards):
+    """Settings of the levels, independent of the roles."""
 
-    roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
     task_fields: ClassVar[tuple[str, ...]] = ("size", "boxes", "wall_share")
     play_fields: ClassVar[tuple[str, ...]] = ("max_turns", "moves_per_turn")
     local_reward_fields: ClassVar[tuple[str, ...]] = ("step_reward", "blocked_reward")
@@ -48,8 +47,8 @@ class Sokoban(PuzzleRewards):
         "win_reward",
         "fail_reward",
     )
-    type: Literal["sokoban"] = "sokoban"
-    """Boxes to be pushed onto goals."""
+    type: str
+    """Which role observes what, and which role moves."""
     size: int = Field(6, ge=5, le=12)
     """Rows and columns of the grid, in cells, its border of walls included."""
     boxes: int = Field(1, ge=1, le=6)
@@ -78,6 +77,22 @@ class Sokoban(PuzzleRewards):
         if self.boxes > room:
             raise ValueError(f"boxes: at most {room} on a grid of {self.size} with this share of walls")
         return self
+
+
+class Sokoban(SokobanGrid):
+    """Sokoban: the planner, which sees boxes and goals, names a direction to push; the executor walks around the box and pushes."""
+
+    roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
+    type: Literal["sokoban"] = "sokoban"
+    """Boxes to be pushed onto goals."""
+
+
+class SokobanSingle(SokobanGrid):
+    """The same levels for one agent that sees boxes, goals and walls, and moves (single-agent control)."""
+
+    roles: ClassVar[tuple[str, ...]] = ("player",)
+    type: Literal["sokoban_single"] = "sokoban_single"
+    """Boxes to be pushed onto goals by a single agent."""
 
 
 Cell = tuple[int, int]
@@ -249,22 +264,24 @@ class SokobanEnvironment(TaskEnvironment[Sokoban, Level]):
     def observe(self, role: str) -> str:
         """Planner: goals and walls relative to each box. Executor: boxes and walls relative to itself, and the plan."""
         if role == "planner":
-            return " ; ".join(self._box_seen(number) for number in range(len(self.boxes)))
-        boxes = " ; ".join(
+            return " ; ".join(self._box_seen(number, COMPASS) for number in range(len(self.boxes)))
+        plan = " ".join(self.plan) or "none"
+        return f"{self._boxes_around()} ; {self._around()} ; plan {plan}"
+
+    def _boxes_around(self) -> str:
+        return " ; ".join(
             f"box {number} {_way(self.player, box, tuple(MOVES))}" for number, box in enumerate(self.boxes, 1)
         )
-        around = " ".join(
-            f"{word} {self._what(neighbour(self.player, step))}" for word, step in MOVES.items()
-        )
-        last, plan = " ".join(self.last) or "none", " ".join(self.plan) or "none"
-        return f"{boxes} ; {around} ; last {last} ; plan {plan}"
 
-    def _box_seen(self, number: int) -> str:
+    def _around(self) -> str:
+        sides = " ".join(f"{word} {self._what(neighbour(self.player, step))}" for word, step in MOVES.items())
+        return f"{sides} ; last {' '.join(self.last) or 'none'}"
+
+    def _box_seen(self, number: int, names: Mapping[str, str]) -> str:
+        """Goals and walls relative to a box; `names` are the words for up, down, left and right."""
         box = self.boxes[number]
-        goals = " , ".join(f"goal {_way(box, goal, tuple(COMPASS))}" for goal in self.level.goals)
-        sides = " ".join(
-            f"{word} {self._what(neighbour(box, MOVES[move]))}" for word, move in COMPASS.items()
-        )
+        goals = " , ".join(f"goal {_way(box, goal, tuple(names))}" for goal in self.level.goals)
+        sides = " ".join(f"{word} {self._what(neighbour(box, MOVES[move]))}" for word, move in names.items())
         return f"box {number + 1} {goals} ; {sides}"
 
     def _what(self, cell: Cell) -> str:
@@ -394,6 +411,22 @@ class SokobanEnvironment(TaskEnvironment[Sokoban, Level]):
     def outcome(self) -> str:
         """The outcome."""
         return "a box is lost" if self.lost and not self.success else self.in_turns("solved")
+
+
+class SokobanSingleEnvironment(SokobanEnvironment):
+    """One agent, the player, sees boxes and goals and moves."""
+
+    roles: ClassVar[tuple[str, ...]] = ("player",)
+
+    def observe(self, role: str) -> str:
+        """The boxes relative to itself, goals and walls relative to the boxes, the walls around it, its last move."""
+        names = {move: move for move in MOVES}
+        boxes = " ; ".join(self._box_seen(number, names) for number in range(len(self.boxes)))
+        return f"{self._boxes_around()} ; {boxes} ; {self._around()}"
+
+    def act(self, role: str, answer: str) -> StepResult:
+        """Move."""
+        return self._move_all(after_thought(answer).split())
 
 
 def _way(start: Cell, end: Cell, names: tuple[str, ...]) -> str:

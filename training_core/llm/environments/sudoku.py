@@ -35,13 +35,12 @@ MOST_HOLES = {4: 11, 6: 24, 9: 54}
 """By size: with more holes, digging a puzzle with one solution fails too often."""
 
 
-class Sudoku(PuzzleConfig):
-    """Sudoku: the planner names a square; the executor, which sees only the lines and box of that square, writes the digit."""
+class SudokuGrid(PuzzleConfig):
+    """Settings of the puzzles, independent of the roles."""
 
-    roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
     task_fields: ClassVar[tuple[str, ...]] = ("size", "holes")
-    type: Literal["sudoku"] = "sudoku"
-    """Sudoku of 4, 6 or 9 digits."""
+    type: str
+    """Which role observes what, and which role writes."""
     size: Literal[4, 6, 9] = 4
     """Digits, rows and columns; boxes are 2×2, 2×3 and 3×3."""
     holes: int = Field(5, ge=1, le=54)
@@ -52,6 +51,22 @@ class Sudoku(PuzzleConfig):
         if self.holes > MOST_HOLES[self.size]:
             raise ValueError(f"holes: at most {MOST_HOLES[self.size]} for size {self.size}")
         return self
+
+
+class Sudoku(SudokuGrid):
+    """Sudoku: the planner names a square; the executor, which sees only the lines and box of that square, writes the digit."""
+
+    roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
+    type: Literal["sudoku"] = "sudoku"
+    """Sudoku of 4, 6 or 9 digits."""
+
+
+class SudokuSingle(SudokuGrid):
+    """The same Sudoku by one agent that sees the grid and writes (single-agent control)."""
+
+    roles: ClassVar[tuple[str, ...]] = ("solver",)
+    type: Literal["sudoku_single"] = "sudoku_single"
+    """Sudoku of 4, 6 or 9 digits by a single agent."""
 
 
 BOXES = {4: (2, 2), 6: (2, 3), 9: (3, 3)}
@@ -125,7 +140,7 @@ def solutions(digits: Sequence[int], size: int, random: Random | None = None) ->
         yield from solutions([*digits[:square], digit, *digits[square + 1 :]], size, random)
 
 
-def draw_puzzle(config: Sudoku, random: Random, split: Split) -> Puzzle:
+def draw_puzzle(config: SudokuGrid, random: Random, split: Split) -> Puzzle:
     """A puzzle of a split with the configured holes and a unique solution."""
     while True:
         solution = next(solutions([0] * config.size**2, config.size, random))
@@ -137,7 +152,7 @@ def draw_puzzle(config: Sudoku, random: Random, split: Split) -> Puzzle:
             return Puzzle(config.size, tuple(digits), solution)
 
 
-def _dig(solution: tuple[int, ...], config: Sudoku, random: Random) -> list[int]:
+def _dig(solution: tuple[int, ...], config: SudokuGrid, random: Random) -> list[int]:
     """Remove digits in random order while the solution stays unique; it may run out of squares."""
     digits = list(solution)
     for square in random.sample(range(len(digits)), len(digits)):
@@ -165,7 +180,7 @@ EMPTY = "empty"
 LINES = ("row", "column", "box")
 
 
-class SudokuEnvironment(PuzzleEnvironment[Sudoku, Puzzle]):
+class SudokuEnvironment(PuzzleEnvironment[SudokuGrid, Puzzle]):
     """One Sudoku. The planner names a square (`r2c3`), then the executor writes (`4`)."""
 
     roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
@@ -183,13 +198,16 @@ class SudokuEnvironment(PuzzleEnvironment[Sudoku, Puzzle]):
         """Planner: the grid, row by row, and where digits were refused. Executor: the digits in the lines and box of the named square."""
         if role == "planner":
             size = self.puzzle.size
-            shown = [str(digit or square_name(square, size)) for square, digit in enumerate(self.digits)]
-            rows = [" ".join(shown[start : start + size]) for start in range(0, size * size, size)]
             tried = " ".join(dict.fromkeys(square_name(square, size) for square, _ in self.refused))
-            return f"{' ; '.join(rows)} ; refused {tried or 'none'}"
+            return f"{self._rows()} ; refused {tried or 'none'}"
         if self.square is None:
             return "no square"
         return self._around(self.square)
+
+    def _rows(self) -> str:
+        size = self.puzzle.size
+        shown = [str(digit or square_name(square, size)) for square, digit in enumerate(self.digits)]
+        return " ; ".join(" ".join(shown[start : start + size]) for start in range(0, size * size, size))
 
     def _around(self, square: int) -> str:
         parts = []
@@ -269,6 +287,25 @@ class SudokuEnvironment(PuzzleEnvironment[Sudoku, Puzzle]):
     def outcome(self) -> str:
         """The outcome."""
         return self.in_turns("solved", f"{self.left} squares open")
+
+
+class SudokuSingleEnvironment(SudokuEnvironment):
+    """One agent, the solver, sees the grid, and names a square and its digit: `r2c3 4`."""
+
+    roles: ClassVar[tuple[str, ...]] = ("solver",)
+
+    def observe(self, role: str) -> str:
+        """The grid, row by row, and which digits were refused where."""
+        size = self.puzzle.size
+        refused = " , ".join(f"{square_name(square, size)} {digit}" for square, digit in self.refused)
+        return f"{self._rows()} ; refused {refused or 'none'}"
+
+    def act(self, role: str, answer: str) -> StepResult:
+        """Write a digit into a square that was empty at the start."""
+        words = after_thought(answer).split()
+        square = self._square(words[:1])
+        self.square = None if square is None or self.puzzle.given[square] else square
+        return self._write(words[1:])
 
 
 def square_name(square: int, size: int) -> str:

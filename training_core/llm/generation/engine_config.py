@@ -61,6 +61,13 @@ class Torch(EngineSection):
     """Decode with a few fixed shapes, which a GPU replays as CUDA graphs; auto: only on a GPU."""
 
 
+class Auto(EngineSection):
+    """vLLM where it is installed and generation has GPUs of its own, torch otherwise; decided once, when the run starts."""
+
+    type: Literal["auto"] = "auto"
+    """vLLM if the placement allows it and the extra gpu is installed, torch otherwise; the run's page shows which and why."""
+
+
 class Vllm(EngineSection):
     """vLLM in the process that generates: needs the extra `gpu`. In a colocated policy it sleeps during updates."""
 

@@ -5,7 +5,7 @@ Only configs are imported here. An engine's module is imported when it is first 
 
 from dataclasses import dataclass
 
-from training_core.llm.generation.engine_config import EngineSection, OpenAi, Torch, Vllm
+from training_core.llm.generation.engine_config import Auto, EngineSection, OpenAi, Torch, Vllm
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class EngineKind:
 
 ENGINES: dict[str, EngineKind] = {
     "torch": EngineKind(Torch, "torch_engine:make_torch_engine"),
+    "auto": EngineKind(Auto, "torch_engine:make_undecided_engine"),
     "vllm": EngineKind(Vllm, "vllm_engine:VllmEngine", "vllm_engine:check_vllm"),
     "openai": EngineKind(OpenAi, "openai_engine:OpenAiEngine", "openai_engine:check_servers"),
 }

@@ -27,7 +27,7 @@ from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from training_core.errors import EngineFailure
 from training_core.llm.generation.base import Interrupted, SamplingSettings
-from training_core.llm.generation.engine_config import Torch
+from training_core.llm.generation.engine_config import Auto, Torch
 from training_core.llm.generation.prefix_cache import CachedPrefix, ConversationCache, shared_prefixes
 from training_core.llm.generation.prefix_tree import PrefixTreeStore, bucket, supports_prefix_tree
 from training_core.llm.generation.prompt_checks import check_prompts, context_length
@@ -439,6 +439,13 @@ def make_torch_engine(
     static = {"auto": None, "on": True, "off": False}[settings.static_shapes]
     cache_bytes = settings.conversation_cache * MIB
     return TorchEngine(model, tokenizer, max_batch=settings.sequences, cache_bytes=cache_bytes, static=static)
+
+
+def make_undecided_engine(
+    settings: Auto, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> TorchEngine:
+    """The engine of an "auto" that no attempt has decided (training_core/config/engines.py)."""
+    return make_torch_engine(Torch(max_batch=settings.max_batch), model, tokenizer)
 
 
 def _never() -> bool:

@@ -1,8 +1,10 @@
-"""`troupe data`: prompt files."""
+"""`troupe data`: data sets and prompt files."""
 
 import hashlib
 import json
+import re
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,9 +12,72 @@ import typer
 
 from training_core.errors import TroupeError
 from troupe_client.cli.arguments import AsJson
-from troupe_client.cli.output import print_result
+from troupe_client.cli.output import print_json, print_line, print_result
+from troupe_client.server_api import home
 
 app = typer.Typer()
+NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,79}")
+
+
+@app.command("import")
+def import_(  # noqa: PLR0913 - each is an option of the command
+    source: Annotated[
+        Path, typer.Argument(help="A .jsonl or .parquet file, or a folder of these or of `datasets`.")
+    ],
+    name: Annotated[str, typer.Argument(help="Folder to write, below data/ in TROUPE_HOME.")],
+    question: Annotated[str, typer.Option(help="Column of the task's text, or of its messages.")] = "prompt",
+    answer: Annotated[str, typer.Option(help="Column of the answer; default: label or answer.")] = "",
+    tests: Annotated[str, typer.Option(help="Column of inputs and outputs: tasks for `coding`.")] = "",
+    solution: Annotated[str, typer.Option(help="Column of a correct program.")] = "",
+    task_id: Annotated[
+        str, typer.Option("--id", help="Column of ids; default: a hash of the question.")
+    ] = "",
+    keep: Annotated[
+        list[str] | None, typer.Option(help="A further column for the reward function; may be repeated.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="Split to train on; default: train, or the only one.")] = "",
+    held_out: Annotated[
+        str, typer.Option("--eval", help="Held-out tasks: a split of the source, a file or a folder.")
+    ] = "",
+    eval_share: Annotated[
+        float, typer.Option(help="Share of tasks to hold out without --eval.", min=0.001, max=0.9)
+    ] = 0.1,
+    skip_invalid: Annotated[
+        bool, typer.Option("--skip-invalid", help="Leave out rows with errors and count them.")
+    ] = False,
+    drop_shared: Annotated[
+        bool, typer.Option("--drop-shared", help="Leave out of training what is held out.")
+    ] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Overwrite other tasks of the same name.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Import tasks from JSON Lines, parquet or a folder of `datasets` into the data folder."""
+    from training_core.llm.datasets.columns import Columns
+    from training_core.llm.datasets.importing import Request, import_data
+
+    if not NAME.fullmatch(name):
+        raise TroupeError(
+            f"{name!r} is not a name:", remedy="use letters, digits, dots, hyphens and underscores"
+        )
+    columns = Columns(question, answer, tests, solution, task_id, tuple(keep or ()))
+    request = Request(source, columns, split, held_out, eval_share, skip_invalid, drop_shared, replace)
+    result = import_data(name, request, home())
+    if as_json:
+        return print_json(asdict(result) | {"folder": str(result.folder)})
+    left_out = {"doubles": result.doubles, "held-out tasks": result.shared, "invalid rows": result.invalid}
+    print_line(
+        f"{result.train:,} tasks for training and {result.held_out:,} for evaluation in {result.folder}"
+    )
+    for what, count in left_out.items():
+        if count:
+            print_line(f"left out: {count:,} {what}")
+    if result.first_invalid:
+        print_line(f"first invalid row: {result.first_invalid}")
+    if not result.changed:
+        print_line("unchanged: the files were there already")
+    print_line(" ".join(f"{path}={value}" for path, value in result.settings.items()))
 
 
 @app.command("assign-ids")

@@ -55,7 +55,9 @@ def _show(result: dict[str, Any]) -> None:
     for policy in result["policies"]:
         parameters = f"{policy['parameters']:,} parameters" if policy["parameters"] else policy["unknown"]
         parameters += " (published sizes: the model is not on the server's machine)" * policy["published"]
-        print_line(f"{policy['policy']}: {policy['model']}, {policy['precision']}, {parameters}")
+        print_line(
+            f"{policy['policy']}: {policy['model']}, {policy['precision']}, {parameters}, engine {policy['engine']}"
+        )
         if "micro_batch_tokens" in policy["sizes"]:
             tokens, answers = policy["sizes"]["micro_batch_tokens"], policy["sizes"]["max_batch"]
             print_line(
@@ -71,6 +73,11 @@ def _show(result: dict[str, Any]) -> None:
     print_line(
         f"the run: {in_total}{volume['evaluations']:,} evaluations of {volume['evaluation_episodes']:,} episodes"
     )
+    if duration := result["duration"]:
+        print_line(
+            f"roughly {duration['total'] / 3600:.1f} hours on {duration['card']} cards, from one measurement: per iteration "
+            f"{duration['rollout']:.0f} s of rollout and {duration['update']:.0f} s of update"
+        )
 
 
 def _pools(pools: list[dict[str, Any]]) -> Table:

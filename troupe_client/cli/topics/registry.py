@@ -53,7 +53,7 @@ GROUPS: dict[str, Group] = {
     "sweep": Group("Launch many runs of one experiment.", EXPERIMENTS, (sweeps.app,)),
     "template": Group("Save experiments under a name.", EXPERIMENTS, (templates.app,)),
     "model": Group("List and add base models.", EXPERIMENTS, (models.app,)),
-    "data": Group("Edit prompt files.", EXPERIMENTS, (data.app,)),
+    "data": Group("Import data sets, edit prompt files.", EXPERIMENTS, (data.app,)),
     "metric": Group("List and export metrics and events of a run.", RESULTS, (curves.app,)),
     "episode": Group("Search, read and export episodes.", RESULTS, (transcripts.app,)),
     "checkpoint": Group(

@@ -12,6 +12,7 @@ from training_core.llm.environments.coding import (
     CODING_TASKS,
     Coding,
     CodingEnvironment,
+    CodingSingle,
     Problem,
     Step,
     Test,
@@ -22,6 +23,7 @@ from training_core.llm.environments.coding import (
     stated,
 )
 from training_core.llm.environments.host import EnvironmentHost
+from training_core.llm.environments.registry import ENVIRONMENTS
 from training_core.sandbox import run as sandbox
 from training_core.sandbox.run import run_program
 
@@ -232,3 +234,19 @@ def test_without_a_sandbox_the_environment_refuses_at_once(monkeypatch: pytest.M
             EnvironmentHost(Coding(), 0)
     finally:
         sandbox.check_sandbox.cache_clear()
+
+
+def test_a_single_agent_writes_tests_and_the_program() -> None:
+    """It is paid for both: half of the tests are right, all or a quarter of the hidden ones pass."""
+    single = ENVIRONMENTS["coding_single"].make(CodingSingle(), 0)
+    single.start(DOUBLE, "train-0")
+    assert single.observe("coder") == "task times 2 ; tests none"
+    answer = "2 -> 4\n3 -> 7\n```python\n{}\n```"
+    assert paid(single, "coder", answer.format("print(int(input()) + 2)")) == (0.5 + 0.25, 0.0)
+    assert single.observe("coder") == (
+        "task times 2 ; tests 2 -> 4 good , 3 -> 7 got 5 ; program print(int(input()) + 2)"
+    )
+    assert not single.done and single.turns == 1
+    assert paid(single.copy(), "coder", "```\nprint(\n```") == (-0.1 - 0.1, 0.0)
+    assert paid(single, "coder", answer.replace("3 -> 7", "3 -> 6").format(RIGHT)) == (2.0, 1.0)
+    assert single.done and single.success and single.role_success == {"coder": True}

@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.training_core.llm.environments.puzzles import check_demonstrations, check_play, check_splits
+from training_core.llm.environments.registry import ENVIRONMENTS
 from training_core.llm.environments.sokoban import (
     COMPASS,
     MOVES,
@@ -15,6 +16,7 @@ from training_core.llm.environments.sokoban import (
     Level,
     Sokoban,
     SokobanEnvironment,
+    SokobanSingle,
     moves_left,
     pushes_left,
 )
@@ -255,3 +257,18 @@ def test_demonstrations_know_most_plans_and_err_in_following_them() -> None:
         assert seen.startswith("box 1 ") and set(said_words.split()) <= set(MOVES)
     assert set(COMPASS) >= set(said)
     check_demonstrations(Sokoban(boxes=2), 200)
+
+
+def test_a_single_agent_sees_both_parts_and_moves() -> None:
+    """The rewards are those of the executor's moves."""
+    single = ENVIRONMENTS["sokoban_single"].make(SokobanSingle(), 0)
+    single.start(LEVEL, "train-0")
+    assert single.observe("player") == (
+        "box 1 1 up ; box 1 goal 2 right ; up free down free left free right free ; "
+        "up box down free left free right wall ; last none"
+    )
+    pair = started()
+    for answer in ("left up", "east", "right right"):
+        result = single.act("player", answer)
+        assert (result.local_reward, result.team_reward) == moves(pair, answer)
+    assert single.success and result.team_reward == 11.0

@@ -7,12 +7,14 @@ import pytest
 from pydantic import ValidationError
 
 from tests.training_core.llm.environments.puzzles import check_demonstrations, check_play, check_splits
+from training_core.llm.environments.registry import ENVIRONMENTS
 from training_core.llm.environments.sudoku import (
     NOISE,
     SUDOKU_TASKS,
     Puzzle,
     Sudoku,
     SudokuEnvironment,
+    SudokuSingle,
     legal_digits,
     solutions,
     square_name,
@@ -217,3 +219,22 @@ def test_demonstrations_know_half_of_it() -> None:
 def test_random_solutions_differ() -> None:
     found = {next(solutions([0] * 16, 4, Random(seed))) for seed in range(200)}
     assert len(found) > 100
+
+
+def test_a_single_agent_sees_the_grid_and_writes() -> None:
+    """The same rewards as of the executor's digit, and none for the choice of the square."""
+    single = ENVIRONMENTS["sudoku_single"].make(SudokuSingle(shaping_discount=1.0), 0)
+    single.start(CORNER, "train-0")
+    assert single.observe("solver") == "1 r1c2 r1c3 4 ; 3 r2c2 1 2 ; 2 1 4 3 ; 4 3 2 r4c4 ; refused none"
+    result = single.act("solver", "r4c4 3")
+    assert (result.local_reward, result.info) == (-0.10, "3 is refused")
+    assert single.observe("solver").endswith("refused r4c4 3")
+    for answer in ("r1c1 2", "r4c4", "1", "r4c4 1 1", "nonsense 1", ""):
+        assert single.copy().act("solver", answer).local_reward == -0.10, answer
+    result = single.act("solver", "<think>r1c2 3</think> r4c4 1")
+    assert result.local_reward == pytest.approx(-0.01 + 1 / 4) and result.team_reward == 0.0
+    assert single.observe("solver").endswith("4 3 2 1 ; refused none")
+    for answer in ("r1c2 2", "r1c3 3", "r2c2 4"):
+        result = single.act("solver", answer)
+    assert (result.team_reward, result.done, result.success) == (1.0, True, True)
+    assert single.outcome == "solved in 5 turns"

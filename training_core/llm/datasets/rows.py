@@ -1,0 +1,120 @@
+"""Rows of data sets on disk: JSON Lines, parquet, and folders of such files or of the library `datasets` (save_to_disk).
+
+JSON Lines need nothing; parquet and Arrow files need pyarrow, the extra `data`, which is imported on use.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from training_core.errors import DataError
+
+JSON_LINES = (".jsonl", ".ndjson")
+SUFFIXES = (*JSON_LINES, ".parquet", ".arrow")
+SPLIT = re.compile(r"(train|test|validation|valid|val|dev|eval)(?![a-z0-9])", re.IGNORECASE)
+"""The split in the name of a file or folder: train-00000-of-00002.parquet, test.jsonl, data/validation/."""
+ALL = ""
+"""The split of files whose names have none."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a file."""
+
+    origin: str
+    """File and line or row, from 1."""
+    values: Mapping[str, Any]
+    """Columns; empty if the line is invalid."""
+    problem: str = ""
+    """Why the line is invalid."""
+
+
+def find_splits(source: Path) -> dict[str, list[Path]]:
+    """The data files of a file or folder by split. Raises DataError if there are none."""
+    if not source.exists():
+        raise DataError(f"there is no file or folder {source}")
+    if source.is_file():
+        if source.suffix not in SUFFIXES:
+            raise DataError(f"{source} is none of {', '.join(SUFFIXES)}:", remedy="convert it to JSON Lines")
+        return {ALL: [source]}
+    splits: dict[str, list[Path]] = {}
+    for path in _files(source):
+        splits.setdefault(_split_of(path.relative_to(source)), []).append(path)
+    if not splits:
+        raise DataError(f"{source} has no file that ends in {', '.join(SUFFIXES)}")
+    return splits
+
+
+def _files(folder: Path) -> list[Path]:
+    """Data files below a folder, in order. A folder of `datasets` lists its own, so that its caches are left out."""
+    files = []
+    for path in sorted(folder.rglob("*")):
+        state = path.parent / "state.json"
+        if path.suffix == ".arrow" and state.is_file():
+            listed = json.loads(state.read_text())["_data_files"]
+            if path.name not in {file["filename"] for file in listed}:
+                continue
+        if path.suffix in SUFFIXES and path.is_file():
+            files.append(path)
+    return files
+
+
+def _split_of(path: Path) -> str:
+    """The split in a path below the source, of the file's name before its folders'."""
+    matches = (SPLIT.match(part) for part in reversed(path.parts))
+    return next((match[1].lower() for match in matches if match), ALL)
+
+
+def read_rows(files: list[Path]) -> Iterator[Row]:
+    """Every row of the files, in order; empty lines are skipped. Raises DataError for a file that cannot be read."""
+    for path in files:
+        try:
+            yield from _lines(path) if path.suffix in JSON_LINES else _table_rows(path)
+        except OSError as error:
+            raise DataError(f"cannot read {path}: {error}") from error
+
+
+def _lines(path: Path) -> Iterator[Row]:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                yield _line(f"{path.name}, line {number}", line)
+
+
+def _line(origin: str, line: str) -> Row:
+    try:
+        values = json.loads(line)
+    except json.JSONDecodeError as error:
+        return Row(origin, {}, f"not JSON ({error.msg})")
+    return Row(origin, values) if isinstance(values, dict) else Row(origin, {}, "not a JSON object")
+
+
+def _table_rows(path: Path) -> Iterator[Row]:
+    number = 0
+    for batch in _batches(path):
+        for values in batch.to_pylist():
+            number += 1
+            yield Row(f"{path.name}, row {number}", values)
+
+
+def _batches(path: Path) -> Iterator[Any]:
+    """Record batches of a parquet or Arrow file."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise DataError(
+            f"{path.name} needs pyarrow:", remedy='pip install "troupe[data]", or convert it to JSON Lines'
+        ) from error
+    try:
+        if path.suffix == ".parquet":
+            with pyarrow.parquet.ParquetFile(path) as file:
+                yield from file.iter_batches()
+        else:
+            with pyarrow.memory_map(str(path)) as source, pyarrow.ipc.open_stream(source) as batches:
+                yield from batches
+    except pyarrow.ArrowInvalid as error:
+        raise DataError(f"cannot read {path}: {error}") from error
