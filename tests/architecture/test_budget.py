@@ -16,7 +16,7 @@ BUDGET = {
     "training_core/llm/environments": 3980,
     "training_core/llm/external": 700,
     "training_core/llm/generation": 2540,
-    "training_core/llm/learning": 3500,
+    "training_core/llm/learning": 3560,
     "training_core/llm/models": 1720,
     "training_core/llm/rewards": 1230,
     "training_core/llm/rollout_workflows": 1240,

@@ -78,7 +78,7 @@ def _tokens(config: RunConfig, policy: str, episodes: int, *, trained: bool = Fa
 def _generation(config: RunConfig, policy: str, episodes: int, parameters: int) -> float:
     section = config.policies[policy]
     workers = section.devices.rollout_workers
-    at_once = min(section.engine.max_batch, -(-episodes // workers), AT_ONCE)
+    at_once = min(section.engine.sequences, -(-episodes // workers), AT_ONCE)
     rate: float = GENERATED * (max(at_once, 1) / AT_ONCE) ** EXPONENT * PARAMETERS / parameters
     return _tokens(config, policy, episodes) / (rate * workers)
 
