@@ -204,6 +204,20 @@ def test_the_state_follows_the_main_program_whoever_came_first(connected: User) 
     assert (row.state, row.name, row.attempts.count()) == ("finished", "whole", 1)
 
 
+def test_of_programs_with_roles_the_first_of_the_run_leads(connected: User) -> None:
+    other = run_begin("lab")
+    delivered(other)
+    first = run_begin("lab", role="trainer")
+    first.log({"loss": 1.0})
+    delivered(first)
+    with run_begin("lab", id=first.id, role="eval") as second:
+        second.log({"eval/accuracy": 0.5})
+    assert Run.objects.get(pk=first.id).state == "running"
+    first.finish("failed", "no memory")
+    other.finish()
+    assert Run.objects.get(pk=first.id).state == "failed"
+
+
 def test_a_program_with_a_role_reports_after_the_end(connected: User) -> None:
     with run_begin("lab") as trainer:
         trainer.log({"loss": 1.0})
