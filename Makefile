@@ -90,9 +90,9 @@ test-soak: $(VENV)/.dev chromium bubblewrap
 one-process: $(VENV)/.dev
 	$(PYTEST) -q -n 2 -m "$(SELECTED) and not ray and not browser and not stack"
 
-# The others, two stages at a time, the longest first; each prints its output when it ends.
+# The others, three stages at a time because they often wait, the longest first; each prints its output when it ends.
 stages: $(VENV)/.dev
-	@$(AGAIN) --jobs=2 --output-sync=target browser stack ray types lint
+	@$(AGAIN) --jobs=3 --output-sync=target browser stack ray types lint
 
 browser: $(VENV)/.dev
 	$(PYTEST) -v -m "$(SELECTED) and browser and not stack" tests/end_to_end
