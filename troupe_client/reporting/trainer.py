@@ -55,7 +55,7 @@ class TroupeCallback(TrainerCallback):
 
     def _opened(self, args: Any, state: Any) -> ClientRun:
         run = self._current()
-        if run is not None and run is not TroupeCallback._begun:
+        if run is not None and run.state == "running" and run is not TroupeCallback._begun:
             return run
         defaults = {
             "config": args.to_dict(),

@@ -316,6 +316,11 @@ def test_a_trainer_uses_the_open_run_and_leaves_it_open(trained: Callable[..., A
     trained().train()
     assert first and troupe.run and troupe.run is not first and first.state == "finished"
     troupe.finish()
+    ended = troupe.init()
+    ended.finish()  # not by troupe.finish: the name troupe.run remains
+    trained().train()
+    assert troupe.run and troupe.run is not ended and troupe.run.state == "running"
+    troupe.finish()
 
 
 def test_only_rank_zero_reports(tmp_path: Path) -> None:
