@@ -1,4 +1,4 @@
-"""The GPU program: `python -m tests.gpu [step ...] [--small] [--out FOLDER | --record] [--budget SECONDS] [--again] [--list]`.
+"""The GPU program: `python -m tests.gpu [step ... | --first-call | --second-call] [--small] [--out FOLDER | --record] ...`.
 
 Correctness first, then figures, then learning. Every step runs in a process of its own for at most 8 minutes and writes
 one JSON file; a program that was interrupted continues with the first step without a result. See docs/operate/gpu.md.
@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from tests.benchmarks.folders import OWN_RESULTS, RESULTS, add_result_folder
 from tests.benchmarks.results import read_result
-from tests.gpu.registry import STEPS
+from tests.gpu.registry import CALLS, STEPS
 from tests.gpu.results import FAILED, broken_bounds
-from tests.gpu.runner import run_steps
+from tests.gpu.runner import run_call, run_steps
 
 PART = "gpu"
 """Folder of the steps among the results."""
@@ -29,6 +29,15 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--small", action="store_true", help="tiny shapes on the CPU, which check the code")
     add_result_folder(parser, PART)
     parser.add_argument("--budget", type=float, default=BUDGET, help="seconds after which no step starts")
+    for name, call in CALLS.items():
+        steps = ", ".join((*call.together, *call.then))
+        parser.add_argument(
+            f"--{name}-call",
+            dest="call",
+            action="store_const",
+            const=call,
+            help=f"within {call.seconds:.0f} s: {steps}",
+        )
     parser.add_argument("--again", action="store_true", help="repeat finished steps")
     parser.add_argument("--list", action="store_true", help="list the steps and their bounds")
     arguments = parser.parse_args(words)
@@ -37,6 +46,8 @@ def main(words: Sequence[str] | None = None) -> int:
         parser.error(f"there is no step {', '.join(unknown)}; --list lists the steps")
     if arguments.small and arguments.out == RECORDED:
         parser.error("results of --small are not recorded; omit --record")
+    if arguments.call and arguments.steps:
+        parser.error("a call has its own steps; omit the names of steps")
     if arguments.list:
         print("\n".join(listed()))
         return 0
@@ -44,7 +55,11 @@ def main(words: Sequence[str] | None = None) -> int:
     out = arguments.out
     if arguments.small and out == OWN_RESULTS / PART:
         out = OWN_RESULTS / SMALL_PART
-    run_steps(names, out, small=arguments.small, again=arguments.again, budget=arguments.budget)
+    if arguments.call:
+        run_call(arguments.call, out, small=arguments.small)
+        names = [*arguments.call.together, *arguments.call.then]
+    else:
+        run_steps(names, out, small=arguments.small, again=arguments.again, budget=arguments.budget)
     results = [result for name in names if (result := read_result(out, name))]
     return int(any(result["state"] == FAILED or broken_bounds(result) for result in results))
 

@@ -152,14 +152,23 @@ STEPS: dict[str, Step] = {
     ),
     "at_grpo_step": Step(
         "at_grpo_step:measure_step",
-        "A whole AT-GRPO step with 1.7B parameters: rollout, update, publication",
-        240,
+        "Ten AT-GRPO steps with 1.7B parameters: rollout, update, publication; memory does not grow",
+        400,
         bounds=(
             Bound("tokens_per_second", ">=", 3000, card_only=True),
             Bound("mfu", ">=", 0.4, card_only=True),
             Bound("share_of_publication", "<=", 0.02, card_only=True),
+            Bound("peak_growth", "<=", 1.02, card_only=True),
         ),
         options={"size": "1.7B"},
+    ),
+    "preset": Step(
+        "preset:run_preset",
+        "An iteration of a preset for one GPU in full size, with random weights: time, memory beside the estimate",
+        120,
+        needs=("orjson", "tomlkit", "zstandard"),
+        bounds=(Bound("exit_status", "<=", 0), Bound("peak_and_plan", "<=", 1.15, card_only=True)),
+        options={"preset": "qwen3_plan_path_lora"},
     ),
     "marl_speed": Step(
         "marl:measure_marl",
@@ -236,3 +245,32 @@ STEPS: dict[str, Step] = {
         for arm in ("per_role", "shared", "episodes", "single")
     },
 }
+
+
+@dataclass(frozen=True)
+class Call:
+    """Steps for one call of a machine that is available for some minutes only."""
+
+    seconds: float
+    """Wall time of the whole call."""
+    together: tuple[str, ...]
+    """Steps that run side by side, before the others."""
+    then: tuple[str, ...]
+    """Steps that run one after the other."""
+
+
+CALLS = {
+    "first": Call(
+        420.0,
+        ("engine", "packing", "bf16", "fused_kernels", "lora", "publication", "algorithms", "marl"),
+        ("update_1.7b", "generation_1.7b", "at_grpo_step"),
+    ),
+    "second": Call(
+        300.0,
+        (),
+        (
+            "preset", "trl", "shared_base", "marl_speed", "marl_seeds", "update_0.5b", "generation_0.5b", "update_8b", "generation_8b",
+        ),
+    ),
+}  # fmt: skip
+"""`--first-call` and `--second-call`."""

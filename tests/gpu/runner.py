@@ -7,18 +7,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.folders import ROOT
 from tests.benchmarks.results import read_result, write_result
-from tests.gpu.registry import STEPS
+from tests.gpu.registry import STEPS, Call
 from tests.gpu.results import FAILED, FINISHED, MISSING, broken_bounds, other_result
 from tests.gpu.setting import Figures
 
 LIMIT = 480.0
 """Seconds of wall time after which a step is ended."""
+SHORTEST = 20.0
+"""Seconds that must remain of a call for another step."""
 SHOWN_LINES = 12
 """Lines of a failed step's output that its result repeats."""
 
@@ -49,6 +52,27 @@ def run_steps(
         result = run_step(name, out, small=small, limit=min(limit, remaining))
         say(name, summary(result))
     return postponed
+
+
+def run_call(call: Call, out: Path, *, small: bool) -> None:
+    """Run the steps of a call: those that run side by side, then the others, each until the call's time has passed.
+
+    A step that is ended leaves the figures that it noted.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    end = time.monotonic() + call.seconds
+
+    def run(name: str) -> None:
+        remaining = end - time.monotonic()
+        if remaining < SHORTEST:
+            say(name, f"not started: {max(remaining, 0):.0f} s remain")
+            return
+        say(name, summary(run_step(name, out, small=small, limit=min(LIMIT, remaining))))
+
+    with ThreadPoolExecutor(max(len(call.together), 1)) as pool:
+        list(pool.map(run, call.together))
+    for name in call.then:
+        run(name)
 
 
 def is_finished(out: Path, name: str, *, small: bool) -> bool:

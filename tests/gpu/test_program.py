@@ -4,6 +4,7 @@ import inspect
 import json
 import sys
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from tests.benchmarks.folders import ROOT
 from tests.benchmarks.results import read_result
 from tests.gpu import runner
 from tests.gpu.__main__ import main
-from tests.gpu.registry import STEPS, Bound, Step
+from tests.gpu.registry import CALLS, STEPS, Bound, Call, Step
 from tests.gpu.results import finished_result, verdicts
 from tests.gpu.runner import LIMIT, run_steps
 from tests.gpu.setting import Setting, make_setting
@@ -142,6 +143,33 @@ def test_no_step_starts_beyond_the_budget(monkeypatch: pytest.MonkeyPatch, tmp_p
     use(monkeypatch, DONE)
     assert run(tmp_path, small=False, budget=STEPS["engine"].seconds - 1) == ["engine"]
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_call_runs_steps_side_by_side_and_then_in_order(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    barrier, calls = Barrier(2, timeout=60), []
+
+    def step(name: str, out: Path, *, small: bool, limit: float) -> dict[str, Any]:
+        if name in ("engine", "packing"):
+            barrier.wait()  # both run, or neither returns
+        calls.append((name, limit <= 40.0))
+        return RESULT
+
+    monkeypatch.setattr(runner, "run_step", step)
+    runner.run_call(Call(40.0, ("engine", "packing"), ("lora", "marl")), tmp_path, small=True)
+    assert sorted(calls[:2]) == [("engine", True), ("packing", True)]
+    assert calls[2:] == [("lora", True), ("marl", True)]
+    runner.run_call(Call(runner.SHORTEST, ("engine",), ("lora",)), tmp_path, small=True)
+    assert len(calls) == 4, "no step starts at the end of a call"
+
+
+def test_calls_have_steps_of_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    for call in CALLS.values():
+        assert {*call.together, *call.then} <= set(STEPS)
+    with pytest.raises(SystemExit):
+        main(["--first-call", "engine"])
+    assert "omit the names of steps" in capsys.readouterr().err
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

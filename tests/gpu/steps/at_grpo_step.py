@@ -13,11 +13,14 @@ from training_core.config.run import RunConfig
 from training_core.llm.models.flops import peak_of
 from training_core.llm.models.fused_kernels import use_fused_kernels
 
-STEPS = 3
+STEPS = 10
 
 
 def measure_step(setting: Setting, size: str) -> Figures:
-    """One shared policy of this size plays two roles in bf16, with a separate copy in its engine; the last of three steps counts."""
+    """One shared policy of this size plays two roles in bf16, with a separate copy in its engine; the last of ten steps counts.
+
+    The peak of memory is that of each step: the optimiser's states exist from the second step on.
+    """
     sizes = setting.pick(SIZES[size], TINY)
     model = make_model("qwen2", sizes, setting.device, torch.bfloat16)
     fused = use_fused_kernels(model)
@@ -27,8 +30,14 @@ def measure_step(setting: Setting, size: str) -> Figures:
         config, {"shared": model}, make_tokenizer(sizes.vocabulary), setting.device, separate=True
     )
     figures: Figures = {"size": size, "card": device_name(setting.device), "fused_kernels": fused}
-    for iteration in range(1, setting.pick(STEPS, 1) + 1):
-        figures |= _figures(setting, team.iterate(iteration)) | {"peak_bytes": peak_memory(setting.device)}
+    peaks: list[int] = []
+    for iteration in range(1, setting.pick(STEPS, 2) + 1):
+        figures |= _figures(setting, team.iterate(iteration))
+        peaks.append(peak_memory(setting.device) or 0)
+        reset_peak(setting.device)
+        figures |= {"peak_bytes": max(peaks), "peaks": peaks}
+        if len(peaks) > 1:
+            figures["peak_growth"] = peaks[-1] / max(peaks[1], 1)
         setting.note(figures)
     return figures | {"attention": "flex" if team.learners["shared"].forward.blocks else "mask"}
 
