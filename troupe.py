@@ -10,6 +10,8 @@
             break
     troupe.finish()
 
+Or play the episodes of a run with an agent of any framework: troupe.play_episodes(run_id, play).
+
 Environment: TROUPE_URL, TROUPE_TOKEN, TROUPE_PROJECT, TROUPE_RUN_ID, TROUPE_RUN_GROUP, TROUPE_MODE (online, offline,
 disabled), TROUPE_DIR. Importing this loads neither Ray, torch nor Django.
 """
@@ -21,6 +23,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from training_core.errors import TroupeError
+from troupe_client.playing import OpenEpisode, Played, play_episodes
 from troupe_client.reporting.client import PATIENCE, ClientRun, run_begin
 from troupe_client.reporting.media import Histogram, Image, Table, Text
 from troupe_client.reporting.program_end import ProgramEnd
@@ -29,6 +32,8 @@ __all__ = [
     "ClientRun",
     "Histogram",
     "Image",
+    "OpenEpisode",
+    "Played",
     "Table",
     "Text",
     "alert",
@@ -36,6 +41,7 @@ __all__ = [
     "init",
     "log",
     "log_episode",
+    "play_episodes",
     "run",
     "should_stop",
     "trainer_callback",

@@ -17,8 +17,11 @@ TroupeError
 └── ModelError           a model could not be loaded
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Self
+
+_OF_REQUESTS = (400, 413, 422)
+"""HTTP statuses that state that a request is wrong, which may be due to the policy's answers."""
 
 
 class Advice(str):
@@ -147,3 +150,36 @@ class CheckpointError(TroupeError):
 
 class ModelError(TroupeError):
     """A model or tokenizer cannot be loaded."""
+
+
+def is_infrastructure(error: BaseException) -> bool:
+    """Whether an exception, or one of its causes, is not due to a policy's answers."""
+    from httpx import TransportError  # here: only runs with agents need it
+
+    return any(
+        isinstance(link, OSError | MemoryError | ImportError | TroupeError | TransportError)
+        or _status(link) not in (None, *_OF_REQUESTS)
+        for link in _links(error)
+    )
+
+
+def _status(error: BaseException) -> int | None:
+    """The HTTP status of an error of a client library, if it has one."""
+    status = getattr(error, "status_code", None) or getattr(
+        getattr(error, "response", None), "status_code", None
+    )
+    return status if isinstance(status, int) else None
+
+
+def _links(error: BaseException) -> Iterator[BaseException]:
+    """The error, its causes, and the parts of groups."""
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        link = waiting.pop()
+        if link is None or id(link) in seen:
+            continue
+        seen.add(id(link))
+        yield link
+        waiting.append(link.__cause__ if link.__suppress_context__ else link.__context__)
+        waiting.extend(link.exceptions if isinstance(link, BaseExceptionGroup) else ())

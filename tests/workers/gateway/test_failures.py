@@ -9,8 +9,8 @@ import pytest
 
 from tests.workers.gateway.playing import Recorded, Scripted, make_gateway, make_session
 from training_core.config.rollout import Agent
-from training_core.errors import EnvironmentFailure
-from training_core.llm.agents.session import Session, end_failed, is_infrastructure, write_episode
+from training_core.errors import EnvironmentFailure, is_infrastructure
+from training_core.llm.agents.session import Session, end_failed, write_episode
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.workflows.agent import _run_local_agents
 from training_core.types import Episode

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from training_core.errors import RequestRefused, TroupeError
+from training_core.errors import RequestRefused, is_infrastructure
 from training_core.llm.agents.conversation import Call, Conversation
 from training_core.llm.agents.messages import shorten, transcript_messages
 from training_core.llm.environments.host import describe
@@ -22,9 +22,6 @@ from training_core.llm.generation.rendering import Renderer
 from training_core.llm.serving.batching import EpisodeNoise
 from training_core.types import Candidate, Episode, Message, NoiseKey, Stage, Turn
 from training_core.versions import version_span
-
-_OF_REQUESTS = (400, 413, 422)
-"""HTTP statuses that state that a request is wrong, which may be due to the policy's answers."""
 
 
 @dataclass(frozen=True)
@@ -378,39 +375,6 @@ def end_failed(session: Session, error: str, reward: float | None) -> None:
 
 def _answered(session: Session) -> bool:
     return any(call.received for _, call in session.calls())
-
-
-def is_infrastructure(error: BaseException) -> bool:
-    """Whether an exception, or one of its causes, is not due to a policy's answers."""
-    from httpx import TransportError  # here: only runs with agents need it
-
-    return any(
-        isinstance(link, OSError | MemoryError | ImportError | TroupeError | TransportError)
-        or _status(link) not in (None, *_OF_REQUESTS)
-        for link in _links(error)
-    )
-
-
-def _status(error: BaseException) -> int | None:
-    """The HTTP status of an error of a client library, if it has one."""
-    status = getattr(error, "status_code", None) or getattr(
-        getattr(error, "response", None), "status_code", None
-    )
-    return status if isinstance(status, int) else None
-
-
-def _links(error: BaseException) -> Iterator[BaseException]:
-    """The error, its causes, and the parts of groups."""
-    waiting: list[BaseException | None] = [error]
-    seen: set[int] = set()
-    while waiting:
-        link = waiting.pop()
-        if link is None or id(link) in seen:
-            continue
-        seen.add(id(link))
-        yield link
-        waiting.append(link.__cause__ if link.__suppress_context__ else link.__context__)
-        waiting.extend(link.exceptions if isinstance(link, BaseExceptionGroup) else ())
 
 
 class AgentGateway(Protocol):

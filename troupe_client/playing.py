@@ -1,0 +1,226 @@
+"""Episodes of a run, played by a program outside of it: any agent framework in an environment of its own.
+
+async def play(episode):
+    client = AsyncOpenAI(base_url=episode.base_url, api_key=episode.api_key)
+    answer = await client.chat.completions.create(model=episode.roles[0], messages=episode.data["messages"])
+    return score(answer, episode.data)
+
+troupe.play_episodes("4f2k9x1m", play)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from training_core.errors import TroupeError, is_infrastructure
+from troupe_client.server_api import home
+
+log = logging.getLogger(__name__)
+_POLL_SECONDS = 0.25
+_AWAY_SECONDS = 30.0
+"""A gateway that does not answer for so long has ended with its run."""
+_CLOSE_TRIES = 4
+
+
+@dataclass(frozen=True)
+class OpenEpisode:
+    """An episode to play."""
+
+    id: str
+    base_url: str
+    """The base URL for clients of OpenAI's API."""
+    api_key: str = field(repr=False)
+    """Valid for this episode, until it is closed."""
+    roles: list[str]
+    """Names for `model`: the roles of the team."""
+    data: dict[str, Any]
+    """The task: id, number, split, title, messages, observations, and the fields of a data set's line."""
+
+
+@dataclass
+class Played:
+    """What a program has played."""
+
+    episodes: int = 0
+    """Episodes with a result, the failed ones included."""
+    failed: int = 0
+    error: str = ""
+    """The latest error of a failed episode."""
+
+
+def play_episodes(
+    run: str | Path,
+    play: Callable[[OpenEpisode], Any],
+    concurrency: int = 16,
+    *,
+    patience: float = 300.0,
+    progress: bool = True,
+) -> Played:
+    """Play the episodes of a run until it ends, `concurrency` at a time, and report their rewards.
+
+    `run`: its id, if this program sees TROUPE_HOME; otherwise the path of a copy of its gateway.json. `play` is a coroutine
+    function, or a function that is called in a thread. It returns a number (the reward of every role), a dict (rewards by
+    role or by the id of a call), or None if it has posted rewards itself. If it raises, the episode fails.
+
+    Raises TroupeError if the run has no gateway within `patience` seconds, and if the gateway refuses its token.
+    """
+    player = _Player(_gateway_file(run), play, concurrency, progress=progress)
+    asyncio.run(player.run(patience))
+    return player.played
+
+
+class _Player:
+    def __init__(
+        self, file: Path, play: Callable[[OpenEpisode], Any], concurrency: int, *, progress: bool
+    ) -> None:
+        import httpx
+        from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+        self.played = Played()
+        self._file, self._play, self._concurrency = file, play, concurrency
+        self._http = httpx.AsyncClient(timeout=60.0, trust_env=False)
+        self._taking = asyncio.Lock()
+        self._threads = ThreadPoolExecutor(concurrency)
+        self._progress = Progress(TextColumn("{task.description}"), TimeElapsedColumn(), disable=not progress)
+        self._line = self._progress.add_task("no episode yet", total=None)
+        self._logged: set[str] = set()
+
+    async def run(self, patience: float) -> None:
+        """Play until the run ends. Raises TroupeError."""
+        end = time.monotonic() + patience
+        while self._gateway() is None:
+            if time.monotonic() > end:
+                raise TroupeError(
+                    f"there is no {self._file}",
+                    remedy="start the run with workflow.type=agent and an empty workflow.path; on another machine name a copy of its file",
+                )
+            await asyncio.sleep(_POLL_SECONDS)
+        try:
+            with self._progress:
+                async with self._http, asyncio.TaskGroup() as group:
+                    for _ in range(self._concurrency):
+                        group.create_task(self._work())
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
+        finally:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _work(self) -> None:
+        while episode := await self._take():
+            await self._play_one(episode)
+
+    async def _take(self) -> OpenEpisode | None:
+        """The next episode; None once the run has ended. One task asks at a time."""
+        import httpx
+
+        async with self._taking:
+            answered = time.monotonic()
+            while (gateway := self._gateway()) and time.monotonic() - answered < _AWAY_SECONDS:
+                url, token = gateway["url"], gateway["token"]
+                try:
+                    answer = await self._http.post(f"{url}/episodes", headers=_bearer(token))
+                except httpx.TransportError:
+                    await asyncio.sleep(_POLL_SECONDS)
+                    continue
+                if answer.status_code == 201:
+                    taken = answer.json()
+                    return OpenEpisode(taken["id"], f"{url}/v1", taken["key"], taken["roles"], taken["data"])
+                if answer.status_code == 401:
+                    raise TroupeError(_message(answer), remedy=f"copy {self._file.name} of the run again")
+                answered = time.monotonic()
+                await asyncio.sleep(_POLL_SECONDS)
+            if gateway:
+                log.warning("the gateway has not answered for %g seconds; its run has ended", _AWAY_SECONDS)
+        return None
+
+    async def _play_one(self, episode: OpenEpisode) -> None:
+        """Play an episode and close it, whatever happens."""
+        task = asyncio.current_task()
+        try:
+            report, error = _report(await self._result(episode)), ""
+        except (Exception, asyncio.CancelledError) as raised:
+            error = f"{type(raised).__name__}: {raised}".replace(episode.api_key, "<key>")
+            interrupted = isinstance(raised, asyncio.CancelledError)
+            report = {"error": error, "infrastructure": interrupted or is_infrastructure(raised)}
+        refused = await self._close(episode, report)
+        if task and task.cancelling():
+            raise asyncio.CancelledError
+        if refused and not error:
+            await self._close(episode, {"error": refused, "infrastructure": True})
+        self._count(episode, error or refused)
+
+    async def _result(self, episode: OpenEpisode) -> Any:
+        if inspect.iscoroutinefunction(self._play):
+            return await self._play(episode)
+        loop = asyncio.get_running_loop()
+        result = await loop.run_in_executor(self._threads, self._play, episode)
+        return await result if inspect.isawaitable(result) else result
+
+    async def _close(self, episode: OpenEpisode, report: dict[str, Any]) -> str:
+        """Close an episode; returns why the gateway refused the report, if it did."""
+        import httpx
+
+        address = episode.base_url.removesuffix("/v1") + "/close"
+        error = ""
+        for wait in range(_CLOSE_TRIES):
+            try:
+                answer = await self._http.post(address, json=report, headers=_bearer(episode.api_key))
+            except httpx.TransportError as failure:
+                error = f"the gateway does not answer ({type(failure).__name__})"
+            else:
+                error = "" if answer.is_success else _message(answer)
+                if answer.status_code < 500:
+                    return error
+            await asyncio.sleep(_POLL_SECONDS * 2**wait)
+        return error
+
+    def _count(self, episode: OpenEpisode, error: str) -> None:
+        self.played.episodes += 1
+        self.played.failed += bool(error)
+        self.played.error = error or self.played.error
+        if error and error not in self._logged:
+            self._logged.add(error)
+            log.warning("episode %s failed: %s", episode.id, error)
+        text = f"{self.played.episodes} episodes played, {self.played.failed} of them failed"
+        self._progress.update(self._line, description=text)
+
+    def _gateway(self) -> dict[str, str] | None:
+        """Address and token of the run's gateway; None while it has none."""
+        try:
+            return json.loads(self._file.read_text())  # type: ignore[no-any-return]
+        except FileNotFoundError:
+            return None
+
+
+def _gateway_file(run: str | Path) -> Path:
+    path = home() / "runs" / run if isinstance(run, str) and run.isalnum() else Path(run)
+    return path if path.suffix == ".json" else path / "gateway.json"
+
+
+def _report(result: Any) -> dict[str, Any]:
+    """What `play` returned as the gateway's report. Raises TypeError, ValueError."""
+    if result is None:
+        return {}
+    if isinstance(result, Mapping):
+        return {"rewards": {str(name): float(value) for name, value in result.items()}}
+    return {"reward": float(result)}
+
+
+def _bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def _message(answer: Any) -> str:
+    try:
+        return str(answer.json()["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"the gateway answered HTTP {answer.status_code}"
