@@ -7,14 +7,14 @@ function, on the machine where they run. What plays without an attempt, such as 
 from importlib.util import find_spec
 from typing import TypeVar
 
+from training_core.config.experiment import ExperimentConfig
 from training_core.config.models import Policy
-from training_core.config.run import RunConfig
 from training_core.llm.generation.engine_config import Auto, EngineSection, Torch, Vllm
 from training_core.llm.models.adapter_config import Lora
 
 VLLM_RANK = 512
 """Largest rank of an adapter that vLLM supports."""
-C = TypeVar("C")
+C = TypeVar("C", bound=ExperimentConfig)
 
 
 def vllm_is_installed() -> bool:
@@ -47,14 +47,12 @@ def _why_not_vllm(policy: Policy) -> str:
 
 def with_engines(config: C) -> tuple[C, dict[str, str]]:
     """The config with an engine in place of each "auto", and by policy which one and why; the same config if there is none."""
-    if not isinstance(config, RunConfig):
-        return config, {}
-    chosen = {name: choose_engine(policy) for name, policy in config.policies.items()}
+    chosen = {name: choose_engine(config.policies[name]) for name in config.models}
     reasons = {name: f"{engine.type}: {why}" for name, (engine, why) in chosen.items() if why}
     if not reasons:
         return config, {}
     policies = {
-        name: policy.model_copy(update={"engine": chosen[name][0]})
+        name: policy.model_copy(update={"engine": chosen[name][0]}) if name in chosen else policy
         for name, policy in config.policies.items()
     }
     return config.model_copy(update={"policies": policies}), reasons

@@ -120,7 +120,7 @@ def estimate(
     config, engines = with_engines(config)
     policies = [_policy(name, cast(RunConfig, config), home, prompt, card, engines) for name in config.models]
     amount = volume(config, first)
-    seconds = _duration(config, policies, amount, prompt) if isinstance(config, RunConfig) else None
+    seconds = _duration(cast(RunConfig, config), policies, amount, prompt) if policies else None
     return Estimate(demand(config), pools(config), policies, amount, seconds, prompt)
 
 

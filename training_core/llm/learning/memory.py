@@ -154,17 +154,18 @@ def tree_tokens(call: Call, sequences: int, *, fixed: bool) -> int:
     """Tokens that the torch engine's store has room for, if all answers differ and none ends early.
 
     A row has a prompt and all its answers, and there are rows for twice as many answers as are generated at a time; with
-    `fixed` shapes their number is a power of two, and one more. Columns grow by half.
+    `fixed` shapes their number is a power of two, and one more. Columns grow by half; with `fixed` shapes those of the longest
+    answers may be reserved at once.
     """
     most = max(max(TREE_TOKENS, 2 * call.prompt) // call.response, TREE_ANSWERS)
     group = min(call.answers, most, sequences)
     rows = min(call.prompts * -(-call.answers // group), 2 * sequences // group)
     if fixed:
         rows = (1 << (rows - 1).bit_length()) + 1
-    columns = call.prompt + MIN_GROWTH
-    while columns < call.prompt + group * call.response:
+    columns, needed = call.prompt + MIN_GROWTH, call.prompt + group * call.response
+    while columns < needed:
         columns = max(columns + group + MIN_GROWTH, columns * 3 // 2)
-    return rows * columns
+    return rows * (max(columns, needed + MIN_GROWTH) if fixed else columns)
 
 
 def micro_batch(learner: Optimisation, text: Text, *, filled: bool = False) -> tuple[int, int, int]:

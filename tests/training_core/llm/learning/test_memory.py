@@ -4,6 +4,7 @@ import json
 import struct
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -246,7 +247,13 @@ def test_the_store_is_no_larger_than_estimated(
     )
     engine.stops = engine.stops[:0]
     made: list[PrefixTreeStore] = []
-    engine._make_store = lambda groups, make=engine._make_store: made.append(make(groups)) or made[-1]  # type: ignore[method-assign,misc,return-value,func-returns-value]
+    make = engine._make_store
+
+    def make_store(*call: Any) -> Any:
+        made.append(make(*call))  # type: ignore[arg-type]
+        return made[-1]
+
+    engine._make_store = make_store  # type: ignore[method-assign]
     texts = [[number + 3, *range(4, 23)] for number in range(prompts)]
     engine.generate(
         [Prompt(text, answers, NoiseKey(0, 0, 0, number, 0, 0)) for number, text in enumerate(texts)],
