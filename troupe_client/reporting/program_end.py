@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from multiprocessing import parent_process
 from multiprocessing.util import Finalize
@@ -36,7 +37,8 @@ class ProgramEnd:
         if parent_process() is None:
             atexit.register(lambda: self._finish(self._reason()))
         else:  # children of multiprocessing run no functions of atexit
-            Finalize(None, lambda: self._finish(_described(sys.exc_info()[1])), exitpriority=0)
+            child = _ChildEnd()
+            Finalize(None, lambda: self._finish(child.reason(self._exit)), exitpriority=0)
         if threading.current_thread() is threading.main_thread():
             self._watch_signals()
 
@@ -77,6 +79,38 @@ class ProgramEnd:
         thread.join(SECONDS)
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
+
+
+class _ChildEnd:
+    """How a child of multiprocessing ends. Before Python 3.13 it is finalised while its error is handled, later afterwards."""
+
+    def __init__(self) -> None:
+        self._error: BaseException | None = None
+        frame: FrameType | None = sys._getframe()
+        while frame is not None and not _is_bootstrap(frame):
+            frame = frame.f_back
+        self._bootstrap = frame
+        """The call of multiprocessing that runs the child's function and sets its exit code."""
+        self._print = traceback.print_exc
+        traceback.print_exc = self._printing
+
+    def reason(self, exited: SystemExit | None) -> str:
+        """The reason of the end; `exited` is the last sys.exit."""
+        if error := sys.exc_info()[1] or self._error:
+            return _described(error)
+        code = self._bootstrap.f_locals.get("exitcode") if self._bootstrap else None
+        return _described(exited or SystemExit(code)) if code else ""
+
+    def _printing(self, *args: Any, **options: Any) -> None:
+        if _is_bootstrap(sys._getframe(1)):
+            self._error = sys.exc_info()[1]
+        self._print(*args, **options)
+
+
+def _is_bootstrap(frame: FrameType) -> bool:
+    return (
+        frame.f_code.co_name == "_bootstrap" and frame.f_globals.get("__name__") == "multiprocessing.process"
+    )
 
 
 def _restore(numbers: list[int], handler: Callable[..., Any]) -> None:
