@@ -41,6 +41,9 @@ _FOLDERS = (
 PLACES = {"model_name_fields": _MODELS, "checkpoint_fields": _CHECKPOINTS, "folder_fields": _FOLDERS}
 """Kinds of fields that name a path, and what they may name."""
 
+SHIPPED = frozenset({"training_core.llm.agents.calculator:CalculatorAgent"})
+"""Import paths of Troupe's own presets, which everyone may name."""
+
 
 @dataclass(frozen=True)
 class Permitted:
@@ -117,7 +120,8 @@ def _code(config: Section, packages: Collection[str]) -> dict[str, str]:
     wrong: dict[str, str] = {}
     for field, path in named(config, "import_fields"):
         module, colon, _ = path.partition(":")
-        if colon and not any(module == package or module.startswith(f"{package}.") for package in packages):
+        named_package = any(module == package or module.startswith(f"{package}.") for package in packages)
+        if colon and not named_package and path not in SHIPPED:
             root = module.partition(".")[0]
             known = f"allowed are {', '.join(sorted(packages))}" if packages else "none is allowed"
             wrong[field] = Advice(
