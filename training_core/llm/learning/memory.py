@@ -155,7 +155,7 @@ def tree_tokens(call: Call, sequences: int, *, fixed: bool) -> int:
 
     A row has a prompt and all its answers, and there are rows for twice as many answers as are generated at a time; with
     `fixed` shapes their number is a power of two, and one more. Columns grow by half; with `fixed` shapes those of the longest
-    answers may be reserved at once.
+    answers are reserved at once, if the card has room.
     """
     most = max(max(TREE_TOKENS, 2 * call.prompt) // call.response, TREE_ANSWERS)
     group = min(call.answers, most, sequences)
@@ -165,7 +165,7 @@ def tree_tokens(call: Call, sequences: int, *, fixed: bool) -> int:
     columns, needed = call.prompt + MIN_GROWTH, call.prompt + group * call.response
     while columns < needed:
         columns = max(columns + group + MIN_GROWTH, columns * 3 // 2)
-    return rows * (max(columns, needed + MIN_GROWTH) if fixed else columns)
+    return rows * (needed + MIN_GROWTH if fixed else columns)
 
 
 def micro_batch(learner: Optimisation, text: Text, *, filled: bool = False) -> tuple[int, int, int]:

@@ -45,5 +45,5 @@ class Reading:
         """The numbers, when they are computed. Work that was started after this reading continues."""
         if self._copied is not None:
             self._copied.synchronize()
-        result: NDArray[Any] = self._numbers.numpy()
+        result: NDArray[Any] = self._numbers.cpu().numpy()
         return result
