@@ -134,6 +134,7 @@ def test_lost_connections_are_tried_again(
     assert (played.episodes, played.failed, session.outcome.reward, lost) == (1, 0, 1.0, set())
 
 
+@pytest.mark.extended
 def test_a_dead_gateway_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(playing, "_AWAY_SECONDS", 0.2)
     (tmp_path / "gateway.json").write_text('{"url": "http://127.0.0.1:9", "token": "t"}')
