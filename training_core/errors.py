@@ -125,7 +125,7 @@ class NoReward(TroupeError):
 
 
 class DataError(TroupeError):
-    """An external conversation or sample cannot be used for training."""
+    """External data cannot be used for training: a file, a conversation or a sample."""
 
 
 class RequestRefused(TroupeError):

@@ -46,8 +46,8 @@ def main(words: Sequence[str] | None = None) -> int:
         parser.error(f"there is no step {', '.join(unknown)}; --list lists the steps")
     if arguments.small and arguments.out == RECORDED:
         parser.error("results of --small are not recorded; omit --record")
-    if arguments.call and arguments.steps:
-        parser.error("a call has its own steps; omit the names of steps")
+    if arguments.call and (arguments.steps or arguments.again or arguments.budget != BUDGET):
+        parser.error("a call has its own steps and time; omit names of steps, --again and --budget")
     if arguments.list:
         print("\n".join(listed()))
         return 0

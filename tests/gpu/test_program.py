@@ -167,9 +167,10 @@ def test_a_call_runs_steps_side_by_side_and_then_in_order(
 def test_calls_have_steps_of_the_program(capsys: pytest.CaptureFixture[str]) -> None:
     for call in CALLS.values():
         assert {*call.together, *call.then} <= set(STEPS)
-    with pytest.raises(SystemExit):
-        main(["--first-call", "engine"])
-    assert "omit the names of steps" in capsys.readouterr().err
+    for word in ("engine", "--again", "--budget=9"):
+        with pytest.raises(SystemExit):
+            main(["--first-call", word])
+        assert "omit names of steps" in capsys.readouterr().err
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -6,10 +6,13 @@ measurement, because no evaluation is due, do not count. The state is part of ev
 iteration at which it would have ended without the interruption.
 """
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from training_core.config.experiment import ExperimentConfig
+
+log = logging.getLogger(__name__)
 
 
 class EarlyStopping:
@@ -23,13 +26,18 @@ class EarlyStopping:
         """Iteration of the highest value."""
         self._waited = 0
         """Measurements since then."""
+        self._first_end = self._patience * max(config.evaluation.every, 1)
+        """Iteration by which a metric of evaluations has been measured as often as the patience."""
 
     def record(self, iteration: int, value: float | None) -> str:
         """Add the metric's value at an iteration, None if it was not measured. Returns the reason to finish, or "".
 
         A value improves if it exceeds the highest one by more than `run.min_delta`.
         """
-        if value is None or not self._patience:
+        if not self._patience:
+            return ""
+        if value is None:
+            self._warn_if_unmeasured(iteration)
             return ""
         if self._highest is None or value > self._highest + self._margin:
             self._highest, self._iteration, self._waited = value, iteration, 0
@@ -38,9 +46,16 @@ class EarlyStopping:
         if self._waited < self._patience:
             return ""
         return (
-            f"early stopping: {self._metric} has not risen above {self._highest:.4g} (iteration {self._iteration}) in "
+            f"early stopping: {self._metric} has not improved on {self._highest:.4g} (iteration {self._iteration}) in "
             f"{self._waited} measurements"
         )
+
+    def _warn_if_unmeasured(self, iteration: int) -> None:
+        if self._highest is None and iteration == self._first_end:
+            log.warning(
+                "run.early_stopping has no effect: the run has not measured %s; set checkpoint.best_of to one of its metrics",
+                self._metric,
+            )
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint stores."""

@@ -7,6 +7,7 @@ then more cards. Changes that turn out to be unnecessary are dropped, and of the
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -126,7 +127,7 @@ class _Trial:
         alone = [item for item in estimated.policies if item.policy == policy]
         on_cpu = any(not worker.gpus for item in alone for worker in item.workers)
         others = estimated.policies if on_cpu else alone
-        return bool(memory_shortages(Estimate(**{**vars(estimated), "policies": others}), self._nodes))
+        return bool(memory_shortages(replace(estimated, policies=others), self._nodes))
 
     def _estimate(self, config: AnyConfig) -> Estimate:
         return estimate(config, self._home, self._prompt, card=largest_card(self._nodes))

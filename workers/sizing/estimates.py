@@ -528,16 +528,16 @@ KINDS = {"policy": "rollout and update", "rollout": "rollout", "update": "update
 """Labels of worker kinds."""
 PARTS = {
     "weights": "weights",
-    "reference": "the base model for the KL penalty",
-    "optimizer": "optimizer states",
+    "optimizer": "optimiser states",
     "gradients": "gradients",
     "gradient_copies": "the optimiser step's gradients in fp32",
     "activations": "activations",
     "logits": "logits",
     "kv_cache": "the KV cache",
+    "reference": "the base model for the KL penalty",
     "engine_weights": "vLLM's copy of the weights",
 }
-"""Labels of memory parts, in display order."""
+"""Labels of memory parts, in display order. The first seven have colours of their own."""
 _SMALLER = "choose a smaller policies.{policy}.model"
 _SHORTER = "lower policies.{policy}.learner.micro_batch_tokens"
 REMEDIES = {

@@ -38,6 +38,12 @@ def test_a_run_ends_after_measurements_without_improvement(
     assert ended[:1] == ([end] if end else [])
 
 
+def test_a_metric_that_is_never_measured_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    early = stopping(2)  # evaluated after every iteration
+    assert not any(early.record(iteration, None) for iteration in range(1, 9))
+    assert [record.getMessage().count("eval/success") for record in caplog.records] == [1]
+
+
 def test_a_run_finishes_early_and_after_a_resume_at_the_same_iteration(tmp_path: Path) -> None:
     config = small_networks(
         "spread_mappo",

@@ -20,6 +20,7 @@ TRAIN, EVAL = "train.jsonl", "eval.jsonl"
 FIELDS = {"dataset": ("path", "eval_path"), "coding": ("problems", "eval_problems")}
 """Environment -> its fields for the two files."""
 DROP = "--drop-shared"
+EVAL_SHARE = 0.1
 
 
 @dataclass
@@ -31,7 +32,7 @@ class Imported:
     folder: Path
     train: int = 0
     held_out: int = 0
-    doubles: int = 0
+    duplicates: int = 0
     """Rows that repeat a task of the same file."""
     shared: int = 0
     """Tasks that were left out of training because they are held out."""
@@ -71,7 +72,8 @@ class Request:
     """Split of the source to train on; empty: train, or all if there is one only."""
     held_out: str = ""
     """Held-out tasks: a split of the source, or a file or folder; empty: a share of the tasks."""
-    eval_share: float = 0.1
+    eval_share: float | None = None
+    """Without `held_out`; None: EVAL_SHARE."""
     skip_invalid: bool = False
     drop_shared: bool = False
     replace: bool = False
@@ -79,6 +81,7 @@ class Request:
 
 def import_data(name: str, request: Request, home: Path) -> Imported:
     """Write the tasks below `home`/data/`name`. Raises DataError with file and line, and leaves the files as they were."""
+    _check_options(request)
     columns = request.columns
     result = Imported(name, columns.environment, home / DATA / name)
     splits = find_splits(request.source)
@@ -88,7 +91,8 @@ def import_data(name: str, request: Request, home: Path) -> Imported:
         held_out = _tasks(files, request, result)
         train = _without(held_out, train, request, result)
     else:
-        held_out = {key: task for key, task in train.items() if int(key[:8], 16) < request.eval_share * 2**32}
+        share = request.eval_share or EVAL_SHARE
+        held_out = {key: task for key, task in train.items() if int(key[:8], 16) < share * 2**32}
         train = {key: task for key, task in train.items() if key not in held_out}
     _check_not_empty(train, held_out)
     _number_ids([*train.values(), *held_out.values()])
@@ -101,6 +105,21 @@ def import_data(name: str, request: Request, home: Path) -> Imported:
     }
     result.changed = _write(result.folder, {TRAIN: _text(train), EVAL: _text(held_out)}, request.replace)
     return result
+
+
+def _check_options(request: Request) -> None:
+    """Raises DataError for an option that has no effect with the others."""
+    columns, coding = request.columns, bool(request.columns.tests)
+    unused = {
+        "--answer": coding and columns.answer and "with --tests",
+        "--keep": coding and columns.keep and "with --tests",
+        "--solution": not coding and columns.solution and "without --tests",
+        "--eval-share": request.held_out and request.eval_share and "with --eval",
+        DROP: not request.held_out and request.drop_shared and "without --eval",
+    }
+    for option, why in unused.items():
+        if why:
+            raise DataError(f"{option} has no effect {why}:", remedy="omit it")
 
 
 def _chosen(splits: Mapping[str, list[Path]], request: Request) -> list[Path]:
@@ -122,7 +141,8 @@ def _of_other_source(path: str, splits: Mapping[str, list[Path]]) -> list[Path]:
     source = Path(path).expanduser()
     if not source.exists():
         raise DataError(
-            f"--eval: {path} is neither a split of the source nor a file or folder (splits: {_names(splits)})"
+            f"--eval: {path} is neither a split of the source nor a file or folder (splits: {_names(splits)}):",
+            remedy="name one of them",
         )
     other = find_splits(source)
     if len(other) > 1:
@@ -131,7 +151,7 @@ def _of_other_source(path: str, splits: Mapping[str, list[Path]]) -> list[Path]:
 
 
 def _tasks(files: list[Path], request: Request, result: Imported) -> dict[str, _Task]:
-    """Tasks by key, in the order of the files. Counts doubles and invalid rows."""
+    """Tasks by key, in the order of the files. Counts duplicates and invalid rows."""
     tasks: dict[str, _Task] = {}
     for row in read_rows(files):
         try:
@@ -143,7 +163,7 @@ def _tasks(files: list[Path], request: Request, result: Imported) -> dict[str, _
             result.invalid += 1
             result.first_invalid = result.first_invalid or str(error.advice.cause)
             continue
-        result.doubles += task.key in tasks
+        result.duplicates += task.key in tasks
         tasks.setdefault(task.key, task)
     return tasks
 
@@ -212,13 +232,14 @@ def _write(folder: Path, files: Mapping[str, str], replace: bool) -> bool:
                     f"{folder} has other tasks, which runs may use:",
                     remedy="choose another name, or overwrite them with --replace",
                 )
-        draft = folder.with_name(f".{folder.name}.draft")
-        shutil.rmtree(draft, ignore_errors=True)
+        draft, old = (folder.with_name(f".{folder.name}.{kind}") for kind in ("draft", "old"))
+        for left in (draft, old):  # of an import that was ended
+            shutil.rmtree(left, ignore_errors=True)
         draft.mkdir(parents=True)
         for name, text in files.items():
             (draft / name).write_text(text, encoding="utf-8")
         if folder.exists():
-            folder.rename(old := folder.with_name(f".{folder.name}.old"))
+            folder.rename(old)
             draft.rename(folder)
             shutil.rmtree(old)
         else:

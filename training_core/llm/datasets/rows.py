@@ -35,7 +35,7 @@ class Row:
 def find_splits(source: Path) -> dict[str, list[Path]]:
     """The data files of a file or folder by split. Raises DataError if there are none."""
     if not source.exists():
-        raise DataError(f"there is no file or folder {source}")
+        raise DataError(f"there is no file or folder {source}:", remedy="name an existing one")
     if source.is_file():
         if source.suffix not in SUFFIXES:
             raise DataError(f"{source} is none of {', '.join(SUFFIXES)}:", remedy="convert it to JSON Lines")
@@ -44,7 +44,10 @@ def find_splits(source: Path) -> dict[str, list[Path]]:
     for path in _files(source):
         splits.setdefault(_split_of(path.relative_to(source)), []).append(path)
     if not splits:
-        raise DataError(f"{source} has no file that ends in {', '.join(SUFFIXES)}")
+        raise DataError(
+            f"{source} has no file that ends in {', '.join(SUFFIXES)}:",
+            remedy="convert the data to JSON Lines",
+        )
     return splits
 
 

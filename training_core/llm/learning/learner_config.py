@@ -94,13 +94,13 @@ class Learner(Optimisation):
 
 
 class Deepspeed(Optimisation):
-    """Updates by DeepSpeed: optimizer states, gradients and weights can be partitioned over processes (ZeRO, arXiv 1910.02054)."""
+    """Updates by DeepSpeed: optimiser states, gradients and weights can be partitioned over processes (ZeRO, arXiv 1910.02054)."""
 
     has_critic: ClassVar[bool] = False
     type: Literal["deepspeed"] = "deepspeed"
     """DeepSpeed; needs the extra `deepspeed`."""
     zero_stage: int = Field(1, ge=0, le=3)
-    """What is partitioned over the processes: 0 nothing, 1 optimizer states, 2 also gradients, 3 also weights."""
+    """What is partitioned over the processes: 0 nothing, 1 optimiser states, 2 also gradients, 3 also weights."""
 
     @property
     def can_offload(self) -> bool:

@@ -40,8 +40,9 @@ def import_(  # noqa: PLR0913 - each is an option of the command
         str, typer.Option("--eval", help="Held-out tasks: a split of the source, a file or a folder.")
     ] = "",
     eval_share: Annotated[
-        float, typer.Option(help="Share of tasks to hold out without --eval.", min=0.001, max=0.9)
-    ] = 0.1,
+        float | None,
+        typer.Option(help="Share of tasks to hold out without --eval; default: 0.1.", min=0.001, max=0.9),
+    ] = None,
     skip_invalid: Annotated[
         bool, typer.Option("--skip-invalid", help="Leave out rows with errors and count them.")
     ] = False,
@@ -66,7 +67,11 @@ def import_(  # noqa: PLR0913 - each is an option of the command
     result = import_data(name, request, home())
     if as_json:
         return print_json(asdict(result) | {"folder": str(result.folder)})
-    left_out = {"doubles": result.doubles, "held-out tasks": result.shared, "invalid rows": result.invalid}
+    left_out = {
+        "duplicates": result.duplicates,
+        "held-out tasks": result.shared,
+        "invalid rows": result.invalid,
+    }
     print_line(
         f"{result.train:,} tasks for training and {result.held_out:,} for evaluation in {result.folder}"
     )

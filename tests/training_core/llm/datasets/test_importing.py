@@ -75,7 +75,7 @@ def test_a_task_that_is_repeated_is_one_task(tmp_path: Path) -> None:
     """Also in another case and with other spaces; with another answer it is an error."""
     rows = [{"prompt": text, "label": 1} for text in ("A b?", "a  B?", "c?", "d?")]
     result = imported(tmp_path, written(tmp_path / "a.jsonl", *rows), Columns(), eval_share=0.5)
-    assert (result.train + result.held_out, result.doubles) == (3, 1)
+    assert (result.train + result.held_out, result.duplicates) == (3, 1)
     source = written(tmp_path / "b.jsonl", *rows, {"prompt": "C?", "label": 2})
     with pytest.raises(DataError, match="b.jsonl, line 5: the same task as b.jsonl, line 3"):
         imported(tmp_path, source, Columns())
@@ -113,6 +113,23 @@ def test_errors_name_the_line(tmp_path: Path, row: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         imported(tmp_path, source)
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("columns", "settings", "option"),
+    [
+        (Columns("problem", "solution", tests="io"), {}, "--answer"),
+        (Columns("problem", tests="io", keep=("level",)), {}, "--keep"),
+        (Columns("problem", solution="solution"), {}, "--solution"),
+        (MATH, {"held_out": "test", "eval_share": 0.2}, "--eval-share"),
+        (MATH, {"drop_shared": True}, "--drop-shared"),
+    ],
+)
+def test_an_option_without_effect_is_refused(
+    tmp_path: Path, columns: Columns, settings: dict[str, Any], option: str
+) -> None:
+    with pytest.raises(DataError, match=f"{option} has no effect with"):
+        imported(tmp_path, sums(tmp_path / "a.jsonl"), columns, **settings)
 
 
 def test_splits_are_read_from_names(tmp_path: Path) -> None:
