@@ -54,7 +54,7 @@ RETRY_AFTER = "1"
 """Seconds after which an agent that got no episode may retry."""
 _REPORT = {"reward", "rewards", "success", "outcome"}
 _ENDING = _REPORT | {"error", "infrastructure"}
-_KEY = re.compile(r"^/episodes/[^/]+")
+_KEY = re.compile(r"ep-[\w-]{24}|(?<=^/episodes/)[^/]+")
 _ANSWERED = (
     "the gateway answers POST chat/completions, completions, responses and messages, and GET models, below the base URL, "
     "which ends with /v1"
@@ -128,7 +128,8 @@ class _Api:
         """The handler of a dialect's requests."""
 
         async def answer(request: Request) -> Response:
-            session, asked = self._session(request), await _read(request, dialect.asked)
+            session = self._session(request)
+            asked = await _read(request, dialect.asked, session)
             asked.return_token_ids |= session.returns_token_ids
             headers = self._ignored.headers(session, asked)
             parts = await dialect.answer(session, asked, self._batcher())
@@ -196,14 +197,15 @@ class _Api:
 
     async def reward(self, request: Request) -> Response:
         session = self._session(request)
-        session.reward(_checked(await _object(request), _REPORT))
+        session.reward(_checked(await _object(request, session), _REPORT))
         return Json({"closed": False})
 
     async def close(self, request: Request) -> Response:
         """Close the episode, with a last report if given. An `error` marks it as failed, or gives it the reward of failures
         unless it is of the agent's `infrastructure`.
         """
-        session, ending = self._session(request), _checked(await _object(request), _ENDING)
+        session = self._session(request)
+        ending = _checked(await _object(request, session), _ENDING)
         if _REPORT & ending.keys():
             session.reward(ending)
         error = str(ending.get("error") or "")
@@ -248,7 +250,7 @@ async def _no_such_path(request: Request, error: Exception) -> Response:
 
 def _path(request: Request) -> str:
     """The path of a request without its episode's key, which authorises its holder."""
-    return _KEY.sub("/episodes/<key>", request.url.path)
+    return _KEY.sub("<key>", request.url.path)
 
 
 def _bearer(request: Request) -> str:
@@ -256,9 +258,12 @@ def _bearer(request: Request) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-async def _object(request: Request) -> dict[str, Any]:
-    """The body's fields; one that is null counts as absent. Raises RequestRefused."""
-    body = await request.body()
+async def _object(request: Request, session: Session) -> dict[str, Any]:
+    """The body's fields; one that is null counts as absent. Raises RequestRefused.
+
+    The episode's key is replaced in it, because agents quote it in errors that become part of a conversation or a report.
+    """
+    body = (await request.body()).replace(session.key.encode(), b"<key>")
     try:
         body_object = json.loads(body) if body else {}
         if _SURROGATE in body.lower():
@@ -277,10 +282,10 @@ def _checked(report: dict[str, Any], fields: set[str]) -> dict[str, Any]:
     return report
 
 
-async def _read(request: Request, kind: type[Asked]) -> Asked:
+async def _read(request: Request, kind: type[Asked], session: Session) -> Asked:
     """The request of a body. Raises RequestRefused."""
     try:
-        return kind.model_validate(await _object(request))
+        return kind.model_validate(await _object(request, session))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
