@@ -64,7 +64,7 @@ BUDGET = {
     "workers": 1020,
     "workers/actors": 3100,
     "workers/driver": 2280,
-    "workers/gateway": 1040,
+    "workers/gateway": 1510,
     "workers/jobs": 560,
     "workers/launchers": 970,
     "workers/preflight": 785,

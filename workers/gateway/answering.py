@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,12 +24,15 @@ from training_core.versions import first_version_tokens
 log = logging.getLogger(__name__)
 CONTEXT_FULL = "context_length_exceeded"
 """OpenAI's code for a prompt that leaves no room for an answer."""
+_WORD = re.compile(r"\s*\S+\s*$|\s*\S+|\s+$")
 
 
 class Asked(BaseModel):
     """A request for answers. Fields that a dialect does not declare are kept, so that ignored.py names them."""
 
     model_config = ConfigDict(extra="allow")
+    id_prefix: ClassVar[str] = "chatcmpl-"
+    """How the ids of its calls begin."""
     ignored_fields: ClassVar[tuple[str, ...]] = ()
     """Fields that are checked but not applied: the role's own settings are used, because the policy learns from that
     distribution.
@@ -145,7 +149,7 @@ async def answer_chat(
         normal,
         tools,
         number=number,
-        id=name,
+        id=request.id_prefix + name,
         continues=request.continues,
         stops=(*session.spec.clients[role].settings.stop, *request.stops),
     )
@@ -166,8 +170,7 @@ async def answer_texts(
     try:
         for ids in prompts:
             number, name = session.next_call()
-            name = name.replace("chatcmpl", "cmpl")
-            call = session.conversation(role).start_text_call(ids, number=number, id=name)
+            call = session.conversation(role).start_text_call(ids, number=number, id=request.id_prefix + name)
             answered.append(await _answered(session, role, call, request, batcher, tools=False))
     except RequestRefused:
         discard(answered)
@@ -186,9 +189,33 @@ def encoded(document: Any) -> bytes:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
 
-def event(document: Any) -> bytes:
-    """A document as a server-sent event."""
-    return b"data: " + encoded(document) + b"\n\n"
+def event(document: Any, name: str = "") -> bytes:
+    """A document as a server-sent event, with a name where the API has them."""
+    head = f"event: {name}\n".encode() if name else b""
+    return head + b"data: " + encoded(document) + b"\n\n"
+
+
+def words(text: str) -> list[str]:
+    """The pieces in which a stream sends a text."""
+    return _WORD.findall(text)
+
+
+def fields_beside(section: str, parts: Iterable[Mapping[str, Any]], known: Sequence[str]) -> dict[str, Any]:
+    """The fields of a section's parts that are not known and not empty, as section.field."""
+    fields = {name: value for part in parts for name, value in part.items() if name not in known}
+    return {f"{section}.{name}": value for name, value in fields.items() if value not in (None, "", [], {})}
+
+
+def returned_ids(answer: Answer, request: Asked) -> dict[str, Any]:
+    """An answer's token ids, log-probabilities and versions, if the request asks for them."""
+    if not request.return_token_ids:
+        return {}
+    return {"token_ids": answer.token_ids, "token_logprobs": answer.logprobs, "versions": answer.versions}
+
+
+def returned_prompt(answered: Answered, request: Asked) -> dict[str, Any]:
+    """A call's prompt as token ids, if the request asks for it."""
+    return {"prompt_token_ids": answered.call.prompt_ids} if request.return_token_ids else {}
 
 
 def as_received(value: Any) -> Any:

@@ -26,16 +26,24 @@ from training_core.llm.agents.messages import shorten
 from training_core.llm.agents.session import Session, SessionRegistry, end_failed
 from training_core.llm.generation.base import SamplingSettings
 from workers.gateway.answering import Answered, Asked, Batcher, Dialect, discard, encoded
-from workers.gateway.openai import CHAT, TEXT
-from workers.gateway.openai import error as openai_error
+from workers.gateway.dialects.anthropic import MESSAGES
+from workers.gateway.dialects.openai import CHAT, TEXT
+from workers.gateway.dialects.openai import error as openai_error
+from workers.gateway.dialects.responses import RESPONSES
 from workers.http import BodyLimit, Receive, Send
 
 log = logging.getLogger(__name__)
 Handler = Callable[[Request], Awaitable[Response]]
 Failure = Callable[[str, str, int], Any]
 """(message, code, status) -> the JSON of an error."""
-DIALECTS: dict[str, Dialect] = {"/v1/chat/completions": CHAT, "/v1/completions": TEXT}
-"""The dialects by the path of their requests, below an episode's address. Another API is a module next to openai.py, with a
+DIALECTS: dict[str, Dialect] = {
+    "/v1/chat/completions": CHAT,
+    "/v1/completions": TEXT,
+    "/v1/responses": RESPONSES,
+    "/v1/messages": MESSAGES,
+    "/v1/v1/messages": MESSAGES,  # Anthropic's clients add /v1 to the base URL
+}
+"""The dialects by the path of their requests, below an episode's address. Another API is a module of dialects/, with a
 Dialect for each of its paths, and a line here.
 """
 MAX_BODY = 64 << 20
@@ -47,14 +55,16 @@ RETRY_AFTER = "1"
 _REPORT = {"reward", "rewards", "success", "outcome"}
 _ENDING = _REPORT | {"error", "infrastructure"}
 _KEY = re.compile(r"ep-[\w-]{24}|(?<=^/episodes/)[^/]+")
-_CHAT = "use chat/completions"
-_OTHER_APIS = {
-    "/responses": f"the Responses API is not answered; {_CHAT}, in the OpenAI Agents SDK with OpenAIChatCompletionsModel",
-    "/messages": f"Anthropic's API is not answered; {_CHAT} with a client of OpenAI's API",
-    "/embeddings": f"a policy gives no embeddings; compute them elsewhere, and for its answers {_CHAT}",
-}
-"""Remedies by the end of a path."""
-_ANSWERED = "the gateway answers POST chat/completions, POST completions and GET models below the base URL, which ends with /v1"
+_ANSWERED = (
+    "the gateway answers POST chat/completions, completions, responses and messages, and GET models, below the base URL, "
+    "which ends with /v1"
+)
+_OTHER_APIS = (
+    ("/embeddings", "a policy gives no embeddings; compute them elsewhere"),
+    ("/responses/", "responses are not stored; send the whole conversation as `input` of POST responses"),
+    ("/messages/", "only POST messages is answered of Anthropic's API"),
+)
+"""Remedies by a part of the path."""
 
 
 class Json(JSONResponse):
@@ -233,7 +243,7 @@ async def _no_such_path(request: Request, error: Exception) -> Response:
     """The response to unknown paths and methods."""
     assert isinstance(error, HTTPException)
     path = _path(request)
-    remedy = next((text for end, text in _OTHER_APIS.items() if path.endswith(end)), _ANSWERED)
+    remedy = next((text for part, text in _OTHER_APIS if part in path), _ANSWERED)
     body = openai_error(f"{error.detail}: {request.method} {path}; {remedy}", "not_found", error.status_code)
     return Json(body, error.status_code, headers=error.headers)
 
@@ -287,13 +297,19 @@ HEADER = "x-troupe-ignored"
 MAX_HEADER = 4096
 """Characters of the header's value."""
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "tool_choice": ("auto", "none"),
+    "tool_choice": ("auto", "none", {"type": "auto"}, {"type": "none"}),
     "response_format": ({"type": "text"},),
+    "text.format": ({"type": "text"},),
+    "truncation": ("disabled",),
+    "thinking": ({"type": "disabled"},),
+    "service_tier": ("auto", "default"),
     "parallel_tool_calls": (True,),
     "logprobs": (0, 1),
     **dict.fromkeys(("presence_penalty", "frequency_penalty", "top_logprobs", "min_p", "min_tokens"), (0,)),
     **dict.fromkeys(("repetition_penalty", "length_penalty", "typical_p", "best_of"), (1,)),
-    **dict.fromkeys(("ignore_eos", "use_beam_search", "include_stop_str_in_output", "store"), (False,)),
+    **dict.fromkeys(
+        ("ignore_eos", "use_beam_search", "include_stop_str_in_output", "store", "background"), (False,)
+    ),
     **dict.fromkeys(("skip_special_tokens", "spaces_between_special_tokens"), (True,)),
 }
 """Values that ask for what the gateway does anyway."""

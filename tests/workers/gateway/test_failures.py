@@ -126,12 +126,15 @@ def test_a_stored_error_has_no_key(gateway: Gateway, reward: float | None) -> No
     )
 
 
-@pytest.mark.parametrize("path", ["responses", "messages", "embeddings", "v1/chat/completions", "nothing"])
+@pytest.mark.parametrize(
+    "path", ["responses/resp_1", "messages/batches", "embeddings", "v1/chat/completions", "nothing"]
+)
 def test_unknown_paths_name_a_remedy_and_no_key(gateway: Gateway, path: str) -> None:
     session = make_session(Scripted("seven"))
     answer = post(f"{gateway.open(session)}/{path}")
     assert answer.status_code == 404
-    assert session.key not in answer.text and "chat/completions" in answer.text.replace(path, "")
+    assert session.key not in answer.text
+    assert any(remedy in answer.text.replace(path, "") for remedy in ("POST", "compute them elsewhere"))
 
 
 def test_internal_errors_are_logged_without_the_key(
@@ -139,7 +142,7 @@ def test_internal_errors_are_logged_without_the_key(
 ) -> None:
     session = make_session(Scripted("seven"))
     address = gateway.open(session)
-    monkeypatch.setattr("workers.gateway.openai.answer_chat", None)
+    monkeypatch.setattr("workers.gateway.dialects.openai.answer_chat", None)
     with caplog.at_level(logging.ERROR, "workers.gateway.app"):
         assert post(f"{address}/chat/completions", **ASK).status_code == 500
     assert session.key not in caplog.text and "/episodes/<key>/v1/chat/completions failed" in caplog.text

@@ -19,13 +19,15 @@ ASK: dict[str, Any] = {"role": "user", "content": "What is the weather?"}
 REQUESTS: dict[str, dict[str, Any]] = {
     "chat/completions": {"messages": [ASK]},
     "completions": {"prompt": "three"},
+    "responses": {"input": [ASK]},
+    "messages": {"messages": [ASK], "max_tokens": 4},
 }
 """A request of each API."""
 
 
 def post(address: str, body: Any, key: str = "") -> httpx.Response:
-    headers = {"authorization": f"Bearer {key}"} if key else {}
-    return httpx.post(address, json=body, headers=headers, trust_env=False, timeout=60)
+    headers = {"x-api-key": key} if "messages" in address else {"authorization": f"Bearer {key}"}
+    return httpx.post(address, json=body, headers=headers if key else {}, trust_env=False, timeout=60)
 
 
 @pytest.mark.parametrize("path", REQUESTS)

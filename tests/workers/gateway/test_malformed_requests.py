@@ -39,6 +39,25 @@ CHAT_FIELDS = [
     "continue_final_message",
 ]  # fmt: skip
 TEXT_FIELDS = [*FIELDS, "prompt", "logprobs", "echo"]
+TEXT_PART = {"type": "text", "text": "x"}
+RESPONSES: dict[str, Any] = {
+    "model": "solver", "instructions": "x", "max_output_tokens": 2, "tool_choice": "auto", "text": {"format": {"type": "text"}},
+    "tools": [{"type": "function", "name": "add", "parameters": {}}], "conversation": None, "temperature": 1.0, "n": 1,
+    "input": [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}]},
+        {"type": "function_call", "call_id": "c", "name": "add", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "7"},
+    ],
+}  # fmt: skip
+MESSAGES: dict[str, Any] = {
+    "model": "solver", "system": [TEXT_PART], "max_tokens": 2, "stop_sequences": ["x"], "tool_choice": {"type": "auto"}, "n": 1,
+    "tools": [{"type": "custom", "name": "add", "input_schema": {}}],
+    "messages": [
+        {"role": "user", "content": [TEXT_PART]},
+        {"role": "assistant", "content": [TEXT_PART, {"type": "tool_use", "id": "c", "name": "add", "input": {"a": 1}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": [TEXT_PART]}]},
+    ],
+}  # fmt: skip
 Request = tuple[str, bytes]
 
 
@@ -82,6 +101,17 @@ def texts() -> Iterator[dict[str, Any]]:
         yield {"model": "solver", "prompt": prompt, "max_tokens": 2}
 
 
+def mutations(value: Any) -> Iterator[Any]:
+    """A body with each of its parts replaced by junk."""
+    yield from JUNK
+    places = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for place, part in places:
+        for junk in mutations(part):
+            copy = value.copy()
+            copy[place] = junk
+            yield copy
+
+
 def others() -> Iterator[Request]:
     """Rewards, ends with a wrong reward, and bodies that are no requests at all."""
     for junk in JUNK:
@@ -118,6 +148,8 @@ def test_malformed_requests_are_refused_and_the_episode_completes(
     """`every`: one request of so many is sent, of a shuffled list."""
     requests: list[Request] = [("/v1/chat/completions", encoded(body)) for body in chats()]
     requests += [("/v1/completions", encoded(body)) for body in texts()]
+    requests += [("/v1/responses", encoded(body)) for body in mutations(RESPONSES)]
+    requests += [("/v1/messages", encoded(body)) for body in mutations(MESSAGES)]
     requests += others()
     random.Random(0).shuffle(requests)
     requests = requests[::every]

@@ -105,11 +105,11 @@ class Session:
         self.accepted_at = self.spec.episode.started = time.time()
 
     def next_call(self) -> tuple[int, str]:
-        """Number and id of a new call. Raises RequestRefused if the episode is closed."""
+        """Number of a new call, and a name for its id. Raises RequestRefused if the episode is closed."""
         if self.done.done():
             raise RequestRefused("this episode is closed; open another one", 409, "episode_closed")
         self._number += 1
-        return self._number - 1, f"chatcmpl-{secrets.token_hex(12)}"
+        return self._number - 1, secrets.token_hex(12)
 
     def noise(self, role: str, prompt_ids: Sequence[int], seed: int | None) -> NoiseKey:
         """The noise key of a call; see EpisodeNoise. A `seed` of the request replaces it."""

@@ -1,6 +1,5 @@
 """OpenAI's API: chat completions and text completions, complete or as a stream."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -8,9 +7,20 @@ from pydantic import Field, model_validator
 
 from training_core.llm.agents.session import Session
 from training_core.types import Answer
-from workers.gateway.answering import Answered, Asked, Batcher, Dialect, answer_chat, answer_texts, event
+from workers.gateway.answering import (
+    Answered,
+    Asked,
+    Batcher,
+    Dialect,
+    answer_chat,
+    answer_texts,
+    event,
+    fields_beside,
+    returned_ids,
+    returned_prompt,
+    words,
+)
 
-_WORD = re.compile(r"\s*\S+\s*$|\s*\S+|\s+$")
 _FINISHES = {"stop": "stop", "length": "length", "interrupt": "abort"}
 TokenId = Annotated[int, Field(strict=True, ge=0)]
 """The upper bound is checked in answering.py."""
@@ -46,7 +56,7 @@ class _Request(Asked):
     @property
     def unapplied(self) -> dict[str, Any]:
         """As for every request; fields of the stream's options as stream_options.field."""
-        return super().unapplied | _others("stream_options", [self.stream_options], _STREAM_OPTIONS)
+        return super().unapplied | fields_beside("stream_options", [self.stream_options], _STREAM_OPTIONS)
 
 
 class ChatRequest(_Request):
@@ -88,13 +98,14 @@ class ChatRequest(_Request):
     @property
     def unapplied(self) -> dict[str, Any]:
         """As for every request; fields of messages as messages.field."""
-        fields = _others("messages", self.messages, _MESSAGE_FIELDS)
+        fields = fields_beside("messages", self.messages, _MESSAGE_FIELDS)
         return super().unapplied | {name: value for name, value in fields.items() if value}
 
 
 class TextRequest(_Request):
     """POST /v1/completions."""
 
+    id_prefix = "cmpl-"
     ignored_fields = (*_Request.ignored_fields, "logprobs")
     """Of logprobs only the number of alternatives, above 1."""
 
@@ -116,12 +127,6 @@ class TextRequest(_Request):
         return [prompt]  # type: ignore[list-item]
 
 
-def _others(section: str, parts: Sequence[dict[str, Any]], known: tuple[str, ...]) -> dict[str, Any]:
-    """The fields of a section's parts that are not known and not empty, as section.field."""
-    fields = {name: value for part in parts for name, value in part.items() if name not in known}
-    return {f"{section}.{name}": value for name, value in fields.items() if value not in (None, "", [], {})}
-
-
 def _chat_document(parts: Sequence[Answered], request: ChatRequest) -> dict[str, Any]:
     """A chat completion."""
     (answered,) = parts
@@ -132,11 +137,11 @@ def _chat_document(parts: Sequence[Answered], request: ChatRequest) -> dict[str,
             "finish_reason": _finish(answer, message),
             "logprobs": {"content": _chat_logprobs(answered, answer)} if request.logprobs else None,
         }
-        | _ids(answer, request)
+        | returned_ids(answer, request)
         for index, (answer, message) in enumerate(_choices(answered))
     ]
     document = _head(answered, "chat.completion") | {"choices": choices, "usage": _usage(parts)}
-    return document | _prompt_ids(answered, request)
+    return document | returned_prompt(answered, request)
 
 
 def _chat_chunks(parts: Sequence[Answered], request: ChatRequest) -> Iterator[dict[str, Any]]:
@@ -155,11 +160,11 @@ def _chat_chunks(parts: Sequence[Answered], request: ChatRequest) -> Iterator[di
         if request.logprobs:
             logprobs = {"content": _chat_logprobs(answered, answer)}
             yield chunk(index, {"content": ""}, more={"logprobs": logprobs})
-        for text in _WORD.findall(message["content"] or ""):
+        for text in words(message["content"] or ""):
             yield chunk(index, {"content": text})
         for position, call in enumerate(message.get("tool_calls") or []):
             yield chunk(index, {"tool_calls": [{"index": position} | call]})
-        yield chunk(index, {}, _finish(answer, message), _ids(answer, request))
+        yield chunk(index, {}, _finish(answer, message), returned_ids(answer, request))
     if request.wants_usage:
         yield head | {"choices": [], "usage": _usage(parts)}
 
@@ -173,8 +178,8 @@ def _text_document(parts: Sequence[Answered], request: TextRequest) -> dict[str,
             "finish_reason": _FINISHES[answer.stop_reason],
             "logprobs": _text_logprobs(answered, answer) if request.logprobs is not None else None,
         }
-        | _ids(answer, request)
-        | _prompt_ids(answered, request)
+        | returned_ids(answer, request)
+        | returned_prompt(answered, request)
         for index, (answered, answer) in enumerate(
             (part, answer) for part in parts for answer in part.call.answers
         )
@@ -210,16 +215,6 @@ def _head(answered: Answered, kind: str) -> dict[str, Any]:
 def _finish(answer: Answer, message: Mapping[str, Any]) -> str:
     reason = _FINISHES[answer.stop_reason]
     return "tool_calls" if message.get("tool_calls") and reason == "stop" else reason
-
-
-def _ids(answer: Answer, request: ChatRequest | TextRequest) -> dict[str, Any]:
-    if not request.return_token_ids:
-        return {}
-    return {"token_ids": answer.token_ids, "token_logprobs": answer.logprobs, "versions": answer.versions}
-
-
-def _prompt_ids(answered: Answered, request: ChatRequest | TextRequest) -> dict[str, Any]:
-    return {"prompt_token_ids": answered.call.prompt_ids} if request.return_token_ids else {}
 
 
 def _chat_logprobs(answered: Answered, answer: Answer) -> list[dict[str, Any]]:

@@ -1,0 +1,35 @@
+"""Foreign clients and frameworks in environments of their own, because they do not fit beside Troupe's packages."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGES = {
+    "anthropic": ("anthropic",),
+    "openai": ("openai",),
+    "agents": ("openai-agents",),
+    "langgraph": ("langgraph", "langchain", "langchain-openai"),
+    "smolagents": ("smolagents[openai]",),
+}
+"""The packages of an environment, by its name."""
+CLIENT = ("httpx", "orjson", "psutil", "pydantic", "rich", "tomlkit", "typer", "zstandard")
+"""Dependencies of Troupe's client."""
+
+
+def client_python(name: str, folder: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment: TROUPE_TEST_ENVIRONMENTS/name if there is one, else a new environment.
+
+    Skips the test if pip reaches no package index.
+    """
+    made = Path(os.environ.get("TROUPE_TEST_ENVIRONMENTS", "/nowhere")) / name
+    if not made.exists():
+        made = folder.mktemp(name) / "environment"
+        subprocess.run([sys.executable, "-m", "venv", made], check=True)
+        pip = [made / "bin/python", "-m", "pip", "--disable-pip-version-check", "install", "-q"]
+        done = subprocess.run([*pip, *PACKAGES[name], *CLIENT], capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"pip reaches no package index: {done.stderr.strip().splitlines()[-1]}")
+    return made / "bin/python"
