@@ -43,10 +43,15 @@ class _Responses(nn.Module):
         self.model = model
         self._response_forward = response_forward
 
-    def forward(self, piece: MicroBatch, entropy_gradient: bool) -> tuple[Tensor, Tensor, Tensor]:
-        """The fields of TokenScores: DeepSpeed's hooks look for tensors in tuples."""
+    def forward(self, piece: MicroBatch, entropy_gradient: bool) -> Tensor:
+        """The fields of TokenScores as rows, without entropies if they are empty.
+
+        One tensor: stage 3 counts a hook for each output that a loss uses, processes wait for each other forever if
+        their numbers differ, and an idle pass uses fewer outputs.
+        """
         scores = self._response_forward.scores(self.model, piece, entropy_gradient=entropy_gradient)
-        return scores.logprobs, scores.untruncated, scores.entropies
+        rows = [scores.logprobs, scores.untruncated, scores.entropies]
+        return torch.stack(rows if len(scores.entropies) == len(scores.logprobs) else rows[:2])
 
 
 class ZeroOptimiser:
@@ -221,7 +226,9 @@ class DeepspeedLearner(Learner):
         return ZeroOptimiser(self.model, self.forward, settings, self.processes)
 
     def _scores(self, piece: MicroBatch) -> TokenScores:
-        return TokenScores(*self.optimiser.engine(piece, self._has_entropy_bonus))
+        logprobs, untruncated, *rest = self.optimiser.engine(piece, self._has_entropy_bonus)
+        entropies = rest[0] if rest else logprobs.new_empty(0)
+        return TokenScores(logprobs, untruncated, entropies if self._has_entropy_bonus else entropies.detach())
 
     def _micro_batches(
         self, groups: Sequence[Group], part: Sequence[int], share: Sequence[int] | None = None

@@ -59,7 +59,7 @@ def updated(errand: Errand) -> list[Outcome]:
     workers = [context.Process(target=_work, args=(rank, port, errand, queue)) for rank in ranks]
     for worker in workers:
         worker.start()
-    found: dict[int, Any] = dict(queue.get(timeout=550) for _ in workers)
+    found: dict[int, Any] = dict(queue.get(timeout=120) for _ in workers)
     for worker in workers:
         worker.join()
     for outcome in found.values():
