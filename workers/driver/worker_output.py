@@ -90,9 +90,10 @@ class WorkerOutput:
 
     def _emit(self, batch: dict[str, Any]) -> None:
         """Handle one batch of Ray: {"ip", "pid", "is_err", "lines", ...}. An error would end the thread of Ray."""
-        if not isinstance(batch.get("pid"), int):  # a process of the node itself
+        number = str(batch.get("pid"))  # Ray's subscriber returns it as text
+        if not number.isdecimal():  # a process of the node itself: raylet, autoscaler
             return
-        process, stream = (str(batch["ip"]), batch["pid"]), "stderr" if batch["is_err"] else "stdout"
+        process, stream = (str(batch["ip"]), int(number)), "stderr" if batch["is_err"] else "stdout"
         self._last = time.monotonic()
         self._count[process, stream] += len(batch["lines"])
         try:

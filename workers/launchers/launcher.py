@@ -231,6 +231,7 @@ def driver_variables(launch: AnyLaunch) -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_DEDUP_LOGS": "0",  # Ray prints repeated lines of workers late, from another thread: they would be the driver's
         "TROUPE_HOME": str(launch.home),
         served.VARIABLE: "1",
     }
