@@ -11,6 +11,7 @@ from tests.architecture.source import PACKAGES, ROOT, imports, modules
 WEB_MAY = (
     "training_core.config",
     "training_core.errors",
+    "training_core.llm.datasets",
     "troupe_client.documents",
     "workers.http",
     "workers.launchers",

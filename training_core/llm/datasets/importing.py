@@ -5,6 +5,7 @@ Two tasks are the same if their texts have the same words, whatever their case a
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ FIELDS = {"dataset": ("path", "eval_path"), "coding": ("problems", "eval_problem
 """Environment -> its fields for the two files."""
 DROP = "--drop-shared"
 EVAL_SHARE = 0.1
+NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,79}")
+"""Names of imported data."""
 
 
 @dataclass
@@ -79,13 +82,22 @@ class Request:
     replace: bool = False
 
 
+def data_folder(home: Path) -> Path:
+    """The folder below which environments find their files."""
+    return home / DATA
+
+
 def import_data(name: str, request: Request, home: Path) -> Imported:
     """Write the tasks below `home`/data/`name`. Raises DataError with file and line, and leaves the files as they were."""
+    if not NAME.fullmatch(name):
+        raise DataError(
+            f"{name!r} is not a name:", remedy="use letters, digits, dots, hyphens and underscores"
+        )
     _check_options(request)
     columns = request.columns
-    result = Imported(name, columns.environment, home / DATA / name)
+    result = Imported(name, columns.environment, data_folder(home) / name)
     splits = find_splits(request.source)
-    train = _tasks(_chosen(splits, request), request, result)
+    train = _tasks(chosen_files(splits, request), request, result)
     if request.held_out:
         files = splits.get(request.held_out) or _of_other_source(request.held_out, splits)
         held_out = _tasks(files, request, result)
@@ -122,8 +134,8 @@ def _check_options(request: Request) -> None:
             raise DataError(f"{option} has no effect {why}:", remedy="omit it")
 
 
-def _chosen(splits: Mapping[str, list[Path]], request: Request) -> list[Path]:
-    """The files to train on."""
+def chosen_files(splits: Mapping[str, list[Path]], request: Request) -> list[Path]:
+    """The files to train on. Raises DataError if the source has no such split."""
     only = next(iter(splits)) if len(splits) == 1 else "train"
     if (wanted := request.split or only) not in splits:
         raise DataError(

@@ -228,7 +228,9 @@ class DeepspeedLearner(Learner):
     def _scores(self, piece: MicroBatch) -> TokenScores:
         logprobs, untruncated, *rest = self.optimiser.engine(piece, self._has_entropy_bonus)
         entropies = rest[0] if rest else logprobs.new_empty(0)
-        return TokenScores(logprobs, untruncated, entropies if self._has_entropy_bonus else entropies.detach())
+        return TokenScores(
+            logprobs, untruncated, entropies if self._has_entropy_bonus else entropies.detach()
+        )
 
     def _micro_batches(
         self, groups: Sequence[Group], part: Sequence[int], share: Sequence[int] | None = None

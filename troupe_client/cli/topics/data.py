@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +15,6 @@ from troupe_client.cli.output import print_json, print_line, print_result
 from troupe_client.server_api import home
 
 app = typer.Typer()
-NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,79}")
 
 
 @app.command("import")
@@ -58,10 +56,6 @@ def import_(  # noqa: PLR0913 - each is an option of the command
     from training_core.llm.datasets.columns import Columns
     from training_core.llm.datasets.importing import Request, import_data
 
-    if not NAME.fullmatch(name):
-        raise TroupeError(
-            f"{name!r} is not a name:", remedy="use letters, digits, dots, hyphens and underscores"
-        )
     columns = Columns(question, answer, tests, solution, task_id, tuple(keep or ()))
     request = Request(source, columns, split, held_out, eval_share, skip_invalid, drop_shared, replace)
     result = import_data(name, request, home())

@@ -1,0 +1,51 @@
+"""What an import would write, before it is written."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.training_core.llm.datasets.test_importing import written
+from training_core.errors import DataError
+from training_core.llm.datasets.columns import Columns
+from training_core.llm.datasets.importing import Request
+from training_core.llm.datasets.previews import ROWS, guess_columns, preview
+
+
+def test_tasks_are_what_the_environment_shows_its_roles(tmp_path: Path) -> None:
+    rows = [{"question": f"{n} + 1?", "answer": str(n + 1), "level": n} for n in range(ROWS + 50)]
+    source = written(tmp_path / "a.jsonl", {"question": "", "answer": "1"}, *rows)
+    seen = preview(Request(source, Columns("question", "answer", keep=("level",))), tasks=2)
+    assert (seen.rows, seen.invalid, seen.columns) == (ROWS, 1, ["question", "answer", "level"])
+    assert "a.jsonl, line 1" in seen.first_invalid
+    assert [task.messages for task in seen.tasks] == [
+        ({"role": "user", "content": f"{n} + 1?"},) for n in (0, 1)
+    ]
+    assert seen.tasks[1].data == {"label": "2", "level": 1}
+
+
+def test_a_programming_problem_shows_its_statement_and_hides_its_tests(tmp_path: Path) -> None:
+    row = {"text": "double", "tests": [{"input": "2", "output": "4"}], "solution": "print(2 * int(input()))"}
+    source = written(tmp_path / "test.jsonl", row)
+    seen = preview(Request(source, Columns("text", tests="tests", solution="solution")))
+    (task,) = seen.tasks
+    assert [message["content"] for message in task.messages] == ["task double ; tests none"]
+    assert task.data["tests"] == [{"input": "2", "output": "4"}] and seen.splits == []
+
+
+def test_a_source_without_the_split_is_refused(tmp_path: Path) -> None:
+    written(tmp_path / "data" / "train.jsonl", {"prompt": "a"})
+    with pytest.raises(DataError, match="no split 'dev'"):
+        preview(Request(tmp_path / "data", split="dev"))
+
+
+@pytest.mark.parametrize(
+    "names, columns",
+    [
+        (["problem", "solution", "level"], Columns("problem", "solution")),
+        (["question", "answer"], Columns("question", "answer")),
+        (["problem", "test_cases", "solution"], Columns("problem", tests="test_cases", solution="solution")),
+        (["a", "b"], Columns("a")),
+    ],
+)
+def test_columns_are_guessed_by_the_names_of_public_data(names: list[str], columns: Columns) -> None:
+    assert guess_columns(names) == columns
