@@ -73,8 +73,9 @@ test: $(VENV)/.dev chromium bubblewrap
 	@$(AGAIN) one-process stages
 
 test-all: export SELECTED := not soak and not vllm
+test-all: export STAGES := stack browser ray pythons types lint
 test-all: $(VENV)/.dev chromium bubblewrap
-	@$(AGAIN) one-process stages pythons
+	@$(AGAIN) one-process stages
 
 # The unit tests and a start with the main job on each other supported Python that is found.
 pythons: $(VENV)/.dev
@@ -91,8 +92,9 @@ one-process: $(VENV)/.dev
 	$(PYTEST) -q -n 2 -m "$(SELECTED) and not ray and not browser and not stack"
 
 # The others, three stages at a time because they often wait, the longest first; each prints its output when it ends.
+STAGES ?= browser stack ray types lint
 stages: $(VENV)/.dev
-	@$(AGAIN) --jobs=3 --output-sync=target browser stack ray types lint
+	@$(AGAIN) --jobs=3 --output-sync=target $(STAGES)
 
 browser: $(VENV)/.dev
 	$(PYTEST) -v -m "$(SELECTED) and browser and not stack" tests/end_to_end
