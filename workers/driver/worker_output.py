@@ -109,11 +109,15 @@ class WorkerOutput:
             time.sleep(0.05)
 
     def _rest(self, process: Process) -> Iterator[tuple[str, list[str]]]:
-        """Lines in the files of a process on this machine that Ray has not sent yet: it looks for new files every half second."""
+        """Lines in the files of a process on this machine that Ray has not sent yet: it looks for new files every half second.
+
+        Ray moves files of processes that have ended to the folder "old" when it has too many open.
+        """
+        logs = ray_private.folder_of_logs()
         for suffix, stream in STREAMS.items():
+            name = f"worker-*-{process[1]}.{suffix}"
             files = sorted(
-                ray_private.folder_of_logs().glob(f"worker-*-{process[1]}.{suffix}"),
-                key=lambda path: path.stat().st_mtime,
+                [*logs.glob(name), *logs.glob(f"old/{name}")], key=lambda path: path.stat().st_mtime
             )
             for path in files[-1:]:  # a process of an earlier job may have had the same id
                 text = path.read_bytes().decode(errors="replace").removesuffix("\n")

@@ -88,3 +88,17 @@ def test_lines_are_reported_under_the_worker_s_name(table: Table, names: Any) ->
     output._emit(batch | {"pid": "11"})
     output._emit(batch | {"pid": "raylet"})
     assert heard == [("environment-0", "stdout", ["one", "two"])]
+
+
+def test_lines_that_ray_has_not_sent_are_read_from_its_files(
+    names: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from workers.driver.worker_output import WorkerOutput
+
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "worker-ab-01-11.out").write_text(":job_id:01\none\ntwo\nthe last words\n")
+    (tmp_path / "worker-cd-01-12.out").write_text("of another process\n")
+    monkeypatch.setattr("workers.ray_private.folder_of_logs", lambda: tmp_path)
+    output = WorkerOutput("run-1", lambda *line: None)
+    output._emit({"ip": "127.0.0.1", "pid": "11", "is_err": False, "lines": ["one", "two"]})
+    assert list(output._rest(("127.0.0.1", 11))) == [("stdout", ["the last words"])]
