@@ -1,6 +1,7 @@
 """Foreign clients and frameworks in environments of their own, because they do not fit beside Troupe's packages."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -33,3 +34,20 @@ def client_python(name: str, folder: pytest.TempPathFactory) -> Path:
         if done.returncode:
             pytest.skip(f"pip reaches no package index: {done.stderr.strip().splitlines()[-1]}")
     return made / "bin/python"
+
+
+def node_programs(package: str, folder: pytest.TempPathFactory) -> Path:
+    """The folder with a package's programs: of TROUPE_TEST_ENVIRONMENTS/node if it is there, else installed by npm.
+
+    Skips the test without npm, or if it reaches no registry.
+    """
+    made = Path(os.environ.get("TROUPE_TEST_ENVIRONMENTS", "/nowhere")) / "node"
+    if not made.exists():
+        if not shutil.which("npm"):
+            pytest.skip("there is no npm")
+        made = folder.mktemp("node")
+        npm = ["npm", "install", "--no-audit", "--no-fund", "--prefix", made, package]
+        done = subprocess.run(npm, capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"npm reaches no registry: {done.stderr.strip().splitlines()[-1]}")
+    return made / "node_modules/.bin"

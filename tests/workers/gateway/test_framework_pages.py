@@ -2,7 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import pytest
 
 from tests.architecture.source import ROOT
 from tests.docs.fences import fences
-from tests.workers.gateway.environments import client_python
+from tests.workers.gateway.environments import client_python, node_programs
 from tests.workers.gateway.tool_model import tool_model
 from tests.workers.running import curve, events
 from training_core.config.files import load_config
@@ -37,43 +40,71 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-@pytest.mark.extended
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_framework_learns_by_the_program_of_the_page(
-    name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """It learns to call the tool or to answer, and every episode is one sequence, unless the framework rewrites its history."""
-    python = client_python(name, tmp_path_factory)
-    folder = tmp_path / "runs" / RUN
-    folder.mkdir(parents=True)
-    lines = tmp_path / "lines.jsonl"
+@dataclass(frozen=True)
+class Played:
+    """A run that a program of the page has played."""
+
+    output: str
+    curve: dict[tuple[str, int], float]
+    episodes: list[dict[str, Any]]
+
+
+def played(
+    text: str, python: Path | str, folder: Path, changes: dict[str, Any] | None = None, path: str = ""
+) -> Played:
+    """Train a run while the program of the page that contains `text` plays it; `path` is added to its PATH."""
+    run = folder / "runs" / RUN
+    run.mkdir(parents=True)
+    lines = folder / "lines.jsonl"
     lines.write_text("\n".join(json.dumps({"prompt": f"goal {n}", "answer": "north"}) for n in range(40)))
-    policy = {"model": str(tool_model(tmp_path / "model")), "learner": {"learning_rate": 0.01}}
-    own = {"environment.path": str(lines), "policies": {"solver": policy}}
-    (program,) = (
-        fence.text for fence in fences("docs/train/agent-frameworks.md") if PROGRAMS[name] in fence.text
-    )
-    (tmp_path / "program.py").write_text(program)
-    variables = {"TROUPE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    with (tmp_path / "output").open("w") as output:
+    policy = {"model": str(tool_model(folder / "model")), "learner": {"learning_rate": 0.01}}
+    own = {"environment.path": str(lines), "policies": {"solver": policy}} | (changes or {})
+    (program,) = (fence.text for fence in fences("docs/train/agent-frameworks.md") if text in fence.text)
+    (folder / "program.py").write_text(program)
+    variables = {"TROUPE_HOME": str(folder), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    variables["PATH"] = f"{path}{os.pathsep}{os.environ['PATH']}" if path else os.environ["PATH"]
+    with (folder / "output").open("w") as output:
         playing = subprocess.Popen(
-            [python, tmp_path / "program.py"],
+            [python, folder / "program.py"],
             env=os.environ | variables,
             stdout=output,
             stderr=subprocess.STDOUT,
         )
         try:
             config = load_config("plan_path_duo", SETTINGS | own)
-            code = run_attempt(Attempt(config, RUN, 1, folder, tmp_path), local=True)
-            assert playing.wait(timeout=120) == code == 0, (tmp_path / "output").read_text()
+            code = run_attempt(Attempt(config, RUN, 1, run, folder), local=True)
+            assert playing.wait(timeout=120) == code == 0, (folder / "output").read_text()
         finally:
             playing.kill()
-    assert "Played(episodes=256" in (tmp_path / "output").read_text()
-    values = curve(folder)
-    assert not any(values["rollout/failed", step] for step in range(1, 9))
+    values = curve(run)
+    assert not any(value for (name, _), value in values.items() if name == "rollout/failed")
+    return Played((folder / "output").read_text(), values, events(run, "episode"))
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_framework_learns_by_the_program_of_the_page(
+    name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """It learns to call the tool or to answer, and every episode is one sequence, unless the framework rewrites its history."""
+    result = played(PROGRAMS[name], client_python(name, tmp_path_factory), tmp_path)
+    assert "Played(episodes=256" in result.output
     if name == "smolagents":
         return
-    returns = [values["train/return", step] for step in range(1, 9)]
+    returns = [result.curve["train/return", step] for step in range(1, 9)]
     assert sum(returns[-3:]) > sum(returns[:3]) + 0.3, returns
-    played = events(folder, "episode")
-    assert played and all(len(event["turns"]) == 1 for event in played)
+    assert result.episodes and all(len(event["turns"]) == 1 for event in result.episodes)
+
+
+@pytest.mark.extended
+def test_a_coding_agent_plays_in_a_sandbox(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Its calls of tools and their results continue one sequence."""
+    if not shutil.which("bwrap"):
+        pytest.skip("there is no bwrap")
+    programs = node_programs("@openai/codex", tmp_path_factory)
+    changes = {"run.iterations": 1}
+    result = played("bwrap", sys.executable, tmp_path, changes, str(programs))
+    assert "Played(episodes=32" in result.output
+    assert 0.0 < result.curve["train/return", 1] < 1.0
+    assert len(result.episodes) == 32 and all(len(event["turns"]) == 1 for event in result.episodes)
+    assert any("user" in event["turns"][0]["candidates"][0]["text"] for event in result.episodes)
