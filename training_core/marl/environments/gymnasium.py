@@ -1,11 +1,13 @@
-"""Gymnasium's vectorised environments: one agent, B environments in one process, stepped by gymnasium.vector.SyncVectorEnv.
+"""Gymnasium's environments. With one agent, B of them in one process are stepped by gymnasium.vector.SyncVectorEnv; teams are
+stepped one by one (gymnasium_team.py).
 
 Gymnasium resets episodes automatically at the next step, or in the same one, and then does not return the final state
 as observation. Here this is disabled: a step returns the final state, and only ended environments are reset, each
 with its own seed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,12 +22,14 @@ from training_core.marl.environments.base import (
     Spec,
     Success,
     Transition,
+    VectorEnvironment,
     View,
     last_boards,
 )
 from training_core.marl.environments.config import GymnasiumVector
 from training_core.marl.environments.episodes import ActionLog, Arrays, episode_seeds
 from training_core.marl.environments.packages import SUCCESS, import_optional, joint_step_errors
+from training_core.marl.environments.sequential import SequentialEnvironments
 from training_core.marl.environments.spaces import (
     flatten_observation,
     observation_width,
@@ -42,7 +46,7 @@ class GymnasiumEnvironments:
     def __init__(self, section: GymnasiumVector, count: int) -> None:
         gymnasium = import_optional("gymnasium", "gymnasium")
         mode = gymnasium.vector.AutoresetMode.DISABLED
-        try:
+        with _construction_errors(section):
             self._env = gymnasium.make_vec(
                 section.id,
                 count,
@@ -50,8 +54,6 @@ class GymnasiumEnvironments:
                 vector_kwargs={"autoreset_mode": mode},
                 **section.args,
             )
-        except (gymnasium.error.Error, TypeError, ImportError) as error:
-            raise ConfigError({"environment.id": f"{section.id} cannot be constructed: {error}"}) from error
         self._name, self._count = section.id, count
         self._seen, self._acting = self._env.single_observation_space, self._env.single_action_space
         role = RoleSpec(
@@ -150,6 +152,34 @@ class GymnasiumEnvironments:
             gymnasium = import_optional("gymnasium", "gymnasium")
             rows = list(gymnasium.vector.utils.iterate(self._env.observation_space, observations))
         return View({"agents": np.stack([flatten_observation(self._seen, row) for row in rows])[:, None]})
+
+
+def make(section: GymnasiumVector, count: int) -> VectorEnvironment:
+    """`count` environments of one agent, or of a team if actions are a tuple."""
+    gymnasium = import_optional("gymnasium", "gymnasium")
+
+    def construct() -> Any:
+        with _construction_errors(section):
+            return gymnasium.make(section.id, disable_env_checker=True, **section.args)
+
+    probe = construct()
+    is_team = isinstance(probe.action_space, gymnasium.spaces.Tuple)
+    probe.close()
+    if not is_team:
+        return GymnasiumEnvironments(section, count)
+    from training_core.marl.environments.gymnasium_team import team
+
+    return SequentialEnvironments(lambda: team(construct()), count, section.id)
+
+
+@contextmanager
+def _construction_errors(section: GymnasiumVector) -> Iterator[None]:
+    import gymnasium
+
+    try:
+        yield
+    except (gymnasium.error.Error, TypeError, ValueError, ImportError) as error:
+        raise ConfigError({"environment.id": f"{section.id} cannot be constructed: {error}"}) from error
 
 
 def _successes(infos: Mapping[str, Any], ended: Flags) -> dict[int, Success]:
