@@ -6,8 +6,7 @@ as observation. Here this is disabled: a step returns the final state, and only 
 with its own seed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from training_core.marl.environments.spaces import (
     flatten_observation,
     observation_width,
     shared_actions,
+    shared_pictures,
     to_space,
 )
 
@@ -46,20 +46,15 @@ class GymnasiumEnvironments:
     def __init__(self, section: GymnasiumVector, count: int) -> None:
         gymnasium = import_optional("gymnasium", "gymnasium")
         mode = gymnasium.vector.AutoresetMode.DISABLED
-        with _construction_errors(section):
-            self._env = gymnasium.make_vec(
-                section.id,
-                count,
-                vectorization_mode="sync",
-                vector_kwargs={"autoreset_mode": mode},
-                **section.args,
-            )
+        settings = {"vectorization_mode": "sync", "vector_kwargs": {"autoreset_mode": mode}}
+        self._env = gymnasium.make_vec(section.id, count, **settings, **section.args)
         self._name, self._count = section.id, count
         self._seen, self._acting = self._env.single_observation_space, self._env.single_action_space
         role = RoleSpec(
             (AGENT,),
             observation_width(self._seen, "environment.id"),
             shared_actions([self._acting], "environment.id"),
+            pictures=shared_pictures([self._seen]),
         )
         made = self._env.envs[0].spec
         self._spec = Spec({"agents": role}, max_steps=(made.max_episode_steps if made else None) or 0)
@@ -155,31 +150,22 @@ class GymnasiumEnvironments:
 
 
 def make(section: GymnasiumVector, count: int) -> VectorEnvironment:
-    """`count` environments of one agent, or of a team if actions are a tuple."""
+    """`count` environments of one agent, or of a team if actions are a tuple. Raises ConfigError if one cannot be constructed."""
     gymnasium = import_optional("gymnasium", "gymnasium")
 
     def construct() -> Any:
-        with _construction_errors(section):
-            return gymnasium.make(section.id, disable_env_checker=True, **section.args)
+        return gymnasium.make(section.id, disable_env_checker=True, **section.args)
 
-    probe = construct()
-    is_team = isinstance(probe.action_space, gymnasium.spaces.Tuple)
+    try:
+        probe = construct()
+    except (gymnasium.error.Error, TypeError, ValueError, ImportError) as error:
+        raise ConfigError({"environment.id": f"{section.id} cannot be constructed: {error}"}) from error
     probe.close()
-    if not is_team:
+    if not isinstance(probe.action_space, gymnasium.spaces.Tuple):
         return GymnasiumEnvironments(section, count)
     from training_core.marl.environments.gymnasium_team import team
 
     return SequentialEnvironments(lambda: team(construct()), count, section.id)
-
-
-@contextmanager
-def _construction_errors(section: GymnasiumVector) -> Iterator[None]:
-    import gymnasium
-
-    try:
-        yield
-    except (gymnasium.error.Error, TypeError, ValueError, ImportError) as error:
-        raise ConfigError({"environment.id": f"{section.id} cannot be constructed: {error}"}) from error
 
 
 def _successes(infos: Mapping[str, Any], ended: Flags) -> dict[int, Success]:

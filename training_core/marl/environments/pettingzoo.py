@@ -35,6 +35,7 @@ from training_core.marl.environments.spaces import (
     flatten_observation,
     observation_width,
     shared_actions,
+    shared_pictures,
     to_space,
 )
 
@@ -159,7 +160,9 @@ class PettingZooEnvironment:
     def _role(self, agents: tuple[str, ...]) -> RoleSpec:
         width = max(observation_width(self._observed[agent], "environment.path") for agent in agents)
         acting = [self._acting[agent] for agent in agents]
-        return RoleSpec(agents, width, shared_actions(acting, "environment.path"), action_widths(acting))
+        pictures = shared_pictures([self._observed[agent] for agent in agents])
+        actions = shared_actions(acting, "environment.path")
+        return RoleSpec(agents, width, actions, action_widths(acting), pictures)
 
     def _possible(self, role: RoleSpec) -> Flags | None:
         """(n, A): the choices that agents have; None for continuous actions."""
