@@ -40,8 +40,9 @@ def by_lot(actor: Actor, config: MarlConfig) -> Actor:
     """The same seats, played by a network whose last layer is zero: every choice is as likely as any other."""
     network = config.policies[actor.slots.policy].network
     slots = actor.slots
+    outputs, inputs = actor.head.outputs, slots.observation_dim
     return replace(
-        actor, network=make_network(network, slots.observation_dim, actor.head.outputs, slots.count, 0.0)
+        actor, network=make_network(network.seeing(slots.pictures), inputs, outputs, slots.count, 0.0)
     )
 
 

@@ -41,7 +41,15 @@ _FOLDERS = (
 PLACES = {"model_name_fields": _MODELS, "checkpoint_fields": _CHECKPOINTS, "folder_fields": _FOLDERS}
 """Kinds of fields that name a path, and what they may name."""
 
-SHIPPED = frozenset({"training_core.llm.agents.calculator:CalculatorAgent"})
+SHIPPED = frozenset(
+    {
+        "training_core.llm.agents.calculator:CalculatorAgent",
+        "pettingzoo.classic.tictactoe.tictactoe:env",
+        "pettingzoo.classic.connect_four.connect_four:env",
+        "pettingzoo.classic.rlcard_envs.leduc_holdem:env",
+        "pettingzoo.classic.rlcard_envs.texas_holdem:env",
+    }
+)
 """Import paths of Troupe's own presets, which everyone may name."""
 
 

@@ -15,6 +15,7 @@ from training_core.marl.environments.base import (
     Actions,
     Continuous,
     Flags,
+    Pictures,
     Reals,
     RoleSpec,
     Spec,
@@ -38,6 +39,8 @@ class AgentSlots:
     actions: ActionKind
     widths: tuple[int, ...] = ()
     """Number of components of each agent's continuous action; empty if all have all."""
+    pictures: Pictures | None = None
+    """The observation, if it is a picture."""
 
     @property
     def count(self) -> int:
@@ -91,7 +94,8 @@ def _policy_slots(policy: str, config: MarlConfig, spec: Spec) -> AgentSlots:
     first = spec.roles[roles[0]]
     for name in roles[1:]:
         other = spec.roles[name]
-        if other.observation_dim != first.observation_dim or other.actions != first.actions:
+        seen = (other.observation_dim, other.pictures) == (first.observation_dim, first.pictures)
+        if not seen or other.actions != first.actions:
             text = f"{name} and {roles[0]} have different observations or actions"
             raise ConfigError({f"team.roles.{name}.policy": text}, remedy="give each a separate policy")
     ends = np.cumsum([len(spec.roles[name].agents) for name in roles]).tolist()
@@ -104,6 +108,7 @@ def _policy_slots(policy: str, config: MarlConfig, spec: Spec) -> AgentSlots:
         first.observation_dim,
         first.actions,
         _widths([spec.roles[name] for name in roles]),
+        first.pictures,
     )
 
 

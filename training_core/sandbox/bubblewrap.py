@@ -15,6 +15,7 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,11 @@ _THREAD = 0x10000
 _NAMESPACES = 0x7E020000 | 0x80
 """CLONE_THREAD, and every CLONE_NEW* flag."""
 _NOBODY = "65534"
+_SERVER_DISK_BYTES = 64 * 1024**2
+_LIMITED = 'ulimit -d 2097152; ulimit -f 131072; ulimit -u 128 2>/dev/null || ulimit -p 128; exec "$@"'
+"""2 GiB of data of a process, files of 64 MiB (standard error is one), 128 tasks: bash and dash name this limit differently, and
+it does not apply to root.
+"""
 
 
 def command(harness: Path, filter_fd: int, disk_bytes: int, *, namespaces: bool = True) -> list[str]:
@@ -83,21 +89,42 @@ def command(harness: Path, filter_fd: int, disk_bytes: int, *, namespaces: bool 
 
     Without `namespaces` the harness cannot create any, so the sandbox can only run one program.
     """
+    return [
+        *_bare(disk_bytes),
+        *(("--cap-add", "CAP_SYS_ADMIN") if namespaces else ()),
+        *("--ro-bind", str(harness), "/harness.py", "--remount-ro", "/"),
+        *("--seccomp", str(filter_fd), "--"),
+        *(_interpreter(), "-I", "-S", "-B", "/harness.py"),
+        *(base64.b64encode(program_filter()).decode(), str(disk_bytes)),
+    ]
+
+
+def server_command(program: Sequence[str], folders: Sequence[str], rules: Path) -> list[str]:
+    """The command line of a program in a sandbox that reads `folders` and this interpreter's packages, and answers over its standard
+    input and output. `rules`: a file with `sandbox_filter`. Raises SandboxFailure.
+    """
+    read = [part for folder in (sys.prefix, *folders) for part in ("--ro-bind", folder, folder)]
+    own = sys.executable if program[0] in ("python", "python3") else program[0]
+    return [
+        *("/bin/sh", "-c", 'exec "$@" 3<"$0"', str(rules), *_bare(_SERVER_DISK_BYTES)),
+        *(*read, "--remount-ro", "/", "--setenv", "PATH", f"{sys.prefix}/bin:/usr/bin:/bin"),
+        *("--setenv", "HOME", "/tmp", "--seccomp", "3", "--", "/bin/sh", "-c", _LIMITED, "sh"),
+        *(own, *program[1:]),
+    ]
+
+
+def _bare(disk_bytes: int) -> list[str]:
+    """A sandbox without programs of ours: the system, read-only, and an empty /tmp."""
     program = shutil.which("bwrap")
     if platform.system() != "Linux" or program is None:
         raise SandboxFailure("no sandbox is available for agents' code:", remedy=INSTALL)
     return [
         program,
         *("--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--clearenv"),
-        *("--uid", _NOBODY, "--gid", _NOBODY, "--hostname", "sandbox"),
-        *("--cap-drop", "ALL", *(("--cap-add", "CAP_SYS_ADMIN") if namespaces else ())),
+        *("--uid", _NOBODY, "--gid", _NOBODY, "--hostname", "sandbox", "--cap-drop", "ALL"),
         *_system(),
         *("--dev", "/dev", "--remount-ro", "/dev"),
         *("--size", str(disk_bytes), "--tmpfs", "/tmp", "--chdir", "/tmp"),
-        *("--ro-bind", str(harness), "/harness.py", "--remount-ro", "/"),
-        *("--seccomp", str(filter_fd), "--"),
-        *(_interpreter(), "-I", "-S", "-B", "/harness.py"),
-        *(base64.b64encode(program_filter()).decode(), str(disk_bytes)),
     ]
 
 

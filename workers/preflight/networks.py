@@ -91,10 +91,11 @@ def _check_first_layers(trainer: MarlTrainer) -> None:
         inputs = max(learner.slots.observation_dim, learner.critic_inputs.inputs)
         network = trainer.config.policies[name].network
         weights = inputs * network.hidden_dim
+        kind = "cnn" if learner.slots.pictures else "custom"
         if network.type == "mlp" and weights > LARGE:
             raise Doubtful(
                 f"{inputs:,} inputs give {name} a first layer of {weights:,} weights",
-                remedy=f'make the observations smaller, or set policies.{name}.network.type = "custom"',
+                remedy=f'make the observations smaller, or set policies.{name}.network.type = "{kind}"',
             )
 
 

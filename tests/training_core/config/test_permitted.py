@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from training_core.config.base import Section
-from training_core.config.files import load_config, parse_config
+from training_core.config.files import load_config, parse_config, preset_names
 from training_core.config.marl import MarlConfig
 from training_core.config.permitted import Permitted, check_permitted, named, runs_named
 from training_core.config.run import RunConfig
@@ -40,6 +40,11 @@ def test_code_is_found_wherever_a_config_names_it() -> None:
         "environment.path",
         "policies.agents.network.path",
     }
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_presets_name_only_code_that_everyone_may_run(preset: str) -> None:
+    check_permitted(load_config(preset), Permitted())
 
 
 def test_every_package_must_be_allowed_by_its_owner() -> None:

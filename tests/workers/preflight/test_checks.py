@@ -252,11 +252,20 @@ def test_networks_pass_every_check(preset: str, tmp_path: Path) -> None:
     assert list(found) == ["GPUs", "algorithm", "environment", "one played step", "networks"]
 
 
-def test_a_large_first_layer_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = small_networks("spread_mappo")
+PICTURES = {"type": "pettingzoo", "path": "tests.training_core.marl.networks.test_cnn:Corners"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "remedy"), [({"type": "mpe_simple_spread"}, "custom"), (PICTURES, "cnn")]
+)
+def test_a_large_first_layer_is_a_warning(
+    environment: dict[str, str], remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small_networks("spread_mappo", environment=environment)
     monkeypatch.setattr(networks, "LARGE", 100)
     check = checked(config, tmp_path)["networks"]
-    assert check.state == "warning" and "first layer" in check.text and "observations smaller" in check.remedy
+    assert check.state == "warning" and "first layer" in check.text
+    assert check.remedy.endswith(f'set policies.agents.network.type = "{remedy}".')
 
 
 def test_networks_of_the_user_that_cannot_be_loaded(tmp_path: Path) -> None:

@@ -126,11 +126,22 @@ def load_agent(path: str) -> Any:
     return agent
 
 
+def _check_agent(agent_class: Any, section: Agent) -> None:
+    """Construct an agent, and call its own `check` if it has one. Raises ConfigError for arguments that do not fit."""
+    try:
+        agent = agent_class(**section.args)
+    except TypeError as error:
+        text = f"{section.path} cannot be constructed with them: {error}"
+        raise ConfigError({"workflow.args": text}) from error
+    if hasattr(agent, "check"):
+        agent.check()
+
+
 def check_workflow(section: Section) -> None:
     """Import what a workflow's section names. Raises ConfigError for the first object that cannot be used."""
     for field in section.import_fields:
         path = getattr(section, field)
         if path and isinstance(section, Agent):
-            load_agent(path)
+            _check_agent(load_agent(path), section)
         elif path:
             load_object(path, f"workflow.{field}")

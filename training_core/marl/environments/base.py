@@ -58,6 +58,17 @@ ActionKind = Choices | SeveralChoices | Continuous
 
 
 @dataclass(frozen=True)
+class Pictures:
+    """Flattened pictures at the start of a network's inputs."""
+
+    shape: tuple[int, int, int]
+    """As in the observation space."""
+    scale: float
+    """Factor that brings pixels to 0 to 1: 1/255 for bytes, otherwise 1."""
+    count: int = 1
+
+
+@dataclass(frozen=True)
 class RoleSpec:
     """A role's agents."""
 
@@ -68,6 +79,8 @@ class RoleSpec:
     actions: ActionKind
     widths: tuple[int, ...] = ()
     """Number of components of each agent's continuous action; the others are padding. Empty if all agents have all."""
+    pictures: Pictures | None = None
+    """The observation, if it is a picture and of the same shape for all agents."""
 
 
 @dataclass(frozen=True)

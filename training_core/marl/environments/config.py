@@ -314,7 +314,7 @@ class PettingZoo(Wrapped):
 
 
 class GymnasiumVector(MarlEnvironment):
-    """A Gymnasium environment, vectorised by Gymnasium; one agent."""
+    """A Gymnasium environment: of one agent, vectorised by Gymnasium, or of a team whose spaces are tuples."""
 
     type: Literal["gymnasium"] = "gymnasium"
     """A registered environment, e.g. CartPole-v1."""
@@ -322,7 +322,7 @@ class GymnasiumVector(MarlEnvironment):
     id: str = Field("CartPole-v1", max_length=200, pattern=r"^([\w.]+:)?[\w./-]+$")
     """Registered name; module:name for an environment that its module registers on import."""
     args: Arguments = {}
-    """Keyword arguments of gymnasium.make_vec."""
+    """Keyword arguments of the environment."""
 
 
 class Vmas(MarlEnvironment):

@@ -1,4 +1,5 @@
-"""Gymnasium's vectorised environments: one agent, B environments in one process, stepped by gymnasium.vector.SyncVectorEnv.
+"""Gymnasium's environments. With one agent, B of them in one process are stepped by gymnasium.vector.SyncVectorEnv; teams are
+stepped one by one (gymnasium_team.py).
 
 Gymnasium resets episodes automatically at the next step, or in the same one, and then does not return the final state
 as observation. Here this is disabled: a step returns the final state, and only ended environments are reset, each
@@ -20,16 +21,19 @@ from training_core.marl.environments.base import (
     Spec,
     Success,
     Transition,
+    VectorEnvironment,
     View,
     last_boards,
 )
 from training_core.marl.environments.config import GymnasiumVector
 from training_core.marl.environments.episodes import ActionLog, Arrays, episode_seeds
 from training_core.marl.environments.packages import SUCCESS, import_optional, joint_step_errors
+from training_core.marl.environments.sequential import SequentialEnvironments
 from training_core.marl.environments.spaces import (
     flatten_observation,
     observation_width,
     shared_actions,
+    shared_pictures,
     to_space,
 )
 
@@ -42,22 +46,15 @@ class GymnasiumEnvironments:
     def __init__(self, section: GymnasiumVector, count: int) -> None:
         gymnasium = import_optional("gymnasium", "gymnasium")
         mode = gymnasium.vector.AutoresetMode.DISABLED
-        try:
-            self._env = gymnasium.make_vec(
-                section.id,
-                count,
-                vectorization_mode="sync",
-                vector_kwargs={"autoreset_mode": mode},
-                **section.args,
-            )
-        except (gymnasium.error.Error, TypeError, ImportError) as error:
-            raise ConfigError({"environment.id": f"{section.id} cannot be constructed: {error}"}) from error
+        settings = {"vectorization_mode": "sync", "vector_kwargs": {"autoreset_mode": mode}}
+        self._env = gymnasium.make_vec(section.id, count, **settings, **section.args)
         self._name, self._count = section.id, count
         self._seen, self._acting = self._env.single_observation_space, self._env.single_action_space
         role = RoleSpec(
             (AGENT,),
             observation_width(self._seen, "environment.id"),
             shared_actions([self._acting], "environment.id"),
+            pictures=shared_pictures([self._seen]),
         )
         made = self._env.envs[0].spec
         self._spec = Spec({"agents": role}, max_steps=(made.max_episode_steps if made else None) or 0)
@@ -150,6 +147,25 @@ class GymnasiumEnvironments:
             gymnasium = import_optional("gymnasium", "gymnasium")
             rows = list(gymnasium.vector.utils.iterate(self._env.observation_space, observations))
         return View({"agents": np.stack([flatten_observation(self._seen, row) for row in rows])[:, None]})
+
+
+def make(section: GymnasiumVector, count: int) -> VectorEnvironment:
+    """`count` environments of one agent, or of a team if actions are a tuple. Raises ConfigError if one cannot be constructed."""
+    gymnasium = import_optional("gymnasium", "gymnasium")
+
+    def construct() -> Any:
+        return gymnasium.make(section.id, disable_env_checker=True, **section.args)
+
+    try:
+        probe = construct()
+    except (gymnasium.error.Error, TypeError, ValueError, ImportError) as error:
+        raise ConfigError({"environment.id": f"{section.id} cannot be constructed: {error}"}) from error
+    probe.close()
+    if not isinstance(probe.action_space, gymnasium.spaces.Tuple):
+        return GymnasiumEnvironments(section, count)
+    from training_core.marl.environments.gymnasium_team import team
+
+    return SequentialEnvironments(lambda: team(construct()), count, section.id)
 
 
 def _successes(infos: Mapping[str, Any], ended: Flags) -> dict[int, Success]:

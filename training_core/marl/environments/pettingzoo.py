@@ -35,6 +35,7 @@ from training_core.marl.environments.spaces import (
     flatten_observation,
     observation_width,
     shared_actions,
+    shared_pictures,
     to_space,
 )
 
@@ -80,7 +81,8 @@ class PettingZooEnvironment:
     """One PettingZoo parallel environment."""
 
     def __init__(self, environment: Any, settings: AdapterSettings) -> None:
-        if hasattr(environment, "agent_iter"):
+        self._turns = environment if hasattr(environment, "agent_iter") else None
+        if self._turns:
             from pettingzoo.utils.conversions import turn_based_aec_to_parallel
 
             environment = turn_based_aec_to_parallel(environment)
@@ -159,7 +161,9 @@ class PettingZooEnvironment:
     def _role(self, agents: tuple[str, ...]) -> RoleSpec:
         width = max(observation_width(self._observed[agent], "environment.path") for agent in agents)
         acting = [self._acting[agent] for agent in agents]
-        return RoleSpec(agents, width, shared_actions(acting, "environment.path"), action_widths(acting))
+        pictures = shared_pictures([self._observed[agent] for agent in agents])
+        actions = shared_actions(acting, "environment.path")
+        return RoleSpec(agents, width, actions, action_widths(acting), pictures)
 
     def _possible(self, role: RoleSpec) -> Flags | None:
         """(n, A): the choices that agents have; None for continuous actions."""
@@ -180,6 +184,7 @@ class PettingZooEnvironment:
             for role, own in self.spec.roles.items()
         }
         masks = {role: own.copy() for role, own in self._possible_choices.items()}
+        choosing = active if self._turns is None else {self._turns.agent_selection}
         for agent, (role, index) in self._agents.items():
             kind = self.spec.roles[role].actions
             if agent in observations:
@@ -194,7 +199,7 @@ class PettingZooEnvironment:
                     f"{agent} has no observation",
                     remedy="reset and step must return one for each agent that is active",
                 )
-            if role in masks and agent not in active and not isinstance(kind, Continuous):
+            if role in masks and agent not in choosing and not isinstance(kind, Continuous):
                 masks[role][index] = first_choices(kind.counts)
         return SingleView(seen, masks, alive=self._role_flags(active))
 

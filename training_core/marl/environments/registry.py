@@ -62,7 +62,7 @@ MARL_ENVIRONMENTS: dict[str, MarlKind] = {
     "simple_foraging_pz": MarlKind(SimpleForaging, "pettingzoo_games:make_foraging", "pettingzoo"),
     "pettingzoo": MarlKind(PettingZoo, "pettingzoo:make", "pettingzoo"),
     "custom_marl": MarlKind(CustomMarl, "custom:make"),
-    "gymnasium": MarlKind(GymnasiumVector, "gymnasium:GymnasiumEnvironments", "gymnasium"),
+    "gymnasium": MarlKind(GymnasiumVector, "gymnasium:make", "gymnasium"),
     "vmas": MarlKind(Vmas, "vmas:VmasEnvironments", "vmas"),
     "recall_cue": MarlKind(RecallCue, "recall_cue:RecallCueGame", is_game=True),
 }

@@ -10,7 +10,15 @@ from gymnasium.spaces.utils import flatdim, flatten
 from numpy.typing import NDArray
 
 from training_core.errors import ConfigError
-from training_core.marl.environments.base import ActionKind, Choices, Continuous, Flags, Reals, SeveralChoices
+from training_core.marl.environments.base import (
+    ActionKind,
+    Choices,
+    Continuous,
+    Flags,
+    Pictures,
+    Reals,
+    SeveralChoices,
+)
 
 MASK = "action_mask"
 
@@ -28,6 +36,18 @@ def observation_width(space: spaces.Space[Any], field: str) -> int:
         return flatdim(observation_space_of(space))
     except (ValueError, RuntimeError) as error:
         raise ConfigError({field: f"observations of {space} have no fixed size"}) from error
+
+
+def shared_pictures(all_spaces: Sequence[spaces.Space[Any]]) -> Pictures | None:
+    """The picture that a role's agents observe: a Box of three dimensions, the same for all; None if there is none."""
+    own = [observation_space_of(space) for space in all_spaces]
+    first = own[0]
+    if not isinstance(first, spaces.Box) or len(first.shape) != 3:
+        return None
+    kinds = {(space.shape, space.dtype) for space in own}
+    height, width, depth = first.shape
+    scale = 1 / 255 if first.dtype == np.uint8 else 1.0
+    return Pictures((height, width, depth), scale) if len(kinds) == 1 else None
 
 
 def flatten_observation(space: spaces.Space[Any], seen: Any) -> Reals:

@@ -11,7 +11,7 @@ mean value of the remaining agents of its role.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -152,6 +152,9 @@ class CriticInputs:
         self.slots = slots
         joint = sum(all_slots[name].count * all_slots[name].observation_dim for name in self.policies)
         self.inputs = (spec.state_dim or joint) if self.central else slots.observation_dim
+        kinds = {all_slots[name].pictures for name in self.policies}
+        first = None if self.state or len(kinds) > 1 else slots.pictures
+        self.pictures = first and replace(first, count=self.inputs // slots.observation_dim)
         self.rows = 1 if self.central else slots.count
         """M."""
         self.per_role = self.central and reward != "agent"
@@ -160,7 +163,7 @@ class CriticInputs:
 
     def network(self, config: Network) -> Networks:
         """The critic."""
-        return make_network(config, self.inputs, self.outputs, self.rows, 1.0)
+        return make_network(config.seeing(self.pictures), self.inputs, self.outputs, self.rows, 1.0)
 
     def inputs_of(self, observations: dict[str, Tensor], state: Tensor | None) -> Tensor:
         """By policy (..., N, D), and (..., S) -> (..., M, C)."""

@@ -1,12 +1,15 @@
 """Config classes of networks: settings that they share, and one class for each `type`. Imports no torch."""
 
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
 from training_core.config.base import Arguments, Section, cross_field
 from training_core.config.effects import Effects, where
 from training_core.importing import IMPORT_PATH
+
+if TYPE_CHECKING:
+    from training_core.marl.environments.base import Pictures
 
 
 class Network(Section):
@@ -33,6 +36,10 @@ class Network(Section):
         """Steps that are trained as one sequence: 1 without memory."""
         return 1
 
+    def seeing(self, pictures: "Pictures | None") -> Self:
+        """The section of a network whose inputs begin with these pictures; of others it is itself."""
+        return self
+
 
 class Recurrent(Network):
     """Settings shared by networks with memory; hidden_layers precede the memory."""
@@ -57,6 +64,33 @@ class Mlp(Network):
 
     type: Literal["mlp"] = "mlp"
     """Multi-layer perceptron."""
+
+
+class Cnn(Network):
+    """A network without memory for observations that are pictures; hidden_layers follow the convolutions."""
+
+    type: Literal["cnn"] = "cnn"
+    """Convolutional network."""
+    hidden_layers: int = Field(1, ge=1, le=16)
+    """Number of hidden layers after the convolutions."""
+    activation: Literal["tanh", "relu", "gelu"] = "relu"
+    """Activation function between layers."""
+    filters: tuple[Annotated[int, Field(ge=1)], ...] = Field((16, 32, 32), min_length=1, max_length=8)
+    """Filters of each convolution, of 3 x 3 pixels; one with more than 8 rows and columns halves them."""
+    channels: Literal["last", "first"] = "last"
+    """Dimension of the colours or planes in the observation: (height, width, channels) or (channels, height, width)."""
+    _pictures: "Pictures | None" = None
+
+    def seeing(self, pictures: "Pictures | None") -> Self:
+        """A copy with the pictures."""
+        copy = self.model_copy()
+        copy._pictures = pictures
+        return copy
+
+    @property
+    def pictures(self) -> "Pictures | None":
+        """The pictures at the start of the inputs; None if there are none."""
+        return self._pictures
 
 
 class Gru(Recurrent):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from training_core.config.base import one_of
-from training_core.marl.networks.config import CustomNetwork, Gru, Lstm, Mlp, Network, Transformer
+from training_core.marl.networks.config import Cnn, CustomNetwork, Gru, Lstm, Mlp, Network, Transformer
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,7 @@ class NetworkKind:
 
 NETWORKS: dict[str, NetworkKind] = {
     "mlp": NetworkKind(Mlp, "layers:MlpBackbone"),
+    "cnn": NetworkKind(Cnn, "cnn:CnnBackbone"),
     "gru": NetworkKind(Gru, "recurrent:GruBackbone"),
     "lstm": NetworkKind(Lstm, "recurrent:LstmBackbone"),
     "transformer": NetworkKind(Transformer, "transformer:TransformerBackbone"),

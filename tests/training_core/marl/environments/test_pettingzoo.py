@@ -468,7 +468,10 @@ def test_a_turn_based_environment_is_played_by_pettingzoos_wrapper() -> None:
     environments = SequentialEnvironments(lambda: PettingZooEnvironment(Turns(), sides), 1, "turns")
     environments.reset(0)
     two = {"first": np.array([[2]]), "second": np.array([[2]])}
-    assert environments.step(two).view.observations["second"].tolist() == [[[2]]]
+    view = environments.step(two).view
+    assert view.observations["second"].tolist() == [[[2]]]
+    assert view.masks["first"].tolist() == [[[True, False, False]]], "who waits has one choice"
+    assert view.masks["second"].all()
     last = environments.step(two)
     assert last.terminated.tolist() == [True] and last.final is not None
     assert (last.rewards["first"].tolist(), last.rewards["second"].tolist()) == ([[-1]], [[1]])

@@ -1,0 +1,162 @@
+"""An agent that uses the tools of an MCP server (Model Context Protocol), local or by HTTP, before it answers.
+
+For `workflow.path`, with the environments `arithmetic` and `dataset`. Every episode has its own session with the server, and its
+own process of a local one. For another reward, override `reward`.
+"""
+
+import asyncio
+import json
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import IO, Any, Self
+
+from pydantic import Field, ValidationError
+
+from training_core.config.base import Section, cross_field
+from training_core.config.errors import error_messages
+from training_core.errors import ConfigError, EnvironmentFailure, InvalidValue
+from training_core.llm.agents.calculator import reward
+from training_core.sandbox.bubblewrap import sandbox_filter, server_command
+
+_CLOSED = -32000
+"""MCP's error code of a lost connection."""
+
+
+class McpTools(Section):
+    """The server, and the limits of its use: `workflow.args`."""
+
+    command: tuple[str, ...] = ()
+    """A local server that speaks over standard input and output, such as ["python", "/srv/tools.py"]; it runs in a sandbox."""
+    folders: tuple[str, ...] = ()
+    """Absolute folders that a local server may read."""
+    url: str = Field("", pattern=r"^(https?://.+)?$")
+    """Address of a server that speaks HTTP (Streamable HTTP)."""
+    tools: tuple[str, ...] = ()
+    """Names of the tools to offer; empty: all."""
+    calls: int = Field(8, ge=1)
+    """Answers of the policy per episode; without a final answer among them the reward is 0."""
+    timeout: float = Field(30.0, gt=0.0)
+    """Time limit of the server's start and of each call in seconds."""
+    result_characters: int = Field(4000, ge=1)
+    """Characters of a result that the policy sees."""
+
+    @cross_field
+    def _one_server(self) -> Self:
+        if bool(self.command) == bool(self.url) or (self.url and self.folders):
+            raise InvalidValue(
+                "command: either command and folders, or url name the server.", remedy="Set one"
+            )
+        return self
+
+
+class McpAgent:
+    """Plays one task: answers that call tools, then the final answer."""
+
+    def __init__(self, **args: Any) -> None:
+        """Raises ConfigError."""
+        try:
+            self.settings = McpTools.model_validate(args)
+        except ValidationError as error:
+            raise ConfigError(error_messages(error, McpTools)).below("workflow.args") from error
+
+    def check(self) -> None:
+        """Connect to the server once. Raises ConfigError, EnvironmentFailure."""
+        asyncio.run(self.connected(self.offered))
+
+    async def run(self, data: Mapping[str, Any], *, client: Any, **extra: Any) -> float:
+        """The reward of the final answer. Raises EnvironmentFailure if there is no server."""
+
+        async def play(session: Any) -> float:
+            messages, tools = list(data["messages"]), await self.offered(session)
+            for _ in range(self.settings.calls):
+                create = client.chat.completions.create
+                message = (await create(model="default", messages=messages, tools=tools)).choices[0].message
+                if not message.tool_calls:
+                    return await self.reward(message.content or "", data)
+                messages.append(message.model_dump(exclude_none=True))
+                for call in message.tool_calls:
+                    text = await self.result(session, call.function.name, call.function.arguments)
+                    messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
+            return 0.0
+
+        return float(await self.connected(play))
+
+    async def reward(self, answer: str, data: Mapping[str, Any]) -> float:
+        """1 if the final answer is the task's label, else 0."""
+        return await asyncio.to_thread(reward, answer, data)
+
+    async def offered(self, session: Any) -> list[dict[str, Any]]:
+        """The tools in OpenAI's form. Raises ConfigError for a name that the server does not have."""
+        listed = {tool.name: tool for tool in (await session.list_tools()).tools}
+        if missing := [name for name in self.settings.tools if name not in listed]:
+            text = f"the server has no {', '.join(missing)}; it has {', '.join(listed)}"
+            raise ConfigError({"workflow.args.tools": text})
+        chosen = [listed[name] for name in self.settings.tools or listed]
+        functions = [
+            {"name": tool.name, "description": tool.description or "", "parameters": tool.inputSchema}
+            for tool in chosen
+        ]
+        return [{"type": "function", "function": function} for function in functions]
+
+    async def result(self, session: Any, name: str, arguments: str) -> str:
+        """What the policy sees of a call: the tool's text, or an error. Raises EnvironmentFailure if the server has ended."""
+        from mcp import McpError
+
+        try:
+            values = json.loads(arguments)
+            answer = await asyncio.wait_for(session.call_tool(name, values), self.settings.timeout)
+        except TimeoutError:
+            return f"error: no result within {self.settings.timeout:g} seconds"
+        except ValueError:
+            return "error: the arguments are not a JSON object"
+        except McpError as error:
+            if error.error.code == _CLOSED:
+                raise EnvironmentFailure(f"the MCP server ended in a call of {name}") from error
+            return f"error: {error}"
+        text = "\n".join(getattr(part, "text", f"[{part.type}]") for part in answer.content)
+        return ("error: " if answer.isError else "") + text[: self.settings.result_characters]
+
+    async def connected(self, use: Callable[[Any], Awaitable[Any]]) -> Any:
+        """The result of `use`, called with a session. Raises EnvironmentFailure if there is no server, or what `use` raises."""
+        outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        with tempfile.TemporaryFile("w+") as log, tempfile.NamedTemporaryFile() as rules:
+            try:
+                async with self._session(log, rules) as session:
+                    try:  # inside, an exception would become part of a group
+                        outcome.set_result(await use(session))
+                    except Exception as error:
+                        outcome.set_exception(error)
+            except Exception as error:  # of mcp; after `use`, only of the end of the session
+                if not outcome.done():
+                    raise self._failure(error, log) from error
+        return outcome.result()
+
+    @asynccontextmanager
+    async def _session(self, log: IO[str], rules: IO[bytes]) -> AsyncIterator[Any]:
+        from mcp import ClientSession, StdioServerParameters
+        from mcp.client.stdio import stdio_client
+        from mcp.client.streamable_http import streamable_http_client
+
+        if self.settings.url:
+            streams: Any = streamable_http_client(self.settings.url)
+        else:
+            rules.write(sandbox_filter())
+            rules.flush()
+            command, *args = server_command(self.settings.command, self.settings.folders, Path(rules.name))
+            streams = stdio_client(StdioServerParameters(command=command, args=args), log)
+        async with streams as (read, write, *_), ClientSession(read, write) as session:
+            await asyncio.wait_for(session.initialize(), self.settings.timeout)
+            yield session
+
+    def _failure(self, error: Exception, log: IO[str]) -> EnvironmentFailure:
+        """The cause by the server's last line, or by the first error."""
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        log.seek(0)
+        lines = log.read()[-2000:].strip().splitlines() or [f"{type(error).__name__} {error}".strip()]
+        server = self.settings.url or " ".join(self.settings.command)
+        install = "Run pip install 'troupe[mcp]'" if isinstance(error, ImportError) else "Start it"
+        remedy = f"{install}, or correct workflow.args (docs/train/mcp-tools.md)"
+        return EnvironmentFailure(f"the MCP server {server} does not answer: {lines[-1]}.", remedy=remedy)
