@@ -29,7 +29,7 @@ BUDGET = {
     "troupe_client/cli": 4270,
     "troupe_client/documents": 2790,
     "troupe_client/reporting": 2010,
-    "webapp/accounts": 1330,
+    "webapp/accounts": 1370,
     "webapp/administration": 270,
     "webapp/agents": 300,
     "webapp/api": 470,
