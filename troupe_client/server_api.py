@@ -63,7 +63,7 @@ class Server:
             response = httpx.request(
                 method,
                 self.address(path),
-                params=_parameters(query),
+                params=query_parameters(query),
                 content=None if body is None else _encoded(body),
                 headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"},
                 timeout=httpx.Timeout(self.timeout, connect=min(5.0, self.timeout)),
@@ -75,7 +75,7 @@ class Server:
             raise ServerAway(
                 f"{self.url} does not answer ({type(error).__name__}). Start it with `troupe up`, or set TROUPE_URL"
             ) from error
-        return self._document(response)
+        return read_document(response, self.url)
 
     def upload(self, path: str, file: Path) -> Any:
         """PUT the bytes of a file, streamed from disk, and return the JSON response. Raises ServerAway, ServerFailure."""
@@ -96,7 +96,7 @@ class Server:
                 )
         except httpx.HTTPError as error:
             raise ServerAway(f"{self.url} ended the upload ({type(error).__name__}); try again") from error
-        return self._document(response)
+        return read_document(response, self.url)
 
     def lines(self, path: str, **query: Any) -> Iterator[str]:
         """Yield the lines of a streamed response. Raises ServerAway, ServerFailure."""
@@ -112,14 +112,14 @@ class Server:
             with httpx.stream(
                 "GET",
                 self.address(path),
-                params=_parameters(query),
+                params=query_parameters(query),
                 headers={"Authorization": f"Bearer {self.token}"},
                 timeout=60.0,
                 trust_env=False,
             ) as response:
                 if not response.is_success:
                     response.read()
-                    self._document(response)
+                    read_document(response, self.url)
                 yield response
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise self._bad_address() from error
@@ -132,22 +132,24 @@ class Server:
     def _bad_address(self) -> ServerFailure:
         return ServerFailure(f"TROUPE_URL={self.url!r} is not an address: use http://host:port")
 
-    def _document(self, response: httpx.Response) -> Any:
-        try:
-            body = response.json()
-        except ValueError:
-            body = None
-        if response.is_success and body is not None:
-            return body
-        status = response.status_code
-        if status in (502, 503, 504):
-            raise ServerAway(f"{self.url} is not ready (HTTP {status}); try again")
-        if not isinstance(body, dict):
-            raise ServerFailure(f"{self.url} answered HTTP {status} without JSON; is it a Troupe server?")
-        detail = str(body.get("detail") or f"HTTP {status}")
-        if status == 401:
-            detail += "; then set TROUPE_TOKEN to it"
-        raise ServerFailure(detail, body.get("errors"), body)
+
+def read_document(response: httpx.Response, url: str) -> Any:
+    """Return the JSON of a response of the server at `url`. Raises ServerAway, ServerFailure."""
+    try:
+        body = response.json()
+    except ValueError:
+        body = None
+    if response.is_success and body is not None:
+        return body
+    status = response.status_code
+    if status in (502, 503, 504):
+        raise ServerAway(f"{url} is not ready (HTTP {status}); try again")
+    if not isinstance(body, dict):
+        raise ServerFailure(f"{url} answered HTTP {status} without JSON; is it a Troupe server?")
+    detail = str(body.get("detail") or f"HTTP {status}")
+    if status == 401:
+        detail += "; then set TROUPE_TOKEN to it"
+    raise ServerFailure(detail, body.get("errors"), body)
 
 
 def run_path(run_id: str, below: str = "") -> str:
@@ -164,7 +166,8 @@ def project_path(project: str, below: str) -> str:
     return f"/api/v1/projects/{project}/{below}"
 
 
-def _parameters(query: dict[str, Any]) -> dict[str, Any]:
+def query_parameters(query: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters that have a value."""
     return {name: value for name, value in query.items() if value not in (None, "")}
 
 

@@ -13,6 +13,7 @@ WEB_MAY = (
     "training_core.errors",
     "training_core.llm.datasets",
     "troupe_client.documents",
+    "troupe_client.mcp",
     "workers.http",
     "workers.launchers",
     "workers.provenance",
@@ -69,7 +70,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "driver job",
         "run",
     ),
-    "troupe_client": ("documents pythons server_api", "playing reporting", "cli"),
+    "troupe_client": ("documents pythons server_api", "mcp playing reporting", "cli"),
     "webapp": (
         "config common agents",
         "api documents",

@@ -7,6 +7,9 @@ from pydantic import Field
 
 from troupe_client.documents.base import Body, Document, Results
 
+TOOL_HEADER = "Troupe-Tool"
+"""Header of a request with the name of the assistant's tool that sends it, for the audit log."""
+
 
 class Project(Document):
     """A project of the caller."""
@@ -55,6 +58,7 @@ class ProjectToken(Document):
         "prefix": "prefix",
         "scopes": "scopes",
         "project": "project",
+        "runs a day": "runs_per_day",
         "last used": "last_used_at",
         "expires": "expires_at",
     }
@@ -64,8 +68,19 @@ class ProjectToken(Document):
     prefix: str = Field(description="First characters of the token.")
     scopes: list[str]
     project: str | None = Field(description="The only project that it opens; null: all of its user.")
+    runs_per_day: int | None = Field(
+        description="Maximum number of launches and resumes in 24 hours; null: no limit."
+    )
     last_used_at: datetime | None
     expires_at: datetime | None
+
+
+class OwnToken(ProjectToken):
+    """The token that authenticates a request."""
+
+    runs_left: int | None = Field(
+        description="Number of runs that it may launch or resume now; null: no limit."
+    )
 
 
 class AuditEntry(Document):

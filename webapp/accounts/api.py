@@ -2,7 +2,9 @@
 
 from typing import Annotated, cast
 
+from django.http import Http404
 from pydantic import Field
+from rest_framework.request import Request
 
 from troupe_client.documents import projects as documents
 from webapp.accounts.audit import audit_document, audit_read
@@ -10,6 +12,7 @@ from webapp.accounts.models import ApiToken, User
 from webapp.accounts.permissions import Person
 from webapp.accounts.selectors import members_list, memberships_of, project_get, project_tokens
 from webapp.accounts.services import member_remove, member_set, project_create
+from webapp.accounts.tokens import launches_left, scopes_of
 from webapp.api.routes import Routes
 
 MEMBERS = "projects/<slug:slug>/members/"
@@ -58,6 +61,15 @@ def member_end(user: Person, slug: str, username: str) -> documents.RemovedMembe
 def tokens(user: Person, slug: str) -> list[documents.ProjectToken]:
     """Return the active tokens, newest first: all members' for owners, the caller's own for others. Secrets are omitted."""
     return [_token(token) for token in project_tokens(user, project_get(user, slug))]
+
+
+@routes.get("token/", name="token")
+def token(request: Request) -> documents.OwnToken:
+    """Return the token of this request: its scopes and limits. 404 for a session, which has none."""
+    if not isinstance(request.auth, ApiToken):
+        raise Http404("this request has no token; it is authenticated by a session")
+    own = dict(_token(request.auth)) | {"scopes": scopes_of(request.auth)}
+    return documents.OwnToken(**own, runs_left=launches_left(request.auth))
 
 
 @routes.get("projects/<slug:slug>/audit/", name="audit")

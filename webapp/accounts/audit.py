@@ -16,9 +16,15 @@ FIELDS = ("user", "act", "target", "since", "until", "before")
 
 
 def audit_note(user: Person, project: Project | None, act: str, target: str = "", **details: Any) -> None:
-    """Write an audit entry in the transaction of the act itself. `details` is JSON without secrets."""
+    """Write an audit entry in the transaction of the act itself. `details` is JSON without secrets; the names of the token and of the
+    assistant's tool that were used are added.
+    """
     who = user.pk if user.is_authenticated else None
-    AuditEntry.objects.create(project=project, user_id=who, act=act, target=target[:200], details=details)
+    token, tool = getattr(user, "token", None), getattr(user, "tool", "")
+    details |= ({"token": token.name} if token else {}) | ({"tool": tool} if tool else {})
+    AuditEntry.objects.create(
+        project=project, user_id=who, token=token, act=act, target=target[:200], details=details
+    )
 
 
 def audit_read(

@@ -9,6 +9,7 @@ from rest_framework.exceptions import AuthenticationFailed, NotAuthenticated, Pe
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
+from troupe_client.documents.projects import TOOL_HEADER
 from webapp.accounts.models import ApiToken, User
 from webapp.accounts.permissions import Visitor
 from webapp.accounts.tokens import token_covers, token_find
@@ -27,6 +28,7 @@ class BearerAuthentication(BaseAuthentication):
             raise AuthenticationFailed(
                 "this token is unknown, expired or revoked; create one under Account, API tokens"
             )
+        token.user.tool = request.headers.get(TOOL_HEADER, "")[:60]
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:

@@ -9,6 +9,10 @@ class User(AbstractUser):
 
     token_project_id: int | None = None
     """The only project visible to this request if it was authenticated with a token of that project; not stored."""
+    token: "ApiToken | None" = None
+    """The token that authenticated this request; not stored."""
+    tool: str = ""
+    """The tool of an assistant that sent this request (webapp/site/assistants.py); not stored."""
 
 
 class Project(models.Model):
@@ -68,6 +72,8 @@ class ApiToken(models.Model):
         Project, null=True, blank=True, on_delete=models.CASCADE, related_name="api_tokens"
     )
     """The only project accessible with the token; None: all projects of its user."""
+    runs_per_day = models.PositiveIntegerField(null=True, blank=True)
+    """Maximum number of launches and resumes in 24 hours; None: no limit."""
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)
@@ -89,6 +95,7 @@ class AuditEntry(models.Model):
 
     project = models.ForeignKey(Project, null=True, on_delete=models.SET_NULL, related_name="audit_entries")
     user = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="audit_entries")
+    token = models.ForeignKey(ApiToken, null=True, on_delete=models.SET_NULL, related_name="audit_entries")
     act = models.CharField(max_length=40)
     """Noun and verb: run.stop, token.make, member.remove ..."""
     target = models.CharField(max_length=200, blank=True)

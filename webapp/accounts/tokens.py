@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from hmac import compare_digest
 
-from django.core.exceptions import ValidationError
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
 from webapp.accounts.models import ApiToken, LoginLink, Project, User
+from webapp.accounts.permissions import Person
 from webapp.common.compiled import CompiledQuery
 
 PREFIX = "troupe_"
@@ -21,6 +22,9 @@ LAST_USED_EVERY = timedelta(minutes=1)
 PERSONAL_SCOPES = (ApiToken.Scope.READ, ApiToken.Scope.LAUNCH, ApiToken.Scope.ADMIN)
 """Scopes of personal tokens, each including those before it; the server creates ingest tokens per run."""
 LINK_LIFETIME = timedelta(hours=24)
+DAY = timedelta(hours=24)
+LAUNCHES = ("run.launch", "run.resume")
+"""Acts that count towards a token's limit of runs."""
 
 
 def new_secret(prefix: str = "") -> str:
@@ -40,10 +44,12 @@ def token_create(
     run_id: str | None = None,
     expires: datetime | None = None,
     project: Project | None = None,
+    runs_per_day: int | None = None,
 ) -> tuple[ApiToken, str]:
     """Create a token. Returns it with its secret, which cannot be retrieved later.
 
     run_id: the only run that an ingest token writes to. project: the only project accessible with the token.
+    runs_per_day: see `launches_permit`.
     Raises ValidationError for unknown or no scopes.
     """
     wanted = sorted({str(scope) for scope in scopes})
@@ -61,6 +67,7 @@ def token_create(
         scopes=wanted,
         run_id=run_id,
         project=project,
+        runs_per_day=runs_per_day,
         expires_at=expires,
     )
     return token, secret
@@ -86,7 +93,7 @@ def token_find(secret: str) -> ApiToken | None:
     if not _usable(token):
         return None
     _note_use(token)
-    token.user.token_project_id = token.project_id
+    token.user.token, token.user.token_project_id = token, token.project_id
     return token
 
 
@@ -94,6 +101,36 @@ def token_covers(token: ApiToken, scope: str) -> bool:
     """Whether the token has this personal scope, or one that includes it."""
     including = PERSONAL_SCOPES[PERSONAL_SCOPES.index(ApiToken.Scope(scope)) :]
     return any(scope in token.scopes for scope in including)
+
+
+def scopes_of(token: ApiToken) -> list[str]:
+    """Return the personal scopes of the token, with those that they include."""
+    return [str(scope) for scope in PERSONAL_SCOPES if token_covers(token, scope)]
+
+
+def launches_left(token: ApiToken) -> int | None:
+    """Return how many runs the token may launch or resume now; None without a limit."""
+    if token.runs_per_day is None:
+        return None
+    since = timezone.now() - DAY
+    launched = token.audit_entries.filter(act__in=LAUNCHES, created_at__gt=since).count()
+    return max(0, token.runs_per_day - launched)
+
+
+def launches_permit(user: Person) -> None:
+    """Raise PermissionDenied if the token of the request has reached its limit of runs in 24 hours.
+
+    Called in the transaction that writes the audit entry of the launch: launches with one token wait for each other.
+    """
+    token = getattr(user, "token", None)
+    if token is None or token.runs_per_day is None:
+        return
+    locked = ApiToken.objects.select_for_update().get(pk=token.pk)
+    if not launches_left(locked):
+        raise PermissionDenied(
+            f"the token {locked.name!r} may launch and resume {locked.runs_per_day} runs in 24 hours, which it has done; "
+            "wait, or create a token with another limit under Account, API tokens"
+        )
 
 
 def token_revoke(user: User, pk: int) -> bool:

@@ -34,6 +34,7 @@ from webapp.accounts.throttling import WINDOW, failure_note, too_many_failures
 from webapp.accounts.tokens import PERSONAL_SCOPES, link_use, token_create, token_revoke
 from webapp.common.redirects import local_address
 
+MOST_RUNS = 100_000
 LIFETIMES = {"30": "in 30 days", "365": "in a year", "": "never"}
 
 
@@ -76,6 +77,13 @@ class TokenForm(forms.Form):
         required=False,
         empty_label="all my projects",
         to_field_name="slug",
+    )
+    runs = forms.IntegerField(
+        label="Runs in 24 hours",
+        required=False,
+        min_value=0,
+        max_value=MOST_RUNS,
+        help_text="Maximum number that it launches or resumes; empty: no limit.",
     )
     days = forms.ChoiceField(label="Expires", required=False, choices=list(LIFETIMES.items()), initial="365")
 
@@ -184,6 +192,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
             form.scopes(),
             expires=form.expires(),
             project=form.cleaned_data["project"],
+            runs_per_day=form.cleaned_data["runs"],
         )
         form = TokenForm(user)
     context = {

@@ -50,7 +50,7 @@ SHOWN: dict[str, Shown] = {
         ("project", "user", "level"), ("project__slug", "user__username"), ("level",)
     ),
     "accounts.ApiToken": Shown(
-        ("prefix", "name", "user", "scopes", "last_used_at", "expires_at", "revoked_at"),
+        ("prefix", "name", "user", "scopes", "runs_per_day", "last_used_at", "expires_at", "revoked_at"),
         ("prefix", "name", "user__username"),
         ("revoked_at",),
     ),

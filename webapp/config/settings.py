@@ -251,6 +251,7 @@ LOGGING = {
         "django": {"handlers": [], "level": "INFO", "propagate": True},
         "httpx": {"level": "WARNING"},
         "httpcore": {"level": "WARNING"},
+        "mcp": {"level": "WARNING"},  # several lines per message
         "celery.worker.strategy": {"level": "WARNING"},  # a line per task received,
         "celery.app.trace": {"level": "WARNING"},  # done
         "celery.beat": {"level": "WARNING"},  # and sent, every few seconds

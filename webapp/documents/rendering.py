@@ -28,6 +28,7 @@ OTHERS = {
     "CONTRIBUTING.md": "contributing",
     "CHANGELOG.md": "changes",
     "SECURITY.md": "security",
+    "docs/use/assistants/SKILL.md": "skill",
 }
 """Slugs of pages outside docs/; others have the name of their file."""
 START = ""
@@ -131,7 +132,8 @@ def _document(slug: str, path: str, changed: int) -> Document:
     parser = markdown_parser(html=True)
     parser.add_render_rule("fence", _code)
     parser.add_render_rule("code_block", _code)
-    tokens = parser.parse(with_fields((FILES / path).read_text()))
+    text = re.sub(r"\A---\n.*?\n---\n", "", (FILES / path).read_text(), flags=re.DOTALL)  # front matter
+    tokens = parser.parse(with_fields(text))
     _lead(tokens, path)
     document = Document(slug, slug, SafeString(""))
     body = list(_body(parser, tokens, document))

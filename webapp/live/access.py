@@ -51,28 +51,39 @@ class SameOrigin:
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> Any:
         """Accept a connection of an allowed origin; reject others."""
-        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        application = self._application if _welcome(scope, headers) else self._denier
+        application = self._application if is_welcome(scope) else self._denier
         return await application(scope, receive, send)
 
 
-def _welcome(scope: Mapping[str, Any], headers: Mapping[bytes, str]) -> bool:
+def headers_of(scope: Mapping[str, Any]) -> dict[bytes, str]:
+    """Return the headers of a request by their names in lower case."""
+    return {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def is_welcome(scope: Mapping[str, Any]) -> bool:
+    """Whether the host is one of this server, and the origin is of that host or trusted."""
+    headers = headers_of(scope)
     origin, host = origin_of(headers.get(b"origin", "")), headers.get(b"host", "")
-    if origin is None or not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
+    if origin is None or not is_own_host(host):
         return False
-    return origin == origin_of(f"{_scheme(scope, headers)}://{host}") or any(
+    return origin == origin_of(f"{scheme_of(scope, headers)}://{host}") or any(
         _trusted(origin, trusted) for trusted in settings.CSRF_TRUSTED_ORIGINS
     )
 
 
-def _scheme(scope: Mapping[str, Any], headers: Mapping[bytes, str]) -> str:
+def is_own_host(host: str) -> bool:
+    """Whether the Host header names this server: another name may have been bound to its address (DNS rebinding)."""
+    return validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS)
+
+
+def scheme_of(scope: Mapping[str, Any], headers: Mapping[bytes, str]) -> str:
     """Return the scheme as Django's request.scheme: from the proxy's header if one is configured."""
     if settings.SECURE_PROXY_SSL_HEADER:
         name, secure = settings.SECURE_PROXY_SSL_HEADER
         header = headers.get(name.removeprefix("HTTP_").replace("_", "-").lower().encode())
         if header is not None:
             return "https" if header.partition(",")[0].strip() == secure else "http"
-    return "https" if scope.get("scheme") == "wss" else "http"
+    return "https" if scope.get("scheme") in ("wss", "https") else "http"
 
 
 def origin_of(text: str) -> Origin | None:

@@ -20,6 +20,7 @@ from training_core.errors import ConfigError, TroupeError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit, require_edit
+from webapp.accounts.tokens import launches_permit
 from webapp.artifacts.services import references_resolve, uses_note
 from webapp.checkpoints.services import checkpoint_named, require_whole
 from webapp.provenance.services import LAUNCH, provenance_read, provenance_store
@@ -80,6 +81,7 @@ def run_create(
         raise PermissionDenied(
             f"you cannot launch in the project {project.slug}; ask an owner for the editor level"
         )
+    launches_permit(user)
     if preset and preset not in preset_names():
         raise ConfigError({"preset": no_preset(preset)})
     whole, used = references_resolve(user, project, apply_overrides(tree, overrides or {}))
@@ -133,6 +135,7 @@ def run_resume(user: Person, run: Run, checkpoint: str = "") -> Run:
 @transaction.atomic
 def _resumed(user: Person, run: Run, resume_from: str) -> Run:
     run = _locked(user, run)
+    launches_permit(user)
     _ours(run, "resumed")
     if (
         run.state not in states.RESUMABLE

@@ -1,4 +1,4 @@
-"""The ASGI application: HTTP by Django, websockets by Channels."""
+"""The ASGI application: HTTP by Django, /mcp by the MCP server, websockets by Channels."""
 
 import os
 
@@ -12,11 +12,12 @@ from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 
 from webapp.live.access import SameOrigin  # noqa: E402
 from webapp.live.consumers import websocket_urlpatterns  # noqa: E402
+from webapp.site.assistants import Assistants  # noqa: E402
 from webapp.site.handler import BodyLimits, ThreadHandler  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
-        "http": BodyLimits(ThreadHandler()),
+        "http": Assistants(BodyLimits(ThreadHandler())),
         "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )

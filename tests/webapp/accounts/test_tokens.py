@@ -8,12 +8,13 @@ from django.core.exceptions import ValidationError
 from django.test import Client
 from django.utils import timezone
 
-from webapp.accounts.models import ApiToken, Membership, Project, User
+from webapp.accounts.models import ApiToken, AuditEntry, Membership, Project, User
 from webapp.accounts.permissions import can_edit
 from webapp.accounts.selectors import project_tokens, tokens_list
 from webapp.accounts.services import project_create
 from webapp.accounts.tokens import (
     PERSONAL_SCOPES,
+    launches_left,
     run_tokens_revoke,
     token_covers,
     token_create,
@@ -145,3 +146,54 @@ def test_a_token_of_a_project_is_made_on_the_page(ada: Client, project: Project)
     assert (token.project, token.scopes) == (project, ["launch", "read"])
     elsewhere = ada.post("/account/tokens/", {"name": "ci", "scope": "read", "project": "theirs"})
     assert elsewhere.status_code == 400 and ApiToken.objects.count() == 1
+
+
+def test_a_request_learns_the_scopes_and_limits_of_its_token(ada: Client, user: User) -> None:
+    secret = token_create(user, "bot", ["launch"], runs_per_day=3)[1]
+    answer = Client().get("/api/v1/token/", headers={"authorization": f"Bearer {secret}"}).json()
+    assert (answer["name"], answer["scopes"]) == ("bot", ["read", "launch"])
+    assert (answer["runs_per_day"], answer["runs_left"]) == (3, 3)
+    assert ada.get("/api/v1/token/").status_code == 404, "a session has no token"
+
+
+def test_the_limit_of_runs_counts_launches_and_resumes_of_24_hours(
+    project: Project, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webapp.scheduling.services.submit_soon", lambda run_id: None)
+    token, secret = token_create(user, "bot", ["launch"], runs_per_day=2)
+    headers: dict[str, Any] = {"headers": {"authorization": f"Bearer {secret}"}}
+
+    def post(path: str, body: dict[str, Any]) -> Any:
+        return Client().post(f"/api/v1/{path}", body, content_type="application/json", **headers)
+
+    made = post("runs/", {"preset": "plan_path_duo"}).json()["id"]
+    assert post(f"runs/{made}/stop/", {}).status_code == 200, "a stop is not counted"
+    assert post(f"runs/{made}/resume/", {}).status_code == 200
+    assert launches_left(token) == 0
+    refused = post("runs/", {"preset": "plan_path_duo"})
+    assert refused.status_code == 403 and "2 runs in 24 hours" in refused.json()["detail"]
+    assert post(f"runs/{made}/stop/", {}).status_code == 200
+    assert post(f"runs/{made}/resume/", {}).status_code == 403
+    sweep = {"preset": "plan_path_duo", "seeds": [0, 1]}
+    assert post("sweeps/", sweep).status_code == 403
+    AuditEntry.objects.filter(act="run.launch").update(created_at=timezone.now() - timedelta(hours=25))
+    assert post("sweeps/", sweep).status_code == 403, "one run is left, and the sweep has two"
+    assert post("runs/", {"preset": "plan_path_duo"}).status_code == 201
+    assert Run.objects.count() == 2
+
+
+def test_the_limit_is_set_on_the_page_and_of_one_token_only(
+    ada: Client, project: Project, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webapp.scheduling.services.submit_soon", lambda run_id: None)
+    ada.post("/account/tokens/", {"name": "bot", "scope": "launch", "runs": "0"})
+    assert ApiToken.objects.get().runs_per_day == 0
+    assert "0 runs a day" in ada.get("/account/tokens/").content.decode()
+    assert ada.post("/account/tokens/", {"name": "x", "scope": "read", "runs": "-1"}).status_code == 400
+    other = token_create(user, "other", ["launch"])[1]
+    body = {"preset": "plan_path_duo"}
+    headers: dict[str, Any] = {"headers": {"authorization": f"Bearer {other}"}}
+    launched = Client().post("/api/v1/runs/", body, content_type="application/json", **headers)
+    assert launched.status_code == 201
+    entry = AuditEntry.objects.get(act="run.launch")
+    assert (entry.token, entry.details["token"]) == (ApiToken.objects.get(name="other"), "other")

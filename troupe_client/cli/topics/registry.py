@@ -7,6 +7,7 @@ import typer
 from troupe_client.cli.sections import EXPERIMENTS, PROJECTS, RESULTS, RUNS, SERVER
 from troupe_client.cli.topics import (
     artifacts,
+    assistants,
     buffers,
     checkpoints,
     cluster,
@@ -41,7 +42,7 @@ class Group:
     topics: tuple[typer.Typer, ...]
 
 
-TOP: tuple[typer.Typer, ...] = (checkpoints.top, compare.top, provenance.top)
+TOP: tuple[typer.Typer, ...] = (checkpoints.top, compare.top, provenance.top, assistants.top)
 """Daily commands that topics define of `troupe`."""
 GROUPS: dict[str, Group] = {
     "bulk": Group("Apply an action to many runs.", RUNS, (runs.bulk,)),

@@ -1,0 +1,118 @@
+"""An assistant on the real stack, by the official MCP client: it launches a run with a fault, finds the cause, and shows the remedy.
+
+It follows the order of work of docs/use/assistants/SKILL.md, over HTTP and over standard input and output.
+"""
+
+import json
+import re
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from mcp.client.session import ClientSession
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.types import TextContent
+
+from tests.end_to_end.running_stack import ROOT, RunningStack
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(2400), pytest.mark.extended]
+MOST_CALLS, MOST_TOKENS, CHARACTERS_PER_TOKEN = 10, 20_000, 4
+RATE = "policies.walker.learner.learning_rate"
+SMALL = {
+    "run.iterations": 12,
+    "evaluation.every": 6,
+    "evaluation.episodes": 64,
+    "rollout.tasks": 48,
+    "checkpoint.every": 1,
+}
+"""The preset with fewer tasks: success from 0.4 to 0.9."""
+
+
+@asynccontextmanager
+async def over_http(stack: RunningStack) -> AsyncIterator[ClientSession]:
+    headers = {"Authorization": f"Bearer {stack.token}"}
+    async with (
+        httpx.AsyncClient(headers=headers, timeout=120.0, trust_env=False) as client,
+        streamable_http_client(f"{stack.url}/mcp", http_client=client) as (receiving, sending, _),
+        ClientSession(receiving, sending) as session,
+    ):
+        yield session
+
+
+@asynccontextmanager
+async def over_stdio(stack: RunningStack) -> AsyncIterator[ClientSession]:
+    variables = {"TROUPE_HOME": str(stack.home), "PYTHONPATH": str(ROOT)}
+    command = StdioServerParameters(
+        command=sys.executable, args=["-m", "troupe_client.cli.app", "mcp"], env=variables, cwd=ROOT
+    )
+    async with (
+        stdio_client(command) as (receiving, sending),
+        ClientSession(receiving, sending) as session,
+    ):
+        yield session
+
+
+class Assistant:
+    """Calls tools, and counts the calls and the characters of answers."""
+
+    def __init__(self, session: ClientSession) -> None:
+        self._session = session
+        self.calls: list[str] = []
+        self.characters = 0
+        self.repeated = 0
+        """Number of calls that only waited once more, because the machine is busy."""
+
+    async def call(self, tool: str, **arguments: Any) -> str:
+        answer = await self._session.call_tool(tool, arguments)
+        (content,) = answer.content
+        assert isinstance(content, TextContent) and not answer.isError, content
+        self.calls.append(tool)
+        self.characters += len(content.text)
+        print(f"--- {tool} {json.dumps(arguments)}: {len(content.text)} characters\n{content.text}")
+        return content.text
+
+    async def run(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        return dict(json.loads(await self.call(tool, **arguments)))
+
+    async def ended(self, run: str) -> dict[str, Any]:
+        """Wait for the end of a run."""
+        seen = await self.run("watch", run=run, seconds=45)
+        while seen["state"] not in ("finished", "failed", "stopped"):
+            self.repeated += 1
+            seen = await self.run("watch", run=run, seconds=45)
+        return seen
+
+
+@pytest.mark.parametrize("transport", [over_http, over_stdio])
+async def test_an_assistant_finds_a_fault_and_shows_that_its_remedy_helps(
+    shared_stack: RunningStack, transport: Any
+) -> None:
+    async with transport(shared_stack) as session:
+        await session.initialize()
+        assistant = Assistant(session)
+        assert "plan_path_single (" in await assistant.call("presets", find="plan_path_single")
+        faulty = (await assistant.run("launch", preset="plan_path_single", overrides=SMALL | {RATE: 0.1}))[
+            "id"
+        ]
+        assert (await assistant.ended(faulty))["findings"]
+        findings = [json.loads(line) for line in (await assistant.call("findings", run=faulty)).splitlines()]
+        assert any("ower the learning rate" in finding["remedy"] for finding in findings)
+        assert f"{RATE} = 0.1" in await assistant.call("config", run=faulty, find="learning_rate")
+        spoken = await assistant.call("transcripts", run=faulty, kind="train", query="iteration >= 10")
+        assert len(set(re.findall("answers: .*", spoken))) > 0
+        mended = (await assistant.run("launch", preset="plan_path_single", overrides=SMALL | {RATE: 1e-3}))[
+            "id"
+        ]
+        await assistant.ended(mended)
+        compared = await assistant.call("compare", runs=[faulty, mended], metric="eval/success")
+    success = {
+        row["runs"][0]: row["mean"] for row in map(json.loads, re.findall("^{.*", compared, re.MULTILINE))
+    }
+    assert success[mended] > success[faulty] + 0.2
+    assert f"{RATE}: [0.1] | [0.001]" in compared
+    assert len(assistant.calls) - assistant.repeated <= MOST_CALLS
+    assert assistant.characters / CHARACTERS_PER_TOKEN <= MOST_TOKENS

@@ -1,0 +1,79 @@
+"""Requests of the MCP server's tools to the REST API, and their short answers."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import httpx
+
+from troupe_client.documents.projects import TOOL_HEADER
+from troupe_client.server_api import ServerAway, query_parameters, read_document
+
+LONGEST = 8000
+"""Maximum number of characters of an answer, about 2,000 tokens."""
+
+
+@dataclass(frozen=True)
+class Rest:
+    """The REST API, with the address and the token of `client`."""
+
+    client: httpx.AsyncClient
+    tool: str = ""
+    """Name of the calling tool, for the audit log."""
+
+    def named(self, tool: str) -> Self:
+        """Return the API for the calls of a tool."""
+        return replace(self, tool=tool)
+
+    async def get(self, path: str, **query: Any) -> Any:
+        """Return the JSON of a GET. Raises ServerAway, ServerFailure."""
+        return await self._send("GET", path, params=query_parameters(query))
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Return the JSON of a POST. Raises ServerAway, ServerFailure."""
+        return await self._send("POST", path, json=body)
+
+    async def _send(self, method: str, path: str, **options: Any) -> Any:
+        url = str(self.client.base_url)
+        try:
+            response = await self.client.request(method, path, headers={TOOL_HEADER: self.tool}, **options)
+        except httpx.HTTPError as error:
+            raise ServerAway(
+                f"{url} does not answer; start it with `troupe up`, or set TROUPE_URL"
+            ) from error
+        return read_document(response, url)
+
+
+def brief(document: Mapping[str, Any], names: str, **more: Any) -> str:
+    """Return the named fields of a document that are not empty as compact JSON, with numbers of four digits."""
+    chosen = {name: document.get(name) for name in names.split()} | more
+    filled = {name: _rounded(value) for name, value in chosen.items() if value not in (None, "", [], {})}
+    return json.dumps(filled, ensure_ascii=False, separators=(",", ":"))
+
+
+def number(value: Any) -> str:
+    """Return a number with four digits; NaN and infinities are words."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def clipped(text: str, length: int) -> str:
+    """Return a text, or the beginning and the end of one with more than `length` characters."""
+    half = length // 2
+    return text if len(text) <= length else f"{text[:half]} […{len(text) - 2 * half} more…] {text[-half:]}"
+
+
+def bounded(lines: Iterable[str], more: str) -> str:
+    """Return the lines, cut after LONGEST characters; `more` states how to get the rest."""
+    text = "\n".join(lines)
+    return (
+        text if len(text) <= LONGEST else f"{text[:LONGEST]}…\n({LONGEST} of {len(text)} characters; {more})"
+    )
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _rounded(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    return float(number(value)) if isinstance(value, float) else value

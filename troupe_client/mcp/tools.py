@@ -1,0 +1,216 @@
+"""The tools of the MCP server by name. Descriptions are the docstrings of their functions, whose argument `rest` is not one of the tool."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from inspect import cleandoc
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
+
+import mcp.types as protocol
+from mcp.server.fastmcp.tools import Tool
+from pydantic import Field
+
+from troupe_client.mcp.rest import Rest, bounded, brief, clipped, number
+from troupe_client.server_api import run_path
+
+ENDED = ("finished", "stopped", "failed", "paused")
+LONGEST_WAIT, POLL = 45, 1.0
+"""Seconds. Assistants abort a call after about 60 s."""
+MOST_VALUES = 30
+RUN = "id name state reason remedy iteration iterations eta_seconds findings parent"
+EPISODE = "id iteration kind task outcome error truncated episode_return rewards"
+FINDING = "id rule severity state title first_step last_step figures series cause remedy action done fork"
+Run = Annotated[str, Field(description="Id of a run.")]
+Changes = Annotated[
+    dict[str, Any] | None, Field(description='Dotted config paths to values: {"run.seed": 3}.')
+]
+Find = Annotated[str, Field(description="Only lines with any of these words.")]
+Seconds = Annotated[float, Field(ge=0, le=LONGEST_WAIT, description="Maximum wait.")]
+Metrics = Annotated[str, Field(description="Names with commas; empty: list all, with their last values.")]
+Points = Annotated[int, Field(ge=4, le=200, description="Maximum number per curve.")]
+Query = Annotated[str, Field(description="E.g. iteration >= 5 and planner.reward > 0.")]
+Words = Annotated[str, Field(description='Words in prompts and answers; "a phrase", -without.')]
+Characters = Annotated[int, Field(ge=50, le=4000, description="Maximum per text.")]
+Several = Annotated[list[str], Field(min_length=2, max_length=20, description="Ids.")]
+
+
+async def presets(rest: Rest, find: Find = "") -> str:
+    """List presets, tested experiments to launch from: agents, purpose, expected result and duration."""
+    lines = []
+    for row in (await rest.get("/api/v1/presets/"))["results"]:
+        expected = brief(row["expected"] or {}, "purpose result time")
+        lines.append(f"{row['name']} ({row['agents']}): {row['description']} {expected}")
+    return bounded(_matching(lines, find), "give words to find")
+
+
+async def config(rest: Rest, preset: str = "", run: str = "", find: Find = "") -> str:
+    """List the fields of the config of a preset or a run with their values: the paths that overrides accept."""
+    trees = [await rest.get(run_path(run))] if run else (await rest.get("/api/v1/presets/"))["results"]
+    tree: Any = next((row["config"] for row in trees if run or row["name"] == preset), {})
+    lines = [f"{path} = {clipped(value, 300)}" for path, value in _flat(tree)]
+    return bounded(_matching(lines, find), "give words to find") or "no such preset, or no such field"
+
+
+async def runs(rest: Rest, filter: str = "", limit: int = 10) -> str:
+    """List runs, newest first. A filter is such as: state = running and eval/success > 0.8. Words match names, ids, tags."""
+    listed = (await rest.get("/api/v1/runs/", filter=filter, limit=limit))["results"]
+    return bounded((_run(rest, run) for run in listed), "use a filter") or "no runs"
+
+
+async def launch(
+    rest: Rest, preset: str, overrides: Changes = None, name: str = "", project: str = "", check: bool = False
+) -> str:
+    """Launch a run. With check, only validate the config and estimate its devices and duration."""
+    body = {"preset": preset, "overrides": overrides or {}}
+    if check:
+        return brief(await rest.post("/api/v1/estimate/", body), "verdict wants volume duration unused")
+    return _run(rest, await rest.post("/api/v1/runs/", body | VIA | {"name": name, "project": project}))
+
+
+async def fork(
+    rest: Rest,
+    run: Run,
+    overrides: Changes = None,
+    checkpoint: str = "last",
+    finding: int = 0,
+    name: str = "",
+) -> str:
+    """Launch a run that continues from a checkpoint of another run (last, best or an iteration) with changes.
+
+    Iterations continue to count: to train longer, set a larger run.iterations. With the id of a finding, the fork starts from the
+    last checkpoint before it; without overrides it then has the edits that the health rule is configured with.
+    """
+    if finding:
+        body: dict[str, Any] = {"overrides": overrides or None}
+        return _run(rest, await rest.post(run_path(run, f"findings/{finding}/fork/"), body))
+    body = VIA | {"overrides": overrides or {}, "name": name}
+    return _run(rest, await rest.post(run_path(run, f"checkpoints/{quote(checkpoint, safe='')}/fork/"), body))
+
+
+async def stop(rest: Rest, run: Run, now: bool = False) -> str:
+    """Stop a run after its current iteration, with a checkpoint. With now, the work of that iteration is lost."""
+    return _run(rest, await rest.post(run_path(run, "stop/"), {"now": now}))
+
+
+async def watch(rest: Rest, run: Run, seconds: Seconds = 0) -> str:
+    """Show state, last values and errors of a run. With seconds, wait so long, or until it has ended or has a new finding."""
+    deadline = time.monotonic() + seconds
+    first = seen = await rest.get(run_path(run))
+    while (
+        seen["state"] not in ENDED and seen["findings"] == first["findings"] and time.monotonic() < deadline
+    ):
+        await asyncio.sleep(POLL)
+        seen = await rest.get(run_path(run))
+    rows = (await rest.get(run_path(run, "series/")))["keys"]
+    named = [row for row in rows if not row["key"].startswith(("system/", "time/"))]
+    values = {row["key"]: row["last_value"] for row in named[:MOST_VALUES]}
+    lines = (await rest.get(run_path(run, "logs/"), level="error", limit=3))["results"]
+    errors = [clipped(line["message"], 600) for line in lines]
+    return _run(rest, seen, metrics=len(rows), last_values=values, errors=errors)
+
+
+async def curves(rest: Rest, run: Run, metrics: Metrics = "", points: Points = 28) -> str:
+    """Show curves as step:value, compressed so that minima and maxima remain."""
+    answer = await rest.get(run_path(run, "series/"), keys=metrics, points=points)
+    lines = [f"{row['key']} {number(row['last_value'])} (step {row['last_step']})" for row in answer["keys"]]
+    for key, columns in answer["series"].items():
+        pairs = zip(columns["steps"], columns["values"], strict=True)
+        lines.append(f"{key}: " + " ".join(f"{step}:{number(value)}" for step, value in pairs))
+    return bounded(lines, "name fewer metrics or points") or "no values"
+
+
+async def transcripts(
+    rest: Rest,
+    run: Run,
+    query: Query = "",
+    words: Words = "",
+    kind: Literal["", "train", "eval", "eval_sampled"] = "",
+    limit: Annotated[int, Field(ge=1, le=10)] = 3,
+    characters: Characters = 300,
+) -> str:
+    """Search the episodes of a run, newest first: for each turn the prompt, the executed answer, and the rewards of all candidates."""
+    page = await rest.get(run_path(run, "episodes/"), query=query, q=words, kind=kind, limit=limit)
+    lines: list[str] = []
+    for row in page["results"]:
+        played = await rest.get(f"/api/v1/episodes/{row['id']}/")
+        lines += [brief(row, EPISODE), *_turns(played.get("turns") or [], characters)]
+    return bounded(lines, "lower limit or characters") or "no episode matches"
+
+
+async def findings(rest: Rest, run: Run) -> str:
+    """List the problems that health rules detected in a run, open ones first, with figures, cause and remedy."""
+    rows = (await rest.get(run_path(run, "findings/")))["results"]
+    return bounded((brief(row, FINDING) for row in rows), "read the page") or "no findings"
+
+
+async def compare(rest: Rest, runs: Several, metric: str = "", by: str = "run", at: str = "last") -> str:
+    """Compare a metric of runs, and list the config fields in which they differ.
+
+    by: run, family (all seeds of one config) or a config field. at: last, common (the last step that all have) or a step.
+    """
+    chosen = {"runs": ",".join(runs), "by": by}
+    values = await rest.get("/api/v1/compare/", **chosen, key=metric, at=at)
+    configs = await rest.get("/api/v1/compare/config/", **chosen)
+    lines = [f"{values['label']}, {number(values['step'] or 'last values')}"]
+    lines += [brief(group, "name runs n mean sd interval last_step") for group in values["groups"]]
+    lines.append(
+        f"Different fields ({configs['same']} are equal), as: {[row['label'] for row in configs['groups']]}"
+    )
+    for row in configs["fields"]:
+        lines.append(
+            f"{row['path']}: {clipped(' | '.join(str(cell['values']) for cell in row['cells']), 200)}"
+        )
+    return bounded(lines, "compare fewer runs")
+
+
+VIA = {"provenance": {"via": "MCP"}}
+
+
+def _run(rest: Rest, run: Mapping[str, Any], **more: Any) -> str:
+    more["headline"] = {key: value for key, value in run["headline"].items() if not isinstance(value, dict)}
+    return brief(run, RUN, page=str(rest.client.base_url).rstrip("/") + run["links"]["page"], **more)
+
+
+def _matching(lines: list[str], find: str) -> list[str]:
+    words = find.lower().split()
+    return [line for line in lines if not words or any(word in line.lower() for word in words)]
+
+
+def _flat(tree: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(tree, dict) and tree:
+        for name, value in tree.items():
+            yield from _flat(value, f"{path}.{name}" if path else name)
+    else:
+        yield path, str(tree)
+
+
+def _turns(turns: list[dict[str, Any]], characters: int) -> Iterator[str]:
+    for index, turn in enumerate(turns, 1):
+        candidates, executed = turn["candidates"], turn["executed"]
+        answer = candidates[executed] if 0 <= executed < len(candidates) else {"text": ""}
+        prompt = turn["messages"][-1].get("content", "") if turn["messages"] else ""
+        yield f"#{index} {turn['role']} is asked: {clipped(str(prompt), characters)}"
+        facts = brief(answer, "stop_reason", rewards=[candidate["reward"] for candidate in candidates])
+        yield f"#{index} {turn['role']} answers: {clipped(answer['text'], characters)} {facts}"
+
+
+def scope_of(tool: Tool) -> str:
+    """Return the scope that a token needs for the tool."""
+    return "read" if tool.annotations and tool.annotations.readOnlyHint else "launch"
+
+
+def _tool(function: Any, *, reads: bool) -> Tool:
+    hints = protocol.ToolAnnotations(
+        readOnlyHint=reads, destructiveHint=function is stop, openWorldHint=False
+    )
+    text = cleandoc(function.__doc__)
+    return Tool.from_function(
+        function, description=text, context_kwarg="rest", annotations=hints, structured_output=False
+    )
+
+
+READING = (presets, config, runs, watch, curves, transcripts, findings, compare)
+TOOLS = {function.__name__: _tool(function, reads=True) for function in READING} | {
+    function.__name__: _tool(function, reads=False) for function in (launch, fork, stop)
+}
