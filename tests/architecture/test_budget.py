@@ -25,7 +25,7 @@ BUDGET = {
     "training_core/loggers": 380,
     "training_core/marl": 7820,
     "training_core/sandbox": 700,
-    "troupe_client": 460,
+    "troupe_client": 620,
     "troupe_client/cli": 4270,
     "troupe_client/documents": 2790,
     "troupe_client/reporting": 2010,
