@@ -26,6 +26,7 @@ BUDGET = {
     "training_core/marl": 7820,
     "training_core/sandbox": 700,
     "troupe_client": 620,
+    "troupe_client/bundles": 280,
     "troupe_client/cli": 4400,
     "troupe_client/documents": 2790,
     "troupe_client/reporting": 2010,

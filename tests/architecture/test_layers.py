@@ -68,7 +68,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "driver job",
         "run",
     ),
-    "troupe_client": ("documents pythons server_api", "playing reporting", "reading", "cli"),
+    "troupe_client": ("documents pythons server_api", "playing reporting", "reading", "bundles", "cli"),
     "webapp": (
         "config common agents",
         "api documents",
