@@ -10,7 +10,8 @@
             break
     troupe.finish()
 
-Or play the episodes of a run with an agent of any framework: troupe.play_episodes(run_id, play).
+Or play the episodes of a run with an agent of any framework: troupe.play_episodes(run_id, play). Or read stored runs as data frames
+and charts: troupe.runs("eval/success > 0.8").
 
 Environment: TROUPE_URL, TROUPE_TOKEN, TROUPE_PROJECT, TROUPE_RUN_ID, TROUPE_RUN_GROUP, TROUPE_MODE (online, offline,
 disabled), TROUPE_DIR. Importing this loads neither Ray, torch nor Django.
@@ -24,6 +25,7 @@ from typing import Any
 
 from training_core.errors import TroupeError
 from troupe_client.playing import OpenEpisode, Played, play_episodes
+from troupe_client.reading import StoredRun, runs
 from troupe_client.reporting.client import PATIENCE, ClientRun, run_begin
 from troupe_client.reporting.media import Histogram, Image, Table, Text
 from troupe_client.reporting.program_end import ProgramEnd
@@ -34,6 +36,7 @@ __all__ = [
     "Image",
     "OpenEpisode",
     "Played",
+    "StoredRun",
     "Table",
     "Text",
     "alert",
@@ -43,6 +46,7 @@ __all__ = [
     "log_episode",
     "play_episodes",
     "run",
+    "runs",
     "should_stop",
     "trainer_callback",
 ]

@@ -99,9 +99,17 @@ class Server:
         return read_document(response, self.url)
 
     def lines(self, path: str, **query: Any) -> Iterator[str]:
-        """Yield the lines of a streamed response. Raises ServerAway, ServerFailure."""
+        """Yield the lines of a streamed response, which end with a newline only: a transcript may contain other line separators.
+
+        Raises ServerAway, ServerFailure.
+        """
+        rest = b""
         with self.stream(path, **query) as response:
-            yield from response.iter_lines()
+            for chunk in response.iter_bytes():
+                *lines, rest = (rest + chunk).split(b"\n")
+                yield from (line.decode() for line in lines)
+        if rest:
+            yield rest.decode()
 
     @contextmanager
     def stream(self, path: str, **query: Any) -> Iterator[httpx.Response]:

@@ -70,7 +70,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "driver job",
         "run",
     ),
-    "troupe_client": ("documents pythons server_api", "mcp playing reporting", "cli"),
+    "troupe_client": ("documents pythons server_api", "mcp playing reporting", "reading", "bundles", "cli"),
     "webapp": (
         "config common agents",
         "api documents",

@@ -93,6 +93,10 @@ class ClientRunBody(Body):
     tags: list[str] = Field([], max_length=20)
     notes: str = Field("", max_length=4000)
     config: dict[str, Any] = Field({}, description="Arbitrary; shown and searchable under `client`.")
+    resolved: dict[str, Any] | None = Field(
+        None,
+        description="The complete config of an imported run, in place of one that is made of these fields.",
+    )
     team: dict[str, str] = Field({}, max_length=64, description="Role to policy.")
     algorithm: str = Field("external", max_length=60)
     environment: str = Field("external", max_length=60)

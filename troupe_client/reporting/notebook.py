@@ -4,7 +4,7 @@ IPython is imported on use; it is not a dependency.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from math import isfinite
@@ -50,6 +50,12 @@ class Curve:
         self.buckets.append((point, point))
         self._filled = 1
 
+    def extend(self, points: Iterable[Point]) -> None:
+        """Add the points whose values are finite."""
+        for step, value in points:
+            if isfinite(value):
+                self.add(float(step), float(value))
+
     def points(self) -> list[Point]:
         """Return the points in the order of their steps."""
         return sorted({self.last, *(point for bucket in self.buckets for point in bucket)})
@@ -90,9 +96,14 @@ class LiveCharts:
         self._update(page)
 
     def _html(self) -> str:
-        charts = [_chart(name, curve) for name, curve in self._curves.items() if curve.buckets]
-        body = "".join(charts) or "The charts appear with the first values."
-        return f'<div>{self._head}</div><div style="display:flex;flex-wrap:wrap;gap:16px;margin-top:8px">{body}</div>'
+        return charts_html(self._head, self._curves)
+
+
+def charts_html(head: str, curves: Mapping[str, Curve]) -> str:
+    """Return the charts of curves that have points, below a head in HTML."""
+    charts = [_chart(name, curve) for name, curve in curves.items() if curve.buckets]
+    body = "".join(charts) or "The charts appear with the first values."
+    return f'<div>{head}</div><div style="display:flex;flex-wrap:wrap;gap:16px;margin-top:8px">{body}</div>'
 
 
 def notebook_show(page: str) -> Show:

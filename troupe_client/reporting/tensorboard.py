@@ -33,7 +33,12 @@ def log_folders(root: Path) -> list[Path]:
 
 def stable_id(folder: Path) -> str:
     """The run id of a folder: a hash of its resolved path."""
-    number = int.from_bytes(hashlib.sha256(str(folder.resolve()).encode()).digest(), "big")
+    return id_of(str(folder.resolve()))
+
+
+def id_of(text: str) -> str:
+    """The run id of a source: a hash."""
+    number = int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
     return "".join(ALPHABET[number // len(ALPHABET) ** position % len(ALPHABET)] for position in range(12))
 
 
@@ -64,7 +69,7 @@ def import_folder(server: Server, folder: Path, project: str, name: str, tags: l
             first = max(0, min(recorded.firsts.values(), default=0))
             attempt = begin(server, request | {"nonce": nonce, "first_step": first}).attempt
         producer = file.name if attempt == 1 else f"{file.name} {attempt}"
-        _deliver(server, run, attempt, hashlib.sha256(producer.encode()).hexdigest()[:16], recorded.events)
+        deliver(server, run, attempt, hashlib.sha256(producer.encode()).hexdigest()[:16], recorded.events)
         count += recorded.count
         ends |= recorded.lasts
     _deliver_end(server, run, attempt, max(ends.values(), default=0))
@@ -126,10 +131,10 @@ def scalars_of(file: Path) -> Iterator[tuple[float, int, dict[str, float]]]:
 def _deliver_end(server: Server, run: str, attempt: int, last: int) -> None:
     """Report the end. Its producer depends on the last step: a repeated import with new steps reports it again."""
     end = {"type": "status", "state": "finished", "iteration": last, "message": "", "facts": {}}
-    _deliver(server, run, attempt, f"end-{attempt}-{last}", [encode(end | {"time": time.time()})])
+    deliver(server, run, attempt, f"end-{attempt}-{last}", [encode(end | {"time": time.time()})])
 
 
-def _deliver(server: Server, run: str, attempt: int, producer: str, events: Iterable[bytes]) -> None:
+def deliver(server: Server, run: str, attempt: int, producer: str, events: Iterable[bytes]) -> None:
     """Deliver events of one producer; those that the server has are not stored again."""
     head = encode({"run": run, "attempt": attempt, "producer": producer})[:-1] + b',"seq":'
     with TemporaryDirectory() as scratch:

@@ -75,8 +75,7 @@ class AgentPages:
     """What weights are stored in."""
     archive_files: Callable[[Path, Iterable[str]], list[Member]]
     """(checkpoint folder, policies) -> the files of an archive."""
-    archive_has_config: bool
-    card_head: str
-    """First lines of a model card."""
+    card_facts: Mapping[str, str]
+    """Fields of the front matter of a model card."""
     card_source: tuple[str, str]
     """What a policy was trained from: the name on a model card, and the field of the policy."""

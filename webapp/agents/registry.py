@@ -44,8 +44,7 @@ LANGUAGE_MODELS = AgentPages(
     archive="Hugging Face folders of its policies",
     weights="Hugging Face folders",
     archive_files=model_files,
-    archive_has_config=False,
-    card_head="---\nlibrary_name: transformers\n---\n",
+    card_facts={"library_name": "transformers", "pipeline_tag": "text-generation"},
     card_source=("base model", "model"),
 )
 
@@ -117,8 +116,7 @@ NETWORKS = AgentPages(
     archive="The checkpoint with its config",
     weights="a folder per policy",
     archive_files=network_files,
-    archive_has_config=True,
-    card_head="",
+    card_facts={"pipeline_tag": "reinforcement-learning"},
     card_source=("network", "network"),
 )
 

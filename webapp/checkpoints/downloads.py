@@ -1,10 +1,9 @@
 """Checkpoints streamed as a tar: a folder per policy, with a model card.
 
-Language models are Hugging Face folders. Small networks are the whole checkpoint, with the config of their networks.
+Language models are Hugging Face folders, small networks are the whole checkpoint; both with the run's config.
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
@@ -17,10 +16,10 @@ from training_core.errors import CheckpointError, ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.permissions import Person
 from webapp.agents.registry import agent_pages
+from webapp.checkpoints.cards import card_of
 from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.services import checkpoint_words
 from webapp.common.attachments import attachment
-from webapp.provenance.services import provenance_flat
 from webapp.runs.states import TransitionRefused
 from workers.storage.checkpoint_files import (
     Member,
@@ -67,8 +66,8 @@ def checkpoint_download(user: Person, checkpoint: Checkpoint, policy: str = "") 
         raise TransitionRefused(f"there are no models in {checkpoint_words(checkpoint)}")
     pages = agent_pages(checkpoint.run.config)
     members = pages.archive_files(folder, chosen)
-    members += [_config(checkpoint)] if pages.archive_has_config else []
-    members += [_card(checkpoint, name) for name in chosen]
+    members += _config(checkpoint)
+    members += [card_of(checkpoint, name) for name in chosen]
     audit_note(user, checkpoint.run.project, "checkpoint.download", f"{checkpoint.run_id}/{checkpoint.path}")
     return Download(f"{checkpoint.run_id}-{checkpoint.path.rpartition('/')[2]}", members)
 
@@ -93,33 +92,10 @@ async def _in_threads(download: Download) -> AsyncIterator[bytes]:
         yield chunk
 
 
-def _config(checkpoint: Checkpoint) -> Member:
-    """Return the run's config, which defines the small networks and their environment."""
-    content = to_toml(parse_config(checkpoint.run.config)).encode()
-    return Member("config.toml", len(content), content)
-
-
-def _card(checkpoint: Checkpoint, policy: str) -> Member:
-    """Return a model card with the origin of the weights. User text is indented, so that it stays text."""
-    run = checkpoint.run
-    roles = [name for name, role in run.config["team"]["roles"].items() if role["policy"] == policy]
-    section = run.config["policies"].get(policy, {})
-    pages = agent_pages(run.config)
-    source, field = pages.card_source
-    facts = {
-        "run": run.pk,
-        "name": run.name,
-        "iteration": checkpoint.iteration,
-        "policy": policy,
-        "roles": roles,
-        source: section.get(field, ""),
-        "environment": run.config["environment"],
-        "metrics": checkpoint.metrics,
-        "provenance": provenance_flat([run]).get(run.pk, {}),
-    }
-    shown = "\n".join(f"    {line}" for line in json.dumps(facts, indent=2, ensure_ascii=False).splitlines())
-    text = (
-        f"{pages.card_head}# {policy}, iteration {checkpoint.iteration}\n\nTrained with Troupe.\n\n{shown}\n"
-    )
-    content = text.encode()
-    return Member(f"{policy}/README.md", len(content), content)
+def _config(checkpoint: Checkpoint) -> list[Member]:
+    """Return the run's config, which defines roles, small networks and environment; nothing if it is of another version."""
+    try:
+        content = to_toml(parse_config(checkpoint.run.config)).encode()
+    except ConfigError:
+        return []
+    return [Member("config.toml", len(content), content)]

@@ -12,6 +12,7 @@ from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.utils import timezone
 
+from training_core.config.files import parse_config
 from troupe_client.documents.launches import ClientRunBody
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
@@ -80,7 +81,7 @@ def _is_alive(attempt: Attempt) -> bool:
 
 
 def _made(user: Person, project: Project, wanted: ClientRunBody) -> Run:
-    config = client_config(wanted)
+    config = client_config(wanted) if wanted.resolved is None else _imported(wanted.resolved)
     check_storable(config)
     for field in ("name", "group", "notes", "tags"):
         check_storable(getattr(wanted, field), field)
@@ -105,6 +106,12 @@ def _made(user: Person, project: Project, wanted: ClientRunBody) -> Run:
         RunNote.objects.create(run=run, author=run.owner, text=wanted.notes)
     audit_note(user, project, "run.begin", run.pk, name=run.name)
     return run
+
+
+def _imported(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the config of a run of another server. It is shown, not launched. Raises ConfigError if this version cannot read it."""
+    parse_config(config)
+    return config
 
 
 def client_config(wanted: ClientRunBody) -> dict[str, Any]:

@@ -135,9 +135,12 @@ def test_policies_without_what_only_learning_needs(run: Run, user: User, make: M
     archive = unpacked(answer)
     root = f"{run.pk}-iteration-000020"
     assert sorted(archive.getnames()) == [
-        f"{root}/{policy}/{name}"
-        for policy in ("executor", "planner")
-        for name in ("README.md", "config.json", "model.safetensors")
+        f"{root}/config.toml",
+        *(
+            f"{root}/{policy}/{name}"
+            for policy in ("executor", "planner")
+            for name in ("README.md", "config.json", "model.safetensors")
+        ),
     ]
     weights = archive.extractfile(f"{root}/planner/model.safetensors")
     card = archive.extractfile(f"{root}/planner/README.md")
@@ -153,7 +156,8 @@ def test_one_policy_and_what_is_refused(run: Run, user: User, stranger: User, ma
     make(40, removed=True)
     call = caller(user, "read")
     path = f"runs/{run.pk}/checkpoints/20/download/"
-    assert all("/planner/" in name for name in unpacked(call(path, policy="planner")).getnames())
+    names = unpacked(call(path, policy="planner")).getnames()
+    assert names and all("/planner/" in name or name.endswith("/config.toml") for name in names)
     assert "the checkpoint has executor, planner" in call(path, policy="../x").json()["errors"]["policy"]
     assert call(f"runs/{run.pk}/checkpoints/40/download/").status_code == 409
     assert caller(stranger, "read")(path).status_code == 404

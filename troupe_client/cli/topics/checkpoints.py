@@ -1,6 +1,10 @@
-"""Checkpoints: fork, download, pin, delete, lineage."""
+"""Checkpoints: fork, serve, push to a hub, download, pin, delete, lineage."""
 
+import signal
+import sys
+import threading
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -8,6 +12,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from troupe_client.cli.arguments import AsJson, Overrides, RunId, RunName, Tags
+from troupe_client.cli.installed import require_server
 from troupe_client.cli.output import (
     plain_table,
     print_json,
@@ -20,7 +25,7 @@ from troupe_client.cli.output import (
 )
 from troupe_client.cli.sections import RUNS
 from troupe_client.cli.show import OUTCOMES, number, reported_keys
-from troupe_client.server_api import ServerFailure, find_server, run_path
+from troupe_client.server_api import ServerFailure, find_server, home, run_path
 from workers.provenance.collecting import launch_provenance
 
 app = typer.Typer()
@@ -47,6 +52,71 @@ def fork(
     print_launched(server, server.call(checkpoint_path(run_id, checkpoint, "fork/"), body), as_json)
 
 
+@top.command("serve", rich_help_panel=RUNS)
+def serve(
+    checkpoint: Annotated[
+        str, typer.Argument(help="RUN:last, RUN:best, RUN:40, or the folder of a downloaded checkpoint.")
+    ],
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0: a free one.", min=0, max=65535)] = 8900,
+    key: Annotated[str, typer.Option(help="API key that requests need; default: a random one.")] = "",
+    greedy: Annotated[bool, typer.Option("--greedy", help="Answer with the most likely tokens.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Serve the roles of a checkpoint as models of OpenAI's and Anthropic's APIs, until Ctrl-C."""
+    require_server()
+    from troupe_client.cli.fetching import fetch_tar
+    from workers.jobs.serving import served_team  # imports torch, which takes seconds
+
+    stopped = threading.Event()
+    with TemporaryDirectory() as scratch:
+        folder = Path(checkpoint)
+        if not folder.is_dir():
+            run_id, _, name = checkpoint.partition(":")
+            path = checkpoint_path(run_id, name or "last", "download/")
+            folder = fetch_tar(find_server(), path, Path(scratch) / "checkpoint")
+        with served_team(folder, home(), Path(scratch), port=port, key=key, greedy=greedy) as team:
+            print_result(
+                vars(team), as_json, f"{team.url}  API key {team.key}  models {', '.join(team.roles)}"
+            )
+            sys.stdout.flush()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, lambda *_: stopped.set())
+            stopped.wait()
+
+
+@app.command("push")
+def push(
+    run_id: RunId,
+    checkpoint: Checkpoint,
+    repository: Annotated[str, typer.Argument(help="OWNER/NAME; of several policies OWNER/NAME-POLICY.")],
+    policy: Annotated[str, typer.Option(help="Only this policy.")] = "",
+    public: Annotated[
+        bool, typer.Option("--public", help="Create public repositories; default: private.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Upload a checkpoint to the Hugging Face hub: a model repository per policy. HF_TOKEN has the token."""
+    from troupe_client.cli.fetching import fetch_tar
+    from troupe_client.cli.hub import push_folder
+
+    with TemporaryDirectory() as scratch:
+        path = checkpoint_path(run_id, checkpoint, "download/")
+        target = fetch_tar(find_server(), path, Path(scratch) / "checkpoint", policy=policy)
+        folders = sorted(item for item in target.iterdir() if item.is_dir())
+        several = len(folders) > 1
+        message = f"Checkpoint {checkpoint} of run {run_id}"
+        pushed = [
+            push_folder(
+                folder, f"{repository}-{folder.name}" if several else repository, message, private=not public
+            )
+            for folder in folders
+        ]
+    if as_json:
+        return print_json(pushed)
+    for address in pushed:
+        print_line(address)
+
+
 @app.command("download")
 def download(
     run_id: RunId,
@@ -68,7 +138,7 @@ def download(
     if merge:
         from training_core.llm.models.loading import merge_folder  # imports torch, which takes seconds
 
-        for folder in target.iterdir():
+        for folder in filter(Path.is_dir, target.iterdir()):
             merge_folder(folder)
     folders = sorted(str(item) for item in target.iterdir() if item.is_dir())
     if as_json:

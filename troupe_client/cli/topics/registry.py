@@ -9,6 +9,7 @@ from troupe_client.cli.topics import (
     artifacts,
     assistants,
     buffers,
+    bundles,
     checkpoints,
     cluster,
     compare,
@@ -73,6 +74,7 @@ GROUPS: dict[str, Group] = {
     "episode-note": Group("Write labels and notes on episodes.", RESULTS, ()),
     "report": Group("Write reports: Markdown with charts and transcripts of runs.", RESULTS, (reports.app,)),
     "view": Group("Save filters and columns of the runs table.", RESULTS, (views.app,)),
+    "bundle": Group("Write runs to one file that opens offline; import it.", RESULTS, (bundles.app,)),
     "tensorboard": Group("Import event files of TensorBoard.", RESULTS, (imports.app,)),
     "project": Group(
         "List and create projects, show their tokens, limits and audit log.",
