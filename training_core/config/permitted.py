@@ -41,8 +41,11 @@ _FOLDERS = (
 PLACES = {"model_name_fields": _MODELS, "checkpoint_fields": _CHECKPOINTS, "folder_fields": _FOLDERS}
 """Kinds of fields that name a path, and what they may name."""
 
-SHIPPED = frozenset({"training_core.llm.agents.calculator:CalculatorAgent"})
-"""Import paths of Troupe's own presets, which everyone may name."""
+SHIPPED = frozenset({
+    "training_core.llm.agents.calculator:CalculatorAgent",
+    "training_core.llm.rewards.math:MathReward",
+})  # fmt: skip
+"""Import paths of Troupe's own code, which everyone may name."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from training_core.config.evaluation import Checkpoint, Evaluation, Reporting
 from training_core.config.experiment import AgentKind, ExperimentConfig, Run
 from training_core.config.health import Health
 from training_core.config.models import Policy
+from training_core.config.rewards import RewardSection
 from training_core.config.rollout import WHOLE_EPISODES, Resources, Rollout, RolloutBuffer, TurnTree, Workflow
 from training_core.config.team import Team
 from training_core.errors import InvalidValue
@@ -73,6 +74,18 @@ class RunConfig(ExperimentConfig):
             raise InvalidValue(
                 "algorithm.drop_zero_variance: a group of one has no variance, so every group would be excluded",
                 remedy="set false, or rollout.group_size = 2 or more",
+            )
+        return self
+
+    @cross_field
+    def _answers_can_be_compared(self) -> Self:
+        reward = getattr(self.environment, "reward", None)
+        whole = isinstance(self.workflow, WHOLE_EPISODES)
+        if isinstance(reward, RewardSection) and reward.compares and (whole or self.rollout.group_size == 1):
+            field = "method" if reward.type == "judge" else "scores"
+            raise InvalidValue(
+                f"environment.reward.{field}: compares the answers to one state, which this run does not have",
+                remedy='set workflow.type = "turn_tree" and rollout.group_size = 2 or more, or score single answers',
             )
         return self
 
