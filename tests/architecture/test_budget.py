@@ -63,7 +63,7 @@ BUDGET = {
     "webapp/transcripts": 3100,
     "workers": 1020,
     "workers/actors": 3195,
-    "workers/driver": 2280,
+    "workers/driver": 2410,
     "workers/gateway": 1510,
     "workers/jobs": 560,
     "workers/launchers": 970,
@@ -72,7 +72,7 @@ BUDGET = {
     "workers/provenance": 460,
     "workers/reporting": 380,
     "workers/rollout_buffer": 1620,
-    "workers/sizing": 1070,
+    "workers/sizing": 1080,
     "workers/storage": 400,
     "workers/telemetry": 1790,
 }

@@ -45,6 +45,7 @@ UNITS = {
     "reward": "reward per episode",
     "candidate_reward": "mean over candidates",
     "length": "turns",
+    "lag": "iterations",
     "entropy": "nats per token",
     "kl": "nats per token, to the base model",
     "clip_fraction": "share of tokens",

@@ -250,6 +250,14 @@ class RolloutCoordinator(TrainingBackend):
         self._started.published(iteration, self._versions)
         return [span for part in spans.values() for span in part]
 
+    def snapshot(self) -> dict[str, tuple[int, Any]]:
+        """By trained policy: its version, and a reference to its weights."""
+        proxies: Mapping[str, Any] = self._proxies
+        return {
+            policy: (self._versions[policy], proxies[policy].snapshot(self._versions[policy]))
+            for policy in self._config.trained_policies
+        }
+
     def save(self, folder: Path) -> None:
         """Write the policies' parts; frozen policies too, since they may have weights of another run's checkpoint."""
         self._each(self._config.used_policies, lambda _, proxy: proxy.save(folder))
