@@ -2,7 +2,7 @@
 this module, which is free of torch.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -263,6 +263,18 @@ class TrainingBackend(Protocol):
     def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int) -> Collected:
         """Play the first held-out tasks without learning. Raises StopRequested."""
         ...
+
+    def snapshot(self) -> Any:
+        """The current weights in the form that the run's evaluator loads; only of lead actors."""
+        raise AssertionError("this backend has no evaluator")
+
+    def begin_evaluation(self, iteration: int, plays: Sequence[tuple[EpisodeKind, int]]) -> None:
+        """Have the evaluator play with the current weights: (kind, episodes). Returns before it has ended."""
+        raise AssertionError("this backend has no evaluator")
+
+    def evaluated(self, *, wait: bool) -> list[Collected] | None:
+        """Results of the evaluator, one for each kind; None if it is still playing, or if a stop request ended the wait."""
+        raise AssertionError("this backend has no evaluator")
 
     def save(self, folder: Path) -> None:
         """Write every trained policy's part of a checkpoint into `folder`. Raises CheckpointError.

@@ -4,6 +4,7 @@
 const COUNTS = new RegExp([
   "^(progress/.+|rollout/(failed|overlong|dropped|rejected|waiting|left_out)",
   "|(eval|eval_sampled)/(failed|overlong|unscored)|rewards/(timeouts|unscored)",
+  "|((eval|eval_sampled)/)?judge/(requests|cached|failures|\\w+_tokens)",
   "|policy/[^/]+/(tokens|computed_tokens|micro_batch_tokens|trained_groups|skipped_steps|overflowed_steps)",
   "|buffer/(current_size|max_size|total_\\w+|open_groups|ready_groups|groups_\\w+))(:\\w+)?$",
 ].join(""));

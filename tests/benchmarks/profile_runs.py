@@ -29,7 +29,7 @@ OUTSIDE = (START, "evaluation")
 TIMES = ("rollout", "update", "sync", "iteration", "eval", "eval_sampled")
 PARTS: dict[str, tuple[str, ...]] = {
     START: ("<frozen importlib", "model_loading.py", "starting_point.py"),
-    "evaluation": ("evaluate (workers/driver/loop.py", "evaluate_base (workers/driver/loop.py"),
+    "evaluation": ("_play (workers/driver/evaluations.py",),
     "reporting": (
         "workers/reporting/",
         "workers/telemetry/",

@@ -107,6 +107,11 @@ class EnvironmentSection(Section):
         """Answers that one process evaluates at a time: above 1 if evaluation waits for other processes."""
         return 1
 
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether the environment receives the token ids of answers, as SampledText."""
+        return False
+
 
 def _writable(table: dict[str, Any]) -> dict[str, Any]:
     """Refuse values that TOML, the storage format of runs, or a dotted field path cannot represent."""

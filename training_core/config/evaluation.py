@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field, create_model
 
 from training_core.config.base import Section
-from training_core.config.effects import Effects, Place, both, needs, only_if, unless
+from training_core.config.effects import Effects, Place, both, needs, only_if, unless, where
 from training_core.loggers.registry import LOGGERS
 
 _some_play = only_if(lambda at: at.section.greedy or at.section.sampled, "neither greedy nor sampled is on")
-EVALUATION_EFFECTS = needs("episodes probes", both(unless("every", 0), _some_play)) | needs(
-    "greedy sampled", unless("every", 0)
+EVALUATION_EFFECTS = (
+    needs("episodes probes", both(unless("every", 0), _some_play))
+    | needs("greedy sampled mode", unless("every", 0))
+    | needs("cpus gpus", both(unless("every", 0), where("mode", "beside")))
 )
 """Rules of evaluations of all kinds of agents."""
 
@@ -52,6 +54,12 @@ class Evaluation(Section):
     """Temperature of the sampled evaluation."""
     probes: int = Field(6, ge=0)
     """Number of these tasks that are probes, whose transcripts are stored at every evaluation."""
+    mode: Literal["inline", "beside"] = "inline"
+    """inline: training waits for an evaluation; beside: an evaluator of its own plays it during the next iterations (on Ray)."""
+    cpus: float = Field(0.5, ge=0.0)
+    """CPU cores of the evaluator (for scheduling)."""
+    gpus: float = Field(0.0, ge=0.0)
+    """GPUs of the evaluator; 0 runs on the CPU."""
 
 
 class Checkpoint(Section):
@@ -70,6 +78,11 @@ class Checkpoint(Section):
     """Metric whose highest value marks the best checkpoint."""
     keep_best: int = Field(1, ge=1)
     """Number of best checkpoints retained, regardless of age."""
+
+    @property
+    def is_best_by_evaluation(self) -> bool:
+        """Whether best_of is a metric of evaluations."""
+        return self.best_of.startswith(("eval/", "eval_sampled/"))
 
 
 _has_logger = only_if(

@@ -62,7 +62,7 @@ class ExperimentConfig(Section):
         environment: Any
         algorithm: Any
         evaluation: Any
-        """Its `every`, `episodes`, `greedy`, `sampled` and `probes`."""
+        """Its `every`, `episodes`, `greedy`, `sampled`, `probes`, `mode`, `cpus` and `gpus`."""
         checkpoint: Checkpoint
         reporting: Reporting
         health: RunHealth
@@ -155,6 +155,11 @@ class ExperimentConfig(Section):
     def publish_every(self) -> int:
         """Updates between publications of weights to the acting processes."""
         return 1
+
+    @property
+    def evaluates_beside(self) -> bool:
+        """Whether evaluations are played during training."""
+        return bool(self.evaluation.every) and self.evaluation.mode == "beside"
 
     def evaluation_episodes(self, kind: str) -> int:
         """Episodes of one evaluation: of kind "eval" (greedy) or "eval_sampled"."""

@@ -44,13 +44,14 @@ PLACES = {"model_name_fields": _MODELS, "checkpoint_fields": _CHECKPOINTS, "fold
 SHIPPED = frozenset(
     {
         "training_core.llm.agents.calculator:CalculatorAgent",
+        "training_core.llm.rewards.math:MathReward",
         "pettingzoo.classic.tictactoe.tictactoe:env",
         "pettingzoo.classic.connect_four.connect_four:env",
         "pettingzoo.classic.rlcard_envs.leduc_holdem:env",
         "pettingzoo.classic.rlcard_envs.texas_holdem:env",
     }
 )
-"""Import paths of Troupe's own presets, which everyone may name."""
+"""Import paths of Troupe's own code and presets, which everyone may name."""
 
 
 @dataclass(frozen=True)

@@ -135,6 +135,17 @@ class RolloutWorkflow(Section):
         _refuse_discount_of_sequences(self.export_style, self.turn_discount)
         return self
 
+    @cross_field
+    def _episodes_are_scored_separately(self) -> Self:
+        if self.reward.compares:
+            field = "method" if self.reward.type == "judge" else "scores"
+            only = "rubric" if self.reward.type == "judge" else "answer"
+            raise InvalidValue(
+                f"reward.{field}: episodes of a rollout workflow are scored separately",
+                remedy=f'set "{only}"',
+            )
+        return self
+
 
 def _refuse_discount_of_sequences(export_style: str, turn_discount: float) -> None:
     """Raises ValueError if a discount would have no effect."""

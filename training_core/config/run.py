@@ -12,7 +12,16 @@ from training_core.config.evaluation import Checkpoint, Evaluation, Reporting
 from training_core.config.experiment import AgentKind, ExperimentConfig, Run
 from training_core.config.health import Health
 from training_core.config.models import Policy
-from training_core.config.rollout import WHOLE_EPISODES, Resources, Rollout, RolloutBuffer, TurnTree, Workflow
+from training_core.config.rewards import RewardSection
+from training_core.config.rollout import (
+    WHOLE_EPISODES,
+    Agent,
+    Resources,
+    Rollout,
+    RolloutBuffer,
+    TurnTree,
+    Workflow,
+)
 from training_core.config.team import Team
 from training_core.errors import InvalidValue
 from training_core.llm.environments.arithmetic import Arithmetic
@@ -74,6 +83,30 @@ class RunConfig(ExperimentConfig):
                 "algorithm.drop_zero_variance: a group of one has no variance, so every group would be excluded",
                 remedy="set false, or rollout.group_size = 2 or more",
             )
+        return self
+
+    @cross_field
+    def _answers_can_be_compared(self) -> Self:
+        reward = getattr(self.environment, "reward", None)
+        whole = isinstance(self.workflow, WHOLE_EPISODES)
+        if isinstance(reward, RewardSection) and reward.compares and (whole or self.rollout.group_size == 1):
+            field = "method" if reward.type == "judge" else "scores"
+            raise InvalidValue(
+                f"environment.reward.{field}: compares the answers to one state, which this run does not have",
+                remedy='set workflow.type = "turn_tree" and rollout.group_size = 2 or more, or score single answers',
+            )
+        return self
+
+    @cross_field
+    def _an_evaluator_can_play(self) -> Self:
+        workflow = self.workflow
+        reason = ""
+        if isinstance(workflow, RolloutBuffer) or (isinstance(workflow, Agent) and not workflow.path):
+            reason = "external programs play with the workers of the training"
+        elif any(self.policies[name].engine.weights == "remote" for name in self.used_policies):
+            reason = "external servers have the weights of the training only"
+        if self.evaluates_beside and reason:
+            raise InvalidValue(f'evaluation.mode: "beside" is not possible: {reason}', remedy='set "inline"')
         return self
 
     @cross_field

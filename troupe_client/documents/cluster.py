@@ -31,7 +31,7 @@ class DevicePool(Document):
     """Processes of one policy, or shared ones, and their total devices."""
 
     name: str
-    kind: str = Field(description="policy, environments, coordinator or trainer.")
+    kind: str = Field(description="policy, environments, coordinator, evaluator or trainer.")
     workers: int
     cpus: float
     gpus: float

@@ -27,6 +27,7 @@ LANGUAGE_MODELS = AgentPages(
     tiles=(
         TileSpec("Success, greedy", "", (TileFigure("eval/success", since="base"),)),
         TileSpec("Success, sampled", "", (TileFigure("eval_sampled/success", since="base"),)),
+        TileSpec("Lag of evaluation", "iterations", (TileFigure("eval/lag"),)),
         TileSpec("Return per episode", "", (TileFigure("train/return", since="start"),)),
         TileSpec("Reward by role", "", (TileFigure("train/{role}/reward"),)),
         TileSpec("Entropy", "nats per token", (TileFigure("policy/{policy}/entropy"),)),
@@ -82,6 +83,7 @@ NETWORKS = AgentPages(
     tiles=(
         TileSpec("Return{side}, greedy", "", (TileFigure("eval/return", since="start"),)),
         TileSpec("Return{side}, sampled", "", (TileFigure("eval_sampled/return", since="start"),)),
+        TileSpec("Lag of evaluation", "iterations", (TileFigure("eval/lag"),)),
         TileSpec("Return{side} in training", "", (TileFigure("train/return", since="start"),)),
         TileSpec("Return by role, greedy", "", (TileFigure("eval/{role}/reward"),)),
         TileSpec("Entropy", "nats per action", (TileFigure("policy/{policy}/entropy"),)),

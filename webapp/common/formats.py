@@ -12,6 +12,7 @@ NONE = "\N{EN DASH}"
 COUNTS = re.compile(
     r"(progress/.+|rollout/(failed|overlong|dropped|rejected|waiting|left_out)"
     r"|(eval|eval_sampled)/(failed|overlong|unscored)|rewards/(timeouts|unscored)"
+    r"|((eval|eval_sampled)/)?judge/(requests|cached|failures|\w+_tokens)"
     r"|policy/[^/]+/(tokens|computed_tokens|micro_batch_tokens|trained_groups|skipped_steps|overflowed_steps)"
     r"|buffer/(current_size|max_size|total_\w+|open_groups|ready_groups|groups_\w+))(:\w+)?"
 )

@@ -45,6 +45,7 @@ UNITS = {
     "reward": "reward per episode",
     "candidate_reward": "mean over candidates",
     "length": "turns",
+    "lag": "iterations",
     "entropy": "nats per token",
     "kl": "nats per token, to the base model",
     "clip_fraction": "share of tokens",
@@ -72,6 +73,12 @@ UNITS = {
     "dropped": "answers",
     "timeouts": "answers",
     "unscored": "answers",
+    "requests": "requests",
+    "cached": "verdicts",
+    "failures": "verdicts",
+    "prompt_tokens": "tokens",
+    "completion_tokens": "tokens",
+    "agreement": "share of pairs",
     "current_size": "records",
     "total_written": "records",
     "total_read": "records",
@@ -101,13 +108,16 @@ SECTIONS = {
     "groups": "Groups",
     "rollout": "Rollout",
     "rewards": "Reward functions",
+    "judge": "Judges",
     "buffer": "Rollout buffer",
     "time": "Time",
     "compute": "Compute",
     "progress": "Progress",
     "system": "System",
 }
-SHARES = {"success", "zero_variance", "too_easy", "too_hard", "filtered", "clip_fraction", "truncated"}
+SHARES = {
+    "success", "zero_variance", "too_easy", "too_hard", "filtered", "clip_fraction", "truncated", "agreement"
+}  # fmt: skip
 
 
 AXES = {name: (label, PROGRESS.get(name, "")) for name, label in (PANEL_AXES | {"time": "wall time"}).items()}

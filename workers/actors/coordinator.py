@@ -18,6 +18,7 @@ from training_core.llm.base_models.base_evaluation import base_evaluation
 from training_core.llm.environments.host import EnvironmentPool
 from training_core.llm.generation.rendering import check_template_arguments
 from training_core.llm.learning.training_groups import make_groups, read_baselines, save_baselines
+from training_core.llm.rewards.judge import has_judge, judge_metrics, take_counts
 from training_core.llm.workflows.agent import check_workflow
 from training_core.types import Episode
 from training_core.versions import oldest_versions
@@ -191,6 +192,7 @@ class RolloutCoordinator(TrainingBackend):
         collected.ahead = collection.ahead
         if self._config.rollout.over_sampling > 1:
             collected.figures["rollout/left_out"] = float(collection.left_out)
+        collected.figures |= self._judge_metrics("judge")
         return collected
 
     def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int, first: int = 0) -> Collected:
@@ -200,7 +202,9 @@ class RolloutCoordinator(TrainingBackend):
         played = self._started.evaluate(iteration, kind, tasks, self._versions)
         spans = [replace(span, phase="evaluate", iteration=iteration) for span in played.spans]
         probes = [episode for episode in played.episodes if episode.probe]
-        return self._collected(played.episodes, probes, spans, time.time() - start)
+        collected = self._collected(played.episodes, probes, spans, time.time() - start)
+        collected.figures |= self._judge_metrics(f"{kind}/judge")
+        return collected
 
     def update(self, iteration: int) -> Updated:
         """Form groups, then update the policies that learn in this iteration, at the same time."""
@@ -246,6 +250,14 @@ class RolloutCoordinator(TrainingBackend):
         self._started.published(iteration, self._versions)
         return [span for part in spans.values() for span in part]
 
+    def snapshot(self) -> dict[str, tuple[int, Any]]:
+        """By trained policy: its version, and a reference to its weights."""
+        proxies: Mapping[str, Any] = self._proxies
+        return {
+            policy: (self._versions[policy], proxies[policy].snapshot(self._versions[policy]))
+            for policy in self._config.trained_policies
+        }
+
     def save(self, folder: Path) -> None:
         """Write the policies' parts; frozen policies too, since they may have weights of another run's checkpoint."""
         self._each(self._config.used_policies, lambda _, proxy: proxy.save(folder))
@@ -287,6 +299,16 @@ class RolloutCoordinator(TrainingBackend):
         with ThreadPoolExecutor(max_workers=len(names)) as threads:
             futures = {name: threads.submit(call, name, self._proxies[name]) for name in names}
         return {name: future.result() for name, future in futures.items()}
+
+    def _judge_metrics(self, prefix: str) -> dict[str, float]:
+        """Metrics of judges since the last call, in this process and in those of the environments."""
+        if not has_judge(self._config):
+            return {}
+        elsewhere = self._pool.judge_counts() if hasattr(self._pool, "judge_counts") else {}
+        own = take_counts()
+        return judge_metrics(
+            {name: own.get(name, 0.0) + elsewhere.get(name, 0.0) for name in own | elsewhere}, prefix
+        )
 
     def _collected(
         self, episodes: list[Episode], transcribed: list[Episode], spans: list[Span], seconds: float

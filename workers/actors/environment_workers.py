@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 
 from training_core.llm.environments.host import EnvironmentHost
+from training_core.llm.rewards.judge import take_counts
 from training_core.marl.environments.base import Actions, Spec, Transition, VectorEnvironment, View
 from training_core.marl.environments.config import MarlEnvironment
 from training_core.marl.environments.episodes import Arrays
@@ -21,6 +22,10 @@ class EnvWorker(EnvironmentHost):
     def system(self) -> dict[str, dict[str, float]]:
         """Load of this machine."""
         return machine_load()
+
+    def judge_counts(self) -> dict[str, float]:
+        """Counts of this process's judges since the last call."""
+        return take_counts()
 
 
 class MarlEnvWorker:

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import stdev
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from training_core.checkpoints import read_state
 from training_core.config.marl import MarlConfig
@@ -29,14 +30,15 @@ from workers.protocol import (
 if TYPE_CHECKING:
     from training_core.marl.trainer import MarlTrainer
 
-NAME = "trainer"
-"""Name of the worker in events."""
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
 """Characters in names of agents that names of metrics must not contain."""
 
 
 class MarlWorker(TrainingBackend):
     """A TrainingBackend for small networks: one process acts and learns with the same weights."""
+
+    name: ClassVar[str] = "trainer"
+    """Name of the worker in events."""
 
     def __init__(
         self,
@@ -59,7 +61,7 @@ class MarlWorker(TrainingBackend):
 
     def start(self, resume_from: Path | None) -> Started:
         """Make environments and networks. Raises CheckpointError, EnvironmentFailure, ConfigError."""
-        self._sampler = UtilisationSampler(NAME, self._config.resources.threads, on_gpu=False)
+        self._sampler = UtilisationSampler(self.name, self._config.resources.threads, on_gpu=False)
         self._trainer = self._make_trainer()
         if resume_from is not None:
             self._trainer.load(resume_from)
@@ -67,7 +69,7 @@ class MarlWorker(TrainingBackend):
         return Started(
             {},
             spans=[
-                Span(NAME, "load", policy, 0, self._created, time.time())
+                Span(self.name, "load", policy, 0, self._created, time.time())
                 for policy in self._config.used_policies
             ],
         )
@@ -131,6 +133,13 @@ class MarlWorker(TrainingBackend):
         seconds = time.time() - start
         return Collected(facts, transcripts, spans, seconds, figures=figures, env_steps=collection.steps)
 
+    def snapshot(self) -> dict[str, bytes]:
+        """The files of the policies' actors, by path in a checkpoint."""
+        with TemporaryDirectory() as name:
+            self.trainer.save(Path(name))
+            files = Path(name).glob("*/actor.safetensors")
+            return {path.relative_to(name).as_posix(): path.read_bytes() for path in files}
+
     def save(self, folder: Path) -> None:
         self.trainer.save(folder)
 
@@ -151,7 +160,7 @@ class MarlWorker(TrainingBackend):
         return self._trainer
 
     def _span(self, phase: Phase, iteration: int, start: float) -> Span:
-        return Span(NAME, phase, "", iteration, start, time.time())
+        return Span(self.name, phase, "", iteration, start, time.time())
 
     def _facts(self, result: EpisodeResult) -> EpisodeFacts:
         return EpisodeFacts(

@@ -5,7 +5,9 @@ worker, since environments are deterministic. RemoteMaker makes those of small n
 The current episodes of a dead worker fail; its environments restart with the seed of their last reset, and the others continue.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +59,15 @@ class RemotePool:
     def commit(self, chosen: dict[int, int]) -> dict[int, SlotView]:
         """Continue each slot with the chosen copy."""
         return self._spread("commit", chosen)
+
+    def judge_counts(self) -> dict[str, float]:
+        """Counts of the workers' judges since the last call; those of a dead worker are lost."""
+        total: defaultdict[str, float] = defaultdict(float)
+        for call in [worker.send("judge_counts") for worker in self._workers]:
+            with suppress(RayActorError):  # replaced at the next call that needs it
+                for name, value in call.result().items():
+                    total[name] += value
+        return total
 
     def _home(self, slot: int) -> int:
         return slot % len(self._workers)

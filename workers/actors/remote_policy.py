@@ -178,6 +178,12 @@ class RemotePolicy(PolicyProxy):
                 missed.append((call.member, str(error)))
         return spans, missed
 
+    def snapshot(self, version: int) -> Any:
+        """A reference to the current weights, which are those of `version`."""
+        if self._colocated or self._weights is None:
+            return [member.send("weights", version) for member in self._trained()][0].reference
+        return self._weights
+
     def save(self, folder: Path) -> None:
         if self._updaters:
             call_all(self._updaters, "save", folder)

@@ -31,7 +31,7 @@ from workers.protocol import (
     WorkerLost,
 )
 from workers.reporting.reporter import Reporter
-from workers.sizing.placement import refuse_gpus, requested_gpus
+from workers.sizing.placement import refuse_evaluator, refuse_gpus, requested_gpus
 from workers.storage.folders import RunFolder
 from workers.telemetry.faults import FAILURE, LOST, fault_of, has_traceback
 from workers.telemetry.output import reported_output
@@ -209,6 +209,7 @@ def _backend(
     Raises ConfigError if GPUs are requested and this machine, or a cluster of this machine alone, has none.
     """
     if local:
+        refuse_evaluator(attempt.config)
         if requested_gpus(attempt.config) and not cuda_is_visible():
             refuse_gpus(attempt.config, "this machine")
         make = resolve(WORKER_KINDS[attempt.config.agents].local_backend)

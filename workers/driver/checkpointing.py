@@ -131,6 +131,10 @@ class CheckpointKeeper:
         self.early_stopping = EarlyStopping(config)
         self.admission: dict[str, Any] | None = None
         """State of task admission if play runs ahead of the update (see Ahead)."""
+        self.evaluating: int | None = None
+        """Iteration whose weights the evaluator plays with; None if it is idle."""
+        self.unevaluated = False
+        """Whether the run resumes from a checkpoint whose evaluation was lost."""
 
     def recall(self, resume_from: Path | None, run_events: RunEvents, *, forks: bool = False) -> int:
         """Restore progress from a checkpoint. Returns the number of iterations completed by then. Raises CheckpointError.
@@ -148,6 +152,7 @@ class CheckpointKeeper:
             self._best = _read_best(state["best"])
             self.early_stopping.restore(state.get("early_stopping", {}))
         self.latest = int(state["iteration"])
+        self.unevaluated = not forks and state.get("evaluating") == self.latest
         return self.latest
 
     def due(self, iteration: int) -> bool:
@@ -158,19 +163,34 @@ class CheckpointKeeper:
 
     def save(self, backend: TrainingBackend, run_events: RunEvents, iteration: int) -> None:
         """Write a checkpoint, then delete those that retention no longer includes. Raises CheckpointError."""
-        value = run_events.measured(self._config.checkpoint.best_of, iteration)
-        best = value is not None and (not self._best or value > self._best[0].value)
-        if value is not None:  # an equal value is no improvement: the earlier one stays before it
-            others = [item for item in self._best if item.iteration != iteration]
-            ordered = sorted([*others, Best(iteration, value)], key=lambda item: -item.value)
-            self._best = ordered[: self._config.checkpoint.keep_best]
+        best = self._is_best(run_events, iteration)
         policies = self._config.trained_policies
         with writing(self._folder.checkpoints, iteration, self._state(run_events), policies) as draft:
             backend.save(draft)
-        folder = self._folder.checkpoints / name_of(iteration)
-        run_events.checkpointed(iteration, self._relative(folder), size_of(folder), best=best)
+        self._report(run_events, iteration, best=best)
         self._retain(run_events, iteration)
         self._saved, self.latest = time.monotonic(), iteration
+
+    def rank(self, run_events: RunEvents, iteration: int) -> None:
+        """Rank the checkpoint of an iteration, if there is one, by a metric that was measured after it was written."""
+        if (self._folder.checkpoints / name_of(iteration)).is_dir():
+            self._report(run_events, iteration, best=self._is_best(run_events, iteration))
+
+    def _is_best(self, run_events: RunEvents, iteration: int) -> bool:
+        """Add an iteration to the best ones if it belongs to them. Returns whether it is the best of all."""
+        value = run_events.measured(self._config.checkpoint.best_of, iteration)
+        if value is None:
+            return False
+        best = not self._best or value > self._best[0].value
+        others = [item for item in self._best if item.iteration != iteration]
+        # an equal value is no improvement: the earlier one stays before it
+        ordered = sorted([*others, Best(iteration, value)], key=lambda item: -item.value)
+        self._best = ordered[: self._config.checkpoint.keep_best]
+        return best
+
+    def _report(self, run_events: RunEvents, iteration: int, *, best: bool) -> None:
+        folder = self._folder.checkpoints / name_of(iteration)
+        run_events.checkpointed(iteration, self._relative(folder), size_of(folder), best=best)
 
     def _state(self, run_events: RunEvents) -> dict[str, Any]:
         return {
@@ -180,11 +200,12 @@ class CheckpointKeeper:
             "best": [asdict(item) for item in self._best],
             "admission": self.admission,
             "early_stopping": self.early_stopping.state(),
+            "evaluating": self.evaluating,
         }
 
     def _retain(self, run_events: RunEvents, iteration: int) -> None:
         """Delete all checkpoints except the latest and the best ones."""
-        best = {item.iteration for item in self._best}
+        best = {item.iteration for item in self._best} | {self.evaluating or 0}
         for folder in retain(self._folder.checkpoints, self._config.checkpoint.keep, best, until=iteration):
             run_events.removed(iteration_of(folder.name), self._relative(folder))
 

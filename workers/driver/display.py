@@ -72,7 +72,9 @@ def evaluation_line(number: int, values: Mapping[str, float], shaped: bool = Fal
     """One evaluation as a line of text."""
     prefix = next(iter(values)).partition("/")[0] if values else "eval"
     how = "sampled" if prefix == "eval_sampled" else "greedy"
-    return f"evaluation after iteration {number}, {how}: {figures_text(prefix, values, shaped)}"
+    lag = values.get(f"{prefix}/lag", 0.0)
+    later = f" ({lag:g} iteration{'s' * (lag != 1)} later)" if lag else ""
+    return f"evaluation after iteration {number}, {how}: {figures_text(prefix, values, shaped)}{later}"
 
 
 def figures_text(prefix: str, values: Mapping[str, float], shaped: bool = False) -> str:

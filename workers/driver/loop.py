@@ -10,81 +10,22 @@ synchronous loop's. After AReaL (arXiv 2505.24298).
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from training_core.config.experiment import ExperimentConfig
-from training_core.errors import CheckpointError, EnvironmentFailure, StopRequested
+from training_core.errors import CheckpointError, StopRequested
 from workers.driver.checkpointing import CheckpointKeeper, scheduled
+from workers.driver.evaluations import Evaluations, evaluates
+from workers.driver.failure_limit import TRAINING, FailureLimit
 from workers.driver.run_events import RunEvents
-from workers.protocol import EpisodeFacts, Started, TrainingBackend
+from workers.protocol import Started, TrainingBackend
 
 log = logging.getLogger(__name__)
 ENDS = {"stop": "stopped", "pause": "paused"}
 """Command -> final state of the run."""
-
-
-TRAINING = "train"
-_ROUNDS = {TRAINING: "iterations"}
-_CORRECT = "Correct the agent or the environment, and try it with a dry run before you launch again"
-
-
-@dataclass
-class _Seen:
-    """Outcomes of one kind of play."""
-
-    in_a_row: int = 0
-    """Number of latest consecutive rounds in which all episodes failed."""
-    completed: int = 0
-    """Episodes that did not fail."""
-    failed: int = 0
-    error: str = ""
-    """Error of the last recorded failed episode."""
-
-
-class FailureLimit:
-    """Counts rounds in which all episodes failed, by kind of play: training, greedy evaluation, sampled evaluation."""
-
-    def __init__(self, rounds: int) -> None:
-        self._rounds = rounds
-        self._seen: dict[str, _Seen] = {}
-
-    def record(self, kind: str, episodes: Sequence[EpisodeFacts], rounds: float | None = None) -> None:
-        """Add a round. Raises EnvironmentFailure after `rounds` consecutive rounds in which all episodes failed (default: the
-        config's number).
-        """
-        seen = self._seen.setdefault(kind, _Seen())
-        failed = [
-            episode for episode in episodes if episode.failed or (episode.overlong and not episode.turns)
-        ]
-        seen.completed += len(episodes) - len(failed)
-        if not failed:
-            seen.in_a_row = 0 if episodes else seen.in_a_row
-            return
-        seen.failed, seen.error = seen.failed + len(failed), failed[0].error or failed[0].overlong
-        seen.in_a_row = seen.in_a_row + 1 if len(failed) == len(episodes) else 0
-        if seen.in_a_row >= (self._rounds if rounds is None else rounds):
-            raise EnvironmentFailure(
-                f"all episodes failed in {seen.in_a_row} {_ROUNDS.get(kind, 'evaluations')} in a row, {len(failed)} in the last "
-                f"one.{_one(seen)}",
-                remedy=f"{_CORRECT}; run.failure_patience = {self._rounds} sets the limit of such rounds",
-            )
-
-    def finish(self) -> None:
-        """Raise EnvironmentFailure if the run never completed an episode of a kind that it played."""
-        for kind, seen in self._seen.items():
-            if seen.failed and not seen.completed:
-                phase = "training" if kind == TRAINING else "evaluation"
-                raise EnvironmentFailure(
-                    f"all {seen.failed} episodes of {phase} failed.{_one(seen)}", remedy=_CORRECT
-                )
-
-
-def _one(seen: _Seen) -> str:
-    return f" One of them: {seen.error}." if seen.error else ""
 
 
 class End(NamedTuple):
@@ -113,9 +54,12 @@ class Run:
     secured: int = field(default=0, init=False)
     """The last iteration that `secure` tried to save."""
     failure_limit: FailureLimit = field(init=False)
+    evaluations: Evaluations = field(init=False)
 
     def __post_init__(self) -> None:
         self.failure_limit = FailureLimit(self.config.run.failure_patience)
+        parts = self.config, self.backend, self.run_events, self.keeper
+        self.evaluations = Evaluations(*parts, self.failure_limit)
 
 
 def train(run: Run, resume_from: Path | None, *, forks: bool = False) -> End:
@@ -141,8 +85,8 @@ def begin(run: Run, resume_from: Path | None, *, forks: bool) -> tuple[int, Star
     run.completed = first
     started = run.backend.start(resume_from)
     run.run_events.running(started, first)
-    if forks and evaluates(run.config):
-        evaluate(run, first)
+    if (forks or run.keeper.unevaluated) and evaluates(run.config):
+        run.evaluations.play(first, counts=not forks)
     return first, started
 
 
@@ -154,24 +98,27 @@ def iterate(run: Run, first: int, started: Started) -> End:
         except StopRequested:
             return stop(run)
         if iteration == 1 and evaluates(run.config):
-            evaluate_base(run, started)
+            run.evaluations.play_base(started)
         learn(run, iteration)
         run.completed = iteration
         if evaluates(run.config) and due(iteration, run.config.evaluation.every, run.config.run.iterations):
-            evaluate(run, iteration)
-        reason = run.keeper.early_stopping.record(
-            iteration, run.run_events.measured(run.config.checkpoint.best_of, iteration)
-        )
+            run.evaluations.play(iteration)
+        reason = run.evaluations.reason_to_end(iteration)
         command = run.command()
         if command or reason or run.keeper.due(iteration):
             checkpoint(run, iteration)
         if reason and iteration < run.config.run.iterations:
-            run.failure_limit.finish()
-            return End("finished", iteration, reason)
+            return finish(run, reason)
         if command and iteration < run.config.run.iterations:
             return End(ENDS[command], iteration)
+    return finish(run)
+
+
+def finish(run: Run, reason: str = "") -> End:
+    """End after the last evaluation. Raises EnvironmentFailure if no episode of a kind was completed."""
+    run.evaluations.collect(run.completed, wait=True)
     run.failure_limit.finish()
-    return End("finished", run.config.run.iterations)
+    return End("finished", run.completed, reason)
 
 
 def stop(run: Run) -> End:
@@ -221,31 +168,6 @@ def learn(run: Run, iteration: int) -> None:
         run.run_events.system(iteration, run.backend.system())
 
 
-def evaluate(run: Run, iteration: int) -> None:
-    """Play the held-out tasks, greedily and sampled as configured. A stop request while waiting for them ends the evaluation."""
-    with suppress(StopRequested):
-        for kind, prefix in evaluations(run.config):
-            collected = run.backend.evaluate(iteration, kind, run.config.evaluation_episodes(kind))
-            run.run_events.evaluated(iteration, prefix, collected, {})
-            run.failure_limit.record(prefix, collected.facts)
-        run.run_events.all_evaluated(iteration)
-
-
-def evaluate_base(run: Run, started: Started) -> None:
-    """Evaluate at step 0, after the first collection (which has the same weights) so that curves begin early.
-
-    If metrics are stored with the base models, only the probes are played, for their transcripts.
-    """
-    with suppress(StopRequested):
-        for kind, prefix in evaluations(run.config):
-            cached = started.base_evaluation.get(prefix, {})
-            episodes = run.config.evaluation.probes if cached else run.config.evaluation_episodes(kind)
-            collected = run.backend.evaluate(0, kind, episodes)
-            run.run_events.evaluated(0, prefix, collected, cached)
-            run.failure_limit.record(prefix, collected.facts)
-        run.run_events.all_evaluated(0)
-
-
 def checkpoint(run: Run, iteration: int) -> None:
     """Write a checkpoint, and delete those that retention no longer includes."""
     start = time.time()
@@ -258,18 +180,6 @@ def publishes(config: ExperimentConfig, iteration: int) -> bool:
     last = config.run.iterations
     evaluated = evaluates(config) and due(iteration, config.evaluation.every, last)
     return evaluated or scheduled(config, iteration) or due(iteration, config.publish_every, last)
-
-
-def evaluations(config: ExperimentConfig) -> list[tuple[Any, str]]:
-    """(kind, metric prefix) of the configured evaluations."""
-    greedy = [("eval", "eval")] if config.evaluation.greedy else []
-    sampled = [("eval_sampled", "eval_sampled")] if config.evaluation.sampled else []
-    return [*greedy, *sampled]
-
-
-def evaluates(config: ExperimentConfig) -> bool:
-    """Whether the run has evaluations."""
-    return bool(config.evaluation.every)
 
 
 def due(iteration: int, every: int, last: int) -> bool:

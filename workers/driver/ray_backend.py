@@ -5,7 +5,7 @@ requests while it waits.
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,6 +26,7 @@ from training_core.llm.base_models.folder_creation import Progress, creation_pro
 from training_core.llm.base_models.registry import created_folder
 from workers.actors.coordinator import RolloutCoordinator
 from workers.actors.environment_workers import MarlEnvWorker
+from workers.actors.evaluators import NetworksEvaluator, PolicyEvaluator
 from workers.actors.marl_worker import MarlWorker
 from workers.actors.members import CONTROL, LOST_REMEDY, Handle, Member, Spawner, answer, exit_of, start_actor
 from workers.actors.remote_environments import Host, RemoteMaker, RemotePool
@@ -77,6 +78,8 @@ class RayBackend(TrainingBackend):
         self._reported: tuple[float, str] | None = None
         self._session: Session | None = None
         self._at_start: Started | None = None
+        self._evaluation: Any = None
+        """Reference to the results of the evaluator."""
         self._first_calls: list[Any] = []
         """Calls that end when a worker has been constructed and has read the run's folder, or when it has failed to."""
         workflow = getattr(attempt.config, "workflow", None)
@@ -98,7 +101,11 @@ class RayBackend(TrainingBackend):
                 worker.__ray_call__.remote(check_mark, mark) for worker in self._session.actors
             ]
             try:
+                evaluator = self._session.evaluator
+                loaded = evaluator.start.remote(resume_from) if evaluator is not None else None
                 self._at_start = self._call(self._check_starting, TrainingBackend.start, resume_from)
+                if loaded is not None:
+                    self._wait(loaded, self._check_starting)
             except (TroupeError, OSError):
                 self._check_first_calls()  # a node without the folder does not have its models either
                 raise
@@ -122,6 +129,23 @@ class RayBackend(TrainingBackend):
 
     def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int) -> Collected:
         return self._call(self._check_evaluating, TrainingBackend.evaluate, iteration, kind, episodes)
+
+    def begin_evaluation(self, iteration: int, plays: Sequence[tuple[EpisodeKind, int]]) -> None:
+        assert self._session is not None and self._session.evaluator is not None, "start comes first"
+        snapshot = self._call(self._stop_checks.running, TrainingBackend.snapshot)
+        self._evaluation = self._session.evaluator.evaluate_snapshot.remote(snapshot, iteration, list(plays))
+
+    def evaluated(self, *, wait: bool) -> list[Collected] | None:
+        """Raises WorkerLost, Superseded, and what the evaluator raises."""
+        while not ray.wait([self._evaluation], timeout=POLL_SECONDS if wait else 0.0)[0]:
+            self._check_evaluating()
+            if not wait or self._stop_checks.stop_requested():
+                return None
+        try:
+            collected: list[Collected] = answer(self._evaluation)
+        except RayActorError as error:
+            raise WorkerLost(f"the evaluator died: {exit_of(error)}.", remedy=LOST_REMEDY) from error
+        return collected
 
     def system(self) -> System:
         return self._call(self._stop_checks.running, TrainingBackend.system)
@@ -220,11 +244,14 @@ class Session:
     workers: Mapping[str, Member]
     """By name of the actor slot, as first started; the coordinator starts replacements."""
     group: PlacementGroup | None
+    evaluator: Handle | None = None
+    """The actor that plays evaluations during training, if the config requests one."""
 
     @property
     def actors(self) -> list[Handle]:
         """All actors, as first started."""
-        return [self.lead, *(member.handle for member in self.workers.values())]
+        evaluators = [self.evaluator] if self.evaluator is not None else []
+        return [self.lead, *evaluators, *(member.handle for member in self.workers.values())]
 
     def control(self, method: str, *arguments: Any) -> Any:
         """Call the lead actor while another call may be running. Returns a reference to the result."""
@@ -271,7 +298,11 @@ def start_trainer(
     ]
     make = RemoteMaker(hosts) if hosts else None
     trainer = start_actor(MarlWorker, placement.of("trainer")[0], label, group, config, make, attempt.number)
-    return Session(trainer, {host.name: host for host in hosts}, group)
+    evaluators = [
+        start_actor(NetworksEvaluator, slot, label, group, config, attempt.number)
+        for slot in placement.of("evaluator")
+    ]
+    return Session(trainer, {host.name: host for host in hosts}, group, *evaluators)
 
 
 def start_policies(
@@ -281,7 +312,7 @@ def start_policies(
     spawner = Spawner(config, attempt.home, label, group)
     members: dict[str, Member] = {}
     for slot in placement.actor_slots:
-        if slot.kind != "coordinator":
+        if slot.kind not in ("coordinator", "evaluator"):
             rank = placement.of(slot.kind, slot.policy).index(slot)
             members[slot.name] = spawner.member(slot, rank)
 
@@ -299,7 +330,11 @@ def start_policies(
     slot = placement.of("coordinator")[0]
     pool = RemotePool(of("environment"))
     coordinator = spawner.actor(RolloutCoordinator, slot, config, policies, pool, attempt.number)
-    return Session(coordinator, members, group)
+    evaluators = [
+        start_actor(PolicyEvaluator, slot, label, group, config, attempt.number, attempt.home)
+        for slot in placement.of("evaluator")
+    ]
+    return Session(coordinator, members, group, *evaluators)
 
 
 def _reserve(

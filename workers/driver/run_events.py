@@ -74,6 +74,8 @@ class RunEvents:
         self._slow_phases = SlowPhases()
         self._steps: dict[str, int] = {}
         """Step of that value, by metric."""
+        self._headlines: dict[int, dict[str, float]] = {}
+        """Metrics that were reported with checkpoints, by iteration, if evaluations follow later."""
         self.loggers: Loggers | None = None
         """Write the metrics to other places too."""
 
@@ -195,11 +197,21 @@ class RunEvents:
             for line in resolve(self._summary_lines)(self._config, iteration, self.latest):
                 self.note(line)
 
+    def waited(self, iteration: int, seconds: float) -> None:
+        """Training waited for an evaluation that had not ended."""
+        self._metrics(iteration, {"time/wait_for_evaluation": seconds})
+
     def checkpointed(self, iteration: int, path: str, size: int, *, best: bool) -> None:
-        """A checkpoint was written; path relative to the run folder."""
+        """A checkpoint was written, or was evaluated after that; path relative to the run folder."""
         headline = {key: value for key, value in self.latest.items() if key.startswith(("eval", "train/"))}
+        written = self._headlines.get(iteration)
+        if written is not None:
+            headline = written | {key: headline[key] for key in headline if self._steps[key] == iteration}
+        if self._config.evaluates_beside:
+            self._headlines[iteration] = headline
         self._reporter.checkpoint(iteration, path, size, headline, best=best)
-        self._log(checkpoint_line(iteration, size, best=best))
+        if best or written is None:
+            self._log(checkpoint_line(iteration, size, best=best))
 
     def removed(self, iteration: int, path: str) -> None:
         """Retention deleted a checkpoint."""

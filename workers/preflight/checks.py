@@ -30,7 +30,7 @@ from workers.sizing.estimates import (
     memory_unknown,
     size_text,
 )
-from workers.sizing.placement import amount, demand, refuse_gpus, requested_gpus
+from workers.sizing.placement import amount, demand, refuse_evaluator, refuse_gpus, requested_gpus
 from workers.storage.folders import check_mark, marked
 from workers.telemetry.faults import fault_of, has_traceback, sentence
 
@@ -168,12 +168,19 @@ def shared_steps(config: AnyConfig, around: Surroundings) -> Iterator[Step]:
         yield "data folder of all nodes", partial(nodes_see, around.home)
     if config.models:
         yield "memory", partial(_memory, config, around)
+    if around.local and config.evaluates_beside:
+        yield "evaluator", partial(_no_evaluator, config)
     if any(getattr(config.reporting, name) for name in LOGGERS):
         yield "loggers", partial(_loggers, config)
 
 
 def _loggers(config: AnyConfig) -> str:
     return f"the packages of {', '.join(enabled_loggers(config.reporting))} are installed"
+
+
+def _no_evaluator(config: AnyConfig) -> str:
+    refuse_evaluator(config)
+    return "no process is requested for evaluations"
 
 
 def _gpus(config: AnyConfig, around: Surroundings) -> str:

@@ -19,7 +19,7 @@ from workers.kinds import WORKER_KINDS
 COORDINATOR_CPUS = 0.1
 """CPU cores that the coordinator requests; it is idle most of the time."""
 
-SlotKind = Literal["policy", "rollout", "update", "coordinator", "trainer", "environment"]
+SlotKind = Literal["policy", "rollout", "update", "coordinator", "trainer", "environment", "evaluator"]
 Process = tuple[str, SlotKind, str, float, float]
 """Name, kind, policy, CPU cores, GPUs."""
 
@@ -80,6 +80,7 @@ def trainer_processes(config: MarlConfig) -> Iterator[Process]:
     """Processes of small networks."""
     yield "trainer", "trainer", "", config.resources.cpus, config.resources.gpus
     yield from _environments(config.resources.environment_workers, config.resources.environment_cpus)
+    yield from _evaluator(config)
 
 
 def policy_processes(config: RunConfig) -> Iterator[Process]:
@@ -88,6 +89,12 @@ def policy_processes(config: RunConfig) -> Iterator[Process]:
         yield from _pool(policy, config.policies[policy].devices, trained=policy in config.trained_policies)
     yield "coordinator", "coordinator", "", COORDINATOR_CPUS, 0.0
     yield from _environments(config.resources.environment_workers, config.resources.environment_cpus)
+    yield from _evaluator(config)
+
+
+def _evaluator(config: AnyConfig) -> Iterator[Process]:
+    if config.evaluates_beside:
+        yield "evaluator", "evaluator", "", config.evaluation.cpus, config.evaluation.gpus
 
 
 def _environments(count: int, cpus: float) -> Iterator[Process]:
@@ -141,9 +148,9 @@ class Pool:
     """Processes of one policy, or shared ones (environments, coordinator), and their total devices."""
 
     name: str
-    """A policy's name; "environments", "coordinator" and "trainer" for shared processes."""
+    """A policy's name; "environments", "coordinator", "trainer" and "evaluator" for shared processes."""
     kind: str
-    """policy, environments, coordinator or trainer (of small networks: acts and learns for all policies)."""
+    """policy, environments, coordinator, evaluator or trainer (of small networks: acts and learns for all policies)."""
     workers: int
     cpus: float
     gpus: float
@@ -180,7 +187,15 @@ def refuse_gpus(config: AnyConfig, where: str) -> None:
         raise ConfigError(wrong)
 
 
+def refuse_evaluator(config: AnyConfig) -> None:
+    """Raises ConfigError if the config requests an evaluator of a run in one process."""
+    if config.evaluates_beside:
+        text = '"beside" needs a process for the evaluator, and a run in this process has none'
+        remedy = 'set evaluation.mode = "inline", or launch the run on Ray'
+        raise ConfigError({"evaluation.mode": text}, remedy=remedy)
+
+
 def _field(slot: ActorSlot) -> str:
     if not slot.policy:
-        return "resources.gpus"
+        return "evaluation.gpus" if slot.kind == "evaluator" else "resources.gpus"
     return f"policies.{slot.policy}.devices.{'update' if slot.kind == 'update' else 'rollout'}_gpus"

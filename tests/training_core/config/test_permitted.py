@@ -95,7 +95,7 @@ def test_no_field_takes_an_import_path_without_being_guarded() -> None:
     for section in sections(RunConfig):
         for name, field in section.model_fields.items():
             patterns = [getattr(each, "pattern", None) for each in field.metadata]
-            if any(pattern and ":" in str(pattern) for pattern in patterns):
+            if any(pattern and ":" in str(pattern).replace("://", "") for pattern in patterns):
                 seen.append((section.__name__, name))
                 assert name in section.import_fields, (section.__name__, name)
     assert len(seen) >= 5 and IMPORT_PATH
@@ -215,6 +215,9 @@ def test_a_model_folder_around_the_data_folder_opens_nothing_of_it() -> None:
             check_permitted(with_model(model), owner)
 
 
+JUDGE = {"type": "judge", "model": "m", "key_variable": "LAB_API_KEY"}
+
+
 @pytest.mark.parametrize(
     ("url", "good"),
     [("http://127.0.0.1:8000", True), ("http://localhost:8889", True), ("https://lab.example:8443", True),
@@ -228,6 +231,10 @@ def test_keys_of_the_servers_environment_go_to_named_addresses_only(url: str, go
     configs = {
         "policies.p.engine.urls": {**OPEN, "policies": {"p": section}},
         "workflow.url": {**OPEN, "workflow": {"type": "rollout_buffer", "url": url}},
+        "environment.reward.url": {
+            **OPEN,
+            "environment": {"type": "dataset", "path": "x", "reward": JUDGE | {"url": url}},
+        },
     }
     for field, tree in configs.items():
         if good:

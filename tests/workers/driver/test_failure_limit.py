@@ -13,7 +13,7 @@ from training_core.errors import EnvironmentFailure
 from training_core.llm.environments.base import StepResult
 from training_core.llm.rollout_workflows.api import RolloutWorkflow
 from workers.driver.attempt import FAILED, run_attempt
-from workers.driver.loop import FailureLimit
+from workers.driver.failure_limit import FailureLimit
 from workers.jobs.context import figures
 from workers.protocol import Attempt, EpisodeFacts
 

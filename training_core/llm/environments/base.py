@@ -1,6 +1,6 @@
 """The interface of text environments: one object plays one task for a team of roles."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, Self
 
@@ -11,6 +11,20 @@ TRY_AGAIN = "Your answer is not correct. Please try to answer it again."
 """The feedback to a role after a wrong answer, as in AReaL's multi-turn workflow."""
 Demonstration = tuple[str | tuple[Message, ...], str]
 """A role's observation, as one text or as a conversation so far, with a possible answer."""
+
+
+class SampledText(str):
+    """An answer's text with its tokens, for environments whose section has `reads_tokens`."""
+
+    prompt_ids: Sequence[int] = ()
+    token_ids: Sequence[int] = ()
+
+    @classmethod
+    def of(cls, text: str, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> Self:
+        """The text of an answer to a prompt."""
+        sampled = cls(text)
+        sampled.prompt_ids, sampled.token_ids = prompt_ids, token_ids
+        return sampled
 
 
 @dataclass(frozen=True)
@@ -47,7 +61,9 @@ class TextEnvironment(Protocol):
     """One task at a time: reset, then roles observe and act in the team's order.
 
     An environment whose roles succeed separately also has `role_success`, a mapping of role to bool for the current
-    state; it is reported as `eval/<role>/success`, in addition to the team's.
+    state; it is reported as `eval/<role>/success`, in addition to the team's. One that scores answers together has
+    `score_group(role, answers)`, which is called with all answers to a state and returns a score for each (None: act is called), and
+    `act_scored(role, answer, score)`, which applies one of them to a copy.
     """
 
     roles: ClassVar[tuple[str, ...]]

@@ -6,10 +6,11 @@ Prompts are in a file of JSON Lines: {instance_id?, prompt: text or messages, la
 import json
 import os
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from pydantic import Field
 
@@ -21,6 +22,9 @@ from training_core.llm.environments.base import TRY_AGAIN, Split, StepResult
 from training_core.llm.environments.task_environment import TaskEnvironment, keyed_random
 from training_core.served import served
 from training_core.types import Message
+
+if TYPE_CHECKING:  # environments are imported without their reward functions
+    from training_core.llm.rewards.pool import RewardResult
 
 
 class Dataset(EnvironmentSection):
@@ -55,7 +59,12 @@ class Dataset(EnvironmentSection):
     @property
     def answers_at_a_time(self) -> int:
         """Answers that are scored at the same time."""
-        return self.reward.processes
+        return self.reward.calls_at_a_time
+
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether the reward function receives the token ids of answers."""
+        return self.reward.type == "custom"
 
 
 DATA = "data"
@@ -216,27 +225,41 @@ class DatasetEnvironment(TaskEnvironment[Dataset, Instance]):
             seen += [Message(role="assistant", content=answer), Message(role="user", content=TRY_AGAIN)]
         return tuple(seen)
 
+    def score_group(self, role: str, answers: Sequence[str]) -> "Sequence[RewardResult | None]":
+        """Score all answers to the current state together, if the reward function does that. Raises EnvironmentFailure."""
+        if not (self._rewards.by_group and answers):
+            return [None] * len(answers)
+        completions = {"completions": [str(answer) for answer in answers]}
+        ids = {"completion_ids": [list(_ids(answer, "token_ids")) for answer in answers]}
+        return self._rewards.score_group(self._request(answers[0]) | completions | ids)
+
     def act(self, role: str, answer: str) -> StepResult:
         """Score an answer. Raises EnvironmentFailure if the reward function fails."""
-        judgement = self._rewards.score(
-            {
-                "prompt": "\n".join(message["content"] for message in self.instance.messages),
-                "completions": answer,
-                "prompt_ids": [],
-                "completion_ids": [],
-                **self.instance.data,
-            }
-        )
-        reward, late = judgement.reward, judgement.timed_out
+        (scored,) = self.score_group(role, [answer])
+        return self.act_scored(role, answer, scored or self._rewards.score(self._request(answer)))
+
+    def act_scored(self, role: str, answer: str, scored: "RewardResult") -> StepResult:
+        """Apply an answer with its result of `score_group`."""
+        reward, late = scored.reward, scored.timed_out
         turn = sum(speaker == role for speaker, _, _ in self.answers)
-        self.answers += ((role, answer, reward),)
+        self.answers += ((role, str(answer), reward),)
         if reward is None:
             self.done = True
             return StepResult(0.0, 0.0, True, False, "no reward", timed_out=False, scored=False)
-        self.success = self.done = not late and reward >= self.config.success_reward
+        self.success = self.done = not (late or scored.relative) and reward >= self.config.success_reward
         paid = reward * self.config.turn_discount**turn
         info = "the reward function took too long" if late else f"reward {reward:g}"
         return StepResult(0.0, paid, self.done, self.success, info, timed_out=late)
+
+    def _request(self, answer: str) -> dict[str, Any]:
+        """The arguments of the reward function."""
+        return {
+            "prompt": "\n".join(message["content"] for message in self.instance.messages),
+            "completions": str(answer),
+            "prompt_ids": list(_ids(answer, "prompt_ids")),
+            "completion_ids": list(_ids(answer, "token_ids")),
+            **self.instance.data,
+        }
 
     def board(self) -> dict[str, Any]:
         """Prompt, answers and label, line by line."""
@@ -260,6 +283,11 @@ class DatasetEnvironment(TaskEnvironment[Dataset, Instance]):
         """The outcome."""
         rewards = [reward for _, _, reward in self.answers if reward is not None]
         return f"reward {max(rewards):g}" if rewards else "no reward" if self.answers else "under way"
+
+
+def _ids(answer: str, name: str) -> Sequence[int]:
+    """Token ids of an answer; none if its text alone was passed."""
+    return getattr(answer, name, ())
 
 
 def _state(reward: float | None, right: float) -> str:

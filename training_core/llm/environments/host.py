@@ -93,22 +93,37 @@ class EnvironmentHost:
 
     def try_answers(self, answers: AnswersBySlot, role: str) -> dict[int, list[StepResult] | str]:
         """Step copies; several at a time if that waits for other processes."""
-        tries = [(slot, text) for slot, texts in answers.items() for text in texts]
-        attempts: Iterable[_Attempt]
-        if self._concurrency > 1:
-            with ThreadPoolExecutor(self._concurrency) as threads:
-                attempts = list(threads.map(lambda attempt: self._try(attempt[0], role, attempt[1]), tries))
-        else:
-            attempts = (self._try(slot, role, text) for slot, text in tries)
+        with ThreadPoolExecutor(self._concurrency) as threads:
+            apply: Callable[..., Iterable[Any]] = threads.map if self._concurrency > 1 else map
+            scored = apply(partial(self._score_group, role), answers, answers.values())
+            tries = [
+                (slot, text, score)
+                for (slot, texts), scores in zip(answers.items(), scored, strict=True)
+                for text, score in zip(texts, scores, strict=True)
+            ]
+            attempts = list(apply(lambda attempt: self._try(role, *attempt), tries))
         attempts_by_slot: dict[int, list[_Attempt]] = {slot: [] for slot in answers}
-        for (slot, _), attempt in zip(tries, attempts, strict=True):
+        for (slot, _, _), attempt in zip(tries, attempts, strict=True):
             attempts_by_slot[slot].append(attempt)
         return {slot: self._store_results(slot, of_slot) for slot, of_slot in attempts_by_slot.items()}
 
-    def _try(self, slot: int, role: str, text: str | None) -> _Attempt:
+    def _score_group(self, role: str, slot: int, texts: Sequence[str | None]) -> list[Any]:
+        """A score for each of a slot's answers, if its environment scores them together, else None; or the error for each."""
+        try:
+            score = getattr(self._states[slot], "score_group", None)
+            if score is None:
+                return [None] * len(texts)
+            scores = iter(score(role, [text for text in texts if text is not None]))
+            return [None if text is None else next(scores) for text in texts]
+        except Exception as error:
+            return [describe(error)] * len(texts)
+
+    def _try(self, role: str, slot: int, text: str | None, score: Any) -> _Attempt:
+        if isinstance(score, str):
+            return score
         try:
             copy = self._states[slot].copy()
-            step = _act(copy, role, text)
+            step = _act(copy, role, text, score)
             check_rewards([step])
         except Exception as error:
             return describe(error)
@@ -166,11 +181,12 @@ class EnvironmentHost:
             return SlotView(error=self._errors[slot], done=True, outcome="failed")
 
 
-def _act(state: TextEnvironment, role: str, text: str | None) -> StepResult:
+def _act(state: Any, role: str, text: str | None, score: Any) -> StepResult:
     """Apply an answer; a pass does not change the state and has no reward."""
     if text is None:
         return StepResult(0.0, 0.0, state.done, state.success, "says nothing")
-    return state.act(role, text)
+    step: StepResult = state.act(role, text) if score is None else state.act_scored(role, text, score)
+    return step
 
 
 def check_rewards(steps: Sequence[StepResult]) -> None:

@@ -16,14 +16,14 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
-from training_core.config.rewards import RewardFunction
+from training_core.config.rewards import JudgeReward, RewardFunction, RewardSection
 from training_core.errors import EnvironmentFailure
 
-REWARDS: dict[str, str] = {"math": "training_core.llm.rewards.math:MathReward", "custom": ""}
-"""type -> import path; a custom function has its own."""
-_NOT_ARGUMENTS = {"type", "timeout", "retries", "processes", "memory_mib", "path", "args"}
+REWARDS: dict[str, str] = {"math": "training_core.llm.rewards.math:MathReward", "custom": "", "judge": ""}
+"""type -> import path; a custom function has its own, and a judge is in a server."""
+_NOT_ARGUMENTS = {"type", "timeout", "retries", "processes", "memory_mib", "path", "args", "scores"}
 
 
 def reward_source(section: RewardFunction) -> tuple[str, dict[str, Any]]:
@@ -33,6 +33,8 @@ def reward_source(section: RewardFunction) -> tuple[str, dict[str, Any]]:
     return REWARDS[section.type] or own["path"], args | own.get("args", {})
 
 
+OUT_OF_TIME = "out of time"
+"""The result of a call that was ended."""
 _WORKER = "training_core.llm.rewards.worker"
 _STARTUP = 60.0
 """Seconds until a new process must report that it is ready; not part of the call's timeout."""
@@ -45,6 +47,23 @@ class RewardResult:
     reward: float | None
     """None if the function does not apply to the answer."""
     timed_out: bool = False
+    relative: bool = False
+    """Whether the reward is a position among the group's answers, which says nothing about success."""
+
+
+class Scorer(Protocol):
+    """A reward function that is ready to be called. Thread-safe."""
+
+    by_group: bool
+    """Whether the answers of a group are scored together."""
+
+    def score(self, request: dict[str, Any]) -> RewardResult:
+        """One answer's reward: `request` contains the function's keyword arguments, as JSON types. Raises EnvironmentFailure."""
+        ...
+
+    def score_group(self, request: dict[str, Any]) -> list[RewardResult]:
+        """The rewards of a group's answers; `completions` and `completion_ids` of the request are lists. Raises EnvironmentFailure."""
+        ...
 
 
 class _OutOfTime(Exception):
@@ -121,6 +140,7 @@ class RewardPool:
     """Up to `processes` calls at the same time. Thread-safe."""
 
     def __init__(self, section: RewardFunction) -> None:
+        self.by_group = section.compares
         self._section = section
         self._path, self._args = reward_source(section)
         self._idle: queue.LifoQueue[_Process | None] = queue.LifoQueue()
@@ -133,6 +153,24 @@ class RewardPool:
 
         Raises EnvironmentFailure if the function still raises, or its process still dies, after all retries.
         """
+        answer = self._answer(request)
+        return RewardResult(0.0, timed_out=True) if answer == OUT_OF_TIME else RewardResult(answer)
+
+    def score_group(self, request: dict[str, Any]) -> list[RewardResult]:
+        """The rewards of a group's answers, in one call. Raises EnvironmentFailure as `score`, and for another number of results."""
+        count = len(request["completions"])
+        answer = self._answer(request)
+        if answer == OUT_OF_TIME:
+            return [RewardResult(0.0, timed_out=True)] * count
+        if len(answer) != count:
+            raise EnvironmentFailure(
+                f"reward function {self._path} returned {len(answer)} results for {count} answers",
+                remedy='return one number or None for each of the completions, or set reward.scores = "answer"',
+            )
+        return [RewardResult(reward) for reward in answer]
+
+    def _answer(self, request: dict[str, Any]) -> Any:
+        """The result of one call: a number, None, or a list of them; or OUT_OF_TIME."""
         line = json.dumps(request).encode() + b"\n"
         reason = ""
         for _ in range(self._section.retries + 1):
@@ -143,12 +181,12 @@ class RewardPool:
                 ended = process.end()
                 self._idle.put(None)
                 if isinstance(error, _OutOfTime):
-                    return RewardResult(0.0, timed_out=True)
+                    return OUT_OF_TIME
                 reason = f"its process died ({str(error) or ended})"
                 continue
             self._idle.put(process)
             if "reward" in answer:
-                return RewardResult(answer["reward"])
+                return answer["reward"]
             reason = str(answer["error"])
         raise EnvironmentFailure(
             f"reward function {self._path}: {reason} ({self._section.retries + 1} tries)"
@@ -165,14 +203,20 @@ class RewardPool:
             self._idle.put(None)
 
 
-def reward_pool(section: RewardFunction) -> RewardPool:
-    """The pool of this process for a config, shared by its environments."""
+def reward_pool(section: RewardSection) -> Scorer:
+    """The scorer of this process for a config, shared by its environments. Raises ConfigError if a judge's key is missing."""
     return _pool(type(section), section.model_dump_json())
 
 
 @lru_cache(maxsize=8)
-def _pool(kind: type[RewardFunction], settings: str) -> RewardPool:
-    return RewardPool(kind.model_validate_json(settings))
+def _pool(kind: type[RewardSection], settings: str) -> Scorer:
+    section = kind.model_validate_json(settings)
+    if isinstance(section, RewardFunction):
+        return RewardPool(section)
+    from training_core.llm.rewards.judge import Judge  # which compares itself with a function of this module
+
+    assert isinstance(section, JudgeReward)
+    return Judge(section)
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:

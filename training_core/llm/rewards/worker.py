@@ -14,7 +14,7 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from training_core.importing import made
@@ -36,7 +36,9 @@ def main(path: str, args: dict[str, Any], memory_mib: int) -> None:
     reply({"ready": True})
     for line in sys.stdin:
         try:
-            reply({"reward": score(function, json.loads(line))} if function else error_reply)
+            request = json.loads(line)
+            call = scores if isinstance(request.get("completions"), list) else score
+            reply({"reward": call(function, request)} if function else error_reply)
         except Exception as error:
             reply(_error_reply(error))
 
@@ -57,9 +59,23 @@ def score(function: Callable[..., Any], request: dict[str, Any]) -> float | None
     """The result of a function, sync or async, for one answer; None if it does not apply to the answer. Propagates
     its exceptions; raises TypeError if the result is neither a number nor None.
     """
+    return _number(_result(function, request))
+
+
+def scores(function: Callable[..., Any], request: dict[str, Any]) -> list[float | None]:
+    """The same for a function that scores all answers of a group."""
+    result = _result(function, request)
+    if not isinstance(result, Iterable):
+        raise TypeError(f"the rewards of a group must be a list, not {type(result).__name__}")
+    return [_number(reward) for reward in result]
+
+
+def _result(function: Callable[..., Any], request: dict[str, Any]) -> Any:
     result = function(**request)
-    if inspect.isawaitable(result):
-        result = asyncio.run(_awaited(result))
+    return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
+
+
+def _number(result: Any) -> float | None:
     if result is None:
         return None
     if isinstance(result, bool | int | float) or hasattr(result, "__float__"):

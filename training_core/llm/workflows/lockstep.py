@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from training_core.llm.environments.base import Split, StepResult
+from training_core.llm.environments.base import SampledText, Split, StepResult
 from training_core.llm.environments.host import SlotView
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.workflows.context import (
@@ -24,7 +24,7 @@ from training_core.llm.workflows.context import (
     record_turn,
 )
 from training_core.llm.workflows.overlong import answer_cost
-from training_core.types import Candidate, Episode, NoiseKey
+from training_core.types import Answer, Candidate, Episode, NoiseKey
 
 
 def close_episode(episode: Episode, view: SlotView, now: float) -> None:
@@ -173,7 +173,10 @@ def _act(
 ) -> list[int]:
     """Execute a role's answers on copies and select one; return the slots that continue."""
     passes = context.config.team.roles[role].may_pass
-    texts = {item.slot: [_action_of(answer.text, passes) for answer in item.answers] for item in items}
+    reads = context.config.environment.reads_tokens
+    texts = {
+        item.slot: [_action_of(answer, item, passes, reads) for answer in item.answers] for item in items
+    }
     results_by_slot = context.pool.try_answers(texts, role)
     chosen: dict[int, int] = {}
     errors: dict[int, str] = {}
@@ -200,9 +203,12 @@ def _act(
     return [slot for slot in without_failed(live, errors, episodes) if slot not in ended]
 
 
-def _action_of(text: str, passes: bool) -> str | None:
+def _action_of(answer: Answer, item: SlotTurn, passes: bool, reads_tokens: bool) -> str | None:
     """The text passed to the environment; None for a pass, which only a role with may_pass can make."""
-    return None if passes and not text.strip() else text
+    if passes and not answer.text.strip():
+        return None
+    ids = item.prompt.token_ids, answer.token_ids
+    return SampledText.of(answer.text, *ids) if reads_tokens else answer.text
 
 
 def _count_reward_calls(episode: Episode, results: list[StepResult]) -> None:

@@ -89,3 +89,25 @@ class SlowToMake:
 def greedy(completions: str, **data: Any) -> float:
     """Asks for so many MiB."""
     return float(len(bytearray(int(completions) << 20)) > 0)
+
+
+def ids(prompt_ids: list[int], completion_ids: list[int], **data: Any) -> float:
+    return len(prompt_ids) + len(completion_ids) / 100
+
+
+def above_mean(completions: list[str], completion_ids: list[list[int]], **data: Any) -> list[float | None]:
+    """How far each number is above the group's mean, and a hundredth for each token; does not apply to words."""
+    numbers = [float(text) for text in completions if text.isdecimal()]
+    mean = sum(numbers) / len(numbers)
+    return [
+        float(text) - mean + len(tokens) / 100 if text.isdecimal() else None
+        for text, tokens in zip(completions, completion_ids, strict=True)
+    ]
+
+
+def one_for_all(completions: list[str], **data: Any) -> float:
+    return 1.0
+
+
+def two(completions: list[str], **data: Any) -> list[float]:
+    return [1.0, 2.0]

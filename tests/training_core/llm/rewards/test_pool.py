@@ -31,7 +31,7 @@ def request(completions: str, **data: Any) -> dict[str, Any]:
 
 
 def test_every_type_of_reward_is_registered() -> None:
-    assert set(REWARDS) == set(REWARD_CONFIGS) == {"math", "custom"}
+    assert set(REWARDS) == set(REWARD_CONFIGS) == {"math", "custom", "judge"}
 
 
 def test_functions_coroutines_and_objects_are_called_with_the_data() -> None:
@@ -81,6 +81,19 @@ def test_a_result_must_be_a_number_and_prints_do_not_interfere() -> None:
 def test_none_is_no_reward_and_is_not_asked_again() -> None:
     with judged_by("AppliesToNothing", retries=2) as pool:
         assert pool.score(request("n/a")) == RewardResult(None)
+
+
+def test_a_group_is_scored_in_one_call() -> None:
+    group = {"completions": ["1", "boom", "5"], "completion_ids": [[1], [2], [3, 4]]}
+    with judged_by("above_mean", scores="group") as pool:
+        assert [result.reward for result in pool.score_group(group)] == [-1.99, None, 2.02]
+    with (
+        judged_by("one_for_all", scores="group") as pool,
+        pytest.raises(EnvironmentFailure, match="must be a list, not float"),
+    ):
+        pool.score_group(group)
+    with judged_by("two", scores="group") as pool, pytest.raises(EnvironmentFailure, match="2 results for 3"):
+        pool.score_group(group)
 
 
 def test_judgements_are_spread_over_processes_of_their_own() -> None:

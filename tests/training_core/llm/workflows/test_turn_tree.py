@@ -1,8 +1,13 @@
 """The turn tree: groups of one task, copies that are really stepped, selections that the next agent sees."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
+from tests.training_core.llm.workflows import counting
 from tests.training_core.llm.workflows.counting import Counting, CountingEnvironment, Recorder, make_context
+from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.learning.training_groups import make_groups
 from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.turn_tree import choose_best, choose_sampled, play_turn_tree
@@ -42,6 +47,41 @@ def test_different_tasks_never_share_a_group() -> None:
         assert group.advantages == pytest.approx([0.2182, 0.8729, -1.0911], abs=1e-3)
     prompts = [tuple(group.prompt_ids) for group in batch.groups["planner"]]
     assert len(set(prompts)) == len(prompts)
+
+
+FUNCTIONS = "tests.training_core.llm.rewards.reward_functions"
+
+
+def scored_by(name: str, scores: str, path: Path, *said: str) -> list[Candidate]:
+    """The candidates of one turn, in which the only role says these."""
+    path.write_text("\n".join(f'{{"prompt": "task total {number}"}}' for number in range(40)))
+    reward = {"type": "custom", "path": f"{FUNCTIONS}:{name}", "scores": scores, "processes": 1}
+    config = counting.config(
+        environment={"type": "dataset", "path": str(path), "reward": reward},
+        team__roles={"planner": {"policy": "planner"}},
+        policies={"planner": {}},
+    )
+    context = make_context({"planner": Recorder(lambda seen, prompt, index: said[index])})
+    context = replace(context, config=config, pool=EnvironmentHost(config.environment, 0))
+    (episode,) = play_turn_tree([0], context)
+    assert not episode.failed, episode.error
+    make_groups([episode], config)
+    return episode.turns[0].candidates
+
+
+def test_a_reward_function_sees_the_whole_group_and_the_tokens(tmp_path: Path) -> None:
+    """1 and 5 have the mean 3 and two tokens each; the word has no reward, and no part in the advantages of the others."""
+    group = scored_by("above_mean", "group", tmp_path / "lines.jsonl", "1", "boom", "5")
+    assert [len(candidate.answer.token_ids) for candidate in group] == [2, 2, 2]
+    assert [candidate.reward for candidate in group if candidate.scored] == pytest.approx([-1.98, 2.02])
+    assert [candidate.advantage for candidate in group] == pytest.approx(
+        [-(0.5**0.5), 0.0, 0.5**0.5], abs=1e-5
+    )
+    alone = scored_by("ids", "answer", tmp_path / "lines.jsonl", "1", "4 4", "4")
+    assert [len(candidate.answer.token_ids) for candidate in alone] == [2, 3, 2]
+    rewards = [candidate.reward for candidate in alone]
+    assert rewards[1] - rewards[0] == pytest.approx(0.01) and rewards[0] == rewards[2]
+    assert int(rewards[0]) == len(counting.render([{"role": "user", "content": "task total 3"}]))
 
 
 def test_the_copies_that_are_stepped_are_those_that_are_selected_from() -> None:
