@@ -144,7 +144,7 @@ def sources() -> list[str]:
     return list(named)[:MOST_SOURCES]
 
 
-def _upload(file: UploadedFile) -> str:
+def _upload(file: "UploadedFile[Any]") -> str:
     """Store a file of the browser; returns its source. Raises ConfigError."""
     name = re.sub(r"[^\w.-]+", "-", file.name or "").lstrip(".-")[-80:]
     if not NAME.fullmatch(name) or Path(name).suffix not in SUFFIXES:

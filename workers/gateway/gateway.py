@@ -36,7 +36,9 @@ class Gateway:
     """An AgentGateway that serves in its own thread from `start` to `close`."""
 
     def __init__(self, section: Agent, tokenizers: Mapping[str, Any], *, threads: int) -> None:
-        self.renderers = {policy: Renderer(tokenizer) for policy, tokenizer in tokenizers.items()}
+        self.renderers: Mapping[str, Renderer] = {
+            policy: Renderer(tokenizer) for policy, tokenizer in tokenizers.items()
+        }
         self.token = secrets.token_urlsafe(24)
         self._section = section
         self._threads = threads

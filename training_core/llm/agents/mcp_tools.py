@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any, Self, TextIO
 
 from pydantic import Field, ValidationError
 
@@ -134,7 +134,7 @@ class McpAgent:
         return outcome.result()
 
     @asynccontextmanager
-    async def _session(self, log: IO[str], rules: IO[bytes]) -> AsyncIterator[Any]:
+    async def _session(self, log: TextIO, rules: IO[bytes]) -> AsyncIterator[Any]:
         from mcp import ClientSession, StdioServerParameters
         from mcp.client.stdio import stdio_client
         from mcp.client.streamable_http import streamable_http_client
@@ -150,7 +150,7 @@ class McpAgent:
             await asyncio.wait_for(session.initialize(), self.settings.timeout)
             yield session
 
-    def _failure(self, error: Exception, log: IO[str]) -> EnvironmentFailure:
+    def _failure(self, error: Exception, log: TextIO) -> EnvironmentFailure:
         """The cause by the server's last line, or by the first error."""
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
