@@ -54,7 +54,7 @@ function curves({ runs }) {
     el("div", { class: "charts" }, ...charts));
 }
 
-/* `found` is called with the words in lower case, now and after each input. */
+/* `found` is called with the words in lower case after each input. */
 function search(label, found) {
   const input = el("input", { type: "search", placeholder: "Search", "aria-label": `Search: ${label}` });
   input.addEventListener("input", () => found(input.value.toLowerCase().split(/\s+/).filter(Boolean)));

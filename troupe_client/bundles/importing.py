@@ -36,7 +36,11 @@ NOT_STARTED = {"number": 1, "ended_as": "", "reason": ""}
 
 def bundle_read(path: Path) -> list[dict[str, Any]]:
     """Return the documents of the runs in a bundle. Raises TroupeError."""
-    data = path.read_text(encoding="utf-8", errors="replace").partition(DATA)[2].partition("</script>")[0]
+    try:
+        page = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise TroupeError(f"{path} cannot be read: {error.strerror}") from error
+    data = page.partition(DATA)[2].partition("</script>")[0]
     try:
         bundle = orjson.loads(gzip.decompress(base64.b64decode(data, validate=True)))
         number, runs = bundle["format"], list(bundle["runs"])

@@ -47,8 +47,8 @@ def data_page(request: HttpRequest) -> HttpResponse:
     if not projects_editable(request.user).exists():
         raise PermissionDenied("only editors of a project import data")
     try:
-        if "upload" in request.FILES:
-            source = _upload(request.FILES["upload"])
+        if isinstance(file := request.FILES.get("upload"), UploadedFile):
+            source = _upload(file)
             audit_note(request.user, None, "data.upload", source)
             return redirect(f"{reverse('experiments:data')}?{urlencode({'source': source})}")
         result = import_data(values.get("name", ""), read_request(values), settings.TROUPE_HOME)

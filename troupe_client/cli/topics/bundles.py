@@ -42,7 +42,7 @@ def create(
 
 @app.command("import")
 def import_bundle(
-    file: Annotated[Path, typer.Argument(help="A file that `troupe bundle create` wrote.", exists=True)],
+    file: Annotated[Path, typer.Argument(help="A file that `troupe bundle create` wrote.")],
     project: InProject = "",
     as_json: AsJson = False,
 ) -> None:

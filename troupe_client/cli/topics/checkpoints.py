@@ -95,7 +95,7 @@ def push(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Upload a checkpoint to the Hugging Face hub: a model repository per policy. HF_TOKEN has the token."""
+    """Upload a checkpoint to the Hugging Face hub with the token of HF_TOKEN: a model repository per policy."""
     from troupe_client.cli.fetching import fetch_tar
     from troupe_client.cli.hub import push_folder
 
