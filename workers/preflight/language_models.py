@@ -18,7 +18,7 @@ from training_core.llm.base_models.packaged import PACKAGED_MODELS, check_packag
 from training_core.llm.base_models.registry import created_folder, resolve_model
 from training_core.llm.base_models.tiny import check_is_supported
 from training_core.llm.environments.external import External
-from training_core.llm.environments.host import EnvironmentHost, SlotView
+from training_core.llm.environments.host import EnvironmentHost, SlotView, check_roles
 from training_core.llm.environments.registry import types_with_warm_start, warm_start_of
 from training_core.llm.generation.registry import ENGINES
 from training_core.llm.generation.rendering import check_template_arguments
@@ -93,7 +93,9 @@ class _Table:
             if isinstance(tried, str):
                 raise _raised(f"act({role!r}, {answer!r})", tried)
             view = _sound(self._host.commit({0: 0})[0])
-            acted.append(f"{role} {tried[0].local_reward + tried[0].team_reward:g}")
+            check_roles(tried, self._config.team.roles)
+            own = tried[0].local_reward + tried[0].team_reward + tried[0].rewards.get(role, 0.0)
+            acted.append(f"{role} {own:g}")
         return f"rewards: {', '.join(acted)}" if acted else "no role has a turn in the first state"
 
     def agent(self, role: str) -> str:
