@@ -13,7 +13,7 @@ BUDGET = {
     "training_core/llm/agents": 1220,
     "training_core/llm/base_models": 1170,
     "training_core/llm/datasets": 510,
-    "training_core/llm/environments": 3980,
+    "training_core/llm/environments": 4150,
     "training_core/llm/external": 700,
     "training_core/llm/generation": 2540,
     "training_core/llm/learning": 3560,

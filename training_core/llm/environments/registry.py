@@ -13,6 +13,7 @@ from training_core.llm.environments import (
     dataset,
     eight_queens,
     external,
+    kuhn_poker,
     sokoban,
     sudoku,
 )
@@ -52,6 +53,9 @@ ENVIRONMENTS: dict[str, EnvironmentKind] = {
         arithmetic.Arithmetic, arithmetic.ArithmeticEnvironment, arithmetic.WARM_START
     ),
     "dataset": EnvironmentKind(dataset.Dataset, dataset.DatasetEnvironment),
+    "kuhn_poker": EnvironmentKind(
+        kuhn_poker.KuhnPoker, kuhn_poker.KuhnPokerEnvironment, kuhn_poker.WARM_START
+    ),
     "coding": EnvironmentKind(coding.Coding, coding.CodingEnvironment, coding.WARM_START),
     "coding_single": EnvironmentKind(coding.CodingSingle, coding.CodingSingleEnvironment),
     "custom": EnvironmentKind(custom.CustomEnvironment, custom.CustomEnvironmentMaker),
