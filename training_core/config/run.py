@@ -12,7 +12,15 @@ from training_core.config.evaluation import Checkpoint, Evaluation, Reporting
 from training_core.config.experiment import AgentKind, ExperimentConfig, Run
 from training_core.config.health import Health
 from training_core.config.models import Policy
-from training_core.config.rollout import WHOLE_EPISODES, Resources, Rollout, RolloutBuffer, TurnTree, Workflow
+from training_core.config.rollout import (
+    WHOLE_EPISODES,
+    Agent,
+    Resources,
+    Rollout,
+    RolloutBuffer,
+    TurnTree,
+    Workflow,
+)
 from training_core.config.team import Team
 from training_core.errors import InvalidValue
 from training_core.llm.environments.arithmetic import Arithmetic
@@ -178,6 +186,12 @@ class RunConfig(ExperimentConfig):
                     "evaluation.every: this environment cannot be played",
                     remedy="set workflow.evaluation_file, or evaluation.every = 0",
                 )
+        alone = isinstance(self.workflow, Agent) and not self.workflow.path
+        if self.environment.player and not alone:
+            raise InvalidValue(
+                f'environment.type: "{self.environment.type}" plays its tasks itself, through the gateway',
+                remedy='set workflow.type = "agent", without a path',
+            )
         if outside is not None and self.rollout.staleness:
             raise InvalidValue(
                 "rollout.staleness: rollouts of external programs continue during updates in any case",

@@ -24,7 +24,7 @@ from training_core.llm.generation.registry import ENGINES
 from training_core.llm.generation.rendering import check_template_arguments
 from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.llm.rewards.pool import reward_source
-from training_core.llm.workflows.agent import check_workflow
+from training_core.llm.workflows.agent import check_workflow, make_player
 from training_core.llm.workflows.context import opening_messages
 from training_core.sandbox.run import check_sandbox
 from training_core.types import Message
@@ -82,6 +82,9 @@ class _Table:
             raise Unchecked("external programs play the tasks")
         if self._host is None:
             raise Unchecked("the environment could not be constructed")
+        if self._config.environment.player:
+            make_player(self._config)
+            raise Unchecked("the environment plays its tasks itself, in a dry run; its seats fit the team")
         view = _sound(self._host.reset({0: (0, "train")})[0])
         answer, acted = _answer(self._config), []
         for role in self._config.team.order:

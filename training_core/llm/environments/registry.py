@@ -16,6 +16,7 @@ from training_core.llm.environments import (
     kuhn_poker,
     sokoban,
     sudoku,
+    verifiers,
 )
 from training_core.llm.environments.base import TextEnvironment, WarmStart
 from training_core.llm.environments.plan_path import demonstrations, game
@@ -58,6 +59,7 @@ ENVIRONMENTS: dict[str, EnvironmentKind] = {
     ),
     "coding": EnvironmentKind(coding.Coding, coding.CodingEnvironment, coding.WARM_START),
     "coding_single": EnvironmentKind(coding.CodingSingle, coding.CodingSingleEnvironment),
+    "verifiers": EnvironmentKind(verifiers.Verifiers, verifiers.VerifiersEnvironment),
     "custom": EnvironmentKind(custom.CustomEnvironment, custom.CustomEnvironmentMaker),
 }
 """Environments by type, in the order of the pages."""
