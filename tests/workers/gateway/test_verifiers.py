@@ -16,9 +16,11 @@ from training_core.llm.agents.session import PolicyClient, Session, SessionSpec,
 from training_core.llm.generation.rendering import Renderer
 from training_core.types import Episode
 
-MODULE = "tests.workers.gateway.verifiers_environments"
-LOOK, STEP = (
-    f'<tool_call>\n{{"name": "{name}", "arguments": {{}}}}\n</tool_call>' for name in ("_look", "step")
+GATEWAY = "tests.workers.gateway"
+MODULE = f"{GATEWAY}.verifiers_environments"
+LOOK, STEP, COMPASS = (
+    f'<tool_call>\n{{"name": "{name}", "arguments": {{}}}}\n</tool_call>'
+    for name in ("_look", "step", "compass_look")
 )
 
 
@@ -32,20 +34,21 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "single turn": Case(":single_turn", {"solver": ("north",)}, {"solver": 1.5}, {"bonus": 0.5}),
-    "tools": Case(":tools", {"solver": (LOOK, "north")}, {"solver": 1.0}),
-    "stateful tools": Case(":stateful_tools", {"solver": (STEP, STEP, "east")}, {"solver": 2.0}),
-    "multi turn": Case(":multi_turn", {"solver": ("east", "west", "north")}, {"solver": 1 / 3}),
-    "group": Case(":group", {"solver": ("north",)}, {"solver": 1.0}),
-    "questions without an end": Case(":Questions", {"agent": ("north",)}, {"agent": 1.0}),
+    "single turn": Case(f"{MODULE}:single_turn", {"solver": ("north",)}, {"solver": 1.5}, {"bonus": 0.5}),
+    "tools": Case(f"{MODULE}:tools", {"solver": (LOOK, "north")}, {"solver": 1.0}),
+    "stateful tools": Case(f"{MODULE}:stateful_tools", {"solver": (STEP, STEP, "east")}, {"solver": 2.0}),
+    "multi turn": Case(f"{MODULE}:multi_turn", {"solver": ("east", "west", "north")}, {"solver": 1 / 3}),
+    "group": Case(f"{MODULE}:group", {"solver": ("north",)}, {"solver": 1.0}),
+    "questions without an end": Case(f"{MODULE}:Questions", {"agent": ("north",)}, {"agent": 1.0}),
+    "tools of a taskset": Case(f"{GATEWAY}.verifiers_compass", {"agent": (COMPASS, "north")}, {"agent": 1.0}),
     "two seats": Case(
-        ":Pennies",
+        f"{MODULE}:Pennies",
         {"even": ("heads", "heads"), "odd": ("heads", "heads")},
         {"even": 2.0, "odd": -2.0},
         {"taskset": {"id": MODULE}},
     ),
     "simulated user": Case(
-        "",
+        MODULE,
         {"user": ("go", "###DONE###"), "assistant": ("north",)},
         {"user": 0.0, "assistant": 1.0},
         {"id": "user-sim"},
@@ -111,7 +114,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.extended
 def test_environments_of_the_package_are_played_with_exact_tokens(python: Path, tmp_path: Path) -> None:
     """Each role's part is one sequence that has the tokens of its answers, as sampled, and no others to train on."""
-    sessions = [offered(MODULE + case.path, case.answers, case.args) for case in CASES.values()]
+    sessions = [offered(case.path, case.answers, case.args) for case in CASES.values()]
     for case, episode in zip(CASES.values(), play(python, tmp_path, sessions), strict=True):
         assert not episode.failed, (case.path, episode.error)
         rewards = {role: episode.role_return(role) for role in case.answers}
