@@ -159,7 +159,7 @@ def is_infrastructure(error: BaseException) -> bool:
     return any(
         isinstance(link, OSError | MemoryError | ImportError | TroupeError | TransportError)
         or _status(link) not in (None, *_OF_REQUESTS)
-        for link in _links(error)
+        for link in links(error)
     )
 
 
@@ -171,7 +171,7 @@ def _status(error: BaseException) -> int | None:
     return status if isinstance(status, int) else None
 
 
-def _links(error: BaseException) -> Iterator[BaseException]:
+def links(error: BaseException) -> Iterator[BaseException]:
     """The error, its causes, and the parts of groups."""
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()

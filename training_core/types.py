@@ -176,6 +176,8 @@ class Episode:
     final_board: dict[str, Any] | None = None
     stages: list[Stage] = field(default_factory=list)
     """In chronological order."""
+    silent_rewards: dict[str, float] = field(default_factory=dict)
+    """Rewards of roles that had not answered when they earned them, by role. They count, and no turn has them."""
 
     def fail(self, error: str) -> None:
         """Mark the episode as failed."""
@@ -183,12 +185,15 @@ class Episode:
 
     @property
     def episode_return(self) -> float:
-        """Sum of the executed candidates' rewards."""
-        return sum(turn.candidates[turn.executed].reward for turn in self.turns)
+        """Sum of all roles' rewards."""
+        return sum(turn.candidates[turn.executed].reward for turn in self.turns) + sum(
+            self.silent_rewards.values()
+        )
 
     def role_return(self, role: str) -> float:
         """One role's part of the episode return."""
-        return sum(turn.candidates[turn.executed].reward for turn in self.turns if turn.role == role)
+        own = (turn.candidates[turn.executed].reward for turn in self.turns if turn.role == role)
+        return sum(own, self.silent_rewards.get(role, 0.0))
 
 
 class Compared(NamedTuple):

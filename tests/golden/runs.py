@@ -67,6 +67,7 @@ RUNS: dict[str, Golden] = {
     "sokoban": Golden("sokoban", 2, SMALL),
     "coding": Golden("coding", 2, SMALL),
     "multi_turn_math": Golden("multi_turn_math", 2, SMALL),
+    "kuhn_poker": Golden("kuhn_poker", 2, ("evaluation.episodes=24", "rollout.tasks=16")),
     "plan_path_duo-gateway": Golden("plan_path_duo", 2, (*GATEWAY, *SMALL)),
     "spread_mappo": Golden("spread_mappo", 10),
     "spread_ippo": Golden("spread_ippo", 10),

@@ -18,6 +18,7 @@ from training_core.errors import TroupeError
 from training_core.llm.agents.session import Session, write_episode
 from troupe_client import playing
 from workers.gateway.gateway import Gateway
+from workers.telemetry.metrics import rewards_by_role
 
 ASK: Any = [{"role": "user", "content": "What is the weather?"}]
 ROLES = ("solver", "critic")
@@ -71,6 +72,18 @@ def test_episodes_are_played_at_the_same_time_until_the_run_ends(gateway: Gatewa
     for session in sessions:
         episode = write_episode(session, 1.0)
         assert (episode.role_return("solver"), episode.role_return("critic")) == (7.0, -1.0)
+
+
+def test_the_reward_of_a_role_that_never_answered_counts(gateway: Gateway, tmp_path: Path) -> None:
+    def agent(episode: troupe.OpenEpisode) -> dict[str, float]:
+        client = OpenAI(base_url=episode.base_url, api_key=episode.api_key)
+        client.chat.completions.create(model="solver", messages=ASK)
+        return {"solver": 1.0, "critic": -3.0}
+
+    _, (session,) = play(gateway, tmp_path, 1, agent)
+    episode = write_episode(session, 1.0, (2.0, 1.0))
+    assert rewards_by_role(episode) == {"critic": -6.0, "solver": 2.0}
+    assert (episode.role_return("critic"), episode.episode_return) == (-6.0, -4.0)
 
 
 def test_a_function_is_called_in_threads_and_its_exceptions_are_failed_episodes(

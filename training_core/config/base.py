@@ -1,6 +1,6 @@
 """The base of every config section: frozen, strict about keys, with a description per field."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union
 
 from pydantic import (
@@ -58,6 +58,10 @@ class Section(BaseModel):
     effects: ClassVar[Mapping[str, Callable[[Any], str]]] = {}
     """Rules of the fields that have an effect only under a condition (config/effects.py)."""
 
+    def modules(self) -> Iterator[tuple[str, str]]:
+        """(field, module) of code that is named by its module alone: permitted like import paths."""
+        return iter(())
+
     @model_validator(mode="before")
     @classmethod
     def _parts_have_a_type(cls, tree: Any) -> Any:
@@ -92,6 +96,8 @@ class EnvironmentSection(Section):
     """Rewards of single roles: without effect if algorithm.local_weight is 0."""
     team_reward_fields: ClassVar[tuple[str, ...]] = ()
     """Rewards of the team: without effect if algorithm.team_weight is 0."""
+    player: ClassVar[str] = ""
+    """Import path of the class that plays its tasks through the gateway, if the environment plays them itself."""
     sandboxed: ClassVar[bool] = False
     """Whether agents' code runs in a sandbox."""
     type: str

@@ -127,7 +127,12 @@ def checkpoint_below_home(value: str) -> bool:
 
 def _code(config: Section, packages: Collection[str]) -> dict[str, str]:
     wrong: dict[str, str] = {}
-    for field, path in named(config, "import_fields"):
+    modules = [
+        (f"{prefix}{field}", f"{module}:")
+        for prefix, section in _sections(config)
+        for field, module in section.modules()
+    ]
+    for field, path in [*named(config, "import_fields"), *modules]:
         module, colon, _ = path.partition(":")
         named_package = any(module == package or module.startswith(f"{package}.") for package in packages)
         if colon and not named_package and path not in SHIPPED:

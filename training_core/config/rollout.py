@@ -68,8 +68,13 @@ class Agent(Section):
     import_fields: ClassVar[tuple[str, ...]] = ("path",)
     type: Literal["agent"] = "agent"
     """Any agent framework, unchanged: an agent calls an OpenAI-compatible address and reports its episode's reward."""
-    effects: ClassVar[Effects] = needs("args concurrency", unless("path", "")) | {
-        "patience": where("path", "")
+    effects: ClassVar[Effects] = {
+        "args": unless("path", ""),
+        "concurrency": lambda at: "" if at.config.environment.player else unless("path", "")(at),
+        "patience": both(
+            where("path", ""),
+            only_if(lambda at: not at.config.environment.player, "the environment plays its tasks itself"),
+        ),
     }
     path: str = Field("", pattern=f"^$|{IMPORT_PATH}")
     """package.module:Class with `async run(data, **kwargs)`, which returns a reward; empty waits for external agents over HTTP."""

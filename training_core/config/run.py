@@ -211,6 +211,12 @@ class RunConfig(ExperimentConfig):
                     "evaluation.every: this environment cannot be played",
                     remedy="set workflow.evaluation_file, or evaluation.every = 0",
                 )
+        alone = isinstance(self.workflow, Agent) and not self.workflow.path
+        if self.environment.player and not alone:
+            raise InvalidValue(
+                f'environment.type: "{self.environment.type}" plays its tasks itself, through the gateway',
+                remedy='set workflow.type = "agent", without a path',
+            )
         if outside is not None and self.rollout.staleness:
             raise InvalidValue(
                 "rollout.staleness: rollouts of external programs continue during updates in any case",

@@ -96,6 +96,8 @@ TemplateArguments = Annotated[Arguments, AfterValidator(_template_arguments)]
 
 def _prompts(at: Place) -> str:
     """The program of a workflow gets the prompt of the first role."""
+    if at.config.environment.player:
+        return f'environment.type = "{at.config.environment.type}" makes the prompts itself'
     program = at.config.workflow.type in PROGRAMS and at.name == at.config.team.order[0]
     return "" if program else plays_turns(at)
 

@@ -18,13 +18,13 @@ from training_core.llm.base_models.packaged import PACKAGED_MODELS, check_packag
 from training_core.llm.base_models.registry import created_folder, resolve_model
 from training_core.llm.base_models.tiny import check_is_supported
 from training_core.llm.environments.external import External
-from training_core.llm.environments.host import EnvironmentHost, SlotView
+from training_core.llm.environments.host import EnvironmentHost, SlotView, check_roles
 from training_core.llm.environments.registry import types_with_warm_start, warm_start_of
 from training_core.llm.generation.registry import ENGINES
 from training_core.llm.generation.rendering import check_template_arguments
 from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.llm.rewards.pool import reward_source
-from training_core.llm.workflows.agent import check_workflow
+from training_core.llm.workflows.agent import check_workflow, make_player
 from training_core.llm.workflows.context import opening_messages
 from training_core.sandbox.run import check_sandbox
 from training_core.types import Message
@@ -82,6 +82,9 @@ class _Table:
             raise Unchecked("external programs play the tasks")
         if self._host is None:
             raise Unchecked("the environment could not be constructed")
+        if self._config.environment.player:
+            make_player(self._config)
+            raise Unchecked("the environment plays its tasks itself, in a dry run; its seats fit the team")
         view = _sound(self._host.reset({0: (0, "train")})[0])
         answer, acted = _answer(self._config), []
         for role in self._config.team.order:
@@ -93,7 +96,9 @@ class _Table:
             if isinstance(tried, str):
                 raise _raised(f"act({role!r}, {answer!r})", tried)
             view = _sound(self._host.commit({0: 0})[0])
-            acted.append(f"{role} {tried[0].local_reward + tried[0].team_reward:g}")
+            check_roles(tried, self._config.team.roles)
+            own = tried[0].local_reward + tried[0].team_reward + tried[0].rewards.get(role, 0.0)
+            acted.append(f"{role} {own:g}")
         return f"rewards: {', '.join(acted)}" if acted else "no role has a turn in the first state"
 
     def agent(self, role: str) -> str:

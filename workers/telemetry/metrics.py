@@ -47,8 +47,8 @@ def is_scored(episode: Episode) -> bool:
 
 
 def rewards_by_role(episode: Episode) -> dict[str, float]:
-    """Sum of the executed candidates' rewards, by role."""
-    sums: dict[str, float] = {}
+    """Sum of the executed candidates' rewards, by role, and the rewards of roles that had not answered."""
+    sums = dict(episode.silent_rewards)
     for turn in episode.turns:
         sums[turn.role] = sums.get(turn.role, 0.0) + executed(turn).reward
     return sums

@@ -1,6 +1,8 @@
 """Agents as a user would write them."""
 
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar
 
 from openai import AsyncOpenAI, OpenAI
 
@@ -20,6 +22,22 @@ class Upwards:
         )
         said = f"{told} {moves.choices[0].message.content}".split()
         return (said.count("north") + said.count("up")) / 8 + self.bonus
+
+
+class Player(Upwards):
+    """Plays for an environment that plays its tasks itself; it counts how often it is served."""
+
+    served: ClassVar[list[tuple[str, ...]]] = []
+
+    def __init__(self, section: Any, roles: Sequence[str], seed: int) -> None:
+        super().__init__(bonus=10.0)
+        self._roles = tuple(roles)
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        self.served.append(("begin", *self._roles))
+        yield
+        self.served.append(("end",))
 
 
 class Twice:

@@ -14,6 +14,7 @@ PACKAGES = {
     "agents": ("openai-agents",),
     "langgraph": ("langgraph", "langchain", "langchain-openai"),
     "smolagents": ("smolagents[openai]",),
+    "verifiers": ("verifiers==0.3.1",),
 }
 """The packages of an environment, by its name."""
 CLIENT = ("httpx", "orjson", "psutil", "pydantic", "rich", "tomlkit", "typer", "zstandard")

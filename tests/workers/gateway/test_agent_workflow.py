@@ -12,8 +12,10 @@ import httpx
 import pytest
 from openai import OpenAI
 
+from tests.workers.gateway.agents import Player
 from tests.workers.running import conversation, curve, events, small_config
 from training_core.config.files import load_config
+from training_core.llm.environments.plan_path.game import PlanPath
 from workers.driver.attempt import FAILED, run_attempt
 from workers.protocol import Attempt
 
@@ -77,6 +79,22 @@ def test_agents_episodes_have_all_facts(learnt: Path) -> None:
     assert [stage["kind"] for stage in batches[0][0]["stages"]][-1] == "generate"
     facts = [event["facts"] for event in events(learnt, "status") if event["state"] == "running"]
     assert facts[0]["gateway"].startswith("http://127.0.0.1:")
+
+
+def test_an_environment_may_play_its_tasks_itself(
+    little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PlanPath, "player", f"{HERE}:Player")
+    assert (
+        run_attempt(
+            attempt(tmp_path, little_model, **{"run.iterations": 1, "evaluation.every": 1}), local=True
+        )
+        == 0
+    )
+    rewards = [event["rewards"] for event in events(tmp_path, "episode")]
+    assert rewards and all(10.0 <= reward["planner"] == reward["executor"] <= 12.0 for reward in rewards)
+    begins = [served for served in Player.served if served[0] == "begin"]
+    assert set(begins) == {("begin", "planner", "executor")} and len(Player.served) == 2 * len(begins)
 
 
 @pytest.mark.extended

@@ -246,8 +246,8 @@ def write_episode(session: Session, success_at: float, weights: tuple[float, flo
     with a turn_discount, a turn per call.
 
     A role's total reward is stored on its last trained turn as the team's reward, and rewards of calls on their turns as
-    its own; `weights` are the algorithm's weights of both. An episode that failed, or has no reward, is not compared with
-    its siblings and not trained on.
+    its own; `weights` are the algorithm's weights of both. A role that did not answer has its reward in `silent_rewards`. An
+    episode that failed, or has no reward, is not compared with its siblings and not trained on.
     """
     episode, outcome = session.spec.episode, session.outcome
     if not outcome.error and not outcome.rewarded:
@@ -261,6 +261,8 @@ def write_episode(session: Session, success_at: float, weights: tuple[float, flo
             candidate.team_reward = team
             candidate.reward = weights[0] * team + weights[1] * candidate.local_reward
     episode.turns += played
+    silent = {role: reward for role, reward in outcome.by_role.items() if role not in last}
+    episode.silent_rewards = {role: weights[0] * reward for role, reward in silent.items()}
     episode.stages = list(_stages(session))
     episode.ended, episode.overlong = time.time(), session.overlong
     total += outcome.reward + sum(outcome.by_role.values())

@@ -63,8 +63,11 @@ def evaluation_metrics(prefix: str, episodes: Sequence[Episode]) -> dict[str, fl
         f"{prefix}/length": _mean([float(len({turn.index for turn in episode.turns})) for episode in played]),
         f"{prefix}/failed": float(len(episodes) - len(played)),
     }
-    for role in dict.fromkeys(turn.role for episode in played for turn in episode.turns):
-        values[f"{prefix}/{role}/reward"] = _mean([_role_reward(episode, role) for episode in played])
+    roles = (
+        name for episode in played for name in (*episode.silent_rewards, *(t.role for t in episode.turns))
+    )
+    for role in dict.fromkeys(roles):
+        values[f"{prefix}/{role}/reward"] = _mean([episode.role_return(role) for episode in played])
     return values
 
 
@@ -97,10 +100,6 @@ def _conditions(config: RunConfig) -> dict[str, Any]:
         "feedback": config.workflow.feedback if isinstance(config.workflow, MultiTurn) else None,
         "precision": sorted({config.policies[name].learner.precision for name in config.used_policies}),
     }
-
-
-def _role_reward(episode: Episode, role: str) -> float:
-    return sum(turn.candidates[turn.executed].reward for turn in episode.turns if turn.role == role)
 
 
 def _mean(values: Sequence[float]) -> float:

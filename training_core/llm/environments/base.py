@@ -1,7 +1,7 @@
 """The interface of text environments: one object plays one task for a team of roles."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, Self
 
 from training_core.types import Message
@@ -55,6 +55,10 @@ class StepResult:
     """Whether its reward function ran out of time; None if none was called."""
     scored: bool = True
     """False if no reward applies to the answer: it is left out of its group, and both rewards are 0."""
+    rewards: Mapping[str, float] = field(default_factory=dict)
+    """Further rewards of single roles, also of those that do not answer now, as in a zero-sum game. A role that is silent now
+    earns its part by its last answer; before its first answer it is counted, but nothing learns from it.
+    """
 
 
 class TextEnvironment(Protocol):

@@ -179,12 +179,13 @@ def task_instance(config: Dataset, seed: int, task: int, split: Split) -> Instan
     instances = split_instances(config, split)
     passes, index = divmod(task, len(instances))
     if split == "train":
-        index = _order(seed, passes, len(instances))[index]
+        index = order_of_pass(seed, passes, len(instances))[index]
     return instances[index]
 
 
 @lru_cache(maxsize=4)
-def _order(seed: int, passes: int, count: int) -> tuple[int, ...]:
+def order_of_pass(seed: int, passes: int, count: int) -> tuple[int, ...]:
+    """The order of `count` instances in a pass over them."""
     return tuple(keyed_random(seed, 0, passes).sample(range(count), count))
 
 

@@ -4,7 +4,7 @@ An environment that raises does not affect others: its slot has an error until i
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -192,11 +192,22 @@ def _act(state: Any, role: str, text: str | None, score: Any) -> StepResult:
 def check_rewards(steps: Sequence[StepResult]) -> None:
     """Raises EnvironmentFailure for a reward that is not finite, because it would invalidate its whole group."""
     for step in steps:
-        if not (math.isfinite(step.local_reward) and math.isfinite(step.team_reward)):
+        rewards = (step.local_reward, step.team_reward, *step.rewards.values())
+        if not all(map(math.isfinite, rewards)):
             raise EnvironmentFailure(
-                f"rewards of {step.local_reward} and {step.team_reward} are not finite",
+                f"rewards of {' and '.join(map(str, rewards))} are not finite",
                 remedy="act() must return finite rewards",
             )
+
+
+def check_roles(steps: Sequence[StepResult], roles: Collection[str]) -> None:
+    """Raises EnvironmentFailure for a reward of a role that the team does not have."""
+    unknown = [role for step in steps for role in step.rewards if role not in roles]
+    if unknown:
+        raise EnvironmentFailure(
+            f"act() rewards {unknown[0]!r}, which is no role of the team",
+            remedy=f"StepResult.rewards may have {', '.join(roles)}",
+        )
 
 
 def describe(error: Exception) -> str:

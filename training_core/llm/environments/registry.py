@@ -13,8 +13,10 @@ from training_core.llm.environments import (
     dataset,
     eight_queens,
     external,
+    kuhn_poker,
     sokoban,
     sudoku,
+    verifiers,
 )
 from training_core.llm.environments.base import TextEnvironment, WarmStart
 from training_core.llm.environments.plan_path import demonstrations, game
@@ -52,8 +54,12 @@ ENVIRONMENTS: dict[str, EnvironmentKind] = {
         arithmetic.Arithmetic, arithmetic.ArithmeticEnvironment, arithmetic.WARM_START
     ),
     "dataset": EnvironmentKind(dataset.Dataset, dataset.DatasetEnvironment),
+    "kuhn_poker": EnvironmentKind(
+        kuhn_poker.KuhnPoker, kuhn_poker.KuhnPokerEnvironment, kuhn_poker.WARM_START
+    ),
     "coding": EnvironmentKind(coding.Coding, coding.CodingEnvironment, coding.WARM_START),
     "coding_single": EnvironmentKind(coding.CodingSingle, coding.CodingSingleEnvironment),
+    "verifiers": EnvironmentKind(verifiers.Verifiers, verifiers.VerifiersEnvironment),
     "custom": EnvironmentKind(custom.CustomEnvironment, custom.CustomEnvironmentMaker),
 }
 """Environments by type, in the order of the pages."""

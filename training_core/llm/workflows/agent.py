@@ -8,15 +8,18 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import wait
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from training_core.config.base import Section
 from training_core.config.rollout import Agent
+from training_core.config.run import RunConfig
 from training_core.errors import ConfigError, EnvironmentFailure
-from training_core.importing import load_object
+from training_core.importing import load_object, resolve
 from training_core.llm.agents.session import (
     AgentGateway,
     Session,
@@ -54,8 +57,8 @@ def play_agents(tasks: Sequence[int], context: RolloutContext, kind: EpisodeKind
         clients = policy_clients(config, context.generate, gateway, kind)
         sessions.append(Session(replace(item, clients=clients)))
     try:
-        if workflow.path:
-            asyncio.run(_run_local_agents(sessions, workflow, gateway))
+        if workflow.path or config.environment.player:
+            asyncio.run(_run_local_agents(sessions, config, workflow, gateway))
         else:
             _wait_for_external_agents(sessions, workflow, gateway)
     finally:
@@ -70,21 +73,25 @@ def play_agents(tasks: Sequence[int], context: RolloutContext, kind: EpisodeKind
     return complete([write_episode(session, workflow.success_at, weights) for session in sessions], config)
 
 
-async def _run_local_agents(sessions: Sequence[Session], workflow: Agent, gateway: AgentGateway) -> None:
-    """Run an agent of `path` for each session."""
+async def _run_local_agents(
+    sessions: Sequence[Session], config: RunConfig, workflow: Agent, gateway: AgentGateway
+) -> None:
+    """Run an agent of `path`, or the environment's player, for each session."""
     import httpx
     from openai import AsyncOpenAI
 
-    agent_class = load_agent(workflow.path)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # httpx logs every call, with the episode's key
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=workflow.concurrency)
-    async with httpx.AsyncClient(limits=limits, timeout=workflow.timeout, trust_env=False) as http:
+    async with (
+        _agents(config, workflow) as make_agent,
+        httpx.AsyncClient(limits=limits, timeout=workflow.timeout, trust_env=False) as http,
+    ):
 
         async def play(session: Session) -> None:
             url = gateway.open(session)
             client = AsyncOpenAI(base_url=url, api_key=session.key, http_client=http, max_retries=0)
             connection = {"base_url": url, "api_key": session.key, "http_client": http, "client": client}
-            agent = agent_class(**workflow.args)
+            agent = make_agent()
             with failures_rewarded(session, workflow.failure_reward):
                 if inspect.iscoroutinefunction(agent.run):
                     result = await agent.run(session.spec.data, **connection)
@@ -95,6 +102,22 @@ async def _run_local_agents(sessions: Sequence[Session], workflow: Agent, gatewa
                 session.close()
 
         await play_concurrently(sessions, play, Session.close, workflow)
+
+
+@asynccontextmanager
+async def _agents(config: RunConfig, workflow: Agent) -> AsyncIterator[Callable[[], Any]]:
+    """A function that makes the agent of an episode. An environment's player is one for all. Raises ConfigError."""
+    if workflow.path:
+        yield partial(load_agent(workflow.path), **workflow.args)
+        return
+    player = make_player(config)
+    async with player.serving():
+        yield lambda: player
+
+
+def make_player(config: RunConfig) -> Any:
+    """The player of an environment that plays its tasks itself. Raises ConfigError if the team does not fit."""
+    return resolve(config.environment.player)(config.environment, config.team.order, config.run.seed)
 
 
 def _wait_for_external_agents(sessions: Sequence[Session], workflow: Agent, gateway: AgentGateway) -> None:

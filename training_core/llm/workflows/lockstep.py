@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from training_core.errors import EnvironmentFailure
 from training_core.llm.environments.base import SampledText, Split, StepResult
-from training_core.llm.environments.host import SlotView
+from training_core.llm.environments.host import SlotView, check_roles, describe
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.workflows.context import (
     Conversations,
@@ -181,7 +182,7 @@ def _act(
     chosen: dict[int, int] = {}
     errors: dict[int, str] = {}
     for item in items:
-        results = results_by_slot[item.slot]
+        results = _checked_roles(results_by_slot[item.slot], context)
         if isinstance(results, str):
             errors[item.slot] = results
             continue
@@ -189,6 +190,7 @@ def _act(
         _count_reward_calls(episodes[item.slot], results)
         chosen[item.slot] = plan.choose(candidates, item.prompt.key)
         record_turn(episodes[item.slot], context, turn, role, item, candidates, chosen[item.slot])
+        _reward_others(episodes[item.slot], context, role, results[chosen[item.slot]].rewards)
         if plan.conversations:
             executed = candidates[chosen[item.slot]].answer
             plan.conversations.record_answer(item.slot, role, item.messages, item.prompt.token_ids, executed)
@@ -223,15 +225,44 @@ def _candidates(
 ) -> list[Candidate]:
     """Answers with rewards: alpha * team + beta * local, less the penalty for answers near their token limit."""
     algorithm = context.config.algorithm
+    local_rewards = [result.local_reward + result.rewards.get(role, 0.0) for result in results]
     return [
         Candidate(
             answer,
-            result.local_reward,
+            local,
             result.team_reward,
             algorithm.team_weight * result.team_reward
-            + algorithm.local_weight * result.local_reward
+            + algorithm.local_weight * local
             - answer_cost(answer, role, context.config),
             scored=result.scored,
         )
-        for answer, result in zip(item.answers, results, strict=True)
+        for answer, result, local in zip(item.answers, results, local_rewards, strict=True)
     ]
+
+
+def _reward_others(
+    episode: Episode, context: RolloutContext, role: str, rewards: Mapping[str, float]
+) -> None:
+    """Reward the roles other than `role`: on their last turns, as in PettingZoo's turn-based games. All candidates of such a
+    turn have the reward, so it does not change how they compare with each other.
+    """
+    weight = context.config.algorithm.local_weight
+    for other, reward in rewards.items():
+        own = [turn for turn in episode.turns if turn.role == other]
+        if other == role:
+            continue
+        if not own:
+            before = episode.silent_rewards.get(other, 0.0)
+            episode.silent_rewards[other] = before + weight * reward
+        for candidate in own[-1].candidates if own else ():
+            candidate.local_reward += reward
+            candidate.reward += weight * reward
+
+
+def _checked_roles(results: list[StepResult] | str, context: RolloutContext) -> list[StepResult] | str:
+    """The results, or the error text if they reward a role that the team does not have."""
+    try:
+        check_roles([] if isinstance(results, str) else results, context.config.team.roles)
+    except EnvironmentFailure as error:
+        return describe(error)
+    return results

@@ -20,6 +20,7 @@ from training_core.config.files import load_config
 from training_core.config.team import Speaks
 from training_core.errors import ConfigError, EngineFailure
 from training_core.llm.base_models.warm_start import word_tokenizer
+from training_core.llm.environments.base import StepResult
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.environments.plan_path.game import PlanPathTrio, PlanPathTrioEnvironment
 from training_core.llm.environments.registry import ENVIRONMENTS, EnvironmentKind
@@ -29,6 +30,7 @@ from training_core.llm.workflows.context import RolloutContext
 from training_core.llm.workflows.episodes import play_episodes, play_independent
 from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Answer, Episode, Prompt
+from workers.telemetry.metrics import rewards_by_role
 
 BOTH = ("planner", "executor")
 
@@ -297,6 +299,57 @@ def test_an_error_of_one_of_several_that_speak_at_once_is_raised() -> None:
     voices = {"planner": planner, "executor": fails}
     with pytest.raises(EngineFailure, match="out of words"):
         play_turn_tree([1], replace(context, generate=voices, parallel_policies=True))
+
+
+class Duel(CountingEnvironment):
+    """Zero-sum: who answers wins the number of its answer from the other one. In task 9 a judge wins, who is not in the team."""
+
+    def act(self, role: str, answer: str) -> StepResult:
+        step, other = super().act(role, answer), "executor" if role == "planner" else "planner"
+        loser = "judge" if self.task == 9 else other
+        return replace(
+            step, local_reward=0.5, team_reward=0.0, rewards={role: int(answer), loser: -int(answer)}
+        )
+
+
+@pytest.fixture
+def _duel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENVIRONMENTS, "counting", EnvironmentKind(EnvironmentSection, Duel))
+
+
+@pytest.mark.usefixtures("_duel")
+def test_a_silent_role_is_rewarded_by_its_last_answer() -> None:
+    voices = {"planner": says("4"), "executor": says("3")}
+    settings = {"algorithm.local_weight": 0.5, "workflow.type": "episodes"}
+    episode = play_episodes([1], make_context(voices, **settings))[0]
+    # planner +4, executor +3, planner +4, executor +3; the executor loses its first 4 before it has answered
+    assert [turn.candidates[0].local_reward for turn in episode.turns] == [
+        0.5 + 4 - 3,
+        0.5 + 3 - 4,
+        0.5 + 4 - 3,
+        0.5 + 3,
+    ]
+    assert [turn.candidates[0].reward for turn in episode.turns] == [0.75, -0.25, 0.75, 1.75]
+    assert episode.silent_rewards == {"executor": -2.0}
+    assert rewards_by_role(episode) == {"planner": 1.5, "executor": -0.5}
+    assert (episode.role_return("executor"), episode.episode_return) == (-0.5, 1.0)
+
+
+@pytest.mark.usefixtures("_duel")
+def test_a_reward_while_silent_changes_no_comparison_of_candidates() -> None:
+    """The executor takes the best answer, 3, and so all candidates of the planner's turn before lose 3."""
+    context = make_context({"planner": says("1", "7", "4"), "executor": says("3", "2", "1")})
+    (episode,) = play_turn_tree([1], context)
+    assert [candidate.reward for candidate in episode.turns[0].candidates] == [-1.5, 4.5, 1.5]
+    groups = make_groups([episode], context.config).groups
+    assert groups["planner"][0].advantages == pytest.approx([-1.0, 1.0, 0.0], abs=1e-5)
+
+
+@pytest.mark.usefixtures("_duel")
+def test_a_reward_of_an_unknown_role_fails_its_episode() -> None:
+    failed, played = play_turn_tree([9, 1], default_context()[0])
+    assert (failed.failed, played.failed) == (True, False)
+    assert "'judge'" in failed.error and "planner, executor" in failed.error
 
 
 PLAYS: dict[str, Callable[[Sequence[int], RolloutContext], list[Episode]]] = {

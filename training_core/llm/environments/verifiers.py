@@ -1,0 +1,219 @@
+"""Environments and tasksets of the package verifiers, of its classic interface (`load_environment`) and of its version 1.
+
+They play their own tasks: an episode calls the policies through the gateway (training_core/llm/agents/verifiers.py). Here are the
+config and the tasks.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from itertools import islice
+from types import ModuleType, SimpleNamespace
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from pydantic import Field
+
+from training_core.config.base import Arguments, EnvironmentSection
+from training_core.errors import ConfigError, EnvironmentFailure, links
+from training_core.importing import IMPORT_PATH, load_object
+from training_core.llm.environments.base import Split, StepResult
+from training_core.llm.environments.dataset import order_of_pass
+from training_core.llm.environments.task_environment import TaskEnvironment
+
+_NAME = r"^([\w-]+/)?[\w.-]+(@[\w.]+)?$"
+"""The name of an installed environment, with the owner and the version that its hub adds."""
+_HELD_OUT = 4
+"""One of so many tasks is held out, if the environment has no tasks for evaluation."""
+_NETWORK = {"ConnectionError", "TransportError", "OfflineModeIsEnabled", "LocalEntryNotFoundError"}
+
+
+class Verifiers(EnvironmentSection):
+    """An environment or taskset of the package verifiers; its seats are the roles of the team."""
+
+    roles: ClassVar[tuple[str, ...]] = ("agent",)
+    open_roles: ClassVar[bool] = True
+    player: ClassVar[str] = "training_core.llm.agents.verifiers:VerifiersPlayer"
+    import_fields: ClassVar[tuple[str, ...]] = ("path",)
+    task_fields: ClassVar[tuple[str, ...]] = ("path", "args")
+    type: Literal["verifiers"] = "verifiers"
+    """An environment of the verifiers library or of its hub, which plays its tasks through the gateway."""
+    path: str = Field(pattern=f"{_NAME}|{IMPORT_PATH}")
+    """Name of an installed environment or taskset (gsm8k, owner/gsm8k), or package.module:Name of its class or function."""
+    args: Arguments = {}
+    """Arguments of a classic environment; of a taskset the fields of verifiers' EnvConfig: taskset.split, agent.max_turns."""
+
+    def modules(self) -> Iterator[tuple[str, str]]:
+        """Code that is named without a colon, or in the arguments of a taskset."""
+        names = _named(self.args)
+        yield from (("args", _module_of(name.partition(":")[0])) for name in names)
+        if ":" not in self.path:
+            yield "path", _module_of(self.path)
+
+
+def _module_of(name: str) -> str:
+    return name.rpartition("/")[2].partition("@")[0].replace("-", "_")
+
+
+def _named(value: Any) -> Iterator[str]:
+    """Plugins and functions that arguments name."""
+    for key, part in value.items() if isinstance(value, Mapping) else enumerate(value):
+        if key in ("id", "fn") and isinstance(part, str):
+            yield part
+        elif isinstance(part, dict | list):
+            yield from _named(part)
+
+
+class Loaded(NamedTuple):
+    """An environment with its tasks."""
+
+    environment: Any
+    """A classic environment, or the EnvConfig of version 1."""
+    classic: bool
+    tasks: Mapping[Split, Any]
+    """By split; of a taskset without an end all tasks."""
+
+    def task(self, seed: int, number: int, split: Split) -> Any:
+        """The task of a number: held-out ones in order, others shuffled again for each pass."""
+        tasks = self.tasks[split]
+        if isinstance(tasks, _Endless):
+            block, rest = divmod(number, _HELD_OUT - 1)
+            return tasks[number * _HELD_OUT if split == "eval" else block * _HELD_OUT + rest + 1]
+        passes, index = divmod(number, len(tasks))
+        return tasks[order_of_pass(seed, passes, len(tasks))[index] if split == "train" else index]
+
+
+class _Endless:
+    """The tasks of a generator, by index."""
+
+    def __init__(self, tasks: Iterator[Any]) -> None:
+        self._rest, self._read = tasks, list[Any]()
+
+    def __getitem__(self, index: int) -> Any:
+        self._read += islice(self._rest, max(index + 1 - len(self._read), 0))
+        return self._read[index]
+
+
+def load(section: Verifiers) -> Loaded:
+    """The environment, loaded once in a process. Raises ConfigError."""
+    try:
+        return _load(section.path, json.dumps(section.args, sort_keys=True))
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise _explained(section.path, error) from error
+
+
+@lru_cache(maxsize=4)
+def _load(path: str, args: str) -> Loaded:
+    from verifiers.legacy.envs import environment as classic
+    from verifiers.v1.utils.loaders import import_taskset
+
+    # It would replace the process's handlers of SIGINT and SIGTERM, and only the main thread may do so.
+    classic.signal = SimpleNamespace(signal=lambda *_: None, SIGINT=2, SIGTERM=15)
+    target: Any = load_object(path, "environment.path") if ":" in path else None
+    make = target or getattr(import_taskset(_plain(path)), "load_environment", None)
+    if make is None or (isinstance(make, type) and not issubclass(make, classic.Environment)):
+        return _taskset(path, target, json.loads(args))
+    environment = make(**json.loads(args))
+    if environment.requires_group_rollouts:
+        raise TypeError("its rubric compares the rollouts of a group, but episodes are scored one by one")
+    rows, held_out = environment.build_dataset(), environment.build_eval_dataset()
+    if rows is None or held_out is None:
+        return Loaded(environment, True, _divided(held_out if rows is None else rows))
+    return Loaded(environment, True, {"train": rows, "eval": held_out})
+
+
+def _plain(path: str, kind: type | None = None) -> str:
+    """A name without dots by which verifiers imports a module, or the class of an import path."""
+    path = path if kind else _module_of(path)
+    if "." not in path and kind is None:
+        return path
+    name = "".join(letter if letter.isalnum() else "_" for letter in path).lower()
+    module = ModuleType(name) if kind else import_module(path)
+    if kind:
+        exported = {"__all__": [kind.__name__], kind.__name__: kind}
+        module.__dict__.update({"__spec__": ModuleSpec(name, None), **exported})
+    sys.modules[name] = module
+    return name
+
+
+def _taskset(path: str, kind: type | None, arguments: dict[str, Any]) -> Loaded:
+    from verifiers.v1 import Env
+    from verifiers.v1.utils.loaders import load_taskset, resolve_env_config
+
+    name = {"id": _plain(path, kind)}
+    plays = kind is not None and issubclass(kind, Env)  # else it has tasks
+    source = ({} if plays else name) | arguments.get("taskset", {})
+    if "id" not in source:
+        text = f"{path} plays the tasks of a taskset"
+        raise ConfigError({"environment.args": text}, remedy="set environment.args.taskset.id")
+    source["id"] = _plain(source["id"])
+    config = resolve_env_config((name if plays else {}) | arguments | {"taskset": source})
+    taskset = load_taskset(config.taskset)
+    if not taskset.INFINITE:
+        return Loaded(config, False, _divided(list(taskset)))
+    return Loaded(config, False, dict.fromkeys(("train", "eval"), _Endless(iter(taskset))))
+
+
+def _divided(tasks: Any) -> dict[Split, Sequence[Any]]:
+    """Tasks by split, independent of the run's seed."""
+    if len(tasks) < 2:
+        raise ValueError("it has fewer than 2 tasks, and no others for evaluation")
+    numbered = list(enumerate(tasks))
+    return {
+        "train": [task for index, task in numbered if index % _HELD_OUT],
+        "eval": [task for index, task in numbered if not index % _HELD_OUT],
+    }
+
+
+def _explained(path: str, error: Exception) -> ConfigError:
+    causes = list(links(error))
+    names = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
+    missing = [str(cause.name) for cause in causes if isinstance(cause, ModuleNotFoundError)]
+    keys = [key for cause in causes if "MissingKeyError" in names for key in getattr(cause, "keys", ())]
+    cause = f"{type(causes[-1]).__name__}: {causes[-1]}"
+    if any(name.partition(".")[0] == "verifiers" for name in missing):
+        text, remedy = "the package verifiers is not installed", 'pip install "troupe[verifiers]"'
+    elif missing:
+        text, remedy = f"there is no module {missing[-1]!r}", f"install {path} where the workers run"
+    elif keys:
+        text, remedy = f"{path} needs {', '.join(keys)}", "set it in the environment of the workers"
+    elif names & _NETWORK:
+        text, remedy = f"{path} needs a network: {cause}", "connect the workers, or download its data before"
+    else:
+        text, remedy = f"{path} cannot be loaded: {cause}", "correct environment.args or the environment"
+    return ConfigError({"environment.path": text}, remedy=remedy)
+
+
+class VerifiersEnvironment(TaskEnvironment[Verifiers, int]):
+    """The number of a task: the environment itself has its prompt, and gets its answers."""
+
+    roles: ClassVar[tuple[str, ...]] = Verifiers.roles
+    outcome = "under way"
+
+    def __init__(self, config: Verifiers, seed: int) -> None:
+        """Raises ConfigError if the environment cannot be loaded."""
+        super().__init__(config, seed)
+        load(config)
+
+    def draw(self, task: int, split: Split) -> int:
+        """The number."""
+        return task
+
+    def begin(self, instance: int) -> None:
+        """Start with a task."""
+        self.title = f"{self.config.path} {instance}"
+
+    def observe(self, role: str) -> None:
+        """Nothing: the environment makes the prompts."""
+
+    def act(self, role: str, answer: str) -> StepResult:
+        """Raises EnvironmentFailure."""
+        raise EnvironmentFailure("an environment of verifiers plays its tasks itself")
+
+    def board(self) -> dict[str, Any]:
+        """Nothing to draw."""
+        return {}
