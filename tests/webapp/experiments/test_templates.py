@@ -156,7 +156,8 @@ def test_presets_are_grouped_by_agents_and_task_in_one_order(user: User) -> None
     told = groups(gallery(user), "", "plan_path_duo")
     assert [group.agents for group in told] == ["language_models", "networks"]
     assert [task.name for group in told for task in group.tasks if task.chosen] == ["Plan-Path"]
-    assert [task.name for task in told[0].tasks] == ["Plan-Path", "Puzzles", "Sums and programs", "On GPUs"]
+    tasks = ["Plan-Path", "Puzzles", "Sums and programs", "Games", "On GPUs"]
+    assert [task.name for task in told[0].tasks] == tasks
     assert [task.name for task in told[1].tasks] == ["Toys", "Particles (MPE)", "Classic games", "Memory"]
     listed = [preset["name"] for group in told for task in group.tasks for preset in task.presets]
     assert listed == preset_names(), "page, API and command have one order"
