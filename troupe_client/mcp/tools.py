@@ -17,7 +17,9 @@ from troupe_client.server_api import run_path
 ENDED = ("finished", "stopped", "failed", "paused")
 LONGEST_WAIT, POLL = 45, 1.0
 """Seconds. Assistants abort a call after about 60 s."""
-MOST_VALUES = 30
+MOST_VALUES = 40
+ASIDE = ("compute/", "progress/", "system/", "time/")
+"""Metrics that `watch` leaves to `curves`."""
 RUN = "id name state reason remedy iteration iterations eta_seconds findings parent"
 EPISODE = "id iteration kind task outcome error truncated episode_return rewards"
 FINDING = "id rule severity state title first_step last_step figures series cause remedy action done fork"
@@ -103,7 +105,7 @@ async def watch(rest: Rest, run: Run, seconds: Seconds = 0) -> str:
         await asyncio.sleep(POLL)
         seen = await rest.get(run_path(run))
     rows = (await rest.get(run_path(run, "series/")))["keys"]
-    named = [row for row in rows if not row["key"].startswith(("system/", "time/"))]
+    named = [row for row in rows if not row["key"].startswith(ASIDE)]
     values = {row["key"]: row["last_value"] for row in named[:MOST_VALUES]}
     lines = (await rest.get(run_path(run, "logs/"), level="error", limit=3))["results"]
     errors = [clipped(line["message"], 600) for line in lines]
