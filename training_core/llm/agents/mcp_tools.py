@@ -134,7 +134,7 @@ class McpAgent:
         return outcome.result()
 
     @asynccontextmanager
-    async def _session(self, log: IO[str], rules: IO[bytes]) -> AsyncIterator[Any]:
+    async def _session(self, log: Any, rules: IO[bytes]) -> AsyncIterator[Any]:
         from mcp import ClientSession, StdioServerParameters
         from mcp.client.stdio import stdio_client
         from mcp.client.streamable_http import streamable_http_client

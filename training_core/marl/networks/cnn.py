@@ -43,8 +43,8 @@ class CnnBackbone(Backbone):
         return self.layers(self._seen(x)), memory
 
     def sequence(self, x: Tensor, memory: Memory, begins: Tensor) -> Tensor:
-        features: Tensor = self.layers(self._seen(x.flatten(0, 1)))
-        return features.unflatten(0, x.shape[:2])
+        features: Tensor = self.layers(self._seen(x.flatten(0, 1))).unflatten(0, x.shape[:2])
+        return features
 
     def _convolutions(self, config: Cnn) -> list[nn.Module]:
         shape = self._pictures.shape if self._last else (*self._pictures.shape[1:], self._pictures.shape[0])
