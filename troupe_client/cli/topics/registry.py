@@ -15,6 +15,7 @@ from troupe_client.cli.topics import (
     data,
     estimates,
     health,
+    importing,
     imports,
     jobs,
     media,
@@ -72,6 +73,7 @@ GROUPS: dict[str, Group] = {
     "episode-note": Group("Write labels and notes on episodes.", RESULTS, ()),
     "report": Group("Write reports: Markdown with charts and transcripts of runs.", RESULTS, (reports.app,)),
     "view": Group("Save filters and columns of the runs table.", RESULTS, (views.app,)),
+    "import": Group("Import runs from files of other tools.", RESULTS, (importing.app,)),
     "tensorboard": Group("Import event files of TensorBoard.", RESULTS, (imports.app,)),
     "project": Group(
         "List and create projects, show their tokens, limits and audit log.",
