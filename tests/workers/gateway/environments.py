@@ -13,6 +13,7 @@ PACKAGES = {
     "agents": ("openai-agents",),
     "langgraph": ("langgraph", "langchain", "langchain-openai"),
     "smolagents": ("smolagents[openai]",),
+    "mlflow": ("mlflow",),
 }
 """The packages of an environment, by its name."""
 CLIENT = ("httpx", "orjson", "psutil", "pydantic", "rich", "tomlkit", "typer", "zstandard")
