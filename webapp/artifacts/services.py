@@ -18,7 +18,7 @@ from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project
 from webapp.accounts.permissions import Person, require_edit
 from webapp.accounts.selectors import projects_visible
-from webapp.artifacts.contents import content_delete, content_missing, content_write
+from webapp.artifacts.contents import NO_HASH, content_delete, content_missing, content_write
 from webapp.artifacts.models import Artifact, ArtifactAlias, ArtifactFile, ArtifactUse, ArtifactVersion
 from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.services import checkpoint_hold, checkpoint_named, require_whole
@@ -344,24 +344,27 @@ def run_version(run: Run) -> ArtifactVersion | None:
     )
 
 
-def run_file_store(user: Person, run: Run, path: str, read: Callable[[int], bytes]) -> None:
-    """Store a file of the run from `read(size)`; one with the same path is replaced. The version grows until the run ends.
+def run_file_store(user: Person, run: Run, path: str, read: Callable[[int], bytes]) -> ArtifactFile | None:
+    """Store a file of the run from `read(size)`; one with the same path is replaced. Returns the file if it is new.
 
     Raises PermissionDenied, TransitionRefused (quota), ConfigError.
     """
     may_write(user, run.project)
-    sha256, size = content_write(run.project, "", read)
     try:
-        body = VersionBody(name=f"run-{run.pk}", files=[FileBody(path=path, size=size, sha256=sha256)])
+        FileBody(path=path, size=0, sha256=NO_HASH)
     except ValidationError as error:
         raise ConfigError({"path": error.errors()[0]["msg"]}) from error
+    sha256, size = content_write(run.project, "", read)
+    body = VersionBody(name=f"run-{run.pk}", files=[FileBody(path=path, size=size, sha256=sha256)])
     with transaction.atomic():
         run_locked(run.pk)
-        version = run_version(run) or _stored(user, run.project, body, run, None)
+        version = run_version(run)
+        known = version is not None and version.files.filter(path=path).exists()
+        version = version or _stored(user, run.project, body, run, None)
         replaced = version.files.filter(path=path).exclude(sha256=sha256)
         hashes = set(replaced.values_list("sha256", flat=True))
         replaced.delete()
-        ArtifactFile.objects.get_or_create(
+        file, _ = ArtifactFile.objects.get_or_create(
             version=version, path=path, defaults={"size": size, "sha256": sha256}
         )
         lines = sorted(f"{file.sha256} {file.path}" for file in version.files.all())
@@ -369,6 +372,7 @@ def run_file_store(user: Person, run: Run, path: str, read: Callable[[int], byte
         version.size = version.files.aggregate(total=Sum("size"))["total"]
         version.save(update_fields=["digest", "size"])
         transaction.on_commit(partial(_contents_delete, run.project, hashes))
+    return None if known else file
 
 
 def references_resolve(

@@ -109,7 +109,7 @@ def _store_read(run_id: str, batch: EventBatch) -> IngestAnswer:
 def events_append(run: Run, sender: str, events: list[AnyEvent]) -> IngestAnswer:
     """Store events of the latest attempt from a sender without seqs, after those that it has sent. The caller holds the run's lock.
 
-    The events are valid; their envelopes are not read. `held` of the result: nothing is stored, see `IngestAnswer`.
+    The events are valid, and have no envelope, except for the attempt of media. `held` of the result: nothing is stored.
     """
     attempt = run.attempts.values_list("number", flat=True).order_by("-number")[0]
     producer = f"{sender}-{attempt}"

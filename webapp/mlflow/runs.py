@@ -3,16 +3,22 @@
 import hashlib
 import re
 import secrets
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
+from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import QuerySet
 
 from troupe_client.documents.launches import ClientRunBody, typed
-from webapp.accounts.permissions import require_edit
+from webapp.accounts.models import Project
+from webapp.accounts.permissions import can_edit, can_view
 from webapp.accounts.selectors import projects_visible
+from webapp.artifacts.contents import content_path
+from webapp.artifacts.models import ArtifactFile
+from webapp.common.compiled import CompiledQuery
 from webapp.ingest.services import events_append
 from webapp.metrics.arrays import spell
 from webapp.metrics.models import Series
@@ -30,18 +36,22 @@ from webapp.mlflow.protocol import (
     unpaired,
 )
 from webapp.mlflow.search import RUNS, STATUS, rows_filter
-from webapp.runs.lifecycle import runs_locked
+from webapp.runs.lifecycle import run_locked
 from webapp.runs.models import INACTIVE_STATES, Run, RunNote, new_run_id
 from webapp.scheduling.client_runs import client_run_begin, client_run_configure
 from webapp.scheduling.services import run_do
-from workers.telemetry.events import HeartbeatEvent, MetricsEvent, StatusEvent
-from workers.telemetry.limits import MAX_NAME, NAME_FIRST, NAME_REST
+from workers.telemetry.events import HeartbeatEvent, ImageMedia, MediaEvent, MetricsEvent, StatusEvent
+from workers.telemetry.limits import MAX_IMAGE, MAX_NAME, NAME_FIRST, NAME_REST, image_type
 
 NAME, NOTE, USER = "mlflow.runName", "mlflow.note.content", "mlflow.user"
 LAST_STEP, LAST_TIME = 2**31 - 1, 253402300799
 MOST_POINTS = 25_000
 REQUESTS = 32
 """Number of requests with metrics whose repetition is recognised."""
+READ_ONLY = "you may only read this project; ask an owner for the editor level"
+_STORED = CompiledQuery(lambda run_id: MlflowRun.objects.filter(pk=run_id))
+_IMAGE = re.compile(r"images/([^+%/]+)[+%]step[+%](\d{1,18})[+%]timestamp[+%](\d{1,14})[+%][^+%/]+\.png")
+"""The file of `log_image` with a key and a step."""
 _KEY = re.compile(f"{NAME_FIRST}{NAME_REST}{{0,{MAX_NAME - 1}}}")
 
 
@@ -50,14 +60,32 @@ def _visible(call: Call, runs: QuerySet[Run]) -> QuerySet[Run]:
     return visible.select_related("mlflow", "owner", "project").defer("config", "facts")
 
 
-def run_named(call: Call, run_id: str = "", *, change: bool = False) -> Run:
-    """Return a run, by default that of the arguments; to change it, under its lock. Raises MlflowError, PermissionDenied."""
+def run_named(call: Call, run_id: str = "") -> Run:
+    """Return a run, by default that of the arguments. Raises MlflowError."""
     run_id = run_id or call.text("run_id", call.text("run_uuid", ""))
-    run = _visible(call, runs_locked() if change else Run.objects.all()).filter(pk=run_id).first()
+    run = _visible(call, Run.objects.all()).filter(pk=run_id).first()
     if run is None:
         raise MlflowError.unknown(f"run {run_id!r}")
-    if change:
-        require_edit(call.user, run.project)
+    return run
+
+
+def run_changed(call: Call, run_id: str = "") -> Run:
+    """Return the run under its lock. Raises MlflowError, PermissionDenied.
+
+    For each request with values: its queries are compiled once, and it reads neither the project nor the owner.
+    """
+    run_id = run_id or call.text("run_id", call.text("run_uuid", ""))
+    run, stored = run_locked(run_id), _STORED.first(run_id)
+    project = Project(pk=run.project_id) if run else None
+    if run is None or stored is None or project is None:
+        raise MlflowError.unknown(f"run {run_id!r}")
+    if not can_edit(call.user, project):
+        raise (
+            PermissionDenied(READ_ONLY)
+            if can_view(call.user, project)
+            else MlflowError.unknown(f"run {run_id!r}")
+        )
+    run.mlflow = stored
     return run
 
 
@@ -127,7 +155,7 @@ def _search(call: Call) -> Json:
 @transaction.atomic
 def _update(call: Call) -> Json:
     """Change status, end time and name. A run that has ended and gets the status RUNNING has a new attempt."""
-    run, status = run_named(call, change=True), call.text("status", "")
+    run, status = run_changed(call), call.text("status", "")
     if name := call.text("run_name", ""):
         _tags_set(run, run.mlflow.tags | {NAME: name})
     if status in ("RUNNING", "SCHEDULED"):
@@ -153,7 +181,7 @@ def _shelve(call: Call, act: str) -> Json:
 
 @transaction.atomic
 def _delete_tag(call: Call) -> Json:
-    run, key = run_named(call, change=True), call.text("key")
+    run, key = run_changed(call), call.text("key")
     if key not in run.mlflow.tags:
         raise MlflowError.unknown(f"tag {key!r}")
     _tags_set(run, {name: value for name, value in run.mlflow.tags.items() if name != key})
@@ -162,7 +190,7 @@ def _delete_tag(call: Call) -> Json:
 
 @transaction.atomic
 def _log_inputs(call: Call) -> Json:
-    stored = run_named(call, change=True).mlflow
+    stored = run_changed(call).mlflow
     stored.inputs += [item for item in call.items("datasets") if item not in stored.inputs]
     stored.save(update_fields=["inputs"])
     return {}
@@ -180,7 +208,7 @@ def _history(call: Call) -> Json:
 def _log(call: Call, metrics: Sequence[Any], params: Mapping[str, str], tags: Mapping[str, str]) -> Json:
     held = ""
     with transaction.atomic():
-        run = run_named(call, change=True)
+        run = run_changed(call)
         if new := dict(params.items() - run.mlflow.params.items()):
             _params_add(run, new)
         if tags:
@@ -217,9 +245,9 @@ def _tags_set(run: Run, tags: dict[str, str]) -> None:
     run.save(update_fields=["tags", "name"])
     note, text = before.get(NOTE, "")[:4000], tags.get(NOTE, "")[:4000]
     if note != text:
-        RunNote.objects.filter(run=run, author=run.owner, text=note).delete()
+        RunNote.objects.filter(run=run, author=run.owner_id, text=note).delete()
     if text and note != text:
-        RunNote.objects.create(run=run, author=run.owner, text=text)
+        RunNote.objects.create(run=run, author_id=run.owner_id, text=text)
 
 
 def _metrics_add(call: Call, run: Run, metrics: Sequence[Any]) -> str:
@@ -235,6 +263,21 @@ def _metrics_add(call: Call, run: Run, metrics: Sequence[Any]) -> str:
         run.mlflow.requests = [*run.mlflow.requests[1 - REQUESTS :], digest]
         run.mlflow.save(update_fields=["requests"])
     return answer.held
+
+
+def image_store(call: Call, run: Run, file: ArtifactFile) -> None:
+    """Store the file of `log_image` as media, too: its page shows images by step."""
+    match = _IMAGE.fullmatch(file.path)
+    if match is None or file.size > MAX_IMAGE or not _KEY.fullmatch(name := match[1].replace("~", "/")):
+        return
+    content = content_path(run.project, file.sha256).read_bytes()
+    if image_type(content):
+        values = [ImageMedia(kind="image", data=b64encode(content).decode())]
+        event: Json = {"type": "media", "name": name, "step": int(match[2]), "time": int(match[3]) / 1000}
+        with transaction.atomic():
+            run = run_changed(call, run.pk)
+            event |= {"values": values, "attempt": run.attempts.count()}
+            events_append(run, "mlflow", [MediaEvent.model_construct(**event)])
 
 
 def _events(metrics: Sequence[Any]) -> list[MetricsEvent]:

@@ -122,7 +122,8 @@ def file(request: HttpRequest, slug: str, path: str) -> HttpResponseBase:
     call = _call(request, slug, scope_needed(str(request.method), admin=False), {})
     run, name = _file(call, path)
     if request.method == "PUT":
-        run_file_store(call.user, run, name, request.read)
+        if new := run_file_store(call.user, run, name, request.read):
+            runs.image_store(call, run, new)
         return JsonResponse({})
     version = run_version(run)
     if request.method != "GET" or version is None:

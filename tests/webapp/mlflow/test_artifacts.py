@@ -1,5 +1,6 @@
 """Files of runs through MLflow's artifact proxy."""
 
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,9 @@ from django.conf import settings
 from django.test import Client
 
 from webapp.artifacts.models import Artifact, ArtifactFile
+from webapp.media.models import MediaValue
 from webapp.quotas.models import Quota
+from webapp.runs.models import Run
 
 
 @pytest.fixture
@@ -72,3 +75,19 @@ def test_a_full_project_refuses_files(client: Client, run_id: str, project: Any)
     assert put(client, run_id, "x.txt", b"x") == 409
     assert client.get(address(run_id, "x.txt")).status_code == 404
     assert client.get(address("nosuchrun", "x.txt")).status_code == 404
+
+
+PNG = b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+def test_an_image_with_a_key_and_a_step_is_media(client: Client, run_id: str) -> None:
+    path = "images/eval~frame+step+3+timestamp+1700000000500+0b5b"
+    for _ in range(2):
+        assert put(client, run_id, f"{path}.png", PNG) == 200
+    put(client, run_id, f"{path}+compressed.webp", PNG)
+    put(client, run_id, "images/frame+step+4+timestamp+1700000000500+0b5c.png", b"no image")
+    media = MediaValue.objects.get()
+    assert (media.run_id, media.name, media.step, media.kind) == (run_id, "eval/frame", 3, "image")
+    assert Run.objects.get(pk=run_id).media_count == 1

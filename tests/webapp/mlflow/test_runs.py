@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
 from tests.webapp.mlflow.conftest import Ask, asker
@@ -234,3 +235,22 @@ def test_a_silent_program_is_given_up_after_a_day(
         assert Run.objects.get(pk=run_id).state == state
     ask("POST", "runs/log-metric", run_id=run_id, **metric("loss", 1.0))
     assert Run.objects.get(pk=run_id).state == "running"
+
+
+def test_pages_show_it_as_any_other_run(ask: Ask, run_id: str, ada: Client) -> None:
+    ask(
+        "POST",
+        "runs/log-batch",
+        run_id=run_id,
+        metrics=[metric("train/loss", 1 / (step + 1), step) for step in range(9)],
+    )
+    ask("POST", "runs/log-parameter", run_id=run_id, key="lr", value="1e-05")
+    for path, text in {"": "train/loss", "curves/": "train/loss", "config/": "1e-05"}.items():
+        response = ada.get(f"/runs/{run_id}/{path}")
+        assert response.status_code == 200 and text in response.content.decode()
+    compared = ada.get("/compare/", {"runs": run_id})
+    assert compared.status_code == 200 and "bold-ant" in compared.content.decode()
+    listed = ada.get(
+        "/api/v1/runs/", {"filter": "client.lr < 0.001 and train/loss < 0.2 and tag = group:tuning"}
+    )
+    assert [run["id"] for run in listed.json()["results"]] == [run_id]
