@@ -83,6 +83,7 @@ ORDER: dict[str, tuple[str, ...]] = {
         "artifacts",
         "scheduling",
         "ingest stack",
+        "mlflow",
         "health live reconciliation",
         "cluster",
         "experiments",

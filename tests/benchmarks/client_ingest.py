@@ -5,7 +5,7 @@
 2,000 steps of 50 keys, logged step by step through `import troupe` to a whole stack of its own. "Readable" ends when
 another process has read the last value of the last step through the REST API. MLflow (its own environment, whose
 python is PYTHON): a server on SQLite, the same values by `log_batch` of 1,000 metrics, its limit; a call returns when
-the values can be read.
+the values can be read. The same program of MLflow also logs into Troupe, at /mlflow.
 """
 
 import os
@@ -65,7 +65,8 @@ UNITS = {
     "to disk": "values/s",
     "readable through the API": "values/s",
 }
-BATCHES, SINGLY = "MLflow, log_batch of 1,000", "MLflow, step by step"
+MLFLOW_RATES = ("MLflow, log_batch of 1,000", "MLflow, step by step")
+BRIDGE_RATES = ("MLflow's client to Troupe, log_batch of 1,000", "MLflow's client to Troupe, step by step")
 
 
 def benchmark(*, small: bool = False, mlflow: Path | None = None) -> Benchmark:
@@ -73,9 +74,12 @@ def benchmark(*, small: bool = False, mlflow: Path | None = None) -> Benchmark:
     steps = SMALL_STEPS if small else STEPS
     return Benchmark(
         about=f"reporting of {KEYS} keys, {steps:,} steps in a row, to a whole stack",
-        units=UNITS | (dict.fromkeys((BATCHES, SINGLY), "values/s") if mlflow else {}),
+        units=UNITS | (dict.fromkeys(MLFLOW_RATES + BRIDGE_RATES, "values/s") if mlflow else {}),
         open_sides=lambda: open_sides(steps, mlflow),
-        ratios=(Ratio("readable / MLflow by batches", "readable through the API", BATCHES),),
+        ratios=(
+            Ratio("readable / MLflow by batches", "readable through the API", MLFLOW_RATES[0]),
+            Ratio("MLflow's client to Troupe / MLflow", BRIDGE_RATES[0], MLFLOW_RATES[0]),
+        ),
         settings={"steps": steps, "keys": KEYS},
         foreign=frozenset({"MLflow"}),
     )
@@ -91,9 +95,11 @@ def open_sides(steps: int, mlflow: Path | None) -> Iterator[Mapping[str, Side]]:
         os.environ |= {"TROUPE_URL": stack.url, "TROUPE_TOKEN": stack.token, "TROUPE_HOME": str(stack.home)}
         sides: dict[str, Side] = {"Troupe": partial(one_run, stack, steps)}
         if mlflow:
-            sides["MLflow"] = partial(
-                one_mlflow_run, mlflow, ends.enter_context(mlflow_server(mlflow)), steps
-            )
+            os.environ["MLFLOW_TRACKING_TOKEN"] = stack.token
+            server = ends.enter_context(mlflow_server(mlflow))
+            sides["MLflow"] = partial(one_mlflow_run, mlflow, server, steps, MLFLOW_RATES)
+            bridge = partial(one_mlflow_run, mlflow, f"{stack.url}/mlflow", steps, BRIDGE_RATES)
+            sides["MLflow's client to Troupe"] = bridge
         one_run(stack, SMALL_STEPS)  # warms up
         yield sides
 
@@ -155,11 +161,12 @@ def wait_for(address: str, process: "subprocess.Popen[bytes]") -> None:
     raise SystemExit(f"{address} does not answer")
 
 
-def one_mlflow_run(python: Path, url: str, steps: int) -> Mapping[str, float]:
+def one_mlflow_run(python: Path, url: str, steps: int, names: tuple[str, str]) -> Mapping[str, float]:
     """Values a second that an MLflow server accepts, in batches and step by step."""
     words = [str(python), "-c", MLFLOW, url, str(steps), str(KEYS)]
     seconds = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
-    return {BATCHES: steps * KEYS / float(seconds[-2]), SINGLY: 40 * KEYS / float(seconds[-1])}
+    rates = (steps * KEYS / float(seconds[-2]), 40 * KEYS / float(seconds[-1]))
+    return dict(zip(names, rates, strict=True))
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ import orjson
 
 from training_core.errors import TroupeError
 from troupe_client.bundles.writing import COLUMNS, DATA, FORMAT
+from troupe_client.reporting.importing import deliver, stable_id
 from troupe_client.reporting.opening import begin
-from troupe_client.reporting.tensorboard import deliver, id_of
 from troupe_client.server_api import Server, ServerFailure
 from workers.reporting.encoding import encode
 from workers.telemetry.limits import MAX_METRICS
@@ -59,7 +59,7 @@ def run_import(server: Server, document: Mapping[str, Any], project: str) -> str
     """Import a run and return its id. Raises TroupeError (the server refuses), Undelivered."""
     run = document["run"]
     request = {
-        "id": id_of(f"bundle {run['id']} {project}"),
+        "id": stable_id(f"bundle {run['id']} {project}"),
         "project": project,
         "resume": "allow",
         **_facts(run),

@@ -1,5 +1,6 @@
 """Requests that launch, end, resume and fork runs."""
 
+import re
 from typing import Annotated, Any, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
@@ -130,3 +131,17 @@ class ClientRunBegun(Document):
     run: RunSummary
     attempt: int = Field(description="Number of the attempt.")
     step: int = Field(description="Next step.")
+
+
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d{1,17})?(e[+-]?\d{1,2})?")
+_WORDS = {"True": True, "False": False, "true": True, "false": False, "None": None}
+
+
+def typed(text: str) -> Any:
+    """Return the number, truth value or null that the text of a setting states, for trackers that store texts only; else the text."""
+    if text in _WORDS:
+        return _WORDS[text]
+    number = _NUMBER.fullmatch(text)
+    if number is None:
+        return text
+    return float(text) if number[2] or number[3] else int(text)

@@ -3,22 +3,17 @@
 A repeated import adds new values only: run, producer and seq are functions of folder, file and value.
 """
 
-import hashlib
 import re
-import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from training_core.errors import TroupeError
-from troupe_client.reporting.opening import ALPHABET, begin
+from troupe_client.reporting.importing import deliver, deliver_end, digest, metrics_event, stable_id
+from troupe_client.reporting.opening import begin
 from troupe_client.reporting.scalars import Scalars
 from troupe_client.server_api import Server
-from workers.reporting.encoding import encode
-from workers.telemetry.delivery import HttpChannel, SpoolUploader
-from workers.telemetry.spool import SpoolWriter
 
 PATTERN = "*tfevents*"
 
@@ -31,24 +26,13 @@ def log_folders(root: Path) -> list[Path]:
     return folders
 
 
-def stable_id(folder: Path) -> str:
-    """The run id of a folder: a hash of its resolved path."""
-    return id_of(str(folder.resolve()))
-
-
-def id_of(text: str) -> str:
-    """The run id of a source: a hash."""
-    number = int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
-    return "".join(ALPHABET[number // len(ALPHABET) ** position % len(ALPHABET)] for position in range(12))
-
-
 def import_folder(server: Server, folder: Path, project: str, name: str, tags: list[str]) -> tuple[str, int]:
     """Deliver the scalars of one folder. Returns the id of the run and the number of values.
 
     A file that repeats steps of earlier ones, as after a resume with `purge_step`, is a new attempt: its values replace theirs.
     Raises TroupeError (the server refuses, or TensorBoard is not installed), Undelivered.
     """
-    run = stable_id(folder)
+    run = stable_id(str(folder.resolve()))
     description = {
         "name": name[:120],
         "tags": tags,
@@ -62,17 +46,17 @@ def import_folder(server: Server, folder: Path, project: str, name: str, tags: l
         recorded = Recorded.of(file)
         again = recorded.repeats(ends)
         if again and attempt:
-            _deliver_end(server, run, attempt, max(ends.values()))
+            deliver_end(server, run, attempt, max(ends.values()))
         if again or not attempt:
             attempt += 1
             nonce = "import" if attempt == 1 else f"import-{attempt}"
             first = max(0, min(recorded.firsts.values(), default=0))
             attempt = begin(server, request | {"nonce": nonce, "first_step": first}).attempt
         producer = file.name if attempt == 1 else f"{file.name} {attempt}"
-        deliver(server, run, attempt, hashlib.sha256(producer.encode()).hexdigest()[:16], recorded.events)
+        deliver(server, run, attempt, digest(producer), recorded.events)
         count += recorded.count
         ends |= recorded.lasts
-    _deliver_end(server, run, attempt, max(ends.values(), default=0))
+    deliver_end(server, run, attempt, max(ends.values(), default=0))
     return run, count
 
 
@@ -93,8 +77,7 @@ class Recorded:
         """Read a file."""
         recorded = cls()
         for time_written, step, values in scalars_of(file):
-            event = {"type": "metrics", "step": step, "values": values, "time": time_written}
-            recorded.events.append(encode(event))
+            recorded.events.append(metrics_event(step, values, time_written))
             recorded.count += len(values)
             for tag in values:
                 recorded.firsts[tag] = min(step, recorded.firsts.get(tag, step))
@@ -126,27 +109,3 @@ def scalars_of(file: Path) -> Iterator[tuple[float, int, dict[str, float]]]:
                 values[value.tag] = float(tensor_util.make_ndarray(value.tensor).item())
         if values:
             yield event.wall_time, event.step, clean.flat(values)
-
-
-def _deliver_end(server: Server, run: str, attempt: int, last: int) -> None:
-    """Report the end. Its producer depends on the last step: a repeated import with new steps reports it again."""
-    end = {"type": "status", "state": "finished", "iteration": last, "message": "", "facts": {}}
-    deliver(server, run, attempt, f"end-{attempt}-{last}", [encode(end | {"time": time.time()})])
-
-
-def deliver(server: Server, run: str, attempt: int, producer: str, events: Iterable[bytes]) -> None:
-    """Deliver events of one producer; those that the server has are not stored again."""
-    head = encode({"run": run, "attempt": attempt, "producer": producer})[:-1] + b',"seq":'
-    with TemporaryDirectory() as scratch:
-        spool = SpoolWriter(Path(scratch) / "spool.jsonl")
-        for event in events:
-            spool.append(head, b"," + event[1:] + b"\n")
-        spool.close()
-        uploader = SpoolUploader(
-            spool.path, HttpChannel(server.address(f"/api/v1/runs/{run}/events/"), server.token)
-        )
-        try:
-            while uploader.step():
-                pass
-        finally:
-            uploader.close()

@@ -59,7 +59,7 @@ def content_put(user: Person, request: Request, slug: str, sha256: str) -> docum
     project = project_get(user, slug)
     services.may_write(user, project)
     path = content_path(project, sha256)
-    size = path.stat().st_size if path.is_file() else content_write(project, sha256, request._request.read)
+    size = path.stat().st_size if path.is_file() else content_write(project, sha256, request._request.read)[1]
     return documents.ArtifactContent(sha256=sha256, size=size)
 
 

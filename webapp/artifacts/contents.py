@@ -173,6 +173,7 @@ LARGEST_FILE = 8 << 30
 """Maximum bytes of one file."""
 CHUNK = 1 << 20
 SHA256 = re.compile(r"[0-9a-f]{64}")
+NO_HASH = "0" * 64
 
 
 def content_path(project: Project, sha256: str) -> Path:
@@ -187,11 +188,14 @@ def content_missing(project: Project, hashes: Iterable[str]) -> list[str]:
     return [sha256 for sha256 in dict.fromkeys(hashes) if not content_path(project, sha256).is_file()]
 
 
-def content_write(project: Project, sha256: str, read: Callable[[int], bytes]) -> int:
-    """Store a content from `read(size)`, and return its bytes. Raises ConfigError if it is too large or has another hash."""
-    path = content_path(project, sha256)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.parent / f".{secrets.token_hex(8)}"
+def content_write(project: Project, sha256: str, read: Callable[[int], bytes]) -> tuple[str, int]:
+    """Store a content from `read(size)`, and return its hash and bytes. Raises ConfigError if it is too large or has another hash.
+
+    sha256: empty if the sender does not know it.
+    """
+    folder = content_path(project, sha256 or NO_HASH).parent.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f".{secrets.token_hex(8)}"
     digest, size = hashlib.sha256(), 0
     try:
         with draft.open("wb") as file:
@@ -201,14 +205,16 @@ def content_write(project: Project, sha256: str, read: Callable[[int], bytes]) -
                     raise ConfigError({"size": f"a file has at most {LARGEST_FILE:,} bytes"})
                 digest.update(chunk)
                 file.write(chunk)
-        if digest.hexdigest() != sha256:
+        if sha256 and digest.hexdigest() != sha256:
             raise ConfigError(
                 {"sha256": f"the received bytes have the hash {digest.hexdigest()}; send them again"}
             )
+        path = content_path(project, digest.hexdigest())
+        path.parent.mkdir(exist_ok=True)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
-    return size
+    return digest.hexdigest(), size
 
 
 def content_delete(project: Project, hashes: Iterable[str]) -> None:

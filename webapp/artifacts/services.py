@@ -1,28 +1,30 @@
 """Artifacts: what a user may see, versions, aliases, uses, deletion."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Max, OuterRef, QuerySet, Subquery, prefetch_related_objects
+from django.db.models import Max, OuterRef, QuerySet, Subquery, Sum, prefetch_related_objects
 from django.http import Http404
 from django.urls import reverse
+from pydantic import ValidationError
 
 from training_core.errors import ConfigError
 from troupe_client.documents import artifacts as documents
-from troupe_client.documents.artifacts import LATEST, VERSION, VersionBody, alias_valid
+from troupe_client.documents.artifacts import LATEST, VERSION, FileBody, VersionBody, alias_valid
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project
 from webapp.accounts.permissions import Person, require_edit
 from webapp.accounts.selectors import projects_visible
-from webapp.artifacts.contents import content_delete, content_missing
+from webapp.artifacts.contents import NO_HASH, content_delete, content_missing, content_write
 from webapp.artifacts.models import Artifact, ArtifactAlias, ArtifactFile, ArtifactUse, ArtifactVersion
 from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.services import checkpoint_hold, checkpoint_named, require_whole
 from webapp.quotas.services import storage_held
 from webapp.runs.configs import check_storable
+from webapp.runs.lifecycle import run_locked
 from webapp.runs.models import Run
 from webapp.runs.states import TransitionRefused
 
@@ -322,17 +324,55 @@ def version_remove(user: Person, version: ArtifactVersion) -> None:
     if version.checkpoint and not version.checkpoint.removed:
         checkpoint_hold(version.checkpoint)
     audit_note(user, project, "artifact.delete", str(version))
-    transaction.on_commit(partial(_contents_delete, version))
-
-
-def _contents_delete(version: ArtifactVersion) -> None:
-    """Delete the contents that no other version of the project has."""
-    project = version.artifact.project
     hashes = set(version.files.values_list("sha256", flat=True))
+    transaction.on_commit(partial(_contents_delete, project, hashes))
+
+
+def _contents_delete(project: Project, hashes: set[str]) -> None:
+    """Delete those of these contents that no version of the project has."""
     shared = ArtifactFile.objects.filter(
         sha256__in=hashes, version__artifact__project=project, version__removed=False
     )
     content_delete(project, hashes - set(shared.values_list("sha256", flat=True)))
+
+
+def run_version(run: Run) -> ArtifactVersion | None:
+    """Return the version with the files that the run stored one by one."""
+    versions = ArtifactVersion.objects.filter(artifact__project=run.project_id, removed=False)
+    return (
+        versions.select_related("artifact__project").filter(artifact__name=f"run-{run.pk}", number=0).first()
+    )
+
+
+def run_file_store(user: Person, run: Run, path: str, read: Callable[[int], bytes]) -> ArtifactFile | None:
+    """Store a file of the run from `read(size)`; one with the same path is replaced. Returns the file if it is new.
+
+    Raises PermissionDenied, TransitionRefused (quota), ConfigError.
+    """
+    may_write(user, run.project)
+    try:
+        FileBody(path=path, size=0, sha256=NO_HASH)
+    except ValidationError as error:
+        raise ConfigError({"path": error.errors()[0]["msg"]}) from error
+    sha256, size = content_write(run.project, "", read)
+    body = VersionBody(name=f"run-{run.pk}", files=[FileBody(path=path, size=size, sha256=sha256)])
+    with transaction.atomic():
+        run_locked(run.pk)
+        version = run_version(run)
+        known = version is not None and version.files.filter(path=path).exists()
+        version = version or _stored(user, run.project, body, run, None)
+        replaced = version.files.filter(path=path).exclude(sha256=sha256)
+        hashes = set(replaced.values_list("sha256", flat=True))
+        replaced.delete()
+        file, _ = ArtifactFile.objects.get_or_create(
+            version=version, path=path, defaults={"size": size, "sha256": sha256}
+        )
+        lines = sorted(f"{file.sha256} {file.path}" for file in version.files.all())
+        version.digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+        version.size = version.files.aggregate(total=Sum("size"))["total"]
+        version.save(update_fields=["digest", "size"])
+        transaction.on_commit(partial(_contents_delete, run.project, hashes))
+    return None if known else file
 
 
 def references_resolve(

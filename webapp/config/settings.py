@@ -56,6 +56,7 @@ INSTALLED_APPS = [
     "webapp.administration",
     "webapp.cluster",
     "webapp.ingest",
+    "webapp.mlflow",
     "webapp.reconciliation",
     "webapp.documents",
     "webapp.live",

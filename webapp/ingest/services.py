@@ -105,6 +105,19 @@ def _store_read(run_id: str, batch: EventBatch) -> IngestAnswer:
     return answer
 
 
+@transaction.atomic
+def events_append(run: Run, sender: str, events: list[AnyEvent]) -> IngestAnswer:
+    """Store events of the latest attempt from a sender without seqs, after those that it has sent. The caller holds the run's lock.
+
+    The events are valid, and have no envelope, except for the attempt of media. `held` of the result: nothing is stored.
+    """
+    attempt = run.attempts.values_list("number", flat=True).order_by("-number")[0]
+    producer = f"{sender}-{attempt}"
+    before = _PRODUCER.first(run.pk, producer)
+    first = before.acknowledged + 1 if before else 1
+    return _store_locked(run.pk, EventBatch(attempt, producer, first, events))
+
+
 def _store_locked(run_id: str, batch: EventBatch) -> IngestAnswer:
     """Store under the run's row lock, so that cursors are committed in increasing order."""
     run = run_locked(run_id)

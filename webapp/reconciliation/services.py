@@ -73,14 +73,14 @@ def process_start() -> datetime:
 def runs_reconcile_now() -> None:
     """Check every run that is queued or active, one at a time; a failure does not affect the others."""
     process_start()
-    for run_id, state, source in (
+    for run_id, state, source, mlflow in (
         Run.objects.filter(state__in=ACTIVE_STATES)
         .order_by("-priority", "created_at")
-        .values_list("pk", "state", "source")
+        .values_list("pk", "state", "source", "mlflow")
     ):
         try:
             if source == RunSource.CLIENT:
-                client_run_look_after(run_id, process_start())
+                client_run_look_after(run_id, process_start(), beats=mlflow is None)
             elif state == RunState.QUEUED:
                 run_submit_now(run_id)
             else:

@@ -33,6 +33,8 @@ HEARD = timedelta(seconds=15)
 """A program that has reported within this time is alive: reports come every 5 s."""
 GIVEN_UP = timedelta(minutes=15)
 """Silence after which the run counts as failed, until its program reports again."""
+NO_BEATS = timedelta(days=1)
+"""The same for programs that report values only, and nothing in between."""
 
 
 @transaction.atomic
@@ -114,6 +116,15 @@ def _imported(config: dict[str, Any]) -> dict[str, Any]:
     return config
 
 
+def client_run_configure(run: Run, values: Mapping[str, Any]) -> None:
+    """Add values to the program's own config. The caller holds the run's lock. Raises ConfigError."""
+    own = {**run.config["client"], **values}
+    check_storable(own)
+    run.config = {**run.config, "run": {**run.config["run"], "seed": _seed(own)}, "client": own}
+    run.family = family_of(run.config)
+    run.save(update_fields=["config", "family"])
+
+
 def client_config(wanted: ClientRunBody) -> dict[str, Any]:
     """Return the sections required by every page, and the program's own config."""
     policies = dict.fromkeys(wanted.team.values())
@@ -175,19 +186,22 @@ def _submission(run: Run, number: int, nonce: str) -> str:
 
 
 @transaction.atomic
-def client_run_look_after(run_id: str, since: Any) -> None:
-    """Report a silent program, and mark it as failed after a long silence. `since`: start of the observation."""
+def client_run_look_after(run_id: str, since: Any, *, beats: bool = True) -> None:
+    """Report a silent program, and mark it as failed after a long silence. `since`: start of the observation.
+
+    beats: whether the program reports every few seconds, also while it has no values.
+    """
     run = runs_locked().get(pk=run_id)
     attempt = run.attempts.order_by("-number").first()
     if run.state not in ACTIVE_STATES or attempt is None:
         return
     silence = timezone.now() - max(attempt.heartbeat_at or attempt.created_at, since)
-    if silence > GIVEN_UP:
+    if silence > (GIVEN_UP if beats or run.stop_requested else NO_BEATS):
         minutes = round(silence.total_seconds() / 60)
         cause = f"The program of this run has not reported for {minutes} minutes."
         run_move(run, RunState.FAILED, Fault(cause, "Check the program; its next report revives the run."))
         attempt_end(attempt, "lost", cause)
-    elif silence > QUIET:
+    elif silence > QUIET and beats:
         seconds = round(silence.total_seconds(), -1)
         run_reason_set(run, f"The program of this run has not reported for {seconds:.0f} s")
     else:

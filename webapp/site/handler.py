@@ -16,7 +16,9 @@ from webapp.artifacts.contents import LARGEST_FILE
 from webapp.ingest.batches import MAX_BODY
 from workers.http import App, BodyLimit, Receive, Send
 
-CONTENTS = re.compile(r"/api/v1/projects/[^/]+/artifact-contents/[^/]+/")
+CONTENTS = re.compile(
+    r"/api/v1/projects/[^/]+/artifact-contents/[^/]+/|/mlflow/.+/mlflow-artifacts/artifacts/.+"
+)
 EVENTS = re.compile(r"/api/v1/runs/[^/]+/events/")
 
 

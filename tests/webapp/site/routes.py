@@ -41,7 +41,7 @@ OBJECTS = (
 PLAIN = {
     "act": "stop", "kind": "talk", "chart": "eval-success", "turn": "0", "number": "1", "iteration": "1", "object_id": "1",
     "content_type_id": "1", "app_label": "runs", "url": "nothing", "sha256": "ab" * 32,
-    "form": "csv",
+    "form": "csv", "version": "2.0", "path": "x",
 }  # fmt: skip
 """Arguments that name no row."""
 ACTS = {

@@ -124,6 +124,8 @@ def test_every_change_by_a_session_needs_the_csrf_token(worlds: tuple[World, Wor
         for path in route.paths(mine.things):
             for method in set(route.methods) - {"GET"}:
                 status = ask_in_vain(client, route, method, path)
+                if route.name.startswith("mlflow:") and status == 401:  # its callers have a token only
+                    continue
                 if status not in (403, 405):
                     wrong.append(f"{method} {path}: {status}")
     assert not wrong, "\n".join(wrong)

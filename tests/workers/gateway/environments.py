@@ -15,6 +15,7 @@ PACKAGES = {
     "langgraph": ("langgraph", "langchain", "langchain-openai"),
     "smolagents": ("smolagents[openai]",),
     "verifiers": ("verifiers==0.3.1",),
+    "mlflow": ("mlflow",),
 }
 """The packages of an environment, by its name."""
 CLIENT = ("httpx", "orjson", "psutil", "pydantic", "rich", "tomlkit", "typer", "zstandard")

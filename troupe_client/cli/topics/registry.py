@@ -17,6 +17,7 @@ from troupe_client.cli.topics import (
     data,
     estimates,
     health,
+    importing,
     imports,
     jobs,
     media,
@@ -75,6 +76,7 @@ GROUPS: dict[str, Group] = {
     "report": Group("Write reports: Markdown with charts and transcripts of runs.", RESULTS, (reports.app,)),
     "view": Group("Save filters and columns of the runs table.", RESULTS, (views.app,)),
     "bundle": Group("Write runs to one file that opens offline; import it.", RESULTS, (bundles.app,)),
+    "import": Group("Import runs from files of other tools.", RESULTS, (importing.app,)),
     "tensorboard": Group("Import event files of TensorBoard.", RESULTS, (imports.app,)),
     "project": Group(
         "List and create projects, show their tokens, limits and audit log.",

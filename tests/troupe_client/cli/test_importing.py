@@ -1,0 +1,114 @@
+"""`troupe import mlflow` and `troupe import csv`: the values of the files, once."""
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.troupe_client.cli.conftest import Troupe
+from troupe_client.documents.launches import typed
+from troupe_client.server_api import find_server
+from webapp.runs.models import Run
+
+
+def imported(troupe: Troupe, *words: str) -> dict[str, dict[str, Any]]:
+    """What the command reports, by the run's name."""
+    result = troupe("import", *words, "--json")
+    assert result.status == 0, result.err
+    return {item["name"]: item for item in json.loads(result.out)}
+
+
+def points(run: str, key: str) -> list[list[Any]]:
+    """[step, value] of a metric."""
+    series = find_server().call(f"/api/v1/runs/{run}/series/", keys=key)["series"][key]
+    return [list(point) for point in zip(series["steps"], series["values"], strict=True)]
+
+
+def file_store(folder: Path, losses: list[str], status: int = 3) -> None:
+    """A run as MLflow writes it into mlruns."""
+    run = folder / "7" / "ab12"
+    for path, text in {
+        folder / "7" / "meta.yaml": "experiment_id: '7'\nname: tuning\n",
+        run / "meta.yaml": f"run_id: ab12\nrun_name: bold-ant\nstatus: {status}\nlifecycle_stage: active\n",
+        run / "params" / "optimizer" / "lr": "0.001",
+        run / "params" / "model": "tiny",
+        run / "tags" / "mlflow.note.content": "first try",
+        run / "tags" / "team": "red",
+        run / "metrics" / "train" / "loss": "".join(f"{line}\n" for line in losses),
+        folder
+        / "7"
+        / "cd34"
+        / "meta.yaml": "run_id: cd34\nrun_name: gone\nlifecycle_stage: deleted\nstatus: 3\n",
+    }.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def test_a_folder_of_mlflow_is_imported_once(connected: str, troupe: Troupe, tmp_path: Path) -> None:
+    losses = ["1700000000000 0.5 0", "1700000001000 nan 1", "1700000001500 0.25 1"]
+    file_store(tmp_path / "mlruns", losses)
+    (made,) = imported(troupe, "mlflow", str(tmp_path / "mlruns"), "--tag", "old").values()
+    assert (made["name"], made["values"]) == ("bold-ant", 3)
+    run = Run.objects.get(pk=made["run"])
+    assert run.config["client"] == {"model": "tiny", "optimizer/lr": 0.001}
+    assert run.tags == ["group:tuning", "mlflow", "old", "team:red"]
+    assert run.run_notes.get().text == "first try"
+    assert points(run.pk, "train/loss") == [[0, 0.5], [1, "NaN"], [1, 0.25]]
+
+    file_store(tmp_path / "mlruns", [*losses, "1700000002000 0.125 2"])
+    for _ in range(2):
+        imported(troupe, "mlflow", str(tmp_path / "mlruns"))
+    assert points(run.pk, "train/loss") == [[0, 0.5], [1, "NaN"], [1, 0.25], [2, 0.125]]
+    run.refresh_from_db()
+    assert (run.state, run.iteration, Run.objects.count()) == ("finished", 2, 1)
+
+
+def test_a_database_of_mlflow_is_imported_once(connected: str, troupe: Troupe, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "mlflow.db") as database:
+        database.executescript("""
+            CREATE TABLE experiments (experiment_id INTEGER, name TEXT);
+            CREATE TABLE runs (run_uuid TEXT, name TEXT, status TEXT, lifecycle_stage TEXT, start_time INT, experiment_id INT);
+            CREATE TABLE params (key TEXT, value TEXT, run_uuid TEXT);
+            CREATE TABLE tags (key TEXT, value TEXT, run_uuid TEXT);
+            CREATE TABLE metrics (key TEXT, value REAL, timestamp INT, step INT, is_nan INT, run_uuid TEXT);
+            INSERT INTO experiments VALUES (1, 'tuning');
+            INSERT INTO runs VALUES ('ab', 'bold-ant', 'KILLED', 'active', 1, 1), ('cd', 'gone', 'FINISHED', 'deleted', 2, 1);
+            INSERT INTO params VALUES ('lr', '1e-05', 'ab');
+            INSERT INTO metrics VALUES ('loss', 0.5, 1000, 0, 0, 'ab'), ('loss', 0, 2000, 1, 1, 'ab'), ('loss', 9, 1000, 0, 0, 'cd');
+        """)
+    for _ in range(2):
+        (made,) = imported(troupe, "mlflow", str(tmp_path / "mlflow.db")).values()
+        run = Run.objects.get(pk=made["run"])
+        assert (run.name, run.state, run.config["client"]) == ("bold-ant", "stopped", {"lr": 1e-05})
+        assert points(run.pk, "loss") == [[0, 0.5], [1, "NaN"]]
+
+
+def test_rows_of_a_csv_file_are_imported_once(connected: str, troupe: Troupe, tmp_path: Path) -> None:
+    file = tmp_path / "logs" / "ppo" / "progress.csv"
+    file.parent.mkdir(parents=True)
+    file.write_text("rollout/ep_rew_mean,note,time/total_timesteps\n1.5,a,100\n,b,200\ninf,c,300\n")
+    made = imported(troupe, "csv", str(tmp_path / "logs"))["ppo/progress"]
+    assert made["values"] == 2
+    with file.open("a") as rows:
+        rows.write("2.5,d,400\n")
+    for _ in range(2):
+        imported(troupe, "csv", str(tmp_path / "logs"))
+    assert points(made["run"], "rollout/ep_rew_mean") == [[100, 1.5], [300, "Infinity"], [400, 2.5]]
+    assert Run.objects.get().iteration == 400
+
+
+def test_a_file_that_is_no_database_is_refused(connected: str, troupe: Troupe, tmp_path: Path) -> None:
+    (tmp_path / "x.db").write_text("no database" * 100)
+    result = troupe("import", "mlflow", str(tmp_path / "x.db"))
+    assert result.status == 1 and "not a database of MLflow" in result.err
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0.001", 0.001), ("1e-05", 1e-05), ("64", 64), ("-3", -3), ("True", True), ("None", None)]
+    + [(text, text) for text in ("tiny", "007", "1e999", "nan", "[1, 2]", "12345678901234567890", "")],
+)
+def test_texts_of_settings_get_their_type(text: str, value: Any) -> None:
+    assert typed(text) == value and type(typed(text)) is type(value)

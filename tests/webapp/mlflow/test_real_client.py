@@ -1,0 +1,101 @@
+"""MLflow's own client, in an environment of its own: every public call, and scripts that log by it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.webapp.mlflow import training_programs
+from tests.webapp.mlflow.test_replay import EXCHANGE, normalised
+from tests.workers.gateway.environments import client_python
+from webapp.accounts.models import Membership, Project, User
+from webapp.accounts.tokens import token_create
+from webapp.metrics.models import Series
+from webapp.runs.models import Run
+
+PROGRAM = Path(__file__).with_name("client_program.py")
+pytestmark = pytest.mark.extended
+
+
+@pytest.fixture
+def tracking(transactional_db: None, live_server: Any) -> dict[str, str]:
+    """The environment of a program that logs into the project lab."""
+    user = User.objects.create_user("ada")
+    lab = Project.objects.create(slug="lab", name="Lab")
+    Membership.objects.create(project=lab, user=user, level=Membership.Level.OWNER)
+    secret = token_create(user, "mlflow", ["launch"])[1]
+    path = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/root"), "OMP_NUM_THREADS": "1"}
+    return path | {"MLFLOW_TRACKING_URI": f"{live_server.url}/mlflow", "MLFLOW_TRACKING_TOKEN": secret}
+
+
+def output(python: Path, program: list[str], environment: dict[str, str]) -> str:
+    done = subprocess.run([python, *program], env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+def test_every_call_works_or_is_refused_by_name(
+    tracking: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    printed = output(client_python("mlflow", tmp_path_factory), [str(PROGRAM)], tracking)
+    result = json.loads(printed.splitlines()[-1])
+    calls = result["calls"]
+    refused = {name: text for name, text in calls.items() if text.startswith("refused")}
+    assert {name for name, text in calls.items() if text == "works"} >= {
+        "log_batch",
+        "search_runs",
+        "log_artifact",
+    }
+    assert len(refused) > 40 and all("no model registry" in text for text in refused.values())
+    assert {"create_registered_model", "create_logged_model", "set_trace_tag"} <= set(refused)
+    run = Run.objects.get(archived=False)
+    assert (run.name, run.state, run.iteration) == ("calm-bee", "finished", 2)
+    if os.environ.get("TROUPE_RECORD"):
+        EXCHANGE.write_text(json.dumps(normalised(result["exchange"]), indent=1) + "\n")
+
+
+PREFACE = """
+import sys
+sys.path += {paths!r}
+FOLDER, URI = {folder!r}, {uri!r}
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "needs", "name", "metrics", "steps"),
+    [
+        ("TRANSFORMERS", "accelerate", "tiny bert", {"loss", "eval_loss", "learning_rate"}, 6),
+        ("STABLE_BASELINES", "stable_baselines3", "cartpole", {"rollout/ep_rew_mean", "time/fps"}, 192),
+        ("LIGHTNING", "lightning", "fit", {"train/loss"}, 4),
+    ],
+)
+def test_unmodified_scripts_log_into_troupe(
+    tracking: dict[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
+    program: str,
+    needs: str,
+    name: str,
+    metrics: set[str],
+    steps: int,
+) -> None:
+    """They run with this environment's torch; MLflow and what it needs come last in their path."""
+    python = client_python("mlflow", tmp_path_factory)
+    packages = [str(path) for path in python.parents[1].glob("lib/python*/site-packages")]
+    packages += [str(python.parents[2] / "mlflow-trainers")]
+    if not any((Path(path) / needs).is_dir() for path in [*packages, *sys.path]):
+        pytest.skip(f"{needs} is not installed")
+    folder = str(tmp_path_factory.mktemp("trainer"))
+    preface = PREFACE.format(paths=packages, folder=folder, uri=tracking["MLFLOW_TRACKING_URI"])
+    output(Path(sys.executable), ["-c", preface + getattr(training_programs, program)], tracking)
+    run = Run.objects.get()
+    assert (run.name, run.state, run.iteration) == (name, "finished", steps)
+    assert run.config["client"]["learning_rate" if "lr" not in run.config["client"] else "lr"] in (
+        1e-3,
+        3e-4,
+        0.1,
+    )
+    assert set(Series.objects.filter(run=run).values_list("key", flat=True)) >= metrics

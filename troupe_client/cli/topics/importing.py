@@ -1,0 +1,57 @@
+"""Commands that import runs from the files of other tools. A kind is a module with `runs_of` and a line of KINDS."""
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from training_core.errors import TroupeError
+from troupe_client.cli.arguments import AsJson, InProject, Tags
+from troupe_client.cli.output import console, print_json, print_line
+from troupe_client.reporting.importing import ImportedRun, run_import
+from troupe_client.server_api import find_server
+
+app = typer.Typer()
+KINDS: dict[str, tuple[str, str]] = {
+    "mlflow": (
+        "troupe_client.reporting.from_mlflow",
+        "Import the runs of a folder mlruns, or of a file mlflow.db; repeat it to add new values.",
+    ),
+    "csv": (
+        "troupe_client.reporting.from_csv",
+        "Import a CSV file, or those below a folder, as a run; repeat it to add new rows.",
+    ),
+}
+"""Kind -> the module with `runs_of(path)`, which yields ImportedRun, and the help of the command."""
+
+
+def _command(kind: str, module: str) -> Callable[..., None]:
+    def import_runs(
+        path: Annotated[Path, typer.Argument(help="A file or folder of the other tool.")],
+        project: InProject = "",
+        tag: Tags = None,
+        as_json: AsJson = False,
+    ) -> None:
+        if not path.exists():
+            raise TroupeError(f"{path} does not exist")
+        runs_of: Callable[[Path], Iterator[ImportedRun]] = import_module(module).runs_of
+        imported: list[dict[str, object]] = []
+        server = find_server()
+        for run in runs_of(path):
+            with console.status(f"run {len(imported) + 1}: {run.name}"):
+                run_id, values = run_import(server, run, project, [kind, *(tag or [])])
+            imported.append({"run": run_id, "name": run.name, "values": values})
+            if not as_json:
+                print_line(f"{run_id}  {run.name}  {values} values")
+        if not imported:
+            raise TroupeError(f"there are no runs in {path}")
+        if as_json:
+            print_json(imported)
+
+    return import_runs
+
+
+for _kind, (_module, _help) in KINDS.items():
+    app.command(_kind, help=_help)(_command(_kind, _module))

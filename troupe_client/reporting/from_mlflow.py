@@ -1,0 +1,84 @@
+"""Runs of MLflow, from its folder mlruns or its SQLite file mlflow.db."""
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from training_core.errors import TroupeError
+from troupe_client.documents.launches import typed
+from troupe_client.reporting.importing import ImportedRun
+
+STATES = {"FAILED": "failed", "4": "failed", "KILLED": "stopped", "5": "stopped"}
+"""Status of MLflow (its word in the database, its number in files) -> state; others become finished."""
+NOTE, NAME = "mlflow.note.content", "mlflow.runName"
+
+
+def runs_of(path: Path) -> Iterator[ImportedRun]:
+    """Yield the runs that are not deleted. Raises TroupeError if PyYAML is needed and missing."""
+    return _of_folder(path) if path.is_dir() else _of_database(path)
+
+
+def _of_folder(path: Path) -> Iterator[ImportedRun]:
+    for meta in sorted(path.glob("*/*/meta.yaml")):
+        facts, folder = _yaml(meta), meta.parent
+        if facts.get("lifecycle_stage") == "deleted" or "run_id" not in facts:
+            continue
+        experiment = _yaml(folder.parent / "meta.yaml").get("name", "")
+        facts |= {"experiment": experiment, "name": facts.get("run_name")}
+        run = _run(facts, _texts(folder / "params"), dict(_texts(folder / "tags")))
+        for file in sorted(filter(Path.is_file, (folder / "metrics").rglob("*"))):
+            for line in file.read_text().splitlines():
+                written, value, step = [*line.split(), "0"][:3]
+                key = str(file.relative_to(folder / "metrics"))
+                run.add(key, int(step), {key: float(value)}, int(written) / 1000)
+        yield run
+
+
+def _of_database(path: Path) -> Iterator[ImportedRun]:
+    rows = "SELECT run_uuid AS run_id, r.name, status, e.name AS experiment FROM runs r JOIN experiments e USING (experiment_id)"
+    with sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True) as database:
+        database.row_factory = sqlite3.Row
+        try:
+            for row in database.execute(f"{rows} WHERE r.lifecycle_stage = 'active' ORDER BY start_time"):
+                parts = [
+                    _select(database, "key, value", table, row["run_id"]) for table in ("params", "tags")
+                ]
+                run = _run(dict(row), parts[0], dict(parts[1]))
+                points = _select(database, "key, value, step, timestamp, is_nan", "metrics", row["run_id"])
+                for key, value, step, written, is_nan in points:
+                    run.add(key, step, {key: float("nan") if is_nan else value}, written / 1000)
+                yield run
+        except sqlite3.DatabaseError as error:
+            raise TroupeError(f"{path} is not a database of MLflow: {error}") from error
+
+
+def _select(database: sqlite3.Connection, columns: str, table: str, run: str) -> list[tuple[Any, ...]]:
+    rows = database.execute(f"SELECT {columns} FROM {table} WHERE run_uuid = ? ORDER BY rowid", (run,))
+    return [tuple(row) for row in rows]
+
+
+def _run(facts: dict[str, Any], params: Iterable[tuple[str, str]], tags: dict[str, str]) -> ImportedRun:
+    return ImportedRun(
+        f"mlflow {facts['run_id']}",
+        str(facts["name"] or tags.get(NAME) or facts["run_id"]),
+        {key: typed(value) for key, value in params},
+        [f"group:{facts['experiment']}"[:60]]
+        + [f"{key}:{value}"[:60] for key, value in tags.items() if not key.startswith("mlflow.")],
+        tags.get(NOTE, ""),
+        STATES.get(str(facts["status"]), "finished"),
+    )
+
+
+def _texts(folder: Path) -> list[tuple[str, str]]:
+    """The files below a folder: keys with slashes are in folders of their own."""
+    files = sorted(filter(Path.is_file, folder.rglob("*")))
+    return [(str(file.relative_to(folder)), file.read_text()) for file in files]
+
+
+def _yaml(file: Path) -> dict[str, Any]:
+    try:
+        import yaml
+    except ImportError as error:
+        raise TroupeError("reading the folder of MLflow needs PyYAML: pip install pyyaml") from error
+    return dict(yaml.safe_load(file.read_text()) or {}) if file.is_file() else {}

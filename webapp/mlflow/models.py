@@ -1,0 +1,39 @@
+"""What MLflow's clients store beyond a run of Troupe: experiments, and the texts of parameters and tags."""
+
+from django.db import models
+
+from webapp.accounts.models import Project
+from webapp.runs.models import Run
+
+
+class MlflowExperiment(models.Model):
+    """A named set of runs in a project."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="mlflow_experiments")
+    name = models.CharField(max_length=500)
+    tags = models.JSONField(default=dict)
+    """Key -> text."""
+    archived = models.BooleanField(default=False)
+    """Deleted, in the words of MLflow: it can be restored."""
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "name"], name="one_mlflow_experiment_per_name")
+        ]
+
+
+class MlflowRun(models.Model):
+    """A run that a client of MLflow reports."""
+
+    run = models.OneToOneField(Run, primary_key=True, on_delete=models.CASCADE, related_name="mlflow")
+    experiment = models.ForeignKey(MlflowExperiment, on_delete=models.CASCADE, related_name="runs")
+    params = models.JSONField(default=dict)
+    """Key -> text as logged; the run's config has the values."""
+    tags = models.JSONField(default=dict)
+    """Key -> text."""
+    inputs = models.JSONField(default=list)
+    """Data sets, as logged."""
+    requests = models.JSONField(default=list)
+    """Digests of the latest requests with metrics: a client repeats a request whose response it has not received."""

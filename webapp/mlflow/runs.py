@@ -1,0 +1,326 @@
+"""Runs of MLflow. They are runs of custom programs: created, stored and ended by the services of Troupe's own client."""
+
+import hashlib
+import re
+import secrets
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import QuerySet
+
+from troupe_client.documents.launches import ClientRunBody, typed
+from webapp.accounts.models import Project
+from webapp.accounts.permissions import can_edit, can_view
+from webapp.accounts.selectors import projects_visible
+from webapp.artifacts.contents import content_path
+from webapp.artifacts.models import ArtifactFile
+from webapp.common.compiled import CompiledQuery
+from webapp.ingest.services import events_append
+from webapp.metrics.arrays import spell
+from webapp.metrics.models import Series
+from webapp.metrics.selectors import points_read
+from webapp.mlflow.experiments import DEFAULT, VIEWS, experiment_get
+from webapp.mlflow.models import MlflowRun
+from webapp.mlflow.protocol import (
+    Call,
+    Json,
+    MlflowError,
+    Operations,
+    milliseconds,
+    moment_of,
+    pairs,
+    unpaired,
+)
+from webapp.mlflow.search import RUNS, STATUS, rows_filter
+from webapp.runs.lifecycle import run_locked
+from webapp.runs.models import INACTIVE_STATES, Run, RunNote, new_run_id
+from webapp.scheduling.client_runs import client_run_begin, client_run_configure
+from webapp.scheduling.services import run_do
+from workers.telemetry.events import HeartbeatEvent, ImageMedia, MediaEvent, MetricsEvent, StatusEvent
+from workers.telemetry.limits import MAX_IMAGE, MAX_NAME, NAME_FIRST, NAME_REST, image_type
+
+NAME, NOTE, USER = "mlflow.runName", "mlflow.note.content", "mlflow.user"
+LAST_STEP, LAST_TIME = 2**31 - 1, 253402300799
+MOST_POINTS = 25_000
+REQUESTS = 32
+"""Number of requests with metrics whose repetition is recognised."""
+READ_ONLY = "you may only read this project; ask an owner for the editor level"
+_STORED = CompiledQuery(lambda run_id: MlflowRun.objects.filter(pk=run_id))
+_IMAGE = re.compile(r"images/([^+%/]+)[+%]step[+%](\d{1,18})[+%]timestamp[+%](\d{1,14})[+%][^+%/]+\.png")
+"""The file of `log_image` with a key and a step."""
+_KEY = re.compile(f"{NAME_FIRST}{NAME_REST}{{0,{MAX_NAME - 1}}}")
+
+
+def _visible(call: Call, runs: QuerySet[Run]) -> QuerySet[Run]:
+    visible = runs.filter(project__in=projects_visible(call.user), mlflow__isnull=False)
+    return visible.select_related("mlflow", "owner", "project").defer("config", "facts")
+
+
+def run_named(call: Call, run_id: str = "") -> Run:
+    """Return a run, by default that of the arguments. Raises MlflowError."""
+    run_id = run_id or call.text("run_id", call.text("run_uuid", ""))
+    run = _visible(call, Run.objects.all()).filter(pk=run_id).first()
+    if run is None:
+        raise MlflowError.unknown(f"run {run_id!r}")
+    return run
+
+
+def run_changed(call: Call, run_id: str = "") -> Run:
+    """Return the run under its lock. Raises MlflowError, PermissionDenied.
+
+    For each request with values: its queries are compiled once, and it reads neither the project nor the owner.
+    """
+    run_id = run_id or call.text("run_id", call.text("run_uuid", ""))
+    run, stored = run_locked(run_id), _STORED.first(run_id)
+    project = Project(pk=run.project_id) if run else None
+    if run is None or stored is None or project is None:
+        raise MlflowError.unknown(f"run {run_id!r}")
+    if not can_edit(call.user, project):
+        raise (
+            PermissionDenied(READ_ONLY)
+            if can_view(call.user, project)
+            else MlflowError.unknown(f"run {run_id!r}")
+        )
+    run.mlflow = stored
+    return run
+
+
+def _documents(runs: Iterable[Run]) -> list[Json]:
+    metrics: dict[str, list[Json]] = {run.pk: [] for run in runs}
+    columns = ("run_id", "key", "last_value", "last_time", "last_step")
+    for run_id, *point in Series.objects.filter(run__in=list(metrics)).values_list(*columns):
+        metrics[run_id].append(_point(*point))
+    return [
+        {
+            "info": _info(run),
+            "data": {"metrics": metrics[run.pk], "params": pairs(run.mlflow.params), "tags": pairs(run.mlflow.tags)},
+            "inputs": {"dataset_inputs": run.mlflow.inputs},
+        }
+        for run in runs
+    ]  # fmt: skip
+
+
+def _point(key: str, value: float, time: float, step: int) -> Json:
+    return {"key": key, "value": spell(value), "timestamp": round(time * 1000), "step": step}
+
+
+def _info(run: Run) -> Json:
+    ended = {"end_time": milliseconds(run.ended_at)} if run.ended_at else {}
+    return ended | {
+        "run_id": run.pk,
+        "run_uuid": run.pk,
+        "run_name": run.name,
+        "experiment_id": str(run.mlflow.experiment_id),
+        "user_id": run.mlflow.tags.get(USER, run.owner.username),
+        "status": next(word for word, states in STATUS.items() if run.state in states),
+        "start_time": milliseconds(run.started_at or run.created_at),
+        "artifact_uri": f"mlflow-artifacts:/{run.pk}/artifacts",
+        "lifecycle_stage": "deleted" if run.archived else "active",
+    }
+
+
+@transaction.atomic
+def _create(call: Call) -> Json:
+    experiment = experiment_get(call, call.text("experiment_id", "0"))
+    if experiment.archived:
+        raise MlflowError.invalid(f"the experiment {experiment.name!r} is deleted; restore it first")
+    tags = unpaired(call.items("tags"))
+    body = ClientRunBody(
+        id=new_run_id(),
+        name=(call.text("run_name", "") or tags.get(NAME, ""))[:120],
+        group="" if experiment.name == DEFAULT else experiment.name[:54],
+        provenance={"via": "MLflow", "command": tags.get("mlflow.source.name", "")[:4000]},
+    )
+    run, _ = client_run_begin(call.user, experiment.project, body)
+    if start := call.arguments.get("start_time"):
+        Run.objects.filter(pk=run.pk).update(started_at=moment_of(start))
+    MlflowRun.objects.create(run=run, experiment=experiment)
+    run = run_named(call, run.pk)
+    _tags_set(run, {USER: call.text("user_id", "") or call.user.username, NAME: run.name} | tags)
+    return {"run": _documents([run])[0]}
+
+
+def _search(call: Call) -> Json:
+    experiments = [experiment_get(call, str(wanted)).pk for wanted in call.items("experiment_ids")]
+    view = VIEWS.get(call.text("run_view_type", "ACTIVE_ONLY"), {})
+    runs = _visible(call, Run.objects.filter(mlflow__experiment__in=experiments, **view))
+    rows, following = call.page(rows_filter(call, runs, RUNS, "-started_at"))
+    return {"runs": _documents(rows)} | following
+
+
+@transaction.atomic
+def _update(call: Call) -> Json:
+    """Change status, end time and name. A run that has ended and gets the status RUNNING has a new attempt."""
+    run, status = run_changed(call), call.text("status", "")
+    if name := call.text("run_name", ""):
+        _tags_set(run, run.mlflow.tags | {NAME: name})
+    if status in ("RUNNING", "SCHEDULED"):
+        if run.state in INACTIVE_STATES:
+            again = ClientRunBody(id=run.pk, resume="must", nonce=secrets.token_hex(8))
+            client_run_begin(call.user, run.project, again)
+    elif status in STATUS:
+        if run.state not in INACTIVE_STATES:
+            message = "Its program reported the status FAILED" if status == "FAILED" else ""
+            state: Json = {"type": "status", "state": STATUS[status][0], "iteration": run.iteration}
+            events_append(run, "mlflow", [StatusEvent.model_construct(**state, message=message)])
+        if end := call.arguments.get("end_time"):
+            Run.objects.filter(pk=run.pk).update(ended_at=moment_of(end))
+    elif status:
+        raise MlflowError.invalid(f"status must be one of {', '.join(STATUS)}")
+    return {"run_info": _info(run_named(call))}
+
+
+def _shelve(call: Call, act: str) -> Json:
+    run_do(call.user, run_named(call), act)
+    return {}
+
+
+@transaction.atomic
+def _delete_tag(call: Call) -> Json:
+    run, key = run_changed(call), call.text("key")
+    if key not in run.mlflow.tags:
+        raise MlflowError.unknown(f"tag {key!r}")
+    _tags_set(run, {name: value for name, value in run.mlflow.tags.items() if name != key})
+    return {}
+
+
+@transaction.atomic
+def _log_inputs(call: Call) -> Json:
+    stored = run_changed(call).mlflow
+    stored.inputs += [item for item in call.items("datasets") if item not in stored.inputs]
+    stored.save(update_fields=["inputs"])
+    return {}
+
+
+def _history(call: Call) -> Json:
+    """Return the points of a metric by step, those of one step in the order of their arrival."""
+    key = call.text("metric_key")
+    points = points_read(run_named(call), key)
+    rows, following = call.page(range(len(points.steps)), MOST_POINTS)
+    columns = (points.values[rows].tolist(), points.times[rows].tolist(), points.steps[rows].tolist())
+    return {"metrics": [_point(key, *row) for row in zip(*columns, strict=True)]} | following
+
+
+def _log(call: Call, metrics: Sequence[Any], params: Mapping[str, str], tags: Mapping[str, str]) -> Json:
+    held = ""
+    with transaction.atomic():
+        run = run_changed(call)
+        if new := dict(params.items() - run.mlflow.params.items()):
+            _params_add(run, new)
+        if tags:
+            _tags_set(run, {**run.mlflow.tags, **tags})
+        if metrics:
+            held = _metrics_add(call, run, metrics)
+    if held:
+        raise MlflowError("RESOURCE_EXHAUSTED", held, 507)
+    return {}
+
+
+def _params_add(run: Run, params: Mapping[str, str]) -> None:
+    stored = run.mlflow.params
+    if wrong := next((key for key in params if key in stored), None):
+        raise MlflowError.invalid(
+            f"the parameter {wrong!r} is {stored[wrong]!r}, and cannot become {params[wrong]!r}"
+        )
+    client_run_configure(run, {key: typed(value) for key, value in params.items()})
+    stored.update(params)
+    run.mlflow.save(update_fields=["params"])
+
+
+def _labels(tags: Mapping[str, str]) -> set[str]:
+    """Return the tags that the run's page shows: those of users."""
+    return {f"{key}:{value}"[:60] for key, value in tags.items() if not key.startswith("mlflow.")}
+
+
+def _tags_set(run: Run, tags: dict[str, str]) -> None:
+    """Replace the tags of MLflow. Some of them are the name and the note of the run."""
+    before, run.mlflow.tags = run.mlflow.tags, tags
+    run.mlflow.save(update_fields=["tags"])
+    run.tags = sorted(set(run.tags) - _labels(before) | _labels(tags))
+    run.name = tags.get(NAME, "")[:120] or run.name
+    run.save(update_fields=["tags", "name"])
+    note, text = before.get(NOTE, "")[:4000], tags.get(NOTE, "")[:4000]
+    if note != text:
+        RunNote.objects.filter(run=run, author=run.owner_id, text=note).delete()
+    if text and note != text:
+        RunNote.objects.create(run=run, author_id=run.owner_id, text=text)
+
+
+def _metrics_add(call: Call, run: Run, metrics: Sequence[Any]) -> str:
+    """Store points; those of a repeated request are stored already. Returns why the storage quota holds them back."""
+    digest = hashlib.sha256(orjson.dumps(call.arguments)).hexdigest()[:16]
+    if digest in run.mlflow.requests:
+        return ""
+    events = _events(metrics)
+    completed = min(max(run.iteration, *(event.step for event in events)), LAST_STEP)
+    beat: Json = {"type": "heartbeat", "iteration": completed}
+    answer = events_append(run, "mlflow", [*events, HeartbeatEvent.model_construct(**beat)])
+    if not answer.held:
+        run.mlflow.requests = [*run.mlflow.requests[1 - REQUESTS :], digest]
+        run.mlflow.save(update_fields=["requests"])
+    return answer.held
+
+
+def image_store(call: Call, run: Run, file: ArtifactFile) -> None:
+    """Store the file of `log_image` as media, too: its page shows images by step."""
+    match = _IMAGE.fullmatch(file.path)
+    if match is None or file.size > MAX_IMAGE or not _KEY.fullmatch(name := match[1].replace("~", "/")):
+        return
+    content = content_path(run.project, file.sha256).read_bytes()
+    if image_type(content):
+        values = [ImageMedia(kind="image", data=b64encode(content).decode())]
+        event: Json = {"type": "media", "name": name, "step": int(match[2]), "time": int(match[3]) / 1000}
+        with transaction.atomic():
+            run = run_changed(call, run.pk)
+            event |= {"values": values, "attempt": run.attempts.count()}
+            events_append(run, "mlflow", [MediaEvent.model_construct(**event)])
+
+
+def _events(metrics: Sequence[Any]) -> list[MetricsEvent]:
+    """Return an event for neighbours with the same step and time. A metric that repeats its name begins another one."""
+    events: list[MetricsEvent] = []
+    values: dict[str, float] = {}
+    at: tuple[int, int] | None = None
+    try:
+        for metric in metrics:
+            key, here = metric["key"], (int(metric.get("step") or 0), int(metric["timestamp"]))
+            if here != at or key in values:
+                at, values = here, {}
+                event: Json = {"type": "metrics", "step": here[0], "time": here[1] / 1000, "values": values}
+                events.append(MetricsEvent.model_construct(**event))
+            values[key] = float(metric["value"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise MlflowError.invalid("a metric has key, value, timestamp in milliseconds, and step") from None
+    if not all(-(2**63) <= event.step < 2**63 and 0 <= event.time <= LAST_TIME for event in events):
+        raise MlflowError.invalid("steps have 64 bits, and timestamps are milliseconds since 1970")
+    for key in {key for event in events for key in event.values}:
+        if not isinstance(key, str) or not _KEY.fullmatch(key):
+            raise MlflowError.invalid(
+                f"{str(key)[:300]!r} is not a name of a metric: at most {MAX_NAME} characters, no commas"
+            )
+    return events
+
+
+OPERATIONS: Operations = {
+    ("POST", "runs/create"): _create,
+    ("GET", "runs/get"): lambda call: {"run": _documents([run_named(call)])[0]},
+    ("POST", "runs/search"): _search,
+    ("POST", "runs/update"): _update,
+    ("POST", "runs/delete"): lambda call: _shelve(call, "archive"),
+    ("POST", "runs/restore"): lambda call: _shelve(call, "unarchive"),
+    ("POST", "runs/log-metric"): lambda call: _log(call, [call.arguments], {}, {}),
+    ("POST", "runs/log-parameter"): lambda call: _log(
+        call, [], {call.text("key"): call.text("value", "")}, {}
+    ),
+    ("POST", "runs/set-tag"): lambda call: _log(call, [], {}, {call.text("key"): call.text("value", "")}),
+    ("POST", "runs/delete-tag"): _delete_tag,
+    ("POST", "runs/log-batch"): lambda call: _log(
+        call, call.items("metrics"), unpaired(call.items("params")), unpaired(call.items("tags"))
+    ),
+    ("POST", "runs/log-inputs"): _log_inputs,
+    ("GET", "metrics/get-history"): _history,
+}

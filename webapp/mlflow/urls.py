@@ -1,0 +1,16 @@
+"""URLs below /mlflow/: the default project's, and those of a project by its slug."""
+
+from django.urls import path
+
+from webapp.mlflow import views
+
+app_name = "mlflow"
+urlpatterns = [
+    path(f"{project}api/<str:version>/{service}", view, name=f"{name}{'-of-project' if project else ''}")
+    for project in ("", "<slug:slug>/")
+    for service, view, name in (
+        ("mlflow-artifacts/artifacts", views.files, "files"),
+        ("mlflow-artifacts/artifacts/<path:path>", views.file, "file"),
+        ("mlflow/<path:name>", views.operate, "operation"),
+    )
+]

@@ -1,0 +1,131 @@
+"""Requests of MLflow's clients: their tokens, operations and files, and errors as {"error_code", "message"}."""
+
+import re
+from collections.abc import Callable
+from functools import wraps
+from io import BytesIO
+from typing import Any
+
+from django.contrib.auth.decorators import login_not_required
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, HttpRequest
+from django.http.response import HttpResponseBase, JsonResponse
+from django.views.decorators.csrf import csrf_exempt
+from rest_framework.exceptions import APIException
+
+from training_core.errors import ConfigError
+from webapp.accounts.authentication import scope_needed
+from webapp.accounts.models import ApiToken
+from webapp.accounts.tokens import token_covers, token_find
+from webapp.api.parsers import StrictJSONParser
+from webapp.artifacts.contents import file_response
+from webapp.artifacts.services import run_file_store, run_version
+from webapp.mlflow import experiments, runs
+from webapp.mlflow.protocol import Call, Json, MlflowError
+from webapp.runs.models import Run
+from webapp.runs.states import TransitionRefused
+
+OPERATIONS = experiments.OPERATIONS | runs.OPERATIONS
+STORED = "Troupe stores experiments, runs, metrics, parameters, tags, data sets and artifacts of MLflow"
+ERRORS: tuple[tuple[tuple[type[Exception], ...], str, int], ...] = (
+    ((Http404,), "RESOURCE_DOES_NOT_EXIST", 404),
+    ((PermissionDenied,), "PERMISSION_DENIED", 403),
+    ((TransitionRefused,), "RESOURCE_CONFLICT", 409),
+    ((ConfigError, ValidationError, APIException), "INVALID_PARAMETER_VALUE", 400),
+    ((OperationalError, InterfaceError), "TEMPORARILY_UNAVAILABLE", 503),
+)
+"""Errors of services -> MLflow's code, and a status: clients repeat a request after 429, 500, 502, 503 and 504."""
+_FILE = re.compile(r"([a-z0-9]{8,12})/artifacts(?:/(.+))?")
+"""A path below mlflow-artifacts:/."""
+View = Callable[..., HttpResponseBase]
+
+
+def _answered(view: View) -> View:
+    """Answer every error in MLflow's form. Sessions of browsers are not accepted, so that forms of other sites reach nothing."""
+
+    @login_not_required
+    @csrf_exempt
+    @wraps(view)
+    def answer(request: HttpRequest, version: str, slug: str = "", **variables: str) -> HttpResponseBase:
+        try:
+            return view(request, slug, **variables)
+        except MlflowError as error:
+            return _refusal(error.code, str(error), error.status)
+        except Exception as error:
+            for kinds, code, status in ERRORS:
+                if isinstance(error, kinds):
+                    return _refusal(code, str(error) or code, status)
+            raise
+
+    return answer
+
+
+def _refusal(code: str, message: str, status: int) -> JsonResponse:
+    return JsonResponse({"error_code": code, "message": message}, status=status)
+
+
+def _call(request: HttpRequest, slug: str, scope: ApiToken.Scope, arguments: Json) -> Call:
+    """Return the call of the token's user. Raises MlflowError."""
+    scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+    token = token_find(secret.strip()) if scheme.lower() == "bearer" else None
+    where = "create one under Account, API tokens"
+    if token is None:
+        raise MlflowError("UNAUTHENTICATED", f"set MLFLOW_TRACKING_TOKEN to a token of Troupe; {where}", 401)
+    if not token_covers(token, scope):
+        raise MlflowError("PERMISSION_DENIED", f"this token lacks the scope {scope}; {where}", 403)
+    return Call(token.user, arguments, slug)
+
+
+def _query(request: HttpRequest) -> Json:
+    return {name: values if len(values) > 1 else values[0] for name, values in request.GET.lists()}
+
+
+@_answered
+def operate(request: HttpRequest, slug: str, name: str) -> HttpResponseBase:
+    """Answer an operation, such as runs/create."""
+    reads = request.method == "GET" or name.endswith("/search")
+    call = _call(request, slug, ApiToken.Scope.READ if reads else ApiToken.Scope.LAUNCH, _query(request))
+    function = OPERATIONS.get((str(request.method), name))
+    if function is None:
+        message = f"{request.method} {name} is not supported: {STORED}, but no model registry, logged models and traces"
+        raise MlflowError("ENDPOINT_NOT_FOUND", message, 404)
+    if request.method == "POST":
+        body: Any = StrictJSONParser().parse(BytesIO(request.body))
+        call = Call(call.user, body if isinstance(body, dict) else {}, slug)
+    return JsonResponse(function(call))
+
+
+def _file(call: Call, path: str) -> tuple[Run, str]:
+    match = _FILE.fullmatch(path.strip("/"))
+    if match is None:
+        raise MlflowError.unknown(f"the path {path[:200]!r}")
+    return runs.run_named(call, match[1]), match[2] or ""
+
+
+@_answered
+def files(request: HttpRequest, slug: str) -> HttpResponseBase:
+    """Return files and folders directly in the folder `path`."""
+    call = _call(request, slug, ApiToken.Scope.READ, _query(request))
+    run, folder = _file(call, call.text("path"))
+    start, version = f"{folder}/" if folder else "", run_version(run)
+    listed: dict[str, Json] = {}
+    for file in version.files.filter(path__startswith=start) if version else ():
+        name, below, _ = file.path[len(start) :].partition("/")
+        listed[name] = {"path": name, "is_dir": bool(below)} | ({} if below else {"file_size": file.size})
+    return JsonResponse({"files": list(listed.values())})
+
+
+@_answered
+def file(request: HttpRequest, slug: str, path: str) -> HttpResponseBase:
+    """Store or return the file of a run."""
+    call = _call(request, slug, scope_needed(str(request.method), admin=False), {})
+    run, name = _file(call, path)
+    if request.method == "PUT":
+        if new := run_file_store(call.user, run, name, request.read):
+            runs.image_store(call, run, new)
+        return JsonResponse({})
+    version = run_version(run)
+    if request.method != "GET" or version is None:
+        raise MlflowError.unknown(f"the file {path[:200]!r}")
+    return file_response(request, version, name)
