@@ -28,7 +28,7 @@ BUDGET = {
     "troupe_client": 620,
     "troupe_client/bundles": 280,
     "troupe_client/cli": 4475,
-    "troupe_client/documents": 2790,
+    "troupe_client/documents": 2800,
     "troupe_client/mcp": 370,
     "troupe_client/reporting": 2190,
     "webapp/accounts": 1370,
