@@ -13,6 +13,7 @@ PACKAGES = {
     "agents": ("openai-agents",),
     "langgraph": ("langgraph", "langchain", "langchain-openai"),
     "smolagents": ("smolagents[openai]",),
+    "trl": ("trl", "torch==2.13.0"),
 }
 """The packages of an environment, by its name."""
 CLIENT = ("httpx", "orjson", "psutil", "pydantic", "rich", "tomlkit", "typer", "zstandard")
