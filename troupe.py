@@ -44,6 +44,7 @@ __all__ = [
     "play_episodes",
     "run",
     "should_stop",
+    "sync_wandb",
     "trainer_callback",
 ]
 
@@ -105,6 +106,16 @@ def trainer_callback(**options: Any) -> Any:
     from troupe_client.reporting.trainer import TroupeCallback
 
     return TroupeCallback(init, lambda: run, options)
+
+
+def sync_wandb(**options: Any) -> None:
+    """Mirror the runs of Weights & Biases of this program, which stay offline: call it before `wandb.init`.
+
+    `options` are those of `init`; they replace what the program tells W&B. Raises TroupeError if W&B is missing or online.
+    """
+    from troupe_client.reporting.wandb_mirror import mirror
+
+    mirror(lambda **described: (run_begin if run else init)(**described), options)
 
 
 def _current() -> ClientRun:
