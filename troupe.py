@@ -115,7 +115,11 @@ def sync_wandb(**options: Any) -> None:
     """
     from troupe_client.reporting.wandb_mirror import mirror
 
-    mirror(lambda **described: (run_begin if run else init)(**described), options)
+    def begin(**described: Any) -> ClientRun:
+        """A run beside an open one is not that of this process."""
+        return run_begin(**described) if run and run.state == "running" else init(**described)
+
+    mirror(begin, options)
 
 
 def _current() -> ClientRun:

@@ -51,8 +51,8 @@ class Completions:
             return
         self._reported = same
         for row in rows:
-            rewards = {name: row.get(name) for name in self._weights}
-            total = sum(self._weights[name] * value for name, value in rewards.items() if _is_number(value))
+            rewards = {name: value for name in self._weights if (value := _number(row.get(name))) is not None}
+            total = sum(self._weights[name] * value for name, value in rewards.items())
             task = sha256(repr(row["prompt"]).encode()).hexdigest()[:12]
             turns = _turns(row, total)
             run.log_episode(turns=turns, step=self._step, kind=self._kind, task=task)
@@ -75,8 +75,9 @@ def _messages(text: str | Sequence[Row], role: str) -> Sequence[Row]:
     return [{"role": role, "content": text}] if isinstance(text, str) else text
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and isfinite(value)
+def _number(value: Any) -> float | None:
+    """A finite number; None for the NaN and None of a reward function that does not judge a completion."""
+    return value if isinstance(value, int | float) and isfinite(value) else None
 
 
 def _written(file: Path) -> int:

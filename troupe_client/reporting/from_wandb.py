@@ -129,9 +129,10 @@ def update(values: Values, record: Any, items: Iterable[Any] | None = None) -> N
 def records_of(file: Path) -> Iterator[Any]:
     """Yield the records of a file, up to one that is incomplete, because the program still writes it or was killed."""
     try:
-        from wandb.proto.wandb_internal_pb2 import Record
+        from wandb.proto import wandb_internal_pb2 as buffers
     except ImportError as error:
         raise TroupeError("reading files of W&B needs its package: pip install wandb") from error
+    parse = vars(buffers)["Record"].FromString
     data = file.read_bytes()
     if not data.startswith(START):
         raise TroupeError(f"{file} is not a file of W&B's offline mode")
@@ -149,5 +150,5 @@ def records_of(file: Path) -> Iterator[Any]:
         at += PART.size + size
         record += part
         if kind in (WHOLE, LAST):
-            yield Record.FromString(record)
+            yield parse(record)
             record = b""

@@ -56,7 +56,13 @@ class ImportedRun:
 def run_import(server: Server, run: ImportedRun, project: str, tags: Iterable[str] = ()) -> tuple[str, int]:
     """Deliver a run. Returns its id and the number of values. Raises TroupeError (the server refuses), Undelivered."""
     run_id = stable_id(run.identity)
-    request = {"id": run_id, "project": project, "resume": "allow", "nonce": "import", "name": run.name[:120]}
+    request: dict[str, Any] = {
+        "id": run_id,
+        "project": project,
+        "resume": "allow",
+        "nonce": "import",
+        "name": run.name[:120],
+    }
     request |= {"tags": [*tags, *run.tags][:20], "config": run.config, "notes": run.notes[:4000]}
     begin(server, request)
     for producer, events in run.events.items():

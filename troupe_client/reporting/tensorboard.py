@@ -202,7 +202,7 @@ class FolderImport:
             self._end_attempt()
         number = self._attempt + 1
         hparams = {name: value for item in self._files.values() for name, value in item.hparams.items()}
-        request = self._request | {"config": {"folder": str(self._folder), **hparams}}
+        request: dict[str, Any] = self._request | {"config": {"folder": str(self._folder), **hparams}}
         request["first_step"] = max(0, min(file.firsts.values(), default=0))
         request["nonce"] = "import" if number == 1 else f"import-{number}"
         self._attempt = begin(self._server, request).attempt

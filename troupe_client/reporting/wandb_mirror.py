@@ -182,7 +182,7 @@ class Mirror:
         if wandb.run is not None:
             self.of(wandb.run)
         wandb.init = self._init(wandb.init)
-        run = wandb.Run
+        run: Any = wandb.Run
         run._log, run._finish, run.alert = (
             self._log(run._log),
             self._finish(run._finish),
@@ -214,7 +214,8 @@ class Mirror:
         @wraps(original)
         def finish(run: Any, *args: Any, **options: Any) -> None:
             if run.disabled or run._is_finished:
-                return original(run, *args, **options)
+                original(run, *args, **options)
+                return
             mirrored, error = self.of(run), sys.exc_info()[1]
             mirrored.complete()
             try:

@@ -7,14 +7,14 @@ import json
 from collections.abc import Callable, Mapping
 from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from training_core.errors import TroupeError
 from troupe_client.reporting.importing import stable_id
 from troupe_client.reporting.media import Histogram, Image, Media, Table, Text
 from workers.telemetry.limits import MAX_ITEMS
 
-LEVELS = {"INFO": "info", "WARN": "warning", "ERROR": "error"}
+LEVELS: dict[str, Literal["info", "warning", "error"]] = {"INFO": "info", "WARN": "warning", "ERROR": "error"}
 """Level of an alert of W&B -> level of a line of the log."""
 MARK = "troupe-run"
 """File with the id of the mirrored run, in the folder of the run of W&B: such a run is not imported."""

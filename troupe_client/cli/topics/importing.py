@@ -1,4 +1,4 @@
-"""`troupe import KIND PATH`: import runs from the files of other tools. A kind is a module with `runs_of` and a line of KINDS."""
+"""Commands that import runs from the files of other tools. A kind is a module with `runs_of` and a line of KINDS."""
 
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
@@ -47,7 +47,8 @@ def _command(kind: str, module: str) -> Callable[..., None]:
         if not path.exists():
             raise TroupeError(f"{path} does not exist")
         runs_of: Callable[[Path], Iterator[ImportedRun]] = import_module(module).runs_of
-        server, imported = find_server(), []
+        imported: list[dict[str, object]] = []
+        server = find_server()
         for run in runs_of(path):
             with console.status(f"run {len(imported) + 1}: {run.name}"):
                 run_id, values = run_import(server, run, project, [kind, *(tag or [])])

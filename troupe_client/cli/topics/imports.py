@@ -68,7 +68,7 @@ def import_tensorboard(
 def _until_signal() -> Iterator[Event]:
     """An event that Ctrl-C and SIGTERM set; a second signal ends the program."""
     stopping, numbers = Event(), (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.getsignal(number) for number in numbers}
+    before = {int(number): signal.getsignal(number) for number in numbers}
 
     def stop(number: int, _: object) -> None:
         stopping.set()
