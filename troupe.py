@@ -48,6 +48,7 @@ __all__ = [
     "run",
     "runs",
     "should_stop",
+    "sync_wandb",
     "trainer_callback",
 ]
 
@@ -109,6 +110,20 @@ def trainer_callback(**options: Any) -> Any:
     from troupe_client.reporting.trainer import TroupeCallback
 
     return TroupeCallback(init, lambda: run, options)
+
+
+def sync_wandb(**options: Any) -> None:
+    """Mirror the runs of Weights & Biases of this program, which stay offline: call it before `wandb.init`.
+
+    `options` are those of `init`; they replace what the program tells W&B. Raises TroupeError if W&B is missing or online.
+    """
+    from troupe_client.reporting.wandb_mirror import mirror
+
+    def begin(**described: Any) -> ClientRun:
+        """A run beside an open one is not that of this process."""
+        return run_begin(**described) if run and run.state == "running" else init(**described)
+
+    mirror(begin, options)
 
 
 def _current() -> ClientRun:

@@ -2,17 +2,20 @@
 
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from troupe_client.reporting.media import Media
 from troupe_client.reporting.opening import ALPHABET, begin
 from troupe_client.reporting.scalars import Scalars
 from troupe_client.server_api import Server
 from workers.reporting.encoding import encode
 from workers.telemetry.delivery import HttpChannel, SpoolUploader
+from workers.telemetry.limits import MAX_MEDIA
 from workers.telemetry.spool import SpoolWriter
 
 
@@ -27,20 +30,26 @@ class ImportedRun:
     tags: list[str] = field(default_factory=list)
     notes: str = ""
     state: str = "finished"
-    """finished, stopped or failed."""
+    """finished, stopped, failed, or running: the program still writes, or was killed."""
     events: dict[str, list[bytes]] = field(default_factory=dict)
     """Events by producer, without an envelope. Files are appended to: an event never changes, and new ones come last."""
     count: int = 0
     """Number of values."""
     last: int = 0
     """Largest step."""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Number of values that cannot be imported, by kind."""
     clean: Scalars = field(default_factory=Scalars)
 
     def add(self, producer: str, step: int, values: Mapping[str, Any], written: float) -> None:
-        """Add the values of one step. written: seconds since the epoch."""
-        flat = self.clean.flat(values)
-        self.events.setdefault(producer, []).append(metrics_event(step, flat, written))
-        self.count += len(flat)
+        """Add the numbers and media of one step. written: seconds since the epoch."""
+        media: dict[str, list[Media]] = {}
+        flat = self.clean.flat(values, media)
+        events = self.events.setdefault(producer, [])
+        if flat or not media:
+            events.append(metrics_event(step, flat, written))
+        events += media_events(step, media, written, self.left_out)
+        self.count += len(flat) + len(media)
         self.last = max(step, self.last)
 
 
@@ -78,25 +87,63 @@ def metrics_event(step: int, values: Mapping[str, float], written: float) -> byt
     return encode({"type": "metrics", "step": step, "values": values, "time": written})
 
 
+def media_events(
+    step: int, media: Mapping[str, list[Media]], written: float, left_out: Counter[str]
+) -> list[bytes]:
+    """Events without an envelope. `left_out` counts media that are too large, by kind."""
+    events = []
+    for name, items in media.items():
+        event = {"type": "media", "step": step, "name": name, "values": [item.document() for item in items]}
+        line = encode(event | {"time": written})
+        if len(line) > MAX_MEDIA:
+            left_out[f"{items[0].kind} of more than {MAX_MEDIA >> 20} MiB"] += 1
+        else:
+            events.append(line)
+    return events
+
+
 def deliver_end(server: Server, run: str, attempt: int, last: int, state: str = "finished") -> None:
-    """Report the end. Its producer depends on the last step: a repeated import with new steps reports it again."""
-    end = {"type": "status", "state": state, "iteration": last, "message": "", "facts": {}}
-    deliver(server, run, attempt, f"end-{attempt}-{last}", [encode(end | {"time": time.time()})])
+    """Report the end, or how far a running program is. The producer depends on both: a repeated import reports what is new."""
+    end: dict[str, Any] = {"type": "status", "state": state, "message": "", "facts": {}}
+    if state == "running":
+        end = {"type": "heartbeat"}
+    producer = f"end-{attempt}-{last}" + ("" if state == "finished" else f"-{state}")
+    deliver(server, run, attempt, producer, [encode(end | {"iteration": last, "time": time.time()})])
 
 
 def deliver(server: Server, run: str, attempt: int, producer: str, events: Iterable[bytes]) -> None:
     """Deliver events of one producer; those that the server has are not stored again."""
-    head = encode({"run": run, "attempt": attempt, "producer": producer})[:-1] + b',"seq":'
-    with TemporaryDirectory() as scratch:
-        spool = SpoolWriter(Path(scratch) / "spool.jsonl")
+    delivery = Delivery(server, run, attempt, producer)
+    try:
+        delivery.add(events)
+    finally:
+        delivery.close()
+
+
+class Delivery:
+    """Delivers the events of one producer. `command` is what people have told the run on its page."""
+
+    def __init__(self, server: Server, run: str, attempt: int, producer: str) -> None:
+        self._head = encode({"run": run, "attempt": attempt, "producer": producer})[:-1] + b',"seq":'
+        self._scratch = TemporaryDirectory()
+        self._spool = SpoolWriter(Path(self._scratch.name) / "spool.jsonl")
+        channel = HttpChannel(server.address(f"/api/v1/runs/{run}/events/"), server.token)
+        self._uploader = SpoolUploader(self._spool.path, channel)
+
+    def add(self, events: Iterable[bytes]) -> None:
+        """Deliver further events, without an envelope. Raises Undelivered."""
         for event in events:
-            spool.append(head, b"," + event[1:] + b"\n")
-        spool.close()
-        uploader = SpoolUploader(
-            spool.path, HttpChannel(server.address(f"/api/v1/runs/{run}/events/"), server.token)
-        )
-        try:
-            while uploader.step():
-                pass
-        finally:
-            uploader.close()
+            self._spool.append(self._head, b"," + event[1:] + b"\n")
+        while self._uploader.step():
+            pass
+
+    @property
+    def command(self) -> str | None:
+        """stop, pause, exit or None."""
+        return self._uploader.command
+
+    def close(self) -> None:
+        """Close files and connection."""
+        self._spool.close()
+        self._uploader.close()
+        self._scratch.cleanup()

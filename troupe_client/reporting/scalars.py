@@ -50,7 +50,7 @@ class Scalars:
                 self._fill(out, others, f"{path}/", value)
                 continue
             name = names.get(path) or self._name(path)
-            if (number := _number(value)) is not None:
+            if (number := number_of(value)) is not None:
                 out[name] = number
             else:
                 others[name] = value
@@ -92,7 +92,7 @@ class Scalars:
 _RULE = f"names have at most {MAX_NAME} characters, without commas and control characters, and begin with neither / nor a space"
 
 
-def _number(value: Any) -> float | None:
+def number_of(value: Any) -> float | None:
     """Convert bool, numpy and torch scalars, Decimal and Fraction; None if it is not one number."""
     try:
         size = getattr(value, "numel", None) or getattr(value, "size", 1)

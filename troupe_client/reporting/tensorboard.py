@@ -4,108 +4,237 @@ A repeated import adds new values only: run, producer and seq are functions of f
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from training_core.errors import TroupeError
-from troupe_client.reporting.importing import deliver, deliver_end, digest, metrics_event, stable_id
+from troupe_client.reporting.importing import (
+    Delivery,
+    deliver_end,
+    digest,
+    media_events,
+    metrics_event,
+    stable_id,
+)
 from troupe_client.reporting.opening import begin
 from troupe_client.reporting.scalars import Scalars
-from troupe_client.server_api import Server
+from troupe_client.reporting.tensorboard_values import SUFFIX, hparams_of, media_of
+from troupe_client.server_api import Server, ServerAway
+from workers.reporting.encoding import encode
+from workers.telemetry.delivery import Undelivered
 
 PATTERN = "*tfevents*"
+PAUSE = 1.0
+"""Seconds between two looks at files that are followed."""
+BEAT = 5.0
+"""Seconds without new values after which a heartbeat reports that a run is followed."""
+STOP = ("stop", "pause")
 
 
 def log_folders(root: Path) -> list[Path]:
-    """Return the folders with event files at or below `root`. Raises TroupeError if there is none."""
-    folders = sorted({path.parent for path in root.rglob(PATTERN) if path.is_file()})
-    if not folders:
-        raise TroupeError(f"there are no TensorBoard event files (*tfevents*) below {root}")
-    return folders
+    """Return the folders with event files at or below `root`."""
+    return sorted({path.parent for path in root.rglob(PATTERN) if path.is_file()})
 
 
-def import_folder(server: Server, folder: Path, project: str, name: str, tags: list[str]) -> tuple[str, int]:
-    """Deliver the scalars of one folder. Returns the id of the run and the number of values.
+class EventFile:
+    """An event file, read as far as it is written. Raises TroupeError if TensorBoard is not installed."""
 
-    A file that repeats steps of earlier ones, as after a resume with `purge_step`, is a new attempt: its values replace theirs.
-    Raises TroupeError (the server refuses, or TensorBoard is not installed), Undelivered.
-    """
-    run = stable_id(str(folder.resolve()))
-    description = {
-        "name": name[:120],
-        "tags": tags,
-        "config": {"folder": str(folder)},
-    }
-    request = {"id": run, "project": project, "resume": "allow", **description}
-    files = sorted(folder.glob(PATTERN), key=_in_order)
-    ends: dict[str, int] = {}
-    count = attempt = 0
-    for file in files:
-        recorded = Recorded.of(file)
-        again = recorded.repeats(ends)
-        if again and attempt:
-            deliver_end(server, run, attempt, max(ends.values()))
-        if again or not attempt:
-            attempt += 1
-            nonce = "import" if attempt == 1 else f"import-{attempt}"
-            first = max(0, min(recorded.firsts.values(), default=0))
-            attempt = begin(server, request | {"nonce": nonce, "first_step": first}).attempt
-        producer = file.name if attempt == 1 else f"{file.name} {attempt}"
-        deliver(server, run, attempt, digest(producer), recorded.events)
-        count += recorded.count
-        ends |= recorded.lasts
-    deliver_end(server, run, attempt, max(ends.values(), default=0))
-    return run, count
+    def __init__(self, path: Path) -> None:
+        try:
+            from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+        except ImportError as error:
+            raise TroupeError("reading event files needs TensorBoard: pip install tensorboard") from error
+        self._loader = EventFileLoader(str(path))
+        self.name = path.name
+        self.attempt = 0
+        self.scalars: list[bytes] = []
+        """Events without an envelope that are not yet delivered."""
+        self.media: list[bytes] = []
+        self.count = 0
+        """Number of values."""
+        self.hparams: dict[str, Any] = {}
+        self.left_out: Counter[str] = Counter()
+        """Number of values that cannot be imported, by kind."""
+        self.firsts: dict[str, int] = {}
+        """Smallest step of a scalar by tag."""
+        self.lasts: dict[str, int] = {}
+        """Largest step of a scalar by tag."""
+        self.last = 0
+        """Largest step."""
+        self._clean = Scalars()
 
+    def read(self) -> None:
+        """Read the events that were written since the last call."""
+        from tensorboard.util import tensor_util
 
-@dataclass
-class Recorded:
-    """The scalars of an event file."""
-
-    events: list[bytes] = field(default_factory=list)
-    """Metrics events without an envelope."""
-    count: int = 0
-    firsts: dict[str, int] = field(default_factory=dict)
-    """Smallest step by tag."""
-    lasts: dict[str, int] = field(default_factory=dict)
-    """Largest step by tag."""
-
-    @classmethod
-    def of(cls, file: Path) -> "Recorded":
-        """Read a file."""
-        recorded = cls()
-        for time_written, step, values in scalars_of(file):
-            recorded.events.append(metrics_event(step, values, time_written))
-            recorded.count += len(values)
-            for tag in values:
-                recorded.firsts[tag] = min(step, recorded.firsts.get(tag, step))
-                recorded.lasts[tag] = max(step, recorded.lasts.get(tag, step))
-        return recorded
+        for event in self._loader.Load():
+            scalars: dict[str, Any] = {}
+            for value in event.summary.value:
+                plugin = value.metadata.plugin_data.plugin_name
+                if plugin == "scalars":
+                    scalars[value.tag] = float(tensor_util.make_ndarray(value.tensor).item())
+                elif plugin == "hparams":
+                    self.hparams |= hparams_of(value)
+                else:
+                    self._read_media(event, plugin, value)
+            if scalars:
+                self._note(event, scalars)
 
     def repeats(self, ends: Mapping[str, int]) -> bool:
         """Whether it has a step of a tag that earlier files have, or an earlier one. ends: their last steps by tag."""
         return any(tag in ends and first <= ends[tag] for tag, first in self.firsts.items())
 
+    def _note(self, event: Any, scalars: Mapping[str, Any]) -> None:
+        values = self._clean.flat(scalars)
+        self.scalars.append(metrics_event(event.step, values, event.wall_time))
+        self.count += len(values)
+        self.last = max(self.last, event.step)
+        for tag in values:
+            self.firsts[tag] = min(event.step, self.firsts.get(tag, event.step))
+            self.lasts[tag] = max(event.step, self.lasts.get(tag, event.step))
+
+    def _read_media(self, event: Any, plugin: str, value: Any) -> None:
+        kind = plugin or "tensor"
+        try:
+            items = media_of(plugin, value)
+        except TroupeError as error:
+            items, kind = [], f"{kind}: {error}"
+        if not items:
+            self.left_out[kind] += 1
+            return
+        media: dict[str, Any] = {}
+        self._clean.flat({value.tag.removesuffix(SUFFIX): items}, media)
+        events = media_events(event.step, media, event.wall_time, self.left_out)
+        self.media += events
+        self.count += len(events)
+        self.last = max(self.last, event.step)
+
+
+class FolderImport:
+    """The import of one folder, which can be repeated while files grow."""
+
+    def __init__(self, server: Server, folder: Path, project: str, name: str, tags: list[str]) -> None:
+        self.run, self.name = stable_id(str(folder.resolve())), name
+        self._server, self._folder = server, folder
+        self._request = {
+            "id": self.run,
+            "project": project,
+            "resume": "allow",
+            "name": name[:120],
+            "tags": tags,
+        }
+        self._files: dict[Path, EventFile] = {}
+        self._deliveries: dict[str, Delivery] = {}
+        self._attempt = 0
+        self._ends: dict[str, int] = {}
+        self._beating = f"beats {secrets.token_hex(8)}"
+        self._beaten = 0.0
+
+    @property
+    def count(self) -> int:
+        """Number of values."""
+        return sum(file.count for file in self._files.values())
+
+    @property
+    def left_out(self) -> Counter[str]:
+        """Number of values that cannot be imported, by kind."""
+        return sum((file.left_out for file in self._files.values()), Counter())
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a person has pressed Stop on the run's page."""
+        return any(delivery.command in STOP for delivery in self._deliveries.values())
+
+    def update(self) -> None:
+        """Deliver what is new.
+
+        A file that repeats steps of earlier ones, as after a resume with `purge_step`, is a new attempt: its values replace theirs.
+        Raises TroupeError (the server refuses), Undelivered; what was read then is delivered by the next call.
+        """
+        for path in sorted(self._folder.glob(PATTERN), key=_in_order):
+            if path not in self._files:
+                self._files[path] = EventFile(path)
+            self._files[path].read()
+        for file in self._files.values():
+            if file.scalars or file.media or file.attempt:
+                self._deliver(file)
+
+    def beat(self) -> None:
+        """Report that the run is followed."""
+        if self._attempt and time.monotonic() - self._beaten > BEAT:
+            self._beaten = time.monotonic()
+            last = max(self._ends.values(), default=0)
+            beat = encode({"type": "heartbeat", "iteration": last, "time": time.time()})
+            self._delivery(self._beating, self._attempt).add([beat])
+
+    def end(self) -> None:
+        """Report the end of the run, if it has begun, and close all files."""
+        if self._attempt:
+            self._end_attempt()
+        for delivery in self._deliveries.values():
+            delivery.close()
+
+    def _deliver(self, file: EventFile) -> None:
+        if not file.attempt:
+            if not self._attempt or file.repeats(self._ends):
+                self._begin(file)
+            file.attempt = self._attempt
+        for kind, events in (("", file.scalars), (" media", file.media)):
+            delivery = self._delivery(f"{file.name}{kind}", file.attempt)
+            new = events.copy()
+            events.clear()
+            delivery.add(new)
+        self._ends |= file.lasts
+
+    def _delivery(self, producer: str, attempt: int) -> Delivery:
+        name = producer if attempt == 1 else f"{producer} {attempt}"
+        if name not in self._deliveries:
+            self._deliveries[name] = Delivery(self._server, self.run, attempt, digest(name))
+        return self._deliveries[name]
+
+    def _begin(self, file: EventFile) -> None:
+        if self._attempt:
+            self._end_attempt()
+        number = self._attempt + 1
+        hparams = {name: value for item in self._files.values() for name, value in item.hparams.items()}
+        request: dict[str, Any] = self._request | {"config": {"folder": str(self._folder), **hparams}}
+        request["first_step"] = max(0, min(file.firsts.values(), default=0))
+        request["nonce"] = "import" if number == 1 else f"import-{number}"
+        self._attempt = begin(self._server, request).attempt
+
+    def _end_attempt(self) -> None:
+        media = (file.last for file in self._files.values() if not file.lasts)
+        last = max([*self._ends.values(), *media], default=0)
+        deliver_end(self._server, self.run, self._attempt, last)
+
+
+def follow(imports: Callable[[], list[FolderImport]], stopping: Event, report: Callable[[str], None]) -> None:
+    """Import what is new until `stopping` is set, or a person has pressed Stop on the page of each run.
+
+    `imports`: those of the folders that there are, which the caller ends. A server that does not answer is asked again.
+    """
+    is_away = False
+    while not stopping.wait(PAUSE):
+        current = imports()
+        try:
+            for item in current:
+                if not item.is_stopped:
+                    item.update()
+                    item.beat()
+            is_away = False
+        except (ServerAway, Undelivered) as error:
+            if not is_away:
+                report(f"{error}; the import continues when the server answers")
+            is_away = True
+        if current and all(item.is_stopped for item in current):
+            return
+
 
 def _in_order(file: Path) -> list[Any]:
     """Sort files by the time and the number in their names."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file.name)]
-
-
-def scalars_of(file: Path) -> Iterator[tuple[float, int, dict[str, float]]]:
-    """Yield (seconds since the epoch, step, values by tag) of an event file, in its order. Only scalars are read."""
-    try:
-        from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
-        from tensorboard.util import tensor_util
-    except ImportError as error:
-        raise TroupeError("reading event files needs TensorBoard: pip install tensorboard") from error
-    clean = Scalars()
-    for event in EventFileLoader(str(file)).Load():
-        values: dict[str, Any] = {}
-        for value in event.summary.value:
-            if value.metadata.plugin_data.plugin_name == "scalars":
-                values[value.tag] = float(tensor_util.make_ndarray(value.tensor).item())
-        if values:
-            yield event.wall_time, event.step, clean.flat(values)

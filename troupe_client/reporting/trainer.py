@@ -7,6 +7,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from troupe_client.reporting.client import ClientRun
+from troupe_client.reporting.completions import Completions
 
 logger = logging.getLogger("troupe")
 PREFIXES = {"eval_": "eval/", "test_": "test/"}
@@ -30,6 +31,7 @@ class TroupeCallback(TrainerCallback):
     ) -> None:
         self._begin, self._current, self._options = begin, current, options
         self._run: ClientRun | None = None
+        self._completions = Completions()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Use the open run, or start one with the trainer's arguments as its config."""
@@ -42,16 +44,28 @@ class TroupeCallback(TrainerCallback):
             return
         if self._run is None:  # evaluate() before train()
             self._run = self._opened(args, state)
+        self._report_completions()
         if self._run.state == "running":
             self._run.log(named(logs), state.global_step)
+            self._completions.expect(args, state.global_step, logs)
         else:
             logger.warning("The trainer's values are not reported: run %s has ended", self._run.id)
+
+    def on_step_begin(self, *_: Any, **__: Any) -> None:
+        """Report the completions of the step before."""
+        self._report_completions()
+
+    on_evaluate = on_train_end = on_step_begin
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
         """Stop training after Stop on the run's page."""
         if self._run and self._run.state == "running" and self._run.should_stop():
             control.should_training_stop = True
         return control
+
+    def _report_completions(self) -> None:
+        if self._run and self._run.state == "running":
+            self._completions.report(self._run)
 
     def _opened(self, args: Any, state: Any) -> ClientRun:
         run = self._current()

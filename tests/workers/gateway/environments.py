@@ -16,6 +16,7 @@ PACKAGES = {
     "smolagents": ("smolagents[openai]",),
     "verifiers": ("verifiers==0.3.1",),
     "mlflow": ("mlflow",),
+    "trl": ("trl", "torch==2.13.0"),
 }
 """The packages of an environment, by its name."""
 CLIENT = ("httpx", "orjson", "psutil", "pydantic", "rich", "tomlkit", "typer", "zstandard")

@@ -1,6 +1,6 @@
 """Commands that import runs from the files of other tools. A kind is a module with `runs_of` and a line of KINDS."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -23,8 +23,18 @@ KINDS: dict[str, tuple[str, str]] = {
         "troupe_client.reporting.from_csv",
         "Import a CSV file, or those below a folder, as a run; repeat it to add new rows.",
     ),
+    "wandb": (
+        "troupe_client.reporting.from_wandb",
+        "Import runs of W&B's offline mode: a file run-ID.wandb, or a folder with such files; repeat it to add new values.",
+    ),
 }
 """Kind -> the module with `runs_of(path)`, which yields ImportedRun, and the help of the command."""
+
+
+def left_out(kinds: Mapping[str, int]) -> str:
+    """Return a text about what could not be imported; empty if there is nothing."""
+    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    return f"; left out: {counts}" if counts else ""
 
 
 def _command(kind: str, module: str) -> Callable[..., None]:
@@ -42,9 +52,11 @@ def _command(kind: str, module: str) -> Callable[..., None]:
         for run in runs_of(path):
             with console.status(f"run {len(imported) + 1}: {run.name}"):
                 run_id, values = run_import(server, run, project, [kind, *(tag or [])])
-            imported.append({"run": run_id, "name": run.name, "values": values})
+            imported.append(
+                {"run": run_id, "name": run.name, "values": values, "left_out": dict(run.left_out)}
+            )
             if not as_json:
-                print_line(f"{run_id}  {run.name}  {values} values")
+                print_line(f"{run_id}  {run.name}  {values} values{left_out(run.left_out)}")
         if not imported:
             raise TroupeError(f"there are no runs in {path}")
         if as_json:

@@ -1,0 +1,154 @@
+"""Runs of Weights & Biases from the files of its offline mode: `run-ID.wandb`, with the files of media below `files` next to it.
+
+Such a file has records in W&B's protocol buffers, which the package `wandb` defines, in the framing of LevelDB's log
+(https://github.com/google/leveldb/blob/main/doc/log_format.md) with another start and checksum. The package reads it in a program of
+its own, wandb-core, and no longer in Python.
+"""
+
+import json
+import logging
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from training_core.errors import TroupeError
+from troupe_client.reporting.importing import ImportedRun
+from troupe_client.reporting.wandb_values import (
+    LEVELS,
+    MARK,
+    Values,
+    config_of,
+    crossing,
+    summary_rest,
+    tags_of,
+)
+from workers.reporting.encoding import encode
+
+logger = logging.getLogger("troupe")
+START = b":W&B\xe1\xbe"
+"""First bytes of a file; a byte with the version follows."""
+BLOCK = 32768
+PART = struct.Struct("<IHB")
+"""Head of a part of a record: checksum, size, and whether it is the whole record, or its first, middle or last part."""
+WHOLE, LAST = 1, 4
+COUNTED = {"artifact", "output", "output_raw", "stats", "metric", "use_artifact"}
+"""Kinds of records that are not imported, and are counted."""
+
+
+def runs_of(path: Path) -> Iterator[ImportedRun]:
+    """Yield the runs of a file, or of the files below a folder. Those that `troupe.sync_wandb` has mirrored are left out.
+
+    Raises TroupeError without the package `wandb`, and for a file of another format.
+    """
+    for file in sorted(path.rglob("run-*.wandb")) if path.is_dir() else [path]:
+        if (mark := file.parent / MARK).exists():
+            logger.warning("%s is not imported: run %s has mirrored it", file, mark.read_text())
+        elif (run := OfflineRun(file)).identity:
+            yield run.imported()
+
+
+class OfflineRun:
+    """A run of W&B, read from its file. `identity` is empty if the file does not describe a run."""
+
+    def __init__(self, file: Path) -> None:
+        self.identity = ""
+        self._folder = file.parent / "files"
+        self._facts: Any = None
+        self._config: Values = {}
+        self._summary: Values = {}
+        self._logged: Values = {}
+        self._code: int | None = None
+        self._run = ImportedRun("", "")
+        kinds = {
+            "run": self._begin,
+            "config": lambda config, _: update(self._config, config),
+            "summary": lambda summary, _: update(self._summary, summary),
+            "history": self._history,
+            "alert": self._alert,
+            "exit": self._exit,
+        }
+        for record in records_of(file):
+            kind = record.WhichOneof("record_type")
+            if kind in kinds:
+                kinds[kind](getattr(record, kind), file)
+            elif kind in COUNTED:
+                self._run.left_out[f"record {kind}"] += 1
+
+    def imported(self) -> ImportedRun:
+        """The run, as far as the file has it. The summary is complete, and counts, at the end."""
+        run, facts = self._run, self._facts
+        run.identity, run.name, run.notes = self.identity, facts.display_name or facts.run_id, facts.notes
+        run.config = config_of(self._config)
+        run.tags = tags_of(facts.project, facts.job_type, facts.tags)
+        run.tags += [f"group:{facts.run_group}"[:60]] if facts.run_group else []
+        run.state = "running" if self._code is None else "failed" if self._code else "finished"
+        if self._code is not None and (rest := summary_rest(self._summary, self._logged)):
+            run.add("summary", run.last, rest, self._written)
+        return run
+
+    def _begin(self, run: Any, _: Path) -> None:
+        self._facts, self._written = run, run.start_time.seconds + run.start_time.nanos / 1e9
+        self.identity = f"wandb {run.project}/{run.run_id} {run.start_time.seconds}"
+        update(self._config, run.config)
+
+    def _history(self, history: Any, _: Path) -> None:
+        values: Values = {}
+        update(values, history, items=history.item)
+        self._written = float(values.get("_timestamp", self._written))
+        left_out: dict[str, str] = {}
+        flat = crossing(values, self._folder, left_out)
+        self._run.left_out.update(left_out.values())
+        self._logged |= flat
+        self._run.add("history", int(values.get("_step", history.step.num)), flat, self._written)
+
+    def _alert(self, alert: Any, _: Path) -> None:
+        line = {"type": "log", "level": LEVELS.get(alert.level, "info"), "source": "alert"}
+        line |= {"message": f"{alert.title}: {alert.text}", "time": self._written}
+        self._run.events.setdefault("history", []).append(encode(line))
+
+    def _exit(self, end: Any, _: Path) -> None:
+        self._code = end.exit_code
+
+
+def update(values: Values, record: Any, items: Iterable[Any] | None = None) -> None:
+    """Apply the changes of a record to nested values."""
+    for item in record.update if items is None else items:
+        *above, last = item.nested_key or (item.key,)
+        inner = values
+        for key in above:
+            if not isinstance(inner.get(key), dict):
+                inner[key] = {}
+            inner = inner[key]
+        inner[last] = json.loads(item.value_json)
+    for item in getattr(record, "remove", ()):
+        values.pop(item.key or item.nested_key[0], None)
+
+
+def records_of(file: Path) -> Iterator[Any]:
+    """Yield the records of a file, up to one that is incomplete, because the program still writes it or was killed."""
+    try:
+        from wandb.proto import wandb_internal_pb2 as buffers
+    except ImportError as error:
+        raise TroupeError("reading files of W&B needs its package: pip install wandb") from error
+    parse = vars(buffers)["Record"].FromString
+    data = file.read_bytes()
+    if not data.startswith(START):
+        raise TroupeError(f"{file} is not a file of W&B's offline mode")
+    at, record = len(START) + 1, b""
+    while at + PART.size <= len(data):
+        if (left := BLOCK - at % BLOCK) < PART.size:
+            at += left
+            continue
+        checksum, size, kind = PART.unpack_from(data, at)
+        part = data[at + PART.size : at + PART.size + size]
+        if zlib.crc32(part, zlib.crc32(bytes([kind]))) != checksum:
+            if len(part) == size:
+                logger.warning("%s is damaged at byte %d; what follows is not imported", file, at)
+            return
+        at += PART.size + size
+        record += part
+        if kind in (WHOLE, LAST):
+            yield parse(record)
+            record = b""
