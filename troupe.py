@@ -120,7 +120,7 @@ def sync_wandb(**options: Any) -> None:
     from troupe_client.reporting.wandb_mirror import mirror
 
     def begin(**described: Any) -> ClientRun:
-        """A run beside an open one is not that of this process."""
+        """Begin a run; if the process has an open one, not as its own."""
         return run_begin(**described) if run and run.state == "running" else init(**described)
 
     mirror(begin, options)
