@@ -116,7 +116,7 @@ def sync_wandb(**options: Any) -> None:
     from troupe_client.reporting.wandb_mirror import mirror
 
     def begin(**described: Any) -> ClientRun:
-        """A run beside an open one is not that of this process."""
+        """An open run remains the run of this process."""
         return run_begin(**described) if run and run.state == "running" else init(**described)
 
     mirror(begin, options)

@@ -28,7 +28,7 @@ BUDGET = {
     "troupe_client": 460,
     "troupe_client/cli": 4360,
     "troupe_client/documents": 2790,
-    "troupe_client/reporting": 3070,
+    "troupe_client/reporting": 3080,
     "webapp/accounts": 1330,
     "webapp/administration": 270,
     "webapp/agents": 300,
