@@ -182,7 +182,7 @@ def test_samples_count_for_the_first_part_that_matches() -> None:
         [
             f"{loop};_step (training_core/llm/learning/learner.py:5);backward (/x/torch/_tensor.py:3) 4",
             f"{loop};_loss (training_core/llm/learning/learner.py:6);matmul (/x/torch/nn/linear.py:2) 3",
-            "main (workers/run.py:3);evaluate (workers/driver/loop.py:1);x (training_core/llm/generation/a.py:2) 2",
+            "main (workers/run.py:3);_play (workers/driver/evaluations.py:1);x (training_core/llm/generation/a.py:2) 2",
             "main (workers/run.py:3);pause (workers/x.py:1);sleep (/x/y.py:2) 1",
             "main (workers/run.py:3);Condition.wait (/usr/lib/threading.py:331) 50",
             " 6",

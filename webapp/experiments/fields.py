@@ -208,7 +208,9 @@ class _Reader:
 
     def _is_section(self, schema: Schema, value: Any) -> bool:
         shape = self._shape(schema, value)
-        return shape.get("type") == "object" and shape.get("additionalProperties") is not True
+        others = shape.get("additionalProperties")
+        lists = isinstance(others, Mapping) and others.get("type") == "array"
+        return shape.get("type") == "object" and others is not True and not lists
 
     def _shape(self, schema: Schema, value: Any) -> Schema:
         """Return the schema behind references; of a union, the member with the value's `type`."""

@@ -103,7 +103,7 @@ def test_presets_are_grouped_by_agents_and_task_and_searchable(troupe: Troupe) -
     lines = troupe("presets").out.splitlines()
     headings = [line for line in lines if line.startswith(("Language models: ", "Small networks: "))]
     assert headings[0] == "Language models: Plan-Path" and headings[-1] == "Small networks: Memory"
-    assert len(headings) == len(set(headings)) == 7
+    assert len(headings) == len(set(headings)) == 9
     found = json.loads(troupe("presets", "MEMORY", "gru", "--json").out)
     assert list(found) == ["recall_mappo_gru", "recall_ippo_gru"]
 

@@ -17,7 +17,7 @@ from webapp.runs.models import LogLine, Run
 
 WITHOUT_JSON = {
     "up": "serves", "watch": "redraws the terminal; `troupe show --json` prints the run",
-    "checkpoint talk": "asks for input", "buffer serve": "serves", "metric export": "writes CSV",
+    "checkpoint talk": "asks for input", "buffer serve": "serves", "mcp": "serves an assistant", "metric export": "writes CSV",
     "episode export": "writes JSON Lines",
 }  # fmt: skip
 

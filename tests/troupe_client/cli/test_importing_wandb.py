@@ -65,15 +65,15 @@ with wandb.init(name="long", config={"lr": 0.5}, id="mine", resume="allow") as r
 def test_stop_ends_a_mirrored_program(connected: str, tmp_path: Path) -> None:
     env = os.environ | {"TROUPE_URL": connected, "PYTHONPATH": str(ROOT), "WANDB_SILENT": "true"}
     env |= {"TROUPE_DIR": str(tmp_path)}
-    program = subprocess.Popen([sys.executable, "-c", PROGRAM], env=env, cwd=tmp_path, stderr=subprocess.PIPE)
-    try:
-        run = until(Run.objects.first)
-        until(lambda: Run.objects.get(pk=run.pk).iteration > 2)
-        find_server().call(f"/api/v1/runs/{run.pk}/stop/", {})
-        _, printed = program.communicate(timeout=60)
-    finally:
-        program.kill()
-        program.wait()
+    command = [sys.executable, "-c", PROGRAM]
+    with subprocess.Popen(command, env=env, cwd=tmp_path, stderr=subprocess.PIPE) as program:
+        try:
+            run = until(Run.objects.first)
+            until(lambda: Run.objects.get(pk=run.pk).iteration > 2)
+            find_server().call(f"/api/v1/runs/{run.pk}/stop/", {})
+            _, printed = program.communicate(timeout=60)
+        finally:
+            program.kill()
     assert b"KeyboardInterrupt" in printed
     run.refresh_from_db()
     assert (run.name, run.state, run.config["client"]) == ("long", "stopped", {"lr": 0.5})

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from tests.workers.gateway.playing import Recorded, Scripted, make_gateway, make_session
+from training_core.config.files import load_config
 from training_core.config.rollout import Agent
 from training_core.errors import EnvironmentFailure, is_infrastructure
 from training_core.llm.agents.session import Session, end_failed, write_episode
@@ -31,7 +32,7 @@ def played(gateway: Gateway, kind: str, **workflow: Any) -> tuple[Session, Episo
     """An episode of the agent `Mistaken`."""
     session = make_session(Scripted("seven"))
     section = Agent(path="tests.workers.gateway.agents:Mistaken", args={"kind": kind}, **workflow)
-    asyncio.run(_run_local_agents([session], section, gateway))
+    asyncio.run(_run_local_agents([session], load_config("plan_path_duo"), section, gateway))
     gateway.withdraw([session])
     return session, write_episode(session, 0.5)
 

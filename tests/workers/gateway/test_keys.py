@@ -10,6 +10,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from tests.workers.gateway.playing import TOKENIZER, Scripted, make_gateway, make_session
+from training_core.config.files import load_config
 from training_core.config.rollout import Agent
 from training_core.llm.agents.session import Session, write_episode
 from training_core.llm.workflows.agent import _run_local_agents
@@ -104,7 +105,7 @@ def test_a_key_of_an_agent_in_the_run_is_in_no_log_or_transcript(
     try:
         session = make_session(Scripted("seven"))
         section = Agent(path=f"{__name__}:Careless", failure_reward=reward)
-        asyncio.run(_run_local_agents([session], section, gateway))
+        asyncio.run(_run_local_agents([session], load_config("plan_path_duo"), section, gateway))
         gateway.withdraw([session])
     finally:
         gateway.close()

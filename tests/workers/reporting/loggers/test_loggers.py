@@ -19,9 +19,24 @@ from training_core.errors import ConfigError
 from training_core.loggers import registry
 from training_core.loggers.registry import Loggers, LoggerSetup, make_logger
 from training_core.marl.trainer import MarlTrainer
-from troupe_client.reporting.tensorboard import scalars_of
 from workers.driver.attempt import run_attempt
 from workers.protocol import Attempt
+
+
+def scalars_of(file: Path) -> list[tuple[float, int, dict[str, float]]]:
+    """(time, step, values by tag) of the events of a file that have scalars."""
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+    from tensorboard.util.tensor_util import make_ndarray
+
+    events = [
+        (event.wall_time, event.step, {value.tag: value for value in event.summary.value})
+        for event in EventFileLoader(str(file)).Load()
+    ]
+    return [
+        (time, step, {tag: float(make_ndarray(value.tensor).item()) for tag, value in scalars.items()})
+        for time, step, values in events
+        if (scalars := {t: v for t, v in values.items() if v.metadata.plugin_data.plugin_name == "scalars"})
+    ]
 
 
 def test_histograms_of_weights_and_gradients_are_written(tmp_path: Path) -> None:
