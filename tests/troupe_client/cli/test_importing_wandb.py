@@ -61,7 +61,7 @@ with wandb.init(name="long", config={"lr": 0.5}, id="mine", resume="allow") as r
 """
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_stop_ends_a_mirrored_program(connected: str, tmp_path: Path) -> None:
     env = os.environ | {"TROUPE_URL": connected, "PYTHONPATH": str(ROOT), "WANDB_SILENT": "true"}
     env |= {"TROUPE_DIR": str(tmp_path)}
@@ -71,7 +71,7 @@ def test_stop_ends_a_mirrored_program(connected: str, tmp_path: Path) -> None:
             run = until(Run.objects.first)
             until(lambda: Run.objects.get(pk=run.pk).iteration > 2)
             find_server().call(f"/api/v1/runs/{run.pk}/stop/", {})
-            _, printed = program.communicate(timeout=60)
+            _, printed = program.communicate(timeout=120)
         finally:
             program.kill()
     assert b"KeyboardInterrupt" in printed

@@ -156,7 +156,7 @@ def until(condition: Callable[[], Any]) -> Any:
     return result
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_files_are_followed_until_told_to_stop(connected: str, tmp_path: Path) -> None:
     env = os.environ | {"TROUPE_URL": connected, "TROUPE_HOME": str(tmp_path / "home")}
     logs = tmp_path / "logs"
