@@ -89,7 +89,9 @@ def kind_of(address: str) -> str | None:
 
 def page_kinds() -> set[str]:
     """Names of all pages that the site has; the API, MLflow's protocol and admin are left out."""
-    return {name for name in _names(get_resolver().url_patterns, "") if not re.match(r"(api|mlflow|admin):", name)}
+    return {
+        name for name in _names(get_resolver().url_patterns, "") if not re.match(r"(api|mlflow|admin):", name)
+    }
 
 
 def _names(patterns: list[object], before: str) -> Iterator[str]:
