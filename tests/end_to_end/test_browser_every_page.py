@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.end_to_end.conftest import run_told, tell
-from tests.end_to_end.crawling import NO_PAGES, Crawl, page_kinds
+from tests.end_to_end.crawling import NO_PAGES, SCHEMES, Crawl, page_kinds
 from tests.end_to_end.test_browser_provenance import artifact_make
 from webapp.accounts.models import Project, User
 from webapp.experiments.services import sweep_create
@@ -70,9 +70,10 @@ def run(ada: User) -> Run:
     return made
 
 
-def test_every_page_is_reached_and_has_no_serious_fault(page: Page, run: Run) -> None:
+@pytest.mark.parametrize("scheme", [SCHEMES[0], pytest.param(SCHEMES[1], marks=pytest.mark.extended)])
+def test_every_page_is_reached_and_has_no_serious_fault(page: Page, run: Run, scheme: str) -> None:
     other = Run.objects.exclude(pk=run.pk)[0]
-    crawl = Crawl(page).walk(f"/compare/?runs={run.pk},{other.pk}").walk("/runs/")
+    crawl = Crawl(page, (scheme,)).walk(f"/compare/?runs={run.pk},{other.pk}").walk("/runs/")
     assert not crawl.faults, "\n".join(crawl.faults)
     assert page_kinds() >= ACTS | NO_PAGES
     assert sorted(page_kinds() - set(crawl.seen) - ACTS - NO_PAGES) == [], "reached by no link"

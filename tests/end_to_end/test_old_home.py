@@ -14,7 +14,7 @@ from tests.end_to_end.running_stack import RunningStack
 from tests.golden.home import ANSWERS, ARCHIVE, DUMP, Api, answers
 from webapp.stack.postgres import PostgresServer
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.stack, pytest.mark.extended, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture

@@ -87,6 +87,7 @@ def test_an_imported_run_is_equal(troupe: Troupe, told: Run, tmp_path: Path) -> 
     assert [one["ended_as"] for one in copy["run"]["attempts"]] == ["stopped", "failed"]
 
 
+@pytest.mark.extended
 def test_a_repeated_import_adds_what_is_new_and_nothing_twice(
     troupe: Troupe, connected: str, ada: User, tmp_path: Path
 ) -> None:

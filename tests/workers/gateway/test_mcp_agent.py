@@ -85,6 +85,7 @@ def test_the_policy_sees_results_and_errors_of_the_tools(gateway: Gateway, args:
     assert wrong.startswith("error: Error executing tool add") and picture == "here\n[image]"
 
 
+@pytest.mark.extended
 def test_a_call_is_limited_in_time_and_a_result_in_length(gateway: Gateway, http: dict[str, Any]) -> None:
     limits = {"timeout": 5.0, "result_characters": 3}
     _, seen = played(gateway, http | limits, call("wait", seconds=60), call("note", text="abcdef"), "5")
@@ -135,7 +136,7 @@ def test_only_the_named_tools_are_offered(http: dict[str, Any]) -> None:
             {"command": ["sleep", "60"], "timeout": 1.0},
             EnvironmentFailure,
             "TimeoutError",
-            marks=NEEDS_SANDBOX,
+            marks=[NEEDS_SANDBOX, pytest.mark.extended],
         ),
     ],
 )

@@ -34,7 +34,7 @@ def test_every_group_is_one_process_s() -> None:
     "algorithm",
     [
         pytest.param(ALGORITHM, marks=pytest.mark.extended),
-        Ppo(kl_coefficient=0.1),
+        pytest.param(Ppo(kl_coefficient=0.1), marks=pytest.mark.extended),
         pytest.param(Rloo(kl_coefficient=0.3), marks=pytest.mark.extended),
         ReinforcePlusPlus(kl_coefficient=0.3, discount=0.9),
     ],

@@ -193,7 +193,8 @@ def test_a_failed_judge_fails_its_episode_and_no_other(server: JudgeServer, tmp_
     server.decide = by(lambda text: -1 if text == "bad" else 5)
     results = environment(server, tmp_path, "rubric").try_answers({0: ["bad", "fine"], 1: ["fine"]}, "solver")
     assert "no verdict" in results[0] and results[1][0].team_reward == 0.5  # type: ignore[operator, union-attr]
-    assert len(server.requests) == 3, "it is not asked again for each answer"
+    asked = [server.shown(number) for number in range(len(server.requests))]
+    assert asked.count(["bad"]) == 1, "it is not asked again for each answer"
 
 
 def test_a_position_in_the_group_is_no_success(server: JudgeServer, tmp_path: Path) -> None:
