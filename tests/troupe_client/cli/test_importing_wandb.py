@@ -13,6 +13,7 @@ from tests.architecture.source import ROOT
 from tests.troupe_client.cli.conftest import Troupe
 from tests.troupe_client.cli.test_imports import until
 from troupe_client.server_api import find_server
+from webapp.metrics.models import Series
 from webapp.runs.models import Run
 
 RECORDED = Path(__file__).parents[1] / "reporting" / "offline-run"
@@ -69,12 +70,13 @@ def test_stop_ends_a_mirrored_program(connected: str, tmp_path: Path) -> None:
     with subprocess.Popen(command, env=env, cwd=tmp_path, stderr=subprocess.PIPE) as program:
         try:
             run = until(Run.objects.first)
-            until(lambda: Run.objects.get(pk=run.pk).iteration > 2)
+            until(Series.objects.filter(run=run.pk, key="loss").exists)
             find_server().call(f"/api/v1/runs/{run.pk}/stop/", {})
             _, printed = program.communicate(timeout=120)
         finally:
             program.kill()
     assert b"KeyboardInterrupt" in printed
+    until(lambda: Run.objects.get(pk=run.pk).state == "stopped")
     run.refresh_from_db()
     assert (run.name, run.state, run.config["client"]) == ("long", "stopped", {"lr": 0.5})
     assert {value for _, value in points(run.pk, "loss")} == {0.25}
