@@ -59,6 +59,16 @@ class Asked(BaseModel):
         return ()
 
     @property
+    def chat(self) -> list[dict[str, Any]]:
+        """The conversation in OpenAI's messages; empty for a continuation of texts. Raises RequestRefused."""
+        return []
+
+    @property
+    def offered(self) -> list[dict[str, Any]] | None:
+        """The tools that the policy sees, as chat completions has them."""
+        return None
+
+    @property
     def continues(self) -> bool:
         """Whether the last message is the start of the answer."""
         return False
@@ -134,16 +144,10 @@ class Dialect:
     """(message, code, HTTP status) -> the JSON of an error."""
 
 
-async def answer_chat(
-    session: Session,
-    request: Asked,
-    messages: Sequence[Mapping[str, Any]],
-    tools: Sequence[Mapping[str, Any]] | None,
-    batcher: Batcher,
-) -> Answered:
-    """Answer a conversation, in OpenAI's messages, with the tools that the policy sees. Raises RequestRefused."""
-    role = session.role_of(request.model)
-    normal = [normalise_message(message) for message in messages]
+async def answer_chat(session: Session, request: Asked, batcher: Batcher) -> list[Answered]:
+    """Answer a conversation. Raises RequestRefused."""
+    role, tools = session.role_of(request.model), request.offered
+    normal = [normalise_message(message) for message in request.chat]
     number, name = session.next_call()
     call = session.conversation(role).start_call(
         normal,
@@ -153,7 +157,7 @@ async def answer_chat(
         continues=request.continues,
         stops=(*session.spec.clients[role].settings.stop, *request.stops),
     )
-    return await _answered(session, role, call, request, batcher, tools or False)
+    return [await _answered(session, role, call, request, batcher, tools or False)]
 
 
 async def answer_texts(
@@ -200,7 +204,7 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
-def fields_beside(section: str, parts: Iterable[Mapping[str, Any]], known: Sequence[str]) -> dict[str, Any]:
+def other_fields(section: str, parts: Iterable[Mapping[str, Any]], known: Sequence[str]) -> dict[str, Any]:
     """The fields of a section's parts that are not known and not empty, as section.field."""
     fields = {name: value for part in parts for name, value in part.items() if name not in known}
     return {f"{section}.{name}": value for name, value in fields.items() if value not in (None, "", [], {})}

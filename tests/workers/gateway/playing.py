@@ -9,7 +9,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from tests.training_core.llm.learning.chat_tokenizers import WITH_DEFAULT_SYSTEM, chat_tokenizer
 from training_core.config.rollout import Agent
-from training_core.llm.agents.session import PolicyClient, Session, SessionSpec
+from training_core.llm.agents.session import PolicyClient, Session, SessionSpec, write_episode
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.rendering import Renderer
 from training_core.llm.generation.torch_engine import TorchEngine
@@ -91,3 +91,20 @@ def make_gateway(**section: Any) -> Gateway:
     gateway = Gateway(Agent(**section), {"policy": TOKENIZER}, threads=1)
     gateway.start()
     return gateway
+
+
+def ids_of(text: str) -> list[int]:
+    """The token ids of an answer with its end of turn."""
+    return [*TOKENIZER(text, add_special_tokens=False)["input_ids"], TOKENIZER.eos_token_id]
+
+
+def assert_one_sequence(said: Recorded, session: Session) -> None:
+    """Every prompt begins with the one before and its answer, as sampled, and the episode is trained as one sequence."""
+    prompts = [call[0][0].token_ids for call in said.calls]
+    answers = [call[2][0][0].token_ids for call in said.calls]
+    for before, answer, prompt in zip(prompts, answers, prompts[1:], strict=False):
+        assert prompt[: len(before) + len(answer)] == before + answer
+    session.reward({"reward": 1.0})
+    session.close()
+    (turn,) = write_episode(session, 1.0).turns
+    assert turn.candidates[0].answer.learnt(turn.candidates[0].answer.token_ids) == sum(answers, [])

@@ -11,8 +11,16 @@ import httpx
 import pytest
 
 from tests.workers.gateway.environments import client_python
-from tests.workers.gateway.playing import TOKENIZER, Recorded, Scripted, make_gateway, make_session
-from training_core.llm.agents.session import Session, write_episode
+from tests.workers.gateway.playing import (
+    TOKENIZER,
+    Recorded,
+    Scripted,
+    assert_one_sequence,
+    ids_of,
+    make_gateway,
+    make_session,
+)
+from training_core.llm.agents.session import Session
 from training_core.llm.generation.torch_engine import TorchEngine
 from workers.gateway.gateway import Gateway
 
@@ -20,10 +28,6 @@ ASK: dict[str, Any] = {"role": "user", "content": "What is the weather?"}
 TOOL = {"name": "add", "description": "a sum", "input_schema": {"type": "object"}}
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 3}}\n</tool_call>'
 EOS = TOKENIZER.eos_token_id
-
-
-def ids(text: str) -> list[int]:
-    return [*TOKENIZER(text, add_special_tokens=False)["input_ids"], EOS]
 
 
 def post(gateway: Gateway, session: Session, messages: list[Any], /, **fields: Any) -> httpx.Response:
@@ -78,14 +82,7 @@ def test_no_answer_is_encoded_again(gateway: Gateway, engine: TorchEngine, strea
             {"role": "assistant", "content": made["content"]},
             {"role": "user", "content": [{"type": "text", "text": question}]},
         ]
-    prompts = [call[0][0].token_ids for call in said.calls]
-    answers = [call[2][0][0].token_ids for call in said.calls]
-    for before, sampled, prompt in zip(prompts, answers, prompts[1:], strict=False):
-        assert prompt[: len(before) + len(sampled)] == before + sampled
-    session.reward({"reward": 1.0})
-    session.close()
-    (turn,) = write_episode(session, 1.0).turns
-    assert turn.candidates[0].answer.learnt(turn.candidates[0].answer.token_ids) == sum(answers, [])
+    assert_one_sequence(said, session)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -108,8 +105,8 @@ def test_text_and_parallel_calls_come_back_as_one_answer(gateway: Gateway, strea
     last = post(gateway, session, talk, **more).json()
     assert last["content"] == [{"type": "text", "text": "It is 7"}] and last["stop_reason"] == "end_turn"
     prompt = policy.prompts[1].token_ids
-    assert last["usage"] == {"input_tokens": len(prompt), "output_tokens": len(ids("It is 7"))}
-    first = policy.prompts[0].token_ids + ids(f"so {CALL}{CALL}")
+    assert last["usage"] == {"input_tokens": len(prompt), "output_tokens": len(ids_of("It is 7"))}
+    first = policy.prompts[0].token_ids + ids_of(f"so {CALL}{CALL}")
     assert prompt[: len(first)] == first
     chat: list[Any] = [{"role": "system", "content": "Use the tool."}, ASK]
     function = {"name": "add", "description": "a sum", "parameters": {"type": "object"}}
@@ -220,7 +217,7 @@ def test_the_real_client_plays_an_episode(tmp_path_factory: pytest.TempPathFacto
             words = (gateway.url, session.key) if by_key else (address, "unused")
             done = subprocess.run([python, "-c", PROGRAM, *words], capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
-            answer = ["It is 7", "end_turn", len(ids("It is 7")), 4]
+            answer = ["It is 7", "end_turn", len(ids_of("It is 7")), 4]
             assert json.loads(done.stdout) == {"False": answer, "True": answer, "error": "not_found_error"}
             assert len(session.conversations["solver"].segments()) == 2, (
                 "one sequence each, nothing encoded again"

@@ -143,7 +143,7 @@ def test_internal_errors_are_logged_without_the_key(
 ) -> None:
     session = make_session(Scripted("seven"))
     address = gateway.open(session)
-    monkeypatch.setattr("workers.gateway.dialects.openai.answer_chat", None)
+    monkeypatch.setattr("workers.gateway.answering.normalise_message", None)
     with caplog.at_level(logging.ERROR, "workers.gateway.app"):
         assert post(f"{address}/chat/completions", **ASK).status_code == 500
     assert session.key not in caplog.text and "/episodes/<key>/v1/chat/completions failed" in caplog.text

@@ -6,8 +6,15 @@ import openai
 import pytest
 from openai import OpenAI
 
-from tests.workers.gateway.playing import TOKENIZER, Recorded, Scripted, make_session
-from training_core.llm.agents.session import Session, write_episode
+from tests.workers.gateway.playing import (
+    TOKENIZER,
+    Recorded,
+    Scripted,
+    assert_one_sequence,
+    ids_of,
+    make_session,
+)
+from training_core.llm.agents.session import Session
 from training_core.llm.generation.torch_engine import TorchEngine
 from workers.gateway.gateway import Gateway
 
@@ -20,10 +27,6 @@ EOS = TOKENIZER.eos_token_id
 
 def client(gateway: Gateway, session: Session) -> OpenAI:
     return OpenAI(base_url=gateway.open(session), api_key=session.key, max_retries=0)
-
-
-def ids(text: str) -> list[int]:
-    return [*TOKENIZER(text, add_special_tokens=False)["input_ids"], EOS]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -40,14 +43,7 @@ def test_no_answer_is_encoded_again(gateway: Gateway, engine: TorchEngine, strea
         else:
             made = agent.responses.create(model="solver", input=items)
         items += [item.model_dump() for item in made.output] + [{"role": "user", "content": question}]
-    prompts = [call[0][0].token_ids for call in said.calls]
-    answers = [call[2][0][0].token_ids for call in said.calls]
-    for before, answer, prompt in zip(prompts, answers, prompts[1:], strict=False):
-        assert prompt[: len(before) + len(answer)] == before + answer
-    session.reward({"reward": 1.0})
-    session.close()
-    (turn,) = write_episode(session, 1.0).turns
-    assert turn.candidates[0].answer.learnt(turn.candidates[0].answer.token_ids) == sum(answers, [])
+    assert_one_sequence(said, session)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -73,10 +69,10 @@ def test_text_and_parallel_calls_come_back_as_one_answer(gateway: Gateway, strea
     ]
     last = agent.responses.create(input=items, **more)
     assert last.output_text == "It is 7"
-    assert last.usage and last.usage.total_tokens == len(policy.prompts[1].token_ids) + len(ids("It is 7"))
+    assert last.usage and last.usage.total_tokens == len(policy.prompts[1].token_ids) + len(ids_of("It is 7"))
     first = policy.prompts[0].token_ids
     assert policy.prompts[1].token_ids[: len(first)] == first
-    assert policy.prompts[1].token_ids[len(first) :][: len(ids(f"so {CALL}{CALL}"))] == ids(
+    assert policy.prompts[1].token_ids[len(first) :][: len(ids_of(f"so {CALL}{CALL}"))] == ids_of(
         f"so {CALL}{CALL}"
     )
     chat = client(gateway, make_session(policy)).chat.completions
@@ -111,7 +107,7 @@ def test_a_call_s_id_earns_a_reward_and_returns_its_ids(gateway: Gateway) -> Non
     session.reward({"rewards": {made.id: 0.5}})
     ((_, call),) = session.calls()
     assert made.id.startswith("resp_") and call.reward == 0.5
-    assert made.token_ids == ids("seven") and made.prompt_token_ids == call.prompt_ids  # type: ignore[attr-defined]
+    assert made.token_ids == ids_of("seven") and made.prompt_token_ids == call.prompt_ids  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

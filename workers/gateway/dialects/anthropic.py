@@ -8,16 +8,14 @@ from pydantic import Field, model_validator
 
 from training_core.errors import RequestRefused
 from training_core.llm.agents.messages import shorten
-from training_core.llm.agents.session import Session
 from training_core.types import Answer
 from workers.gateway.answering import (
     Answered,
     Asked,
-    Batcher,
     Dialect,
     answer_chat,
     event,
-    fields_beside,
+    other_fields,
     returned_ids,
     returned_prompt,
     words,
@@ -80,22 +78,20 @@ class MessagesRequest(Asked):
 
     @property
     def offered(self) -> list[dict[str, Any]] | None:
-        """The tools that the policy sees, as chat completions has them."""
         if self.tool_choice.get("type") == "none":
             return None
         return [_function(tool) for tool in self.tools if _is_function(tool)] or None
 
     @property
     def chat(self) -> list[dict[str, Any]]:
-        """The conversation as chat messages. Raises RequestRefused."""
         start = [{"role": "system", "content": self.system}] if self.system else []
         return start + [part for message in self.messages for part in _chat_messages(message)]
 
     @property
     def unapplied(self) -> dict[str, Any]:
         """As for every request; fields of messages and tools with their section, other kinds of tools by type."""
-        fields = fields_beside("messages", self.messages, ("role", "content"))
-        fields |= fields_beside("tools", filter(_is_function, self.tools), _TOOL_FIELDS)
+        fields = other_fields("messages", self.messages, ("role", "content"))
+        fields |= other_fields("tools", filter(_is_function, self.tools), _TOOL_FIELDS)
         fields |= {f"tools.{tool.get('type')}": True for tool in self.tools if not _is_function(tool)}
         return super().unapplied | fields
 
@@ -139,10 +135,6 @@ def _chat_messages(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             )
     if texts or calls or role == "assistant":
         yield {"role": role, "content": texts} | ({"tool_calls": calls} if calls else {})
-
-
-async def _answer(session: Session, request: MessagesRequest, batcher: Batcher) -> list[Answered]:
-    return [await answer_chat(session, request, request.chat, request.offered, batcher)]
 
 
 def _document(parts: Sequence[Answered], request: MessagesRequest) -> dict[str, Any]:
@@ -218,4 +210,4 @@ def _error(message: str, code: str, status: int) -> dict[str, Any]:
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": None}
 
 
-MESSAGES = Dialect(MessagesRequest, _answer, _document, _events, _error)
+MESSAGES = Dialect(MessagesRequest, answer_chat, _document, _events, _error)

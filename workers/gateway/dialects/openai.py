@@ -15,7 +15,7 @@ from workers.gateway.answering import (
     answer_chat,
     answer_texts,
     event,
-    fields_beside,
+    other_fields,
     returned_ids,
     returned_prompt,
     words,
@@ -56,7 +56,7 @@ class _Request(Asked):
     @property
     def unapplied(self) -> dict[str, Any]:
         """As for every request; fields of the stream's options as stream_options.field."""
-        return super().unapplied | fields_beside("stream_options", [self.stream_options], _STREAM_OPTIONS)
+        return super().unapplied | other_fields("stream_options", [self.stream_options], _STREAM_OPTIONS)
 
 
 class ChatRequest(_Request):
@@ -91,14 +91,17 @@ class ChatRequest(_Request):
         return self.continue_final_message
 
     @property
+    def chat(self) -> list[dict[str, Any]]:
+        return self.messages
+
+    @property
     def offered(self) -> list[dict[str, Any]] | None:
-        """The tools that the policy sees."""
         return self.tools if self.tools and self.tool_choice != "none" else None
 
     @property
     def unapplied(self) -> dict[str, Any]:
         """As for every request; fields of messages as messages.field."""
-        fields = fields_beside("messages", self.messages, _MESSAGE_FIELDS)
+        fields = other_fields("messages", self.messages, _MESSAGE_FIELDS)
         return super().unapplied | {name: value for name, value in fields.items() if value}
 
 
@@ -237,10 +240,6 @@ def error(message: str, code: str, status: int) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-async def _answer_chat(session: Session, request: ChatRequest, batcher: Batcher) -> list[Answered]:
-    return [await answer_chat(session, request, request.messages, request.offered, batcher)]
-
-
 async def _answer_texts(session: Session, request: TextRequest, batcher: Batcher) -> list[Answered]:
     return await answer_texts(session, request, request.prompts, batcher)
 
@@ -255,5 +254,5 @@ def _stream(chunks: Callable[..., Iterable[Any]]) -> Callable[[Sequence[Answered
     return events
 
 
-CHAT = Dialect(ChatRequest, _answer_chat, _chat_document, _stream(_chat_chunks), error)
+CHAT = Dialect(ChatRequest, answer_chat, _chat_document, _stream(_chat_chunks), error)
 TEXT = Dialect(TextRequest, _answer_texts, _text_document, _stream(_text_chunks), error)

@@ -10,15 +10,13 @@ from pydantic import Field, model_validator
 
 from training_core.errors import RequestRefused
 from training_core.llm.agents.messages import shorten
-from training_core.llm.agents.session import Session
 from workers.gateway.answering import (
     Answered,
     Asked,
-    Batcher,
     Dialect,
     answer_chat,
     event,
-    fields_beside,
+    other_fields,
     returned_ids,
     returned_prompt,
     words,
@@ -62,15 +60,13 @@ class ResponsesRequest(Asked):
 
     @property
     def offered(self) -> list[dict[str, Any]] | None:
-        """The tools that the policy sees, as chat completions has them."""
         if self.tool_choice == "none":
             return None
         functions = [tool for tool in self.tools if tool.get("type") == "function"]
         return [function_tool(tool) for tool in functions] or None
 
     @property
-    def messages(self) -> list[dict[str, Any]]:
-        """The conversation as chat messages. Raises RequestRefused."""
+    def chat(self) -> list[dict[str, Any]]:
         start = [{"role": "system", "content": self.instructions}] if self.instructions else []
         return start + (_messages(self.input) if isinstance(self.input, list) else [_user(self.input)])
 
@@ -78,7 +74,7 @@ class ResponsesRequest(Asked):
     def unapplied(self) -> dict[str, Any]:
         """As for every request; fields of items and of `text` with their section, tools that are no functions by type."""
         items = self.input if isinstance(self.input, list) else []
-        fields = fields_beside("input", items, _ITEM_FIELDS) | fields_beside("text", [self.text], ())
+        fields = other_fields("input", items, _ITEM_FIELDS) | other_fields("text", [self.text], ())
         fields |= {f"tools.{tool.get('type')}": True for tool in self.tools if tool.get("type") != "function"}
         return super().unapplied | fields
 
@@ -115,10 +111,6 @@ def _messages(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 f"input has an item of type {shorten(kind)}; use message, function_call and function_call_output"
             )
     return messages
-
-
-async def _answer(session: Session, request: ResponsesRequest, batcher: Batcher) -> list[Answered]:
-    return [await answer_chat(session, request, request.messages, request.offered, batcher)]
 
 
 def _document(parts: Sequence[Answered], request: ResponsesRequest) -> dict[str, Any]:
@@ -223,4 +215,4 @@ def _call_events(item: dict[str, Any], where: dict[str, Any]) -> Iterator[tuple[
     yield "response.function_call_arguments.done", where | {"name": item["name"], "arguments": arguments}
 
 
-RESPONSES = Dialect(ResponsesRequest, _answer, _document, _events, error)
+RESPONSES = Dialect(ResponsesRequest, answer_chat, _document, _events, error)
