@@ -1,5 +1,6 @@
 """The page that imports a data set of others as tasks: its source, its columns, and what the agents will see."""
 
+import filecmp
 import re
 import shlex
 from pathlib import Path
@@ -84,13 +85,12 @@ def _previewed(values: dict[str, str]) -> dict[str, Any]:
         seen = preview(request)
     except DataError as error:  # the splits stay, so that another one can be chosen
         return {"splits": splits, "form_error": str(error)}
+    values.setdefault("name", re.sub(r"[^\w.-]+", "-", request.source.stem).strip("-.") or "tasks")
     if "question" not in values:
         guessed = guess_columns(seen.columns)
         values |= {name: getattr(guessed, name) for name in COLUMNS}
-        values.setdefault("name", re.sub(r"[^\w.-]+", "-", request.source.stem).strip("-.") or "tasks")
-        values.setdefault(
-            "eval", next((name for name in splits if name != "train"), "") if "train" in splits else ""
-        )
+        others = [name for name in splits if name != "train"] if "train" in splits else []
+        values.setdefault("eval", others[0] if others else "")
         seen = preview(read_request(values))
     chosen = [(name, values.get(name, "")) for name in COLUMNS]
     return {"seen": seen, "splits": splits, "chosen": chosen, "command": _command(values)}
@@ -105,11 +105,8 @@ def read_request(values: dict[str, str]) -> Request:
         )
     columns = Columns(
         values.get("question") or Columns.question,
-        values.get("answer", ""),
-        values.get("tests", ""),
-        values.get("solution", "") if values.get("tests") else "",
-        values.get("id", ""),
-        tuple(values.get("keep", "").replace(",", " ").split()),
+        *(values.get(name, "") for name in COLUMNS[1:]),
+        tuple(_kept(values)),
     )
     return Request(
         source,
@@ -117,8 +114,12 @@ def read_request(values: dict[str, str]) -> Request:
         split=values.get("split", ""),
         held_out=held_out,
         skip_invalid="skip_invalid" in values,
-        drop_shared="drop_shared" in values and bool(held_out),
+        drop_shared="drop_shared" in values,
     )
+
+
+def _kept(values: dict[str, str]) -> list[str]:
+    return values.get("keep", "").replace(",", " ").split()
 
 
 def source_path(text: str) -> Path:
@@ -157,13 +158,20 @@ def _upload(file: "UploadedFile[Any]") -> str:
             remedy=f"copy the file to {data_folder(settings.TROUPE_HOME)} and name it as source",
         )
     path = data_folder(settings.TROUPE_HOME) / UPLOADS / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content = file.read()
-    if path.exists() and path.read_bytes() != content:
-        raise ConfigError({"file": f"there is another file {name} already"}, remedy="rename yours")
     draft = path.with_name(f".{name}.{uuid4().hex}")
-    draft.write_bytes(content)
-    draft.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with draft.open("wb") as out:
+            out.writelines(file.chunks())
+        if path.exists() and not filecmp.cmp(draft, path, shallow=False):
+            raise ConfigError({"file": f"there is another file {name} already"}, remedy="rename yours")
+        draft.replace(path)
+    except OSError as error:
+        raise ConfigError(
+            {"file": f"{name} cannot be stored: {error}"}, remedy="free space on the server"
+        ) from error
+    finally:
+        draft.unlink(missing_ok=True)
     return f"{UPLOADS}/{name}"
 
 
@@ -185,6 +193,6 @@ def _command(values: dict[str, str]) -> str:
     ]
     options = [(f"--{name}", values.get(name, "")) for name in (*COLUMNS, "split", "eval")]
     words += [f"{option} {shlex.quote(value)}" for option, value in options if value]
-    words += [f"--keep {shlex.quote(name)}" for name in values.get("keep", "").replace(",", " ").split()]
+    words += [f"--keep {shlex.quote(name)}" for name in _kept(values)]
     words += [f"--{name.replace('_', '-')}" for name in ("skip_invalid", "drop_shared") if name in values]
     return " \\\n  ".join(words)

@@ -13,6 +13,7 @@ from django.core.handlers.asgi import ASGIHandler, ASGIRequest
 from django.http import HttpResponseBase
 
 from webapp.artifacts.contents import LARGEST_FILE
+from webapp.experiments.data import LARGEST
 from webapp.ingest.batches import MAX_BODY
 from workers.http import App, BodyLimit, Receive, Send
 
@@ -20,14 +21,20 @@ CONTENTS = re.compile(
     r"/api/v1/projects/[^/]+/artifact-contents/[^/]+/|/mlflow/.+/mlflow-artifacts/artifacts/.+"
 )
 EVENTS = re.compile(r"/api/v1/runs/[^/]+/events/")
+DATA_SET = "/experiments/data/"
+FORM = 1_000_000
+"""Bytes of an upload's form around its file."""
 
 
 class BodyLimits:
-    """An ASGI wrapper with limits by path: batches of events and contents of artifacts are larger than forms and API calls."""
+    """An ASGI wrapper with limits by path: batches of events, contents of artifacts and data sets are larger than forms and API
+    calls.
+    """
 
     def __init__(self, app: App) -> None:
         self._events = BodyLimit(app, MAX_BODY, _refusal)
         self._contents = BodyLimit(app, LARGEST_FILE, _refusal)
+        self._data_sets = BodyLimit(app, LARGEST + FORM, _refusal)
         self._others = BodyLimit(app, settings.DATA_UPLOAD_MAX_MEMORY_SIZE, _refusal)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -38,6 +45,8 @@ class BodyLimits:
             limited = self._events
         elif CONTENTS.fullmatch(path) and scope.get("method") == "PUT":
             limited = self._contents
+        elif path == DATA_SET:
+            limited = self._data_sets
         await limited(scope, receive, send)
 
 

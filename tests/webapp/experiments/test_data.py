@@ -58,6 +58,13 @@ def test_a_fragment_follows_the_columns(ada: Client, folder: Path) -> None:
     assert "<html" not in page and ">60</pre>" not in page and ">1</pre>" in page
 
 
+def test_an_option_without_effect_is_refused(ada: Client, folder: Path) -> None:
+    query = {"source": "sums.jsonl", "question": "question", "solution": "answer"}
+    assert "--solution has no effect without --tests" in ada.get(PAGE, query).content.decode()
+    answer = ada.post(PAGE, {"source": "sums.jsonl", "question": "question", "name": "x", "drop_shared": "1"})
+    assert answer.status_code == 400 and "--drop-shared has no effect" in answer.content.decode()
+
+
 @pytest.mark.parametrize("source", ["../secret.jsonl", "/etc/passwd", "", "."])
 def test_a_source_outside_of_the_data_folder_is_refused(ada: Client, folder: Path, source: str) -> None:
     (folder.parent / "secret.jsonl").write_text(lines(ROWS))

@@ -93,7 +93,7 @@ def import_data(name: str, request: Request, home: Path) -> Imported:
         raise DataError(
             f"{name!r} is not a name:", remedy="use letters, digits, dots, hyphens and underscores"
         )
-    _check_options(request)
+    check_options(request)
     columns = request.columns
     result = Imported(name, columns.environment, data_folder(home) / name)
     splits = find_splits(request.source)
@@ -119,7 +119,7 @@ def import_data(name: str, request: Request, home: Path) -> Imported:
     return result
 
 
-def _check_options(request: Request) -> None:
+def check_options(request: Request) -> None:
     """Raises DataError for an option that has no effect with the others."""
     columns, coding = request.columns, bool(request.columns.tests)
     unused = {
