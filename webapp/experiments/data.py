@@ -19,7 +19,15 @@ from django.views.decorators.http import require_http_methods
 
 from training_core.errors import ConfigError, DataError
 from training_core.llm.datasets.columns import Columns
-from training_core.llm.datasets.importing import EVAL_SHARE, NAME, Imported, Request, data_folder, import_data
+from training_core.llm.datasets.importing import (
+    EVAL_SHARE,
+    NAME,
+    Imported,
+    Request,
+    check_options,
+    data_folder,
+    import_data,
+)
 from training_core.llm.datasets.previews import guess_columns, preview
 from training_core.llm.datasets.rows import SUFFIXES, find_splits
 from webapp.accounts.audit import audit_note
@@ -93,7 +101,12 @@ def _previewed(values: dict[str, str]) -> dict[str, Any]:
         values.setdefault("eval", others[0] if others else "")
         seen = preview(read_request(values))
     chosen = [(name, values.get(name, "")) for name in COLUMNS]
-    return {"seen": seen, "splits": splits, "chosen": chosen, "command": _command(values)}
+    context = {"seen": seen, "splits": splits, "chosen": chosen, "command": _command(values)}
+    try:
+        check_options(read_request(values))
+    except DataError as error:
+        context["form_error"] = str(error)
+    return context
 
 
 def read_request(values: dict[str, str]) -> Request:

@@ -62,7 +62,9 @@ def test_an_option_without_effect_is_refused(ada: Client, folder: Path) -> None:
     query = {"source": "sums.jsonl", "question": "question", "solution": "answer"}
     assert "--solution has no effect without --tests" in ada.get(PAGE, query).content.decode()
     answer = ada.post(PAGE, {"source": "sums.jsonl", "question": "question", "name": "x", "drop_shared": "1"})
-    assert answer.status_code == 400 and "--drop-shared has no effect" in answer.content.decode()
+    page = answer.content.decode()
+    assert answer.status_code == 400 and "--drop-shared has no effect" in page
+    assert 'name="drop_shared" value="1" checked' in page, "the form stays as it was"
 
 
 @pytest.mark.parametrize("source", ["../secret.jsonl", "/etc/passwd", "", "."])

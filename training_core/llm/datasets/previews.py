@@ -7,7 +7,7 @@ from typing import Any
 
 from training_core.errors import DataError
 from training_core.llm.datasets.columns import Columns, task_line
-from training_core.llm.datasets.importing import Request, check_options, chosen_files
+from training_core.llm.datasets.importing import Request, chosen_files
 from training_core.llm.datasets.rows import Row, find_splits, read_rows
 from training_core.llm.environments.coding import CodingEnvironment, Problem
 from training_core.llm.environments.dataset import DatasetEnvironment, read_instance
@@ -46,8 +46,7 @@ class PreviewedTask:
 
 
 def preview(request: Request, tasks: int = 3) -> Preview:
-    """Read the first rows of a source. Raises DataError if there are none that can be read, and for options without effect."""
-    check_options(request)
+    """Read the first rows of a source. Raises DataError if there are none that can be read."""
     splits = find_splits(request.source)
     rows = list(islice(read_rows(chosen_files(splits, request)), ROWS))
     columns = dict.fromkeys(name for row in rows for name in row.values)
