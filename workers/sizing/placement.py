@@ -93,7 +93,7 @@ def policy_processes(config: RunConfig) -> Iterator[Process]:
 
 
 def _evaluator(config: AnyConfig) -> Iterator[Process]:
-    if config.evaluates_beside:
+    if config.evaluates_in_background:
         yield "evaluator", "evaluator", "", config.evaluation.cpus, config.evaluation.gpus
 
 
@@ -189,8 +189,8 @@ def refuse_gpus(config: AnyConfig, where: str) -> None:
 
 def refuse_evaluator(config: AnyConfig) -> None:
     """Raises ConfigError if the config requests an evaluator of a run in one process."""
-    if config.evaluates_beside:
-        text = '"beside" needs a process for the evaluator, and a run in this process has none'
+    if config.evaluates_in_background:
+        text = '"background" needs a process for the evaluator, and a run in this process has none'
         remedy = 'set evaluation.mode = "inline", or launch the run on Ray'
         raise ConfigError({"evaluation.mode": text}, remedy=remedy)
 
