@@ -6,7 +6,6 @@ are in the evaluator's process. Tasks, noise and weights are those of an evaluat
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, cast
 
 import ray
@@ -15,6 +14,7 @@ from training_core.config.marl import MarlConfig
 from training_core.config.rollout import Agent
 from training_core.config.run import RunConfig
 from training_core.llm.environments.host import EnvironmentHost
+from training_core.llm.generation.engine_config import Torch
 from workers.actors.coordinator import RolloutCoordinator
 from workers.actors.marl_worker import MarlWorker
 from workers.actors.policy_workers import RolloutWorker
@@ -24,15 +24,37 @@ Plays = Sequence[tuple[EpisodeKind, int]]
 """Kinds of evaluation, with their number of episodes."""
 
 
+def on_evaluator(config: RunConfig) -> RunConfig:
+    """The config with the evaluator's devices: one process, whose policies share its GPUs, and whose gateway selects its own port.
+
+    vLLM needs as much of a GPU as in a rollout worker; with less, torch generates.
+    """
+    share = config.evaluation.gpus / len(config.used_policies)
+    policies = dict(config.policies)
+    for name in config.used_policies:
+        policy = policies[name]
+        devices, engine = policy.devices, policy.engine
+        if engine.weights == "copied" and share < devices.rollout_gpus:
+            engine = Torch(max_batch=engine.max_batch)
+        placed = {"placement": "apart", "rollout_gpus": share, "update_gpus": 0.0}
+        update = {"devices": devices.model_copy(update=placed), "engine": engine}
+        policies[name] = policy.model_copy(update=update)
+    workflow = config.workflow
+    if isinstance(workflow, Agent):
+        workflow = workflow.model_copy(update={"port": 0})
+    return config.model_copy(update={"policies": policies, "workflow": workflow})
+
+
 class PolicyEvaluator(RolloutCoordinator):
     """Evaluates language models."""
 
     def __init__(self, config: RunConfig, attempt: int, home: Path) -> None:
-        if isinstance(config.workflow, Agent):  # the port is that of the training
-            config = config.model_copy(update={"workflow": config.workflow.model_copy(update={"port": 0})})
+        config = on_evaluator(config)
         workers = {
             name: RolloutWorker(
-                WorkerSpec(f"evaluator-{name}", name, config, home, config.evaluation.gpus, one_process=True)
+                WorkerSpec(
+                    f"evaluator-{name}", name, config, home, config.policies[name].devices.rollout_gpus
+                )
             )
             for name in config.used_policies
         }
@@ -58,15 +80,9 @@ class NetworksEvaluator(MarlWorker):
         resources = config.resources.model_copy(update={"gpus": config.evaluation.gpus})
         super().__init__(config.model_copy(update={"resources": resources}), attempt=attempt)
 
-    def evaluate_snapshot(
-        self, snapshot: Mapping[str, bytes], iteration: int, plays: Plays
-    ) -> list[Collected]:
+    def evaluate_snapshot(self, snapshot: Mapping[str, Any], iteration: int, plays: Plays) -> list[Collected]:
         """Play with the actors of a snapshot. Raises EnvironmentFailure."""
-        with TemporaryDirectory() as name:
-            for part, content in snapshot.items():
-                path = Path(name, part)
-                path.parent.mkdir(exist_ok=True)
-                path.write_bytes(content)
-            self.trainer.load_actors({policy: Path(name, policy) for policy in self._config.used_policies})
+        for policy, weights in snapshot.items():
+            self.trainer.learners[policy].actor.load_state_dict(weights)
         self._version = iteration
         return [self.evaluate(iteration, kind, episodes) for kind, episodes in plays]

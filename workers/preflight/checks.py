@@ -169,18 +169,13 @@ def shared_steps(config: AnyConfig, around: Surroundings) -> Iterator[Step]:
     if config.models:
         yield "memory", partial(_memory, config, around)
     if around.local and config.evaluates_in_background:
-        yield "evaluator", partial(_no_evaluator, config)
+        yield "evaluator", partial(refuse_evaluator, config)
     if any(getattr(config.reporting, name) for name in LOGGERS):
         yield "loggers", partial(_loggers, config)
 
 
 def _loggers(config: AnyConfig) -> str:
     return f"the packages of {', '.join(enabled_loggers(config.reporting))} are installed"
-
-
-def _no_evaluator(config: AnyConfig) -> str:
-    refuse_evaluator(config)
-    return "no process is requested for evaluations"
 
 
 def _gpus(config: AnyConfig, around: Surroundings) -> str:

@@ -187,12 +187,13 @@ def refuse_gpus(config: AnyConfig, where: str) -> None:
         raise ConfigError(wrong)
 
 
-def refuse_evaluator(config: AnyConfig) -> None:
+def refuse_evaluator(config: AnyConfig) -> str:
     """Raises ConfigError if the config requests an evaluator of a run in one process."""
     if config.evaluates_in_background:
         text = '"background" needs a process for the evaluator, and a run in this process has none'
         remedy = 'set evaluation.mode = "inline", or launch the run on Ray'
         raise ConfigError({"evaluation.mode": text}, remedy=remedy)
+    return "training waits for evaluations"
 
 
 def _field(slot: ActorSlot) -> str:
