@@ -11,38 +11,16 @@ from typing import Any, ClassVar, cast
 import ray
 
 from training_core.config.marl import MarlConfig
-from training_core.config.rollout import Agent
 from training_core.config.run import RunConfig
 from training_core.llm.environments.host import EnvironmentHost
-from training_core.llm.generation.engine_config import Torch
 from workers.actors.coordinator import RolloutCoordinator
 from workers.actors.marl_worker import MarlWorker
 from workers.actors.policy_workers import RolloutWorker
 from workers.protocol import Collected, EpisodeKind, PolicyProxy, WorkerSpec
+from workers.sizing.placement import on_evaluator
 
 Plays = Sequence[tuple[EpisodeKind, int]]
 """Kinds of evaluation, with their number of episodes."""
-
-
-def on_evaluator(config: RunConfig) -> RunConfig:
-    """The config with the evaluator's devices: one process, whose policies share its GPUs, and whose gateway selects its own port.
-
-    vLLM needs as much of a GPU as in a rollout worker; with less, torch generates.
-    """
-    share = config.evaluation.gpus / len(config.used_policies)
-    policies = dict(config.policies)
-    for name in config.used_policies:
-        policy = policies[name]
-        devices, engine = policy.devices, policy.engine
-        if engine.weights == "copied" and share < devices.rollout_gpus:
-            engine = Torch(max_batch=engine.max_batch)
-        placed = {"placement": "apart", "rollout_gpus": share, "update_gpus": 0.0}
-        update = {"devices": devices.model_copy(update=placed), "engine": engine}
-        policies[name] = policy.model_copy(update=update)
-    workflow = config.workflow
-    if isinstance(workflow, Agent):
-        workflow = workflow.model_copy(update={"port": 0})
-    return config.model_copy(update={"policies": policies, "workflow": workflow})
 
 
 class PolicyEvaluator(RolloutCoordinator):

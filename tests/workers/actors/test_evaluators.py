@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.workers.running import small_config
-from workers.actors.evaluators import on_evaluator
 from workers.protocol import WorkerSpec
+from workers.sizing.placement import on_evaluator
 
 
 @pytest.mark.parametrize(
