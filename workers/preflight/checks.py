@@ -156,7 +156,7 @@ class Surroundings:
     home: Path
     """TROUPE_HOME, with base models."""
     local: bool = False
-    """Whether it is this process, as with `troupe run`."""
+    """Whether it is one process on this machine, as with `troupe run` or a launcher of local processes."""
     cluster: ClusterDevices | None = None
     """None if it is this process, or if the cluster does not answer."""
 
@@ -242,5 +242,5 @@ def check(context: JobContext[AnyConfig]) -> dict[str, Any]:
     """Result: `checks`, a list of {"name", "state", "text", "remedy"}, and `failed`, whether a launch would fail."""
     devices = context.parameters.get("cluster")
     cluster = ClusterDevices.read(devices) if devices else None
-    checks = checks_of(context.config, Surroundings(context.home, cluster=cluster), context.progress)
+    checks = checks_of(context.config, Surroundings(context.home, context.local, cluster), context.progress)
     return {"checks": [asdict(item) for item in checks], "failed": failed(checks)}
