@@ -88,9 +88,8 @@ class RunConfig(ExperimentConfig):
     @cross_field
     def _answers_can_be_compared(self) -> Self:
         reward = getattr(self.environment, "reward", None)
-        whole = isinstance(self.workflow, WHOLE_EPISODES)
-        if isinstance(reward, RewardSection) and reward.compares and (whole or self.rollout.group_size == 1):
-            field = "method" if reward.type == "judge" else "scores"
+        field = reward.compares if isinstance(reward, RewardSection) else ""
+        if field and (isinstance(self.workflow, WHOLE_EPISODES) or self.rollout.group_size == 1):
             raise InvalidValue(
                 f"environment.reward.{field}: compares the answers to one state, which this run does not have",
                 remedy='set workflow.type = "turn_tree" and rollout.group_size = 2 or more, or score single answers',

@@ -92,7 +92,7 @@ class Judge:
     def score_group(self, request: dict[str, Any]) -> list[RewardResult]:
         """The rewards of a group's answers. Raises EnvironmentFailure if the judge fails."""
         answers: list[str] = request["completions"]
-        relative = self._section.compares and len(answers) > 1
+        relative = bool(self._section.compares) and len(answers) > 1
         if relative:
             rewards = self._positions(request, answers)
         else:

@@ -138,7 +138,7 @@ class RewardPool:
     """Up to `processes` calls at the same time. Thread-safe."""
 
     def __init__(self, section: RewardFunction) -> None:
-        self.by_group = section.compares
+        self.by_group = bool(section.compares)
         self._section = section
         self._path, self._args = reward_source(section)
         self._idle: queue.LifoQueue[_Process | None] = queue.LifoQueue()
