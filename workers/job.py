@@ -26,7 +26,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="the job's folder")
     parser.add_argument("--home", type=Path, required=True, help="data folder with base models")
     parser.add_argument(
-        "--local", action="store_true", help="accepted, and without effect: a job is one process"
+        "--local", action="store_true", help="runs are launched in one process, as this job is"
     )
     arguments = parser.parse_args(words)
     folder = JobFolder(arguments.folder)
@@ -40,7 +40,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
     try:
         folder.write("progress", {"done": 0.0, "text": "loading"})
-        result = _result(config, folder, arguments.home, request)
+        result = _result(config, folder, arguments.home, request, local=arguments.local)
     except Exception as error:
         traceback.print_exc()
         folder.write("error", {"reason": str(fault_of(error))})
@@ -49,12 +49,14 @@ def main(words: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _result(config: AnyConfig, folder: JobFolder, home: Path, request: dict[str, Any]) -> dict[str, Any]:
+def _result(
+    config: AnyConfig, folder: JobFolder, home: Path, request: dict[str, Any], *, local: bool
+) -> dict[str, Any]:
     """Results of the requested job. Raises TroupeError."""
     from workers.jobs.context import JobContext  # slow import: only after the request is valid
 
     checkpoints = [_intact(folder, request, name) for name in ("checkpoint", "other")]
-    context = JobContext(config, folder, home, request["parameters"], *checkpoints)
+    context = JobContext(config, folder, home, request["parameters"], *checkpoints, local=local)
     result: dict[str, Any] = resolve(WORKER_KINDS[config.agents].jobs[request["kind"]])(context)
     return result
 

@@ -319,6 +319,8 @@ class WorkerSpec:
     @property
     def gpu_field(self) -> str:
         """The config field that requests the worker's GPUs."""
+        if self.name == f"evaluator-{self.policy}":
+            return "evaluation.gpus"
         kind = "update" if self.name.startswith("update") else "rollout"
         return f"policies.{self.policy}.devices.{kind}_gpus"
 

@@ -10,9 +10,9 @@ from training_core.loggers.registry import LOGGERS
 
 _some_play = only_if(lambda at: at.section.greedy or at.section.sampled, "neither greedy nor sampled is on")
 EVALUATION_EFFECTS = (
-    needs("episodes probes", both(unless("every", 0), _some_play))
-    | needs("greedy sampled mode", unless("every", 0))
-    | needs("cpus gpus", both(unless("every", 0), where("mode", "beside")))
+    needs("episodes probes mode", both(unless("every", 0), _some_play))
+    | needs("greedy sampled", unless("every", 0))
+    | needs("cpus gpus", both(unless("every", 0), _some_play, where("mode", "background")))
 )
 """Rules of evaluations of all kinds of agents."""
 
@@ -54,12 +54,12 @@ class Evaluation(Section):
     """Temperature of the sampled evaluation."""
     probes: int = Field(6, ge=0)
     """Number of these tasks that are probes, whose transcripts are stored at every evaluation."""
-    mode: Literal["inline", "beside"] = "inline"
-    """inline: training waits for an evaluation; beside: an evaluator of its own plays it during the next iterations (on Ray)."""
+    mode: Literal["inline", "background"] = "inline"
+    """inline: training waits for an evaluation; background: an evaluator of its own plays it during the next iterations (on Ray)."""
     cpus: float = Field(0.5, ge=0.0)
     """CPU cores of the evaluator (for scheduling)."""
     gpus: float = Field(0.0, ge=0.0)
-    """GPUs of the evaluator; 0 runs on the CPU."""
+    """GPUs of the evaluator, which its policies share; 0 runs on the CPU. Above 1 only with engine.tensor_parallel of vLLM."""
 
 
 class Checkpoint(Section):

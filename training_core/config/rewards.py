@@ -17,9 +17,9 @@ class RewardSection(Section):
     """The function that scores an answer."""
 
     @property
-    def compares(self) -> bool:
-        """Whether the reward of an answer depends on the other answers of its group."""
-        return False
+    def compares(self) -> str:
+        """Name of the field by which the reward of an answer depends on the other answers of its group; empty if it does not."""
+        return ""
 
     @property
     def calls_at_a_time(self) -> int:
@@ -70,9 +70,9 @@ class CustomReward(RewardFunction):
     """What a call scores: one answer; or all answers of a group: completions and completion_ids are lists, and so is the result."""
 
     @property
-    def compares(self) -> bool:
-        """Whether the function scores a whole group."""
-        return self.scores == "group"
+    def compares(self) -> str:
+        """`scores` if the function scores a whole group."""
+        return "scores" if self.scores == "group" else ""
 
 
 class JudgeReward(RewardSection):
@@ -118,9 +118,9 @@ class JudgeReward(RewardSection):
     """Import path of a reward function with which the judge is compared (`judge/agreement`), without effect on rewards; empty for none."""
 
     @property
-    def compares(self) -> bool:
-        """Whether answers are compared with each other."""
-        return self.method != "rubric"
+    def compares(self) -> str:
+        """`method` if answers are compared with each other."""
+        return "method" if self.method != "rubric" else ""
 
     @property
     def calls_at_a_time(self) -> int:

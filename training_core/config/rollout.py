@@ -142,12 +142,10 @@ class RolloutWorkflow(Section):
 
     @cross_field
     def _episodes_are_scored_separately(self) -> Self:
-        if self.reward.compares:
-            field = "method" if self.reward.type == "judge" else "scores"
-            only = "rubric" if self.reward.type == "judge" else "answer"
+        if field := self.reward.compares:
             raise InvalidValue(
                 f"reward.{field}: episodes of a rollout workflow are scored separately",
-                remedy=f'set "{only}"',
+                remedy="leave the field out, to score single answers",
             )
         return self
 

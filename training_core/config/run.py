@@ -88,9 +88,8 @@ class RunConfig(ExperimentConfig):
     @cross_field
     def _answers_can_be_compared(self) -> Self:
         reward = getattr(self.environment, "reward", None)
-        whole = isinstance(self.workflow, WHOLE_EPISODES)
-        if isinstance(reward, RewardSection) and reward.compares and (whole or self.rollout.group_size == 1):
-            field = "method" if reward.type == "judge" else "scores"
+        field = reward.compares if isinstance(reward, RewardSection) else ""
+        if field and (isinstance(self.workflow, WHOLE_EPISODES) or self.rollout.group_size == 1):
             raise InvalidValue(
                 f"environment.reward.{field}: compares the answers to one state, which this run does not have",
                 remedy='set workflow.type = "turn_tree" and rollout.group_size = 2 or more, or score single answers',
@@ -99,14 +98,22 @@ class RunConfig(ExperimentConfig):
 
     @cross_field
     def _an_evaluator_can_play(self) -> Self:
-        workflow = self.workflow
-        reason = ""
+        if not self.evaluates_in_background:
+            return self
+        workflow, gpus, reason = self.workflow, self.evaluation.gpus, ""
         if isinstance(workflow, RolloutBuffer) or (isinstance(workflow, Agent) and not workflow.path):
             reason = "external programs play with the workers of the training"
         elif any(self.policies[name].engine.weights == "remote" for name in self.used_policies):
             reason = "external servers have the weights of the training only"
-        if self.evaluates_beside and reason:
-            raise InvalidValue(f'evaluation.mode: "beside" is not possible: {reason}', remedy='set "inline"')
+        if reason:
+            raise InvalidValue(
+                f'evaluation.mode: "background" is not possible: {reason}', remedy='set "inline"'
+            )
+        if gpus > 1 and [gpus] != [self.policies[name].engine.gpus for name in self.used_policies]:
+            raise InvalidValue(
+                f"evaluation.gpus: an evaluator shares one GPU among its policies, but {gpus:g} are requested",
+                remedy="set it to 1, or to engine.tensor_parallel of the only policy",
+            )
         return self
 
     @cross_field

@@ -8,6 +8,11 @@ from training_core.config.kinds import agents_of
 from webapp.agents.pages import AgentPages, TileFigure, TileSpec
 from workers.storage.checkpoint_files import model_files, network_files
 
+LAG = TileSpec(
+    "Lag of evaluation",
+    "iterations",
+    (TileFigure("eval/lag", "greedy"), TileFigure("eval_sampled/lag", "sampled")),
+)
 LANGUAGE_MODELS = AgentPages(
     step="turn",
     answer="answer",
@@ -27,7 +32,7 @@ LANGUAGE_MODELS = AgentPages(
     tiles=(
         TileSpec("Success, greedy", "", (TileFigure("eval/success", since="base"),)),
         TileSpec("Success, sampled", "", (TileFigure("eval_sampled/success", since="base"),)),
-        TileSpec("Lag of evaluation", "iterations", (TileFigure("eval/lag"),)),
+        LAG,
         TileSpec("Return per episode", "", (TileFigure("train/return", since="start"),)),
         TileSpec("Reward by role", "", (TileFigure("train/{role}/reward"),)),
         TileSpec("Entropy", "nats per token", (TileFigure("policy/{policy}/entropy"),)),
@@ -83,7 +88,7 @@ NETWORKS = AgentPages(
     tiles=(
         TileSpec("Return{side}, greedy", "", (TileFigure("eval/return", since="start"),)),
         TileSpec("Return{side}, sampled", "", (TileFigure("eval_sampled/return", since="start"),)),
-        TileSpec("Lag of evaluation", "iterations", (TileFigure("eval/lag"),)),
+        LAG,
         TileSpec("Return{side} in training", "", (TileFigure("train/return", since="start"),)),
         TileSpec("Return by role, greedy", "", (TileFigure("eval/{role}/reward"),)),
         TileSpec("Entropy", "nats per action", (TileFigure("policy/{policy}/entropy"),)),

@@ -302,13 +302,8 @@ class RolloutCoordinator(TrainingBackend):
 
     def _judge_metrics(self, prefix: str) -> dict[str, float]:
         """Metrics of judges since the last call, in this process and in those of the environments."""
-        if not has_judge(self._config):
-            return {}
-        elsewhere = self._pool.judge_counts() if hasattr(self._pool, "judge_counts") else {}
-        own = take_counts()
-        return judge_metrics(
-            {name: own.get(name, 0.0) + elsewhere.get(name, 0.0) for name in own | elsewhere}, prefix
-        )
+        take = getattr(self._pool, "judge_counts", take_counts)
+        return judge_metrics(take(), prefix) if has_judge(self._config) else {}
 
     def _collected(
         self, episodes: list[Episode], transcribed: list[Episode], spans: list[Span], seconds: float

@@ -6,19 +6,18 @@ are in the evaluator's process. Tasks, noise and weights are those of an evaluat
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, cast
 
 import ray
 
 from training_core.config.marl import MarlConfig
-from training_core.config.rollout import Agent
 from training_core.config.run import RunConfig
 from training_core.llm.environments.host import EnvironmentHost
 from workers.actors.coordinator import RolloutCoordinator
 from workers.actors.marl_worker import MarlWorker
 from workers.actors.policy_workers import RolloutWorker
 from workers.protocol import Collected, EpisodeKind, PolicyProxy, WorkerSpec
+from workers.sizing.placement import on_evaluator
 
 Plays = Sequence[tuple[EpisodeKind, int]]
 """Kinds of evaluation, with their number of episodes."""
@@ -28,11 +27,12 @@ class PolicyEvaluator(RolloutCoordinator):
     """Evaluates language models."""
 
     def __init__(self, config: RunConfig, attempt: int, home: Path) -> None:
-        if isinstance(config.workflow, Agent):  # the port is that of the training
-            config = config.model_copy(update={"workflow": config.workflow.model_copy(update={"port": 0})})
+        config = on_evaluator(config)
         workers = {
             name: RolloutWorker(
-                WorkerSpec(f"evaluator-{name}", name, config, home, config.evaluation.gpus, one_process=True)
+                WorkerSpec(
+                    f"evaluator-{name}", name, config, home, config.policies[name].devices.rollout_gpus
+                )
             )
             for name in config.used_policies
         }
@@ -58,15 +58,9 @@ class NetworksEvaluator(MarlWorker):
         resources = config.resources.model_copy(update={"gpus": config.evaluation.gpus})
         super().__init__(config.model_copy(update={"resources": resources}), attempt=attempt)
 
-    def evaluate_snapshot(
-        self, snapshot: Mapping[str, bytes], iteration: int, plays: Plays
-    ) -> list[Collected]:
+    def evaluate_snapshot(self, snapshot: Mapping[str, Any], iteration: int, plays: Plays) -> list[Collected]:
         """Play with the actors of a snapshot. Raises EnvironmentFailure."""
-        with TemporaryDirectory() as name:
-            for part, content in snapshot.items():
-                path = Path(name, part)
-                path.parent.mkdir(exist_ok=True)
-                path.write_bytes(content)
-            self.trainer.load_actors({policy: Path(name, policy) for policy in self._config.used_policies})
+        for policy, weights in snapshot.items():
+            self.trainer.learners[policy].actor.load_state_dict(weights)
         self._version = iteration
         return [self.evaluate(iteration, kind, episodes) for kind, episodes in plays]

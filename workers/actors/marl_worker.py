@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import stdev
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from training_core.checkpoints import read_state
@@ -133,12 +132,13 @@ class MarlWorker(TrainingBackend):
         seconds = time.time() - start
         return Collected(facts, transcripts, spans, seconds, figures=figures, env_steps=collection.steps)
 
-    def snapshot(self) -> dict[str, bytes]:
-        """The files of the policies' actors, by path in a checkpoint."""
-        with TemporaryDirectory() as name:
-            self.trainer.save(Path(name))
-            files = Path(name).glob("*/actor.safetensors")
-            return {path.relative_to(name).as_posix(): path.read_bytes() for path in files}
+    def snapshot(self) -> dict[str, dict[str, Any]]:
+        """The weights of the actors, by policy and name."""
+        learners = self.trainer.learners.items()
+        return {
+            policy: {name: tensor.cpu() for name, tensor in learner.actor.state_dict().items()}
+            for policy, learner in learners
+        }
 
     def save(self, folder: Path) -> None:
         self.trainer.save(folder)

@@ -17,6 +17,7 @@ from ray.exceptions import RayActorError
 
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.host import AnswersBySlot, SlotView
+from training_core.llm.rewards.judge import take_counts
 from training_core.marl.environments.base import Actions, Failure, Spec, Transition, VectorEnvironment, View
 from training_core.marl.environments.config import MarlEnvironment
 from training_core.marl.environments.episodes import Arrays
@@ -61,8 +62,8 @@ class RemotePool:
         return self._spread("commit", chosen)
 
     def judge_counts(self) -> dict[str, float]:
-        """Counts of the workers' judges since the last call; those of a dead worker are lost."""
-        total: defaultdict[str, float] = defaultdict(float)
+        """Counts of the judges of this process and of the workers since the last call; those of a dead worker are lost."""
+        total = defaultdict(float, take_counts())
         for call in [worker.send("judge_counts") for worker in self._workers]:
             with suppress(RayActorError):  # replaced at the next call that needs it
                 for name, value in call.result().items():

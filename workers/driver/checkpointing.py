@@ -173,8 +173,9 @@ class CheckpointKeeper:
 
     def rank(self, run_events: RunEvents, iteration: int) -> None:
         """Rank the checkpoint of an iteration, if there is one, by a metric that was measured after it was written."""
-        if (self._folder.checkpoints / name_of(iteration)).is_dir():
+        if iteration <= self.latest and (self._folder.checkpoints / name_of(iteration)).is_dir():
             self._report(run_events, iteration, best=self._is_best(run_events, iteration))
+            self._retain(run_events, self.latest)
 
     def _is_best(self, run_events: RunEvents, iteration: int) -> bool:
         """Add an iteration to the best ones if it belongs to them. Returns whether it is the best of all."""

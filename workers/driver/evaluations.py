@@ -37,10 +37,11 @@ class Evaluations:
     keeper: CheckpointKeeper
     failure_limit: FailureLimit
     _reason: str = field(default="", init=False)
-    """Why the run ends early, once a metric gave the reason."""
+    """Why the run ends early; empty if it continues."""
     _plays: list[Play] = field(default_factory=list, init=False)
     """The evaluation under way in the evaluator; empty if there is none."""
     _counts: bool = field(default=True, init=False)
+    """Whether the best checkpoint and early stopping depend on it."""
 
     def play(self, iteration: int, *, counts: bool = True) -> None:
         """Play the held-out tasks, greedily and sampled as configured. A stop request while waiting for them ends the evaluation.
@@ -88,7 +89,7 @@ class Evaluations:
     def reason_to_end(self, iteration: int) -> str:
         """Why the run ends after this iteration: its metric, or that of an evaluation that has ended; empty if it continues."""
         self.collect(iteration)
-        if not (self.config.evaluates_beside and self.config.checkpoint.is_best_by_evaluation):
+        if not (self.config.evaluates_in_background and self.config.checkpoint.is_best_by_evaluation):
             self._measure(iteration)
         return self._reason
 
@@ -98,15 +99,14 @@ class Evaluations:
         self._reason = self._reason or self.keeper.early_stopping.record(iteration, value)
 
     def _kinds(self) -> list[EpisodeKind]:
-        evaluation = self.config.evaluation
-        greedy: list[EpisodeKind] = ["eval"] if evaluation.greedy else []
-        sampled: list[EpisodeKind] = ["eval_sampled"] if evaluation.sampled else []
-        return [*greedy, *sampled]
+        section = self.config.evaluation
+        kinds: dict[EpisodeKind, bool] = {"eval": section.greedy, "eval_sampled": section.sampled}
+        return [kind for kind, played in kinds.items() if played]
 
     def _play(self, iteration: int, plays: list[Play], *, counts: bool) -> None:
-        if self.config.evaluates_beside:
+        if self.config.evaluates_in_background:
             self.collect(iteration, wait=True)
-            if self.keeper.evaluating is None and plays:  # otherwise the run stops
+            if self.keeper.evaluating is None:  # otherwise the run stops
                 self.backend.begin_evaluation(iteration, [(play.kind, play.episodes) for play in plays])
                 self._plays, self._counts, self.keeper.evaluating = plays, counts, iteration
             return

@@ -75,7 +75,7 @@ class RunEvents:
         self._steps: dict[str, int] = {}
         """Step of that value, by metric."""
         self._headlines: dict[int, dict[str, float]] = {}
-        """Metrics that were reported with checkpoints, by iteration, if evaluations follow later."""
+        """Metrics that were reported with the checkpoints on disk, by iteration, if evaluations follow later."""
         self.loggers: Loggers | None = None
         """Write the metrics to other places too."""
 
@@ -199,7 +199,10 @@ class RunEvents:
 
     def waited(self, iteration: int, seconds: float) -> None:
         """Training waited for an evaluation that had not ended."""
-        self._metrics(iteration, {"time/wait_for_evaluation": seconds})
+        earlier = (
+            self.measured("time/wait_for_evaluation", iteration) or 0.0
+        )  # the last iteration may wait twice
+        self._metrics(iteration, {"time/wait_for_evaluation": earlier + seconds})
 
     def checkpointed(self, iteration: int, path: str, size: int, *, best: bool) -> None:
         """A checkpoint was written, or was evaluated after that; path relative to the run folder."""
@@ -207,7 +210,7 @@ class RunEvents:
         written = self._headlines.get(iteration)
         if written is not None:
             headline = written | {key: headline[key] for key in headline if self._steps[key] == iteration}
-        if self._config.evaluates_beside:
+        if self._config.evaluates_in_background:
             self._headlines[iteration] = headline
         self._reporter.checkpoint(iteration, path, size, headline, best=best)
         if best or written is None:
@@ -215,6 +218,7 @@ class RunEvents:
 
     def removed(self, iteration: int, path: str) -> None:
         """Retention deleted a checkpoint."""
+        self._headlines.pop(iteration, None)
         self._reporter.checkpoint(iteration, path, 0, {}, removed=True)
 
     def phase(self, phase: Phase, iteration: int, start: float) -> float:

@@ -34,6 +34,8 @@ class JobContext(Generic[Config]):
     checkpoint: Path | None = None
     other: Path | None = None
     """The second checkpoint of a match."""
+    local: bool = False
+    """Whether runs are launched in one process, without Ray."""
 
     def progress(self, done: float, text: str) -> None:
         """Report the share done (0 to 1) and the current step."""

@@ -156,7 +156,7 @@ class Surroundings:
     home: Path
     """TROUPE_HOME, with base models."""
     local: bool = False
-    """Whether it is this process, as with `troupe run`."""
+    """Whether it is one process on this machine, as with `troupe run` or a launcher of local processes."""
     cluster: ClusterDevices | None = None
     """None if it is this process, or if the cluster does not answer."""
 
@@ -168,19 +168,14 @@ def shared_steps(config: AnyConfig, around: Surroundings) -> Iterator[Step]:
         yield "data folder of all nodes", partial(nodes_see, around.home)
     if config.models:
         yield "memory", partial(_memory, config, around)
-    if around.local and config.evaluates_beside:
-        yield "evaluator", partial(_no_evaluator, config)
+    if around.local and config.evaluates_in_background:
+        yield "evaluator", partial(refuse_evaluator, config)
     if any(getattr(config.reporting, name) for name in LOGGERS):
         yield "loggers", partial(_loggers, config)
 
 
 def _loggers(config: AnyConfig) -> str:
     return f"the packages of {', '.join(enabled_loggers(config.reporting))} are installed"
-
-
-def _no_evaluator(config: AnyConfig) -> str:
-    refuse_evaluator(config)
-    return "no process is requested for evaluations"
 
 
 def _gpus(config: AnyConfig, around: Surroundings) -> str:
@@ -247,5 +242,5 @@ def check(context: JobContext[AnyConfig]) -> dict[str, Any]:
     """Result: `checks`, a list of {"name", "state", "text", "remedy"}, and `failed`, whether a launch would fail."""
     devices = context.parameters.get("cluster")
     cluster = ClusterDevices.read(devices) if devices else None
-    checks = checks_of(context.config, Surroundings(context.home, cluster=cluster), context.progress)
+    checks = checks_of(context.config, Surroundings(context.home, context.local, cluster), context.progress)
     return {"checks": [asdict(item) for item in checks], "failed": failed(checks)}

@@ -5,7 +5,7 @@ Free of torch: model sizes are read from their folders. Unknown sizes are report
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ from training_core.llm.learning import memory
 from training_core.llm.learning.learner_config import Deepspeed
 from training_core.llm.models.shape import ModelShape, read_shape
 from workers.sizing.duration import Duration, duration
-from workers.sizing.placement import ActorSlot, Demand, Pool, SlotKind, demand, place, pools
+from workers.sizing.placement import ActorSlot, Demand, Pool, SlotKind, demand, on_evaluator, place, pools
 
 PROMPT_TOKENS = 512
 """Assumed length of a prompt by default."""
@@ -316,15 +316,24 @@ def _policy(
     except ModelError as error:
         return PolicyMemory(name, section.model, precision, None, [], engine, str(error))
     prompt = _prompt(name, config, shape, prompt)
+    evaluator = _evaluator(name, config, shape, prompt, card) if config.evaluates_in_background else []
     config = _with_sizes(config, name, shape, prompt, card)
     section = config.policies[name]
     sizes = {"max_batch": section.engine.sequences}
     if name in config.trained_policies:
         sizes = {"micro_batch_tokens": section.learner.pass_tokens} | sizes
     workers = [_workers(kind, slots, config, shape, prompt) for kind, slots in _slots(name, config).items()]
+    workers += evaluator
     return PolicyMemory(
         name, section.model, precision, shape.parameters, workers, engine, sizes=sizes, published=published
     )
+
+
+def _evaluator(name: str, config: RunConfig, shape: ModelShape, prompt: int, card: int) -> list[WorkerMemory]:
+    """The policy's part of the evaluator, which generates as a rollout worker does."""
+    config = _with_sizes(on_evaluator(config), name, shape, prompt, card)
+    (slot,) = place(config).of("rollout", name)
+    return [replace(_workers("rollout", [slot], config, shape, prompt), kind="evaluator")]
 
 
 def _workers(
@@ -524,7 +533,7 @@ def _too_large(policy: PolicyMemory, worker: WorkerMemory, there: str) -> Advice
     )
 
 
-KINDS = {"policy": "rollout and update", "rollout": "rollout", "update": "update"}
+KINDS = {"policy": "rollout and update", "rollout": "rollout", "update": "update", "evaluator": "evaluation"}
 """Labels of worker kinds."""
 PARTS = {
     "weights": "weights",

@@ -10,10 +10,12 @@ from typing import Literal
 from training_core.config.kinds import AnyConfig
 from training_core.config.marl import MarlConfig
 from training_core.config.models import Devices
+from training_core.config.rollout import Agent
 from training_core.config.run import RunConfig
 from training_core.devices import no_gpu
 from training_core.errors import ConfigError
 from training_core.importing import resolve
+from training_core.llm.generation.engine_config import Torch
 from workers.kinds import WORKER_KINDS
 
 COORDINATOR_CPUS = 0.1
@@ -93,7 +95,7 @@ def policy_processes(config: RunConfig) -> Iterator[Process]:
 
 
 def _evaluator(config: AnyConfig) -> Iterator[Process]:
-    if config.evaluates_beside:
+    if config.evaluates_in_background:
         yield "evaluator", "evaluator", "", config.evaluation.cpus, config.evaluation.gpus
 
 
@@ -187,12 +189,35 @@ def refuse_gpus(config: AnyConfig, where: str) -> None:
         raise ConfigError(wrong)
 
 
-def refuse_evaluator(config: AnyConfig) -> None:
+def on_evaluator(config: RunConfig) -> RunConfig:
+    """The config with the evaluator's devices: one process, whose policies share its GPUs, and whose gateway selects its own port.
+
+    vLLM needs as much of a GPU as in a rollout worker; with less, torch generates.
+    """
+    used = len(config.used_policies)
+    cpus, gpus = config.evaluation.cpus / used, config.evaluation.gpus / used
+    policies = dict(config.policies)
+    for name in config.used_policies:
+        policy = policies[name]
+        devices, engine = policy.devices, policy.engine
+        if engine.weights == "copied" and gpus < devices.rollout_gpus:
+            engine = Torch(max_batch=engine.max_batch)
+        placed = {"placement": "apart", "rollout_workers": 1, "rollout_cpus": cpus, "rollout_gpus": gpus}
+        update = {"devices": devices.model_copy(update=placed), "engine": engine}
+        policies[name] = policy.model_copy(update=update)
+    workflow = config.workflow
+    if isinstance(workflow, Agent):
+        workflow = workflow.model_copy(update={"port": 0})
+    return config.model_copy(update={"policies": policies, "workflow": workflow})
+
+
+def refuse_evaluator(config: AnyConfig) -> str:
     """Raises ConfigError if the config requests an evaluator of a run in one process."""
-    if config.evaluates_beside:
-        text = '"beside" needs a process for the evaluator, and a run in this process has none'
+    if config.evaluates_in_background:
+        text = '"background" needs a process for the evaluator, and a run in this process has none'
         remedy = 'set evaluation.mode = "inline", or launch the run on Ray'
         raise ConfigError({"evaluation.mode": text}, remedy=remedy)
+    return "training waits for evaluations"
 
 
 def _field(slot: ActorSlot) -> str:

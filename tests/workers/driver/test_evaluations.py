@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,11 +15,12 @@ from workers.driver.checkpointing import CheckpointKeeper
 from workers.driver.evaluations import Evaluations
 from workers.driver.failure_limit import FailureLimit
 from workers.driver.loop import Run, iterate
+from workers.driver.run_events import RunEvents
 from workers.protocol import Attempt, Collected, EpisodeFacts, Started
-from workers.sizing.placement import demand
+from workers.sizing.placement import demand, place
 from workers.storage.folders import RunFolder
 
-BESIDE = {"evaluation__mode": "beside", "evaluation__greedy": True, "evaluation__sampled": False}
+BACKGROUND = {"evaluation__mode": "background", "evaluation__greedy": True, "evaluation__sampled": False}
 
 
 def facts(success: bool) -> EpisodeFacts:
@@ -71,7 +73,7 @@ class Journal(Notes):
 def evaluations(
     folder: Path, backend: Evaluator, **overrides: Any
 ) -> tuple[Evaluations, Journal, CheckpointKeeper]:
-    config = small_config(Path("m"), **BESIDE | {"run__iterations": 9} | overrides)
+    config = small_config(Path("m"), **BACKGROUND | {"run__iterations": 9} | overrides)
     notes: Any = Journal()
     keeper = CheckpointKeeper(config, RunFolder(folder))
     parts: Any = config, backend, notes, keeper, FailureLimit(1)
@@ -119,9 +121,12 @@ def test_a_checkpoint_waits_for_its_metric(tmp_path: Path) -> None:
             play.play(iteration)
         keeper.save(backend, notes, iteration)  # type: ignore[arg-type]
     assert sorted(checkpoints(tmp_path / "checkpoints")) == [1, 4]
-    play.collect(5, wait=True)
+    play.play(5)
     keeper.save(backend, notes, 5)  # type: ignore[arg-type]
     assert sorted(checkpoints(tmp_path / "checkpoints")) == [1, 5]
+    keeper.save(backend, notes, 6)  # type: ignore[arg-type]
+    play.collect(6, wait=True)
+    assert sorted(checkpoints(tmp_path / "checkpoints")) == [1, 6], "5 is not retained after its metric"
     assert [iteration for name, iteration, best in notes.told if best] == [1]
 
 
@@ -177,7 +182,7 @@ def test_early_stopping_counts_evaluations_when_they_arrive(
     """
     backend = Training({0: 1.0, every: 0.9} | dict.fromkeys(range(every + 1, 10), 0.3), lag)
     overrides = {"run__early_stopping": patience, "evaluation__every": every, "checkpoint__keep": 9}
-    config = small_config(Path("m"), **BESIDE | {"run__iterations": 9} | overrides)
+    config = small_config(Path("m"), **BACKGROUND | {"run__iterations": 9} | overrides)
     notes: Any = Everything()
     keeper = CheckpointKeeper(config, RunFolder(tmp_path))
     outcome = iterate(Run(config, backend, notes, keeper, lambda: None), 0, Started({}))  # type: ignore[arg-type]
@@ -187,9 +192,30 @@ def test_early_stopping_counts_evaluations_when_they_arrive(
     assert [iteration for _, iteration, best in notes.told if best] == [every]
 
 
+def test_the_waits_of_an_iteration_add_up() -> None:
+    """The last iteration waits for the evaluation before it, and for its own."""
+    run_events = RunEvents(small_config(Path("m"), **BACKGROUND), Mock(), Mock())
+    for iteration, seconds in ((4, 1.0), (5, 2.0), (5, 3.0)):
+        run_events.waited(iteration, seconds)
+    assert run_events.measured("time/wait_for_evaluation", 5) == 5.0
+
+
+def test_the_metrics_of_a_checkpoint_are_completed_later_and_forgotten_with_it() -> None:
+    reporter = Mock()
+    run_events = RunEvents(small_config(Path("m"), **BACKGROUND), reporter, Mock())
+    run_events._metrics(1, {"train/return": 0.5, "eval/success": 0.1})
+    run_events.checkpointed(1, "checkpoints/1", 9, best=False)
+    run_events._metrics(2, {"train/return": 0.7})
+    run_events._metrics(1, {"eval/success": 0.9})
+    run_events.checkpointed(1, "checkpoints/1", 9, best=True)
+    assert reporter.checkpoint.call_args.args[3] == {"train/return": 0.5, "eval/success": 0.9}
+    run_events.removed(1, "checkpoints/1")
+    assert run_events._headlines == {}
+
+
 def test_an_evaluator_needs_a_process(tmp_path: Path) -> None:
     networks, inline = (
-        small_networks("spread_mappo", evaluation__mode="beside"),
+        small_networks("spread_mappo", evaluation__mode="background"),
         small_networks("spread_mappo"),
     )
     assert demand(networks).cpus == demand(inline).cpus + 0.5
@@ -203,7 +229,11 @@ def test_an_evaluator_needs_a_process(tmp_path: Path) -> None:
         {"policies__planner__engine__type": "openai", "policies__planner__devices__placement": "apart"},
     ):
         with pytest.raises(ConfigError, match="evaluation.mode"):
-            small_config(Path("m"), **BESIDE | overrides)
+            small_config(Path("m"), **BACKGROUND | overrides)
+    with pytest.raises(ConfigError, match="evaluation.gpus"):
+        small_config(Path("m"), **BACKGROUND, evaluation__gpus=2.0)
+    unused = small_config(Path("m"), **BACKGROUND | {"evaluation__greedy": False})
+    assert not any(slot.kind == "evaluator" for slot in place(unused).actor_slots), "nothing is evaluated"
 
 
 def lag_of(metrics: dict[str, float]) -> dict[str, float]:
@@ -240,23 +270,28 @@ def test_the_numbers_are_those_of_inline_evaluations(
             return small_networks("spread_mappo", **settings, evaluation__episodes=8)
         return small_config(little_model, **settings)
 
-    inline, beside = tmp_path / "inline", tmp_path / "beside"
+    inline, background = tmp_path / "inline", tmp_path / "background"
     assert run_attempt(Attempt(config("inline"), f"inline-{kind}", 1, inline, tmp_path), local=False) == 0
-    assert run_attempt(Attempt(config("beside"), f"beside-{kind}", 1, beside, tmp_path), local=False) == 0
-    assert evaluated(beside) == evaluated(inline)
-    steps = {step for name, step in curve(beside) if name == "eval/return"}
+    assert (
+        run_attempt(Attempt(config("background"), f"background-{kind}", 1, background, tmp_path), local=False)
+        == 0
+    )
+    assert evaluated(background) == evaluated(inline)
+    steps = {step for name, step in curve(background) if name == "eval/return"}
     assert steps == {0, 2, 4, 5}
     ranked = {
         event["iteration"]: event["metrics"]
-        for event in events(beside, "checkpoint")
+        for event in events(background, "checkpoint")
         if not event.get("removed")
     }
     written = {event["iteration"]: event["metrics"] for event in events(inline, "checkpoint")}
     assert all(ranked[step] == written[step] | lag_of(ranked[step]) for step in steps - {0}), (
         "and those of checkpoints"
     )
-    lags = {step: value for (name, step), value in curve(beside).items() if name == "eval/lag"}
+    lags = {step: value for (name, step), value in curve(background).items() if name == "eval/lag"}
     assert lags.keys() >= steps - {0}, "metrics of step 0 may be those stored with the base model"
     assert all(0 <= lag <= 2 for lag in lags.values()) and lags[5] == 0
     trained = {key: value for key, value in curve(inline).items() if not key[0].startswith("eval")}
-    assert {key: value for key, value in curve(beside).items() if not key[0].startswith("eval")} == trained
+    assert {
+        key: value for key, value in curve(background).items() if not key[0].startswith("eval")
+    } == trained

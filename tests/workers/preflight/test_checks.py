@@ -296,6 +296,19 @@ def test_the_job_reports_the_checks(little_model: Path, tmp_path: Path) -> None:
     assert "rollout_gpus" in result["checks"][0]["text"]
 
 
+@pytest.mark.parametrize(("options", "failing"), [([], []), (["--local"], ["evaluator"])])
+def test_a_run_in_one_process_has_no_evaluator(
+    options: list[str], failing: list[str], tmp_path: Path
+) -> None:
+    job = JobFolder(tmp_path / "j")
+    config = small_networks("spread_mappo", evaluation__mode="background")
+    parameters = {"cluster": {"gpus": 0.0, "nodes": [{"main": 64 * GIB, "gpu": 0}]}}
+    job.open(to_toml(config), {"kind": "check", "parameters": parameters, "checkpoint": "", "other": ""})
+    assert do_job([str(tmp_path / "j"), "--home", str(tmp_path), *options]) == 0
+    checks = (job.read("result") or {})["checks"]
+    assert [check["name"] for check in checks if check["state"] == "failed"] == failing
+
+
 def test_a_check_in_this_process(
     little_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,6 +98,23 @@ def test_a_separate_rollout_worker_only_generates(big: Path, tmp_path: Path) -> 
     )  # half of the candidates each, in fp32
 
 
+def test_the_evaluators_memory_is_compared_with_its_share_of_a_gpu(big: Path, tmp_path: Path) -> None:
+    """Two policies share its GPU: 30 GB of weights do not fit into half of 48 GB, and fit into half of 160 GB."""
+    config = configured(big, evaluation__mode="background", evaluation__gpus=1.0)
+    estimated = estimate(config, tmp_path, 1000, card=48 * 10**9)
+    evaluators = [
+        worker for policy in estimated.policies for worker in policy.workers if worker.kind == "evaluator"
+    ]
+    assert [(worker.workers, worker.gpus) for worker in evaluators] == [(1, 0.5), (1, 0.5)]
+    assert set(evaluators[0].parts) == {"weights", "kv_cache"}
+    shortages = [
+        str(advice)
+        for card in (48, 160)
+        for advice in memory_shortages(estimated, [NodeMemory(10**13, card * 10**9)])
+    ]
+    assert len(shortages) == 2 and all("evaluation worker" in advice for advice in shortages)
+
+
 def test_external_engines_hold_their_own_memory(big: Path, tmp_path: Path) -> None:
     def rollout(engine: str) -> dict[str, int]:
         config = configured(

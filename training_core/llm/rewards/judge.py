@@ -29,8 +29,6 @@ Think briefly. End with one line, without anything else in it: VERDICT {code}: {
 _GRADE = "a whole number from 0 (worst) to {highest} (best)"
 _ORDER = 'the numbers of all answers from the best to the worst, with ">" for better and "=" for equally good, as in 2 > 1 = 3'
 _MISSING = "That does not end with a valid line. Reply with this line alone: VERDICT {code}: {form}"
-
-
 _counts: dict[str, float] = {}
 _counting = Lock()
 
@@ -74,9 +72,10 @@ class Judge:
         from openai import DefaultHttpxClient, OpenAI  # here: it takes a second
 
         self._section = section
+        self._key = _key(section.key_variable)
         self._client = OpenAI(
             base_url=section.url,
-            api_key=_key(section.key_variable),
+            api_key=self._key or "none",
             timeout=section.timeout,
             max_retries=section.retries,
             http_client=DefaultHttpxClient(follow_redirects=False),
@@ -93,7 +92,7 @@ class Judge:
     def score_group(self, request: dict[str, Any]) -> list[RewardResult]:
         """The rewards of a group's answers. Raises EnvironmentFailure if the judge fails."""
         answers: list[str] = request["completions"]
-        relative = self._section.compares and len(answers) > 1
+        relative = bool(self._section.compares) and len(answers) > 1
         if relative:
             rewards = self._positions(request, answers)
         else:
@@ -107,10 +106,11 @@ class Judge:
     def _positions(self, request: dict[str, Any], answers: Sequence[str]) -> list[float]:
         """The share of the other answers that each answer beats. The order of a request does not depend on the group's order."""
         texts = sorted(set(answers), key=_digest)
-        orders = list(combinations(texts, 2 if self._section.method == "pairwise" else len(texts)))
+        shown_together = 2 if self._section.method == "pairwise" else len(texts)
+        orders = list(combinations(texts, shown_together)) if len(texts) > 1 else []
         if self._section.both_orders:
             orders += [order[::-1] for order in orders]
-        verdicts = [(order, self._verdict(request, order)) for order in orders if len(texts) > 1]
+        verdicts = [(order, self._verdict(request, order)) for order in orders]
         points: dict[tuple[str, str], list[float]] = defaultdict(list)
         for order, verdict in verdicts:
             shown = zip(order, verdict.result(), strict=True)
@@ -182,15 +182,19 @@ class Judge:
                 messages=messages,  # type: ignore[arg-type]
                 extra_body=section.request,
             )
-            text, used = answer.choices[0].message.content or "", answer.usage
+            text = answer.choices[0].message.content or ""
         except (OpenAIError, AttributeError, IndexError, TypeError) as error:  # or it is not a completion
             count(failures=1)
-            reason = f"{type(error).__name__}: {error}"[:300]
+            reason = f"{type(error).__name__}: {error}"
+            if self._key:  # some servers repeat a key that they refuse
+                reason = reason.replace(self._key, "[API key]")
             raise EnvironmentFailure(
-                f"the judge {section.model} at {section.url} does not answer: {reason}",
+                f"the judge {section.model} at {section.url} does not answer: {reason[:300]}",
                 remedy="check url, model and key_variable of the judge, or raise its timeout and retries",
-            ) from error
-        prompt, generated = (used.prompt_tokens or 0, used.completion_tokens or 0) if used else (0, 0)
+            ) from None
+        prompt, generated = (
+            getattr(answer.usage, name, 0) or 0 for name in ("prompt_tokens", "completion_tokens")
+        )
         count(requests=1, prompt_tokens=prompt, completion_tokens=generated)
         if section.prompt_price or section.completion_price:
             count(cost=(prompt * section.prompt_price + generated * section.completion_price) / 1e6)
@@ -222,9 +226,9 @@ def agreement(by_rule: Sequence[float | None], rewards: Sequence[float]) -> dict
 
 
 def _key(variable: str) -> str:
-    """The API key. Raises ConfigError if the variable is not set."""
-    key = os.environ.get(variable, "") if variable else "none"
-    if not key:
+    """The API key; empty without a variable. Raises ConfigError if the variable is not set."""
+    key = os.environ.get(variable, "")
+    if variable and not key:
         remedy = "set it where the workers run, or leave key_variable empty"
         raise ConfigError({"environment.reward.key_variable": f"{variable} is not set"}, remedy=remedy)
     return key

@@ -22,7 +22,7 @@ from training_core.config.rewards import JudgeReward, RewardFunction, RewardSect
 from training_core.errors import EnvironmentFailure
 
 REWARDS: dict[str, str] = {"math": "training_core.llm.rewards.math:MathReward", "custom": "", "judge": ""}
-"""type -> import path; a custom function has its own, and a judge is in a server."""
+"""type -> import path; a custom function has its own, and a judge has none."""
 _NOT_ARGUMENTS = {"type", "timeout", "retries", "processes", "memory_mib", "path", "args", "scores"}
 
 
@@ -33,8 +33,6 @@ def reward_source(section: RewardFunction) -> tuple[str, dict[str, Any]]:
     return REWARDS[section.type] or own["path"], args | own.get("args", {})
 
 
-OUT_OF_TIME = "out of time"
-"""The result of a call that was ended."""
 _WORKER = "training_core.llm.rewards.worker"
 _STARTUP = 60.0
 """Seconds until a new process must report that it is ready; not part of the call's timeout."""
@@ -140,7 +138,7 @@ class RewardPool:
     """Up to `processes` calls at the same time. Thread-safe."""
 
     def __init__(self, section: RewardFunction) -> None:
-        self.by_group = section.compares
+        self.by_group = bool(section.compares)
         self._section = section
         self._path, self._args = reward_source(section)
         self._idle: queue.LifoQueue[_Process | None] = queue.LifoQueue()
@@ -153,14 +151,17 @@ class RewardPool:
 
         Raises EnvironmentFailure if the function still raises, or its process still dies, after all retries.
         """
-        answer = self._answer(request)
-        return RewardResult(0.0, timed_out=True) if answer == OUT_OF_TIME else RewardResult(answer)
+        try:
+            return RewardResult(self._answer(request))
+        except _OutOfTime:
+            return RewardResult(0.0, timed_out=True)
 
     def score_group(self, request: dict[str, Any]) -> list[RewardResult]:
         """The rewards of a group's answers, in one call. Raises EnvironmentFailure as `score`, and for another number of results."""
         count = len(request["completions"])
-        answer = self._answer(request)
-        if answer == OUT_OF_TIME:
+        try:
+            answer = self._answer(request)
+        except _OutOfTime:
             return [RewardResult(0.0, timed_out=True)] * count
         if len(answer) != count:
             raise EnvironmentFailure(
@@ -170,7 +171,7 @@ class RewardPool:
         return [RewardResult(reward) for reward in answer]
 
     def _answer(self, request: dict[str, Any]) -> Any:
-        """The result of one call: a number, None, or a list of them; or OUT_OF_TIME."""
+        """The result of one call: a number, None, or a list of them. Raises EnvironmentFailure, _OutOfTime."""
         line = json.dumps(request).encode() + b"\n"
         reason = ""
         for _ in range(self._section.retries + 1):
@@ -181,7 +182,7 @@ class RewardPool:
                 ended = process.end()
                 self._idle.put(None)
                 if isinstance(error, _OutOfTime):
-                    return OUT_OF_TIME
+                    raise
                 reason = f"its process died ({str(error) or ended})"
                 continue
             self._idle.put(process)

@@ -22,6 +22,7 @@ class JudgeServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.decide, self.replies = decide, list(replies)
         self.requests: list[dict[str, Any]] = []
+        self.usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
         self.keys: set[str | None] = set()
         self.released = threading.Event()
         self.released.set()
@@ -45,14 +46,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.released.wait(30.0)
         reply = self.server.replies.pop(0) if self.server.replies else None
         if isinstance(reply, int):
-            return self._send(reply, {"error": {"message": "no", "type": "test"}})
+            return self._send(
+                reply, {"error": {"message": f"refused: {self.headers['Authorization']}", "type": "test"}}
+            )
         found = ANSWER.findall(body["messages"][1]["content"])
         verdict = f"I think.\nVERDICT {found[0][1]}: {self.server.decide([text for _, _, text in found])}"
         message = {"role": "assistant", "content": reply if reply is not None else verdict}
         choices = [{"index": 0, "finish_reason": "stop", "message": message}]
-        usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
         facts = {"id": "1", "object": "chat.completion", "created": 0, "model": "m"}
-        self._send(200, facts | {"choices": choices, "usage": usage})
+        self._send(200, facts | {"choices": choices, "usage": self.server.usage})
 
     def _send(self, status: int, body: dict[str, Any]) -> None:
         text = json.dumps(body).encode()

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from traceback import format_exception
 from typing import Any
 
 import pytest
@@ -129,6 +130,14 @@ def test_the_same_content_is_asked_once_and_costs_are_counted(server: JudgeServe
     system, user = (message["content"] for message in server.requests[3]["messages"])
     assert "shown as the correct answer" in user and "shown" not in system
     assert take_counts()["requests"] == 4 and take_counts() == {}
+    del server.usage["completion_tokens"]
+    rewards(one, "aaa")
+    assert (take_counts() | {"cost": 0}) == {
+        "requests": 1,
+        "prompt_tokens": 100,
+        "completion_tokens": 0,
+        "cost": 0,
+    }
 
 
 def test_the_key_is_read_from_the_environment(server: JudgeServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,6 +147,10 @@ def test_the_key_is_read_from_the_environment(server: JudgeServer, monkeypatch: 
     rewards(judge(server, key_variable="LAB_API_KEY", request={"seed": 5}), "a")
     assert server.keys == {"Bearer secret"}
     assert {name: server.requests[0][name] for name in ("model", "seed")} == {"model": "m", "seed": 5}
+    server.replies = [401]
+    with pytest.raises(EnvironmentFailure, match=r"refused: Bearer \[API key\]") as caught:
+        rewards(judge(server, key_variable="LAB_API_KEY"), "b")
+    assert "secret" not in "".join(format_exception(caught.value)), "a server that repeats the key it refuses"
 
 
 def test_agreement_is_the_share_of_pairs_in_the_rules_order() -> None:
