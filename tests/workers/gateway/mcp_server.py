@@ -4,11 +4,15 @@ import asyncio
 import os
 import socket
 import sys
+import threading
 from pathlib import Path
 
 from mcp.server.fastmcp import FastMCP, Image
+from mcp.types import ListToolsRequest, ListToolsResult
 
-server = FastMCP("desk", port=int((sys.argv[1:] or ["8000"])[0]), log_level="ERROR")
+server = FastMCP(
+    "desk", port=int(sys.argv[1]) if sys.argv[1:2] and sys.argv[1].isdigit() else 8000, log_level="ERROR"
+)
 kept: list[str] = []
 
 
@@ -60,5 +64,29 @@ def surroundings(path: str) -> str:
     return f"{network} {Path(path).exists()} {sorted(os.environ)}"
 
 
+@server.tool()
+def leave() -> str:
+    """Answer, then end the server."""
+    threading.Timer(0.2, os._exit, (3,)).start()
+    return "done"
+
+
+async def pages(request: ListToolsRequest) -> ListToolsResult:
+    """A tool per page."""
+    tools = await server.list_tools()
+    number = int(request.params.cursor or 0) if request.params else 0
+    following = str(number + 1) if number + 1 < len(tools) else None
+    return ListToolsResult(tools=[tools[number]], nextCursor=following)
+
+
+async def hangs(request: ListToolsRequest) -> ListToolsResult:
+    """No list."""
+    await asyncio.sleep(600)
+    raise AssertionError
+
+
 if __name__ == "__main__":
-    server.run("streamable-http" if sys.argv[1:] else "stdio")
+    word = "".join(sys.argv[1:])
+    if word in ("pages", "hangs"):
+        server._mcp_server.list_tools()(pages if word == "pages" else hangs)
+    server.run("streamable-http" if word.isdigit() else "stdio")

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -81,7 +82,7 @@ def played(gateway: Gateway, args: dict[str, Any], *answers: str) -> tuple[float
 def test_the_policy_sees_results_and_errors_of_the_tools(gateway: Gateway, args: dict[str, Any]) -> None:
     answers = call("add", a=2, b=3), call("add", a=2), call("nothing"), call("picture"), "It is 5."
     reward, (total, wrong, unknown, picture) = played(gateway, args, *answers)
-    assert (reward, total, unknown) == (1.0, "5", "error: Unknown tool: nothing")
+    assert (reward, total, unknown) == (1.0, "5", "error: unknown tool")
     assert wrong.startswith("error: Error executing tool add") and picture == "here\n[image]"
 
 
@@ -103,17 +104,48 @@ def test_a_local_server_is_an_episodes_own_and_reaches_nothing(gateway: Gateway,
 
 @NEEDS_SANDBOX
 def test_a_server_that_ends_fails_the_episode(gateway: Gateway) -> None:
-    with pytest.raises(EnvironmentFailure, match="the MCP server ended in a call of end"):
+    with pytest.raises(EnvironmentFailure, match="the MCP server failed in a call of end"):
         played(gateway, LOCAL, call("end"), "5")
+    with pytest.raises(EnvironmentFailure, match="the MCP server"):
+        played(gateway, LOCAL, call("leave"), *[call("wait", seconds=0.3)] * 2, "5")
+
+
+def test_arguments_that_cannot_be_sent_are_the_policys_error(http: dict[str, Any], gateway: Gateway) -> None:
+    """A server's session survives them."""
+    texts = '{"text": "\\ud800"}', "[" * 50_000, "[1]", "{"
+    agent = McpAgent(**http)
+
+    async def results(session: Any, tools: Any) -> list[str]:
+        called = [SimpleNamespace(name="note", arguments=text) for text in (*texts, '{"text": "x"}')]
+        return [await agent.result(session, one) for one in called]
+
+    *wrong, right = asyncio.run(agent.connected(results))
+    assert wrong == ["error: the arguments are not a JSON object"] * 4 and right.endswith("x")
+
+
+def test_a_tool_that_is_not_offered_is_not_called(gateway: Gateway, http: dict[str, Any]) -> None:
+    _, seen = played(gateway, http | {"tools": ["add"]}, call("look"), "5")
+    assert seen == ["error: unknown tool"]
+
+
+TOOLS = ["add", "note", "look", "wait", "picture", "end", "surroundings", "leave"]
+
+
+def offered(args: dict[str, Any]) -> list[str]:
+    async def names(session: Any, tools: list[dict[str, Any]]) -> list[str]:
+        return [tool["function"]["name"] for tool in tools]
+
+    return list(asyncio.run(McpAgent(**args).connected(names)))
 
 
 def test_only_the_named_tools_are_offered(http: dict[str, Any]) -> None:
-    async def offered(**more: Any) -> list[str]:
-        agent = McpAgent(**http, **more)
-        return [tool["function"]["name"] for tool in await agent.connected(agent.offered)]
+    assert offered(http) == TOOLS
+    assert offered(http | {"tools": ["note", "add"]}) == ["note", "add"]
 
-    assert asyncio.run(offered()) == ["add", "note", "look", "wait", "picture", "end", "surroundings"]
-    assert asyncio.run(offered(tools=["note", "add"])) == ["note", "add"]
+
+@NEEDS_SANDBOX
+def test_all_pages_of_a_list_are_read() -> None:
+    assert offered(LOCAL | {"command": [*LOCAL["command"], "pages"]}) == TOOLS
 
 
 @pytest.mark.parametrize(
@@ -138,6 +170,13 @@ def test_only_the_named_tools_are_offered(http: dict[str, Any]) -> None:
             "TimeoutError",
             marks=[NEEDS_SANDBOX, pytest.mark.extended],
         ),
+        pytest.param(
+            LOCAL | {"command": [*LOCAL["command"], "hangs"], "timeout": 4.0},
+            EnvironmentFailure,
+            "does not answer",
+            marks=[NEEDS_SANDBOX, pytest.mark.extended],
+        ),
+        ({"command": ["python"], "folders": ["tools"]}, ConfigError, r"workflow\.args\.folders"),
     ],
 )
 def test_a_server_that_does_not_answer_is_named_before_the_run(

@@ -5,14 +5,13 @@ own process of a local one. For another reward, override `reward`.
 """
 
 import asyncio
-import json
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import IO, Any, Self, TextIO
+from typing import IO, Annotated, Any, Self, TextIO
 
-from pydantic import Field, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from training_core.config.base import Section, cross_field
 from training_core.config.errors import error_messages
@@ -22,6 +21,7 @@ from training_core.sandbox.bubblewrap import sandbox_filter, server_command
 
 _CLOSED = -32000
 """MCP's error code of a lost connection."""
+_ARGUMENTS = TypeAdapter(dict[str, Any])
 
 
 class McpTools(Section):
@@ -29,7 +29,7 @@ class McpTools(Section):
 
     command: tuple[str, ...] = ()
     """A local server that speaks over standard input and output, such as ["python", "/srv/tools.py"]; it runs in a sandbox."""
-    folders: tuple[str, ...] = ()
+    folders: tuple[Annotated[str, Field(pattern="^/")], ...] = ()
     """Absolute folders that a local server may read."""
     url: str = Field("", pattern=r"^(https?://.+)?$")
     """Address of a server that speaks HTTP (Streamable HTTP)."""
@@ -38,7 +38,7 @@ class McpTools(Section):
     calls: int = Field(8, ge=1)
     """Answers of the policy per episode; without a final answer among them the reward is 0."""
     timeout: float = Field(30.0, gt=0.0)
-    """Time limit of the server's start and of each call in seconds."""
+    """Time limit of the server's start, of each call and of the end of the session in seconds."""
     result_characters: int = Field(4000, ge=1)
     """Characters of a result that the policy sees."""
 
@@ -63,13 +63,13 @@ class McpAgent:
 
     def check(self) -> None:
         """Connect to the server once. Raises ConfigError, EnvironmentFailure."""
-        asyncio.run(self.connected(self.offered))
+        asyncio.run(self.connected(_tools))
 
     async def run(self, data: Mapping[str, Any], *, client: Any, **extra: Any) -> float:
         """The reward of the final answer. Raises EnvironmentFailure if there is no server."""
 
-        async def play(session: Any) -> float:
-            messages, tools = list(data["messages"]), await self.offered(session)
+        async def play(session: Any, tools: list[dict[str, Any]]) -> float:
+            messages = list(data["messages"])
             for _ in range(self.settings.calls):
                 create = client.chat.completions.create
                 message = (await create(model="default", messages=messages, tools=tools)).choices[0].message
@@ -77,7 +77,8 @@ class McpAgent:
                     return await self.reward(message.content or "", data)
                 messages.append(message.model_dump(exclude_none=True))
                 for call in message.tool_calls:
-                    text = await self.result(session, call.function.name, call.function.arguments)
+                    known = any(call.function.name == tool["function"]["name"] for tool in tools)
+                    text = await self.result(session, call.function) if known else "error: unknown tool"
                     messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
             return 0.0
 
@@ -87,9 +88,8 @@ class McpAgent:
         """1 if the final answer is the task's label, else 0."""
         return await asyncio.to_thread(reward, answer, data)
 
-    async def offered(self, session: Any) -> list[dict[str, Any]]:
+    def offered(self, listed: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The tools in OpenAI's form. Raises ConfigError for a name that the server does not have."""
-        listed = {tool.name: tool for tool in (await session.list_tools()).tools}
         if missing := [name for name in self.settings.tools if name not in listed]:
             text = f"the server has no {', '.join(missing)}; it has {', '.join(listed)}"
             raise ConfigError({"workflow.args.tools": text})
@@ -100,34 +100,45 @@ class McpAgent:
         ]
         return [{"type": "function", "function": function} for function in functions]
 
-    async def result(self, session: Any, name: str, arguments: str) -> str:
-        """What the policy sees of a call: the tool's text, or an error. Raises EnvironmentFailure if the server has ended."""
+    async def result(self, session: Any, called: Any) -> str:
+        """What a tool returns, or an error that the policy can correct. Raises EnvironmentFailure if the server has failed."""
         from mcp import McpError
 
         try:
-            values = json.loads(arguments)
-            answer = await asyncio.wait_for(session.call_tool(name, values), self.settings.timeout)
-        except TimeoutError:
-            return f"error: no result within {self.settings.timeout:g} seconds"
+            values = _ARGUMENTS.validate_json(called.arguments)
         except ValueError:
             return "error: the arguments are not a JSON object"
-        except McpError as error:
-            if error.error.code == _CLOSED:
-                raise EnvironmentFailure(f"the MCP server ended in a call of {name}") from error
-            return f"error: {error}"
+        try:
+            answer = await asyncio.wait_for(session.call_tool(called.name, values), self.settings.timeout)
+        except TimeoutError:
+            return f"error: no result within {self.settings.timeout:g} seconds"
+        except Exception as error:
+            if isinstance(error, McpError) and error.error.code != _CLOSED:
+                return f"error: {error}"[: self.settings.result_characters]
+            text = f"the MCP server failed in a call of {called.name}: {type(error).__name__} {error}"
+            raise EnvironmentFailure(text) from error
         text = "\n".join(getattr(part, "text", f"[{part.type}]") for part in answer.content)
         return ("error: " if answer.isError else "") + text[: self.settings.result_characters]
 
-    async def connected(self, use: Callable[[Any], Awaitable[Any]]) -> Any:
-        """The result of `use`, called with a session. Raises EnvironmentFailure if there is no server, or what `use` raises."""
-        outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        with tempfile.TemporaryFile("w+") as log, tempfile.NamedTemporaryFile() as rules:
+    async def connected(self, use: Callable[[Any, list[dict[str, Any]]], Awaitable[Any]]) -> Any:
+        """The result of `use`, called with a session and its tools. Raises EnvironmentFailure if there is no server, and the errors of
+        `use`.
+        """
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[Any] = loop.create_future()
+        with tempfile.TemporaryFile("w+", errors="replace") as log, tempfile.NamedTemporaryFile() as rules:
             try:
-                async with self._session(log, rules) as session:
+                async with (
+                    asyncio.timeout(self.settings.timeout) as limit,
+                    self._session(log, rules) as session,
+                ):
+                    listed = await _listed(session)
+                    limit.reschedule(None)
                     try:  # inside, an exception would become part of a group
-                        outcome.set_result(await use(session))
+                        outcome.set_result(await use(session, self.offered(listed)))
                     except Exception as error:
                         outcome.set_exception(error)
+                    limit.reschedule(loop.time() + self.settings.timeout)
             except Exception as error:  # of mcp; after `use`, only of the end of the session
                 if not outcome.done():
                     raise self._failure(error, log) from error
@@ -147,7 +158,7 @@ class McpAgent:
             command, *args = server_command(self.settings.command, self.settings.folders, Path(rules.name))
             streams = stdio_client(StdioServerParameters(command=command, args=args), log)
         async with streams as (read, write, *_), ClientSession(read, write) as session:
-            await asyncio.wait_for(session.initialize(), self.settings.timeout)
+            await session.initialize()
             yield session
 
     def _failure(self, error: Exception, log: TextIO) -> EnvironmentFailure:
@@ -160,3 +171,18 @@ class McpAgent:
         install = "Run pip install 'troupe[mcp]'" if isinstance(error, ImportError) else "Start it"
         remedy = f"{install}, or correct workflow.args (docs/train/mcp-tools.md)"
         return EnvironmentFailure(f"the MCP server {server} does not answer: {lines[-1]}.", remedy=remedy)
+
+
+async def _tools(session: Any, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return tools
+
+
+async def _listed(session: Any) -> dict[str, Any]:
+    """All pages of the server's tools by name."""
+    tools: dict[str, Any] = {}
+    cursor: str | None = ""
+    while cursor is not None:
+        page = await session.list_tools(cursor or None)
+        tools |= {tool.name: tool for tool in page.tools}
+        cursor = page.nextCursor
+    return tools
