@@ -234,7 +234,7 @@ async def test_a_fork_starts_from_the_checkpoint_before_a_finding(
 async def test_a_token_launches_no_more_than_its_limit(world: World, secret_of: Callable[..., str]) -> None:
     secret = await sync_to_async(secret_of)("launch", runs_per_day=1)
     await answer_of(secret, "launch", preset="plan_path_duo")
-    assert "1 runs in 24 hours" in await refusal_of(secret, "launch", preset="plan_path_duo")
+    assert "1 runs and jobs in 24 hours" in await refusal_of(secret, "launch", preset="plan_path_duo")
     assert await Run.objects.filter(preset="plan_path_duo").acount() == 1
 
 
