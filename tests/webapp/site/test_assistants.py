@@ -261,6 +261,14 @@ async def test_an_unknown_tool_and_wrong_arguments_are_explained(world: World) -
         assert failed and "run" in missing
         path, failed = await told(session, "watch", run="../../projects")
         assert failed and "not a run id" in path
+        misspelled, failed = await told(session, "launch", preset="plan_path_duo", override={"run.seed": 3})
+        assert failed and "override; it has preset, overrides" in misspelled
+        for arguments in ({"preset": "plan_path_duet"}, {}, {"preset": "plan_path_duo", "run": "abcd2345"}):
+            assert (await told(session, "config", **arguments))[1]
+        fork = {"run": "abcd2345", "finding": 1, "checkpoint": "best"}
+        both, failed = await told(session, "fork", **fork)
+        assert failed and "omit both" in both
+    assert not await Run.objects.filter(preset="plan_path_duo").aexists()
 
 
 def test_long_answers_are_cut() -> None:
