@@ -89,8 +89,12 @@ async def fork(
     """
     if finding and (name or checkpoint != "last"):
         raise TroupeError("the fork of a finding has its own checkpoint and name; omit both")
-    path = f"findings/{finding}" if finding else f"checkpoints/{quote(checkpoint, safe='')}"
-    body = {"overrides": overrides or None} if finding else VIA | {"overrides": overrides or {}, "name": name}
+    path, body = (
+        f"checkpoints/{quote(checkpoint, safe='')}",
+        VIA | {"overrides": overrides or {}, "name": name},
+    )
+    if finding:
+        path, body = f"findings/{finding}", {"overrides": overrides or None}
     return _run(rest, await rest.call(run_path(run, f"{path}/fork/"), body))
 
 
@@ -170,7 +174,7 @@ async def compare(rest: Rest, runs: Several, metric: str = "", by: str = "run", 
     return bounded(lines, "compare fewer runs")
 
 
-VIA = {"provenance": {"via": "MCP"}}
+VIA: dict[str, Any] = {"provenance": {"via": "MCP"}}
 
 
 def _run(rest: Rest, run: Mapping[str, Any], **more: Any) -> str:
