@@ -184,8 +184,8 @@ def _run(rest: Rest, run: Mapping[str, Any], **more: Any) -> str:
 
 def _matching(lines: list[str], find: str) -> str:
     words = find.lower().split()
-    found = [line for line in lines if not words or any(word in line.lower() for word in words)]
-    return bounded(found, "give words to find") or f"none of {len(lines)} lines has any of these words"
+    matching = [line for line in lines if not words or any(word in line.lower() for word in words)]
+    return bounded(matching, "give words to find") or f"none of {len(lines)} lines has any of these words"
 
 
 def _flat(tree: Any, path: str = "") -> Iterator[tuple[str, str]]:
