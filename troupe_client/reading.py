@@ -71,7 +71,8 @@ class StoredRun:
 
     def chart(self, *names: str) -> "Charts":
         """Return charts of these metrics, shown in the output of a cell; without names, of the first headline metrics."""
-        chosen = names or [name for name in self.document["headline"] if name in self.metrics()][:MOST_CHARTS]
+        stored = () if names else self.metrics()
+        chosen = names or [name for name in self.document["headline"] if name in stored][:MOST_CHARTS]
         curves: dict[str, Curve] = {}
         for name, points in (self._points(chosen) if chosen else {}).items():
             curves[name] = Curve()

@@ -98,7 +98,7 @@ function transcript({ run, episode }) {
     ...turns.map((turn, index) => el("article", { class: "turn", "data-tone": tones[turn.role] ?? 0 },
       el("header", {}, el("strong", { class: "tone" }, `#${index + 1} ${turn.role}`), el("span", { class: "note" }, turn.policy)),
       el("details", {}, el("summary", { class: "note" }, "Prompt"), el("div", { class: "saw" }, ...turn.messages.map(({ role, content }) => el("p", {}, el("span", { class: "who" }, role), content)))),
-      ...turn.candidates.map((candidate, number_) => answer(candidate, number_ === turn.executed)), board(index, `before #${index + 1}`))),
+      ...turn.candidates.map((candidate, nth) => answer(candidate, nth === turn.executed)), board(index, `before #${index + 1}`))),
     turns.length ? board(turns.length, "at the end") : el("p", { class: "note" }, "Only the facts of this episode are stored, not its turns."),
     ...(episode.notes ?? []).map(({ author, label, text }) => el("p", { class: "note" }, `${author}: ${label} ${text}`)),
   ].filter(Boolean);

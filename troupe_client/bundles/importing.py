@@ -58,23 +58,18 @@ def bundle_read(path: Path) -> list[dict[str, Any]]:
 def run_import(server: Server, document: Mapping[str, Any], project: str) -> str:
     """Import a run and return its id. Raises TroupeError (the server refuses), Undelivered."""
     run = document["run"]
-    request = {
-        "id": stable_id(f"bundle {run['id']} {project}"),
-        "project": project,
-        "resume": "allow",
-        **_facts(run),
-    }
+    request = {"id": stable_id(f"bundle {run['id']} {project}"), "project": project, "resume": "allow"}
+    request |= _facts(run)
     points, episodes = _points(document["metrics"]), _episodes(document["episodes"])
     attempts = run["attempts"] or [NOT_STARTED]
     for number, original in enumerate(attempts, 1):
         own = points[original["number"]]
         steps = [max(0, event["step"]) for event in own] or [0]
-        attempt = _begun(
-            server, request | {"nonce": f"bundle-{number}", "first_step": min(steps)}, run["config"]
-        )
+        body = request | {"nonce": f"bundle-{number}", "first_step": min(steps)}
+        attempt = _begun(server, body, run["config"])
         end = _end(original, run["remedy"], run["iteration"] if original is attempts[-1] else max(steps))
         deliver(server, request["id"], attempt, f"metrics-{number}", map(encode, own))
-        for lines in episodes[original["number"]]:
+        for lines in episodes[original["number"]].values():
             deliver(server, request["id"], attempt, hashlib.sha256(b"".join(lines)).hexdigest()[:32], lines)
         deliver(server, request["id"], attempt, f"end-{number}-{end['iteration']}", [encode(end)])
     return str(request["id"])
@@ -118,21 +113,17 @@ def _points(metrics: Mapping[str, Mapping[str, Sequence[Any]]]) -> dict[int, lis
                 nth += 1
             values[name] = value
     grouped: dict[int, list[Event]] = defaultdict(list)
-    for attempt, time, step, nth in sorted(events):
-        values = events[attempt, time, step, nth]
+    for (attempt, time, step, _), values in sorted(events.items()):
         grouped[attempt].append({"type": "metrics", "step": step, "time": time, "values": values})
     return grouped
 
 
-def _episodes(newest_first: Sequence[Mapping[str, Any]]) -> dict[int, list[list[bytes]]]:
-    """The lines of events by attempt, one list for each iteration."""
-    lines: dict[tuple[int, int], list[bytes]] = defaultdict(list)
+def _episodes(newest_first: Sequence[Mapping[str, Any]]) -> dict[int, dict[int, list[bytes]]]:
+    """The lines of events by attempt and iteration."""
+    lines: dict[int, dict[int, list[bytes]]] = defaultdict(lambda: defaultdict(list))
     for episode in reversed(newest_first):
-        lines[episode["attempt"], episode["iteration"]] += map(encode, _episode_events(episode))
-    grouped: dict[int, list[list[bytes]]] = defaultdict(list)
-    for (attempt, _), some in lines.items():
-        grouped[attempt].append(some)
-    return grouped
+        lines[episode["attempt"]][episode["iteration"]] += map(encode, _episode_events(episode))
+    return lines
 
 
 def _episode_events(episode: Mapping[str, Any]) -> Iterator[Event]:
@@ -142,9 +133,7 @@ def _episode_events(episode: Mapping[str, Any]) -> Iterator[Event]:
         values = {name: _leading(turn["candidates"], name) for name in LEARNT}
         if any(values.values()):
             learnt.append({"turn": index, "advantages": _leading(turn["candidates"], "advantage"), **values})
-    plain = [
-        turn | {"candidates": [_without(candidate) for candidate in turn["candidates"]]} for turn in turns
-    ]
+    plain = [turn | {"candidates": [_reported(one) for one in turn["candidates"]]} for turn in turns]
     head = {"episode": episode["name"], "time": episode["ended"]}
     facts = {name: episode[name] for name in FACTS}
     yield {"type": "episode", **head, **facts, "turns": plain, "final_board": episode.get("final_board")}
@@ -157,17 +146,16 @@ def _leading(candidates: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
     return [candidate[name] for candidate in takewhile(lambda one: one.get(name) is not None, candidates)]
 
 
-def _without(candidate: Mapping[str, Any]) -> Event:
+def _reported(candidate: Mapping[str, Any]) -> Event:
     """A candidate as it was reported, before the update."""
     return {name: value for name, value in candidate.items() if name not in LEARNT}
 
 
 def _end(attempt: Mapping[str, Any], remedy: str, iteration: int) -> Event:
     """The end of an attempt. One that had not ended when the bundle was written is stopped."""
-    ended = attempt["ended_as"] or "stopped"
+    ended, reason = attempt["ended_as"], attempt["reason"]
+    if not ended:
+        ended, reason = "stopped", reason or "The run had not ended when its bundle was written"
     state = ended if ended in ENDS else "failed"
-    reason = attempt["reason"] or (
-        "" if attempt["ended_as"] else "The run had not ended when its bundle was written"
-    )
     words = {"message": reason, "remedy": remedy if state == "failed" else ""}
     return {"type": "status", "state": state, "iteration": iteration, "time": 0.0, **words}

@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
+from training_core.errors import TroupeError
 from troupe_client.cli.completion import complete_preset, complete_project, complete_run, complete_source
+from troupe_client.server_api import Server
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 RunId = Annotated[
@@ -34,3 +36,13 @@ OutputFile = Annotated[
     typer.Option("--output", "-o", help="File to write; default: standard output.", dir_okay=False),
 ]
 EvaluationKind = Annotated[str, typer.Option(help="eval (greedy) or eval_sampled.")]
+
+
+def project_slug(server: Server, project: str) -> str:
+    """Return the project of the option; by default the caller's first that they may change, or that they may read."""
+    if project:
+        return project
+    projects = sorted(server.call("/api/v1/projects/")["results"], key=lambda row: row["level"] == "viewer")
+    if not projects:
+        raise TroupeError("you are in no project; create one with `troupe project create NAME`")
+    return str(projects[0]["slug"])

@@ -69,7 +69,7 @@ class ProjectToken(Document):
     scopes: list[str]
     project: str | None = Field(description="The only project that it opens; null: all of its user.")
     runs_per_day: int | None = Field(
-        description="Maximum number of launches and resumes in 24 hours; null: no limit."
+        description="Maximum number of launches, resumes and jobs in 24 hours; null: no limit."
     )
     last_used_at: datetime | None
     expires_at: datetime | None
@@ -79,7 +79,7 @@ class OwnToken(ProjectToken):
     """The token that authenticates a request."""
 
     runs_left: int | None = Field(
-        description="Number of runs that it may launch or resume now; null: no limit."
+        description="Number of runs and jobs that it may start now; null: no limit."
     )
 
 

@@ -26,18 +26,12 @@ class Rest:
         """Return the API for the calls of a tool."""
         return replace(self, tool=tool)
 
-    async def get(self, path: str, **query: Any) -> Any:
-        """Return the JSON of a GET. Raises ServerAway, ServerFailure."""
-        return await self._send("GET", path, params=query_parameters(query))
-
-    async def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Return the JSON of a POST. Raises ServerAway, ServerFailure."""
-        return await self._send("POST", path, json=body)
-
-    async def _send(self, method: str, path: str, **options: Any) -> Any:
-        url = str(self.client.base_url)
+    async def call(self, path: str, body: Mapping[str, Any] | None = None, **query: Any) -> Any:
+        """Send GET, or POST if there is a body, and return the JSON response. Raises ServerAway, ServerFailure."""
+        url, method = str(self.client.base_url), "GET" if body is None else "POST"
+        options: dict[str, Any] = {"params": query_parameters(query), "headers": {TOOL_HEADER: self.tool}}
         try:
-            response = await self.client.request(method, path, headers={TOOL_HEADER: self.tool}, **options)
+            response = await self.client.request(method, path, json=body, **options)
         except httpx.HTTPError as error:
             raise ServerAway(
                 f"{url} does not answer; start it with `troupe up`, or set TROUPE_URL"
@@ -48,7 +42,8 @@ class Rest:
 def brief(document: Mapping[str, Any], names: str, **more: Any) -> str:
     """Return the named fields of a document that are not empty as compact JSON, with numbers of four digits."""
     chosen = {name: document.get(name) for name in names.split()} | more
-    filled = {name: _rounded(value) for name, value in chosen.items() if value not in (None, "", [], {})}
+    rounded = json.loads(json.dumps(chosen), parse_float=lambda digits: float(number(float(digits))))
+    filled = {name: value for name, value in rounded.items() if value not in (None, "", [], {})}
     return json.dumps(filled, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -69,11 +64,3 @@ def bounded(lines: Iterable[str], more: str) -> str:
     return (
         text if len(text) <= LONGEST else f"{text[:LONGEST]}…\n({LONGEST} of {len(text)} characters; {more})"
     )
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _rounded(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_rounded(item) for item in value]
-    return float(number(value)) if isinstance(value, float) else value

@@ -11,6 +11,7 @@ import mcp.types as protocol
 from mcp.server.fastmcp.tools import Tool
 from pydantic import Field
 
+from training_core.errors import TroupeError
 from troupe_client.mcp.rest import Rest, bounded, brief, clipped, number
 from troupe_client.server_api import run_path
 
@@ -40,23 +41,26 @@ Several = Annotated[list[str], Field(min_length=2, max_length=20, description="I
 async def presets(rest: Rest, find: Find = "") -> str:
     """List presets, tested experiments to launch from: agents, purpose, expected result and duration."""
     lines = []
-    for row in (await rest.get("/api/v1/presets/"))["results"]:
+    for row in (await rest.call("/api/v1/presets/"))["results"]:
         expected = brief(row["expected"] or {}, "purpose result time")
         lines.append(f"{row['name']} ({row['agents']}): {row['description']} {expected}")
-    return bounded(_matching(lines, find), "give words to find")
+    return _matching(lines, find)
 
 
 async def config(rest: Rest, preset: str = "", run: str = "", find: Find = "") -> str:
     """List the fields of the config of a preset or a run with their values: the paths that overrides accept."""
-    trees = [await rest.get(run_path(run))] if run else (await rest.get("/api/v1/presets/"))["results"]
-    tree: Any = next((row["config"] for row in trees if run or row["name"] == preset), {})
-    lines = [f"{path} = {clipped(value, 300)}" for path, value in _flat(tree)]
-    return bounded(_matching(lines, find), "give words to find") or "no such preset, or no such field"
+    if bool(preset) == bool(run):
+        raise TroupeError("give either a preset or a run")
+    trees = [await rest.call(run_path(run))] if run else (await rest.call("/api/v1/presets/"))["results"]
+    tree: Any = next((row["config"] for row in trees if run or row["name"] == preset), None)
+    if tree is None:
+        raise TroupeError(f"there is no preset {preset!r}", remedy="the tool presets lists them")
+    return _matching([f"{path} = {clipped(value, 300)}" for path, value in _flat(tree)], find)
 
 
 async def runs(rest: Rest, filter: str = "", limit: int = 10) -> str:
     """List runs, newest first. A filter is such as: state = running and eval/success > 0.8. Words match names, ids, tags."""
-    listed = (await rest.get("/api/v1/runs/", filter=filter, limit=limit))["results"]
+    listed = (await rest.call("/api/v1/runs/", filter=filter, limit=limit))["results"]
     return bounded((_run(rest, run) for run in listed), "use a filter") or "no runs"
 
 
@@ -66,8 +70,8 @@ async def launch(
     """Launch a run. With check, only validate the config and estimate its devices and duration."""
     body = {"preset": preset, "overrides": overrides or {}}
     if check:
-        return brief(await rest.post("/api/v1/estimate/", body), "verdict wants volume duration unused")
-    return _run(rest, await rest.post("/api/v1/runs/", body | VIA | {"name": name, "project": project}))
+        return brief(await rest.call("/api/v1/estimate/", body), "verdict wants volume duration unused")
+    return _run(rest, await rest.call("/api/v1/runs/", body | VIA | {"name": name, "project": project}))
 
 
 async def fork(
@@ -83,38 +87,42 @@ async def fork(
     Iterations continue to count: to train longer, set a larger run.iterations. With the id of a finding, the fork starts from the
     last checkpoint before it; without overrides it then has the edits that the health rule is configured with.
     """
+    if finding and (name or checkpoint != "last"):
+        raise TroupeError("the fork of a finding has its own checkpoint and name; omit both")
+    path, body = (
+        f"checkpoints/{quote(checkpoint, safe='')}",
+        VIA | {"overrides": overrides or {}, "name": name},
+    )
     if finding:
-        body: dict[str, Any] = {"overrides": overrides or None}
-        return _run(rest, await rest.post(run_path(run, f"findings/{finding}/fork/"), body))
-    body = VIA | {"overrides": overrides or {}, "name": name}
-    return _run(rest, await rest.post(run_path(run, f"checkpoints/{quote(checkpoint, safe='')}/fork/"), body))
+        path, body = f"findings/{finding}", {"overrides": overrides or None}
+    return _run(rest, await rest.call(run_path(run, f"{path}/fork/"), body))
 
 
 async def stop(rest: Rest, run: Run, now: bool = False) -> str:
     """Stop a run after its current iteration, with a checkpoint. With now, the work of that iteration is lost."""
-    return _run(rest, await rest.post(run_path(run, "stop/"), {"now": now}))
+    return _run(rest, await rest.call(run_path(run, "stop/"), {"now": now}))
 
 
 async def watch(rest: Rest, run: Run, seconds: Seconds = 0) -> str:
     """Show state, last values and errors of a run. With seconds, wait so long, or until it has ended or has a new finding."""
     deadline = time.monotonic() + seconds
-    first = seen = await rest.get(run_path(run))
+    first = seen = await rest.call(run_path(run))
     while (
         seen["state"] not in ENDED and seen["findings"] == first["findings"] and time.monotonic() < deadline
     ):
         await asyncio.sleep(POLL)
-        seen = await rest.get(run_path(run))
-    rows = (await rest.get(run_path(run, "series/")))["keys"]
+        seen = await rest.call(run_path(run))
+    rows = (await rest.call(run_path(run, "series/")))["keys"]
     named = [row for row in rows if not row["key"].startswith(ASIDE)]
     values = {row["key"]: row["last_value"] for row in named[:MOST_VALUES]}
-    lines = (await rest.get(run_path(run, "logs/"), level="error", limit=3))["results"]
+    lines = (await rest.call(run_path(run, "logs/"), level="error", limit=3))["results"]
     errors = [clipped(line["message"], 600) for line in lines]
     return _run(rest, seen, metrics=len(rows), last_values=values, errors=errors)
 
 
 async def curves(rest: Rest, run: Run, metrics: Metrics = "", points: Points = 28) -> str:
     """Show curves as step:value, compressed so that minima and maxima remain."""
-    answer = await rest.get(run_path(run, "series/"), keys=metrics, points=points)
+    answer = await rest.call(run_path(run, "series/"), keys=metrics, points=points)
     lines = [f"{row['key']} {number(row['last_value'])} (step {row['last_step']})" for row in answer["keys"]]
     for key, columns in answer["series"].items():
         pairs = zip(columns["steps"], columns["values"], strict=True)
@@ -132,17 +140,17 @@ async def transcripts(
     characters: Characters = 300,
 ) -> str:
     """Search the episodes of a run, newest first: for each turn the prompt, the executed answer, and the rewards of all candidates."""
-    page = await rest.get(run_path(run, "episodes/"), query=query, q=words, kind=kind, limit=limit)
+    page = await rest.call(run_path(run, "episodes/"), query=query, q=words, kind=kind, limit=limit)
     lines: list[str] = []
     for row in page["results"]:
-        played = await rest.get(f"/api/v1/episodes/{row['id']}/")
+        played = await rest.call(f"/api/v1/episodes/{row['id']}/")
         lines += [brief(row, EPISODE), *_turns(played.get("turns") or [], characters)]
     return bounded(lines, "lower limit or characters") or "no episode matches"
 
 
 async def findings(rest: Rest, run: Run) -> str:
     """List the problems that health rules detected in a run, open ones first, with figures, cause and remedy."""
-    rows = (await rest.get(run_path(run, "findings/")))["results"]
+    rows = (await rest.call(run_path(run, "findings/")))["results"]
     return bounded((brief(row, FINDING) for row in rows), "read the page") or "no findings"
 
 
@@ -152,8 +160,8 @@ async def compare(rest: Rest, runs: Several, metric: str = "", by: str = "run", 
     by: run, family (all seeds of one config) or a config field. at: last, common (the last step that all have) or a step.
     """
     chosen = {"runs": ",".join(runs), "by": by}
-    values = await rest.get("/api/v1/compare/", **chosen, key=metric, at=at)
-    configs = await rest.get("/api/v1/compare/config/", **chosen)
+    values = await rest.call("/api/v1/compare/", **chosen, key=metric, at=at)
+    configs = await rest.call("/api/v1/compare/config/", **chosen)
     lines = [f"{values['label']}, {number(values['step'] or 'last values')}"]
     lines += [brief(group, "name runs n mean sd interval last_step") for group in values["groups"]]
     lines.append(
@@ -166,7 +174,7 @@ async def compare(rest: Rest, runs: Several, metric: str = "", by: str = "run", 
     return bounded(lines, "compare fewer runs")
 
 
-VIA = {"provenance": {"via": "MCP"}}
+VIA: dict[str, Any] = {"provenance": {"via": "MCP"}}
 
 
 def _run(rest: Rest, run: Mapping[str, Any], **more: Any) -> str:
@@ -174,9 +182,10 @@ def _run(rest: Rest, run: Mapping[str, Any], **more: Any) -> str:
     return brief(run, RUN, page=str(rest.client.base_url).rstrip("/") + run["links"]["page"], **more)
 
 
-def _matching(lines: list[str], find: str) -> list[str]:
+def _matching(lines: list[str], find: str) -> str:
     words = find.lower().split()
-    return [line for line in lines if not words or any(word in line.lower() for word in words)]
+    matching = [line for line in lines if not words or any(word in line.lower() for word in words)]
+    return bounded(matching, "give words to find") or f"none of {len(lines)} lines has any of these words"
 
 
 def _flat(tree: Any, path: str = "") -> Iterator[tuple[str, str]]:
@@ -197,22 +206,17 @@ def _turns(turns: list[dict[str, Any]], characters: int) -> Iterator[str]:
         yield f"#{index} {turn['role']} answers: {clipped(answer['text'], characters)} {facts}"
 
 
-def scope_of(tool: Tool) -> str:
-    """Return the scope that a token needs for the tool."""
-    return "read" if tool.annotations and tool.annotations.readOnlyHint else "launch"
+READING = (presets, config, runs, watch, curves, transcripts, findings, compare)
 
 
-def _tool(function: Any, *, reads: bool) -> Tool:
+def _tool(function: Any) -> Tool:
+    reads = function in READING
     hints = protocol.ToolAnnotations(
         readOnlyHint=reads, destructiveHint=function is stop, openWorldHint=False
     )
-    text = cleandoc(function.__doc__)
-    return Tool.from_function(
-        function, description=text, context_kwarg="rest", annotations=hints, structured_output=False
-    )
+    options: dict[str, Any] = {"description": cleandoc(function.__doc__), "annotations": hints}
+    return Tool.from_function(function, context_kwarg="rest", structured_output=False, **options)
 
 
-READING = (presets, config, runs, watch, curves, transcripts, findings, compare)
-TOOLS = {function.__name__: _tool(function, reads=True) for function in READING} | {
-    function.__name__: _tool(function, reads=False) for function in (launch, fork, stop)
-}
+TOOLS = {function.__name__: _tool(function) for function in (*READING, launch, fork, stop)}
+"""All but those of READING need the scope launch."""

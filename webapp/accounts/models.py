@@ -73,7 +73,7 @@ class ApiToken(models.Model):
     )
     """The only project accessible with the token; None: all projects of its user."""
     runs_per_day = models.PositiveIntegerField(null=True, blank=True)
-    """Maximum number of launches and resumes in 24 hours; None: no limit."""
+    """Maximum number of launches, resumes and jobs in 24 hours; None: no limit."""
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)

@@ -23,8 +23,8 @@ PERSONAL_SCOPES = (ApiToken.Scope.READ, ApiToken.Scope.LAUNCH, ApiToken.Scope.AD
 """Scopes of personal tokens, each including those before it; the server creates ingest tokens per run."""
 LINK_LIFETIME = timedelta(hours=24)
 DAY = timedelta(hours=24)
-LAUNCHES = ("run.launch", "run.resume")
-"""Acts that count towards a token's limit of runs."""
+LAUNCHES = ("run.launch", "run.resume", "job.create")
+"""Acts that count towards a token's limit."""
 
 
 def new_secret(prefix: str = "") -> str:
@@ -109,7 +109,7 @@ def scopes_of(token: ApiToken) -> list[str]:
 
 
 def launches_left(token: ApiToken) -> int | None:
-    """Return how many runs the token may launch or resume now; None without a limit."""
+    """Return how many runs and jobs the token may start now; None without a limit."""
     if token.runs_per_day is None:
         return None
     since = timezone.now() - DAY
@@ -118,7 +118,7 @@ def launches_left(token: ApiToken) -> int | None:
 
 
 def launches_permit(user: Person) -> None:
-    """Raise PermissionDenied if the token of the request has reached its limit of runs in 24 hours.
+    """Raise PermissionDenied if the token of the request has reached its limit of runs and jobs in 24 hours.
 
     Called in the transaction that writes the audit entry of the launch: launches with one token wait for each other.
     """
@@ -128,7 +128,7 @@ def launches_permit(user: Person) -> None:
     locked = ApiToken.objects.select_for_update().get(pk=token.pk)
     if not launches_left(locked):
         raise PermissionDenied(
-            f"the token {locked.name!r} may launch and resume {locked.runs_per_day} runs in 24 hours, which it has done; "
+            f"the token {locked.name!r} may start {locked.runs_per_day} runs and jobs in 24 hours, which it has done; "
             "wait, or create a token with another limit under Account, API tokens"
         )
 

@@ -83,7 +83,7 @@ class TokenForm(forms.Form):
         required=False,
         min_value=0,
         max_value=MOST_RUNS,
-        help_text="Maximum number that it launches or resumes; empty: no limit.",
+        help_text="Maximum number of runs and short jobs that it starts; empty: no limit.",
     )
     days = forms.ChoiceField(label="Expires", required=False, choices=list(LIFETIMES.items()), initial="365")
 

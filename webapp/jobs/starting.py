@@ -18,6 +18,7 @@ from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
 from webapp.accounts.selectors import project_chosen, projects_visible
+from webapp.accounts.tokens import launches_permit
 from webapp.agents.pages import AgentPages
 from webapp.agents.registry import AGENT_PAGES
 from webapp.api.routes import parsed
@@ -155,8 +156,8 @@ def job_create(
 ) -> Job:
     """Create a queued job; its submission follows on commit.
 
-    Raises ConfigError with a message per parameter or config field, PermissionDenied, TransitionRefused for a missing
-    checkpoint.
+    Raises ConfigError with a message per parameter or config field, PermissionDenied (also beyond the limit of a token),
+    TransitionRefused for a missing checkpoint.
     """
     if not isinstance(user, User) or not can_edit(user, project):
         raise PermissionDenied(
@@ -173,6 +174,7 @@ def job_create(
     if kind == Job.Kind.MATCH and not (subject.checkpoint and subject.other):
         raise ConfigError({"other": "a match needs two checkpoints"})
     with transaction.atomic():
+        launches_permit(user)
         job = Job.objects.create(
             kind=kind,
             project=project,

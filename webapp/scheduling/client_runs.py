@@ -111,9 +111,10 @@ def _made(user: Person, project: Project, wanted: ClientRunBody) -> Run:
 
 
 def _imported(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the config of a run of another server. It is shown, not launched. Raises ConfigError if this version cannot read it."""
-    parse_config(config)
-    return config
+    """Return the config of a run of another server with all its sections. It is shown, not launched: it may name code that this server
+    does not permit. Raises ConfigError if this version cannot read it.
+    """
+    return parse_config(config).model_dump(mode="json")
 
 
 def client_run_configure(run: Run, values: Mapping[str, Any]) -> None:

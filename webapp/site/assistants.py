@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from typing import Any
 
 import httpx
-from django.conf import settings
 
 from webapp.live.access import headers_of, is_own_host, is_welcome, scheme_of
 from workers.http import App, Receive, Send
@@ -40,11 +39,13 @@ class Assistants:
             return await _refuse(send, 501, MISSING)
         async with self._client(scope, headers) as client:
             token = await client.get("/api/v1/token/")
+            document = token.json()
             if token.is_error:
-                return await _refuse(
-                    send, token.status_code, token.json()["detail"], www_authenticate="Bearer"
-                )
-            await _serve(client, scope, receive, send)
+                return await _refuse(send, token.status_code, document["detail"], www_authenticate="Bearer")
+            server = await asyncio.to_thread(
+                import_module, "troupe_client.mcp.server"
+            )  # takes a second, once
+            await server.serve_http(client, document["scopes"], scope, receive, send)
 
     def _client(self, scope: Mapping[str, Any], headers: Mapping[bytes, str]) -> httpx.AsyncClient:
         """Return a client of the REST API in the name of the request."""
@@ -53,26 +54,6 @@ class Assistants:
             base_url=f"{scheme_of(scope, headers)}://{headers[b'host']}",
             headers={name.decode(): headers[name] for name in FORWARDED if name in headers},
         )
-
-
-async def _serve(
-    client: httpx.AsyncClient, scope: MutableMapping[str, Any], receive: Receive, send: Send
-) -> None:
-    """Answer one message of an assistant."""
-    await asyncio.to_thread(import_module, "troupe_client.mcp.server")  # takes a second, once
-    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-
-    from troupe_client.mcp.rest import Rest
-    from troupe_client.mcp.server import assistant_server
-
-    sessions = StreamableHTTPSessionManager(
-        assistant_server(Rest(client)),
-        json_response=True,
-        stateless=True,
-        max_request_body_size=settings.DATA_UPLOAD_MAX_MEMORY_SIZE,
-    )
-    async with sessions.run():
-        await sessions.handle_request(scope, receive, send)
 
 
 async def _refuse(send: Send, status: int, detail: str, **headers: str) -> None:

@@ -12,7 +12,8 @@ from tests.troupe_client.cli.conftest import Troupe, ada, connected, run, troupe
 from troupe_client.bundles.importing import bundle_read
 from troupe_client.bundles.writing import DATA, STATIC, page_script, run_document
 from troupe_client.server_api import find_server
-from webapp.accounts.models import User
+from webapp.accounts.models import Membership, Project, User
+from webapp.accounts.tokens import token_create
 from webapp.runs.models import Attempt, Run
 from webapp.transcripts.models import EpisodeAnnotation
 from workers.reporting.encoding import encode
@@ -133,6 +134,23 @@ def test_a_run_of_a_custom_program_and_a_config_of_another_version(
     trl, newer = (Run.objects.get(pk=item["run"]) for item in result)
     assert (trl.config, trl.tags, trl.iterations) == (documents[0]["run"]["config"], ["x"], 9)
     assert newer.config["client"] == other.config and newer.config["team"]["order"] == ["planner", "executor"]
+
+
+def test_two_people_import_one_bundle_each_into_their_first_project(
+    troupe: Troupe, connected: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, eve = tmp_path / "a.html", User.objects.create_user("eve")
+    written(troupe, path, run.pk)
+    assert troupe("bundle", "import", str(path)).status == 0
+    for slug, level in (("all", Membership.Level.VIEWER), ("own", Membership.Level.EDITOR)):
+        project = Project.objects.create(slug=slug, name=slug)
+        Membership.objects.create(project=project, user=eve, level=level)
+    monkeypatch.setenv("TROUPE_TOKEN", token_create(eve, "cli", ["launch"])[1])
+    for _ in range(2):
+        result = troupe("bundle", "import", str(path))
+        assert result.status == 0, result.err
+    copies = Run.objects.exclude(pk=run.pk).order_by("created_at")
+    assert [copy.project.slug for copy in copies] == ["lab", "own"]
 
 
 def test_the_newest_episodes_and_nothing_else_are_chosen(troupe: Troupe, told: Run, tmp_path: Path) -> None:

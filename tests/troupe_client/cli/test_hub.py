@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from tests.troupe_client.cli.test_checkpoint_commands import checkpoint
+from training_core.config.files import load_config
 from webapp.checkpoints.models import Checkpoint
 from webapp.runs.models import Run
 
@@ -131,10 +132,29 @@ def test_several_policies_have_a_repository_each(
     assert {one["visibility"] for one in hub.created} == {"public"}
 
 
-def test_a_refusal_names_the_token(
-    connected: str, run: Run, checkpoint: Checkpoint, hub: Hub, monkeypatch: pytest.MonkeyPatch
+def test_small_networks_are_refused(
+    connected: str, run: Run, checkpoint: Checkpoint, hub: Hub, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("HF_TOKEN", "hf_other")
+    """Their folder alone, without the config of the run, loads nowhere."""
+    run.config = load_config("spread_toy").model_dump(mode="json")
+    run.save()
+    folder = tmp_path / "runs" / run.pk / checkpoint.path / "planner"
+    (folder / "config.json").rename(folder / "actor.safetensors")
     result = push(run.pk, "last", "ada/team")
-    assert result.returncode == 1 and "HF_TOKEN" in result.stderr and "hf_other" not in result.stderr
+    assert result.returncode == 1 and "checkpoint download" in result.stderr and not hub.created
+
+
+@pytest.mark.parametrize(("name", "value"), [("HF_TOKEN", "hf_other"), ("HF_ENDPOINT", "http://127.0.0.1:1")])
+def test_a_failure_names_the_token(
+    connected: str,
+    run: Run,
+    checkpoint: Checkpoint,
+    hub: Hub,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: str,
+) -> None:
+    monkeypatch.setenv(name, value)
+    result = push(run.pk, "last", "ada/team")
+    assert result.returncode == 1 and "HF_TOKEN" in result.stderr and "hf_" not in result.stderr
     assert "Traceback" not in result.stderr and not hub.files

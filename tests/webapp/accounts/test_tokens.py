@@ -21,6 +21,7 @@ from webapp.accounts.tokens import (
     token_find,
     token_revoke,
 )
+from webapp.jobs.models import Job
 from webapp.runs.models import Run
 
 
@@ -156,7 +157,7 @@ def test_a_request_learns_the_scopes_and_limits_of_its_token(ada: Client, user: 
     assert ada.get("/api/v1/token/").status_code == 404, "a session has no token"
 
 
-def test_the_limit_of_runs_counts_launches_and_resumes_of_24_hours(
+def test_the_limit_counts_launches_resumes_and_jobs_of_24_hours(
     project: Project, user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("webapp.scheduling.services.submit_soon", lambda run_id: None)
@@ -171,15 +172,17 @@ def test_the_limit_of_runs_counts_launches_and_resumes_of_24_hours(
     assert post(f"runs/{made}/resume/", {}).status_code == 200
     assert launches_left(token) == 0
     refused = post("runs/", {"preset": "plan_path_duo"})
-    assert refused.status_code == 403 and "2 runs in 24 hours" in refused.json()["detail"]
+    assert refused.status_code == 403 and "2 runs and jobs in 24 hours" in refused.json()["detail"]
     assert post(f"runs/{made}/stop/", {}).status_code == 200
     assert post(f"runs/{made}/resume/", {}).status_code == 403
     sweep = {"preset": "plan_path_duo", "seeds": [0, 1]}
     assert post("sweeps/", sweep).status_code == 403
     AuditEntry.objects.filter(act="run.launch").update(created_at=timezone.now() - timedelta(hours=25))
     assert post("sweeps/", sweep).status_code == 403, "one run is left, and the sweep has two"
-    assert post("runs/", {"preset": "plan_path_duo"}).status_code == 201
-    assert Run.objects.count() == 2
+    job = {"kind": "check", "preset": "plan_path_duo"}
+    assert post("jobs/", job).status_code == 201
+    assert post("jobs/", job).status_code == 403 == post("runs/", {"preset": "plan_path_duo"}).status_code
+    assert Run.objects.count() == 1 == Job.objects.count()
 
 
 def test_the_limit_is_set_on_the_page_and_of_one_token_only(
@@ -188,7 +191,9 @@ def test_the_limit_is_set_on_the_page_and_of_one_token_only(
     monkeypatch.setattr("webapp.scheduling.services.submit_soon", lambda run_id: None)
     ada.post("/account/tokens/", {"name": "bot", "scope": "launch", "runs": "0"})
     assert ApiToken.objects.get().runs_per_day == 0
-    assert "0 runs a day" in ada.get("/account/tokens/").content.decode()
+    for page in ("/account/tokens/", "/account/projects/lab/tokens/"):
+        shown = ada.get(page).content.decode()
+        assert '<td data-label="Runs a day">0</td>' in shown and "launch, read" in shown
     assert ada.post("/account/tokens/", {"name": "x", "scope": "read", "runs": "-1"}).status_code == 400
     other = token_create(user, "other", ["launch"])[1]
     body = {"preset": "plan_path_duo"}

@@ -16,6 +16,7 @@ from django.utils import timezone
 import troupe
 from tests.architecture.source import ROOT
 from tests.docs.fences import fences
+from training_core.config.files import load_config
 from training_core.errors import TroupeError
 from troupe_client.cli.shipping import ship_run
 from troupe_client.documents.launches import ClientRunBody
@@ -25,6 +26,7 @@ from webapp.accounts.models import Membership, Project, User
 from webapp.accounts.throttling import GUESSES
 from webapp.accounts.tokens import token_create
 from webapp.ingest.models import Producer
+from webapp.jobs.models import Job
 from webapp.runs.models import Attempt, Run
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.client_runs import client_run_begin, client_run_look_after
@@ -308,6 +310,43 @@ def test_ids_of_other_projects_cannot_be_tried_out(connected: User) -> None:
         with pytest.raises(TransitionRefused, match="wait an hour"):
             client_run_begin(connected, lab, ClientRunBody(id=name))
     assert client_run_begin(eve, theirs, ClientRunBody(id="freeabcd"))[0].pk == "freeabcd"
+
+
+@pytest.mark.parametrize("omitted", [[], ["run", "checkpoint", "algorithm"]])
+def test_the_config_of_an_imported_run_is_shown_and_never_run(
+    connected: User, client: Client, omitted: list[str]
+) -> None:
+    """It names code that this server does not permit: every way to run it is refused, and the code is not imported."""
+    environment = {"type": "custom", "path": "tests.never_imported:World"}
+    config = load_config("plan_path_duo", {"environment": environment}).model_dump(mode="json")
+    partial_config = {name: section for name, section in config.items() if name not in omitted}
+    client.force_login(connected)
+
+    def post(path: str, body: dict[str, Any]) -> Any:
+        return client.post(f"/api/v1/{path}", body, content_type="application/json")
+
+    assert post("client-runs/", {"id": "abcd2345", "resolved": partial_config}).status_code == 200
+    run = Run.objects.get()
+    assert set(run.config) == set(config), "pages need every section"
+    for page in ("", "config/", "curves/"):
+        assert client.get(f"/runs/{run.pk}/{page}").status_code == 200
+    assert post(f"runs/{run.pk}/stop/", {}).status_code == 200
+    client_run_look_after(run.pk, timezone.now() - timedelta(hours=1))
+    for path, status in (("resume/", 409), ("checkpoints/last/fork/", 404)):
+        assert post(f"runs/{run.pk}/{path}", {}).status_code == status
+    refused = [
+        post("jobs/", {"kind": "evaluate", "run": run.pk, "checkpoint": "base"}),
+        post("jobs/", {"kind": "dry_run", "config": run.config}),
+        post("runs/", {"config": run.config}),
+        post("estimate/", {"config": run.config}),
+        post("templates/", {"name": "copy", "run": run.pk}),
+    ]
+    assert [(answer.status_code, list(answer.json()["errors"])) for answer in refused] == [
+        (400, ["environment.path"])
+    ] * 5
+    form = client.get(f"/experiments/new/?from={run.pk}").content.decode()
+    assert "TROUPE_IMPORT_PACKAGES" in form
+    assert Run.objects.count() == 1 and not Job.objects.exists() and "tests.never_imported" not in sys.modules
 
 
 @pytest.mark.parametrize("last", ["stopped", "paused", "finished"])

@@ -234,7 +234,7 @@ async def test_a_fork_starts_from_the_checkpoint_before_a_finding(
 async def test_a_token_launches_no_more_than_its_limit(world: World, secret_of: Callable[..., str]) -> None:
     secret = await sync_to_async(secret_of)("launch", runs_per_day=1)
     await answer_of(secret, "launch", preset="plan_path_duo")
-    assert "1 runs in 24 hours" in await refusal_of(secret, "launch", preset="plan_path_duo")
+    assert "1 runs and jobs in 24 hours" in await refusal_of(secret, "launch", preset="plan_path_duo")
     assert await Run.objects.filter(preset="plan_path_duo").acount() == 1
 
 
@@ -261,6 +261,14 @@ async def test_an_unknown_tool_and_wrong_arguments_are_explained(world: World) -
         assert failed and "run" in missing
         path, failed = await told(session, "watch", run="../../projects")
         assert failed and "not a run id" in path
+        misspelled, failed = await told(session, "launch", preset="plan_path_duo", override={"run.seed": 3})
+        assert failed and "override; it has preset, overrides" in misspelled
+        for arguments in ({"preset": "plan_path_duet"}, {}, {"preset": "plan_path_duo", "run": "abcd2345"}):
+            assert (await told(session, "config", **arguments))[1]
+        fork = {"run": "abcd2345", "finding": 1, "checkpoint": "best"}
+        both, failed = await told(session, "fork", **fork)
+        assert failed and "omit both" in both
+    assert not await Run.objects.filter(preset="plan_path_duo").aexists()
 
 
 def test_long_answers_are_cut() -> None:

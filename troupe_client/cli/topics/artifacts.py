@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from training_core.errors import TroupeError
-from troupe_client.cli.arguments import AsJson, InProject
+from troupe_client.cli.arguments import AsJson, InProject, project_slug
 from troupe_client.cli.output import print_documents, print_json, print_line, print_result
 from troupe_client.documents.artifacts import Artifact
 from troupe_client.reporting.artifacts import (
@@ -18,7 +18,7 @@ from troupe_client.reporting.artifacts import (
     version_fetch,
     version_put,
 )
-from troupe_client.server_api import Server, find_server, project_path
+from troupe_client.server_api import find_server, project_path
 
 app = typer.Typer()
 Reference = Annotated[str, typer.Argument(help="NAME, NAME:v3 or NAME:alias.")]
@@ -28,7 +28,7 @@ Reference = Annotated[str, typer.Argument(help="NAME, NAME:v3 or NAME:alias.")]
 def artifact_list(project: InProject = "", as_json: AsJson = False) -> None:
     """List the artifacts of a project with their newest version and aliases."""
     server = find_server()
-    rows = server.call(project_path(_project(server, project), "artifacts/"))["results"]
+    rows = server.call(project_path(project_slug(server, project), "artifacts/"))["results"]
     print_documents(rows, Artifact, as_json, "No artifacts yet: troupe artifact put NAME PATH")
 
 
@@ -36,7 +36,7 @@ def artifact_list(project: InProject = "", as_json: AsJson = False) -> None:
 def artifact_show(reference: Reference, project: InProject = "", as_json: AsJson = False) -> None:
     """Show a version: aliases, the run that made it, the runs that used it, its files."""
     server = find_server()
-    version = artifact_find(server, _project(server, project), reference)
+    version = artifact_find(server, project_slug(server, project), reference)
     if as_json:
         return print_json(version)
     print_line(
@@ -67,7 +67,7 @@ def artifact_put(
     if (source is None) == (not checkpoint):
         raise TroupeError("give either a path or --checkpoint RUN:CHECKPOINT:POLICY")
     server, facts = find_server(), _metadata(metadata)
-    slug = _project(server, project)
+    slug = project_slug(server, project)
     path = project_path(slug, "artifacts/")
     if source is not None:
         files = files_of(source)
@@ -102,7 +102,7 @@ def artifact_get(
 ) -> None:
     """Download the files of a version, check their hashes, and print the folder."""
     server = find_server()
-    version = artifact_find(server, _project(server, project), reference)
+    version = artifact_find(server, project_slug(server, project), reference)
     if to:
         to.mkdir(parents=True, exist_ok=True)
     folder = str(version_fetch(server, version, to or cache_folder()))
@@ -119,7 +119,7 @@ def artifact_alias(
 ) -> None:
     """Point an alias to a version, or remove it."""
     server = find_server()
-    version = artifact_find(server, _project(server, project), reference)
+    version = artifact_find(server, project_slug(server, project), reference)
     body = {"alias": alias, "version": "" if remove else version["version"]}
     changed = server.call(f"/api/v1/artifacts/{version['artifact']}/aliases/", body)
     text = f"removed {alias}" if remove else f"{alias} is {version['name']}:{version['version']}"
@@ -130,7 +130,7 @@ def artifact_alias(
 def artifact_delete(reference: Reference, project: InProject = "", as_json: AsJson = False) -> None:
     """Delete the contents of a version that no alias and no run uses; its record remains."""
     server = find_server()
-    version = artifact_find(server, _project(server, project), reference)
+    version = artifact_find(server, project_slug(server, project), reference)
     path = f"/api/v1/artifacts/{version['artifact']}/versions/{version['version']}/"
     deleted = server.send("DELETE", path)
     print_result(deleted, as_json, f"deleted {version['name']}:{version['version']}")
@@ -146,7 +146,7 @@ def artifact_prune(
 ) -> None:
     """Delete the contents of old versions that no alias and no run uses."""
     server = find_server()
-    path = project_path(_project(server, project), "artifacts/prune/")
+    path = project_path(project_slug(server, project), "artifacts/prune/")
     result = server.call(path, {"artifact": name, "last": last, "dry": dry_run})
     if as_json:
         return print_json(result)
@@ -155,16 +155,6 @@ def artifact_prune(
     print_line(
         f"{len(result['deleted'])} versions, {result['freed']} bytes {'to free' if dry_run else 'freed'}"
     )
-
-
-def _project(server: Server, project: str) -> str:
-    """The slug of the named project, or of the caller's first."""
-    if project:
-        return project
-    projects = server.call("/api/v1/projects/")["results"]
-    if not projects:
-        raise TroupeError("you are in no project; create one with `troupe project create NAME`")
-    return str(projects[0]["slug"])
 
 
 def _metadata(text: str) -> dict[str, Any]:

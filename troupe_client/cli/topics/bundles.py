@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from training_core.errors import TroupeError
-from troupe_client.cli.arguments import AsJson, InProject
+from troupe_client.cli.arguments import AsJson, InProject, project_slug
 from troupe_client.cli.output import console, print_json, print_line
 from troupe_client.server_api import find_server
 from workers.telemetry.delivery import Undelivered
@@ -50,10 +50,11 @@ def import_bundle(
     from troupe_client.bundles.importing import bundle_read, run_import
 
     server, imported = find_server(), []
+    slug = project_slug(server, project)
     for document in bundle_read(file):
         with console.status(f"run {document['run']['name']}"):
             try:
-                run = run_import(server, document, project)
+                run = run_import(server, document, slug)
             except Undelivered as error:
                 raise TroupeError(f"the import has stopped: {error}; repeat it to continue") from error
         imported.append({"run": run, "from": document["run"]["id"], "name": document["run"]["name"]})

@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 from rich.tree import Tree
 
+from training_core.errors import TroupeError
 from troupe_client.cli.arguments import AsJson, Overrides, RunId, RunName, Tags
 from troupe_client.cli.installed import require_server
 from troupe_client.cli.output import (
@@ -97,24 +98,47 @@ def push(
 ) -> None:
     """Upload a checkpoint to the Hugging Face hub with the token of HF_TOKEN: a model repository per policy."""
     from troupe_client.cli.fetching import fetch_tar
-    from troupe_client.cli.hub import push_folder
 
     with TemporaryDirectory() as scratch:
         path = checkpoint_path(run_id, checkpoint, "download/")
         target = fetch_tar(find_server(), path, Path(scratch) / "checkpoint", policy=policy)
-        folders = sorted(item for item in target.iterdir() if item.is_dir())
-        several = len(folders) > 1
+        folders = sorted(file.parent for file in target.glob("*/config.json"))
+        if not folders:
+            raise TroupeError(
+                "the hub is for language models; share small networks by `troupe checkpoint download`"
+            )
+        names = [f"{repository}-{folder.name}" if len(folders) > 1 else repository for folder in folders]
         message = f"Checkpoint {checkpoint} of run {run_id}"
         pushed = [
-            push_folder(
-                folder, f"{repository}-{folder.name}" if several else repository, message, private=not public
-            )
-            for folder in folders
+            _push_folder(folder, name, message, private=not public)
+            for folder, name in zip(folders, names, strict=True)
         ]
-    if as_json:
-        return print_json(pushed)
-    for address in pushed:
-        print_line(address)
+    print_result(pushed, as_json, "\n".join(pushed))
+
+
+def _push_folder(folder: Path, repository: str, message: str, *, private: bool) -> str:
+    """Upload a model's folder as one commit, create the repository if there is none, and return its address.
+
+    The hub's own client reads HF_TOKEN and HF_ENDPOINT. Raises TroupeError if the hub refuses, and without `huggingface_hub`.
+    """
+    try:
+        from huggingface_hub import HfApi
+        from huggingface_hub.errors import HfHubHTTPError
+    except ImportError as error:
+        raise TroupeError("pushing needs the hub's client: pip install huggingface_hub") from error
+    hub = HfApi()
+    failures: Any = (
+        *HfHubHTTPError.__bases__,
+        ValueError,
+    )  # of its HTTP library, OSError, and an invalid name
+    try:
+        hub.create_repo(repository, private=private, exist_ok=True)
+        hub.upload_folder(repo_id=repository, folder_path=folder, commit_message=message)
+    except failures as error:
+        raise TroupeError(
+            f"the upload of {repository} to {hub.endpoint} has failed: {error}; check HF_TOKEN, which needs write access, and the name"
+        ) from error
+    return f"{hub.endpoint}/{repository}"
 
 
 @app.command("download")
