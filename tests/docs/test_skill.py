@@ -14,7 +14,7 @@ from tests.docs.test_commands import problem
 from troupe_client.mcp.tools import TOOLS
 from webapp.documents.rendering import document_get
 
-SKILL = ROOT / "docs/use/skill.md"
+SKILL = ROOT / "docs/use/assistants/SKILL.md"
 PAGE = ROOT / "docs/use/assistants.md"
 
 

@@ -1,6 +1,6 @@
 """An assistant on the real stack, by the official MCP client: it launches a run with a fault, finds the cause, and shows the remedy.
 
-It follows the order of work of docs/use/skill.md, over HTTP and over standard input and output.
+It follows the order of work of docs/use/assistants/SKILL.md, over HTTP and over standard input and output.
 """
 
 import json

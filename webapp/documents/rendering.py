@@ -28,6 +28,7 @@ OTHERS = {
     "CONTRIBUTING.md": "contributing",
     "CHANGELOG.md": "changes",
     "SECURITY.md": "security",
+    "docs/use/assistants/SKILL.md": "skill",
 }
 """Slugs of pages outside docs/; others have the name of their file."""
 START = ""
