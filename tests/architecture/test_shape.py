@@ -56,13 +56,6 @@ def test_no_line_of_a_template_is_wide_or_ends_within_a_tag() -> None:
     assert templates and not wrong, wrong
 
 
-def test_no_tag_of_a_template_spans_lines() -> None:
-    """Django shows such a tag as text."""
-    broken = re.compile(r"\{[{%](?:(?![}%]\})[^\n])*\n")
-    found = [path.name for path in (ROOT / "templates").rglob("*.html") if broken.search(path.read_text())]
-    assert not found
-
-
 def test_script_components_are_classes() -> None:
     """A function holds no other function declaration, and returns no object with the methods of a component."""
     other = re.compile(

@@ -40,6 +40,17 @@ ALLOWED: dict[tuple[str, str], str] = {
         "webapp/common/templatetags/components.py",
         "place",
     ): "the place in the navigation, as in the pages' context",
+} | {
+    (path, "beside"): 'a value of evaluation.mode, "beside"'
+    for path in (
+        "docs/reference/metrics.md",
+        "docs/train/asynchronous.md",
+        "training_core/config/evaluation.py",
+        "training_core/config/experiment.py",
+        "training_core/config/marl.py",
+        "training_core/config/run.py",
+        "workers/sizing/placement.py",
+    )
 }
 """(file, word) -> why the word is right there. "*" stands for every word."""
 

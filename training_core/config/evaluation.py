@@ -12,7 +12,7 @@ _some_play = only_if(lambda at: at.section.greedy or at.section.sampled, "neithe
 EVALUATION_EFFECTS = (
     needs("episodes probes mode", both(unless("every", 0), _some_play))
     | needs("greedy sampled", unless("every", 0))
-    | needs("cpus gpus", both(unless("every", 0), _some_play, where("mode", "background")))
+    | needs("cpus gpus", both(unless("every", 0), _some_play, where("mode", "beside")))
 )
 """Rules of evaluations of all kinds of agents."""
 
@@ -54,8 +54,8 @@ class Evaluation(Section):
     """Temperature of the sampled evaluation."""
     probes: int = Field(6, ge=0)
     """Number of these tasks that are probes, whose transcripts are stored at every evaluation."""
-    mode: Literal["inline", "background"] = "inline"
-    """inline: training waits for an evaluation; background: an evaluator of its own plays it during the next iterations (on Ray)."""
+    mode: Literal["inline", "beside"] = "inline"
+    """inline: training waits for an evaluation; beside: an evaluator of its own plays it during the next iterations (on Ray)."""
     cpus: float = Field(0.5, ge=0.0)
     """CPU cores of the evaluator (for scheduling)."""
     gpus: float = Field(0.0, ge=0.0)

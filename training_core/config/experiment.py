@@ -157,10 +157,10 @@ class ExperimentConfig(Section):
         return 1
 
     @property
-    def evaluates_in_background(self) -> bool:
+    def evaluates_beside(self) -> bool:
         """Whether an evaluator plays evaluations during training."""
         section = self.evaluation
-        return section.mode == "background" and bool(section.every and (section.greedy or section.sampled))
+        return section.mode == "beside" and bool(section.every and (section.greedy or section.sampled))
 
     def evaluation_episodes(self, kind: str) -> int:
         """Episodes of one evaluation: of kind "eval" (greedy) or "eval_sampled"."""

@@ -135,8 +135,8 @@ class MarlEvaluation(Section):
     """Evaluate with sampled actions (metrics `eval_sampled/...`)."""
     probes: int = Field(2, ge=0)
     """Number of these episodes that are stored for reading and replay at every evaluation."""
-    mode: Literal["inline", "background"] = "inline"
-    """inline: training waits for an evaluation; background: an evaluator of its own plays it during the next iterations (on Ray)."""
+    mode: Literal["inline", "beside"] = "inline"
+    """inline: training waits for an evaluation; beside: an evaluator of its own plays it during the next iterations (on Ray)."""
     cpus: float = Field(0.5, ge=0.0)
     """CPU cores of the evaluator (for scheduling)."""
     gpus: float = Field(0.0, ge=0.0, le=1.0)
@@ -283,7 +283,7 @@ def reason_for_separate_runs(config: MarlConfig) -> str:
     resources = config.resources
     reasons = {
         "GPUs": bool(resources.gpus),
-        "evaluations during training": config.evaluates_in_background,
+        "evaluations during training": config.evaluates_beside,
         "environments in processes of their own": resources.environment_workers > 0,
         "a custom algorithm": isinstance(config.algorithm, CustomPpo),
         "networks other than mlp": any(network.type != "mlp" for network in networks),

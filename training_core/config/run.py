@@ -98,7 +98,7 @@ class RunConfig(ExperimentConfig):
 
     @cross_field
     def _an_evaluator_can_play(self) -> Self:
-        if not self.evaluates_in_background:
+        if not self.evaluates_beside:
             return self
         workflow, gpus, reason = self.workflow, self.evaluation.gpus, ""
         if isinstance(workflow, RolloutBuffer) or (isinstance(workflow, Agent) and not workflow.path):
@@ -107,7 +107,7 @@ class RunConfig(ExperimentConfig):
             reason = "external servers have the weights of the training only"
         if reason:
             raise InvalidValue(
-                f'evaluation.mode: "background" is not possible: {reason}', remedy='set "inline"'
+                f'evaluation.mode: "beside" is not possible: {reason}', remedy='set "inline"'
             )
         if gpus > 1 and [gpus] != [self.policies[name].engine.gpus for name in self.used_policies]:
             raise InvalidValue(

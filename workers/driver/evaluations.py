@@ -89,7 +89,7 @@ class Evaluations:
     def reason_to_end(self, iteration: int) -> str:
         """Why the run ends after this iteration: its metric, or that of an evaluation that has ended; empty if it continues."""
         self.collect(iteration)
-        if not (self.config.evaluates_in_background and self.config.checkpoint.is_best_by_evaluation):
+        if not (self.config.evaluates_beside and self.config.checkpoint.is_best_by_evaluation):
             self._measure(iteration)
         return self._reason
 
@@ -104,7 +104,7 @@ class Evaluations:
         return [kind for kind, played in kinds.items() if played]
 
     def _play(self, iteration: int, plays: list[Play], *, counts: bool) -> None:
-        if self.config.evaluates_in_background:
+        if self.config.evaluates_beside:
             self.collect(iteration, wait=True)
             if self.keeper.evaluating is None:  # otherwise the run stops
                 self.backend.begin_evaluation(iteration, [(play.kind, play.episodes) for play in plays])

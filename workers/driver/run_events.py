@@ -210,7 +210,7 @@ class RunEvents:
         written = self._headlines.get(iteration)
         if written is not None:
             headline = written | {key: headline[key] for key in headline if self._steps[key] == iteration}
-        if self._config.evaluates_in_background:
+        if self._config.evaluates_beside:
             self._headlines[iteration] = headline
         self._reporter.checkpoint(iteration, path, size, headline, best=best)
         if best or written is None:

@@ -168,7 +168,7 @@ def shared_steps(config: AnyConfig, around: Surroundings) -> Iterator[Step]:
         yield "data folder of all nodes", partial(nodes_see, around.home)
     if config.models:
         yield "memory", partial(_memory, config, around)
-    if around.local and config.evaluates_in_background:
+    if around.local and config.evaluates_beside:
         yield "evaluator", partial(refuse_evaluator, config)
     if any(getattr(config.reporting, name) for name in LOGGERS):
         yield "loggers", partial(_loggers, config)

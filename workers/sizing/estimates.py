@@ -316,7 +316,7 @@ def _policy(
     except ModelError as error:
         return PolicyMemory(name, section.model, precision, None, [], engine, str(error))
     prompt = _prompt(name, config, shape, prompt)
-    evaluator = _evaluator(name, config, shape, prompt, card) if config.evaluates_in_background else []
+    evaluator = _evaluator(name, config, shape, prompt, card) if config.evaluates_beside else []
     config = _with_sizes(config, name, shape, prompt, card)
     section = config.policies[name]
     sizes = {"max_batch": section.engine.sequences}

@@ -95,7 +95,7 @@ def policy_processes(config: RunConfig) -> Iterator[Process]:
 
 
 def _evaluator(config: AnyConfig) -> Iterator[Process]:
-    if config.evaluates_in_background:
+    if config.evaluates_beside:
         yield "evaluator", "evaluator", "", config.evaluation.cpus, config.evaluation.gpus
 
 
@@ -213,8 +213,8 @@ def on_evaluator(config: RunConfig) -> RunConfig:
 
 def refuse_evaluator(config: AnyConfig) -> str:
     """Raises ConfigError if the config requests an evaluator of a run in one process."""
-    if config.evaluates_in_background:
-        text = '"background" needs a process for the evaluator, and a run in this process has none'
+    if config.evaluates_beside:
+        text = '"beside" needs a process for the evaluator, and a run in this process has none'
         remedy = 'set evaluation.mode = "inline", or launch the run on Ray'
         raise ConfigError({"evaluation.mode": text}, remedy=remedy)
     return "training waits for evaluations"

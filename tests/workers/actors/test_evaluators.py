@@ -19,7 +19,7 @@ from workers.sizing.placement import on_evaluator
 )  # fmt: skip
 def test_its_policies_share_its_gpus(gpus: float, rollout_gpus: float, engine: str, expected: str) -> None:
     """Of two policies each has half a GPU, for sizes that are "auto" too; that is too little for vLLM on whole ones."""
-    overrides: dict[str, Any] = {"evaluation__mode": "background", "evaluation__gpus": gpus}
+    overrides: dict[str, Any] = {"evaluation__mode": "beside", "evaluation__gpus": gpus}
     for policy in ("planner", "executor"):
         overrides[f"policies__{policy}__devices__rollout_gpus"] = rollout_gpus
         overrides[f"policies__{policy}__devices__placement"] = "apart"

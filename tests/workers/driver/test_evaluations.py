@@ -20,7 +20,7 @@ from workers.protocol import Attempt, Collected, EpisodeFacts, Started
 from workers.sizing.placement import demand, place
 from workers.storage.folders import RunFolder
 
-BACKGROUND = {"evaluation__mode": "background", "evaluation__greedy": True, "evaluation__sampled": False}
+BACKGROUND = {"evaluation__mode": "beside", "evaluation__greedy": True, "evaluation__sampled": False}
 
 
 def facts(success: bool) -> EpisodeFacts:
@@ -215,7 +215,7 @@ def test_the_metrics_of_a_checkpoint_are_completed_later_and_forgotten_with_it()
 
 def test_an_evaluator_needs_a_process(tmp_path: Path) -> None:
     networks, inline = (
-        small_networks("spread_mappo", evaluation__mode="background"),
+        small_networks("spread_mappo", evaluation__mode="beside"),
         small_networks("spread_mappo"),
     )
     assert demand(networks).cpus == demand(inline).cpus + 0.5
@@ -270,10 +270,10 @@ def test_the_numbers_are_those_of_inline_evaluations(
             return small_networks("spread_mappo", **settings, evaluation__episodes=8)
         return small_config(little_model, **settings)
 
-    inline, background = tmp_path / "inline", tmp_path / "background"
+    inline, background = tmp_path / "inline", tmp_path / "beside"
     assert run_attempt(Attempt(config("inline"), f"inline-{kind}", 1, inline, tmp_path), local=False) == 0
     assert (
-        run_attempt(Attempt(config("background"), f"background-{kind}", 1, background, tmp_path), local=False)
+        run_attempt(Attempt(config("beside"), f"background-{kind}", 1, background, tmp_path), local=False)
         == 0
     )
     assert evaluated(background) == evaluated(inline)

@@ -301,7 +301,7 @@ def test_a_run_in_one_process_has_no_evaluator(
     options: list[str], failing: list[str], tmp_path: Path
 ) -> None:
     job = JobFolder(tmp_path / "j")
-    config = small_networks("spread_mappo", evaluation__mode="background")
+    config = small_networks("spread_mappo", evaluation__mode="beside")
     parameters = {"cluster": {"gpus": 0.0, "nodes": [{"main": 64 * GIB, "gpu": 0}]}}
     job.open(to_toml(config), {"kind": "check", "parameters": parameters, "checkpoint": "", "other": ""})
     assert do_job([str(tmp_path / "j"), "--home", str(tmp_path), *options]) == 0

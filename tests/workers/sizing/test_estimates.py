@@ -100,7 +100,7 @@ def test_a_separate_rollout_worker_only_generates(big: Path, tmp_path: Path) -> 
 
 def test_the_evaluators_memory_is_compared_with_its_share_of_a_gpu(big: Path, tmp_path: Path) -> None:
     """Two policies share its GPU: 30 GB of weights do not fit into half of 48 GB, and fit into half of 160 GB."""
-    config = configured(big, evaluation__mode="background", evaluation__gpus=1.0)
+    config = configured(big, evaluation__mode="beside", evaluation__gpus=1.0)
     estimated = estimate(config, tmp_path, 1000, card=48 * 10**9)
     evaluators = [
         worker for policy in estimated.policies for worker in policy.workers if worker.kind == "evaluator"
