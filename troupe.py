@@ -21,14 +21,22 @@ import functools
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from training_core.errors import TroupeError
-from troupe_client.playing import OpenEpisode, Played, play_episodes
-from troupe_client.reading import StoredRun, runs
 from troupe_client.reporting.client import PATIENCE, ClientRun, run_begin
 from troupe_client.reporting.media import Histogram, Image, Table, Text
 from troupe_client.reporting.program_end import ProgramEnd
+
+if TYPE_CHECKING:
+    from troupe_client.playing import OpenEpisode, Played, play_episodes
+    from troupe_client.reading import StoredRun, runs
+
+_ON_USE = dict.fromkeys(("OpenEpisode", "Played", "play_episodes"), "troupe_client.playing") | dict.fromkeys(
+    ("StoredRun", "runs"), "troupe_client.reading"
+)
+"""Names whose modules a program that only reports does not import."""
 
 __all__ = [
     "ClientRun",
@@ -57,6 +65,12 @@ run: ClientRun | None = None
 _end: ProgramEnd | None = None
 _pid = 0
 """The process of `_end`; a forked child has none."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_USE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_ON_USE[name]), name)
 
 
 @functools.wraps(run_begin)

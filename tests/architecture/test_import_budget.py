@@ -22,6 +22,11 @@ UP = "import webapp.stack.up as up; import webapp.stack.worker_probe as probe; p
 PROCESSES = {
     "the command line": ("import troupe_client.cli.app", 600, (*LEARNING, "django", "numpy")),
     "make run": (UP, 450, (*LEARNING, "numpy", "pydantic", "redis", "celery", "httpx")),
+    "a program that reports": (
+        "import troupe",
+        300,
+        (*LEARNING, "numpy", "pydantic", "asyncio", "httpx", "django"),
+    ),
     "the web server": (WEB, 2750, LEARNING),
     "Celery": (WORKER, 1900, (*LEARNING, "drf_spectacular.views", "webapp.experiments.views")),
     "the driver": ("import workers.run", 430, (*LEARNING, "django", "numpy")),

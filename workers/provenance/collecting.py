@@ -14,13 +14,14 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from training_core.config.base import Section
-from workers.provenance.content import code_folders, code_of, data_of
 from workers.provenance.repository import repositories, without_secrets
+
+if TYPE_CHECKING:
+    from training_core.config.base import Section
 
 ROOT = Path(__file__).resolve().parents[2]
 """Folder that Troupe's packages are imported from."""
@@ -32,11 +33,17 @@ MOST_INSTALLED = 1000
 LONGEST_COMMAND = 4000
 
 
-def attempt_provenance(config: Section, home: Path) -> dict[str, Any]:
+def attempt_provenance(config: "Section", home: Path) -> dict[str, Any]:
     """Return {"command", "machine", "repositories", "installed", "code", "data"}.
 
     Repositories are those of the config's own packages, of the working folder and of Troupe's checkout.
     """
+    from workers.provenance.content import (
+        code_folders,
+        code_of,
+        data_of,
+    )  # here: `import troupe` needs no configs
+
     states = repositories([*code_folders(config), ("", Path.cwd()), ("", ROOT)])
     return {
         "command": command_line(sys.argv),
