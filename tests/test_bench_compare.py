@@ -16,7 +16,7 @@ from tests.benchmarks.intervals import ratio_interval
 from tests.benchmarks.results import ROOT
 
 PROGRAMS = ("folders", "results", "measure", "intervals", "children", "compare", "bench")
-NAMES = {"toy": "benchmark", "newer": "newer", "slow": "slow", "lonely": "lonely"}
+NAMES = {"toy": "benchmark", "newer": "newer", "added": "newer", "slow": "slow", "lonely": "lonely"}
 REGISTRY = f"SHORT_SET = { {name: f'tests.benchmarks.toy:{function}' for name, function in NAMES.items()} }\n"
 TOY = """
 import time
@@ -55,20 +55,24 @@ def lonely(small=False):
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """Two commits, of which the second halves the cost and adds a module."""
+    """Two commits, of which the second halves the cost and adds a module and benchmarks."""
     root = tmp_path / "toy"
     (root / "tests" / "benchmarks").mkdir(parents=True)
     (root / "training_core").mkdir()
     (root / "training_core" / "__init__.py").touch()
     (root / "training_core" / "speed.py").write_text("VALUES = [8.0, 10.0, 30.0]\n")
     (root / ".gitignore").write_text("__pycache__/\nvar\n")
-    git(root, "init", "-q", "-b", "main")
-    git(root, "add", ".")
-    git(root, "commit", "-qm", "one")
     for name in PROGRAMS:
         (root / "tests/benchmarks" / f"{name}.py").write_bytes(
             (ROOT / "tests/benchmarks" / f"{name}.py").read_bytes()
         )
+    (root / "tests/benchmarks/registry.py").write_text(
+        'SHORT_SET = {"newer": "tests.benchmarks.toy:newer"}\n'
+    )
+    (root / "tests/benchmarks/toy.py").write_text(TOY.replace("import training_core.newer", ""))
+    git(root, "init", "-q", "-b", "main")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "one")
     (root / "tests/benchmarks/registry.py").write_text(REGISTRY)
     (root / "tests/benchmarks/toy.py").write_text(TOY)
     (root / "training_core" / "speed.py").write_text("VALUES = [4.0, 5.0, 15.0]\n")
@@ -127,13 +131,12 @@ def test_a_busy_machine_is_reported(
 def test_two_commits_are_measured_with_their_own_code(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Medians 10 and 5 in each round, so that the interval is a point; the base has neither the programs nor `newer`."""
-    status = compare(repository, "HEAD~1", ["toy", "newer"], Settings(rounds=2, repeats=3))
+    """Medians 10 and 5 in each round, so that the interval is a point; the tree's program of `newer` cannot run in the base."""
+    status = compare(repository, "HEAD~1", ["newer", "added", "toy"], Settings(rounds=2, repeats=3))
     output = capsys.readouterr().out
-    assert "cost: 10 to 5.00 ms, ratio 0.500 (0.500 to 0.500), faster" in output
-    assert (
-        "newer: cannot run in the base: ModuleNotFoundError: No module named 'training_core.newer'" in output
-    )
+    assert output.count("cost: 10 to 5.00 ms, ratio 0.500 (0.500 to 0.500), faster") == 2
+    assert "newer: the base's own program, because: ModuleNotFoundError" in output
+    assert "added: cannot run in the base: " in output
     assert status == 0
     assert len(worktrees(repository)) == 1 and git(repository, "status", "--porcelain") == ""
 

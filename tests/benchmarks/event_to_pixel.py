@@ -114,7 +114,9 @@ def measure(stack: RunningStack, page: Page, viewers: int, load: Load) -> Mappin
     emit(runs, sent, range(3), RATE)
     time.sleep(1.0)
     page.goto(f"{stack.url}/runs/{run.id}/")
-    page.locator(f".chart:has([data-last='{KEY}']) path.js-line").first.wait_for(timeout=60_000)
+    page.locator(f".chart:has([data-last='{KEY}']) path.js-line").first.wait_for(
+        state="attached", timeout=60_000
+    )
     page.evaluate(LISTEN)
     cookies = "; ".join(f"{cookie['name']}={cookie['value']}" for cookie in page.context.cookies(stack.url))
     address = ",".join(f"{stack.url.replace('http', 'ws', 1)}/ws/runs/{one.id}/" for one in runs)

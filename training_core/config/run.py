@@ -106,9 +106,7 @@ class RunConfig(ExperimentConfig):
         elif any(self.policies[name].engine.weights == "remote" for name in self.used_policies):
             reason = "external servers have the weights of the training only"
         if reason:
-            raise InvalidValue(
-                f'evaluation.mode: "beside" is not possible: {reason}', remedy='set "inline"'
-            )
+            raise InvalidValue(f'evaluation.mode: "beside" is not possible: {reason}', remedy='set "inline"')
         if gpus > 1 and [gpus] != [self.policies[name].engine.gpus for name in self.used_policies]:
             raise InvalidValue(
                 f"evaluation.gpus: an evaluator shares one GPU among its policies, but {gpus:g} are requested",
