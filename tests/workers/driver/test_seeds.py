@@ -78,12 +78,12 @@ def test_sigterm_stops_all_seeds_with_a_checkpoint(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(RunEvents, "updated", update_and_signal)
     before = signal.getsignal(signal.SIGTERM)
-    together = attempts(tmp_path, run__iterations=50, checkpoint__every=0)
+    together = attempts(tmp_path, run__iterations=1000, checkpoint__every=0)
     assert run_seeds(together) == 0
     assert signal.getsignal(signal.SIGTERM) is before
     for attempt in together:
         state, iteration = states(attempt.folder)[-1]
-        assert state == "stopped" and 1 <= iteration < 50
+        assert state == "stopped" and 1 <= iteration < 1000
         assert max(checkpoints(attempt.folder / "checkpoints")) == iteration
 
 
