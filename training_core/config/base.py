@@ -42,7 +42,8 @@ def cross_field(check: Callable[[Checked], Checked]) -> Any:
 class Section(BaseModel):
     """A part of the run config. Field docstrings are used as form help, API schema and documentation."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    # deferred: most sections are validated only as a part of another one, whose validator includes theirs
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, defer_build=True)
     import_fields: ClassVar[tuple[str, ...]] = ()
     """Fields that name custom code by import path: a server runs only packages that its owner has allowed."""
     file_fields: ClassVar[tuple[str, ...]] = ()

@@ -85,6 +85,7 @@ def main(path: str, idle: float) -> None:
         for name in MODULES:
             if not closed(STDIN):
                 importlib.import_module(name)
+        build_configs()
         gc.collect()
         gc.freeze()  # collections in workers do not copy the pages of what was imported
         report("ready")
@@ -96,6 +97,15 @@ def main(path: str, idle: float) -> None:
     else:
         request, connection = served
         run(request, added, connection)
+
+
+def build_configs() -> None:
+    """Build the validators of both kinds of configs, which forks would otherwise do on use, each for itself."""
+    from training_core.config.marl import MarlConfig
+    from training_core.config.run import RunConfig
+
+    for config in (RunConfig, MarlConfig):
+        config.model_rebuild()
 
 
 @dataclass(frozen=True)
