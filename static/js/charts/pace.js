@@ -1,7 +1,7 @@
 /* Rate of drawing: the time of the last drawings of visible charts stays a fixed share of the browser's time. */
 
 const SHORTEST = 30, LONGEST = 1000;
-const SHARE = 1 / 3;
+const SHARE = 1 / 2;
 const costs = new Map();
 
 /* Milliseconds between two drawings of a chart. */
