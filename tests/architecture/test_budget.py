@@ -31,7 +31,7 @@ BUDGET = {
     "troupe_client/documents": 2800,
     "troupe_client/mcp": 370,
     "troupe_client/reporting": 3090,
-    "webapp/accounts": 1370,
+    "webapp/accounts": 1380,
     "webapp/administration": 270,
     "webapp/agents": 300,
     "webapp/api": 470,

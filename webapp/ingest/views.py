@@ -14,11 +14,10 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
 from webapp.accounts.models import ApiToken
-from webapp.accounts.permissions import can_edit
+from webapp.accounts.permissions import can_edit_run
 from webapp.accounts.tokens import token_covers, token_find
 from webapp.ingest.batches import MAX_BODY, IngestRejected, Room, too_large
 from webapp.ingest.services import batch_store
-from webapp.runs.models import Run
 
 logger = logging.getLogger(__name__)
 
@@ -65,8 +64,7 @@ def _may_write(token: ApiToken, run_id: str) -> bool:
         return ApiToken.Scope.INGEST in token.scopes and token.run_id == run_id
     if ApiToken.Scope.INGEST not in token.scopes and not token_covers(token, ApiToken.Scope.LAUNCH):
         return False
-    run = Run.objects.select_related("project").filter(pk=run_id).first()
-    return run is not None and can_edit(token.user, run.project)
+    return can_edit_run(token.user, run_id)
 
 
 def _body(request: HttpRequest, room: Room) -> bytes:
