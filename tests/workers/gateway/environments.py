@@ -14,6 +14,8 @@ PACKAGES = {
     "agents": ("openai-agents",),
     "langgraph": ("langgraph", "langchain", "langchain-openai"),
     "smolagents": ("smolagents[openai]",),
+    "ag2": ("ag2[openai]>=1",),
+    "crewai": ("crewai",),
     "verifiers": ("verifiers==0.3.1",),
     "mlflow": ("mlflow",),
     "trl": ("trl", "torch==2.13.0"),
