@@ -22,6 +22,8 @@ from typing import Self
 
 _OF_REQUESTS = (400, 413, 422)
 """HTTP statuses that state that a request is wrong, which may be due to the policy's answers."""
+_CONNECTIONS = ("TransportError", "ClientConnectionError", "APIConnectionError")
+"""Errors of connections by name, because clients differ: httpx and httpx2, aiohttp, OpenAI's and Anthropic's."""
 
 
 class Advice(str):
@@ -154,10 +156,9 @@ class ModelError(TroupeError):
 
 def is_infrastructure(error: BaseException) -> bool:
     """Whether an exception, or one of its causes, is not due to a policy's answers."""
-    from httpx import TransportError  # here: only runs with agents need it
-
     return any(
-        isinstance(link, OSError | MemoryError | ImportError | TroupeError | TransportError)
+        isinstance(link, OSError | MemoryError | ImportError | TroupeError)
+        or any(kind.__name__ in _CONNECTIONS for kind in type(link).__mro__)
         or _status(link) not in (None, *_OF_REQUESTS)
         for link in links(error)
     )

@@ -41,9 +41,7 @@ def by_lot(actor: Actor, config: MarlConfig) -> Actor:
     network = config.policies[actor.slots.policy].network
     slots = actor.slots
     outputs, inputs = actor.head.outputs, slots.observation_dim
-    return replace(
-        actor, network=make_network(network.seeing(slots.pictures), inputs, outputs, slots.count, 0.0)
-    )
+    return replace(actor, network=make_network(network, inputs, outputs, slots.count, 0.0, slots.pictures))
 
 
 def cross_play(trainer: MarlTrainer, episodes: int) -> dict[tuple[str, ...], Returns]:

@@ -14,11 +14,17 @@ PACKAGES = {
     "agents": ("openai-agents",),
     "langgraph": ("langgraph", "langchain", "langchain-openai"),
     "smolagents": ("smolagents[openai]",),
+    "ag2": ("ag2[openai]>=1",),
+    "crewai": ("crewai",),
     "verifiers": ("verifiers==0.3.1",),
+    "tasksets": ("verifiers[openenv,ta]==0.3.1",),
+    "harbor": ("verifiers[harbor]==0.3.1",),
     "mlflow": ("mlflow",),
     "trl": ("trl", "torch==2.13.0"),
 }
 """The packages of an environment, by its name."""
+PYTHONS = {"harbor": "python3.12"}
+"""The interpreter of an environment whose packages need a newer one."""
 CLIENT = ("httpx", "orjson", "psutil", "pydantic", "rich", "tomlkit", "typer", "zstandard")
 """Dependencies of Troupe's client."""
 
@@ -26,12 +32,14 @@ CLIENT = ("httpx", "orjson", "psutil", "pydantic", "rich", "tomlkit", "typer", "
 def client_python(name: str, folder: pytest.TempPathFactory) -> Path:
     """The interpreter of an environment: TROUPE_TEST_ENVIRONMENTS/name if there is one, else a new environment.
 
-    Skips the test if pip reaches no package index.
+    Skips the test if there is no interpreter for it, or pip reaches no package index.
     """
     made = Path(os.environ.get("TROUPE_TEST_ENVIRONMENTS", "/nowhere")) / name
     if not made.exists():
         made = folder.mktemp(name) / "environment"
-        subprocess.run([sys.executable, "-m", "venv", made], check=True)
+        if not (base := shutil.which(PYTHONS.get(name, sys.executable))):
+            pytest.skip(f"there is no {PYTHONS[name]}")
+        subprocess.run([base, "-m", "venv", made], check=True)
         pip = [made / "bin/python", "-m", "pip", "--disable-pip-version-check", "install", "-q"]
         done = subprocess.run([*pip, *PACKAGES[name], *CLIENT], capture_output=True, text=True)
         if done.returncode:

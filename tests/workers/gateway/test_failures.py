@@ -4,7 +4,10 @@ import asyncio
 import logging
 from typing import Any
 
+import aiohttp
 import httpx
+import httpx2
+import openai
 import pytest
 
 from tests.workers.gateway.playing import Recorded, Scripted, make_gateway, make_session
@@ -102,6 +105,9 @@ def chained(error: Exception, cause: Exception) -> Exception:
         (httpx.HTTPStatusError("", request=None, response=httpx.Response(400)), False),  # type: ignore[arg-type]
         (httpx.HTTPStatusError("", request=None, response=httpx.Response(503)), True),  # type: ignore[arg-type]
         (httpx.ReadTimeout("slow"), True),
+        (httpx2.RemoteProtocolError("the server has disconnected"), True),
+        (aiohttp.ServerDisconnectedError(), True),
+        (openai.APIConnectionError(request=httpx.Request("POST", "http://gateway")), True),
         (TimeoutError(), True),
         (MemoryError(), True),
         (ImportError("no module"), True),

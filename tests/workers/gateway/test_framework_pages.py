@@ -24,9 +24,10 @@ RUN = "4f2k9x1m"
 """The run that the page's programs name."""
 PROGRAMS = {"agents": "from agents import", "langgraph": "from langchain", "smolagents": "from smolagents"}
 """What a program of the page contains, by its environment."""
+TEAMS = {"ag2": "from ag2 import", "crewai": "from crewai import"}
+"""Programs of two agents, with a policy each."""
 SETTINGS: dict[str, Any] = {
     "environment.type": "dataset",
-    "team.roles": {"solver": {"policy": "solver", "sampling": {"max_tokens": 2}}},
     "workflow.type": "agent",
     "workflow.failure_reward": 0.0,
     "workflow.patience": 120.0,
@@ -50,7 +51,13 @@ class Played:
 
 
 def played(
-    text: str, python: Path | str, folder: Path, changes: dict[str, Any] | None = None, path: str = ""
+    text: str,
+    python: Path | str,
+    folder: Path,
+    changes: dict[str, Any] | None = None,
+    path: str = "",
+    *,
+    team: tuple[str, ...] = ("solver",),
 ) -> Played:
     """Train a run while the program of the page that contains `text` plays it; `path` is added to its PATH."""
     run = folder / "runs" / RUN
@@ -58,10 +65,12 @@ def played(
     lines = folder / "lines.jsonl"
     lines.write_text("\n".join(json.dumps({"prompt": f"goal {n}", "answer": "north"}) for n in range(40)))
     policy = {"model": str(tool_model(folder / "model")), "learner": {"learning_rate": 0.01}}
-    own = {"environment.path": str(lines), "policies": {"solver": policy}} | (changes or {})
+    roles = {role: {"policy": role, "sampling": {"max_tokens": 2}} for role in team}
+    own = {"environment.path": str(lines), "team.roles": roles, "policies": dict.fromkeys(team, policy)}
     (program,) = (fence.text for fence in fences("docs/train/agent-frameworks.md") if text in fence.text)
     (folder / "program.py").write_text(program)
-    variables = {"TROUPE_HOME": str(folder), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    variables = {"TROUPE_HOME": str(folder), "HOME": str(folder), "PYTHONPATH": str(ROOT)}
+    variables["OMP_NUM_THREADS"] = "1"
     variables["PATH"] = f"{path}{os.pathsep}{os.environ['PATH']}" if path else os.environ["PATH"]
     with (folder / "output").open("w") as output:
         playing = subprocess.Popen(
@@ -71,7 +80,7 @@ def played(
             stderr=subprocess.STDOUT,
         )
         try:
-            config = load_config("plan_path_duo", SETTINGS | own)
+            config = load_config("plan_path_duo", SETTINGS | own | (changes or {}))
             code = run_attempt(Attempt(config, RUN, 1, run, folder), local=True)
             assert playing.wait(timeout=120) == code == 0, (folder / "output").read_text()
         finally:
@@ -94,6 +103,23 @@ def test_a_framework_learns_by_the_program_of_the_page(
     returns = [result.curve["train/return", step] for step in range(1, 9)]
     assert sum(returns[-3:]) > sum(returns[:3]) + 0.3, returns
     assert result.episodes and all(len(event["turns"]) == 1 for event in result.episodes)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("name", TEAMS)
+def test_agents_of_a_framework_learn_with_policies_of_their_own(
+    name: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Both learn, and each has one sequence in an episode, unless the framework rewrites its history."""
+    team, python = ("scout", "walker"), client_python(name, tmp_path_factory)
+    result = played(TEAMS[name], python, tmp_path, team=team)
+    assert "Played(episodes=256" in result.output
+    for role in team:
+        rewards = [result.curve[f"train/{role}/reward", step] for step in range(1, 9)]
+        assert sum(rewards[-3:]) > sum(rewards[:3]) + 0.3, (role, rewards)
+    turns = [[turn["role"] for turn in event["turns"]] for event in result.episodes]
+    assert turns and all(set(roles) <= set(team) for roles in turns)
+    assert name == "crewai" or all(len(set(roles)) == len(roles) for roles in turns)
 
 
 @pytest.mark.extended

@@ -74,8 +74,10 @@ def offered(path: str, roles: dict[str, tuple[str, ...]], args: dict[str, Any], 
     return Session(SessionSpec(episode, data, clients, (0, 3, 1, 5)))
 
 
-def play(python: Path, folder: Path, sessions: list[Session]) -> list[Episode]:
-    """Have sessions played by verifiers_player.py in its own process."""
+def play(
+    python: Path, folder: Path, sessions: list[Session], changes: dict[str, str] | None = None
+) -> list[Episode]:
+    """Have sessions played by verifiers_player.py in its own process; `changes` are of its environment."""
     gateway = make_gateway()
     file = folder / "gateway.json"
     file.write_text(json.dumps({"url": gateway.url, "token": gateway.token}))
@@ -94,7 +96,7 @@ def play(python: Path, folder: Path, sessions: list[Session]) -> list[Episode]:
         "HF_HOME": str(folder),
         "HOME": str(folder),
         "TROUPE_HOME": str(folder),
-    }
+    } | (changes or {})
     try:
         done = subprocess.run(
             program, env=os.environ | variables, capture_output=True, text=True, timeout=180

@@ -2,15 +2,20 @@
 
 import logging
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from training_core.errors import ConfigError, EnvironmentFailure
-from training_core.llm.environments.verifiers import Verifiers, load
+from training_core.llm.environments.verifiers import Loaded, Verifiers, load
 
-_INFRASTRUCTURE = ("Infra", "Sandbox", "Tunnel", "Interception", "Provider", "Toolset")
-"""Kinds of errors of verifiers that are not due to answers."""
+_OUTSIDE = re.compile(
+    r"\w*(Infra|Sandbox|Tunnel|Interception|Provider|Toolset|Connect|ReadTimeout|RemoteProtocol)\w*"
+)
+"""Types of errors that are not due to answers."""
+_CAUSE = re.compile(r"[^:]*: (\w+): ")
+"""How verifiers names the cause of an error of an environment's or a task's code."""
 _KEY = "PRIME_API_KEY"
 
 
@@ -21,7 +26,7 @@ class VerifiersPlayer:
         """Raises ConfigError if the environment cannot be loaded, or its seats are not the roles."""
         self._loaded, self._roles, self._seed = load(section), roles, seed
         if not self._loaded.classic:
-            self._environment = _seated(self._loaded.environment, section, roles)
+            self._environment = _seated(self._loaded, section, roles)
         elif len(roles) > 1:
             text = f"{section.path} has one seat, for one role, not for {', '.join(roles)}"
             raise ConfigError({"team.roles": text}, remedy="give the team one role")
@@ -51,7 +56,7 @@ class VerifiersPlayer:
         client, role = OpenAIChatCompletionsClient(connection["client"]), self._roles[0]
         output = await self._environment.run_rollout(row, client, role, {})
         if output["error"]:
-            raise _failure(output["error_chain"])
+            raise _failure(output["error"]["error_chain_str"].split(" -> "), output["error_chain"])
         return {role: float(output["reward"] or 0.0)}
 
     async def _play_version_1(self, task: Any, connection: Mapping[str, Any]) -> dict[str, float]:
@@ -62,7 +67,7 @@ class VerifiersPlayer:
         episode = await self._environment.run_episode(task, ModelContext(self._roles[0], client))
         if not self._environment.complete(episode):
             errors = [*(error for trace in episode.traces for error in trace.errors), *episode.errors]
-            raise _failure(f"{errors[-1].type}: {errors[-1].message}" if errors else "it is not complete")
+            raise recorded(errors[-1]) if errors else RuntimeError("it is not complete")
         rewards = dict.fromkeys(self._roles, 0.0)
         for trace in episode.traces:
             if trace.agent.name in rewards:
@@ -70,16 +75,23 @@ class VerifiersPlayer:
         return rewards
 
 
-def _failure(text: str) -> Exception:
-    outside = any(f"{kind}Error" in text for kind in _INFRASTRUCTURE)
-    return EnvironmentFailure(text) if outside else RuntimeError(text)
+def recorded(error: Any) -> Exception:
+    """An error that verifiers has recorded."""
+    cause = _CAUSE.match(error.message)
+    return _failure([error.type, *(cause.groups() if cause else ())], f"{error.type}: {error.message}")
 
 
-def _seated(config: Any, section: Verifiers, roles: Sequence[str]) -> Any:
+def _failure(kinds: Iterable[str], text: str) -> Exception:
+    """An error by its type and those of its causes, because the text may quote an answer."""
+    return EnvironmentFailure(text) if any(map(_OUTSIDE.fullmatch, kinds)) else RuntimeError(text)
+
+
+def _seated(loaded: Loaded, section: Verifiers, roles: Sequence[str]) -> Any:
     """The environment with a role of the team, or a model of its own, in each seat. Raises ConfigError."""
     from verifiers.v1 import AgentConfig
     from verifiers.v1.utils.loaders import load_environment
 
+    config = loaded.environment
     seats = {name: seat for name, seat in config if isinstance(seat, AgentConfig)}
     if unknown := [role for role in roles if role not in seats]:
         text = f"{section.path} has no seat {unknown[0]!r}; its seats are {', '.join(seats)}"
@@ -87,17 +99,16 @@ def _seated(config: Any, section: Verifiers, roles: Sequence[str]) -> Any:
     for name, seat in seats.items():
         if name not in roles and not (seat.model and seat.client):
             own = f"environment.args.{name}.model and .client"
+            text = f"nobody plays the seat {name!r} of {section.path}"
             remedy = f"add [team.roles.{name}], with trained = false for a frozen one, or set {own}"
-            raise ConfigError(
-                {"team.roles": f"nobody plays the seat {name!r} of {section.path}"}, remedy=remedy
-            )
-        changes = {"model": name} if name in roles else {}
-        seats[name] = seat.model_copy(update=changes | _agent(config, name, section.args.get(name, {})))
+            raise ConfigError({"team.roles": text}, remedy=remedy)
+        agent = _agent(config, name, section.args.get(name, {}), loaded.runs_programs)
+        seats[name] = seat.model_copy(update=({"model": name} if name in roles else {}) | agent)
     return load_environment(config.model_copy(update=seats))
 
 
-def _agent(config: Any, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Who plays a seat: a conversation in this process, unless a harness is named. Raises ConfigError."""
+def _agent(config: Any, name: str, args: Mapping[str, Any], runs_programs: bool) -> dict[str, Any]:
+    """Who plays a seat: a conversation in this process, unless a harness is named or its tasks run programs. Raises ConfigError."""
     from verifiers.v1 import SubprocessConfig
     from verifiers.v1.utils.loaders import harness_class
 
@@ -106,12 +117,12 @@ def _agent(config: Any, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
     seat, harness = getattr(config, name), config.agent_harnesses()[name].id
     runtime = seat.runtime.type
     unnamed = harness == "bash" and seat.harness is None  # what verifiers takes if nobody names one
-    if "harness" not in args and (unnamed or harness == "null"):
+    if not runs_programs and "harness" not in args and (unnamed or harness == "null"):
         if "runtime" in args:
             text = f"the conversation of {name} is held in this process"
             raise _refused(text, f"remove {name}.runtime, or name its harness")
         return {"harness": CHAT, "runtime": SubprocessConfig()}
-    if runtime == "subprocess" and harness_class(harness).EXECUTES_CODE:
+    if runtime == "subprocess" and (runs_programs or harness_class(harness).EXECUTES_CODE):
         text = f"{harness} would run the commands of {name} on this machine, without a sandbox"
         raise _refused(text, f"set {name}.runtime.type to docker, prime or modal")
     if runtime == "prime" and not os.environ.get(_KEY):

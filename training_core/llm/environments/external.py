@@ -31,13 +31,13 @@ class ExternalEnvironment:
     done = True
 
     def __init__(self, section: External, seed: int) -> None:
-        self._section = section
+        """Nothing to load."""
 
     def reset(self, task: int, split: Split) -> None:
         """Raises EnvironmentFailure."""
         raise EnvironmentFailure(_SAID)
 
-    def observe(self, role: str) -> str:
+    def observe(self, role: str) -> str | None:
         """Raises EnvironmentFailure."""
         raise EnvironmentFailure(_SAID)
 

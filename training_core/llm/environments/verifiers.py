@@ -5,23 +5,24 @@ config and the tasks.
 """
 
 import json
+import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
-from importlib.machinery import ModuleSpec
-from itertools import islice
+from inspect import signature
+from itertools import islice, tee
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
 from training_core.config.base import Arguments, EnvironmentSection
-from training_core.errors import ConfigError, EnvironmentFailure, links
+from training_core.errors import ConfigError, links
 from training_core.importing import IMPORT_PATH, load_object
-from training_core.llm.environments.base import Split, StepResult
+from training_core.llm.environments.base import Split
 from training_core.llm.environments.dataset import order_of_pass
-from training_core.llm.environments.task_environment import TaskEnvironment
+from training_core.llm.environments.external import ExternalEnvironment
 
 _NAME = r"^([\w-]+/)?[\w.-]+(@[\w.]+)?$"
 """The name of an installed environment, with the owner and the version that its hub adds."""
@@ -73,14 +74,14 @@ class Loaded(NamedTuple):
     """A classic environment, or the EnvConfig of version 1."""
     classic: bool
     tasks: Mapping[Split, Any]
-    """By split; of a taskset without an end all tasks."""
+    runs_programs: bool = False
+    """Whether tasks or their rewards run programs in the runtime of a seat, such as tests of what an answer wrote."""
 
     def task(self, seed: int, number: int, split: Split) -> Any:
         """The task of a number: held-out ones in order, others shuffled again for each pass."""
         tasks = self.tasks[split]
         if isinstance(tasks, _Endless):
-            block, rest = divmod(number, _HELD_OUT - 1)
-            return tasks[number * _HELD_OUT if split == "eval" else block * _HELD_OUT + rest + 1]
+            return tasks[number]
         passes, index = divmod(number, len(tasks))
         return tasks[order_of_pass(seed, passes, len(tasks))[index] if split == "train" else index]
 
@@ -89,7 +90,7 @@ class _Endless:
     """The tasks of a generator, by index."""
 
     def __init__(self, tasks: Iterator[Any]) -> None:
-        self._rest, self._read = tasks, list[Any]()
+        self._rest, self._read = tasks, [next(tasks)]  # data that are not there are reported now
 
     def __getitem__(self, index: int) -> Any:
         self._read += islice(self._rest, max(index + 1 - len(self._read), 0))
@@ -131,12 +132,10 @@ def _plain(path: str, kind: type | None = None) -> str:
     path = path if kind else _module_of(path)
     if "." not in path and kind is None:
         return path
-    name = "".join(letter if letter.isalnum() else "_" for letter in path).lower()
-    module = ModuleType(name) if kind else import_module(path)
+    name = re.sub(r"\W", "_", path).lower()
+    sys.modules[name] = module = ModuleType(name) if kind else import_module(path)
     if kind:
-        exported = {"__all__": [kind.__name__], kind.__name__: kind}
-        module.__dict__.update({"__spec__": ModuleSpec(name, None), **exported})
-    sys.modules[name] = module
+        vars(module).update({"__all__": [kind.__name__], kind.__name__: kind})
     return name
 
 
@@ -153,67 +152,61 @@ def _taskset(path: str, kind: type | None, arguments: dict[str, Any]) -> Loaded:
     source["id"] = _plain(source["id"])
     config = resolve_env_config((name if plays else {}) | arguments | {"taskset": source})
     taskset = load_taskset(config.taskset)
-    if not taskset.INFINITE:
-        return Loaded(config, False, _divided(list(taskset)))
-    return Loaded(config, False, dict.fromkeys(("train", "eval"), _Endless(iter(taskset))))
+    tasks = _divided(taskset, _Endless if taskset.INFINITE else list)
+    return Loaded(config, False, tasks, _runs_programs(tasks["eval"][0]))
 
 
-def _divided(tasks: Any) -> dict[Split, Sequence[Any]]:
-    """Tasks by split, independent of the run's seed."""
-    if len(tasks) < 2:
-        raise ValueError("it has fewer than 2 tasks, and no others for evaluation")
-    numbered = list(enumerate(tasks))
-    return {
-        "train": [task for index, task in numbered if index % _HELD_OUT],
-        "eval": [task for index, task in numbered if not index % _HELD_OUT],
-    }
+def _runs_programs(task: Any) -> bool:
+    from verifiers.v1 import Task
+
+    hooks = [*task.hooks("reward"), *task.hooks("metric")]
+    for name in ("setup", "finalize"):
+        hooks += [getattr(task, name)] if getattr(type(task), name) is not getattr(Task, name) else []
+    needs = any("runtime" in signature(hook).parameters for hook in hooks)
+    return needs or task.NEEDS_CONTAINER or bool(task.data.image)
+
+
+def _divided(tasks: Iterable[Any], collect: Callable[[Iterator[Any]], Any] = list) -> dict[Split, Any]:
+    """Tasks by split, independent of the run's seed. A single one is in both."""
+    numbered, copy = (enumerate(part) for part in tee(tasks))
+    held_out = collect(task for index, task in copy if not index % _HELD_OUT)
+    train = collect(task for index, task in numbered if index % _HELD_OUT) or held_out
+    if not held_out:
+        raise ValueError("it has no tasks")
+    return {"train": train, "eval": held_out}
 
 
 def _explained(path: str, error: Exception) -> ConfigError:
     causes = list(links(error))
-    names = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
-    missing = [str(cause.name) for cause in causes if isinstance(cause, ModuleNotFoundError)]
-    keys = [key for cause in causes if "MissingKeyError" in names for key in getattr(cause, "keys", ())]
-    cause = f"{type(causes[-1]).__name__}: {causes[-1]}"
-    if any(name.partition(".")[0] == "verifiers" for name in missing):
+    kinds = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
+    modules = [str(cause.name) for cause in causes if isinstance(cause, ModuleNotFoundError)]
+    keys = [key for cause in causes if "MissingKeyError" in kinds for key in getattr(cause, "keys", ())]
+    text = " ".join(str(causes[-1]).split()).strip("* ")
+    cause = f"{type(causes[-1]).__name__}: {text}"
+    if any(name.partition(".")[0] == "verifiers" for name in modules):
         text, remedy = "the package verifiers is not installed", 'pip install "troupe[verifiers]"'
-    elif missing:
-        text, remedy = f"there is no module {missing[-1]!r}", f"install {path} where the workers run"
+    elif modules:
+        text, remedy = f"there is no module {modules[-1]!r}", f"install {path} where the workers run"
     elif keys:
         text, remedy = f"{path} needs {', '.join(keys)}", "set it in the environment of the workers"
-    elif names & _NETWORK:
+    elif kinds & _NETWORK or type(causes[-1]) is LookupError:  # of NLTK
         text, remedy = f"{path} needs a network: {cause}", "connect the workers, or download its data before"
     else:
         text, remedy = f"{path} cannot be loaded: {cause}", "correct environment.args or the environment"
     return ConfigError({"environment.path": text}, remedy=remedy)
 
 
-class VerifiersEnvironment(TaskEnvironment[Verifiers, int]):
-    """The number of a task: the environment itself has its prompt, and gets its answers."""
-
-    roles: ClassVar[tuple[str, ...]] = Verifiers.roles
-    outcome = "under way"
+class VerifiersEnvironment(ExternalEnvironment):
+    """The number of a task: the environment itself makes the prompts, and gets the answers."""
 
     def __init__(self, config: Verifiers, seed: int) -> None:
         """Raises ConfigError if the environment cannot be loaded."""
-        super().__init__(config, seed)
         load(config)
+        self._path = config.path
 
-    def draw(self, task: int, split: Split) -> int:
-        """The number."""
-        return task
-
-    def begin(self, instance: int) -> None:
+    def reset(self, task: int, split: Split) -> None:
         """Start with a task."""
-        self.title = f"{self.config.path} {instance}"
+        self.task_id, self.title = f"{split}-{task}", f"{self._path} {task}"
 
     def observe(self, role: str) -> None:
-        """Nothing: the environment makes the prompts."""
-
-    def act(self, role: str, answer: str) -> StepResult:
-        """Raises EnvironmentFailure."""
-        raise EnvironmentFailure("an environment of verifiers plays its tasks itself")
-
-    def board(self) -> dict[str, Any]:
-        """Nothing to draw."""
-        return {}
+        """Nothing."""

@@ -163,7 +163,7 @@ class CriticInputs:
 
     def network(self, config: Network) -> Networks:
         """The critic."""
-        return make_network(config.seeing(self.pictures), self.inputs, self.outputs, self.rows, 1.0)
+        return make_network(config, self.inputs, self.outputs, self.rows, 1.0, self.pictures)
 
     def inputs_of(self, observations: dict[str, Tensor], state: Tensor | None) -> Tensor:
         """By policy (..., N, D), and (..., S) -> (..., M, C)."""

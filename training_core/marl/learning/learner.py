@@ -343,7 +343,7 @@ class PolicyLearner:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             inputs, outputs, agents = self.slots.observation_dim, self.head.outputs, self.slots.count
-            actor = make_network(network.seeing(self.slots.pictures), inputs, outputs, agents, gain=0.01)
+            actor = make_network(network, inputs, outputs, agents, 0.01, self.slots.pictures)
             return actor.to(device), self.critic_inputs.network(network).to(device)
 
     def make_critic_inputs(self, slots: dict[str, AgentSlots], spec: Spec) -> CriticInputs:

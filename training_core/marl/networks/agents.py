@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from training_core.fast_linear import use_fast_products
 from training_core.importing import resolve
+from training_core.marl.environments.base import Pictures
 from training_core.marl.networks.base import Backbone, Memory, map_memory
 from training_core.marl.networks.config import Network
 from training_core.marl.networks.layers import linear
@@ -18,9 +19,13 @@ from training_core.marl.networks.registry import NETWORKS
 PACKAGE = __name__.rpartition(".")[0]
 
 
-def make_backbone(section: Network, inputs: int) -> Backbone:
-    """A backbone with initial weights. Raises ConfigError, with fields relative to the policy, for a wrong custom class."""
-    backbone: Backbone = resolve(f"{PACKAGE}.{NETWORKS[section.type].make}")(section, inputs)
+def make_backbone(section: Network, inputs: int, pictures: Pictures | None = None) -> Backbone:
+    """A backbone with initial weights, of inputs that begin with `pictures`. Raises ConfigError, with fields relative to the policy,
+    for a wrong custom class.
+    """
+    kind = NETWORKS[section.type]
+    arguments = (section, inputs, pictures) if kind.sees_pictures else (section, inputs)
+    backbone: Backbone = resolve(f"{PACKAGE}.{kind.make}")(*arguments)
     return backbone
 
 
@@ -47,11 +52,13 @@ class AgentNetwork(Protocol):
 class SharedNetwork(nn.Module):
     """One network for all agents, distinguished by a learnt identity embedding (parameter sharing)."""
 
-    def __init__(self, config: Network, inputs: int, outputs: int, agents: int, gain: float) -> None:
+    def __init__(
+        self, config: Network, inputs: int, outputs: int, agents: int, gain: float, pictures: Pictures | None
+    ) -> None:
         super().__init__()
         identity = config.identity_dim if agents > 1 else 0
         self.identity = nn.Embedding(agents, identity) if identity else None
-        self.backbone = make_backbone(config, inputs + identity)
+        self.backbone = make_backbone(config, inputs + identity, pictures)
         self.head = linear(self.backbone.features, outputs, config.orthogonal, gain)
         self.agents = agents
         self.has_memory = self.backbone.has_memory
@@ -80,9 +87,11 @@ class SharedNetwork(nn.Module):
 class SeparateNetworks(nn.Module):
     """Separate weights for every agent."""
 
-    def __init__(self, config: Network, inputs: int, outputs: int, agents: int, gain: float) -> None:
+    def __init__(
+        self, config: Network, inputs: int, outputs: int, agents: int, gain: float, pictures: Pictures | None
+    ) -> None:
         super().__init__()
-        made = [SharedNetwork(config, inputs, outputs, 1, gain) for _ in range(agents)]
+        made = [SharedNetwork(config, inputs, outputs, 1, gain, pictures) for _ in range(agents)]
         self.networks = nn.ModuleList(made)
         self.members = made
         self.agents = agents
@@ -116,9 +125,11 @@ class SeparateNetworks(nn.Module):
 Networks = SharedNetwork | SeparateNetworks
 
 
-def make_network(config: Network, inputs: int, outputs: int, agents: int, gain: float) -> Networks:
-    """A network for `agents` agents; `gain` scales the head's orthogonal initial weights."""
+def make_network(
+    config: Network, inputs: int, outputs: int, agents: int, gain: float, pictures: Pictures | None = None
+) -> Networks:
+    """A network for `agents` agents; `gain` scales the head's orthogonal initial weights. `pictures`: as in make_backbone."""
     kind = SharedNetwork if config.share_parameters or agents == 1 else SeparateNetworks
-    network = kind(config, inputs, outputs, agents, gain)
+    network = kind(config, inputs, outputs, agents, gain, pictures)
     use_fast_products(network)
     return network

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from training_core.errors import ConfigError
+from training_core.marl.environments.base import Pictures
 from training_core.marl.networks.base import Backbone, Memory
 from training_core.marl.networks.config import Cnn
 from training_core.marl.networks.layers import ACTIVATIONS, GAINS, layers
@@ -21,10 +22,10 @@ LEAST = 8
 class CnnBackbone(Backbone):
     """Convolutions with the same weights for every picture."""
 
-    def __init__(self, config: Cnn, inputs: int) -> None:
-        """Raises ConfigError if the config does not see pictures."""
+    def __init__(self, config: Cnn, inputs: int, pictures: Pictures | None) -> None:
+        """Raises ConfigError if the inputs are no pictures."""
         super().__init__()
-        if (pictures := config.pictures) is None:
+        if pictures is None:
             text = "cnn needs observations that are pictures (a Box of three dimensions), for the critic all of one shape"
             remedy = 'Set it to "mlp", or for views of different shapes algorithm.type = "ippo"'
             raise ConfigError({"network.type": f"{text}."}, remedy=remedy)

@@ -1,15 +1,12 @@
 """Config classes of networks: settings that they share, and one class for each `type`. Imports no torch."""
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
 from training_core.config.base import Arguments, Section, cross_field
 from training_core.config.effects import Effects, where
 from training_core.importing import IMPORT_PATH
-
-if TYPE_CHECKING:
-    from training_core.marl.environments.base import Pictures
 
 
 class Network(Section):
@@ -35,10 +32,6 @@ class Network(Section):
     def sequence_length(self) -> int:
         """Steps that are trained as one sequence: 1 without memory."""
         return 1
-
-    def seeing(self, pictures: "Pictures | None") -> Self:
-        """The section of a network whose inputs begin with these pictures; of others it is itself."""
-        return self
 
 
 class Recurrent(Network):
@@ -79,18 +72,6 @@ class Cnn(Network):
     """Filters of each convolution, of 3 x 3 pixels; one with more than 8 rows and columns halves them."""
     channels: Literal["last", "first"] = "last"
     """Dimension of the colours or planes in the observation: (height, width, channels) or (channels, height, width)."""
-    _pictures: "Pictures | None" = None
-
-    def seeing(self, pictures: "Pictures | None") -> Self:
-        """A copy with the pictures."""
-        copy = self.model_copy()
-        copy._pictures = pictures
-        return copy
-
-    @property
-    def pictures(self) -> "Pictures | None":
-        """The pictures at the start of the inputs; None if there are none."""
-        return self._pictures
 
 
 class Gru(Recurrent):

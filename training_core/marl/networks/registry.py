@@ -14,11 +14,13 @@ class NetworkKind:
     config: type[Network]
     make: str
     """"module:Name" in this package: a Backbone, called with (config section, number of inputs)."""
+    sees_pictures: bool = False
+    """Whether `make` is called with the pictures at the start of the inputs, too, or None if there are none."""
 
 
 NETWORKS: dict[str, NetworkKind] = {
     "mlp": NetworkKind(Mlp, "layers:MlpBackbone"),
-    "cnn": NetworkKind(Cnn, "cnn:CnnBackbone"),
+    "cnn": NetworkKind(Cnn, "cnn:CnnBackbone", sees_pictures=True),
     "gru": NetworkKind(Gru, "recurrent:GruBackbone"),
     "lstm": NetworkKind(Lstm, "recurrent:LstmBackbone"),
     "transformer": NetworkKind(Transformer, "transformer:TransformerBackbone"),

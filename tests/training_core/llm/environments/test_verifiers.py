@@ -2,6 +2,7 @@
 
 import sys
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from training_core.config.files import load_config, parse_config
 from training_core.config.permitted import Permitted, check_permitted
 from training_core.config.run import RunConfig
-from training_core.errors import ConfigError
+from training_core.errors import ConfigError, EnvironmentFailure
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.environments.verifiers import Loaded, Verifiers, _divided, _Endless
 
@@ -96,10 +97,31 @@ def test_every_pass_has_every_task_once_and_held_out_ones_in_none() -> None:
 
 
 def test_tasks_without_an_end_are_split_and_read_as_needed() -> None:
-    endless = _Endless(count())
-    loaded = Loaded(None, False, {"train": endless, "eval": endless})
+    loaded = Loaded(None, False, _divided(count(), _Endless))
     assert [loaded.task(0, number, "train") for number in (0, 1, 2, 3, 4)] == [1, 2, 3, 5, 6]
     assert [loaded.task(0, number, "eval") for number in (2, 0, 1)] == [8, 0, 4]
+
+
+def test_a_single_task_is_trained_on_and_evaluated_and_none_is_refused() -> None:
+    loaded = Loaded(None, False, _divided(["only"]))
+    assert [loaded.task(0, number, "train") for number in range(2)] == ["only", "only"]
+    assert loaded.task(0, 3, "eval") == "only"
+    with pytest.raises(ValueError, match="no tasks"):
+        _divided([])
+
+
+def test_an_answer_that_an_error_quotes_is_a_mistake_and_a_lost_sandbox_is_not() -> None:
+    from training_core.llm.agents.verifiers import recorded
+
+    for kind, message, outside in (
+        ("TaskError", "task Sum: ValueError: 'SandboxError' is no number", False),
+        ("EnvError", "OpenEnvEnv.run(): ConnectionRefusedError: [Errno 111]", True),
+        ("SandboxError", "docker run failed: no space", True),
+        ("HarnessError", "harness 'bash' exited 1: <no output>", False),
+    ):
+        assert (
+            isinstance(recorded(SimpleNamespace(type=kind, message=message)), EnvironmentFailure) is outside
+        )
 
 
 def test_settings_of_prompts_have_no_effect() -> None:

@@ -33,7 +33,7 @@ def convolved(picture: np.ndarray, weight: np.ndarray, bias: np.ndarray, stride:
 def test_two_pictures_and_other_numbers_are_those_of_a_loop_over_pixels(channels: str) -> None:
     shape = (10, 9, 2) if channels == "last" else (2, 10, 9)
     config = Cnn(filters=(3, 4), hidden_dim=5, channels=channels)
-    made = make_backbone(config.seeing(Pictures(shape, 1 / 255, 2)), 2 * 180 + 7)
+    made = make_backbone(config, 2 * 180 + 7, Pictures(shape, 1 / 255, 2))
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
     random = np.random.default_rng(0)
