@@ -16,7 +16,7 @@ BUDGET = {
     "training_core/llm/environments": 4430,
     "training_core/llm/external": 700,
     "training_core/llm/generation": 2545,
-    "training_core/llm/learning": 3560,
+    "training_core/llm/learning": 3605,
     "training_core/llm/models": 1726,
     "training_core/llm/rewards": 1495,
     "training_core/llm/rollout_workflows": 1240,
