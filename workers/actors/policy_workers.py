@@ -532,8 +532,16 @@ class PolicyWorker(RolloutWorker, UpdateWorker):
 
     def update(self, groups: list[Group], iteration: int, version: int, annotated: set[str]) -> PolicyUpdate:
         """Update once on data of `version`. Raises StalePolicy."""
+        self.release_store()
         with self._engine_asleep():
             return super().update(groups, iteration, version, annotated)
+
+    def release_store(self) -> None:
+        """With learner.offload, release the engine's keys and values until it generates again. Call between generations."""
+        from training_core.llm.generation.torch_engine import TorchEngine
+
+        if self.learner is not None and self.learner.offloads and isinstance(self.engine, TorchEngine):
+            self.engine.release_stores()
 
     def publish(self, version: int, iteration: int) -> list[Span]:
         """Set the version of engine and learner, and copy the weights if the engine has its own."""

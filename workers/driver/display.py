@@ -94,7 +94,7 @@ def model_line(policy: str, facts: Mapping[str, Any]) -> str:
     size = f", {parameters:,} parameters" if isinstance(parameters, int) else ""
     sizes = facts.get("sizes", {})
     if sizes:
-        size += ", optimiser states on the host between updates" * sizes["offload"]
+        size += ", optimiser states on the host between updates, no store during them" * sizes["offload"]
         size += f", {sizes['micro_batch_tokens']:,} tokens in a forward pass, {sizes['max_batch']:,} answers at a time"
     return f"policy {policy}: {facts.get('name', 'a model')}{size}"
 

@@ -32,6 +32,7 @@ from workers.protocol import (
     StopChecks,
     Superseded,
     System,
+    Updated,
     WorkerSpec,
 )
 
@@ -171,6 +172,13 @@ class LocalBackend(RolloutCoordinator):
                 return super().collect(iteration)
         finally:
             self._collecting = False
+
+    def update(self, iteration: int) -> Updated:
+        """As the coordinator's; before the first update the engines of all policies release memory, since they share a device."""
+        for policy in self._policies.values():
+            if isinstance(policy, LocalPolicy):
+                policy.release_store()
+        return super().update(iteration)
 
     def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int, first: int = 0) -> Collected:
         """Play held-out tasks."""

@@ -45,7 +45,7 @@ class WorkerMemory:
     parts: dict[str, int]
     """weights, reference, optimizer: always, but with learner.offload the optimizer only during updates; gradients: during updates,
     with activations and logits in the passes, and gradient_copies (fp32) in the optimiser step; kv_cache and engine_weights
-    (vLLM's own copy): during generation.
+    (vLLM's own copy): during generation; kv_cache of the torch engine on a GPU always, but without learner.offload.
     """
     peak: int
     """Maximum over the phases."""
@@ -232,9 +232,14 @@ def _with_sizes(config: RunConfig, policy: str, shape: ModelShape, prompt: int, 
         if not room:
             continue
         room -= sum(_constant(kind, slots, config, shape).values())
-        if _learns(kind, policy, config) and section.learner.micro_batch_tokens == "auto":
-            tokens = _most_tokens(config, policy, shape, prompt, room)
+        learns = _learns(kind, policy, config)
+        together = learns and kind == "policy" and _store_stays(policy, config)
+        if learns and section.learner.micro_batch_tokens == "auto":
+            store = _kv_cache(policy, config, shape, prompt) if together else 0
+            tokens = _most_tokens(config, policy, shape, prompt, room - min(store, room / 2))
         if kind != "update" and section.engine.max_batch == "auto" and section.engine.weights == "shared":
+            sized = _sized(config, policy, tokens, sequences)
+            room -= _peak_of_update(_updating(policy, sized, shape, prompt, filled=True)) if together else 0
             sequences = _most_sequences(config, policy, shape, prompt, room)
     return _sized(config, policy, tokens, sequences)
 
@@ -345,13 +350,14 @@ def _workers(
     updating = _updating(policy, config, shape, prompt) if learns else {}
     host = updating.get("optimizer", 0)
     generating = _generating(policy, config, shape, prompt) if kind != "update" else {}
+    store = generating.get("kv_cache", 0) if _store_stays(policy, config) else 0
     return WorkerMemory(
         kind=kind,
         workers=len(actor_slots),
         cpus=actor_slots[0].cpus,
         gpus=actor_slots[0].gpus,
         parts=constant | updating | generating,
-        peak=sum(constant.values()) + max(_peak_of_update(updating), sum(generating.values())),
+        peak=sum(constant.values()) + max(_peak_of_update(updating) + store, sum(generating.values())),
         host=host,
     )
 
@@ -380,6 +386,19 @@ def _constant(
 def _offloads(policy: str, config: RunConfig) -> bool:
     """Whether the optimiser's states are on the device during updates only."""
     return config.policies[policy].learner.offload == "on" and _could_offload(policy, config)
+
+
+def _store_stays(policy: str, config: RunConfig) -> bool:
+    """Whether an engine's keys and values are on the device during updates, too."""
+    return _has_fixed_steps(policy, config) and not _offloads(policy, config)
+
+
+def _has_fixed_steps(policy: str, config: RunConfig) -> bool:
+    """Whether the torch engine's steps have fixed shapes, so that its store remains after a call."""
+    engine, on_gpu = config.policies[policy].engine, config.policies[policy].devices.rollout_gpus > 0
+    return isinstance(engine, Torch) and (
+        engine.static_shapes == "on" or (engine.static_shapes == "auto" and on_gpu)
+    )
 
 
 def _could_offload(policy: str, config: RunConfig) -> bool:
@@ -454,8 +473,7 @@ def _kv_cache(policy: str, config: RunConfig, shape: ModelShape, prompt: int) ->
     tokens = min(engine.sequences, -(-most // workers)) * (prompt + response)
     if isinstance(engine, Torch):
         together = answers if config.workflow.type == "turn_tree" else 1
-        on_gpu = section.devices.rollout_gpus > 0
-        fixed = engine.static_shapes == "on" or (engine.static_shapes == "auto" and on_gpu)
+        fixed = _has_fixed_steps(policy, config)
         for count, candidates in (
             (config.rollout.tasks * answers // together, together),
             (config.evaluation.episodes, 1),

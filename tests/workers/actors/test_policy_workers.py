@@ -251,7 +251,7 @@ def test_auto_sizes_follow_the_card_of_the_process(
     """A run in one process has one card for all of its policies; the start reports the numbers."""
     cards = {f"policies__{name}__devices__rollout_gpus": 1.0 for name in ("planner", "executor")}
     config = small_config(little_model, **cards)
-    monkeypatch.setattr("workers.actors.policy_workers.card_memory", lambda gpus: 40 * 2**20 * gpus)
+    monkeypatch.setattr("workers.actors.policy_workers.card_memory", lambda gpus: 60 * 2**20 * gpus)
     chosen = {}
     for together in (False, True):
         spec = WorkerSpec("planner", "planner", config, little_model.parent, 1.0, one_process=together)

@@ -137,6 +137,8 @@ class StaticSteps:
         return self._graphs[buffers.shape]
 
 
+_STORE_MASK = torch.uint8
+"""Type of the mask with which a store calls the model; no other mask has it."""
 _ATTENTION = "sdpa"
 """The transformers attention implementation that a prefix tree replaces."""
 _MIN_GROWTH = 32
@@ -167,6 +169,8 @@ class _ForwardPass:
     """(G, 1, Q, S) additive; None: the nodes are whole prompts, and each sees those before it."""
     used_rows: Tensor | None = None
     """(G,) the rows of the store that are read; None: the first G."""
+    layer: int = 0
+    """Number of the next module: it is counted, because a compiled layer that read its own would be compiled for each number."""
     _targets: Tensor | None = None
     _repeated: Tensor | None = None
 
@@ -213,7 +217,7 @@ class PrefixTreeStore:
         """(N,) position of each node's token in its text."""
         self._seen = torch.zeros(0, 0, dtype=torch.bool, device=self._device)
         """(N, S) the columns that each node sees."""
-        self._no_mask = torch.zeros(1, 1, 1, 1, device=self._device)
+        self._no_mask = torch.zeros(1, 1, 1, 1, dtype=_STORE_MASK, device=self._device)
         """Prevents the model from creating a mask: a mask with four dimensions is used unchanged."""
         self._pass: _ForwardPass
 
@@ -404,8 +408,9 @@ class PrefixTreeStore:
         parts = (rotated(queries, places.turns)[0], rotated(keys, places.turns)[0], values[0])
         return self._attend_nodes(layer.number, *parts, layer.scale), ()
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
-        """The same for states (1, heads, N, D) of a module: (1, N, R * H, D)."""
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
+        """The same for states (1, heads, N, D) of the pass's next module: (1, N, R * H, D)."""
+        layer, self._pass.layer = self._pass.layer, self._pass.layer + 1
         queries, keys, values = (part[0].transpose(0, 1) for part in (query, key, value))
         return self._attend_nodes(layer, queries, keys, values, scale).view(1, *queries.shape)
 
@@ -473,12 +478,29 @@ _ACTIVE_STORE: ContextVar[PrefixTreeStore | None] = ContextVar("_ACTIVE_STORE", 
 _original_attention: Any = ALL_ATTENTION_FUNCTIONS[_ATTENTION]
 
 
-def _attend(module: Any, query: Tensor, key: Tensor, value: Tensor, *masks: Any, **more: Any) -> Any:
-    """The store's attention while a store runs; otherwise, as for a learner that shares the model, the original."""
+@torch.library.custom_op("troupe::store_attention", mutates_args=())
+def _store_attention(query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
+    """The active store's attention, which a compiler does not look into."""
     store = _ACTIVE_STORE.get()
-    if store is None:
-        return _original_attention(module, query, key, value, *masks, **more)
-    return store.attend(module.layer_idx, query, key, value, more.get("scaling")), None
+    assert store is not None
+    return store.attend(query, key, value, scale)
+
+
+@_store_attention.register_fake
+def _(query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
+    return query.new_empty(1, query.shape[2], query.shape[1], query.shape[3])
+
+
+def _attend(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, *args: Any, **more: Any
+) -> Any:
+    """The store's attention while a store runs; otherwise, as for a learner that shares the model, the original."""
+    if torch.compiler.is_compiling():  # a compiler does not know the variable's value, but the mask's type
+        if isinstance(mask, Tensor) and mask.dtype == _STORE_MASK:
+            return _store_attention(query, key, value, more.get("scaling")), None
+    elif (store := _ACTIVE_STORE.get()) is not None:
+        return store.attend(query, key, value, more.get("scaling")), None
+    return _original_attention(module, query, key, value, mask, *args, **more)
 
 
 AttentionInterface.register(_ATTENTION, _attend)

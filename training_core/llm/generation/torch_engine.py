@@ -37,7 +37,7 @@ from training_core.llm.generation.stop_words import StopWords, end_tokens
 from training_core.llm.models.evaluation import evaluation_mode
 from training_core.llm.models.flops import shape_of
 from training_core.llm.models.lora import load_trained_weights
-from training_core.llm.models.transfers import Reading, to_device
+from training_core.llm.models.transfers import Reading, free_memory, to_device
 from training_core.types import Answer, Prompt
 
 _PADDABLE = {"full_attention", "sliding_attention", "chunked_attention"}
@@ -217,6 +217,11 @@ class TorchEngine:
         self.conversations.clear()
         self.version = version
 
+    def release_stores(self) -> None:
+        """Release the device's memory of keys and values, with its graphs. The next call allocates and captures again."""
+        self._idle_stores = []
+        self.conversations.clear()
+
     @torch.no_grad()
     def generate(
         self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None = None
@@ -291,7 +296,7 @@ class TorchEngine:
         numbers = 2 * shape.layers * shape.key_value_heads * shape.head_size * (rows + 1)
         size = _RESERVED_ON_CPU
         if self.model.device.type == "cuda":
-            size = torch.cuda.mem_get_info(self.model.device)[0] // _RESERVED_SHARE
+            size = free_memory(self.model.device) // _RESERVED_SHARE
         return size // (numbers * self.model.dtype.itemsize)
 
     def _decode_all(self, groups: Sequence[PromptGroup], call: _Call) -> None:

@@ -195,6 +195,7 @@ class ZeroOptimiser:
 class DeepspeedLearner(Learner):
     """A learner whose optimiser state, and optionally weights, are sharded over processes by DeepSpeed's ZeRO."""
 
+    compiles = False  # hooks of its modules gather partitioned weights
     optimiser: ZeroOptimiser  # type: ignore[assignment]  # all that Learner asks of one
 
     def weights(self) -> dict[str, Tensor]:

@@ -14,6 +14,7 @@ import copy
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -54,6 +55,7 @@ from training_core.llm.learning.token_logprobs import (
 from training_core.llm.learning.update_metrics import Annotations, TokenLosses, UpdateSums
 from training_core.llm.models.evaluation import recompute_activations, training_passes, use_evaluation_mode
 from training_core.llm.models.flops import TRAINING, shape_of
+from training_core.llm.models.fused_kernels import compile_for_updates
 from training_core.llm.models.lora import (
     has_adapter,
     load_trained_weights,
@@ -99,6 +101,9 @@ class Learner:
     The base model is the model as passed here: construct the learner before loading a checkpoint into it.
     """
 
+    compiles: ClassVar[bool] = True
+    """Whether the layers of a model on a GPU may be compiled (models/fused_kernels.py)."""
+
     def __init__(
         self,
         policy: TrainedPolicy,
@@ -116,6 +121,8 @@ class Learner:
         self.hooks = make_hooks(algorithm)
         self.model = model
         self.iterations = iterations
+        if self.compiles:
+            compile_for_updates(model)
         self.reference = _base_of(model) if algorithm.kl_coefficient > 0 else None
         self.forward = ResponseForward(model, policy.learner.packed_attention)
         self.shape = shape_of(model.config)

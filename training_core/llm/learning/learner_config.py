@@ -69,8 +69,8 @@ class Optimisation(Section):
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Number format of weights and activations; fp16 uses dynamic loss scaling. Curves are reproducible from the seed in fp32 only."""
     offload: Literal["auto", "on", "off"] = "auto"
-    """Move the optimiser's states to the host's memory between updates, in favour of the key-value cache; auto: on a GPU, if the
-    estimated memory does not suffice otherwise.
+    """Move the optimiser's states to the host's memory between updates, and release the torch engine's key-value store during them;
+    auto: on a GPU, if the estimated memory does not suffice otherwise.
     """
     activation_checkpointing: bool = False
     """Recompute activations in the backward pass instead of storing them: a third more computation, far less memory."""

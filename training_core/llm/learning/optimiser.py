@@ -124,6 +124,8 @@ class Optimiser:
         """Steps since the scale changed."""
         self.limit = settings.max_grad_norm or math.inf
         self._host = HostCopies()
+        self._begins = False
+        """Whether the next step is the first of an update."""
         self.adamw = torch.optim.AdamW(
             self.masters,
             lr=settings.learning_rate,
@@ -138,21 +140,14 @@ class Optimiser:
         self._host.take([*moments, *(master for _, master in self._copied_weights())])
 
     def wake(self) -> None:
-        """Move them back to the device."""
+        """Start to move them back to the device, which computes on meanwhile: the first step waits for them."""
         self._host.give_back()
 
     def prepare(self, rate: float) -> None:
-        """Set the learning rate; copy weights that were changed (loaded) outside the fp32 copies."""
+        """Set the learning rate. The next step first copies weights that were changed (loaded) outside the fp32 copies."""
         for section in self.adamw.param_groups:
             section["lr"] = rate
-        with torch.no_grad():
-            pairs = self._copied_weights()
-            changed = [(weight != master.to(weight.dtype)).any() for weight, master in pairs]
-            for (weight, master), differs in zip(
-                pairs, torch.stack(changed).tolist() if pairs else (), strict=True
-            ):
-                if differs:
-                    master.copy_(weight)
+        self._begins = True
 
     def backward(self, loss: Tensor, *, last: bool) -> None:
         """Add a micro-batch's gradients. `last`: a step follows."""
@@ -163,6 +158,9 @@ class Optimiser:
 
         Gradients in fp32 of a model in bf16 or fp16 exist for one bucket of the weights at a time.
         """
+        self._host.join()
+        if self._begins:
+            self._copy_changed_weights()
         norms = []
         for bucket in self._buckets:
             gradients = self._gradients(bucket)
@@ -203,6 +201,7 @@ class Optimiser:
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore `state_dict`'s tensors. Raises KeyError or ValueError if they do not belong to these weights."""
         self.wake()
+        self._host.join()
         numbers = {name: number for number, name in enumerate(self.names)}
         state: dict[int, dict[str, Tensor]] = {}
         for key, tensor in tensors.items():
@@ -231,6 +230,18 @@ class Optimiser:
         """Restore `counters`, if there are any."""
         self.scale = float(counters.get("loss_scale", self.scale))
         self._steps_since_change = counters.get("steps_since_scale", 0)
+
+    def _copy_changed_weights(self) -> None:
+        """Into the fp32 copies."""
+        self._begins = False
+        with torch.no_grad():
+            pairs = self._copied_weights()
+            changed = [(weight != master.to(weight.dtype)).any() for weight, master in pairs]
+            for (weight, master), differs in zip(
+                pairs, torch.stack(changed).tolist() if pairs else (), strict=True
+            ):
+                if differs:
+                    master.copy_(weight)
 
     def _gradients(self, bucket: Bucket) -> list[Tensor]:
         """The gradients of a bucket's fp32 weights: those of the model, summed over all processes, without the loss scale."""

@@ -2,8 +2,8 @@
 
 transformers computes them in thirty kernels of a layer, each of which reads and writes all activations: in an update
 of 1.7 billion parameters they take half of the device's time. liger-kernel (Hsu et al. 2024, arXiv 2410.10989; the extra
-`gpu`) has one kernel each, with gradients. It replaces the methods of a model's modules; a trial compares logits and
-gradients with those of the modules before.
+`gpu`) has one kernel each, with gradients. It replaces the methods of a model's modules. Without it torch.compile does
+the same for the layers of a model that is updated. A trial compares logits and gradients with those of the modules before.
 
 The output layer is not among them: liger-kernel's fused cross entropy has neither a temperature nor truncation nor an
 entropy, which an update needs (learning/output_layer.py computes them in chunks).
@@ -12,19 +12,25 @@ entropy, which an update needs (learning/output_layer.py computes them in chunks
 import importlib
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
+from types import MethodType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from training_core.llm.models.packed_attention import raise_limits
 
 log = logging.getLogger(__name__)
 PACKAGE = "liger_kernel"
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Values of `model_type` with a layer of these parts."""
+_LARGE = 300_000_000
+"""Parameters from which compiling, which takes tens of seconds, is worth its time."""
 _ROTATION = "apply_rotary_pos_emb"
 _TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.03, torch.float16: 0.005}
 """Tolerance of a trial's logits, relative to the largest of them."""
@@ -43,30 +49,74 @@ def use_fused_kernels(model: PreTrainedModel) -> bool:
     return fuse(model)
 
 
+def compile_for_updates(model: PreTrainedModel) -> bool:
+    """Compile the layers of a large model on a GPU that has no fused kernels. Returns whether they are compiled."""
+    family = str(getattr(model.config, "model_type", "")) in FAMILIES
+    if model.device.type != "cuda" or not family or model.num_parameters() < _LARGE or _is_changed(model):
+        return False
+    return compile_layers(model)
+
+
 def fuse(model: PreTrainedModel) -> bool:
-    """Replace the parts of a model, and compare; if the results differ, or a kernel fails, the model is as before."""
-    parts = [vars(part) for part in model.modules()]
-    before = [dict(part) for part in parts]
-    expected = _results(model)
-    reason, rotation = "", getattr(_family(model), _ROTATION, None)
-    try:
-        _replace(model)
-        actual = _results(model)
-        bounds = [_TOLERANCE[model.dtype]] + [_OF_GRADIENTS * _TOLERANCE[model.dtype]] * (len(expected) - 1)
-        if not all(map(_matches, actual, expected, bounds)):
-            reason = "their results differ from the model's"
-    except Exception as error:  # an import, and a compiler, raise errors of many kinds
-        reason = str(error)
+    """Replace the parts of a model by liger-kernel's; if the results differ, or a kernel fails, the model is as before."""
+    rotation = getattr(_family(model), _ROTATION, None)
+    reason = _failure(model, _replace)
     if not reason:
         log.info("norms, rotary embeddings and gated networks use the fused kernels of liger-kernel")
         return True
-    for part, own in zip(parts, before, strict=True):
-        part.clear()
-        part.update(own)
     if rotation is not None:
         setattr(_family(model), _ROTATION, rotation)
-    log.warning("no fused kernels, updates are slower (install troupe[gpu] on a GPU): %s", reason)
+    log.warning("no fused kernels of liger-kernel (install troupe[gpu] on a GPU): %s", reason)
     return False
+
+
+def compile_layers(model: PreTrainedModel, backend: Any = "inductor") -> bool:
+    """Compile a model's layers, all of them at once: a layer's code is compiled for its first size, and again for all others.
+
+    Attention by blocks and that of an engine's store are called from there, as they are. If the results differ, or the
+    compiler fails, the model is as before.
+    """
+    reason = _failure(model, partial(_compile, backend=backend))
+    if reason:
+        log.warning("layers are not compiled, updates are slower: %s", reason)
+    else:
+        log.info("each layer is compiled by torch.compile")
+    return not reason
+
+
+def _compile(model: PreTrainedModel, backend: Any) -> None:
+    raise_limits()
+    compiled: dict[type[nn.Module], Any] = {}
+    for part in model.modules():
+        if isinstance(part, GradientCheckpointingLayer):
+            kind = type(part)
+            compiled.setdefault(kind, torch.compile(kind.forward, backend=backend))
+            vars(part)["forward"] = MethodType(compiled[kind], part)  # a copy of the model gets its own
+
+
+def _is_changed(model: PreTrainedModel) -> bool:
+    return any("forward" in vars(part) for part in model.modules())
+
+
+def _failure(model: PreTrainedModel, change: Callable[[PreTrainedModel], None]) -> str:
+    """Change a model's modules, and compare its results. Returns why they are as before; empty if the change remains."""
+    parts = [vars(part) for part in model.modules()]
+    before = [dict(part) for part in parts]
+    expected = _results(model)
+    reason = ""
+    try:
+        change(model)
+        actual = _results(model)
+        bounds = [_TOLERANCE[model.dtype]] + [_OF_GRADIENTS * _TOLERANCE[model.dtype]] * (len(expected) - 1)
+        if not all(map(_matches, actual, expected, bounds)):
+            reason = "the results differ from the model's"
+    except Exception as error:  # an import, and a compiler, raise errors of many kinds
+        reason = str(error) or type(error).__name__
+    if reason:
+        for part, own in zip(parts, before, strict=True):
+            part.clear()
+            part.update(own)
+    return reason
 
 
 def _replace(model: PreTrainedModel) -> None:

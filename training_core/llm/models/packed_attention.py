@@ -297,22 +297,27 @@ def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **
 
     Raises LearnerFailure if FlexAttention would run without its compiled kernel, with all scores in memory.
     """
-    if isinstance(mask, TreeMask):
-        scale = more.get("scaling") or query.shape[-1] ** -0.5
-        return tree_attention(query, key, value, mask, scale).transpose(1, 2).contiguous(), None
-    if not isinstance(mask, BlockMask):
+    if not isinstance(mask, (TreeMask, BlockMask)):
         return _original_attention(module, query, key, value, mask, **more)
+    return _attend_blocks(query, key, value, mask, more.get("scaling")), None
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # a compiled layer calls it; its kernel is compiled by itself
+def _attend_blocks(query: Tensor, key: Tensor, value: Tensor, mask: Any, scale: float | None) -> Tensor:
+    if isinstance(mask, TreeMask):
+        attended: Tensor = tree_attention(query, key, value, mask, scale or query.shape[-1] ** -0.5)
+        return attended.transpose(1, 2).contiguous()
     shared_heads = key.shape[1] < query.shape[1]
     try:
         attended = _kernel(query.device.type)(
-            query, key, value, block_mask=mask, scale=more.get("scaling"), enable_gqa=shared_heads
+            query, key, value, block_mask=mask, scale=scale, enable_gqa=shared_heads
         )
     except FailOnRecompileLimitHit as error:
         raise LearnerFailure(
             f"FlexAttention was compiled for {compilations()} shapes in this process, and {tuple(query.shape)} is one more; set "
             'learner.packed_attention = "mask", or train fewer policies in one process'
         ) from error
-    return attended.transpose(1, 2).contiguous(), None
+    return attended.transpose(1, 2).contiguous()
 
 
 def _sees(ends: Tensor) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
@@ -336,11 +341,16 @@ def _kernel(device: str) -> Any:
     return compiled_kernel(lookup_backend("inductor")) if device == "cuda" else flex_attention
 
 
-def compiled_kernel(compiler: Callable[..., Any]) -> Any:
-    """FlexAttention, compiled for each shape by a compiler of torch.compile. It never falls back to uncompiled code."""
+def raise_limits() -> None:
+    """Let torch compile code for many shapes, and report an error instead of running uncompiled code beyond that."""
     dynamo.recompile_limit = max(dynamo.recompile_limit, _VARIANTS)
     dynamo.accumulated_recompile_limit = max(dynamo.accumulated_recompile_limit, 2 * _VARIANTS)
     dynamo.fail_on_recompile_limit_hit = True
+
+
+def compiled_kernel(compiler: Callable[..., Any]) -> Any:
+    """FlexAttention, compiled for each shape by a compiler of torch.compile. It never falls back to uncompiled code."""
+    raise_limits()
 
     def counted(graph: Any, inputs: Any) -> Any:
         _compilations.append(tuple(inputs[0].shape))

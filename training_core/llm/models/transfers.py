@@ -14,6 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 
+def free_memory(device: torch.device) -> int:
+    """Bytes of a GPU that tensors may use: those that no process has, and those that torch has reserved here without use."""
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0]) + unused
+
+
 def to_device(array: NDArray[Any], device: torch.device) -> Tensor:
     """The array on a device."""
     tensor = torch.from_numpy(array)

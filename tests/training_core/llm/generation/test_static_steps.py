@@ -8,13 +8,14 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
+from tests.training_core.llm.allocations import bytes_in_use
 from tests.training_core.llm.toys import TOKENIZER, make_model
 from tests.training_core.llm.waits import record_waits
 from training_core.llm.generation.base import SamplingSettings, generate_until_ended
 from training_core.llm.generation.prefix_tree import DecodingStep, PrefixTreeStore, bucket
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.models.flops import shape_of
-from training_core.llm.models.transfers import Reading
+from training_core.llm.models.transfers import Reading, free_memory
 from training_core.types import Answer, NoiseKey, Prompt
 
 PROMPTS = [
@@ -97,6 +98,27 @@ def test_a_large_store_grows_as_it_is_needed(model: PreTrainedModel, monkeypatch
     expected = TorchEngine(model, TOKENIZER).generate(PROMPTS, SETTINGS[0])
     monkeypatch.setattr("training_core.llm.generation.torch_engine._RESERVED_ON_CPU", 1)
     check_equal(TorchEngine(model, TOKENIZER, static=True).generate(PROMPTS, SETTINGS[0]), expected)
+
+
+def test_a_released_store_takes_no_memory_until_the_next_call(model: PreTrainedModel) -> None:
+    engine = TorchEngine(model, TOKENIZER, static=True)
+    engine._supports_trees()
+    before = bytes_in_use()
+    expected = engine.generate(PROMPTS, SETTINGS[0])
+    (store,) = engine._idle_stores
+    stored = sum(part.nbytes for pair in store._layers for part in pair)
+    del store
+    assert bytes_in_use() - before > stored > 100_000
+    engine.release_stores()
+    assert bytes_in_use() == before
+    check_equal(engine.generate(PROMPTS, SETTINGS[0]), expected)
+
+
+def test_memory_that_torch_has_reserved_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = {"mem_get_info": (5, 80), "memory_reserved": 40, "memory_allocated": 30}
+    for name, number in numbers.items():
+        monkeypatch.setattr(torch.cuda, name, lambda device, number=number: number)
+    assert free_memory(torch.device("cuda")) == 5 + 10
 
 
 @pytest.mark.parametrize("settings", SETTINGS[:3])

@@ -1,5 +1,7 @@
 """Optimiser states that are in host memory between updates: the same numbers, and no memory on the device."""
 
+import itertools
+
 import pytest
 import torch
 from torch import Tensor
@@ -9,7 +11,7 @@ from tests.training_core.llm.learning.test_precision import learner
 from training_core.config.files import load_config
 from training_core.errors import ConfigError
 from training_core.llm.learning.learner import Learner
-from training_core.llm.learning.offload import HostCopies
+from training_core.llm.learning.offload import Copier, HostCopies
 from training_core.llm.models.adapter_config import Lora
 
 
@@ -38,6 +40,60 @@ def test_the_same_numbers_with_the_states_on_the_host(precision: str, adapter: L
         assert saved.keys() == wanted.keys()
         assert all(torch.equal(saved[name], wanted[name]) for name in wanted)
     assert torch.equal(flat(resting), flat(plain))
+
+
+class Late(Copier):
+    """Copies to the device when it joins, as late as a real copier may; until then the targets are not numbers."""
+
+    def __init__(self) -> None:
+        super().__init__(torch.device("cpu"))
+        self.calls: list[str] = []
+        self.buffers: set[int] = set()
+        self.waiting: list[tuple[Tensor, Tensor]] = []
+
+    def copy(self, target: Tensor, source: Tensor) -> None:
+        if source.data_ptr() in self.buffers:
+            target.fill_(torch.nan)
+            self.waiting.append((target, source))
+            self.calls.append("start")
+        else:
+            self.buffers.add(target.data_ptr())
+            target.copy_(source)
+
+    def join(self) -> None:
+        for target, source in self.waiting:
+            target.copy_(source)
+        self.calls += ["arrive"] * bool(self.waiting)
+        self.waiting.clear()
+
+    def wait(self) -> None:
+        assert not self.waiting
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_states_arrive_while_the_first_minibatch_is_computed(
+    monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
+    late = Late()
+    plain, resting = (learner(precision, minibatches=2) for _ in range(2))
+    resting.offloads, resting.optimiser._host = True, HostCopies(lambda device: late)
+    resting.optimiser.rest()
+    passes, step = resting.optimiser.backward, resting.optimiser.adamw.step
+    monkeypatch.setattr(
+        resting.optimiser, "backward", lambda *a, **more: (late.calls.append("pass"), passes(*a, **more))
+    )
+    monkeypatch.setattr(resting.optimiser.adamw, "step", lambda: (late.calls.append("step"), step()))
+    for iteration in (1, 2):
+        late.calls.clear()
+        assert resting.update(groups(), iteration, 0).metrics == plain.update(groups(), iteration, 0).metrics
+        order = [call for call, _ in itertools.groupby(late.calls)]
+        if iteration == 2:
+            assert order == ["start", "pass", "arrive", "step", "pass", "step"]
+    saved, wanted = resting.state_dict().optimiser, plain.state_dict().optimiser
+    assert all(torch.equal(saved[name], wanted[name]) for name in wanted)
+    resting.update([], 3, 0)  # an update without a step
+    assert resting.state_dict().optimiser.keys() == wanted.keys() and not late.waiting
+    assert all(torch.equal(item, wanted[name]) for name, item in resting.state_dict().optimiser.items())
 
 
 def test_a_checkpoint_is_loaded_while_the_states_are_on_the_host() -> None:
