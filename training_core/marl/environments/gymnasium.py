@@ -1,5 +1,5 @@
 """Gymnasium's environments. With one agent, B of them in one process are stepped by gymnasium.vector.SyncVectorEnv; teams are
-stepped one by one (gymnasium_team.py).
+stepped one by one, by PettingZoo's adapter.
 
 Gymnasium resets episodes automatically at the next step, or in the same one, and then does not return the final state
 as observation. Here this is disabled: a step returns the final state, and only ended environments are reset, each
@@ -28,6 +28,7 @@ from training_core.marl.environments.base import (
 from training_core.marl.environments.config import GymnasiumVector
 from training_core.marl.environments.episodes import ActionLog, Arrays, episode_seeds
 from training_core.marl.environments.packages import SUCCESS, import_optional, joint_step_errors
+from training_core.marl.environments.pettingzoo import AdapterSettings, PettingZooEnvironment
 from training_core.marl.environments.sequential import SequentialEnvironments
 from training_core.marl.environments.spaces import (
     flatten_observation,
@@ -163,8 +164,6 @@ def make(section: GymnasiumVector, count: int) -> VectorEnvironment:
     probe.close()
     if not isinstance(probe.action_space, gymnasium.spaces.Tuple):
         return GymnasiumEnvironments(section, count)
-    from training_core.marl.environments.gymnasium_team import team
-
     return SequentialEnvironments(lambda: team(construct()), count, section.id)
 
 
@@ -175,3 +174,41 @@ def _successes(infos: Mapping[str, Any], ended: Flags) -> dict[int, Success]:
             reported = np.asarray(infos.get(f"_{key}", ended), dtype=bool) & ended
             return {int(row): Success(whole=bool(infos[key][row])) for row in np.flatnonzero(reported)}
     return {}
+
+
+class GymnasiumTeam:
+    """PettingZoo's parallel interface to a team: agent_0, agent_1 and so on, which end together. As in level-based foraging and RWARE,
+    spaces, observations and rewards are tuples with an entry for each agent.
+    """
+
+    def __init__(self, environment: Any) -> None:
+        """Raises ConfigError if agents have no observation of their own."""
+        seen, acting = environment.observation_space, environment.action_space
+        if not isinstance(seen, type(acting)) or len(seen) != len(acting):
+            text = f"actions of {len(acting)} agents need a tuple of as many observations, not {seen}"
+            raise ConfigError({"environment.id": text})
+        self._env, self.unwrapped, self.close = environment, environment.unwrapped, environment.close
+        self.possible_agents = self.agents = [f"agent_{number}" for number in range(len(acting))]
+        self.observation_space = self._by_agent(seen).__getitem__
+        self.action_space = self._by_agent(acting).__getitem__
+
+    def reset(self, seed: int) -> tuple[dict[str, Any], ...]:
+        observations, info = self._env.reset(seed=seed)
+        return self._by_agent(observations), dict.fromkeys(self.agents, info)
+
+    def step(self, actions: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+        observations, *parts, info = self._env.step(tuple(actions[agent] for agent in self.agents))
+        numbers = (np.broadcast_to(np.asarray(part), len(self.agents)) for part in parts)
+        infos = dict.fromkeys(self.agents, info)
+        return self._by_agent(observations), *map(self._by_agent, numbers), infos
+
+    def _by_agent(self, values: Any) -> dict[str, Any]:
+        return dict(zip(self.agents, values, strict=True))
+
+
+def team(environment: Any) -> PettingZooEnvironment:
+    """The adapter of one environment. All choices are allowed: the interface has no masks."""
+    most = (environment.spec.max_episode_steps if environment.spec else None) or 0
+    return PettingZooEnvironment(
+        GymnasiumTeam(environment), AdapterSettings(action_masks=False, max_steps=most)
+    )

@@ -9,7 +9,7 @@ from tests.training_core.llm.learning.test_precision import learner
 from training_core.config.files import load_config
 from training_core.errors import ConfigError
 from training_core.llm.learning.learner import Learner
-from training_core.llm.learning.offload import HostCopies
+from training_core.llm.learning.optimiser import HostCopies
 from training_core.llm.models.adapter_config import Lora
 
 
