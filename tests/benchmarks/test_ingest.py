@@ -46,7 +46,7 @@ def test_values_a_second(run: Run, attempt: Attempt, steps: int) -> None:
 def test_reading_many_points(run: Run, attempt: Attempt) -> None:
     for index in range(BATCHES):
         batch_store(run.pk, body(run, 1 + index * 80, 80), "zstd")
-    for said in (f"{BATCHES} chunks a series", "merged"):
+    for said in (f"{BATCHES} blocks", "compacted"):
         began = time.perf_counter()
         json.dumps(series_read(run, [f"policy/p/m{key}" for key in range(KEYS)], 1500))
         print(f"\n{BATCHES * 80 * KEYS:,} points, {said}: {(time.perf_counter() - began) * 1e3:.0f} ms")

@@ -1,7 +1,7 @@
 """The base of every config section: frozen, strict about keys, with a description per field."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -171,3 +171,40 @@ NumberOrAuto = Annotated[
 def one_of(configs: Mapping[str, type[Section]]) -> Any:
     """The type of a field with one of these classes, selected by `type`."""
     return Annotated[Union[tuple(configs.values())], Field(discriminator="type")]  # noqa: UP007
+
+
+def parts(section: Section) -> Iterator[tuple[str, str, Any]]:
+    """(field, dotted path, value) of the fields of a section; of a table of sections, those of its entries."""
+    for name, value in section:
+        if isinstance(value, Mapping) and any(isinstance(part, Section) for part in value.values()):
+            yield from ((name, f"{name}.{key}", part) for key, part in value.items())
+        else:
+            yield name, name, value
+
+
+def sections(section: Section, path: str = "", *, inner_first: bool = False) -> Iterator[tuple[str, Section]]:
+    """The dotted path and the section of this section and all below it, in the config's order."""
+    if not inner_first:
+        yield path, section
+    for _, below, value in parts(section):
+        if isinstance(value, Section):
+            yield from sections(value, f"{path}.{below}".lstrip("."), inner_first=inner_first)
+    if inner_first:
+        yield path, section
+
+
+def section_classes(annotation: Any) -> list[type[BaseModel]]:
+    """The sections of a field's type: itself, the members of a union, the values of a mapping."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    inner = get_args(annotation)[:1] if get_origin(annotation) is Annotated else get_args(annotation)
+    return [section for part in inner for section in section_classes(part)]
+
+
+def classes_below(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
+    """The dotted path, with * for the names in a table, and the class of each possible section below a class of config."""
+    for name, field in model.model_fields.items():
+        below = f"{path}.{name}".lstrip(".") + (".*" if get_origin(field.annotation) is dict else "")
+        for section in section_classes(field.annotation):
+            yield below, section
+            yield from classes_below(section, below)

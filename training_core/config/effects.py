@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from training_core.config.base import EnvironmentSection, Section
+from training_core.config.base import EnvironmentSection, Section, parts
 
 PROGRAMS = ("agent", "rollout_workflow")
 """Workflows in which a custom program plays."""
@@ -74,19 +74,16 @@ def rule_of(section: type[Section], field: str) -> Rule | None:
 
 def _below(at: Place, why: str) -> Iterator[Unused]:
     """Unused settings of a section; `why` is the reason if the whole section has no effect."""
-    for name, field in type(at.section).model_fields.items():
-        value, path = getattr(at.section, name), f"{at.path}.{name}".lstrip(".")
+    for name, below, value in parts(at.section):
+        path = f"{at.path}.{below}".lstrip(".")
         rule = rule_of(type(at.section), name)
         reason = why or (rule(at) if rule else "")
-        default = field.get_default(call_default_factory=True)
+        default = type(at.section).model_fields[name].get_default(call_default_factory=True)
         if isinstance(value, Section):
             kind = getattr(value, "type", None)
             if reason and kind != getattr(default, "type", kind):
                 yield Unused(f"{path}.type", reason)
             yield from _below(Place(at.config, value, path), reason)
-        elif isinstance(value, dict) and any(isinstance(part, Section) for part in value.values()):
-            for key, part in value.items():
-                yield from _below(Place(at.config, part, f"{path}.{key}"), reason)
         elif reason and value != default:
             yield Unused(path, reason)
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import Annotated, Any, get_args, get_origin
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from training_core.config.base import FIELDS_ONLY, Section
+from training_core.config.base import FIELDS_ONLY, Section, classes_below, section_classes, sections
 from training_core.config.foreign import NO_FIELD, no_such_field
 from training_core.errors import Advice, InvalidValue
 
@@ -83,14 +83,6 @@ def cross_field_message(path: str, error: ValueError) -> tuple[str, str]:
     return ".".join(filter(None, (path, head))), Advice(rest, text.remedy)
 
 
-def section_classes(annotation: Any) -> list[type[BaseModel]]:
-    """The sections of a field's type: itself, the members of a union, the values of a mapping."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    parts = get_args(annotation)[:1] if get_origin(annotation) is Annotated else get_args(annotation)
-    return [section for part in parts for section in section_classes(part)]
-
-
 def names_of(model: type[BaseModel], places: Sequence[int | str]) -> tuple[str, ...]:
     """The names of a field and of the sections around it, without the tags of unions (algorithm.at_grpo.clip_low)."""
     return tuple(str(name) for name, _ in _walk(model, places))
@@ -135,15 +127,10 @@ def _field_like(path: str, model: type[BaseModel], places: Sequence[int | str]) 
 @cache
 def _paths(model: type[BaseModel]) -> tuple[str, ...]:
     """Dotted paths of all fields, with * for the keys of mappings."""
-    return tuple(dict.fromkeys(_fields_below(model, "")))
-
-
-def _fields_below(model: type[BaseModel], prefix: str) -> Iterator[str]:
-    for name, field in model.model_fields.items():
-        yield prefix + name
-        key = ".*" if get_origin(field.annotation) is dict else ""
-        for section in section_classes(field.annotation):
-            yield from _fields_below(section, f"{prefix}{name}{key}.")
+    below = [("", model), *classes_below(model)]
+    return tuple(
+        dict.fromkeys(f"{path}.{name}".lstrip(".") for path, part in below for name in part.model_fields)
+    )
 
 
 def _choice_like(value: Any, context: dict[str, Any]) -> str:
@@ -215,7 +202,7 @@ def _forget(config: Section, names: Names) -> None:
 def _cross_field_errors(config: Section) -> dict[str, str]:
     """The messages of all checks that can be made; the first of each path counts."""
     messages: dict[str, str] = {}
-    for path, section in _sections(config):
+    for path, section in sections(config, inner_first=True):
         for check in _checks(type(section)):
             try:
                 check(section)
@@ -225,17 +212,6 @@ def _cross_field_errors(config: Section) -> dict[str, str]:
             except Exception:  # it reads a removed field, or relies on another check that has failed
                 continue
     return messages
-
-
-def _sections(section: Section, path: str = "") -> Iterator[tuple[str, Section]]:
-    """The sections of a config with their dotted paths, inner ones first."""
-    for name, value in vars(section).items():
-        below = f"{path}.{name}" if path else name
-        parts = value.items() if isinstance(value, Mapping) else ((None, value),)
-        for key, part in parts:
-            if isinstance(part, Section):
-                yield from _sections(part, below if key is None else f"{below}.{key}")
-    yield path, section
 
 
 def _checks(kind: type[Section]) -> Iterator[Callable[[Any], Any]]:

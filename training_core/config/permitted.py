@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
-from training_core.config.base import Section
+from training_core.config.base import Section, sections
 from training_core.errors import Advice, ConfigError
 
 HUB_ID = re.compile(r"[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
@@ -72,20 +72,10 @@ class Permitted:
 
 def named(config: Section, kind: str) -> Iterator[tuple[str, str]]:
     """(dotted path of a field, its value) of every field of a kind: one of the `..._fields` of training_core.config.base.Section."""
-    for path, section in _sections(config):
+    for path, section in sections(config):
         for name in getattr(section, kind):
             if value := getattr(section, name):
-                yield f"{path}{name}", str(value)
-
-
-def _sections(config: Section, path: str = "") -> Iterator[tuple[str, Section]]:
-    """Every section, with the dotted prefix of its fields."""
-    yield path, config
-    for name, value in config:
-        parts = value.items() if isinstance(value, dict) else [("", value)]
-        for key, part in parts:
-            if isinstance(part, Section):
-                yield from _sections(part, f"{path}{name}.{key}." if key else f"{path}{name}.")
+                yield f"{path}.{name}".lstrip("."), str(value)
 
 
 def check_permitted(config: Section, permitted: Permitted) -> None:
@@ -128,8 +118,8 @@ def checkpoint_below_home(value: str) -> bool:
 def _code(config: Section, packages: Collection[str]) -> dict[str, str]:
     wrong: dict[str, str] = {}
     modules = [
-        (f"{prefix}{field}", f"{module}:")
-        for prefix, section in _sections(config)
+        (f"{path}.{field}", f"{module}:")
+        for path, section in sections(config)
         for field, module in section.modules()
     ]
     for field, path in [*named(config, "import_fields"), *modules]:
@@ -186,12 +176,12 @@ def _folders(config: Section, permitted: Permitted) -> dict[str, str]:
 def _keys(config: Section, permitted: Permitted) -> dict[str, str]:
     """Environment variables whose values would be sent to an address that the owner has not allowed."""
     wrong: dict[str, str] = {}
-    for path, section in _sections(config):
+    for path, section in sections(config):
         for field, addresses in section.key_fields.items():
             variable, urls = getattr(section, field), getattr(section, addresses)
             for url in (urls,) if isinstance(urls, str) else urls:
                 if variable and url and not _may_have_keys(url, permitted):
-                    wrong[f"{path}{addresses}"] = Advice(
+                    wrong[f"{path}.{addresses}"] = Advice(
                         f"the value of the server's {variable} may not be sent to {url}",
                         "the server's owner can add the address to TROUPE_KEY_ADDRESSES",
                     )

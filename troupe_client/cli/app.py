@@ -214,7 +214,7 @@ def logs(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Print a run's log; with --follow, exit with 1 if the run fails."""
-    from troupe_client.cli.following import print_log
+    from troupe_client.cli.watching import print_log
 
     chosen = {"source": source, "level": level, "q": search}
     raise typer.Exit(print_log(find_server(), run_id, limit, follow=follow, as_json=as_json, **chosen))

@@ -27,7 +27,7 @@ from webapp.metrics.arrays import (
 from webapp.metrics.expressions import Expression, expression_read
 from webapp.metrics.models import Block, Series
 from webapp.metrics.panels import PROGRESS
-from webapp.metrics.points import GROUP, Points, superseded, wide_read
+from webapp.metrics.points import Points, blocks_read, superseded
 from webapp.runs.models import Run
 
 MOST_POINTS = 400
@@ -289,17 +289,17 @@ def _aligned_by_step(run_ids: Sequence[str], key: str) -> list[AlignedCurves]:
 def _rows(
     run_ids: Sequence[str], keys: Sequence[str], *, times: bool
 ) -> Iterator[tuple[str, str, int, bytes, bytes, bytes]]:
-    """Yield run, metric, attempt, packed steps, values and times of each chunk, in order of arrival, and of the newer points in blocks;
-    without `times` those of chunks are empty.
+    """Yield run, metric, attempt, packed steps, values and times of each chunk, in order of arrival, and of the newer points in blocks,
+    which are read first: points that are moved meanwhile are in both. Without `times` those of chunks are empty.
     """
+    live = Block.objects.filter(run__in=run_ids, count__gt=0).values_list("run_id", flat=True).distinct()
+    series = Series.objects.filter(run__in=list(live), key__in=keys)
+    owners = {pk: (run, key) for pk, run, key in series.values_list("id", "run_id", "key")}
+    newer = blocks_read({run for run, _ in owners.values()}, owners) if owners else {}
     with connection.cursor() as cursor:
         cursor.execute(_CHUNKS.format(times="c.times" if times else "''::bytea"), [list(run_ids), list(keys)])
         yield from cursor.fetchall()
-    wide = Series.objects.filter(run__in=run_ids, key__in=keys, wide=True)
-    owners = {pk: (run, key) for pk, run, key in wide.values_list("id", "run_id", "key")}
-    blocks = Block.objects.filter(group__in={pk // GROUP for pk in owners})
-    newer, _ = wide_read(blocks, 0, None, owners) if owners else (None, [])
-    for pk, points in (newer.by_series() if newer else {}).items():
+    for pk, points in newer.items():
         for attempt, some in points.by_attempt().items():
             packed = pack_ints(some.steps), pack_floats(some.values), pack_floats(some.times)
             yield *owners[pk], attempt, *packed

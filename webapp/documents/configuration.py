@@ -1,13 +1,11 @@
 """Tables of the run config's fields, made from its classes for the page docs/reference/configuration.md."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
-from training_core.config.errors import section_classes
+from training_core.config.base import classes_below, section_classes
 from training_core.config.marl import MarlConfig
 from training_core.config.run import RunConfig
 
@@ -25,24 +23,13 @@ SIGNS = {
 
 def with_fields(markdown: str) -> str:
     """Return a page with a table of each section in place of <!-- fields of CONFIG -->."""
-    return MARK.sub(lambda mark: "\n".join(_sections("", CONFIGS[mark[1]])), markdown)
-
-
-def _sections(path: str, model: type[BaseModel]) -> Iterator[str]:
-    """Yield the sections of a config in its order, without the root, each under its dotted path."""
-    for name, field in model.model_fields.items():
-        for child in section_classes(field.annotation):
-            here = f"{path}{name}{'.<name>' if _is_mapping(field) else ''}"
-            yield _section(here, child)
-            yield from _sections(f"{here}.", child)
-
-
-def _is_mapping(field: FieldInfo) -> bool:
-    return getattr(field.annotation, "__origin__", None) is dict
+    return MARK.sub(
+        lambda mark: "\n".join(_section(*part) for part in classes_below(CONFIGS[mark[1]])), markdown
+    )
 
 
 def _section(path: str, model: type[BaseModel]) -> str:
-    schema = model.model_json_schema()
+    schema, path = model.model_json_schema(), path.replace("*", "<name>")
     tag = schema["properties"].get("type", {})
     kind = tag.get("const") or ("enum" in tag and tag.get("default"))
     title = f'## `[{path}]` with `type = "{kind}"`' if kind else f"## `[{path}]`"

@@ -10,8 +10,8 @@ from django.db.models import F, Q, Sum, Window
 from django.utils import timezone
 
 from webapp.metrics.arrays import Floats, Ints, unpack_floats, unpack_ints
-from webapp.metrics.models import Block, Chunk, Series
-from webapp.metrics.points import GROUP, wide_read
+from webapp.metrics.models import Chunk, Series
+from webapp.metrics.points import blocks_read
 from webapp.runs.models import Attempt, Run, RunState
 
 LATEST = 500
@@ -121,11 +121,12 @@ def health_inputs(run: Run) -> HealthInputs:
         | Q(key__endswith="/too_hard")
     )
     names = dict(Series.objects.filter(wanted, run=run).values_list("id", "key"))
-    return HealthInputs(_curves(names), _vitals(run), run.iteration)
+    return HealthInputs(_curves(run, names), _vitals(run), run.iteration)
 
 
-def _curves(names: dict[int, str]) -> dict[str, SeriesTail]:
-    """Read chunks from the newest on until there are LATEST points, and the blocks."""
+def _curves(run: Run, names: dict[int, str]) -> dict[str, SeriesTail]:
+    """Read the blocks, and chunks from the newest on until there are LATEST points."""
+    recent = blocks_read([run.pk], names)
     so_far = Window(Sum("count"), partition_by=F("series"), order_by=F("id").desc())
     rows = (
         Chunk.objects.filter(series_id__in=names)
@@ -139,8 +140,7 @@ def _curves(names: dict[int, str]) -> dict[str, SeriesTail]:
         parts.setdefault(names[series], []).append(
             (attempt, SeriesTail(unpack_ints(steps), unpack_floats(values)))
         )
-    wide, _ = wide_read(Block.objects.filter(group__in={pk // GROUP for pk in names}), 0, None, names)
-    for pk, points in (wide.by_series() if wide else {}).items():
+    for pk, points in recent.items():
         for attempt, some in points.by_attempt().items():
             parts.setdefault(names[pk], []).append((attempt, SeriesTail(some.steps, some.values)))
     return {key: _joined(pieces) for key, pieces in parts.items()}

@@ -8,9 +8,10 @@ that a run of any length has at most BUCKETS of them. A bucket without a value i
 
 from collections.abc import Iterable, Mapping
 from math import isfinite
-from typing import Any, Protocol
+from typing import Any
 
 from webapp.metrics.arrays import spell
+from webapp.metrics.points import Points
 from webapp.runs.models import Run
 
 HEADLINE = ("eval/success", "eval_sampled/success", "train/return", "eval/return")
@@ -20,44 +21,33 @@ SPARK = "train/return"
 BUCKETS = 40
 
 
-class KeyPoints(Protocol):
-    """Steps and values of one key."""
-
-    steps: list[int]
-    values: list[float]
-
-
 def outcome_key(headlines: Iterable[Mapping[str, Any]]) -> str:
     """Return the default metric for comparing runs: the success, unless all of them have only the return."""
     reported = {key for headline in headlines for key in headline}
     return next((key for key in OUTCOMES if key in reported), OUTCOMES[0])
 
 
-def headline_update(
-    run: Run, columns: Mapping[str, KeyPoints], ends: Mapping[str, tuple[float, float | None]]
-) -> None:
-    """Update the run's headline with new points, if they contain any of its metrics.
-
-    ends: the last value and the first finite one of each series with new points.
+def headline_update(run: Run, news: Mapping[str, tuple[Points, float, float | None]]) -> None:
+    """Update the run's headline with new points. news: those of each of its metrics with some, and the last value and the first finite
+    one of the series.
     """
-    keys = [key for key in HEADLINE if key in columns]
-    if not keys:
+    if not news:
         return
-    headline = {**run.headline, **{key: spell(ends[key][0]) for key in keys}}
-    firsts = {key: first for key in keys if (first := ends[key][1]) is not None}
+    headline = {**run.headline, **{key: spell(last) for key, (_, last, _) in news.items()}}
+    firsts = {key: first for key, (*_, first) in news.items() if first is not None}
     headline["first"] = {**run.headline.get("first", {}), **firsts}
-    if SPARK in columns:
-        headline["spark"] = spark_add(headline.get("spark"), columns[SPARK])
+    if SPARK in news:
+        headline["spark"] = spark_add(headline.get("spark"), news[SPARK][0])
     run.headline = headline
     run.save(update_fields=["headline"])
 
 
-def spark_add(spark: dict[str, Any] | None, points: KeyPoints) -> dict[str, Any]:
+def spark_add(spark: dict[str, Any] | None, points: Points) -> dict[str, Any]:
     """Add points to the sparkline; negative steps are ignored."""
     stride = spark["stride"] if spark else 1
     means: list[float | None] = list(spark["values"]) if spark else []
     counts: list[int] = list(spark["counts"]) if spark else []
-    for step, value in zip(points.steps, points.values, strict=True):
+    for step, value in zip(points.steps.tolist(), points.values.tolist(), strict=True):
         if step < 0:
             continue
         while step // stride >= BUCKETS:

@@ -1,4 +1,4 @@
-"""Series of numbers, stored in compressed chunks and blocks."""
+"""Series of numbers. Their newest points are in blocks, the others in chunks: webapp.metrics.services has the reason."""
 
 from django.db import models
 
@@ -6,7 +6,7 @@ from webapp.runs.models import Run
 
 
 class Series(models.Model):
-    """One metric of one run: its summary, updated as chunks arrive."""
+    """One metric of one run, with its summary."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="series")
     key = models.CharField(max_length=200)
@@ -23,7 +23,7 @@ class Series(models.Model):
     """Of the finite values."""
     max_value = models.FloatField(null=True)
     wide = models.BooleanField(default=False, db_default=False)
-    """Whether its new points are stored in blocks, with those of other metrics (webapp.metrics.services)."""
+    """Whether a task updates the summary; otherwise each batch does."""
 
     class Meta:
         # Index by key: tables of runs are filtered and sorted by a metric of all of them.
@@ -32,7 +32,7 @@ class Series(models.Model):
 
 
 class Chunk(models.Model):
-    """Some points of a series in order of arrival: little-endian arrays, each compressed with zstd."""
+    """Some points of one series in order of arrival: little-endian arrays, each compressed with zstd."""
 
     series = models.ForeignKey(Series, on_delete=models.CASCADE, related_name="chunks")
     attempt = models.IntegerField()
@@ -58,8 +58,8 @@ class Chunk(models.Model):
 
 
 class Block(models.Model):
-    """Some points of many series of a run, in order of arrival: arrays as in Chunk. An empty block states up to which cursor the
-    points of its group were moved to chunks.
+    """Some points of many series of a run, in order of arrival: arrays as in Chunk. They are newer than those of the chunks of their
+    series. An empty block states up to which cursor the points of its group were moved to chunks.
     """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="blocks", db_index=False)

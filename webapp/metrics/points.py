@@ -9,12 +9,12 @@ NaN, and count, mean, minimum and maximum of the finite values. A series of a mi
 twenty such series reads 3 % of their points; no spike and no NaN is lost (webapp.metrics.selectors works on the retained points).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from django.db.models import QuerySet
+from django.db import connection
 from numpy.typing import NDArray
 
 from webapp.metrics.arrays import (
@@ -95,6 +95,11 @@ class Points:
         """Return the points at these indices, or where a mask is true."""
         return type(self)(*(column[which] for column in vars(self).values()))
 
+    def by_attempt(self) -> dict[int, Self]:
+        """Return the points of each attempt, in the same order; the attempts in order of arrival."""
+        attempts = dict.fromkeys(self.attempts.tolist())
+        return {attempt: self.take(np.flatnonzero(self.attempts == attempt)) for attempt in attempts}
+
     @classmethod
     def join(cls, pieces: "Sequence[Self]") -> Self:
         """Concatenate at least one piece."""
@@ -115,22 +120,6 @@ class ChunkRow(NamedTuple):
 
 
 COLUMNS = ("attempt", "cursor", "count", "steps", "values", "times", "cursors")
-
-
-def chunks_read(names: Mapping[int, str], since: int) -> list[tuple[str, ChunkRow]]:
-    """Return the chunks of these series (id -> key) in order of arrival within an attempt."""
-    rows = Chunk.objects.filter(series_id__in=names, cursor__gt=since).order_by("id")
-    return [(names[row[0]], ChunkRow(*row[1:])) for row in rows.values_list("series_id", *COLUMNS)]
-
-
-def points_gather(chunks: Sequence[tuple[str, ChunkRow]], since: int, until: int | None) -> dict[str, Points]:
-    """Return the points that arrived in (since, until] by key, in order of arrival; keys without any are omitted."""
-    parts: dict[str, list[Points]] = {}
-    for key, chunk in chunks:
-        piece = chunk_points(chunk, since, until)
-        if len(piece.steps):
-            parts.setdefault(key, []).append(piece)
-    return {key: Points.join(pieces) for key, pieces in parts.items()}
 
 
 def chunk_points(chunk: ChunkRow, since: int, until: int | None) -> Points:
@@ -289,8 +278,6 @@ def buckets_joined(parts: list[Buckets], wanted: int = BUCKETS) -> Buckets:
 
 GROUP = 1024
 """Number of consecutive ids of series whose points share blocks."""
-TRIES = 3
-"""Number of reads before a series is returned in which points may occur twice."""
 
 
 @dataclass(frozen=True)
@@ -300,31 +287,36 @@ class Wide(Points):
     series: Ints
     cursors: Ints
 
-    def points(self) -> Points:
-        """Return them without the series."""
-        return Points(self.steps, self.values, self.times, self.attempts)
+    def after(self, cursor: int) -> Points:
+        """Return those that arrived after a cursor, without their series."""
+        some = self.take(np.flatnonzero(self.cursors > cursor))
+        return Points(some.steps, some.values, some.times, some.attempts)
 
-    def by_series(self) -> dict[int, "Wide"]:
+    def by_series(self) -> dict[int, Self]:
         """Return the points of each series, in the same order."""
-        order = np.argsort(self.series, kind="stable")
-        names, starts = np.unique(self.series[order], return_index=True)
-        pieces = np.split(order, starts[1:])
-        return {int(name): self.take(piece) for name, piece in zip(names, pieces, strict=True)}
+        return {name: self.take(piece) for name, piece in _pieces(self.series)}
 
-    def by_attempt(self) -> dict[int, "Wide"]:
-        """Return the points of each attempt, in the same order; the attempts in order of arrival."""
-        attempts = dict.fromkeys(self.attempts.tolist())
-        return {attempt: self.take(np.flatnonzero(self.attempts == attempt)) for attempt in attempts}
+    def by_group(self) -> list[Self]:
+        """Return the points of each GROUP of series, in the same order."""
+        return [self.take(piece) for _, piece in _pieces(self.series // GROUP)]
 
 
-def block_unpack(block: Block) -> Wide:
-    """Return the points of a block."""
-    cursors = unpack_ints(block.cursors) if block.cursors else np.full(block.count, block.cursor)
-    steps, values, times = unpack_ints(block.steps), unpack_floats(block.values), unpack_floats(block.times)
-    return Wide(steps, values, times, np.full(block.count, block.attempt), unpack_ints(block.series), cursors)
+def _pieces(labels: Ints) -> Iterator[tuple[int, Ints]]:
+    """Yield each label with its indices, in order."""
+    order = np.argsort(labels, kind="stable")
+    names, starts = np.unique(labels[order], return_index=True)
+    yield from zip(names.tolist(), np.split(order, starts)[1:], strict=True)
 
 
-def block_pack(run_id: str, points: Wide, *, merged: bool) -> Block:
+def unpack(row: Block | Chunk) -> Wide:
+    """Return the points of a block or a chunk."""
+    series = unpack_ints(row.series) if isinstance(row, Block) else np.full(row.count, row.series_id)
+    cursors = unpack_ints(row.cursors) if row.cursors else np.full(row.count, row.cursor)
+    steps, values, times = unpack_ints(row.steps), unpack_floats(row.values), unpack_floats(row.times)
+    return Wide(steps, values, times, np.full(row.count, row.attempt), series, cursors)
+
+
+def block_pack(run_id: str, points: Wide, *, summed: bool, merged: bool = False) -> Block:
     """Return an unsaved block of points of one group and attempt; with the cursor of each point if it is merged."""
     return Block(
         run_id=run_id,
@@ -337,45 +329,61 @@ def block_pack(run_id: str, points: Wide, *, merged: bool) -> Block:
         values=pack_floats(points.values),
         times=pack_floats(points.times),
         cursors=pack_ints(points.cursors) if merged else None,
-        summed=merged,
+        summed=summed,
     )
 
 
-def wide_read(
-    blocks: QuerySet[Block], since: int, until: int | None, ids: Collection[int] | None = None
-) -> tuple[Wide | None, list[int]]:
-    """Return the points of these blocks that arrived in (since, until], and the ids of the blocks. ids: series; None: all."""
-    pieces, read = [], []
+def blocks_read(
+    runs: Collection[str], ids: Collection[int], since: int = 0, until: int | None = None
+) -> dict[int, Wide]:
+    """Return the points of these series in blocks of these runs that arrived in (since, until], by series."""
+    groups = {pk // GROUP for pk in ids}
+    blocks = Block.objects.filter(run__in=runs, group__in=groups, cursor__gt=since, count__gt=0)
+    return blocks_join(blocks.order_by("id"), ids, since, until)
+
+
+def blocks_join(
+    blocks: Iterable[Block], ids: Collection[int] | None, since: int, until: int | None
+) -> dict[int, Wide]:
+    """Return the points in blocks that arrived in (since, until], by series. ids: series; None: all."""
     wanted = None if ids is None else np.fromiter(ids, np.int64, len(ids))
-    for block in blocks.filter(cursor__gt=since, count__gt=0).order_by("id"):
-        read.append(block.pk)
-        series = unpack_ints(block.series)
-        if wanted is not None and not np.isin(series, wanted).any():
-            continue
-        points = block_unpack(block)
-        valid = points.cursors > since
-        if until is not None:
-            valid &= points.cursors <= until
-        if wanted is not None:
-            valid &= np.isin(series, wanted)
-        pieces.append(points.take(np.flatnonzero(valid)))
-    whole = Wide.join(pieces) if pieces else None
-    return (whole if whole and len(whole.steps) else None), read
+    pieces = []
+    for block in blocks:
+        which = np.ones(block.count, bool) if wanted is None else np.isin(unpack_ints(block.series), wanted)
+        if which.any():
+            points = unpack(block)
+            which &= (points.cursors > since) & (True if until is None else points.cursors <= until)
+            pieces.append(points.take(which))
+    return Wide.join(pieces).by_series() if pieces else {}
 
 
-def points_arrived(names: Mapping[int, str], since: int, until: int | None) -> dict[str, Points]:
-    """Return the points of these series (id -> key) that arrived in (since, until] by key, in order of arrival; without keys that have
-    none.
+_STORED = """
+SELECT id, NULL AS series_id, series, attempt, cursor, count, steps, "values", times, cursors FROM metrics_block
+WHERE run_id = ANY(%s) AND "group" = ANY(%s) AND cursor > %s AND count > 0
+UNION ALL
+SELECT id, series_id, NULL, attempt, cursor, count, steps, "values", times, cursors FROM metrics_chunk
+WHERE series_id = ANY(%s) AND cursor > %s
+"""
 
-    A merge of blocks (webapp.metrics.services) can come between the two queries. Then the read is repeated.
+
+def points_arrived(
+    runs: Collection[str], ids: Collection[int], since: int = 0, until: int | None = None
+) -> dict[int, Points]:
+    """Return the points of these series of these runs that arrived in (since, until], in order of arrival; without series that have
+    none. One query, so that points that are moved to chunks meanwhile are read once.
     """
-    blocks = Block.objects.filter(group__in={pk // GROUP for pk in names})
-    for _ in range(TRIES):
-        wide, read = wide_read(blocks, since, until, names)
-        columns = points_gather(chunks_read(names, since), since, until)
-        if not read or Block.objects.filter(pk__in=read).count() == len(read):
-            break
-    for pk, points in (wide.by_series() if wide else {}).items():
-        key = names[pk]
-        columns[key] = Points.join([columns[key], points.points()]) if key in columns else points.points()
-    return columns
+    with connection.cursor() as database:
+        groups = {pk // GROUP for pk in ids}
+        database.execute(_STORED, [list(runs), list(groups), since, list(ids), since])
+        rows = sorted(database.fetchall(), key=lambda row: int(row[0]))
+    pieces: dict[int, list[Points]] = {}
+    recent = []
+    for _, series, of_block, *columns in rows:
+        if series is None:
+            recent.append(Block(series=of_block, **dict(zip(COLUMNS, columns, strict=True))))
+        else:
+            pieces.setdefault(series, []).append(chunk_points(ChunkRow._make(columns), since, until))
+    for series, points in blocks_join(recent, ids, since, until).items():
+        pieces.setdefault(series, []).append(points.after(since))
+    joined = {series: Points.join(some) for series, some in pieces.items()}
+    return {series: points for series, points in joined.items() if len(points.steps)}

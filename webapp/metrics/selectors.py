@@ -17,8 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from django.db import connection
-from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet, Sum
+from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
 from numpy.typing import NDArray
 from tsdownsample import M4Downsampler
 
@@ -32,18 +31,18 @@ from webapp.metrics.points import (
     ChunkRow,
     Outline,
     Points,
+    Wide,
+    blocks_join,
+    blocks_read,
     buckets_joined,
     buckets_of,
     chunk_points,
-    chunks_read,
     no_points,
     outline_of,
     outline_unpack,
     points_arrived,
-    points_gather,
     points_sort,
     points_within,
-    wide_read,
 )
 from webapp.metrics.services import NARROW
 from webapp.runs.models import Run
@@ -64,7 +63,7 @@ class Wanted:
     since: int
     until: int | None
     within: tuple[int, int] | None
-    enough: int
+    enough: int = 0
     """Number of points from which a series is drawn from outlines."""
 
 
@@ -89,33 +88,41 @@ class Head(NamedTuple):
     outlined: bool
 
 
-def long_read(names: Mapping[int, str], wanted: Wanted) -> tuple[dict[str, Points], dict[str, Drawn]]:
+def long_read(
+    run: Run, names: Mapping[int, str], wanted: Wanted
+) -> tuple[dict[str, Points], dict[str, Drawn]]:
     """Return these series (id -> key): all points of those with fewer than `wanted.enough`, and what is drawn of the others.
 
     All points of all series if chunks are merged during each of TRIES reads.
     """
     for _ in range(TRIES):
         try:
-            return _read(names, wanted)
+            return _read(run, names, wanted)
         except _Merged:
             continue
-    columns = points_gather(chunks_read(names, wanted.since), wanted.since, wanted.until)
-    return {key: points_within(points_sort(column), wanted.within) for key, column in columns.items()}, {}
+    return _whole(run, names, wanted), {}
 
 
-def _read(names: Mapping[int, str], wanted: Wanted) -> tuple[dict[str, Points], dict[str, Drawn]]:
+def _whole(run: Run, names: Mapping[int, str], wanted: Wanted) -> dict[str, Points]:
+    """Return the wanted points of these series."""
+    columns = points_arrived([run.pk], names, wanted.since, wanted.until)
+    return {names[pk]: points_within(points_sort(points), wanted.within) for pk, points in columns.items()}
+
+
+def _read(run: Run, names: Mapping[int, str], wanted: Wanted) -> tuple[dict[str, Points], dict[str, Drawn]]:
     """Do a read of `long_read`. Raises _Merged."""
+    recent = blocks_read([run.pk], names, wanted.since, wanted.until)
     heads = _heads(names, wanted)
     whole = {head.pk for head in heads if _is_whole(head, wanted)}
     loose = _loose([head for head in heads if head.pk not in whole], wanted)
+    _join(loose, _recent(recent, heads, wanted))
     starts = _starts([head for head in heads if head.pk in whole], loose)
     few = set(names) - {pk for pk, count in _counts(heads, whole, loose).items() if count >= wanted.enough}
     outlined = [
         head for head in heads if head.pk in whole and head.series not in few and _is_exact(head, starts)
     ]
     also = whole - {head.pk for head in outlined}
-    for origin, points in _loose([head for head in heads if head.pk in also], wanted).items():
-        loose[origin] = points_sort(Points.join([points, loose[origin]])) if origin in loose else points
+    _join(loose, _loose([head for head in heads if head.pk in also], wanted))
     exact: dict[int, list[Points]] = {}
     for (series, _), points in loose.items():
         if series in few:
@@ -128,6 +135,26 @@ def _read(names: Mapping[int, str], wanted: Wanted) -> tuple[dict[str, Points], 
         {names[series]: points_sort(Points.join(pieces)) for series, pieces in exact.items()},
         {names[series]: _drawn(some) for series, some in parts.items()},
     )
+
+
+def _recent(
+    recent: Mapping[int, Wide], heads: Sequence[Head], wanted: Wanted
+) -> dict[tuple[int, int], Points]:
+    """Return the wanted points of blocks, read before the heads, that are in none of the chunks, by series and attempt, sorted."""
+    ends: dict[int, int] = {}
+    for head in heads:
+        ends[head.series] = max(head.cursor, ends.get(head.series, 0))
+    return {
+        (series, attempt): points_within(points_sort(some), wanted.within)
+        for series, points in recent.items()
+        for attempt, some in points.after(ends.get(series, 0)).by_attempt().items()
+    }
+
+
+def _join(loose: dict[tuple[int, int], Points], more: Mapping[tuple[int, int], Points]) -> None:
+    """Add points by series and attempt."""
+    for origin, points in more.items():
+        loose[origin] = points_sort(Points.join([loose[origin], points])) if origin in loose else points
 
 
 def _loose(heads: Sequence[Head], wanted: Wanted) -> dict[tuple[int, int], Points]:
@@ -151,7 +178,7 @@ def _counts(
     for head in heads:
         counts[head.series] = counts.get(head.series, 0) + (head.size if head.pk in whole else 0)
     for (series, _), points in loose.items():
-        counts[series] += len(points.steps)
+        counts[series] = counts.get(series, 0) + len(points.steps)
     return counts
 
 
@@ -299,15 +326,14 @@ MOST_LISTED = 10_000
 """Maximum number of metrics that a search returns."""
 
 
-# Raw SQL because the ORM takes as long as everything else in a delta. Merged and large chunks come without their points.
+# One query, because deltas need it many times a second: the recent blocks, and the names of the metrics unless they are many.
 _RECENT = """
-SELECT key, attempt, cursor, chunk.count,
-  CASE WHEN cursors IS NULL AND chunk.count <= %s THEN steps END,
-  CASE WHEN cursors IS NULL AND chunk.count <= %s THEN values END,
-  CASE WHEN cursors IS NULL AND chunk.count <= %s THEN times END
-FROM metrics_series AS series JOIN metrics_chunk AS chunk ON series_id = series.id
-WHERE run_id = %s AND NOT wide AND cursor > %s AND (cursor <= %s OR cursors IS NOT NULL)
-ORDER BY chunk.id LIMIT %s
+SELECT * FROM (
+  SELECT id, attempt, cursor, count, series, steps, "values", times, cursors, sum(count) OVER (ORDER BY id) AS total, NULL::text AS key
+  FROM metrics_block WHERE run_id = %s AND cursor > %s AND (cursor <= %s OR cursors IS NOT NULL OR count = 0)
+) AS recent WHERE total < %s + count
+UNION ALL
+SELECT id, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, 0, key FROM metrics_series WHERE run_id = %s AND %s
 """
 
 
@@ -319,7 +345,6 @@ class SeriesRow:
     key: str
     count: int
     last_value: float
-    wide: bool
 
 
 Columns = dict[str, list[Any]]
@@ -350,7 +375,7 @@ def series_rows(run: Run) -> list[SeriesRow]:
 
 
 def _series_rows(series: QuerySet[Series]) -> list[SeriesRow]:
-    return [SeriesRow(*row) for row in series.values_list("pk", "key", "count", "last_value", "wide")]
+    return [SeriesRow(*row) for row in series.values_list("pk", "key", "count", "last_value")]
 
 
 def key_names(run: Run) -> list[str]:
@@ -381,13 +406,12 @@ def series_read(
     if rows is None:
         rows = _series_rows(Series.objects.filter(run=run, key__in=wanted))
     facts = [row for row in rows if row.key in wanted]
-    long = {row.pk: row.key for row in facts if row.count >= LONG * points and not row.wide}
+    long = {row.pk: row.key for row in facts if row.count >= LONG * points}
     short = {row.pk: row.key for row in facts if row.pk not in long}
-    columns = _points_of(run, short, since, until)
-    series = {key: points_within(points_sort(column), within) for key, column in columns.items()}
+    series = _whole(run, short, Wanted(since, until, within)) if short else {}
     drawn: dict[str, Drawn] = {}
     if long:
-        exact, drawn = long_read(long, Wanted(since, until, within, LONG * points))
+        exact, drawn = long_read(run, long, Wanted(since, until, within, LONG * points))
         series |= exact
     documents = {
         key: _document(some, size.get(key, points)) for key, some in series.items() if len(some.steps)
@@ -397,88 +421,37 @@ def series_read(
 
 def points_read(run: Run, key: str) -> Points:
     """Return all points of a key, sorted as in series_read."""
-    names = dict(Series.objects.filter(run=run, key=key).values_list("id", "key"))
-    columns = _points_of(run, names, 0, None)
-    return points_sort(columns[key]) if key in columns else no_points()
+    ids = list(Series.objects.filter(run=run, key=key).values_list("id", flat=True))
+    columns = points_arrived([run.pk], ids) if ids else {}
+    return points_sort(columns[ids[0]]) if columns else no_points()
 
 
 def points_after(run: Run, cursor: int, until: int) -> dict[str, list[list[Any]]] | None:
     """Return per key [[step, value, time, attempt], ...] of the points that arrived in (cursor, until], in order of arrival.
 
-    None for more than MANY_POINTS (or if much larger chunks have been merged since).
-    """
-    of_wide = _wide_after(run, cursor, until) if run.series_count > NARROW else {}
-    if of_wide is None:
-        return None
-    recent = _recent(run, cursor, until)
-    if recent is not None:
-        return (
-            recent
-            if of_wide == {}
-            else _counted(recent | {key: _rows(some) for key, some in of_wide.items()})
-        )
-    narrow = Series.objects.filter(run=run, wide=False)
-    chunks = Chunk.objects.filter(series__in=narrow, cursor__gt=cursor).exclude(
-        cursors=None, cursor__gt=until
-    )
-    if (chunks.aggregate(total=Sum("count"))["total"] or 0) > 20 * MANY_POINTS:
-        return None
-    names = dict(narrow.values_list("id", "key"))
-    columns = points_gather(chunks_read(names, cursor), cursor, until) | of_wide
-    if sum(len(column.steps) for column in columns.values()) > MANY_POINTS:
-        return None
-    return {key: _rows(column) for key, column in columns.items()}
-
-
-def _recent(run: Run, cursor: int, until: int) -> dict[str, list[list[Any]]] | None:
-    """Return the result of `points_after` for metrics in chunks by one query, which deltas need many times a second.
-
-    None if there are too many points, or if some are in merged or in large chunks.
-    """
-    with connection.cursor() as database:
-        database.execute(
-            _RECENT, [MANY_POINTS, MANY_POINTS, MANY_POINTS, run.pk, cursor, until, MANY_POINTS + 1]
-        )
-        rows = database.fetchall()
-    if sum(row[3] for row in rows) > MANY_POINTS or any(row[4] is None for row in rows):
-        return None
-    chunks = [(key, ChunkRow._make([*columns, None])) for key, *columns in rows]
-    return {key: _rows(points) for key, points in points_gather(chunks, cursor, until).items()}
-
-
-def _counted(points: dict[str, list[list[Any]]]) -> dict[str, list[list[Any]]] | None:
-    return points if sum(len(rows) for rows in points.values()) <= MANY_POINTS else None
-
-
-def _points_of(run: Run, names: dict[int, str], since: int, until: int | None) -> dict[str, Points]:
-    """Return the points of these series (id -> key) that arrived in (since, until] by key."""
-    if not names:
-        return {}
-    if run.series_count > NARROW:
-        return points_arrived(names, since, until)
-    return points_gather(chunks_read(names, since), since, until)
-
-
-def _wide_after(run: Run, cursor: int, until: int) -> dict[str, Points] | None:
-    """Return the points in blocks that arrived in (cursor, until] by key; None for more than MANY_POINTS, or if some were moved to
+    None for more than MANY_POINTS, if much larger chunks or blocks have been merged since, or if points of many metrics were moved to
     chunks.
     """
-    blocks = Block.objects.filter(run=run)
-    sizes = list(
-        blocks.filter(cursor__gt=cursor)
-        .exclude(cursors=None, cursor__gt=until)
-        .values_list("count", flat=True)
-    )
-    if 0 in sizes or sum(sizes) > 20 * MANY_POINTS:
+    narrow, most = run.series_count <= NARROW, 20 * MANY_POINTS
+    rows: list[Any] = list(Block.objects.raw(_RECENT, [run.pk, cursor, until, most, run.pk, narrow]))
+    names = {row.pk: row.key for row in rows if row.key is not None}
+    blocks = sorted((row for row in rows if row.key is None), key=lambda row: row.pk)
+    if blocks and blocks[-1].total > most:
         return None
-    points, _ = wide_read(blocks, cursor, until)
-    if points is None:
-        return {}
-    if len(points.steps) > MANY_POINTS:
+    if all(block.count for block in blocks):
+        points: Mapping[int, Points] = blocks_join(blocks, None, cursor, until)
+    elif narrow:  # some were moved to chunks
+        chunks = Chunk.objects.filter(series__in=names, cursor__gt=cursor)
+        if sum(chunks.exclude(cursors=None, cursor__gt=until).values_list("count", flat=True)) > most:
+            return None
+        points = points_arrived([run.pk], names, cursor, until)
+    else:
         return None
-    by_series = points.by_series()
-    names = dict(Series.objects.filter(pk__in=list(by_series)).values_list("id", "key"))
-    return {names[pk]: some.points() for pk, some in by_series.items()}
+    if sum(len(some.steps) for some in points.values()) > MANY_POINTS:
+        return None
+    if points and not narrow:
+        names = dict(Series.objects.filter(pk__in=list(points)).values_list("id", "key"))
+    return {names[pk]: _rows(some) for pk, some in points.items()}
 
 
 def _document(points: Points, wanted: int) -> dict[str, Any]:

@@ -1,67 +1,95 @@
-"""Storage of points: one chunk per series and batch, merged later; updates summaries and headlines.
+"""Storage of points: a batch goes to blocks, one for each GROUP of series, and later to chunks, one for each series.
 
-Metrics of a run beyond the first NARROW go to blocks: a chunk and a summary for each metric and batch would cost fifty times more than
-the values. A block holds the points of a batch of up to GROUP metrics. The task `metrics.compact` later updates the summaries (the last
-value, the number of points), merges small blocks, and moves the points to a chunk for each series once there are enough of them. Names of
-these metrics are kept in memory: a batch of a run with many metrics does not ask the database for all of its names.
+Both are needed. A row for each metric and batch would cost fifty times more than the values, so that what arrives is stored by batch.
+A chart reads a few of many series, whole, and a long one without its points, so that what is old is stored by series, with outlines. The
+task `metrics.compact` merges small blocks, and moves the points of a group to chunks once there are enough of them, or the run has ended.
+
+The summaries of series (the last value, the number of points) are updated with each batch; those of a run's metrics beyond the first
+NARROW by the task. Names of metrics are kept in memory: a batch of a run with many metrics does not ask the database for all of its names.
 
 First value, minimum and maximum of a resumed run are those of its valid points: points that a later attempt repeats leave the summary. Most
 batches only add points; the others are recognised here, and the summaries of their series are computed from all points.
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from math import isfinite
+from itertools import accumulate
 from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 from django.conf import settings
 from django.db import connection, transaction
+from django.db.models import Count, Q
 
 from webapp.common.task_queue import enqueue
-from webapp.metrics.arrays import Floats, Ints, pack_floats, pack_ints, read, unpack_floats, unpack_ints
+from webapp.metrics.arrays import Floats, Ints, pack_floats, pack_ints
 from webapp.metrics.headline import HEADLINE, headline_update
 from webapp.metrics.models import Block, Chunk, Series
 from webapp.metrics.points import (
     GROUP,
     Wide,
     block_pack,
-    block_unpack,
     outlined,
     points_arrived,
     superseded,
+    unpack,
 )
 from webapp.runs.lifecycle import OF_STATE, run_locked
 from webapp.runs.logs import server_says
 from webapp.runs.models import ENDED_STATES, Run
 from workers.telemetry.events import MetricsEvent
 
-
-def summary_set(new: str) -> str:
-    """Return the assignments of an UPDATE of the series `old` by the row `new`, whose columns have the same names.
-
-    The last point of a series is the one with the highest (attempt, step); of equals, the latest to arrive.
-    """
-    return f"""
-  count = old.count + {new}.count,
-  first_value = COALESCE(old.first_value, {new}.first_value),
-  min_value = LEAST(old.min_value, {new}.min_value),
-  max_value = GREATEST(old.max_value, {new}.max_value),
-  (last_attempt, last_step, last_value, last_time) = (
-    SELECT CASE WHEN newer THEN {new}.last_attempt ELSE old.last_attempt END,
-           CASE WHEN newer THEN {new}.last_step ELSE old.last_step END,
-           CASE WHEN newer THEN {new}.last_value ELSE old.last_value END,
-           CASE WHEN newer THEN {new}.last_time ELSE old.last_time END
-    FROM (SELECT ({new}.last_attempt, {new}.last_step) >= (old.last_attempt, old.last_step) AS newer) AS compared)
-"""
-
-
 AT_ONCE = 200
 """Series whose points are in memory at the same time."""
+COMPACT_RUN = "metrics.compact_run"
+ENDED_EVENTS = {OF_STATE[state] for state in ENDED_STATES}
+NARROW = 1000
+"""Number of metrics of a run whose summaries are updated at once."""
+MANY_BLOCKS = 8
+"""Number of blocks of a group above which they are merged."""
+CHUNKED = 512
+"""Mean number of points of a series from which they are moved to chunks."""
+MOST_MOVED = 1 << 20
+"""Number of points from which the oldest blocks of a group are moved before the others. Merged blocks, which are the first, have fewer."""
+MANY_CHUNKS = 200
+"""Number of chunks above which a series is merged."""
+LARGEST_CHUNK = 1 << 16
+"""Points per chunk; a chunk of that size is not merged further."""
+MOST_NAMES = 200_000
+"""Maximum number of names of all runs, about 40 MB; the runs that were not used for the longest time are removed."""
+
+# Raw SQL: the ORM makes a parameter of each name, which takes ten times as long.
+_EXISTING = "SELECT key, id, wide FROM metrics_series WHERE run_id = %s AND key = ANY(%s)"
+_SERIES_INSERT = """
+INSERT INTO metrics_series
+  (run_id, count, chunk_count, key, wide, last_attempt, last_step, last_value, last_time, first_value, min_value, max_value)
+SELECT %s, 0, 0, key, wide, attempt, step, value, time, first, low, high
+FROM unnest(%s::text[], %s::bool[], %s::bigint[], %s::bigint[], %s::float8[], %s::float8[], %s::float8[], %s::float8[], %s::float8[])
+  AS new (key, wide, attempt, step, value, time, first, low, high)
+RETURNING key, id
+"""
+# The last point of a series is the one with the highest (attempt, step); of equals, the latest to arrive.
+_UPDATE = """
+UPDATE metrics_series AS old SET
+  count = old.count + new.count,
+  first_value = COALESCE(old.first_value, new.first_value),
+  min_value = LEAST(old.min_value, new.min_value),
+  max_value = GREATEST(old.max_value, new.max_value),
+  (last_attempt, last_step, last_value, last_time) = (
+    SELECT CASE WHEN newer THEN new.last_attempt ELSE old.last_attempt END,
+           CASE WHEN newer THEN new.last_step ELSE old.last_step END,
+           CASE WHEN newer THEN new.last_value ELSE old.last_value END,
+           CASE WHEN newer THEN new.last_time ELSE old.last_time END
+    FROM (SELECT (new.last_attempt, new.last_step) >= (old.last_attempt, old.last_step) AS newer) AS compared)
+FROM unnest(%s::bigint[], %s::bigint[], %s::int[], %s::bigint[], %s::float8[], %s::float8[], %s::float8[], %s::float8[], %s::float8[])
+  AS new (id, count, last_attempt, last_step, last_value, last_time, first_value, min_value, max_value)
+WHERE old.id = new.id
+RETURNING old.id, old.last_attempt, old.last_value, old.first_value
+"""
 
 
 class End(NamedTuple):
@@ -71,99 +99,32 @@ class End(NamedTuple):
     step: int
 
 
-def ends_of(run: Run, keys: Iterable[str]) -> dict[str, End]:
-    """Return the ends of the stored ones of these series."""
-    rows = Series.objects.filter(run=run, key__in=list(keys)).values_list("key", "last_attempt", "last_step")
-    return {key: End(attempt, step) for key, attempt, step in rows}
-
-
 def is_repeat(end: End, new: End) -> bool:
     """Whether points of which `new` is the first may repeat points of a series, or be repeated by them."""
     return max(end.attempt, new.attempt) > 1 and (end.attempt != new.attempt or new.step <= end.step)
 
 
-def summaries_renew(names: Mapping[int, str]) -> dict[str, float | None]:
-    """Compute the summaries of these series (id -> key) from their valid points; returns the first values by key."""
-    firsts: dict[str, float | None] = {}
-    ids = list(names)
-    for start in range(0, len(ids), AT_ONCE):
-        some = {pk: names[pk] for pk in ids[start : start + AT_ONCE]}
-        renewed = []
-        columns = points_arrived(some, 0, None)
-        for pk, key in some.items():
-            if key not in columns:
-                continue
-            points = columns[key]
-            values = points.values[
-                np.isfinite(points.values) & ~superseded(points.steps, points.attempts)
-            ].tolist()
-            first, low, high = (values[0], min(values), max(values)) if values else (None, None, None)
-            firsts[key] = first
-            renewed.append(Series(pk=pk, first_value=first, min_value=low, max_value=high))
-        Series.objects.bulk_update(renewed, ["first_value", "min_value", "max_value"])
-    return firsts
-
-
-COMPACT_RUN = "metrics.compact_run"
-ENDED_EVENTS = {OF_STATE[state] for state in ENDED_STATES}
-MANY_CHUNKS = 200
-"""Number of chunks above which a series is merged."""
-LARGEST_CHUNK = 1 << 16
-"""Points per chunk; a chunk of that size is not merged further."""
-
-
-# Raw SQL because the ORM takes five times as long for the fifty rows of a batch. The last point of a series is the
-# one with the highest (attempt, step); of equals, the latest to arrive.
-_UPSERT = f"""
-INSERT INTO metrics_series AS old
-  (run_id, last_attempt, key, count, last_step, last_value, last_time, first_value, min_value, max_value, chunk_count)
-SELECT %s, %s, key, count, step, value, time, first, low, high, 1
-FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::float8[], %s::float8[], %s::float8[], %s::float8[], %s::float8[])
-  AS new (key, count, step, value, time, first, low, high)
-ON CONFLICT (run_id, key) DO UPDATE SET
-  chunk_count = old.chunk_count + 1, {summary_set("excluded")}
-RETURNING id, key, last_value, first_value, last_attempt, xmax = 0
-"""
-_INSERT = """
-INSERT INTO metrics_chunk (attempt, cursor, series_id, count, first_step, last_step, steps, values, times, outline)
-SELECT %s, %s, series, count, first_step, last_step, steps, vals, times, outline
-FROM unnest(%s::bigint[], %s::int[], %s::bigint[], %s::bigint[], %s::bytea[], %s::bytea[], %s::bytea[], %s::bytea[])
-  AS new (series, count, first_step, last_step, steps, vals, times, outline)
-"""
-
-
-@dataclass
-class Column:
-    """Points of one key in order of arrival."""
-
-    steps: list[int] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
-    times: list[float] = field(default_factory=list)
-
-    def last(self) -> tuple[int, float, float]:
-        """Return step, value and time of the point with the highest step; of equals, the latest to arrive."""
-        step = max(self.steps)
-        index = len(self.steps) - 1 - self.steps[::-1].index(step)
-        return step, self.values[index], self.times[index]
-
-
-def points_store(run: Run, attempt: int, cursor: int, events: list[MetricsEvent]) -> None:
+def points_store(run: Run, attempt: int, cursor: int, events: Sequence[MetricsEvent]) -> None:
     """Append the points of a batch. The caller holds the run's row lock."""
     keys = list(dict.fromkeys(key for event in events for key in event.values))
-    split = keys_split(run, keys, HEADLINE, settings.METRICS_PER_RUN)
-    if split.beyond:
-        _drop(run, attempt, events, split.beyond)
-    columns = _columns(events, split.narrow if len(split.narrow) < len(keys) else None)
-    if columns:
-        before = ends_of(run, columns) if attempt > 1 else {}
-        stored = _series_update(run, attempt, columns)
-        _chunks_insert([stored[key][0] for key in columns], attempt, cursor, list(columns.values()))
-        ends = {key: (last, first) for key, (_, last, first, _) in stored.items()}
-        for key, first in _repeats_renew(attempt, columns, before, stored).items():
-            ends[key] = (ends[key][0], first)
-        headline_update(run, columns, ends)
-    if split.wide:
-        wide_store(run, attempt, cursor, events, split.wide)
+    series, beyond = _series_of(run, keys, settings.METRICS_PER_RUN)
+    if beyond:
+        _drop(run, attempt, events, beyond)
+    points = _points(attempt, cursor, events, series)
+    before = _ends(pk for pk, wide in series.values() if not wide) if attempt > 1 else {}
+    fresh = [key for key, (pk, _) in series.items() if pk < 0]
+    if fresh:
+        points = _inserted(run, fresh, series, points)
+    wide = np.isin(points.series, [pk for pk, wide in series.values() if wide])
+    narrow = points.take(~wide)
+    of_wide = [block_pack(run.pk, some, summed=False) for some in points.take(wide).by_group()]
+    Block.objects.bulk_create(of_wide + [block_pack(run.pk, some, summed=True) for some in narrow.by_group()])
+    if not len(narrow.steps):
+        return
+    ends = _summarise(run.pk, narrow, before)
+    names = {series[key][0]: key for key in HEADLINE if key in series}
+    some = narrow.take(np.isin(narrow.series, list(names))).by_series()
+    headline_update(run, {names[pk]: (own, *ends[pk]) for pk, own in some.items()})
 
 
 def series_compact(series_id: int) -> int:
@@ -179,8 +140,7 @@ def series_compact(series_id: int) -> int:
         small = list(series.chunks.filter(count__lt=LARGEST_CHUNK).order_by("id"))
         groups = [group for group in _groups(small) if len(group) > 1]
         Chunk.objects.bulk_create(
-            _chunk(series_id, group[0].attempt, Wide.join(list(map(_chunk_unpack, group))))
-            for group in groups
+            _chunk(series_id, group[0].attempt, Wide.join(list(map(unpack, group)))) for group in groups
         )
         Chunk.objects.filter(pk__in=[chunk.pk for group in groups for chunk in group]).delete()
         before, series.chunk_count = series.chunk_count, series.chunks.count()
@@ -189,31 +149,19 @@ def series_compact(series_id: int) -> int:
 
 
 def run_compact(run_id: str) -> int:
-    """Merge the small chunks of all series of a run; returns by how many the number of rows decreased."""
+    """Move the points of an ended run to chunks, except for groups of only wide series, and merge chunks; returns by how many the
+    number of rows decreased.
+    """
+    narrow = Series.objects.filter(run=run_id, wide=False).values_list("pk", flat=True)
+    moved = sum(blocks_compact(run_id, group, ended=True) for group in {pk // GROUP for pk in narrow})
     several = Series.objects.filter(run=run_id, chunk_count__gt=1)
-    return sum(series_compact(pk) for pk in list(several.values_list("pk", flat=True)))
+    return moved + sum(series_compact(pk) for pk in list(several.values_list("pk", flat=True)))
 
 
 def ended_compact(run: Run, event: str, **_: Any) -> None:
     """Receiver of `run_event`: merge the chunks of an ended run after commit, because a chart of many runs reads them all."""
     if event in ENDED_EVENTS:
         transaction.on_commit(partial(enqueue, COMPACT_RUN, run.pk))
-
-
-def _columns(events: Iterable[MetricsEvent], some: Collection[str] | None) -> dict[str, Column]:
-    """Return the points of these keys (None: of all)."""
-    columns: dict[str, Column] = {}
-    for event in events:
-        for key, value in event.values.items():
-            if some is not None and key not in some:
-                continue
-            column = columns.get(key)
-            if column is None:
-                column = columns[key] = Column()
-            column.steps.append(event.step)
-            column.values.append(read(value))
-            column.times.append(event.time)
-    return columns
 
 
 def _drop(run: Run, attempt: int, events: Iterable[MetricsEvent], beyond: list[str]) -> None:
@@ -230,64 +178,6 @@ def _drop(run: Run, attempt: int, events: Iterable[MetricsEvent], beyond: list[s
     run.save(update_fields=["values_dropped"])
 
 
-def _series_update(
-    run: Run, attempt: int, columns: dict[str, Column]
-) -> dict[str, tuple[int, float, float | None, int]]:
-    """Update the summaries of these series and the number of the run's; returns id, last value, first value and last attempt by
-    key.
-    """
-    lasts = [column.last() for column in columns.values()]
-    steps, values, times = ([last[column] for last in lasts] for column in range(3))
-    counts = [len(column.steps) for column in columns.values()]
-    ranges = [_range(column.values) for column in columns.values()]
-    firsts, lows, highs = ([bounds[column] for bounds in ranges] for column in range(3))
-    with connection.cursor() as cursor:
-        arrays: list[list[Any]] = [list(columns), counts, steps, values, times, firsts, lows, highs]
-        cursor.execute(_UPSERT, [run.pk, attempt, *arrays])
-        rows = cursor.fetchall()
-    if fresh := sum(inserted for *_, inserted in rows):
-        run.series_count += fresh
-        run.save(update_fields=["series_count"])
-    return {key: (pk, last, first, newest) for pk, key, last, first, newest, _ in rows}
-
-
-def _repeats_renew(
-    attempt: int,
-    columns: dict[str, Column],
-    before: dict[str, End],
-    stored: dict[str, tuple[int, float, float | None, int]],
-) -> dict[str, float | None]:
-    """Renew the summaries of series with repeated points; returns their first values. before: ends, for attempts after the first."""
-    repeats = [key for key, end in before.items() if is_repeat(end, End(attempt, min(columns[key].steps)))]
-    repeats += [key for key, (*_, newest) in stored.items() if newest > attempt == 1]
-    return summaries_renew({stored[key][0]: key for key in repeats}) if repeats else {}
-
-
-def _range(values: list[float]) -> list[float | None]:
-    """Return the first, minimum and maximum of the finite values."""
-    finite = [value for value in values if isfinite(value)]
-    return [finite[0], min(finite), max(finite)] if finite else [None, None, None]
-
-
-def _chunks_insert(series: list[int], attempt: int, cursor: int, columns: list[Column]) -> None:
-    with connection.cursor() as database:
-        database.execute(
-            _INSERT,
-            [
-                attempt,
-                cursor,
-                series,
-                [len(column.steps) for column in columns],
-                [min(column.steps) for column in columns],
-                [max(column.steps) for column in columns],
-                [pack_ints(column.steps) for column in columns],
-                [pack_floats(column.values) for column in columns],
-                [pack_floats(column.times) for column in columns],
-                [outlined(column.steps, column.values, column.times) for column in columns],
-            ],
-        )
-
-
 def _groups(chunks: list[Chunk]) -> list[list[Chunk]]:
     """Group the chunks of each attempt, in order of arrival, into about LARGEST_CHUNK points each."""
     groups: dict[int, list[list[Chunk]]] = {}
@@ -297,13 +187,6 @@ def _groups(chunks: list[Chunk]) -> list[list[Chunk]]:
             of_attempt.append([])
         of_attempt[-1].append(chunk)
     return [group for of_attempt in groups.values() for group in of_attempt]
-
-
-def _chunk_unpack(chunk: Chunk) -> Wide:
-    cursors = unpack_ints(chunk.cursors) if chunk.cursors else np.full(chunk.count, chunk.cursor)
-    steps, values, times = unpack_ints(chunk.steps), unpack_floats(chunk.values), unpack_floats(chunk.times)
-    attempts, series = np.full(chunk.count, chunk.attempt), np.full(chunk.count, chunk.series_id)
-    return Wide(steps, values, times, attempts, series, cursors)
 
 
 def _chunk(series: int, attempt: int, points: Wide) -> Chunk:
@@ -323,23 +206,23 @@ def _chunk(series: int, attempt: int, points: Wide) -> Chunk:
     )
 
 
-MOST_NAMES = 200_000
-"""Maximum number of names of all runs, about 30 MB; the runs that were not used for the longest time are removed."""
+Named = tuple[int, bool]
+"""Id of a series, and whether it is wide."""
 
 
 class NameCache:
-    """Ids of series by run and name; None for narrow ones. Only committed series may be added: an id never changes.
+    """Series by run and name. Only committed ones may be added: an id never changes.
 
     A run is identified by its id and its time of creation, because a program may create a run with the id of a removed one.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._runs: OrderedDict[tuple[str, datetime], dict[str, int | None]] = OrderedDict()
+        self._runs: OrderedDict[tuple[str, datetime], dict[str, Named]] = OrderedDict()
         self._count = 0
 
-    def ids(self, run: Run, keys: Iterable[str]) -> dict[str, int | None]:
-        """Return the ids of those names that are in the cache."""
+    def series(self, run: Run, keys: Iterable[str]) -> dict[str, Named]:
+        """Return those that are in the cache."""
         with self._lock:
             names = self._runs.get((run.pk, run.created_at))
             if names is None:
@@ -347,13 +230,13 @@ class NameCache:
             self._runs.move_to_end((run.pk, run.created_at))
             return {key: names[key] for key in keys if key in names}
 
-    def add(self, run: Run, ids: dict[str, int | None]) -> None:
-        """Add names; removes other runs above MOST_NAMES, and the run itself if it alone has more."""
+    def add(self, run: Run, series: dict[str, Named]) -> None:
+        """Add series; removes other runs above MOST_NAMES, and the run itself if it alone has more."""
         with self._lock:
             names = self._runs.setdefault((run.pk, run.created_at), {})
             self._runs.move_to_end((run.pk, run.created_at))
             self._count -= len(names)
-            names |= ids
+            names |= series
             self._count += len(names)
             while self._count > MOST_NAMES:
                 _, removed = self._runs.popitem(last=False)
@@ -365,115 +248,82 @@ class NameCache:
         return self._count
 
 
-NARROW = 1000
-"""Number of metrics of a run whose points go to chunks at once."""
-MANY_BLOCKS = 8
-"""Number of blocks of a group above which they are merged."""
-CHUNKED = 512
-"""Mean number of points of a series from which they are moved to chunks."""
-
-# Raw SQL: the ORM makes a parameter of each name, which takes ten times as long.
 NAMES = NameCache()
-_EXISTING = "SELECT key, id, wide FROM metrics_series WHERE run_id = %s AND key = ANY(%s)"
-_SERIES_INSERT = """
-INSERT INTO metrics_series
-  (run_id, wide, count, chunk_count, key, last_attempt, last_step, last_value, last_time, first_value, min_value, max_value)
-SELECT %s, true, 0, 0, key, attempt, step, value, time, first, low, high
-FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::float8[], %s::float8[], %s::float8[], %s::float8[], %s::float8[])
-  AS new (key, attempt, step, value, time, first, low, high)
-RETURNING key, id
-"""
-_UPDATE = f"""
-UPDATE metrics_series AS old SET {summary_set("new")}
-FROM unnest(%s::bigint[], %s::bigint[], %s::int[], %s::bigint[], %s::float8[], %s::float8[], %s::float8[], %s::float8[], %s::float8[])
-  AS new (id, count, last_attempt, last_step, last_value, last_time, first_value, min_value, max_value)
-WHERE old.id = new.id
-"""
 
 
-@dataclass(frozen=True)
-class Split:
-    """The metrics of a batch by where their points go."""
+def _series_of(run: Run, keys: Sequence[str], most: int) -> tuple[dict[str, Named], list[str]]:
+    """Return the series of these metrics, with negative ids of those that do not exist yet, and the names beyond the maximum.
 
-    narrow: set[str]
-    wide: dict[str, int]
-    """Ids of series; negative numbers of those that do not exist yet."""
-    beyond: list[str]
-    """Names beyond the maximum of the run."""
-
-
-def keys_split(run: Run, keys: Sequence[str], first: Collection[str], most: int) -> Split:
-    """Split the metrics of a batch. first: names that are always narrow; most: maximum number of metrics of the run.
-
-    A run without wide metrics that stays below both limits is not queried.
+    most: maximum number of metrics of the run. The metrics that tables of runs show come first, and are never wide.
     """
-    count = run.series_count
-    if count + len(keys) <= min(NARROW, most):
-        return Split(set(keys), {}, [])
-    existing = _existing(run, keys)
-    fresh = sorted((key for key in keys if key not in existing), key=lambda key: key not in first)
-    left = max(0, most - count)
+    series = _existing(run, keys)
+    fresh = sorted((key for key in keys if key not in series), key=lambda key: key not in HEADLINE)
+    left = max(0, most - run.series_count)
     fresh, beyond = fresh[:left], fresh[left:]
-    usual = max(0, NARROW - count, sum(key in first for key in fresh))
-    narrow = {key for key, pk in existing.items() if pk is None} | set(fresh[:usual])
-    wide = {key: pk for key, pk in existing.items() if pk is not None}
-    wide |= {key: -1 - number for number, key in enumerate(fresh[usual:])}
-    return Split(narrow, wide, beyond)
+    narrow = max(0, NARROW - run.series_count, sum(key in HEADLINE for key in fresh))
+    series |= {key: (number - len(fresh), number >= narrow) for number, key in enumerate(fresh)}
+    return series, beyond
 
 
-def _existing(run: Run, keys: Sequence[str]) -> dict[str, int | None]:
-    """Return the ids of the stored ones of these metrics; None for narrow ones."""
-    ids = NAMES.ids(run, keys)
-    if len(ids) < len(keys):
+def _existing(run: Run, keys: Sequence[str]) -> dict[str, Named]:
+    series = NAMES.series(run, keys)
+    if len(series) < len(keys):
         with connection.cursor() as database:
-            database.execute(_EXISTING, [run.pk, [key for key in keys if key not in ids]])
-            stored = {key: pk if wide else None for key, pk, wide in database.fetchall()}
+            database.execute(_EXISTING, [run.pk, [key for key in keys if key not in series]])
+            stored = {key: (pk, wide) for key, pk, wide in database.fetchall()}
         transaction.on_commit(lambda: NAMES.add(run, stored))
-        ids |= stored
-    return ids
+        series |= stored
+    return series
 
 
-def wide_store(
-    run: Run, attempt: int, cursor: int, events: Sequence[MetricsEvent], ids: dict[str, int]
-) -> None:
-    """Append the points of these metrics. The caller holds the run's row lock."""
-    points = _points(attempt, cursor, events, ids)
-    names = [key for key, pk in ids.items() if pk < 0]
-    if names:
-        points = _inserted(run, names, points)
-    order = np.argsort(points.series // GROUP, kind="stable")
-    points = points.take(order)
-    _, starts = np.unique(points.series // GROUP, return_index=True)
-    Block.objects.bulk_create(
-        block_pack(run.pk, points.take(piece), merged=False)
-        for piece in np.split(np.arange(len(order)), starts[1:])
+def _ends(ids: Iterable[int]) -> dict[int, End]:
+    """Return the ends of these series."""
+    rows = Series.objects.filter(pk__in=list(ids)).values_list("pk", "last_attempt", "last_step")
+    return {pk: End(attempt, step) for pk, attempt, step in rows}
+
+
+def blocks_unfinished(most: int) -> list[tuple[str, int]]:
+    """Return run and group, at most `most`, of blocks that are in no summary, or that are many."""
+    unmerged = Count("pk", filter=Q(cursors=None, count__gt=0))
+    groups = Block.objects.values_list("run_id", "group").annotate(
+        unmerged=unmerged, fresh=Count("pk", filter=Q(summed=False))
     )
+    some = groups.filter(Q(fresh__gt=0) | Q(unmerged__gt=MANY_BLOCKS))[:most]
+    return [(run_id, group) for run_id, group, *_ in some]
 
 
-def blocks_compact(run_id: str, group: int) -> None:
-    """Update the summaries of a group's series; merge its blocks if they are many, and move their points to chunks if these are many."""
+def blocks_compact(run_id: str, group: int, *, ended: bool = False) -> int:
+    """Update the summaries of a group's series; merge its blocks if they are many, and move their points to chunks if these are many,
+    or the run has ended. Returns by how many the number of blocks decreased.
+    """
     with transaction.atomic():
         if run_locked(run_id) is None:
-            return
-        blocks = list(Block.objects.filter(run_id=run_id, group=group).order_by("id"))
-        if fresh := [block for block in blocks if not block.summed and block.count]:
-            _summarise(run_id, Wide.join([block_unpack(block) for block in fresh]))
+            return 0
+        stored = Block.objects.filter(run_id=run_id, group=group).order_by("id")
+        sizes = dict(stored.values_list("pk", "count"))
+        earlier = accumulate(sizes.values(), initial=0)
+        first = [pk for pk, points in zip(sizes, earlier, strict=False) if points < MOST_MOVED]
+        rest = len(first) < len(sizes)
+        blocks = list(stored.filter(pk__in=first))
+        if fresh := [block for block in blocks if not block.summed]:
+            points = Wide.join(list(map(unpack, fresh)))
+            _summarise(run_id, points, _ends(np.unique(points.series).tolist()))
             Block.objects.filter(pk__in=[block.pk for block in fresh]).update(summed=True)
         some = [block for block in blocks if block.count]
         if not some:
-            return
-        points = Wide.join([block_unpack(block) for block in some])
-        moved = len(points.steps) >= CHUNKED * len(np.unique(points.series))
-        if moved:
+            return 0
+        points = Wide.join(list(map(unpack, some)))
+        if ended or rest or len(points.steps) >= CHUNKED * len(np.unique(points.series)):
             _chunks_make(points)
-            made = [_moved(run_id, group, int(points.cursors.max()))]
+            old, made = blocks, [_moved(run_id, group, int(points.cursors.max()))]
         elif len(some) > MANY_BLOCKS:
-            made = [block_pack(run_id, part, merged=True) for part in points.by_attempt().values()]
+            parts = points.by_attempt().values()
+            old, made = some, [block_pack(run_id, part, summed=True, merged=True) for part in parts]
         else:
-            return
-        old = blocks if moved else some
+            return 0
         Block.objects.filter(pk__in=[block.pk for block in old]).delete()
         Block.objects.bulk_create(made)
+    return len(old) - len(made) + (blocks_compact(run_id, group, ended=ended) if rest else 0)
 
 
 def _moved(run_id: str, group: int, cursor: int) -> Block:
@@ -482,15 +332,15 @@ def _moved(run_id: str, group: int, cursor: int) -> Block:
     return Block(run_id=run_id, group=group, attempt=0, cursor=cursor, count=0, summed=True, **nothing)
 
 
-def _points(attempt: int, cursor: int, events: Sequence[MetricsEvent], ids: dict[str, int]) -> Wide:
+def _points(attempt: int, cursor: int, events: Sequence[MetricsEvent], known: dict[str, Named]) -> Wide:
     series: list[int] = []
     values: list[float | str] = []
     counts = []
     for event in events:
         before = len(series)
         for key, value in event.values.items():
-            if (pk := ids.get(key)) is not None:
-                series.append(pk)
+            if key in known:
+                series.append(known[key][0])
                 values.append(value)
         counts.append(len(series) - before)
     steps = np.repeat(np.array([event.step for event in events], np.int64), counts)
@@ -503,22 +353,25 @@ def _points(attempt: int, cursor: int, events: Sequence[MetricsEvent], ids: dict
     )
 
 
-def _inserted(run: Run, names: list[str], points: Wide) -> Wide:
-    """Insert the series with negative numbers; returns the points with their ids. The number of points is added later."""
+def _inserted(run: Run, fresh: Sequence[str], series: dict[str, Named], points: Wide) -> Wide:
+    """Insert the series with negative ids, and change their ids in `series`; returns the points with them. The number of points is
+    added later.
+    """
     summaries = Summaries.of(points.take(np.flatnonzero(points.series < 0)))
-    named = [names[-1 - number] for number in summaries.series.tolist()]
+    wide = [series[key][1] for key in fresh]
     with connection.cursor() as database:
-        database.execute(_SERIES_INSERT, [run.pk, named, *summaries.lists()[2:]])
+        database.execute(_SERIES_INSERT, [run.pk, list(fresh), wide, *summaries.lists()[2:]])
         made = dict(database.fetchall())
     if len(made) >= NARROW:
         transaction.on_commit(_series_analyse)
     run.series_count += len(made)
     run.save(update_fields=["series_count"])
-    ids = np.array([made[name] for name in names], np.int64)
-    fresh = points.series < 0
-    series = points.series.copy()
-    series[fresh] = ids[-1 - series[fresh]]
-    return replace(points, series=series)
+    stored = {key: (made[key], series[key][1]) for key in fresh}
+    transaction.on_commit(lambda: NAMES.add(run, stored))
+    series |= stored
+    ids = points.series.copy()
+    ids[ids < 0] = np.array([made[key] for key in fresh], np.int64)[ids[ids < 0]]
+    return replace(points, series=ids)
 
 
 def _series_analyse() -> None:
@@ -531,20 +384,35 @@ def _series_analyse() -> None:
         database.execute("ANALYZE (SKIP_LOCKED) metrics_series")
 
 
-def _summarise(run_id: str, points: Wide) -> None:
-    summaries = Summaries.of(points)
-    rows = Series.objects.filter(pk__in=summaries.series.tolist(), run=run_id)
-    before = {
-        pk: (key, End(*end)) for pk, key, *end in rows.values_list("pk", "key", "last_attempt", "last_step")
-    }
+def _summarise(run_id: str, points: Wide, before: dict[int, End]) -> dict[int, tuple[float, float | None]]:
+    """Update the summaries of series by new points; returns their last value and the first finite one. before: the ends of series, which
+    are needed for attempts after the first.
+    """
     with connection.cursor() as database:
-        database.execute(_UPDATE, list(summaries.lists()))
-    if any(end.attempt > 1 for _, end in before.values()) or points.attempts.max() > 1:
+        database.execute(_UPDATE, list(Summaries.of(points).lists()))
+        rows = database.fetchall()
+    ends = {pk: (last, first) for pk, _, last, first in rows}
+    if points.attempts.max() == 1:
+        again = [pk for pk, newest, *_ in rows if newest > 1]
+    else:
         starts = _starts(points)
-        repeats = {
-            pk: key for pk, (key, end) in before.items() if any(is_repeat(end, new) for new in starts[pk])
-        }
-        summaries_renew(repeats)
+        again = [pk for pk, end in before.items() if any(is_repeat(end, new) for new in starts.get(pk, ()))]
+    return ends | {pk: (ends[pk][0], first) for pk, first in _summaries_renew(run_id, again).items()}
+
+
+def _summaries_renew(run_id: str, ids: Sequence[int]) -> dict[int, float | None]:
+    """Compute the summaries of these series from their valid points; returns the first values."""
+    firsts: dict[int, float | None] = {}
+    for start in range(0, len(ids), AT_ONCE):
+        renewed = []
+        for pk, points in points_arrived([run_id], ids[start : start + AT_ONCE]).items():
+            valid = np.isfinite(points.values) & ~superseded(points.steps, points.attempts)
+            values = points.values[valid].tolist()
+            first, low, high = (values[0], min(values), max(values)) if values else (None, None, None)
+            firsts[pk] = first
+            renewed.append(Series(pk=pk, first_value=first, min_value=low, max_value=high))
+        Series.objects.bulk_update(renewed, ["first_value", "min_value", "max_value"])
+    return firsts
 
 
 def _starts(points: Wide) -> dict[int, list[End]]:
@@ -604,12 +472,16 @@ class Summaries:
 
 
 def _chunks_make(points: Wide) -> None:
-    """Move points to one chunk for each series and attempt."""
+    """Move points to chunks of one series and attempt."""
     made: list[Chunk] = []
     counts: dict[int, int] = {}
     for pk, of_series in points.by_series().items():
-        parts = of_series.by_attempt()
-        made += [_chunk(pk, attempt, some) for attempt, some in parts.items()]
+        parts = [
+            own.take(np.arange(first, min(first + LARGEST_CHUNK, len(own.steps))))
+            for own in of_series.by_attempt().values()
+            for first in range(0, len(own.steps), LARGEST_CHUNK)
+        ]
+        made += [_chunk(pk, int(part.attempts[0]), part) for part in parts]
         counts[pk] = len(parts)
     Chunk.objects.bulk_create(made)
     with connection.cursor() as database:

@@ -2,8 +2,15 @@
 
 from celery import shared_task
 
-from webapp.metrics.models import Block, Series
-from webapp.metrics.services import COMPACT_RUN, MANY_CHUNKS, blocks_compact, run_compact, series_compact
+from webapp.metrics.models import Series
+from webapp.metrics.services import (
+    COMPACT_RUN,
+    MANY_CHUNKS,
+    blocks_compact,
+    blocks_unfinished,
+    run_compact,
+    series_compact,
+)
 
 SERIES_A_TURN = 500
 GROUPS_A_TURN = 1000
@@ -11,14 +18,10 @@ GROUPS_A_TURN = 1000
 
 @shared_task(name="metrics.compact", ignore_result=True, soft_time_limit=50, time_limit=60)
 def compact() -> int:
-    """Update the summaries of metrics in blocks, then merge the chunks of series with the most chunks first; returns by how many
-    the number of rows of chunks decreased.
-    """
+    """Compact blocks, then merge the chunks of series with the most chunks first; returns by how many the number of rows decreased."""
+    merged = sum(blocks_compact(run_id, group) for run_id, group in blocks_unfinished(GROUPS_A_TURN))
     worst = Series.objects.filter(chunk_count__gt=MANY_CHUNKS).order_by("-chunk_count")
-    fresh = Block.objects.filter(summed=False).values_list("run_id", "group").distinct()
-    for run_id, group in list(fresh[:GROUPS_A_TURN]):
-        blocks_compact(run_id, group)
-    return sum(series_compact(pk) for pk in list(worst.values_list("pk", flat=True)[:SERIES_A_TURN]))
+    return merged + sum(series_compact(pk) for pk in list(worst.values_list("pk", flat=True)[:SERIES_A_TURN]))
 
 
 @shared_task(name=COMPACT_RUN, ignore_result=True, soft_time_limit=110, time_limit=120)

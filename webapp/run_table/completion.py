@@ -1,7 +1,7 @@
 """Completion of filters: fields of the reader's runs, and values of these fields."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser
@@ -12,6 +12,7 @@ from webapp.metrics.models import Series
 from webapp.metrics.names import metric_word
 from webapp.run_table.columns import FACTS, config_at
 from webapp.run_table.filters import FIELDS
+from webapp.runs.configs import flatten
 from webapp.runs.models import RunState
 from webapp.runs.selectors import runs_visible
 
@@ -51,19 +52,9 @@ def _fields(user: User | AnonymousUser) -> Iterator[tuple[str, str]]:
         Series.objects.filter(run__in=[pk for pk, _ in recent[:20]]).values_list("key", flat=True).distinct()
     )
     yield from ((metric_word(key), "metric") for key in sorted(keys))
-    paths = {path for _, config in recent for path in leaves(config)}
-    yield from ((path, "config") for path in sorted(paths))
-
-
-def leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """Yield dotted paths of a config's scalar values; names not valid in the filter language are omitted."""
-    for name, value in tree.items():
-        if not re.fullmatch(r"\w+", str(name)):
-            continue
-        if isinstance(value, Mapping):
-            yield from leaves(value, f"{above}{name}.")
-        elif not isinstance(value, list) and above:
-            yield f"{above}{name}"
+    values = {path: value for _, config in recent for path, value in flatten(config).items()}
+    paths = [path for path in sorted(values) if re.fullmatch(r"\w+(\.\w+)+", path)]
+    yield from ((path, "config") for path in paths if not isinstance(values[path], list))
 
 
 def _values(user: User | AnonymousUser, field: str) -> list[str]:

@@ -11,7 +11,7 @@ import typer
 from django.utils import timezone
 
 from tests.troupe_client.cli.conftest import Troupe
-from troupe_client.cli import completion
+from troupe_client.cli import arguments
 from troupe_client.cli.app import app
 from webapp.runs.models import LogLine, Run
 
@@ -91,7 +91,7 @@ def test_nouns_verbs_and_presets_are_completed(complete: Troupe) -> None:
 def test_runs_and_projects_are_completed(
     complete: Troupe, run: Run, connected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(completion, "SECONDS", 60.0)
+    monkeypatch.setattr(arguments, "SECONDS", 60.0)
     assert complete(f"troupe show {run.pk[:3]}") == [run.pk]
     assert complete(f"troupe checkpoint list {run.pk[:3]}") == [run.pk]
     assert complete("troupe member list l") == ["lab"]

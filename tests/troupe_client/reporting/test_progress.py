@@ -2,7 +2,7 @@
 
 import pytest
 
-from troupe_client.reporting.progress import LARGEST, Progress
+from troupe_client.reporting.client import LARGEST, Progress
 
 
 @pytest.mark.parametrize(

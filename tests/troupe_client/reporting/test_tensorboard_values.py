@@ -9,7 +9,7 @@ from tensorboard.util.tensor_util import make_tensor_proto
 
 from training_core.errors import TroupeError
 from troupe_client.reporting.media import Histogram, Image, Text
-from troupe_client.reporting.tensorboard_values import media_of
+from troupe_client.reporting.tensorboard import media_of
 
 PIXEL = b"\x89PNG\r\n\x1a\n"
 

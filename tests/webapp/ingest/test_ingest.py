@@ -19,7 +19,7 @@ from webapp.ingest.batches import IngestRejected
 from webapp.ingest.models import Producer
 from webapp.ingest.services import batch_store
 from webapp.ingest.views import check_token
-from webapp.metrics.models import Chunk
+from webapp.metrics.models import Block
 from webapp.metrics.selectors import series_read
 from webapp.runs.models import Attempt, LogLine, Run
 
@@ -45,13 +45,16 @@ class TestOrder:
         attempt.refresh_from_db()
         assert attempt.heartbeat_at is not None
 
-    def test_a_batch_of_metrics_takes_nine_queries(self, event: Make, send: Send) -> None:
-        send(event(1, values={"loss": 1.0}), event(2))
+    def test_a_batch_of_metrics_takes_nine_queries(
+        self, event: Make, send: Send, django_capture_on_commit_callbacks: Any
+    ) -> None:
+        with django_capture_on_commit_callbacks(execute=True):
+            send(event(1, values={"loss": 1.0}), event(2))
         with CaptureQueriesContext(connection) as queries:
             send(event(3, values={"loss": 1.0}))
         words = [query["sql"].split(None, 2)[:2] for query in queries.captured_queries]
         stored = [first for first, *_ in words if first not in ("SAVEPOINT", "RELEASE", "BEGIN", "COMMIT")]
-        assert stored == ["SELECT"] * 6 + ["WITH", "INSERT", "INSERT"], words
+        assert stored == ["SELECT"] * 6 + ["WITH", "INSERT", "UPDATE"], words
 
     def test_what_was_stored_is_acknowledged_and_not_stored_again(
         self, run: Run, event: Make, send: Send
@@ -81,7 +84,7 @@ class TestOrder:
         assert answer.status_code == 400
         assert answer.json()["seq"] == 2
         assert any(path.startswith("values.a") for path in answer.json()["errors"])
-        assert not Chunk.objects.exists()
+        assert not Block.objects.exists()
         assert not Producer.objects.exists()
 
     @pytest.mark.parametrize(
@@ -276,7 +279,7 @@ class TestBodies:
         packed = gzip.compress(body) if encoding == "gzip" else zstandard.compress(body)
         for end in (0, 3, len(packed) // 2, len(packed) - 1):
             assert post(packed[:end], encoding).status_code == 400
-        assert not Chunk.objects.exists()
+        assert not Block.objects.exists()
 
     def test_only_post(self, post: Send, client: Any, run: Run) -> None:
         assert client.get(f"/api/v1/runs/{run.pk}/events/").status_code == 405

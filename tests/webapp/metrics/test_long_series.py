@@ -16,8 +16,10 @@ from webapp.metrics import selectors, services
 from webapp.metrics.arrays import pack_floats, pack_ints
 from webapp.metrics.models import Chunk, Series
 from webapp.metrics.points import (
+    GROUP,
     LEAF,
     SHORTEST,
+    blocks_read,
     buckets_of,
     outline_of,
     outline_pack,
@@ -25,7 +27,7 @@ from webapp.metrics.points import (
     superseded,
 )
 from webapp.metrics.selectors import LONG, points_read, series_read
-from webapp.metrics.services import series_compact
+from webapp.metrics.services import blocks_compact, series_compact
 from webapp.runs.models import Run
 
 
@@ -224,7 +226,29 @@ def test_twenty_long_series_need_as_many_queries_as_one(run: Run) -> None:
     keys = list(Series.objects.filter(run=run).values_list("key", flat=True))
     with CaptureQueriesContext(connection) as many:
         assert len(series_read(run, keys, POINTS)) == 20
-    assert len(one) == len(many) <= 4
+    assert len(one) == len(many) <= 5
+
+
+@pytest.mark.parametrize(("wanted", "moved"), [(POINTS, False), (POINTS, True), (2 * LENGTH, False)])
+def test_the_newest_points_are_read_once_while_they_are_moved(
+    run: Run, monkeypatch: pytest.MonkeyPatch, wanted: int, moved: bool
+) -> None:
+    series = stored(run, 1, np.arange(LENGTH), np.ones(LENGTH))
+    run.event_count = LENGTH
+    for first in range(LENGTH, LENGTH + 300, 100):
+        store(run, *(event(step, {"loss": 1.0}) for step in range(first, first + 100)))
+
+    def moving(*arguments: Any) -> Any:
+        read = blocks_read(*arguments)
+        blocks_compact(run.pk, series.pk // GROUP, ended=True)
+        return read
+
+    if moved:
+        monkeypatch.setattr(selectors, "blocks_read", moving)
+    drawn = series_read(run, ["loss"], wanted)["loss"]
+    assert sum(drawn["buckets"]["counts"] if wanted == POINTS else drawn["values"]) == LENGTH + 300
+    assert (drawn["steps"][0], drawn["steps"][-1]) == (0, LENGTH + 299)
+    assert run.blocks.filter(count__gt=0).exists() != moved
 
 
 def renewed(series: int) -> None:

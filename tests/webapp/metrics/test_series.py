@@ -12,9 +12,9 @@ import pytest
 from webapp.metrics import services
 from webapp.metrics.api import series_csv
 from webapp.metrics.arrays import for_charts
-from webapp.metrics.models import Chunk, Series
+from webapp.metrics.models import Block, Chunk, Series
 from webapp.metrics.selectors import kept_indices, keys, points_after, series_read
-from webapp.metrics.services import points_store, series_compact
+from webapp.metrics.services import blocks_compact, points_store, series_compact
 from webapp.metrics.tasks import compact, compact_run
 from webapp.run_table.filters import runs_filter
 from webapp.runs.lifecycle import run_move
@@ -31,6 +31,12 @@ def event(step: int, values: dict[str, Any], time: float = 1.0, attempt: int = 1
 def store(run: Run, *events: MetricsEvent) -> None:
     run.event_count += len(events)
     points_store(run, events[0].attempt, run.event_count, list(events))
+
+
+def to_chunks(run: Run) -> None:
+    """Move all points to chunks, as for a run that has ended."""
+    for group in set(run.blocks.values_list("group", flat=True)):
+        blocks_compact(run.pk, group, ended=True)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +130,11 @@ class TestReading:
 
 @pytest.mark.django_db
 class TestCompaction:
-    def test_merging_changes_nothing_that_is_read(self, run: Run) -> None:
+    @pytest.mark.parametrize("moved", [False, True])
+    def test_merging_changes_nothing_that_is_read(
+        self, run: Run, monkeypatch: pytest.MonkeyPatch, moved: bool
+    ) -> None:
+        monkeypatch.setattr(services, "CHUNKED", 1 if moved else 1000)
         generator = np.random.default_rng(0)
         cursors = []
         for step in range(250):
@@ -134,9 +144,9 @@ class TestCompaction:
             cursors.append(run.event_count)
         before = [series_read(run, ["a", "b"], since=cursor) for cursor in (0, cursors[99], cursors[200])]
         deltas = [points_after(run, cursors[i], cursors[i + 60]) for i in (0, 120, 180)]
-        assert compact() == 2 * (250 - 2)
-        assert Chunk.objects.count() == 4
-        assert {series.chunk_count for series in Series.objects.all()} == {2}
+        assert compact() == 250 - (1 if moved else 2)
+        assert Chunk.objects.count() == (4 if moved else 0)
+        assert {series.chunk_count for series in Series.objects.all()} == {2 if moved else 0}
         assert [
             series_read(run, ["a", "b"], since=cursor) for cursor in (0, cursors[99], cursors[200])
         ] == before
@@ -147,14 +157,20 @@ class TestCompaction:
     def test_merged_chunks_merge_again(self, run: Run) -> None:
         for step in range(6):
             store(run, event(step, {"a": step}))
+            to_chunks(run)
             series_compact(Series.objects.get().pk)
-        assert Chunk.objects.count() == 1
+        assert Chunk.objects.count() == 1 and Block.objects.get().count == 0
         assert series_read(run, ["a"], since=4)["a"]["steps"] == [4, 5]
 
-    def test_series_with_few_chunks_are_left_alone(self, run: Run) -> None:
-        for step in range(200):
+    def test_few_blocks_and_chunks_are_left_alone(self, run: Run) -> None:
+        for step in range(208):
             store(run, event(step, {"a": step}))
+            if step < 200:
+                to_chunks(run)
         assert compact() == 0
+        store(run, event(208, {"a": 208}))
+        to_chunks(run)
+        assert compact() == 200
 
     def test_chunks_of_an_ended_run_are_merged(
         self, run: Run, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
@@ -166,13 +182,24 @@ class TestCompaction:
         with django_capture_on_commit_callbacks(execute=True):
             run_move(run, RunState.STOPPED)
         assert sent == [(compact_run.name, run.pk)]
-        assert compact_run(run.pk) == 2 * 8
+        assert compact_run(run.pk) == 8
+        assert sorted(chunk.count for chunk in Chunk.objects.all()) == [9, 9]
         assert series_read(run, ["a"])["a"]["values"] == [float(step) for step in range(9)]
+
+    def test_very_many_points_are_moved_in_parts(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(services, "MOST_MOVED", 8)
+        monkeypatch.setattr(services, "LARGEST_CHUNK", 3)
+        for step in range(11):
+            store(run, event(step, {"a": step, "b": -step}))
+        assert compact() == 2 * (4 - 1)
+        assert sorted(chunk.count for chunk in Chunk.objects.all()) == [1, 1, 1, 1, 3, 3, 3, 3]
+        assert series_read(run, ["b"])["b"]["values"] == [-float(step) for step in range(11)]
 
     def test_large_chunks_are_left_alone(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("webapp.metrics.services.LARGEST_CHUNK", 10)
         for step in range(35):
             store(run, event(step, {"a": step}))
+            to_chunks(run)
         series_compact(Series.objects.get().pk)
         assert sorted(chunk.count for chunk in Chunk.objects.all()) == [5, 10, 10, 10]
         assert series_read(run, ["a"])["a"]["values"] == [float(step) for step in range(35)]

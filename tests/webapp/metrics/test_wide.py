@@ -2,6 +2,7 @@
 
 import random
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from webapp.compare.curves import lines_read
 from webapp.health.inputs import _curves
 from webapp.metrics import selectors, services
 from webapp.metrics.api import series_csv
+from webapp.metrics.arrays import pack_floats, pack_ints
 from webapp.metrics.models import Block, Chunk, Series
-from webapp.metrics.points import GROUP
+from webapp.metrics.points import GROUP, unpack
 from webapp.metrics.selectors import keys, points_after, points_read, series_read
 from webapp.metrics.services import NameCache, points_store
 from webapp.metrics.tasks import compact
@@ -43,6 +45,17 @@ def twin(run: Run) -> Run:
     )
 
 
+def in_chunks(run: Run) -> None:
+    """Store the points of each batch and series in a chunk, as earlier versions did."""
+    for block in run.blocks.order_by("pk"):
+        for series, points in unpack(block).by_series().items():
+            Chunk.objects.create(
+                series_id=series, attempt=block.attempt, cursor=block.cursor, count=len(points.steps),
+                steps=pack_ints(points.steps), values=pack_floats(points.values), times=pack_floats(points.times),
+            )  # fmt: skip
+    run.blocks.all().delete()
+
+
 def facts(run: Run) -> dict[str, Any]:
     rows = Series.objects.filter(run=run).order_by("key")
     names = [
@@ -53,7 +66,7 @@ def facts(run: Run) -> dict[str, Any]:
 
 def read(run: Run, cursor: int) -> list[Any]:
     """Everything that readers see of a run."""
-    tails = _curves(dict(run.series.values_list("id", "key")))
+    tails = _curves(run, dict(run.series.values_list("id", "key")))
     lines = {key: lines_read([run], f'"{key}"').get(run.pk) for key in NAMES[:9]}
     return [
         series_read(run, NAMES),
@@ -111,6 +124,7 @@ def test_points_in_blocks_are_read_as_those_in_chunks(
         batches.append([event(step, values_of(draw), attempt) for step in steps])
     for events in batches:
         store(other, *events)
+    in_chunks(other)
     monkeypatch.setattr(services, "MANY_BLOCKS", 3)
     monkeypatch.setattr(services, "CHUNKED", 3 if merged == "moved" else 1000)
     monkeypatch.setattr(services, "NARROW", narrow)
@@ -174,7 +188,7 @@ def test_a_batch_of_twenty_thousand_metrics_makes_few_rows(run: Run) -> None:
     assert run.series_count == 20_000
     assert counts[1][0] <= 8 and counts[1][1] < 30, "queries, and characters of SQL for each value"
     blocks = Block.objects.count() // 2
-    assert blocks <= 19_000 // GROUP + 2 and Chunk.objects.count() == 2 * 1000
+    assert blocks <= 20_000 // GROUP + 3 and not Chunk.objects.exists()
     assert points_after(run, 20, 40) is None
     store(run, event(2, {names[5]: 1.0, names[-1]: 2.0}))
     with CaptureQueriesContext(connection) as asked:
@@ -189,12 +203,12 @@ def test_the_cache_of_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("webapp.metrics.services.MOST_NAMES", 5)
     cache = NameCache()
     one, two, three = (Run(pk=name, created_at=timezone.now()) for name in ("one", "two", "three"))
-    cache.add(one, {"a": 1, "b": None})
-    cache.add(two, {"a": 3, "b": 4, "c": 5})
-    assert cache.ids(one, ["a", "b", "z"]) == {"a": 1, "b": None}
-    cache.add(three, {"d": 6})
-    assert cache.count == 3 and not cache.ids(two, ["a"]) and cache.ids(one, ["a"])
-    cache.add(one, {str(number): number for number in range(9)})
+    cache.add(one, {"a": (1, True), "b": (2, False)})
+    cache.add(two, {"a": (3, True), "b": (4, True), "c": (5, True)})
+    assert cache.series(one, ["a", "b", "z"]) == {"a": (1, True), "b": (2, False)}
+    cache.add(three, {"d": (6, True)})
+    assert cache.count == 3 and not cache.series(two, ["a"]) and cache.series(one, ["a"])
+    cache.add(one, {str(number): (number, True) for number in range(9)})
     assert cache.count == 0
 
 
@@ -226,3 +240,15 @@ def test_names_of_a_transaction_without_effect_are_not_remembered(
     run.refresh_from_db()
     store(run, event(3, {"a": 2.5}))
     assert points_read(run, "a").values.tolist() == [2.5]
+
+
+def test_a_delta_has_points_that_earlier_versions_stored(run: Run) -> None:
+    store(run, event(1, {"a": 1}))
+    store(run, event(2, {"a": 2, "b": 3}))
+    in_chunks(run)
+    run.save()
+    with connection.cursor() as database:
+        database.execute(import_module("webapp.metrics.migrations.0008_newest_points").MARK)
+    store(run, event(3, {"b": 4}))
+    assert points_after(run, 1, 3) == {"a": [[2, 2.0, 5.0, 1]], "b": [[2, 3.0, 5.0, 1], [3, 4.0, 7.0, 1]]}
+    assert points_after(run, 2, 3) == {"b": [[3, 4.0, 7.0, 1]]}

@@ -24,9 +24,8 @@ from training_core.errors import LearnerFailure
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.learner_config import Deepspeed, Optimisation
 from training_core.llm.learning.optimiser import MASTER, SEPARATOR, OptimiserStep, Processes
-from training_core.llm.learning.output_layer import TokenScores
 from training_core.llm.learning.packing import MicroBatch, make_micro_batches
-from training_core.llm.learning.token_logprobs import ResponseForward
+from training_core.llm.learning.token_logprobs import ResponseForward, TokenScores
 from training_core.llm.models.lora import load_trained_weights, trained_weights
 from training_core.types import Group
 

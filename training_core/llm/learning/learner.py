@@ -39,7 +39,6 @@ from training_core.llm.learning.advantages import (
 )
 from training_core.llm.learning.learner_config import Optimisation, TrainedPolicy
 from training_core.llm.learning.optimiser import SINGLE_PROCESS, Optimiser, Processes, learning_rate
-from training_core.llm.learning.output_layer import TokenScores
 from training_core.llm.learning.packing import (
     MicroBatch,
     MicroBatchOptions,
@@ -50,6 +49,7 @@ from training_core.llm.learning.packing import (
 from training_core.llm.learning.registry import LEARNERS
 from training_core.llm.learning.token_logprobs import (
     ResponseForward,
+    TokenScores,
     fill_missing_logprobs,
 )
 from training_core.llm.learning.update_metrics import Annotations, TokenLosses, UpdateSums

@@ -1,20 +1,28 @@
 """Logprobs of response tokens by a model; logits are computed only at the places that predict them.
 
 B rows, S padded length, T response tokens in all, U distinct places that predict them, V vocabulary, H hidden size.
+
+The output layer is computed in chunks: no tensor has all places and the whole vocabulary, which is the largest size of a small model. The
+fp32 logits of 8,192 places and a vocabulary of 152,000 have 5 GB, their softmax and its gradient twice as much again. A chunk's logits
+are computed again in the backward pass, as activation checkpointing does for a block (Chen et al., arXiv 1604.06174).
 """
 
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
-from training_core.llm.learning.output_layer import TokenScores, score_tokens
+from training_core.algorithms.losses import token_entropies
+from training_core.llm.generation.sampling import tempered_log_probs
+from training_core.llm.learning.memory import LOGITS_AT_ONCE
 from training_core.llm.learning.packing import MicroBatch, RowBatch, collate, single_rows, tree_rows
 from training_core.llm.models.decoder import decoder_of
 from training_core.llm.models.packed_attention import (
@@ -81,6 +89,66 @@ def _lacks_logprobs(answer: Answer) -> bool:
 def _with_placeholders(answer: Answer) -> Answer:
     """The answer with a placeholder for every missing logprob."""
     return replace(answer, logprobs=[0.0] * len(answer.token_ids)) if _lacks_logprobs(answer) else answer
+
+
+@dataclass(frozen=True)
+class TokenScores:
+    """What an update needs of the logits, for each response token (T,)."""
+
+    logprobs: Tensor
+    """With the temperature and truncation of sampling; sampled tokens are never truncated."""
+    untruncated: Tensor
+    """After temperature only. Two policies are compared by these, because one may truncate a token that the other does not."""
+    entropies: Tensor
+    """Of the distribution that predicts the token, without a gradient unless it is requested; empty in a pass without gradients."""
+
+
+def score_tokens(
+    head: Callable[[Tensor], Tensor],
+    states: Tensor,
+    piece: MicroBatch,
+    vocabulary: int,
+    *,
+    entropy_gradient: bool = False,
+) -> TokenScores:
+    """The response tokens' scores from the states (U, H) at the places that predict them; `head` maps states to logits."""
+    batch = piece.batch
+    size = max(LOGITS_AT_ONCE.get(states.device.type, LOGITS_AT_ONCE["cpu"]) // vocabulary, 1)
+
+    def score(states: Tensor, nodes: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return _score(head(states), nodes, targets, piece, entropy_gradient)
+
+    if len(states) <= size:
+        return TokenScores(*score(states, batch.node_indices, batch.targets))
+    starts = range(0, len(states), size)
+    tokens = np.bincount(batch.node_numbers // size, minlength=len(starts)).tolist()  # counted on the host
+    order = batch.node_indices.argsort(stable=True)
+    parts = []
+    for start, chosen in zip(starts, order.split(tokens), strict=True):
+        arguments = states[start : start + size], batch.node_indices[chosen] - start, batch.targets[chosen]
+        parts.append(checkpoint(score, *arguments, use_reentrant=False, preserve_rng_state=False))
+    places = order.argsort()
+    columns = [torch.cat(column) for column in zip(*parts, strict=True)]
+    return TokenScores(*(column[places] if len(column) else column for column in columns))
+
+
+def _score(
+    logits: Tensor, nodes: Tensor, targets: Tensor, piece: MicroBatch, entropy_gradient: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores (N,) of N tokens with these nodes, as indices into the logits (places, V)."""
+    keep = None
+    if piece.truncated:
+        keep = torch.zeros_like(logits, dtype=torch.bool)
+        keep[nodes, targets] = True
+    log_probs = tempered_log_probs(logits, piece.temperature, piece.top_k, piece.top_p, keep)
+    logprobs = untruncated = log_probs[nodes, targets]
+    entropies = logprobs.new_empty(0)
+    if torch.is_grad_enabled():
+        with torch.set_grad_enabled(entropy_gradient):
+            entropies = token_entropies(log_probs)[nodes]
+    if piece.truncated:
+        untruncated = tempered_log_probs(logits, piece.temperature)[nodes, targets]
+    return logprobs, untruncated, entropies
 
 
 class ResponseForward:

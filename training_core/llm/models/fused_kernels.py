@@ -6,7 +6,7 @@ of 1.7 billion parameters they take half of the device's time. liger-kernel (Hsu
 the same for the layers of a model that is updated. A trial compares logits and gradients with those of the modules before.
 
 The output layer is not among them: liger-kernel's fused cross entropy has neither a temperature nor truncation nor an
-entropy, which an update needs (learning/output_layer.py computes them in chunks).
+entropy, which an update needs (learning/token_logprobs.py computes them in chunks).
 """
 
 import importlib

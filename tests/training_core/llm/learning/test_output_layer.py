@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from training_core.llm.learning import memory
-from training_core.llm.learning.output_layer import TokenScores, score_tokens
+from training_core.llm.learning.token_logprobs import TokenScores, score_tokens
 
 PLACES, TOKENS, HIDDEN, WORDS = 23, 61, 8, 50
 

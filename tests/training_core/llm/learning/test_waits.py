@@ -12,7 +12,7 @@ from tests.training_core.llm.learning.test_learner import groups, learner
 from tests.training_core.llm.waits import record_waits
 from training_core.algorithms.registry import ALGORITHM_CONFIGS
 from training_core.llm.learning import learner as module
-from training_core.llm.learning import output_layer
+from training_core.llm.learning import token_logprobs
 from training_core.llm.learning.memory import LOGITS_AT_ONCE
 
 
@@ -61,9 +61,9 @@ def test_no_micro_batch_of_packed_rows_waits(monkeypatch: pytest.MonkeyPatch, na
             yield
 
     monkeypatch.setattr(module, "training_passes", passes)
-    checkpoint = output_layer.checkpoint
+    checkpoint = token_logprobs.checkpoint
     monkeypatch.setattr(
-        output_layer, "checkpoint", lambda *a, **k: (chunks.append(1), checkpoint(*a, **k))[1]
+        token_logprobs, "checkpoint", lambda *a, **k: (chunks.append(1), checkpoint(*a, **k))[1]
     )
     result = one.update(data, 1, 0)
     assert result.metrics["tokens"] > 0 and result.annotations
