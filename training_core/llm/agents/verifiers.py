@@ -11,10 +11,10 @@ from training_core.errors import ConfigError, EnvironmentFailure
 from training_core.llm.environments.verifiers import Loaded, Verifiers, load
 
 _OUTSIDE = re.compile(
-    r"\w*(Infra|Sandbox|Tunnel|Interception|Provider|Toolset|Connect|ReadTimeout|RemoteProtocol)\w*"
+    r"\w*(Infra|Sandbox|Tunnel|Interception|Provider|Toolset|Connect|APITimeout|ReadTimeout|RemoteProtocol)\w*"
 )
 """Types of errors that are not due to answers."""
-_CAUSE = re.compile(r"[^:]*: (\w+): ")
+_CAUSE = re.compile(r"^[^:]*: (\w+): ")
 """How verifiers names the cause of an error of an environment's or a task's code."""
 _KEY = "PRIME_API_KEY"
 
@@ -77,8 +77,7 @@ class VerifiersPlayer:
 
 def recorded(error: Any) -> Exception:
     """An error that verifiers has recorded."""
-    cause = _CAUSE.match(error.message)
-    return _failure([error.type, *(cause.groups() if cause else ())], f"{error.type}: {error.message}")
+    return _failure([error.type, *_CAUSE.findall(error.message)], f"{error.type}: {error.message}")
 
 
 def _failure(kinds: Iterable[str], text: str) -> Exception:

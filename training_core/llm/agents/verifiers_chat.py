@@ -39,13 +39,12 @@ class ChatHarness(NullHarness):  # type: ignore[misc]
         """Answer until an answer has no calls."""
         system, prompt = self.resolve_prompt(data)
         messages: list[Any] = [{"role": "system", "content": system}] if system else []
-        opening = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt or []
-        messages += opening if isinstance(prompt, str) else map(message_to_wire, opening)
+        asked = isinstance(prompt, str)
+        messages += [{"role": "user", "content": prompt}] if asked else map(message_to_wire, prompt or ())
         servers = {name: {"url": url, "timeout": self.config.tool_timeout} for name, url in mcp_urls.items()}
         tools, names, specs = await program.connect_mcp({"mcpServers": servers})
-        http = AsyncClient(
-            verify=False, timeout=None, trust_env=False
-        )  # on this machine; certificates take long to load
+        # On this machine: certificates take long to load.
+        http = AsyncClient(verify=False, timeout=None, trust_env=False)
         async with AsyncOpenAI(base_url=endpoint, api_key=secret, http_client=http) as client:
             while True:
                 message = await program.chat(client, ctx.model, messages, tools)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from importlib import import_module
 from inspect import signature
 from itertools import islice, tee
+from textwrap import shorten
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -181,8 +182,8 @@ def _explained(path: str, error: Exception) -> ConfigError:
     kinds = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
     modules = [str(cause.name) for cause in causes if isinstance(cause, ModuleNotFoundError)]
     keys = [key for cause in causes if "MissingKeyError" in kinds for key in getattr(cause, "keys", ())]
-    text = " ".join(str(causes[-1]).split()).strip("* ")
-    cause = f"{type(causes[-1]).__name__}: {text}"
+    text = str(causes[-1]).strip("* \n")  # NLTK's has a frame
+    cause = shorten(f"{type(causes[-1]).__name__}: {text}", 400, placeholder=" …")
     if any(name.partition(".")[0] == "verifiers" for name in modules):
         text, remedy = "the package verifiers is not installed", 'pip install "troupe[verifiers]"'
     elif modules:
