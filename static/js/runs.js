@@ -15,6 +15,10 @@ import { ENDED } from "./run/states.js";
 import { progress } from "./run/progress.js";
 import { CHART_WORDS, Workspace } from "./workspace.js";
 
+/* A link that MLflow's clients print, /mlflow/#/experiments/1/runs/ID, redirects here. */
+const printed = location.hash.match(/^#\/experiments\/\d+\/runs\/(\w+)$/);
+if (printed) location.replace(`/runs/${printed[1]}/`);
+
 function update(run) {
   const row = document.querySelector(`tr[data-run="${CSS.escape(run.id)}"]`);
   if (!row) return;

@@ -187,3 +187,10 @@ def test_the_table_in_every_look(page: Page, ada: User) -> None:
     assert page.locator("td.metric .spark").count() and page.evaluate(over) == 0, (
         "curves or figures over others"
     )
+
+
+def test_a_link_that_mlflow_prints_leads_to_the_run(page: Page, ada: User) -> None:
+    run = run_make(ada, "good")
+    for address in ("/mlflow/", f"/mlflow/{run.project.slug}/"):
+        page.goto(f"{address}#/experiments/1/runs/{run.pk}")
+        page.wait_for_url(f"**/runs/{run.pk}/")

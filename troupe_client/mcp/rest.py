@@ -59,8 +59,7 @@ def clipped(text: str, length: int) -> str:
 
 
 def bounded(lines: Iterable[str], more: str) -> str:
-    """Return the lines, cut after LONGEST characters; `more` states how to get the rest."""
+    """Return the lines, cut to LONGEST characters; `more` states how to get the rest."""
     text = "\n".join(lines)
-    return (
-        text if len(text) <= LONGEST else f"{text[:LONGEST]}…\n({LONGEST} of {len(text)} characters; {more})"
-    )
+    rest = f"…\n(not all of {len(text)} characters; {more})"
+    return text if len(text) <= LONGEST else text[: LONGEST - len(rest)] + rest

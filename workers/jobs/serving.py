@@ -49,6 +49,15 @@ def checkpoint_config(folder: Path) -> RunConfig:
     )
 
 
+def _present(config: RunConfig, folder: Path) -> RunConfig:
+    """Return the config without the roles of trained policies that are not in the folder, as in a download of one policy."""
+    team, absent = config.team, {name for name in config.trained_policies if not (folder / name).is_dir()}
+    order = tuple(name for name in team.order if team.roles[name].policy not in absent)
+    roles = {name: team.roles[name] for name in order}
+    team = team.model_copy(update={"roles": roles, "turn_order": order})
+    return config.model_copy(update={"team": team}) if order else config
+
+
 @contextmanager
 def served_team(
     folder: Path, home: Path, scratch: Path, *, port: int = 0, key: str = "", greedy: bool = False
@@ -57,7 +66,7 @@ def served_team(
 
     Raises CheckpointError, ConfigError, ModelError.
     """
-    config = frozen(checkpoint_config(folder), folder)
+    config = frozen(_present(checkpoint_config(folder), folder), folder)
     proxies = proxies_of(JobContext(config, JobFolder(scratch), home, {}), config)
     models = {policy: proxy.start(None).model for policy, proxy in proxies.items()}
     tokenizers = {policy: load_tokenizer(model) for policy, model in models.items()}

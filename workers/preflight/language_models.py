@@ -9,6 +9,7 @@ from typing import Any
 from training_core.algorithms.registry import make_hooks
 from training_core.config.base import Section
 from training_core.config.engines import choose_engine
+from training_core.config.rewards import JudgeReward, RewardFunction
 from training_core.config.rollout import Agent, CustomWorkflow, RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.errors import EnvironmentFailure, ModelError
@@ -154,11 +155,15 @@ def _load(path: str, args: dict[str, Any], field: str) -> str:
 
 
 def _reward_path(config: RunConfig) -> tuple[str, dict[str, Any], str] | None:
-    """Import path, arguments and config field of the reward function, if the environment or the workflow has one."""
+    """Import path, arguments and config field of the function of the environment or the workflow that rewards, or that a judge is
+    compared with.
+    """
     for name in ("environment", "workflow"):
         section = getattr(getattr(config, name), "reward", None)
-        if section is not None:
+        if isinstance(section, RewardFunction):
             return *reward_source(section), f"{name}.reward.path"
+        if isinstance(section, JudgeReward) and section.rule:
+            return section.rule, {}, f"{name}.reward.rule"
     return None
 
 

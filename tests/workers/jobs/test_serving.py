@@ -104,6 +104,15 @@ def test_the_command_serves_until_it_is_interrupted(trained: Path) -> None:
         assert process.wait(120) == 0
 
 
+def test_a_download_of_one_policy_serves_its_roles(trained: Path, tmp_path: Path) -> None:
+    shutil.copy(trained / "config.toml", tmp_path)
+    with pytest.raises(CheckpointError, match="no policy planner"), served_team(tmp_path, tmp_path, tmp_path):
+        pass
+    shutil.copytree(latest(trained) / "executor", tmp_path / "executor")
+    with served_team(tmp_path, tmp_path, tmp_path) as opened:
+        assert opened.roles == ["executor"]
+
+
 def test_a_downloaded_folder_has_its_config(trained: Path, tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b" / "downloaded"
     shutil.copytree(latest(trained), folder)

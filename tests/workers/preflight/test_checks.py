@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.training_core.llm.rewards.judge_server import JudgeServer, by, serving
 from tests.workers.running import small_config, small_networks
 from tests.workers.wrong_environments import OWN, WRONG_ENVIRONMENTS, tree_with
 from training_core.config.files import load_config, parse_config, parse_overrides, preset_names, to_toml
@@ -184,6 +185,12 @@ def test_a_reward_function_that_raises(tmp_path: Path, little_model: Path) -> No
     assert f"reward function {REWARDS}:raises: " in found["one played step"].text
     missing = overrides | {"environment.reward": reward | {"path": f"{REWARDS}:nobody"}}
     assert checked(load_config("plan_path_duo", missing), tmp_path)["reward function"].state == "failed"
+    with serving(JudgeServer(by(lambda text: 5), replies=[500])) as server:
+        judge = {"type": "judge", "url": server.url, "model": "m", "retries": 0}
+        found = checked(load_config("plan_path_duo", overrides | {"environment.reward": judge}), tmp_path)
+        assert "reward function" not in found and "does not answer" in found["one played step"].text
+        compared = overrides | {"environment.reward": judge | {"rule": f"{REWARDS}:nobody"}}
+        assert checked(load_config("plan_path_duo", compared), tmp_path)["reward function"].state == "failed"
 
 
 def test_an_absent_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, little_model: Path) -> None:
