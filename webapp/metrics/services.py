@@ -114,21 +114,22 @@ LARGEST_CHUNK = 1 << 16
 
 # Raw SQL because the ORM takes five times as long for the fifty rows of a batch. The last point of a series is the
 # one with the highest (attempt, step); of equals, the latest to arrive.
-_UPSERT = f"""
-INSERT INTO metrics_series AS old
-  (run_id, last_attempt, key, count, last_step, last_value, last_time, first_value, min_value, max_value, chunk_count)
-SELECT %s, %s, key, count, step, value, time, first, low, high, 1
-FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::float8[], %s::float8[], %s::float8[], %s::float8[], %s::float8[])
-  AS new (key, count, step, value, time, first, low, high)
-ON CONFLICT (run_id, key) DO UPDATE SET
-  chunk_count = old.chunk_count + 1, {summary_set("excluded")}
-RETURNING id, key, last_value, first_value, last_attempt, xmax = 0
-"""
-_INSERT = """
-INSERT INTO metrics_chunk (attempt, cursor, series_id, count, first_step, last_step, steps, values, times, outline)
-SELECT %s, %s, series, count, first_step, last_step, steps, vals, times, outline
-FROM unnest(%s::bigint[], %s::int[], %s::bigint[], %s::bigint[], %s::bytea[], %s::bytea[], %s::bytea[], %s::bytea[])
-  AS new (series, count, first_step, last_step, steps, vals, times, outline)
+_STORE = f"""
+WITH new AS (
+  SELECT * FROM unnest(
+    %s::text[], %s::bigint[], %s::bigint[], %s::float8[], %s::float8[], %s::float8[], %s::float8[], %s::float8[],
+    %s::bigint[], %s::bytea[], %s::bytea[], %s::bytea[], %s::bytea[])
+    AS column_of (key, count, step, value, time, first, low, high, first_step, steps, vals, times, outline)),
+stored AS (
+  INSERT INTO metrics_series AS old
+    (run_id, last_attempt, key, count, last_step, last_value, last_time, first_value, min_value, max_value, chunk_count)
+  SELECT %s, %s, key, count, step, value, time, first, low, high, 1 FROM new
+  ON CONFLICT (run_id, key) DO UPDATE SET chunk_count = old.chunk_count + 1, {summary_set("excluded")}
+  RETURNING id, key, last_value, first_value, last_attempt, xmax = 0 AS is_new),
+chunks AS (
+  INSERT INTO metrics_chunk (attempt, cursor, series_id, count, first_step, last_step, steps, values, times, outline)
+  SELECT %s, %s, id, count, first_step, step, steps, vals, times, outline FROM stored JOIN new USING (key))
+SELECT * FROM stored
 """
 
 
@@ -156,8 +157,7 @@ def points_store(run: Run, attempt: int, cursor: int, events: list[MetricsEvent]
     columns = _columns(events, split.narrow if len(split.narrow) < len(keys) else None)
     if columns:
         before = ends_of(run, columns) if attempt > 1 else {}
-        stored = _series_update(run, attempt, columns)
-        _chunks_insert([stored[key][0] for key in columns], attempt, cursor, list(columns.values()))
+        stored = _columns_store(run, attempt, cursor, columns)
         ends = {key: (last, first) for key, (_, last, first, _) in stored.items()}
         for key, first in _repeats_renew(attempt, columns, before, stored).items():
             ends[key] = (ends[key][0], first)
@@ -230,21 +230,28 @@ def _drop(run: Run, attempt: int, events: Iterable[MetricsEvent], beyond: list[s
     run.save(update_fields=["values_dropped"])
 
 
-def _series_update(
-    run: Run, attempt: int, columns: dict[str, Column]
+def _columns_store(
+    run: Run, attempt: int, cursor: int, columns: dict[str, Column]
 ) -> dict[str, tuple[int, float, float | None, int]]:
-    """Update the summaries of these series and the number of the run's; returns id, last value, first value and last attempt by
-    key.
+    """Add a chunk to each of these series, and update their summaries and their number in the run.
+
+    Returns id, last value, first value and last attempt by key.
     """
-    lasts = [column.last() for column in columns.values()]
-    steps, values, times = ([last[column] for last in lasts] for column in range(3))
-    counts = [len(column.steps) for column in columns.values()]
-    ranges = [_range(column.values) for column in columns.values()]
-    firsts, lows, highs = ([bounds[column] for bounds in ranges] for column in range(3))
-    with connection.cursor() as cursor:
-        arrays: list[list[Any]] = [list(columns), counts, steps, values, times, firsts, lows, highs]
-        cursor.execute(_UPSERT, [run.pk, attempt, *arrays])
-        rows = cursor.fetchall()
+    some = columns.values()
+    arrays: list[Iterable[Any]] = [
+        columns,
+        [len(column.steps) for column in some],
+        *zip(*(column.last() for column in some), strict=True),
+        *zip(*(_range(column.values) for column in some), strict=True),
+        [min(column.steps) for column in some],
+        [pack_ints(column.steps) for column in some],
+        [pack_floats(column.values) for column in some],
+        [pack_floats(column.times) for column in some],
+        [outlined(column.steps, column.values, column.times) for column in some],
+    ]
+    with connection.cursor() as database:
+        database.execute(_STORE, [*map(list, arrays), run.pk, attempt, attempt, cursor])
+        rows = database.fetchall()
     if fresh := sum(inserted for *_, inserted in rows):
         run.series_count += fresh
         run.save(update_fields=["series_count"])
@@ -267,25 +274,6 @@ def _range(values: list[float]) -> list[float | None]:
     """Return the first, minimum and maximum of the finite values."""
     finite = [value for value in values if isfinite(value)]
     return [finite[0], min(finite), max(finite)] if finite else [None, None, None]
-
-
-def _chunks_insert(series: list[int], attempt: int, cursor: int, columns: list[Column]) -> None:
-    with connection.cursor() as database:
-        database.execute(
-            _INSERT,
-            [
-                attempt,
-                cursor,
-                series,
-                [len(column.steps) for column in columns],
-                [min(column.steps) for column in columns],
-                [max(column.steps) for column in columns],
-                [pack_ints(column.steps) for column in columns],
-                [pack_floats(column.values) for column in columns],
-                [pack_floats(column.times) for column in columns],
-                [outlined(column.steps, column.values, column.times) for column in columns],
-            ],
-        )
 
 
 def _groups(chunks: list[Chunk]) -> list[list[Chunk]]:

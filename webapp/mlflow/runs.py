@@ -49,7 +49,9 @@ MOST_POINTS = 25_000
 REQUESTS = 32
 """Number of requests with metrics whose repetition is recognised."""
 READ_ONLY = "you may only read this project; ask an owner for the editor level"
-_STORED = CompiledQuery(lambda run_id: MlflowRun.objects.filter(pk=run_id))
+_STORED = CompiledQuery(
+    lambda run_id: MlflowRun.objects.defer("params", "tags", "inputs").filter(pk=run_id)
+)
 _IMAGE = re.compile(r"images/([^+%/]+)[+%]step[+%](\d{1,18})[+%]timestamp[+%](\d{1,14})[+%][^+%/]+\.png")
 """The file of `log_image` with a key and a step."""
 _KEY = re.compile(f"{NAME_FIRST}{NAME_REST}{{0,{MAX_NAME - 1}}}")
@@ -209,7 +211,7 @@ def _log(call: Call, metrics: Sequence[Any], params: Mapping[str, str], tags: Ma
     held = ""
     with transaction.atomic():
         run = run_changed(call)
-        if new := dict(params.items() - run.mlflow.params.items()):
+        if params and (new := dict(params.items() - run.mlflow.params.items())):
             _params_add(run, new)
         if tags:
             _tags_set(run, {**run.mlflow.tags, **tags})
