@@ -195,7 +195,7 @@ def _progress_save(run: Run, attempt: Attempt, producer: Producer, *, leads: boo
     """Save the numbers of events and of completed iterations, and the time of this message by the server's clock."""
     now = timezone.now()
     of_producer: list[Any] = [producer.acknowledged, now, producer.pk]
-    of_run = [run.event_count, run.iteration, run.pk]
+    of_run: list[Any] = [run.event_count, run.iteration, run.pk]
     with connection.cursor() as cursor:
         cursor.execute(_SAVE, [now, attempt.pk if leads else None, *of_producer, *of_run])
 
