@@ -30,7 +30,7 @@ BUDGET = {
     "troupe_client/cli": 4540,
     "troupe_client/documents": 2800,
     "troupe_client/mcp": 370,
-    "troupe_client/reporting": 3090,
+    "troupe_client/reporting": 3097,
     "webapp/accounts": 1370,
     "webapp/administration": 270,
     "webapp/agents": 300,
