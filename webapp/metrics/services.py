@@ -239,7 +239,6 @@ def _columns_store(
     """
     some = columns.values()
     arrays: list[Iterable[Any]] = [
-        columns,
         [len(column.steps) for column in some],
         *zip(*(column.last() for column in some), strict=True),
         *zip(*(_range(column.values) for column in some), strict=True),
@@ -250,12 +249,21 @@ def _columns_store(
         [outlined(column.steps, column.values, column.times) for column in some],
     ]
     with connection.cursor() as database:
-        database.execute(_STORE, [*map(list, arrays), run.pk, attempt, attempt, cursor])
+        database.execute(_STORE, [list(columns), *map(_literal, arrays), run.pk, attempt, attempt, cursor])
         rows = database.fetchall()
     if fresh := sum(inserted for *_, inserted in rows):
         run.series_count += fresh
         run.save(update_fields=["series_count"])
     return {key: (pk, last, first, newest) for pk, key, last, first, newest, _ in rows}
+
+
+def _literal(items: Iterable[float | bytes | None]) -> str:
+    """Return an array in Postgres' notation. psycopg converts lists item by item, which takes ten times as long."""
+    texts = (
+        "NULL" if item is None else f'"\\\\x{item.hex()}"' if isinstance(item, bytes) else repr(item)
+        for item in items
+    )
+    return f"{{{','.join(texts)}}}"
 
 
 def _repeats_renew(
