@@ -121,7 +121,7 @@ class ClientRunBody(Body):
     nonce: str = Field(
         "",
         max_length=40,
-        description="Identifies one call of init: a repeated request returns the same attempt.",
+        description="Identifies one call of init: a repeated request returns the same attempt, and adds to its config.",
     )
 
 

@@ -50,16 +50,16 @@ def version_put(
 
 def files_of(source: Path) -> dict[str, Path]:
     """Return path in the artifact -> file, of a file or of all files below a folder. Raises TroupeError if there is none."""
-    if source.is_file():
-        return {source.name: source}
-    files = {
-        file.relative_to(source).as_posix(): file
-        for file in sorted(source.rglob("*"))
-        if file.is_file() and not file.is_symlink()
-    }
+    files = {source.name: source} if source.is_file() else files_below(source)
     if not files:
         raise TroupeError(f"{source} is neither a file nor a folder with files")
     return files
+
+
+def files_below(folder: Path) -> dict[str, Path]:
+    """Return path in the folder -> file, without links; empty if there is none."""
+    inside = (file for file in sorted(folder.rglob("*")) if file.is_file() and not file.is_symlink())
+    return {file.relative_to(folder).as_posix(): file for file in inside}
 
 
 def table_write(table: Rows, folder: Path) -> dict[str, Path]:

@@ -100,6 +100,7 @@ class ClientRun:
         opened: OpenedRun | None = None,
         name: str = "",
         steps: int = 0,
+        request: dict[str, Any] | None = None,
     ) -> None:
         self.id = run_id
         self.name = (opened and opened.name) or name or run_id
@@ -111,6 +112,7 @@ class ClientRun:
         """Step of the next `log` without a step; of a resumed run, the one after its last."""
         self._reporter = reporter
         self._server = opened.server if opened else None
+        self._request = request
         self._scalars = Scalars()
         known = (opened.iteration, opened.step) if opened else (0, 0)
         self._progress = Progress(steps or (opened.steps if opened else 0), *known)
@@ -198,6 +200,18 @@ class ClientRun:
         """Write a line to the run's log."""
         if reporter := self._open():
             reporter.log(level, "alert", f"{title}: {text}" if text else title)
+
+    def configure(self, config: Any) -> None:
+        """Change fields of the config, or add them. Waits for the server.
+
+        Raises TroupeError if it refuses them, and in a program with a role, which has no config.
+        """
+        self._open()
+        if self._request is not None:
+            if self._request["role"]:
+                raise TroupeError("a program with a role has no config; call configure in the main program")
+            self._request["config"] |= config_json(config)
+            request_run(self.folder, self._request, online=self._server is not None)
 
     def should_stop(self) -> bool:
         """Return whether a person pressed Stop on the run's page. Check it once per step and end the loop."""
@@ -394,7 +408,7 @@ def _reporting(run_id: str, folder: Path, body: dict[str, Any], opened: OpenedRu
             logger.warning("%s does not answer; events are stored in %s until it does", server.url, folder)
     completed = opened.iteration if opened else 0
     reporter.status("running", completed, facts={"client": True, "role": body["role"]})
-    return ClientRun(run_id, reporter, folder, opened, body["name"], int(body.get("steps") or 0))
+    return ClientRun(run_id, reporter, folder, opened, body["name"], int(body.get("steps") or 0), body)
 
 
 def _after_end(spool: Path, folder: Path, server: Server) -> AfterEnd | None:

@@ -1,16 +1,21 @@
-"""Runs of MLflow, from its folder mlruns or its SQLite file mlflow.db."""
+"""Runs of MLflow, from its folder mlruns or its SQLite file mlflow.db.
+
+Their artifacts are imported from folders below the folder of these files only: a file from elsewhere may name any folder.
+"""
 
 import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from training_core.errors import TroupeError
 from troupe_client.documents.launches import typed
 from troupe_client.reporting.importing import ImportedRun
 
-STATES = {"FAILED": "failed", "4": "failed", "KILLED": "stopped", "5": "stopped"}
-"""Status of MLflow (its word in the database, its number in files) -> state; others become finished."""
+STATES = {"1": "running", "2": "running", "4": "failed", "5": "stopped"}
+STATES |= {"RUNNING": "running", "SCHEDULED": "running", "FAILED": "failed", "KILLED": "stopped"}
+"""Status of MLflow (its number in files, its word in the database) -> state; others become finished."""
 NOTE, NAME = "mlflow.note.content", "mlflow.runName"
 
 
@@ -26,9 +31,11 @@ def _of_folder(path: Path) -> Iterator[ImportedRun]:
             continue
         experiment = _yaml(folder.parent / "meta.yaml").get("name", "")
         facts |= {"experiment": experiment, "name": facts.get("run_name")}
-        run = _run(facts, _texts(folder / "params"), dict(_texts(folder / "tags")))
+        if (artifacts := folder / "artifacts").is_dir():  # also of a folder that was copied here
+            facts["artifact_uri"] = artifacts.resolve().as_uri()
+        run = _run(facts, _texts(folder / "params"), dict(_texts(folder / "tags")), path)
         for file in sorted(filter(Path.is_file, (folder / "metrics").rglob("*"))):
-            for line in file.read_text().splitlines():
+            for line in file.read_text("utf-8").splitlines():
                 written, value, step = [*line.split(), "0"][:3]
                 key = str(file.relative_to(folder / "metrics"))
                 run.add(key, int(step), {key: float(value)}, int(written) / 1000)
@@ -36,7 +43,10 @@ def _of_folder(path: Path) -> Iterator[ImportedRun]:
 
 
 def _of_database(path: Path) -> Iterator[ImportedRun]:
-    rows = "SELECT run_uuid AS run_id, r.name, status, e.name AS experiment FROM runs r JOIN experiments e USING (experiment_id)"
+    rows = (
+        "SELECT run_uuid AS run_id, r.name, status, artifact_uri, e.name AS experiment "
+        "FROM runs r JOIN experiments e USING (experiment_id)"
+    )
     with sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True) as database:
         database.row_factory = sqlite3.Row
         try:
@@ -44,7 +54,7 @@ def _of_database(path: Path) -> Iterator[ImportedRun]:
                 parts = [
                     _select(database, "key, value", table, row["run_id"]) for table in ("params", "tags")
                 ]
-                run = _run(dict(row), parts[0], dict(parts[1]))
+                run = _run(dict(row), parts[0], dict(parts[1]), path.parent)
                 points = _select(database, "key, value, step, timestamp, is_nan", "metrics", row["run_id"])
                 for key, value, step, written, is_nan in points:
                     run.add(key, step, {key: float("nan") if is_nan else value}, written / 1000)
@@ -58,8 +68,10 @@ def _select(database: sqlite3.Connection, columns: str, table: str, run: str) ->
     return [tuple(row) for row in rows]
 
 
-def _run(facts: dict[str, Any], params: Iterable[tuple[str, str]], tags: dict[str, str]) -> ImportedRun:
-    return ImportedRun(
+def _run(
+    facts: dict[str, Any], params: Iterable[tuple[str, str]], tags: dict[str, str], root: Path
+) -> ImportedRun:
+    run = ImportedRun(
         f"mlflow {facts['run_id']}",
         str(facts["name"] or tags.get(NAME) or facts["run_id"]),
         {key: typed(value) for key, value in params},
@@ -68,12 +80,19 @@ def _run(facts: dict[str, Any], params: Iterable[tuple[str, str]], tags: dict[st
         tags.get(NOTE, ""),
         STATES.get(str(facts["status"]), "finished"),
     )
+    where = urlsplit(str(facts.get("artifact_uri") or ""))
+    folder = (root / unquote(where.path)).resolve()
+    if where.scheme not in ("", "file") or not folder.is_relative_to(root.resolve()):
+        run.left_out[f"folder of artifacts that is not below {root}"] += 1
+    elif where.path and folder.is_dir():
+        run.files = folder
+    return run
 
 
 def _texts(folder: Path) -> list[tuple[str, str]]:
     """The files below a folder: keys with slashes are in folders of their own."""
     files = sorted(filter(Path.is_file, folder.rglob("*")))
-    return [(str(file.relative_to(folder)), file.read_text()) for file in files]
+    return [(str(file.relative_to(folder)), file.read_text("utf-8")) for file in files]
 
 
 def _yaml(file: Path) -> dict[str, Any]:
@@ -81,4 +100,4 @@ def _yaml(file: Path) -> dict[str, Any]:
         import yaml
     except ImportError as error:
         raise TroupeError("reading the folder of MLflow needs PyYAML: pip install pyyaml") from error
-    return dict(yaml.safe_load(file.read_text()) or {}) if file.is_file() else {}
+    return dict(yaml.safe_load(file.read_text("utf-8")) or {}) if file.is_file() else {}

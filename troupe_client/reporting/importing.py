@@ -9,10 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from troupe_client.reporting.artifacts import files_below, version_body, version_put
 from troupe_client.reporting.media import Media
 from troupe_client.reporting.opening import ALPHABET, begin
 from troupe_client.reporting.scalars import Scalars
-from troupe_client.server_api import Server
+from troupe_client.server_api import Server, run_path
 from workers.reporting.encoding import encode
 from workers.telemetry.delivery import HttpChannel, SpoolUploader
 from workers.telemetry.limits import MAX_MEDIA
@@ -37,6 +38,8 @@ class ImportedRun:
     """Number of values."""
     last: int = 0
     """Largest step."""
+    files: Path | None = None
+    """Folder with its artifacts."""
     left_out: Counter[str] = field(default_factory=Counter)
     """Number of values that cannot be imported, by kind."""
     clean: Scalars = field(default_factory=Scalars)
@@ -47,14 +50,28 @@ class ImportedRun:
         flat = self.clean.flat(values, media)
         events = self.events.setdefault(producer, [])
         if flat or not media:
-            events.append(metrics_event(step, flat, written))
-        events += media_events(step, media, written, self.left_out)
-        self.count += len(flat) + len(media)
+            events.append(encode({"type": "metrics", "step": step, "values": flat, "time": written}))
+        for name, items in media.items():
+            event = {
+                "type": "media",
+                "step": step,
+                "name": name,
+                "values": [item.document() for item in items],
+            }
+            if len(line := encode(event | {"time": written})) > MAX_MEDIA:
+                self.left_out[f"{items[0].kind} of more than {MAX_MEDIA >> 20} MiB"] += 1
+            else:
+                events.append(line)
+                self.count += 1
+        self.count += len(flat)
         self.last = max(step, self.last)
 
 
 def run_import(server: Server, run: ImportedRun, project: str, tags: Iterable[str] = ()) -> tuple[str, int]:
-    """Deliver a run. Returns its id and the number of values. Raises TroupeError (the server refuses), Undelivered."""
+    """Deliver a run, with its files as a version of the artifact `run-ID`. Returns its id and the number of values.
+
+    Raises TroupeError (the server refuses), Undelivered.
+    """
     run_id = stable_id(run.identity)
     request: dict[str, Any] = {
         "id": run_id,
@@ -67,6 +84,10 @@ def run_import(server: Server, run: ImportedRun, project: str, tags: Iterable[st
     begin(server, request)
     for producer, events in run.events.items():
         deliver(server, run_id, 1, digest(producer), events)
+    if files := files_below(run.files) if run.files else {}:
+        project = server.call(run_path(run_id))["project"]
+        body = version_body(f"run-{run_id}", files, "file", (), {})
+        version_put(server, run_path(run_id, "artifacts/"), project, body, files)
     deliver_end(server, run_id, 1, run.last, run.state)
     return run_id, run.count
 
@@ -80,26 +101,6 @@ def stable_id(identity: str) -> str:
 def digest(producer: str) -> str:
     """The name of a producer in its events."""
     return hashlib.sha256(producer.encode()).hexdigest()[:16]
-
-
-def metrics_event(step: int, values: Mapping[str, float], written: float) -> bytes:
-    """An event without an envelope."""
-    return encode({"type": "metrics", "step": step, "values": values, "time": written})
-
-
-def media_events(
-    step: int, media: Mapping[str, list[Media]], written: float, left_out: Counter[str]
-) -> list[bytes]:
-    """Events without an envelope. `left_out` counts media that are too large, by kind."""
-    events = []
-    for name, items in media.items():
-        event = {"type": "media", "step": step, "name": name, "values": [item.document() for item in items]}
-        line = encode(event | {"time": written})
-        if len(line) > MAX_MEDIA:
-            left_out[f"{items[0].kind} of more than {MAX_MEDIA >> 20} MiB"] += 1
-        else:
-            events.append(line)
-    return events
 
 
 def deliver_end(server: Server, run: str, attempt: int, last: int, state: str = "finished") -> None:

@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING, Any
 from training_core.errors import TroupeError
 from troupe_client.reporting.importing import (
     Delivery,
+    ImportedRun,
     deliver_end,
     digest,
-    media_events,
-    metrics_event,
     stable_id,
 )
 from troupe_client.reporting.media import Histogram, Image, Media, Text
 from troupe_client.reporting.opening import begin
-from troupe_client.reporting.scalars import Scalars
 from troupe_client.server_api import Server, ServerAway
 from workers.reporting.encoding import encode
 from workers.telemetry.delivery import Undelivered
@@ -33,7 +31,7 @@ PATTERN = "*tfevents*"
 PAUSE = 1.0
 """Seconds between two looks at files that are followed."""
 BEAT = 5.0
-"""Seconds without new values after which a heartbeat reports that a run is followed."""
+"""Seconds between heartbeats, which report that a run is followed."""
 STOP = ("stop", "pause")
 
 
@@ -53,21 +51,12 @@ class EventFile:
         self._loader = EventFileLoader(str(path))
         self.name = path.name
         self.attempt = 0
-        self.scalars: list[bytes] = []
-        """Events without an envelope that are not yet delivered."""
-        self.media: list[bytes] = []
-        self.count = 0
-        """Number of values."""
-        self.hparams: dict[str, Any] = {}
-        self.left_out: Counter[str] = Counter()
-        """Number of values that cannot be imported, by kind."""
+        self.values = ImportedRun("", "")
+        """Values that are read, with their numbers; their events are removed when they are delivered."""
         self.firsts: dict[str, int] = {}
         """Smallest step of a scalar by tag."""
         self.lasts: dict[str, int] = {}
         """Largest step of a scalar by tag."""
-        self.last = 0
-        """Largest step."""
-        self._clean = Scalars()
 
     def read(self) -> None:
         """Read the events that were written since the last call."""
@@ -80,24 +69,18 @@ class EventFile:
                 if plugin == "scalars":
                     scalars[value.tag] = float(tensor_util.make_ndarray(value.tensor).item())
                 elif plugin == "hparams":
-                    self.hparams |= hparams_of(value)
+                    self.values.config |= hparams_of(value)
                 else:
                     self._read_media(event, plugin, value)
             if scalars:
-                self._note(event, scalars)
+                self.values.add("", event.step, scalars, event.wall_time)
+            for tag in scalars:
+                self.firsts[tag] = min(event.step, self.firsts.get(tag, event.step))
+                self.lasts[tag] = max(event.step, self.lasts.get(tag, event.step))
 
     def repeats(self, ends: Mapping[str, int]) -> bool:
         """Whether it has a step of a tag that earlier files have, or an earlier one. ends: their last steps by tag."""
         return any(tag in ends and first <= ends[tag] for tag, first in self.firsts.items())
-
-    def _note(self, event: Any, scalars: Mapping[str, Any]) -> None:
-        values = self._clean.flat(scalars)
-        self.scalars.append(metrics_event(event.step, values, event.wall_time))
-        self.count += len(values)
-        self.last = max(self.last, event.step)
-        for tag in values:
-            self.firsts[tag] = min(event.step, self.firsts.get(tag, event.step))
-            self.lasts[tag] = max(event.step, self.lasts.get(tag, event.step))
 
     def _read_media(self, event: Any, plugin: str, value: Any) -> None:
         kind = plugin or "tensor"
@@ -105,15 +88,10 @@ class EventFile:
             items = media_of(plugin, value)
         except TroupeError as error:
             items, kind = [], f"{kind}: {error}"
-        if not items:
-            self.left_out[kind] += 1
-            return
-        media: dict[str, Any] = {}
-        self._clean.flat({value.tag.removesuffix(SUFFIX): items}, media)
-        events = media_events(event.step, media, event.wall_time, self.left_out)
-        self.media += events
-        self.count += len(events)
-        self.last = max(self.last, event.step)
+        if items:
+            self.values.add(" media", event.step, {value.tag.removesuffix(SUFFIX): items}, event.wall_time)
+        else:
+            self.values.left_out[kind] += 1
 
 
 class FolderImport:
@@ -139,12 +117,12 @@ class FolderImport:
     @property
     def count(self) -> int:
         """Number of values."""
-        return sum(file.count for file in self._files.values())
+        return sum(file.values.count for file in self._files.values())
 
     @property
     def left_out(self) -> Counter[str]:
         """Number of values that cannot be imported, by kind."""
-        return sum((file.left_out for file in self._files.values()), Counter())
+        return sum((file.values.left_out for file in self._files.values()), Counter())
 
     @property
     def is_stopped(self) -> bool:
@@ -162,7 +140,7 @@ class FolderImport:
                 self._files[path] = EventFile(path)
             self._files[path].read()
         for file in self._files.values():
-            if file.scalars or file.media or file.attempt:
+            if file.values.events or file.attempt:
                 self._deliver(file)
 
     def beat(self) -> None:
@@ -185,11 +163,8 @@ class FolderImport:
             if not self._attempt or file.repeats(self._ends):
                 self._begin(file)
             file.attempt = self._attempt
-        for kind, events in (("", file.scalars), (" media", file.media)):
-            delivery = self._delivery(f"{file.name}{kind}", file.attempt)
-            new = events.copy()
-            events.clear()
-            delivery.add(new)
+        for kind in ("", " media"):
+            self._delivery(f"{file.name}{kind}", file.attempt).add(file.values.events.pop(kind, ()))
         self._ends |= file.lasts
 
     def _delivery(self, producer: str, attempt: int) -> Delivery:
@@ -202,14 +177,14 @@ class FolderImport:
         if self._attempt:
             self._end_attempt()
         number = self._attempt + 1
-        hparams = {name: value for item in self._files.values() for name, value in item.hparams.items()}
+        hparams = {name: value for item in self._files.values() for name, value in item.values.config.items()}
         request: dict[str, Any] = self._request | {"config": {"folder": str(self._folder), **hparams}}
         request["first_step"] = max(0, min(file.firsts.values(), default=0))
         request["nonce"] = "import" if number == 1 else f"import-{number}"
         self._attempt = begin(self._server, request).attempt
 
     def _end_attempt(self) -> None:
-        media = (file.last for file in self._files.values() if not file.lasts)
+        media = (file.values.last for file in self._files.values() if not file.lasts)
         last = max([*self._ends.values(), *media], default=0)
         deliver_end(self._server, self.run, self._attempt, last)
 

@@ -8,8 +8,9 @@ import atexit
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from troupe_client.reporting.wandb_values import (
 
 logger = logging.getLogger("troupe")
 OFFLINE = ("offline", "dryrun", "disabled")
+COMPARE = 5.0
+"""Seconds between two comparisons of the config with what is reported."""
 UNSEEN = ("define_metric", "log_artifact", "log_code", "log_model", "save", "use_artifact")
 """Methods of a run whose effect is not mirrored; a warning names each of them once."""
 ONLINE = (
@@ -48,10 +51,11 @@ class MirroredRun:
         self._logged: dict[str, Any] = {}
         """Last value by name."""
         self._config: dict[str, Any] = {}
+        self._compared = 0.0
         self._named: set[str] = set()
         self._is_complete = False
 
-    def log(self, data: Mapping[str, Any], step: int | None, commit: bool | None) -> None:
+    def log(self, data: Mapping[str, Any], step: int | None = None, commit: bool | None = None) -> None:
         """Report what W&B has logged, at the step that W&B gives it."""
         mirror = self._opened()
         if mirror is None or mirror.state != "running":
@@ -64,6 +68,8 @@ class MirroredRun:
         mirror.log(values, at, commit=commits or step is not None)
         self._step = max(self._step, at) + commits
         self.leave_out(left_out)
+        if time.monotonic() - self._compared > COMPARE:
+            self._configure(mirror)
         if mirror.should_stop():  # as W&B does it online
             mirror.finish("stopped")
             _thread.interrupt_main()
@@ -89,8 +95,7 @@ class MirroredRun:
         self._is_complete = True
         if rest := summary_rest(_plain(self._run.summary), self._logged):
             mirror.log(rest, max(self._step - 1, 0))
-        changed = [key for key, value in self._now().items() if self._config.get(key) != value]
-        self.leave_out({f"config.{key}": "set after the first values" for key in changed})
+        self._configure(mirror)
 
     def end(self, code: int, error: BaseException | None) -> None:
         """Report the end, with the exit code of W&B."""
@@ -104,7 +109,7 @@ class MirroredRun:
             return None
         if self._mirror is None:
             run, options = self._run, dict(self._options)
-            self._config = self._now()
+            self._config, self._compared = self._now(), time.monotonic()
             tags = [*tags_of(run.project, run.job_type, run.tags), *options.pop("tags", ())]
             described = {"name": run.name or "", "notes": run.notes or "", "group": run.group or ""}
             described |= {"id": run_id_of(run.project, run.id), "config": self._config, "tags": tags}
@@ -115,6 +120,17 @@ class MirroredRun:
             if self._mirror.folder.exists():
                 Path(run.settings.sync_dir, MARK).write_text(self._mirror.id)
         return self._mirror
+
+    def _configure(self, mirror: ClientRun) -> None:
+        """Report what the program has changed in its config."""
+        self._compared, now = time.monotonic(), self._now()
+        if now == self._config or "config" in self._options:
+            return
+        self._config = now
+        try:
+            mirror.configure(now)
+        except TroupeError as error:
+            self.leave_out({"changes of the config": str(error)})
 
     def _now(self) -> dict[str, Any]:
         return config_of(self._run.config.as_dict())
@@ -152,6 +168,12 @@ def _plain(summary: Any) -> dict[str, Any]:
     return {key: _plain(value) if hasattr(value, "keys") else value for key, value in items.items()}
 
 
+def _unseen(method: str, mirrored: MirroredRun, /, *args: Any, **_: Any) -> None:
+    """Name a method that is not mirrored; W&B itself stores a copy of each table as an artifact."""
+    if not args or type(args[0]).__name__ != "InternalArtifact":
+        mirrored.leave_out({method: "no counterpart"})
+
+
 class Mirror:
     """Runs of W&B in this process, and its functions that are replaced."""
 
@@ -183,13 +205,11 @@ class Mirror:
             self.of(wandb.run)
         wandb.init = self._init(wandb.init)
         run: Any = wandb.Run
-        run._log, run._finish, run.alert = (
-            self._log(run._log),
-            self._finish(run._finish),
-            self._alert(run.alert),
-        )
+        run._finish = self._finish(run._finish)
+        run._log = self._then(run._log, MirroredRun.log)
+        run.alert = self._then(run.alert, MirroredRun.alert)
         for name in UNSEEN:
-            setattr(run, name, self._unseen(name, getattr(run, name)))
+            setattr(run, name, self._then(getattr(run, name), partial(_unseen, f"wandb.{name}")))
 
     def _init(self, original: Any) -> Any:
         @wraps(original)
@@ -201,14 +221,17 @@ class Mirror:
 
         return init
 
-    def _log(self, original: Any) -> Any:
-        @wraps(original)
-        def log(run: Any, data: Any, step: int | None = None, commit: bool | None = None) -> None:
-            original(run, data, step, commit)
-            if not run.disabled:
-                self.of(run).log(data, step, commit)
+    def _then(self, original: Any, report: Callable[..., None]) -> Any:
+        """Return a method that calls W&B's, then reports the call with the same arguments."""
 
-        return log
+        @wraps(original)
+        def method(run: Any, *args: Any, **options: Any) -> Any:
+            result = original(run, *args, **options)
+            if not run.disabled:
+                report(self.of(run), *args, **options)
+            return result
+
+        return method
 
     def _finish(self, original: Any) -> Any:
         @wraps(original)
@@ -225,25 +248,6 @@ class Mirror:
                 del self._runs[run.id]
 
         return finish
-
-    def _alert(self, original: Any) -> Any:
-        @wraps(original)
-        def alert(run: Any, *args: Any, **options: Any) -> None:
-            original(run, *args, **options)
-            if not run.disabled:
-                self.of(run).alert(*args, **options)
-
-        return alert
-
-    def _unseen(self, name: str, original: Any) -> Any:
-        @wraps(original)
-        def method(run: Any, *args: Any, **options: Any) -> Any:
-            own = args and type(args[0]).__name__ == "InternalArtifact"  # W&B's own copy of a table
-            if not run.disabled and not own:
-                self.of(run).leave_out({f"wandb.{name}": "no counterpart"})
-            return original(run, *args, **options)
-
-        return method
 
 
 _mirror: Mirror | None = None

@@ -46,7 +46,9 @@ class StrictJSONParser(BaseParser):
 
 def _deep(data: Any) -> bool:
     level = [data]
-    for _ in range(MAX_DEPTH):
-        nests = [node for node in level if isinstance(node, dict | list)]
-        level = [item for node in nests for item in (node.values() if isinstance(node, dict) else node)]
-    return any(isinstance(node, dict | list) for node in level)
+    for _ in range(MAX_DEPTH + 1):
+        level = [node for node in level if type(node) in (dict, list)]
+        if not level:
+            return False
+        level = [item for node in level for item in (node.values() if type(node) is dict else node)]
+    return True

@@ -347,7 +347,7 @@ def run_version(run: Run) -> ArtifactVersion | None:
 def run_file_store(user: Person, run: Run, path: str, read: Callable[[int], bytes]) -> ArtifactFile | None:
     """Store a file of the run from `read(size)`; one with the same path is replaced. Returns the file if it is new.
 
-    Raises PermissionDenied, TransitionRefused (quota), ConfigError.
+    Raises PermissionDenied, TransitionRefused (quota), ConfigError, Http404 (the run was removed while the file arrived).
     """
     may_write(user, run.project)
     try:
@@ -357,7 +357,8 @@ def run_file_store(user: Person, run: Run, path: str, read: Callable[[int], byte
     sha256, size = content_write(run.project, "", read)
     body = VersionBody(name=f"run-{run.pk}", files=[FileBody(path=path, size=size, sha256=sha256)])
     with transaction.atomic():
-        run_locked(run.pk)
+        if run_locked(run.pk) is None:
+            raise Http404(f"run {run.pk} has been removed")
         version = run_version(run)
         known = version is not None and version.files.filter(path=path).exists()
         version = version or _stored(user, run.project, body, run, None)

@@ -80,7 +80,7 @@ _PRODUCER = CompiledQuery(
 _SAVE = """
 WITH attempt AS (UPDATE runs_attempt SET heartbeat_at = %s, unreachable_since = NULL WHERE id = %s),
   producer AS (UPDATE ingest_producer SET acknowledged = %s, updated_at = %s WHERE id = %s)
-UPDATE runs_run SET event_count = %s WHERE id = %s
+UPDATE runs_run SET event_count = %s, iteration = %s WHERE id = %s
 """
 
 
@@ -105,17 +105,14 @@ def _store_read(run_id: str, batch: EventBatch) -> IngestAnswer:
     return answer
 
 
-@transaction.atomic
 def events_append(run: Run, sender: str, events: list[AnyEvent]) -> IngestAnswer:
     """Store events of the latest attempt from a sender without seqs, after those that it has sent. The caller holds the run's lock.
 
     The events are valid, and have no envelope, except for the attempt of media. `held` of the result: nothing is stored.
     """
-    attempt = run.attempts.values_list("number", flat=True).order_by("-number")[0]
-    producer = f"{sender}-{attempt}"
-    before = _PRODUCER.first(run.pk, producer)
-    first = before.acknowledged + 1 if before else 1
-    return _store_locked(run.pk, EventBatch(attempt, producer, first, events))
+    attempt = attempts_from(run, 1)[-1]
+    producer = _producer(run, EventBatch(attempt.number, f"{sender}-{attempt.number}", 1, events))
+    return _store_fresh(run, attempt, producer, events, newest=True)
 
 
 def _store_locked(run_id: str, batch: EventBatch) -> IngestAnswer:
@@ -128,14 +125,21 @@ def _store_locked(run_id: str, batch: EventBatch) -> IngestAnswer:
         # Not 400, for which a reporter drops events: the attempt may be about to be recorded.
         detail = f"run {run_id} has no attempt {batch.attempt}"
         raise IngestRejected(404, {"code": "unknown_attempt", "detail": detail})
-    attempt, newest = attempts[0], len(attempts) == 1
     producer = _producer(run, batch)
     if batch.first > producer.acknowledged + 1:
         raise gap(producer.acknowledged + 1)
     fresh = batch.events[producer.acknowledged + 1 - batch.first :]
+    return _store_fresh(run, attempts[0], producer, fresh, newest=len(attempts) == 1)
+
+
+def _store_fresh(
+    run: Run, attempt: Attempt, producer: Producer, fresh: list[AnyEvent], *, newest: bool
+) -> IngestAnswer:
+    """Store the events after those of the producer. newest: whether the run has no later attempt."""
     leads = _leads(run, producer)
     if leads:
         client_run_revive(run, attempt)
+        attempt.heartbeat_at, attempt.unreachable_since = timezone.now(), None
     held = storage_held(run.project_id) if fresh else ""
     if fresh and (held or run.events_held):
         run.events_held = bool(held)
@@ -143,15 +147,14 @@ def _store_locked(run_id: str, batch: EventBatch) -> IngestAnswer:
         run_reason_set(run, held)
     if fresh and not held:
         run.event_count += len(fresh)
-        producer.acknowledged = batch.last
-    _progress_save(run, attempt, producer, leads=leads)
-    if fresh and not held:
+        producer.acknowledged += len(fresh)
         _store(run, attempt, fresh)
         if leads:
             _progress_note(run, attempt, fresh, newest=newest)
         else:
             _failure_note(run, producer, fresh)
         run_announce(run)
+    _progress_save(run, attempt, producer, leads=leads)
     return IngestAnswer(producer.acknowledged, command_for(run, attempt, newest=newest), held)
 
 
@@ -189,13 +192,12 @@ def _leads(run: Run, producer: Producer) -> bool:
 
 
 def _progress_save(run: Run, attempt: Attempt, producer: Producer, *, leads: bool) -> None:
-    """Save the numbers of events, and the time of this message by the server's clock."""
+    """Save the numbers of events and of completed iterations, and the time of this message by the server's clock."""
     now = timezone.now()
-    if leads:
-        attempt.heartbeat_at, attempt.unreachable_since = now, None
     of_producer: list[Any] = [producer.acknowledged, now, producer.pk]
+    of_run: list[Any] = [run.event_count, run.iteration, run.pk]
     with connection.cursor() as cursor:
-        cursor.execute(_SAVE, [now, attempt.pk if leads else None, *of_producer, run.event_count, run.pk])
+        cursor.execute(_SAVE, [now, attempt.pk if leads else None, *of_producer, *of_run])
 
 
 def _store(run: Run, attempt: Attempt, events: list[AnyEvent]) -> None:
@@ -221,15 +223,11 @@ def _progress_note(run: Run, attempt: Attempt, events: list[AnyEvent], *, newest
 
     Heartbeats of an attempt that was superseded, has not started or has ended do not change the run's progress.
     """
-    before = run.iteration
     for event in events:
         if isinstance(event, StatusEvent):
             status_apply(run, attempt, event)
-            before = run.iteration  # saved with the state
         elif isinstance(event, HeartbeatEvent) and newest and is_at_work(attempt):
             run.iteration = event.iteration
-    if run.iteration != before:
-        run.save(update_fields=["iteration"])
 
 
 class DirectChannel:

@@ -1,11 +1,24 @@
 """Experiments of MLflow: sets of runs in a project. The experiment 0 is the project's own, Default."""
 
+from collections.abc import Iterable
+from typing import Any
+
 from django.db import IntegrityError, transaction
+from django.db.models import Q, QuerySet
 
 from webapp.accounts.permissions import can_edit, require_edit
 from webapp.accounts.selectors import projects_visible
 from webapp.mlflow.models import MlflowExperiment
-from webapp.mlflow.protocol import Call, Json, MlflowError, Operations, milliseconds, pairs, unpaired
+from webapp.mlflow.protocol import (
+    Call,
+    Json,
+    MlflowError,
+    Operations,
+    bounded,
+    milliseconds,
+    pairs,
+    unpaired,
+)
 from webapp.mlflow.search import EXPERIMENTS, rows_filter
 
 DEFAULT = "Default"
@@ -17,15 +30,25 @@ VIEWS: dict[str, dict[str, bool]] = {
 }
 
 
-def experiment_get(call: Call, wanted: str) -> MlflowExperiment:
-    """Return an experiment by its id. Raises MlflowError."""
+def experiments_named(call: Call, ids: Iterable[Any]) -> QuerySet[MlflowExperiment]:
+    """Return those of these experiments that are visible to the user."""
+    texts = [text for text in map(str, ids) if text.isascii() and text.isdecimal() and len(text) < 19]
+    chosen = Q(pk__in=list(map(int, texts)))
+    if "0" in texts:
+        chosen |= Q(project=call.project, name=DEFAULT)
+    return MlflowExperiment.objects.filter(chosen, project__in=projects_visible(call.user))
+
+
+def experiment_get(call: Call, wanted: str, *, change: bool = False) -> MlflowExperiment:
+    """Return an experiment by its id; `change` locks its row. Raises MlflowError, PermissionDenied."""
     if wanted == "0" and can_edit(call.user, call.project):
-        return MlflowExperiment.objects.get_or_create(project=call.project, name=DEFAULT)[0]
-    number = int(wanted) if wanted.isascii() and wanted.isdecimal() and len(wanted) < 19 else 0
-    visible = MlflowExperiment.objects.filter(project__in=projects_visible(call.user))
-    experiment = visible.filter(pk=number).select_related("project").first()
+        MlflowExperiment.objects.get_or_create(project=call.project, name=DEFAULT)
+    named = experiments_named(call, [wanted]).select_related("project")
+    experiment = (named.select_for_update(of=("self",)) if change else named).first()
     if experiment is None:
         raise MlflowError.unknown(f"experiment {wanted!r}")
+    if change:
+        require_edit(call.user, experiment.project)
     return experiment
 
 
@@ -52,6 +75,7 @@ def _create(call: Call) -> Json:
 def _store(experiment: MlflowExperiment) -> MlflowExperiment:
     if not 0 < len(experiment.name) <= 500:
         raise MlflowError.invalid("the name of an experiment has 1 to 500 characters")
+    bounded(experiment.tags, "the tags of an experiment")
     try:
         with transaction.atomic():
             experiment.save()
@@ -81,20 +105,21 @@ def _search(call: Call) -> Json:
     return {"experiments": [_document(row) for row in rows]} | following
 
 
+@transaction.atomic
 def _change(call: Call, **fields: object) -> Json:
-    experiment = experiment_get(call, call.text("experiment_id"))
-    require_edit(call.user, experiment.project)
+    experiment = experiment_get(call, call.text("experiment_id"), change=True)
     for name, value in fields.items():
         setattr(experiment, name, value)
     _store(experiment)
     return {}
 
 
+@transaction.atomic
 def _tag(call: Call, *, remove: bool = False) -> Json:
-    tags, key = dict(experiment_get(call, call.text("experiment_id")).tags), call.text("key")
-    if remove and key not in tags:
+    experiment, key = experiment_get(call, call.text("experiment_id"), change=True), call.text("key")
+    if remove and key not in experiment.tags:
         raise MlflowError.unknown(f"tag {key!r}")
-    tags.pop(key, None)
+    tags = {name: value for name, value in experiment.tags.items() if name != key}
     return _change(call, tags=tags if remove else tags | {key: call.text("value", "")})
 
 

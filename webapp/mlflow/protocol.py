@@ -5,12 +5,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import orjson
+
 from training_core.errors import TroupeError
 from webapp.accounts.models import Project, User
 from webapp.accounts.selectors import project_chosen
 
 MOST_ROWS = 5000
 """Rows of a page."""
+MOST_BYTES = 1 << 20
+"""Bytes of the parameters, of the tags, and of the data sets of a run or an experiment."""
 Json = dict[str, Any]
 
 
@@ -53,6 +57,11 @@ class Call:
             raise MlflowError.invalid(f"{name}: a text is required")
         return value
 
+    @property
+    def run_id(self) -> str:
+        """The id of a run, by either of its names; empty if there is none."""
+        return self.text("run_id", self.text("run_uuid", ""))
+
     def items(self, name: str) -> list[Any]:
         """Return a list; a single parameter of a query is a list of one."""
         value = self.arguments.get(name) or []
@@ -89,6 +98,13 @@ def unpaired(items: Iterable[Any]) -> dict[str, str]:
         return {str(item["key"]): str(item.get("value", "")) for item in items}
     except (TypeError, KeyError, AttributeError):
         raise MlflowError.invalid("params and tags are lists of objects with key and value") from None
+
+
+def bounded(stored: Any, what: str) -> Any:
+    """Return what is to be stored. Raises MlflowError if it is too large."""
+    if len(orjson.dumps(stored)) > MOST_BYTES:
+        raise MlflowError.invalid(f"{what} have at most {MOST_BYTES:,} bytes together; log less, or a file")
+    return stored
 
 
 def milliseconds(moment: datetime) -> int:

@@ -8,13 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
-from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import QuerySet
 
 from troupe_client.documents.launches import ClientRunBody, typed
 from webapp.accounts.models import Project
-from webapp.accounts.permissions import can_edit, can_view
+from webapp.accounts.permissions import Level, level_of, require_edit
 from webapp.accounts.selectors import projects_visible
 from webapp.artifacts.contents import content_path
 from webapp.artifacts.models import ArtifactFile
@@ -23,13 +22,14 @@ from webapp.ingest.services import events_append
 from webapp.metrics.arrays import spell
 from webapp.metrics.models import Series
 from webapp.metrics.selectors import points_read
-from webapp.mlflow.experiments import DEFAULT, VIEWS, experiment_get
+from webapp.mlflow.experiments import DEFAULT, VIEWS, experiment_get, experiments_named
 from webapp.mlflow.models import MlflowRun
 from webapp.mlflow.protocol import (
     Call,
     Json,
     MlflowError,
     Operations,
+    bounded,
     milliseconds,
     moment_of,
     pairs,
@@ -45,11 +45,10 @@ from workers.telemetry.limits import MAX_IMAGE, MAX_NAME, NAME_FIRST, NAME_REST,
 
 NAME, NOTE, USER = "mlflow.runName", "mlflow.note.content", "mlflow.user"
 LAST_STEP, LAST_TIME = 2**31 - 1, 253402300799
-MOST_POINTS = 25_000
+MOST_POINTS, MOST_LABELS = 25_000, 20
 REQUESTS = 32
 """Number of requests with metrics whose repetition is recognised."""
-READ_ONLY = "you may only read this project; ask an owner for the editor level"
-_STORED = CompiledQuery(lambda run_id: MlflowRun.objects.filter(pk=run_id))
+_STORED = CompiledQuery(lambda run_id: MlflowRun.objects.defer("params", "tags", "inputs").filter(pk=run_id))
 _IMAGE = re.compile(r"images/([^+%/]+)[+%]step[+%](\d{1,18})[+%]timestamp[+%](\d{1,14})[+%][^+%/]+\.png")
 """The file of `log_image` with a key and a step."""
 _KEY = re.compile(f"{NAME_FIRST}{NAME_REST}{{0,{MAX_NAME - 1}}}")
@@ -62,7 +61,7 @@ def _visible(call: Call, runs: QuerySet[Run]) -> QuerySet[Run]:
 
 def run_named(call: Call, run_id: str = "") -> Run:
     """Return a run, by default that of the arguments. Raises MlflowError."""
-    run_id = run_id or call.text("run_id", call.text("run_uuid", ""))
+    run_id = run_id or call.run_id
     run = _visible(call, Run.objects.all()).filter(pk=run_id).first()
     if run is None:
         raise MlflowError.unknown(f"run {run_id!r}")
@@ -74,17 +73,14 @@ def run_changed(call: Call, run_id: str = "") -> Run:
 
     For each request with values: its queries are compiled once, and it reads neither the project nor the owner.
     """
-    run_id = run_id or call.text("run_id", call.text("run_uuid", ""))
+    run_id = run_id or call.run_id
     run, stored = run_locked(run_id), _STORED.first(run_id)
     project = Project(pk=run.project_id) if run else None
-    if run is None or stored is None or project is None:
+    level = level_of(call.user, project) if project else None
+    if run is None or project is None or stored is None or level is None:
         raise MlflowError.unknown(f"run {run_id!r}")
-    if not can_edit(call.user, project):
-        raise (
-            PermissionDenied(READ_ONLY)
-            if can_view(call.user, project)
-            else MlflowError.unknown(f"run {run_id!r}")
-        )
+    if level == Level.VIEWER:
+        require_edit(call.user, project)
     run.mlflow = stored
     return run
 
@@ -145,7 +141,7 @@ def _create(call: Call) -> Json:
 
 
 def _search(call: Call) -> Json:
-    experiments = [experiment_get(call, str(wanted)).pk for wanted in call.items("experiment_ids")]
+    experiments = experiments_named(call, call.items("experiment_ids"))
     view = VIEWS.get(call.text("run_view_type", "ACTIVE_ONLY"), {})
     runs = _visible(call, Run.objects.filter(mlflow__experiment__in=experiments, **view))
     rows, following = call.page(rows_filter(call, runs, RUNS, "-started_at"))
@@ -191,7 +187,8 @@ def _delete_tag(call: Call) -> Json:
 @transaction.atomic
 def _log_inputs(call: Call) -> Json:
     stored = run_changed(call).mlflow
-    stored.inputs += [item for item in call.items("datasets") if item not in stored.inputs]
+    new = [item for item in call.items("datasets") if item not in stored.inputs]
+    stored.inputs = bounded([*stored.inputs, *new], "the data sets of a run")
     stored.save(update_fields=["inputs"])
     return {}
 
@@ -209,7 +206,7 @@ def _log(call: Call, metrics: Sequence[Any], params: Mapping[str, str], tags: Ma
     held = ""
     with transaction.atomic():
         run = run_changed(call)
-        if new := dict(params.items() - run.mlflow.params.items()):
+        if params and (new := dict(params.items() - run.mlflow.params.items())):
             _params_add(run, new)
         if tags:
             _tags_set(run, {**run.mlflow.tags, **tags})
@@ -226,19 +223,20 @@ def _params_add(run: Run, params: Mapping[str, str]) -> None:
         raise MlflowError.invalid(
             f"the parameter {wrong!r} is {stored[wrong]!r}, and cannot become {params[wrong]!r}"
         )
+    run.mlflow.params = bounded({**stored, **params}, "the parameters of a run")
     client_run_configure(run, {key: typed(value) for key, value in params.items()})
-    stored.update(params)
     run.mlflow.save(update_fields=["params"])
 
 
 def _labels(tags: Mapping[str, str]) -> set[str]:
-    """Return the tags that the run's page shows: those of users."""
-    return {f"{key}:{value}"[:60] for key, value in tags.items() if not key.startswith("mlflow.")}
+    """Return the tags that the run's page shows: those of users, as many as a run of `troupe.init` may have."""
+    labels = sorted(f"{key}:{value}"[:60] for key, value in tags.items() if not key.startswith("mlflow."))
+    return set(labels[:MOST_LABELS])
 
 
 def _tags_set(run: Run, tags: dict[str, str]) -> None:
     """Replace the tags of MLflow. Some of them are the name and the note of the run."""
-    before, run.mlflow.tags = run.mlflow.tags, tags
+    before, run.mlflow.tags = run.mlflow.tags, bounded(tags, "the tags of a run")
     run.mlflow.save(update_fields=["tags"])
     run.tags = sorted(set(run.tags) - _labels(before) | _labels(tags))
     run.name = tags.get(NAME, "")[:120] or run.name
@@ -293,7 +291,7 @@ def _events(metrics: Sequence[Any]) -> list[MetricsEvent]:
                 event: Json = {"type": "metrics", "step": here[0], "time": here[1] / 1000, "values": values}
                 events.append(MetricsEvent.model_construct(**event))
             values[key] = float(metric["value"])
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise MlflowError.invalid("a metric has key, value, timestamp in milliseconds, and step") from None
     if not all(-(2**63) <= event.step < 2**63 and 0 <= event.time <= LAST_TIME for event in events):
         raise MlflowError.invalid("steps have 64 bits, and timestamps are milliseconds since 1970")

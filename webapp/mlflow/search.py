@@ -10,6 +10,7 @@ from django.db.models import F, Q, QuerySet, Value
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedInput, VisitError
 
+from webapp.common.query_language import DEEPEST
 from webapp.metrics.models import Series
 from webapp.mlflow.protocol import Call, MlflowError, moment_of
 
@@ -27,6 +28,8 @@ TEXT: /'[^']*'|"[^"]*"/
 NUMBER: /[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?/i
 %ignore /\s+/
 """
+LONGEST = 20_000
+"""Characters of a filter: a list of ids is long."""
 STATUS = {
     "FINISHED": ("finished",),
     "FAILED": ("failed",),
@@ -116,6 +119,8 @@ class _Query(Transformer[Token, Any]):
 
     def read(self, text: str, start: str) -> Any:
         """Raises MlflowError."""
+        if len(text) > LONGEST:
+            raise MlflowError.invalid(f"a filter has at most {LONGEST} characters")
         try:
             return self.transform(_parser().parse(text, start=start))
         except UnexpectedInput as error:
@@ -161,6 +166,8 @@ class _Query(Transformer[Token, Any]):
         name = kind if kind and kind not in ATTRIBUTES else key if key in self._fields else key.lower()
         if name not in self._fields or callable(self._fields[name]) != (name == kind):
             raise MlflowError.invalid(f"{field} is not a field: use {', '.join(self._fields)}")
+        if len(self.aliases) >= DEEPEST:
+            raise MlflowError.invalid(f"filter and order_by have at most {DEEPEST} fields")
         alias = f"value_{len(self.aliases)}"
         self.aliases[alias] = self._fields[name](key) if name == kind else self._fields[name]
         return name, alias

@@ -41,7 +41,8 @@ NO_BEATS = timedelta(days=1)
 def client_run_begin(user: Person, project: Project, wanted: ClientRunBody) -> tuple[Run, Attempt]:
     """Return the run and the attempt for the program's events.
 
-    A program with a role, or one that resumes a run whose program is alive, joins the latest attempt.
+    A program with a role, or one that resumes a run whose program is alive, joins the latest attempt. The fields of the
+    config of a main program that joins, or that repeats its request, are added to the config.
 
     Raises PermissionDenied, ConfigError (values that cannot be stored), TransitionRefused (an id that is in use, or unknown
     with resume = "must").
@@ -65,10 +66,11 @@ def client_run_begin(user: Person, project: Project, wanted: ClientRunBody) -> t
         guess_note("run", user.pk)
         raise TransitionRefused(f"the id {wanted.id} is in use by another run; choose another one")
     known = run.attempts.filter(submission_id__endswith=f"-{wanted.nonce}").first() if wanted.nonce else None
-    if known is not None:
-        return run, known
-    if wanted.role or (wanted.resume != "never" and _is_alive(latest)):
-        return run, latest
+    if known or wanted.role or (wanted.resume != "never" and _is_alive(latest)):
+        own = run.config.get("client", {})
+        if not wanted.role and any(own.get(key, ...) != value for key, value in wanted.config.items()):
+            client_run_configure(run, wanted.config)
+        return run, known or latest
     if wanted.resume == "never":
         raise TransitionRefused(
             f'run {wanted.id} exists; pass resume="allow" to continue it, or a role to report to it as another program'
@@ -119,7 +121,7 @@ def _imported(config: dict[str, Any]) -> dict[str, Any]:
 
 def client_run_configure(run: Run, values: Mapping[str, Any]) -> None:
     """Add values to the program's own config. The caller holds the run's lock. Raises ConfigError."""
-    own = {**run.config["client"], **values}
+    own = {**run.config.get("client", {}), **values}
     check_storable(own)
     run.config = {**run.config, "run": {**run.config["run"], "seed": _seed(own)}, "client": own}
     run.family = family_of(run.config)

@@ -1,16 +1,42 @@
 """`troupe import mlflow` and `troupe import csv`: the values of the files, once."""
 
 import json
+import os
 import sqlite3
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.troupe_client.cli.conftest import Troupe
+from tests.workers.gateway.environments import client_python
 from troupe_client.documents.launches import typed
 from troupe_client.server_api import find_server
+from webapp.artifacts.models import Artifact
 from webapp.runs.models import Run
+
+MLFLOW_PROGRAM = """
+import os, sys, mlflow
+mlflow.set_tracking_uri(sys.argv[1])
+mlflow.set_experiment("tuning")
+with mlflow.start_run(run_name="bold ant", description="first try"):
+    mlflow.log_params({"lr": 1e-5, "model/name": "tiny\\nsecond", "flag": True})
+    mlflow.set_tag("team", "red")
+    for step, loss in enumerate((1.0, 0.5, float("nan"))):
+        mlflow.log_metric("train/loss", loss, step=step)
+    mlflow.log_metric("best", float("inf"), step=-1)
+    mlflow.log_text("first", "texts/a.txt")
+    mlflow.log_text("second", "b.txt")
+    with mlflow.start_run(nested=True, run_name="child"):
+        mlflow.log_metric("x", 1.0)
+try:
+    with mlflow.start_run(run_name="broken"):
+        raise ValueError
+except ValueError:
+    mlflow.start_run(run_name="alive")
+os._exit(0)
+"""
 
 
 def imported(troupe: Troupe, *words: str) -> dict[str, dict[str, Any]]:
@@ -36,6 +62,7 @@ def file_store(folder: Path, losses: list[str], status: int = 3) -> None:
         run / "params" / "model": "tiny",
         run / "tags" / "mlflow.note.content": "first try",
         run / "tags" / "team": "red",
+        run / "artifacts" / "plots" / "a.txt": "a plot",
         run / "metrics" / "train" / "loss": "".join(f"{line}\n" for line in losses),
         folder
         / "7"
@@ -58,23 +85,29 @@ def test_a_folder_of_mlflow_is_imported_once(connected: str, troupe: Troupe, tmp
     assert points(run.pk, "train/loss") == [[0, 0.5], [1, "NaN"], [1, 0.25]]
 
     file_store(tmp_path / "mlruns", [*losses, "1700000002000 0.125 2"])
+    (tmp_path / "mlruns" / "7" / "ab12" / "params" / "late").write_text("7")
     for _ in range(2):
         imported(troupe, "mlflow", str(tmp_path / "mlruns"))
     assert points(run.pk, "train/loss") == [[0, 0.5], [1, "NaN"], [1, 0.25], [2, 0.125]]
     run.refresh_from_db()
     assert (run.state, run.iteration, Run.objects.count()) == ("finished", 2, 1)
+    assert run.config["client"] == {"model": "tiny", "optimizer/lr": 0.001, "late": 7}
+    (file,) = Artifact.objects.get(name=f"run-{run.pk}").versions.get().files.all()
+    assert (file.path, file.size) == ("plots/a.txt", 6)
 
 
 def test_a_database_of_mlflow_is_imported_once(connected: str, troupe: Troupe, tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "mlflow.db") as database:
         database.executescript("""
             CREATE TABLE experiments (experiment_id INTEGER, name TEXT);
-            CREATE TABLE runs (run_uuid TEXT, name TEXT, status TEXT, lifecycle_stage TEXT, start_time INT, experiment_id INT);
+            CREATE TABLE runs (run_uuid TEXT, name TEXT, status TEXT, lifecycle_stage TEXT, start_time INT, experiment_id INT,
+                artifact_uri TEXT);
             CREATE TABLE params (key TEXT, value TEXT, run_uuid TEXT);
             CREATE TABLE tags (key TEXT, value TEXT, run_uuid TEXT);
             CREATE TABLE metrics (key TEXT, value REAL, timestamp INT, step INT, is_nan INT, run_uuid TEXT);
             INSERT INTO experiments VALUES (1, 'tuning');
-            INSERT INTO runs VALUES ('ab', 'bold-ant', 'KILLED', 'active', 1, 1), ('cd', 'gone', 'FINISHED', 'deleted', 2, 1);
+            INSERT INTO runs VALUES ('ab', 'bold-ant', 'KILLED', 'active', 1, 1, 'file:///etc'),
+                ('cd', 'gone', 'FINISHED', 'deleted', 2, 1, '');
             INSERT INTO params VALUES ('lr', '1e-05', 'ab');
             INSERT INTO metrics VALUES ('loss', 0.5, 1000, 0, 0, 'ab'), ('loss', 0, 2000, 1, 1, 'ab'), ('loss', 9, 1000, 0, 0, 'cd');
         """)
@@ -83,6 +116,33 @@ def test_a_database_of_mlflow_is_imported_once(connected: str, troupe: Troupe, t
         run = Run.objects.get(pk=made["run"])
         assert (run.name, run.state, run.config["client"]) == ("bold-ant", "stopped", {"lr": 1e-05})
         assert points(run.pk, "loss") == [[0, 0.5], [1, "NaN"]]
+        assert made["left_out"] and not Artifact.objects.exists(), "a folder elsewhere is not read"
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("store", ["mlruns", "mlflow.db"])
+def test_files_that_mlflow_itself_has_written_are_imported(
+    connected: str, troupe: Troupe, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, store: str
+) -> None:
+    uri = {"mlruns": f"file://{tmp_path}/mlruns", "mlflow.db": f"sqlite:///{tmp_path}/mlflow.db"}[store]
+    quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_ALLOW_FILE_STORE": "true"}
+    program = [client_python("mlflow", tmp_path_factory), "-c", MLFLOW_PROGRAM, uri]
+    done = subprocess.run(
+        program, cwd=tmp_path, env=os.environ | quiet, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    for _ in range(2):
+        made = imported(troupe, "mlflow", str(tmp_path / store))
+    states = dict(Run.objects.values_list("name", "state"))
+    assert states == {"bold ant": "finished", "child": "finished", "broken": "failed", "alive": "running"}
+    assert not any(item["left_out"] for item in made.values())
+    run = Run.objects.get(name="bold ant")
+    assert run.config["client"] == {"lr": 1e-05, "model/name": "tiny\nsecond", "flag": True}
+    assert {"group:tuning", "team:red"} <= set(run.tags) and run.run_notes.get().text == "first try"
+    assert points(run.pk, "train/loss") == [[0, 1.0], [1, 0.5], [2, "NaN"]]
+    assert points(run.pk, "best") == [[-1, "Infinity" if store == "mlruns" else 1.7976931348623157e308]]
+    version = Artifact.objects.get(name=f"run-{run.pk}").versions.get()
+    assert dict(version.files.values_list("path", "size")) == {"texts/a.txt": 5, "b.txt": 6}
 
 
 def test_rows_of_a_csv_file_are_imported_once(connected: str, troupe: Troupe, tmp_path: Path) -> None:

@@ -133,6 +133,12 @@ def test_the_mirrored_run_ends_as_the_program_does(how: str, message: str, tmp_p
     assert [(end["state"], end["message"]) for end in ends] == [("failed", message)]
 
 
+@pytest.mark.extended
+def test_the_mirror_reports_later_changes_of_the_config(tmp_path: Path) -> None:
+    _, request, _ = mirrored(tmp_path, "config")
+    assert request["config"] == {"lr": 0.001, "model": {"layers": 2}, "completed": 5, "late": {"x": 1}}
+
+
 def test_a_program_that_asks_for_online_mode_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "online")
     with pytest.raises(TroupeError, match="WANDB_MODE"):

@@ -41,3 +41,5 @@ match sys.argv[1]:
         wandb.finish(exit_code=3)
     case "exit":
         sys.exit(4)
+    case "config":
+        wandb.config.update({"late": {"x": 1}})

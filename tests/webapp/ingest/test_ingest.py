@@ -54,7 +54,7 @@ class TestOrder:
             send(event(3, values={"loss": 1.0}))
         words = [query["sql"].split(None, 2)[:2] for query in queries.captured_queries]
         stored = [first for first, *_ in words if first not in ("SAVEPOINT", "RELEASE", "BEGIN", "COMMIT")]
-        assert stored == ["SELECT"] * 6 + ["WITH", "INSERT", "UPDATE"], words
+        assert stored == ["SELECT"] * 6 + ["INSERT", "UPDATE", "WITH"], words
 
     def test_what_was_stored_is_acknowledged_and_not_stored_again(
         self, run: Run, event: Make, send: Send

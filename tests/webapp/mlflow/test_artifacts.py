@@ -1,14 +1,17 @@
 """Files of runs through MLflow's artifact proxy."""
 
 from base64 import b64decode
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings
+from django.http import Http404
 from django.test import Client
 
 from webapp.artifacts.models import Artifact, ArtifactFile
+from webapp.artifacts.services import run_file_store
 from webapp.media.models import MediaValue
 from webapp.quotas.models import Quota
 from webapp.runs.models import Run
@@ -91,3 +94,11 @@ def test_an_image_with_a_key_and_a_step_is_media(client: Client, run_id: str) ->
     media = MediaValue.objects.get()
     assert (media.run_id, media.name, media.step, media.kind) == (run_id, "eval/frame", 3, "image")
     assert Run.objects.get(pk=run_id).media_count == 1
+
+
+def test_a_file_of_a_run_that_is_removed_meanwhile_is_refused(user: Any, run_id: str) -> None:
+    run = Run.objects.get(pk=run_id)
+    Run.objects.filter(pk=run_id).delete()
+    with pytest.raises(Http404):
+        run_file_store(user, run, "x.txt", BytesIO(b"x").read)
+    assert not Artifact.objects.exists()

@@ -1,5 +1,6 @@
 """Runs of MLflow's clients are runs of Troupe."""
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from webapp.accounts.models import Membership, Project, User
 from webapp.accounts.tokens import token_create
 from webapp.metrics.models import Series
 from webapp.metrics.selectors import series_read
+from webapp.mlflow.views import OPERATIONS
 from webapp.quotas.models import Quota
 from webapp.reconciliation.services import runs_reconcile_now
 from webapp.runs.models import Attempt, Run, RunNote
@@ -172,6 +174,7 @@ def test_data_sets_are_stored_once(ask: Ask, run_id: str) -> None:
         {"key": "x" * 201},
         {"step": 2**63},
         {"timestamp": -1},
+        {"timestamp": "1" + "0" * 400},
         {"value": "much"},
         {"value": None},
     ],
@@ -254,3 +257,42 @@ def test_pages_show_it_as_any_other_run(ask: Ask, run_id: str, ada: Client) -> N
         "/api/v1/runs/", {"filter": "client.lr < 0.001 and train/loss < 0.2 and tag = group:tuning"}
     )
     assert [run["id"] for run in listed.json()["results"]] == [run_id]
+
+
+def test_a_token_of_another_project_reaches_nothing(
+    ask: Ask, run_id: str, experiment: str, user: User
+) -> None:
+    """Its user is a member of both projects."""
+    other = Project.objects.create(slug="other", name="Other")
+    Membership.objects.create(project=other, user=user, level=Membership.Level.OWNER)
+    secret = token_create(user, "other", ["admin"], project=other)[1]
+    client = Client(headers={"Authorization": f"Bearer {secret}"})
+    named = {"run_id": run_id, "experiment_id": experiment, "key": "a", "new_name": "b", "metric_key": "a"}
+    for project in ("", "lab/", "other/"):
+        path = f"/mlflow/{project}api/2.0/"
+        for method, name in OPERATIONS:
+            if name in ("experiments/create", "experiments/get-by-name") or name.endswith("/search"):
+                continue
+            asked = named if method == "GET" else json.dumps(named)
+            send = client.get if method == "GET" else client.post
+            response = send(f"{path}mlflow/{name}", asked, content_type="application/json")
+            assert response.status_code == 404, (name, response.content)
+        file = f"{path}mlflow-artifacts/artifacts/{run_id}/artifacts/x.txt"
+        assert client.put(file, b"x").status_code == client.get(file).status_code == 404
+        listed = client.get(f"{path}mlflow-artifacts/artifacts", {"path": f"{run_id}/artifacts"})
+        assert listed.status_code == 404
+    searched = asker(secret)("POST", "runs/search", experiment_ids=[experiment, "x", "9" * 30])
+    assert searched == {"runs": []}
+
+
+def test_texts_of_a_run_have_a_limit(ask: Ask, run_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("webapp.mlflow.protocol.MOST_BYTES", 100)
+    large, tags = "x" * 60, [{"key": f"t{number}", "value": ""} for number in range(30)]
+    for number, status in ((1, 200), (2, 400)):
+        ask("POST", "runs/log-parameter", status, run_id=run_id, key=f"p{number}", value=large)
+        ask("POST", "runs/log-inputs", status, run_id=run_id, datasets=[{"dataset": large, "n": number}])
+    ask("POST", "runs/log-batch", 400, run_id=run_id, tags=tags)
+    assert Run.objects.get(pk=run_id).config["client"] == {"p1": large}
+    monkeypatch.undo()
+    ask("POST", "runs/log-batch", run_id=run_id, tags=tags)
+    assert len(Run.objects.get(pk=run_id).tags) == 1 + 20

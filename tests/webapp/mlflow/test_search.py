@@ -103,7 +103,7 @@ def test_runs_have_an_order(searched: Ask, order: list[str], names: str) -> None
     [
         "loss < 1", "metrics.loss < 'a'", "params.lr < '0.1'", "params.lr = 0.1", "metrics.loss = 1 or metrics.loss = 2",
         "status = FINISHED", "metrics.loss", "datasets.name = 'x'", "start_time = 'x'", "params. = 'x'", "metrics.a LIKE 'x'",
-        "'; drop table runs_run; --",
+        "'; drop table runs_run; --", " and ".join(["params.a = ''"] * 61), f"params.a = '{'x' * 20_000}'",
     ],
 )  # fmt: skip
 def test_a_wrong_filter_is_refused(ask: Ask, experiment: str, text: str) -> None:

@@ -245,6 +245,21 @@ def test_another_program_takes_over_from_one_that_is_silent(connected: User) -> 
     assert first.finish() and Run.objects.get(pk=first.id).iteration == 3
 
 
+def test_a_program_changes_its_config(connected: User) -> None:
+    run = run_begin("lab", config={"lr": 1, "deep": {"a": 1}})
+    run.configure({"lr": 2, "late": None})
+    run.finish()
+    stored = Run.objects.get()
+    assert stored.config["client"] == {"lr": 2, "deep": {"a": 1}, "late": None}
+    assert stored.attempts.count() == 1
+    evaluator = run_begin("lab", id=run.id, role="evaluator", config={"lr": 3})
+    with pytest.raises(TroupeError, match="role"):
+        evaluator.configure({"lr": 3})
+    evaluator.finish()
+    stored.refresh_from_db()
+    assert stored.config["client"]["lr"] == 2
+
+
 def test_a_project_is_found_by_the_name_that_pages_show(connected: User) -> None:
     twins = [Project.objects.create(slug=slug, name="Twins") for slug in ("twin-1", "twin-2")]
     for project in twins:
