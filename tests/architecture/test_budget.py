@@ -80,7 +80,7 @@ BUDGET = {
     "workers/telemetry": 1790,
 }
 """Package -> maximum number of lines, without migrations. Modules directly in a layer count as the layer."""
-LEAST, MOST_SMALL = 60, 118
+LEAST, MOST_SMALL = 60, 119
 """Modules below LEAST lines are entry points, models, URLs, or explain themselves: at most MOST_SMALL."""
 
 
