@@ -55,8 +55,8 @@ def _result(
     """Results of the requested job. Raises TroupeError."""
     from workers.jobs.context import JobContext  # slow import: only after the request is valid
 
-    checkpoints = [_intact(folder, request, name) for name in ("checkpoint", "other")]
-    context = JobContext(config, folder, home, request["parameters"], *checkpoints, local=local)
+    checkpoint, other = (_intact(folder, request, name) for name in ("checkpoint", "other"))
+    context = JobContext(config, folder, home, request["parameters"], checkpoint, other, local)
     result: dict[str, Any] = resolve(WORKER_KINDS[config.agents].jobs[request["kind"]])(context)
     return result
 

@@ -159,9 +159,9 @@ async def compare(rest: Rest, runs: Several, metric: str = "", by: str = "run", 
 
     by: run, family (all seeds of one config) or a config field. at: last, common (the last step that all have) or a step.
     """
-    chosen = {"runs": ",".join(runs), "by": by}
-    values = await rest.call("/api/v1/compare/", **chosen, key=metric, at=at)
-    configs = await rest.call("/api/v1/compare/config/", **chosen)
+    names = ",".join(runs)
+    values = await rest.call("/api/v1/compare/", runs=names, by=by, key=metric, at=at)
+    configs = await rest.call("/api/v1/compare/config/", runs=names, by=by)
     lines = [f"{values['label']}, {number(values['step'] or 'last values')}"]
     lines += [brief(group, "name runs n mean sd interval last_step") for group in values["groups"]]
     lines.append(

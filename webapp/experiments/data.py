@@ -116,11 +116,9 @@ def read_request(values: dict[str, str]) -> Request:
         raise ConfigError(
             {"eval": f"{held_out!r} is not a split of {values['source']}"}, remedy="select one of the list"
         )
-    columns = Columns(
-        values.get("question") or Columns.question,
-        *(values.get(name, "") for name in COLUMNS[1:]),
-        tuple(_kept(values)),
-    )
+    answer, tests, solution, task_id = (values.get(name, "") for name in COLUMNS[1:])
+    question = values.get("question") or Columns.question
+    columns = Columns(question, answer, tests, solution, task_id, tuple(_kept(values)))
     return Request(
         source,
         columns,

@@ -12,9 +12,9 @@ from django.db import OperationalError, connection
 from troupe_client.reporting.sync import ship_spool, undelivered
 from webapp.ingest.batches import IngestRejected
 from webapp.ingest.services import batch_store
-from webapp.metrics.models import Chunk
+from webapp.metrics.models import Block, Chunk
 from webapp.metrics.selectors import series_read
-from webapp.metrics.services import series_compact
+from webapp.metrics.services import blocks_compact, series_compact
 from webapp.runs.models import Attempt, LogLine, Run
 from workers.reporting.reporter import Reporter
 from workers.storage.folders import RunFolder
@@ -69,6 +69,8 @@ def test_producers_side_by_side_and_merging_meanwhile(run: Run, event: Make) -> 
 
     def merge(_: int) -> None:
         for _ in range(10):
+            for block in Block.objects.filter(count__gt=0)[:1]:
+                blocks_compact(run.pk, block.group, ended=True)
             for chunk in Chunk.objects.all()[:1]:
                 series_compact(chunk.series_id)
 
