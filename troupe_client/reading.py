@@ -71,8 +71,7 @@ class StoredRun:
 
     def chart(self, *names: str) -> "Charts":
         """Return charts of these metrics, shown in the output of a cell; without names, of the first headline metrics."""
-        stored = () if names else self.metrics()
-        chosen = names or [name for name in self.document["headline"] if name in stored][:MOST_CHARTS]
+        chosen = names or self._server.call(run_path(self.id))["headline_names"][:MOST_CHARTS]
         curves: dict[str, Curve] = {}
         for name, points in (self._points(chosen) if chosen else {}).items():
             curves[name] = Curve()

@@ -1,19 +1,25 @@
 """Stored runs as data frames and charts, against a real server; the notebook of the examples in a real kernel."""
 
 import json
+from io import StringIO
 from math import inf, isnan
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import troupe
 from tests.troupe_client.cli.conftest import ada, connected, run
 from tests.webapp.metrics.test_series import event, store
 from tests.webapp.transcripts.test_episodes import played
 from training_core.errors import TroupeError
+from troupe_client.cli.watching import read_panel
+from troupe_client.documents.launches import ClientRunBody
 from troupe_client.reading import points_of, rows_of, values_by_step
 from troupe_client.server_api import find_server
+from webapp.accounts.models import User
 from webapp.runs.models import Run
+from webapp.scheduling.client_runs import client_run_begin
 from webapp.transcripts.services import episodes_store
 
 __all__ = ["ada", "connected", "run"]
@@ -63,6 +69,23 @@ def test_a_chart_has_the_curve_and_no_script(told: Run) -> None:
     shown = found.chart()._repr_html_()
     assert shown.count("<polyline") == 2 and "<b>0.3</b>" in shown and "step 0 to 2" in shown
     assert "&lt;b&gt;x" in shown and "<script" not in shown and "<b>x" not in shown
+
+
+def test_a_custom_program_shows_its_headline_metrics(connected: str, ada: User) -> None:
+    """Those that it has chosen, or else those with known names, in a chart without names and in the terminal."""
+    chosen = {"23456789": ["depth"], "2345678a": []}
+    for run_id, headline in chosen.items():
+        body = ClientRunBody(id=run_id, headline=headline)
+        run, _ = client_run_begin(ada, ada.memberships.get().project, body)
+        store(run, event(0, {"depth": 1.0, "loss": 2.0}))
+        run.save()
+    for found, shown in zip(reversed(troupe.runs()), ("depth", "loss"), strict=True):
+        chart = found.chart()._repr_html_()
+        assert chart.count("<svg") == 1 and shown in chart
+        _, panel = read_panel(find_server(), found.id)
+        terminal = Console(file=StringIO(), width=100)
+        terminal.print(panel)
+        assert f"{shown} " in terminal.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_a_list_is_read_page_by_page(told: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,8 @@ WATCHED = (
     "eval/success", "eval_sampled/success", "train/return", "rollout/tokens_per_second",
     "eval/return", "eval_sampled/return", "rollout/env_steps_per_second",
 )  # fmt: skip
-"""Metrics that are shown if the run has them."""
+"""Metrics that are shown if the run has them, before its headline metrics."""
+MOST_HEADLINES = 6
 
 
 def watch_run(server: Server, run_id: str, interval: float) -> None:
@@ -43,7 +44,8 @@ def watch_run(server: Server, run_id: str, interval: float) -> None:
 def read_panel(server: Server, run_id: str) -> tuple[dict[str, Any], Any]:
     """The run, and what the terminal shows of it."""
     run: dict[str, Any] = server.call(run_path(run_id))
-    series = server.call(run_path(run_id, "series/"), keys=",".join(WATCHED), points=200)["series"]
+    keys = dict.fromkeys([*WATCHED, *run.get("headline_names", [])[:MOST_HEADLINES]])
+    series = server.call(run_path(run_id, "series/"), keys=",".join(keys), points=200)["series"]
     lines = server.call(run_path(run_id, "logs/"), limit=5)["results"]
     return run, run_panel(run, series, lines)
 

@@ -77,6 +77,7 @@ class RunDetail(RunSummary):
 
     config: dict[str, Any] = Field(description="The complete resolved config.")
     facts: dict[str, Any] = Field(description="Reported by the driver, such as packages and base models.")
+    headline_names: list[str] = Field(description="Names of its headline metrics, the most important first.")
     values_dropped: int = Field(
         description="Values of metrics that were not stored because the run has too many metrics."
     )

@@ -8,8 +8,10 @@ from troupe_client.documents import runs as documents
 from troupe_client.documents.base import Count
 from webapp.accounts.permissions import Person
 from webapp.api.routes import Routes
+from webapp.metrics.headline import HEADLINE
 from webapp.run_pages.costs import run_cost
 from webapp.run_pages.marks import marks_list
+from webapp.run_table.columns import headline_names
 from webapp.runs import notes
 from webapp.runs.logs import MOST, LineFilter, log_lines
 from webapp.runs.selectors import facts_of, run_get, run_summary
@@ -21,8 +23,13 @@ routes = Routes()
 def run(user: Person, run_id: str) -> documents.RunDetail:
     """Return summary, config and facts."""
     run = run_get(user, run_id)
+    names = headline_names([run]).get(run.pk) or [key for key in HEADLINE if key in run.headline]
     return documents.RunDetail(
-        **run_summary(run), config=run.config, facts=facts_of(run), values_dropped=run.values_dropped
+        **run_summary(run),
+        config=run.config,
+        facts=facts_of(run),
+        headline_names=names,
+        values_dropped=run.values_dropped,
     )
 
 
