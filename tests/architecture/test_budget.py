@@ -28,7 +28,7 @@ BUDGET = {
     "troupe_client": 620,
     "troupe_client/bundles": 280,
     "troupe_client/cli": 4528,
-    "troupe_client/documents": 2800,
+    "troupe_client/documents": 2810,
     "troupe_client/mcp": 370,
     "troupe_client/reporting": 3090,
     "webapp/accounts": 1380,
