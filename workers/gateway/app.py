@@ -348,8 +348,7 @@ class Ignored:
         """Warn once per field."""
         self._logged.add(name)
         reason = (
-            f"the run samples with the role's own value {answered[0]:g}, because the policy learns from that distribution; "
-            "team.roles.*.sampling sets it"
+            f"answers have the role's own value {answered[0]:g}, with which its policy is trained; team.roles.*.sampling sets it"
             if name in ("temperature", "top_p", "top_k") and answered
             else f"the gateway does not apply it; the header {HEADER} names it, and workflow.strict = true refuses it"
         )

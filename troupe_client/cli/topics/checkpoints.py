@@ -136,7 +136,8 @@ def _push_folder(folder: Path, repository: str, message: str, *, private: bool) 
         hub.upload_folder(repo_id=repository, folder_path=folder, commit_message=message)
     except failures as error:
         raise TroupeError(
-            f"the upload of {repository} to {hub.endpoint} has failed: {error}; check HF_TOKEN, which needs write access, and the name"
+            f"the upload of {repository} to {hub.endpoint} has failed: {error}",
+            remedy="check HF_ENDPOINT, HF_TOKEN, which needs write access, and the name of the repository",
         ) from error
     return f"{hub.endpoint}/{repository}"
 
