@@ -49,7 +49,7 @@ BUDGET = {
     "webapp/live": 1050,
     "webapp/media": 380,
     "webapp/metrics": 2426,
-    "webapp/mlflow": 970,
+    "webapp/mlflow": 980,
     "webapp/notifications": 1010,
     "webapp/provenance": 310,
     "webapp/quotas": 330,

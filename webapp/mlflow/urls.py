@@ -4,14 +4,13 @@ The pages are those that MLflow's clients print: /mlflow/#/experiments/1/runs/ID
 """
 
 from django.urls import path
-from django.views.generic import RedirectView
 
 from webapp.mlflow import views
 
 app_name = "mlflow"
 urlpatterns = [
-    path("", RedirectView.as_view(url="/runs/"), name="page"),
-    path("<slug:slug>/", RedirectView.as_view(url="/runs/?project=%(slug)s"), name="page-of-project"),
+    path("", views.page, name="page"),
+    path("<slug:slug>/", views.page, name="page-of-project"),
 ] + [
     path(f"{project}api/<str:version>/{service}", view, name=f"{name}{'-of-project' if project else ''}")
     for project in ("", "<slug:slug>/")

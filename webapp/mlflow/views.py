@@ -10,13 +10,16 @@ from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpRequest
-from django.http.response import HttpResponseBase, JsonResponse
+from django.http.response import HttpResponse, HttpResponseBase, JsonResponse
+from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_safe
 from rest_framework.exceptions import APIException
 
 from training_core.errors import ConfigError
 from webapp.accounts.authentication import scope_needed
 from webapp.accounts.models import ApiToken
+from webapp.accounts.selectors import projects_visible
 from webapp.accounts.tokens import token_covers, token_find
 from webapp.api.parsers import StrictJSONParser
 from webapp.artifacts.contents import file_response
@@ -39,6 +42,13 @@ ERRORS: tuple[tuple[tuple[type[Exception], ...], str, int], ...] = (
 _FILE = re.compile(r"([a-z0-9]{8,12})/artifacts(?:/(.+))?")
 """A path below mlflow-artifacts:/."""
 View = Callable[..., HttpResponseBase]
+
+
+@require_safe
+def page(request: HttpRequest, slug: str = "") -> HttpResponse:
+    """Redirect to the runs, of a project if the user may see it."""
+    project = get_object_or_404(projects_visible(request.user), slug=slug) if slug else None
+    return redirect(f"/runs/?project={project.slug}" if project else "/runs/")
 
 
 def _answered(view: View) -> View:
