@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from training_core.errors import Advice, ConfigError, TroupeError
+from training_core.errors import Advice, ConfigError, ModelError, TroupeError
 
 FAILURE = "failed: "
 """Prefix of the line in which a driver prints why it failed."""
@@ -146,8 +146,12 @@ def fault_of(error: BaseException) -> Fault:
 
 
 def has_traceback(error: BaseException) -> bool:
-    """Whether a traceback tells more than the error's message: not if a config names what does not exist or is in use."""
+    """Whether a traceback tells more than the error's message: not if a config names what does not exist or is in use, or a model
+    for which there is a remedy.
+    """
     first, *causes = _links(error)
+    if isinstance(first, ModelError) and first.advice.remedy:
+        return False
     return not isinstance(first, ConfigError) or not all(
         isinstance(link, ConfigError | ModuleNotFoundError | OSError) for link in causes
     )

@@ -17,6 +17,7 @@ from workers.telemetry.faults import (
     Fault,
     fault_in,
     fault_of,
+    has_traceback,
     plain,
     printed_failure,
     reason,
@@ -147,6 +148,11 @@ def test_missing_packages_and_devices_are_recognised() -> None:
     device = fault_of(RuntimeError("Found no NVIDIA driver on your system. Please check that you have one"))
     assert device.cause == "No CUDA device is visible to the worker: Found no NVIDIA driver on your system."
     assert "rollout_gpus" in device.remedy
+
+
+def test_a_model_with_a_remedy_needs_no_traceback() -> None:
+    assert not has_traceback(ModelError("the hub cannot be reached", remedy="download the model"))
+    assert has_traceback(ModelError("its weights are of another shape"))
 
 
 def test_an_unknown_error_refers_to_the_traceback() -> None:
