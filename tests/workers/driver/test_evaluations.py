@@ -20,7 +20,7 @@ from workers.protocol import Attempt, Collected, EpisodeFacts, Started
 from workers.sizing.placement import demand, place
 from workers.storage.folders import RunFolder
 
-BACKGROUND = {"evaluation__mode": "beside", "evaluation__greedy": True, "evaluation__sampled": False}
+BESIDE = {"evaluation__mode": "beside", "evaluation__greedy": True, "evaluation__sampled": False}
 
 
 def facts(success: bool) -> EpisodeFacts:
@@ -73,7 +73,7 @@ class Journal(Notes):
 def evaluations(
     folder: Path, backend: Evaluator, **overrides: Any
 ) -> tuple[Evaluations, Journal, CheckpointKeeper]:
-    config = small_config(Path("m"), **BACKGROUND | {"run__iterations": 9} | overrides)
+    config = small_config(Path("m"), **BESIDE | {"run__iterations": 9} | overrides)
     notes: Any = Journal()
     keeper = CheckpointKeeper(config, RunFolder(folder))
     parts: Any = config, backend, notes, keeper, FailureLimit(1)
@@ -182,7 +182,7 @@ def test_early_stopping_counts_evaluations_when_they_arrive(
     """
     backend = Training({0: 1.0, every: 0.9} | dict.fromkeys(range(every + 1, 10), 0.3), lag)
     overrides = {"run__early_stopping": patience, "evaluation__every": every, "checkpoint__keep": 9}
-    config = small_config(Path("m"), **BACKGROUND | {"run__iterations": 9} | overrides)
+    config = small_config(Path("m"), **BESIDE | {"run__iterations": 9} | overrides)
     notes: Any = Everything()
     keeper = CheckpointKeeper(config, RunFolder(tmp_path))
     outcome = iterate(Run(config, backend, notes, keeper, lambda: None), 0, Started({}))  # type: ignore[arg-type]
@@ -194,7 +194,7 @@ def test_early_stopping_counts_evaluations_when_they_arrive(
 
 def test_the_waits_of_an_iteration_add_up() -> None:
     """The last iteration waits for the evaluation before it, and for its own."""
-    run_events = RunEvents(small_config(Path("m"), **BACKGROUND), Mock(), Mock())
+    run_events = RunEvents(small_config(Path("m"), **BESIDE), Mock(), Mock())
     for iteration, seconds in ((4, 1.0), (5, 2.0), (5, 3.0)):
         run_events.waited(iteration, seconds)
     assert run_events.measured("time/wait_for_evaluation", 5) == 5.0
@@ -202,7 +202,7 @@ def test_the_waits_of_an_iteration_add_up() -> None:
 
 def test_the_metrics_of_a_checkpoint_are_completed_later_and_forgotten_with_it() -> None:
     reporter = Mock()
-    run_events = RunEvents(small_config(Path("m"), **BACKGROUND), reporter, Mock())
+    run_events = RunEvents(small_config(Path("m"), **BESIDE), reporter, Mock())
     run_events._metrics(1, {"train/return": 0.5, "eval/success": 0.1})
     run_events.checkpointed(1, "checkpoints/1", 9, best=False)
     run_events._metrics(2, {"train/return": 0.7})
@@ -229,10 +229,10 @@ def test_an_evaluator_needs_a_process(tmp_path: Path) -> None:
         {"policies__planner__engine__type": "openai", "policies__planner__devices__placement": "apart"},
     ):
         with pytest.raises(ConfigError, match="evaluation.mode"):
-            small_config(Path("m"), **BACKGROUND | overrides)
+            small_config(Path("m"), **BESIDE | overrides)
     with pytest.raises(ConfigError, match="evaluation.gpus"):
-        small_config(Path("m"), **BACKGROUND, evaluation__gpus=2.0)
-    unused = small_config(Path("m"), **BACKGROUND | {"evaluation__greedy": False})
+        small_config(Path("m"), **BESIDE, evaluation__gpus=2.0)
+    unused = small_config(Path("m"), **BESIDE | {"evaluation__greedy": False})
     assert not any(slot.kind == "evaluator" for slot in place(unused).actor_slots), "nothing is evaluated"
 
 
