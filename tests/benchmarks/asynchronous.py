@@ -1,10 +1,11 @@
-"""The asynchronous loop, measured: `python -m tests.benchmarks.asynchronous [pace | learning] [key=value ...]`.
+"""The asynchronous loop, measured: `python -m tests.benchmarks.asynchronous [pace | learning | evaluation] [key=value ...]`.
 
 pace: seconds per iteration with rollout.staleness = 1 over those of the synchronous loop, rollout and update workers
 apart under Ray, the two taking turns so that both meet the same neighbours on the machine; and CPU seconds per iteration by kind of
 process, which other load on the machine changes less. learning: held-out success
-of the same run on fresh data, and on data up to 4 versions old with and without the decoupled loss. Prints tables in
-Markdown; nothing here fails.
+of the same run on fresh data, and on data up to 4 versions old with and without the decoupled loss. evaluation: seconds per iteration
+of the synchronous loop while an evaluator plays (evaluation.mode = "beside") over those without evaluations, in turns. Prints tables
+in Markdown; nothing here fails.
 """
 
 import argparse
@@ -34,19 +35,24 @@ LOSSES = {
 }
 
 
+BESIDE = ["checkpoint.every=0", "evaluation.mode=beside", "evaluation.every=8"]
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """Run, measure, print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("part", choices=["pace", "learning"])
-    parser.add_argument("--rounds", type=int, default=3, help="pace: how often the two take turns")
-    parser.add_argument("--iterations", type=int, default=15, help="pace: of each run")
+    parser.add_argument("part", choices=["pace", "learning", "evaluation"])
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="pace, evaluation: how often the two take turns"
+    )
+    parser.add_argument("--iterations", type=int, default=15, help="pace, evaluation: of each run")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0], help="learning: of each run")
     parser.add_argument("--preset", default="plan_path_duo")
     parser.add_argument("--home", type=Path, default=HOME)
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     asked = parser.parse_intermixed_args(words)
-    lines = pace(asked) if asked.part == "pace" else learning(asked)
-    sys.stdout.write("\n".join(lines) + "\n")
+    parts = {"pace": pace, "learning": learning, "evaluation": evaluation}
+    sys.stdout.write("\n".join(parts[asked.part](asked)) + "\n")
 
 
 def pace(asked: argparse.Namespace) -> list[str]:
@@ -105,6 +111,20 @@ def learning(asked: argparse.Namespace) -> list[str]:
                 f"| {name} | {seed} | {shares[0]:.2f} | {max(shares):.2f} | {last:.2f} | {sum(age) / len(age):.1f} |"
             )
     return lines
+
+
+def evaluation(asked: argparse.Namespace) -> list[str]:
+    """Seconds per iteration with and without an evaluator, and their ratio."""
+    seconds: dict[str, list[float]] = {"no evaluation": [], "evaluator": []}
+    for turn in range(asked.rounds):
+        for name, words in zip(seconds, (QUIET, BESIDE), strict=True):
+            label = f"evaluation-{len(words)}-{turn}"
+            own = [f"run.iterations={asked.iterations}", *words, *asked.overrides]
+            seconds[name].extend(iterations(play(asked, label, own, local=False)))
+    medians = {name: median(values) for name, values in seconds.items()}
+    rows = [f"| {name} | {value:.2f} |" for name, value in medians.items()]
+    ratio = medians["evaluator"] / medians["no evaluation"]
+    return ["| | seconds per iteration (median) |", "|---|---|", *rows, f"| ratio | {ratio:.2f} |"]
 
 
 def play(

@@ -68,7 +68,8 @@ def client_run_begin(user: Person, project: Project, wanted: ClientRunBody) -> t
     known = run.attempts.filter(submission_id__endswith=f"-{wanted.nonce}").first() if wanted.nonce else None
     if known or wanted.role or (wanted.resume != "never" and _is_alive(latest)):
         own = run.config.get("client", {})
-        if not wanted.role and any(own.get(key, ...) != value for key, value in wanted.config.items()):
+        adds = not wanted.role and wanted.resolved is None
+        if adds and any(own.get(key, ...) != value for key, value in wanted.config.items()):
             client_run_configure(run, wanted.config)
         return run, known or latest
     if wanted.resume == "never":

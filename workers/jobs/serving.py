@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from training_core.config.files import parse_config, read_toml
 from training_core.config.rollout import Agent
@@ -18,6 +19,7 @@ from training_core.types import Answer, Episode, Prompt
 from workers.gateway.gateway import Gateway
 from workers.jobs.context import JobContext
 from workers.jobs.language_models import frozen, proxies_of
+from workers.kinds import WORKER_KINDS
 from workers.protocol import PolicyProxy
 from workers.storage.folders import JobFolder
 
@@ -38,8 +40,8 @@ def checkpoint_config(folder: Path) -> RunConfig:
     for file in (folder / "config.toml", folder.resolve().parent.parent / "config.toml"):
         if file.is_file():
             config = parse_config(read_toml(file.read_text()))
-            if isinstance(config, RunConfig):
-                return config
+            if "talk" in WORKER_KINDS[config.agents].jobs:
+                return cast(RunConfig, config)
             raise ConfigError(
                 {"": "small networks answer no text"}, remedy="play them with troupe checkpoint evaluate"
             )
