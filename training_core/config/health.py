@@ -224,7 +224,7 @@ class RunHealth(Section):
     relax: float = Field(0.7, gt=0.0, le=1.0)
     """A finding ends, or a critical one becomes a warning, once its value is below this share of the bound that started it ..."""
     looks: int = Field(3, ge=1, le=100)
-    """... in this many consecutive evaluations with new metrics. The last evaluation after the end of a run decides immediately."""
+    """... at this many consecutive steps. The last step of a run that has ended decides immediately."""
     fork: HealthFork = HealthFork()
     """Settings of forks that rules create."""
     clip_fraction: ClipFraction = ClipFraction()

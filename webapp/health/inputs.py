@@ -1,7 +1,7 @@
 """Input and output of the rules: the latest points of some metrics, and liveness."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
@@ -20,6 +20,8 @@ WATCHED = (
     "train/success", "eval/success", "rollout/truncated", "rollout/staleness", "progress/tokens", "progress/episodes",
     "rollout/overlong", "eval/overlong", "eval_sampled/overlong",
 )  # fmt: skip
+STEPS_AT_ONCE = 20
+"""Number of steps since the last check that a check judges, evenly spaced; fast runs have more."""
 HEARD = 30.0
 """Seconds since the last event within which a driver counts as alive."""
 Figures = dict[str, float | str]
@@ -40,6 +42,11 @@ class SeriesTail:
     def tail(self, count: int) -> "SeriesTail":
         """Return the last points."""
         return SeriesTail(self.steps[-count:], self.values[-count:])
+
+    def until(self, step: int) -> "SeriesTail":
+        """Return the points up to a step, which is included."""
+        count = int(np.searchsorted(self.steps, step, side="right"))
+        return SeriesTail(self.steps[:count], self.values[:count])
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -74,6 +81,19 @@ class HealthInputs:
     def latest(self) -> int:
         """Last step of any metric; -1 if there is none."""
         return max((int(curve.steps[-1]) for curve in self.curves.values() if len(curve)), default=-1)
+
+    def since(self, step: int) -> list["HealthInputs"]:
+        """Return the input as it was at each later step, so that findings do not depend on the times of checks; itself if there is none."""
+        steps = np.unique(
+            np.concatenate([np.empty(0, np.int64), *(curve.steps for curve in self.curves.values())])
+        )
+        new = steps[steps > step]
+        if len(new) > STEPS_AT_ONCE:
+            new = new[np.linspace(0, len(new) - 1, STEPS_AT_ONCE).astype(int)]
+        return [self._until(int(moment)) for moment in new[:-1]] + [self]
+
+    def _until(self, step: int) -> "HealthInputs":
+        return replace(self, curves={key: curve.until(step) for key, curve in self.curves.items()})
 
     def each(self, prefix: str, name: str) -> Iterator[tuple[str, str, SeriesTail]]:
         """Yield (key, policy or role, finite points) of every `prefix/<owner>/name`."""

@@ -32,7 +32,7 @@ class Finding(models.Model):
     first_step = models.BigIntegerField()
     last_step = models.BigIntegerField()
     calm_looks = models.PositiveSmallIntegerField(default=0)
-    """Consecutive checks, each with new metrics, with a value well below the bound."""
+    """Consecutive steps with a value well below the bound."""
     evidence = models.JSONField(default=dict)
     """{"figures": [[name, number or text], ...], "series": [metric, ...]}."""
     action = models.CharField(max_length=8, default="none")

@@ -6,6 +6,7 @@ Severity levels have hysteresis: they are raised at one bound and lowered below 
 from collections import Counter
 from collections.abc import Mapping
 from enum import IntEnum
+from math import isfinite
 from typing import Any
 
 from django.conf import settings
@@ -113,22 +114,26 @@ def level_now(before: Level, measurement: Found, relax: float) -> Level:
 
 
 def _reached(excess: float, bound: float, held: bool, relax: float) -> bool:
-    return excess > bound or held and excess >= relax * bound
+    return excess > bound or held and isfinite(bound) and excess >= relax * bound
 
 
 def run_check(run_id: str) -> None:
-    """Check a run: create, update and resolve its findings; execute the actions of new ones.
+    """Judge each step since the last check: create, update and resolve findings; execute the actions of new ones.
 
     The rules run before the run's row is locked, so that ingest never waits for them.
     """
     run = Run.objects.select_related("project", "owner").get(pk=run_id)
     settings = settings_of(run)
     observed = health_inputs(run)
-    seen = list(judge(settings, observed)) if settings.enabled else []
+    checked = Checked.objects.filter(run=run).first()
+    moved = checked is None or checked.step != observed.latest
+    moments = observed.since(checked.step if checked else -1)
+    seen = [list(judge(settings, moment)) if settings.enabled else [] for moment in moments]
     with transaction.atomic():
-        checked = Checked.objects.filter(run=run).first()
-        moved = checked is None or checked.step != observed.latest
-        made = _findings_keep(run, settings, seen, moved)
+        made: list[Finding] = []
+        for measurements in seen[:-1]:
+            made += _findings_keep(run, settings, measurements, moved=True, ended=False)
+        made += _findings_keep(run, settings, seen[-1], moved=moved, ended=run.state in ENDED_STATES)
         Checked.objects.update_or_create(
             run=run, defaults={"cursor": run.event_count, "step": observed.latest}
         )
@@ -147,11 +152,13 @@ def settings_of(run: Run) -> RunHealth:
 
 
 def _findings_keep(
-    run: Run, settings: RunHealth, seen: list[tuple[str, Found]], moved: bool
+    run: Run, settings: RunHealth, seen: list[tuple[str, Found]], *, moved: bool, ended: bool
 ) -> list[Finding]:
-    """Create, update and resolve findings; returns the new ones. `moved`: metrics have arrived since the last check."""
+    """Create, update and resolve findings; returns the new ones.
+
+    moved: the measurements are of another step than those before. ended: they are the last of the run.
+    """
     findings = {(row.rule, row.key): row for row in run.findings.defer("done")}
-    ended = run.state in ENDED_STATES
     made: list[Finding] = []
     changed: list[tuple[Level, Finding]] = []
     for rule, measurement in seen:

@@ -20,18 +20,18 @@ def test_a_finding_opens_resolves_and_opens_again(told: Run) -> None:
     told.refresh_from_db()
     assert told.finding_counts == {"warning": 1}
     assert Checked.objects.get().cursor == told.event_count
-    for step in (6, 7, 8):
-        tell(told, 6 if step == 6 else step + 4, "policy/planner/kl", [0.1] * (5 if step == 6 else 1))
+    for step in (6, 7, 8, 9, 10, 11):
+        tell(told, step, "policy/planner/kl", [0.1])
         found.refresh_from_db()
         assert found.state == "open"
         watch()
     found.refresh_from_db()
-    assert (found.state, found.first_step) == ("resolved", 1), "after three calm looks"
-    tell(told, 13, "policy/planner/kl", [9.0] * 5)
+    assert (found.state, found.first_step) == ("resolved", 1), "after three calm steps: 9, 10 and 11"
+    tell(told, 12, "policy/planner/kl", [9.0] * 5)
     watch()
     found.refresh_from_db()
     told.refresh_from_db()
-    assert (found.state, found.first_step, found.last_step) == ("open", 1, 17)
+    assert (found.state, found.first_step, found.last_step) == ("open", 1, 16)
     assert told.finding_counts == {"critical": 1}
     lines = [
         (line.level, line.message.partition(":")[0])
@@ -40,8 +40,28 @@ def test_a_finding_opens_resolves_and_opens_again(told: Run) -> None:
     assert lines == [
         ("warning", "warning finding kl_blow_up"),
         ("info", "closed"),
+        ("warning", "warning finding kl_blow_up"),
         ("error", "critical finding kl_blow_up"),
     ]
+
+
+def test_findings_do_not_depend_on_the_times_of_checks(told: Run) -> None:
+    values = [0.1] * 5 + [4.0] * 5 + [0.1] * 8
+
+    def kept() -> list[object]:
+        fields = ("rule", "key", "state", "severity", "first_step", "last_step", "title")
+        lines = told.log_lines.filter(source="health").order_by("pk").values_list("level", "message")
+        return [list(Finding.objects.values_list(*fields)), list(lines)]
+
+    for step, value in enumerate(values, 1):
+        tell(told, step, "policy/planner/kl", [value])
+        watch()
+    stepwise = kept()
+    Finding.objects.all().delete()
+    Checked.objects.all().delete()
+    told.log_lines.filter(source="health").delete()
+    run_check(told.pk)
+    assert kept() == stepwise and Finding.objects.get().state == "resolved"
 
 
 def test_a_figure_about_its_bound_does_not_flicker(told: Run) -> None:
@@ -52,6 +72,15 @@ def test_a_figure_about_its_bound_does_not_flicker(told: Run) -> None:
         watch()
         seen.append(Finding.objects.get().severity)
     assert set(seen) == {"critical"}
+
+
+def test_a_nan_is_critical_until_three_steps_are_numbers(told: Run) -> None:
+    tell(told, 1, "policy/planner/loss", [1.0, "NaN", 1.0, 1.0])  # type: ignore[list-item]
+    run_check(told.pk)
+    assert Finding.objects.get().severity == "critical"
+    tell(told, 5, "policy/planner/loss", [1.0])
+    run_check(told.pk)
+    assert Finding.objects.get().severity == "warning"
 
 
 def test_looks_without_new_metrics_relax_nothing(told: Run) -> None:

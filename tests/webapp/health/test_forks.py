@@ -24,8 +24,8 @@ FORK = {"action": "fork", "fork_edits": [LOWER]}
 
 
 def ill(run: Run) -> Finding:
-    """KL of 2 nats from step 21 to 25, and what the rules say of it."""
-    tell(run, 1, "policy/planner/kl", [0.1] * 20 + [2.0] * 5)
+    """KL of 1.1 nats, a little above the bound, from step 21 to 25, and what the rules say of it."""
+    tell(run, 1, "policy/planner/kl", [0.1] * 20 + [1.1] * 5)
     run_check(run.pk)
     return Finding.objects.get(run=run, rule="kl_blow_up")
 
