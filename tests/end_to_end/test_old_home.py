@@ -21,7 +21,8 @@ pytestmark = [pytest.mark.stack, pytest.mark.extended, pytest.mark.timeout(1800)
 def stack(tmp_path: Path, servers: PostgresServer) -> Iterator[RunningStack]:
     """The stack of today on the data of then."""
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # absent before Python 3.11.4
+        archive.extractall(tmp_path)
     with servers.connect("postgres") as connection:
         connection.execute("CREATE DATABASE old_home")
     url = f"postgres://troupe@/old_home?host={SOCKETS}"

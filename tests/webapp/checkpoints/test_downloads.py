@@ -53,7 +53,8 @@ def downloaded(user: User, checkpoint: Checkpoint, to: Path, **query: str) -> Pa
     """The tar, unpacked."""
     answer = caller(user, "read")(f"runs/{checkpoint.run_id}/checkpoints/1/download/", **query)
     with tarfile.open(fileobj=io.BytesIO(b"".join(answer.streaming_content))) as archive:  # type: ignore[attr-defined]
-        archive.extractall(to, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # absent before Python 3.11.4
+        archive.extractall(to)
     (place,) = to.iterdir()
     return place
 
