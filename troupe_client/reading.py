@@ -129,6 +129,23 @@ def points_of(server: Server, run_id: str, names: Sequence[str] = ()) -> Iterato
         yield cell[1:] if quoted else cell, int(attempt), int(step), float(time), float(value)
 
 
+def media_names(server: Server, run_id: str) -> list[str]:
+    """Return the names of the media; a name may have values of several kinds."""
+    names = server.call(run_path(run_id, "media/"))["results"]
+    return list(dict.fromkeys(row["name"] for row in names))
+
+
+def media_values(server: Server, run_id: str, name: str) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """Yield the facts of each value of a name in the order of their arrival, with its content: the file of an image, or JSON."""
+    after: int | None = 0
+    while after is not None:
+        page = server.call(run_path(run_id, "media/"), name=name, after=after)
+        for row in page["results"]:
+            with server.stream(run_path(run_id, f"media/{row['id']}/")) as response:
+                yield row, response.read()
+        after = page["next"]
+
+
 def values_by_step(points: Sequence[Row]) -> dict[int, float]:
     """Return the values of one metric that no later attempt replaces. An attempt replaces all steps from its first one on."""
     starts: dict[int, int] = {}

@@ -4,12 +4,13 @@ import { drawn } from "./boards/registry.js";
 import { forgetColours } from "./charts/colours.js";
 import { layoutOf } from "./charts/layout.js";
 import { tracesOf } from "./charts/traces.js";
-import { el } from "./dom.js";
+import { el, svg } from "./dom.js";
 import { number } from "./format.js";
 
 const VIEW = { x: "step", smooth: 0, under: "raw" };
 const MOST_LISTED = 100;
 const PLOTLY = { displayModeBar: false, responsive: true };
+const TYPES = { iVBO: "image/png", "/9j/": "image/jpeg", R0lG: "image/gif" }; // first letters of a file in base64
 const FIRST = ["eval/success", "eval/return", "train/return"];
 
 async function read() {
@@ -53,6 +54,44 @@ function curves({ runs }) {
   return section("Curves", search("Metrics", (words) => charts.forEach((chart, index) => { chart.hidden = !words.every((word) => names[index].toLowerCase().includes(word)); })),
     el("div", { class: "charts" }, ...charts));
 }
+
+/* The values of each name at one step, with a slider if there are several steps. */
+function media({ runs }) {
+  const panels = runs.flatMap(({ run, media: logged = [], tone }) => Object.entries(Object.groupBy(logged, ({ name }) => name)).map(([name, some]) => {
+    const calls = some.toSorted((one, two) => one.step - two.step), last = calls.length - 1;
+    const values = el("div", { class: "media-values" }), note = el("span", { class: "note", role: "status" });
+    const slider = el("input", { type: "range", min: 0, max: last, value: last, "aria-label": `Step of ${name}`, hidden: !last });
+    const show = () => {
+      note.textContent = `step ${calls[slider.value].step}`;
+      values.replaceChildren(...calls[slider.value].values.map(figure));
+    };
+    slider.addEventListener("input", show);
+    show();
+    return { name: name.toLowerCase(), panel: el("article", { class: "panel media" }, el("header", {}, el("span", { class: "dot", "data-tone": tone }), el("h3", { title: run.name }, ` ${name}`), note), slider, values) };
+  }));
+  if (!panels.length) return "";
+  return section("Media", search("Media", (words) => panels.forEach(({ name, panel }) => { panel.hidden = !words.every((word) => name.includes(word)); })), ...panels.map(({ panel }) => panel));
+}
+
+function figure(value) {
+  const { kind, caption } = value;
+  return el("figure", { class: `media-${kind}` }, FIGURES[kind](value), caption && el("figcaption", { class: "note" }, caption));
+}
+
+const FIGURES = {
+  image: ({ data, caption, width }) => el("img", { src: `data:${TYPES[data.slice(0, 4)] ?? "image/webp"};base64,${data}`, alt: caption, class: width && width < 160 ? "small" : null }),
+  text: ({ text }) => el("pre", { class: "panel scroll-x", tabindex: 0 }, text),
+  table: ({ columns, rows }) => el("div", { class: "scroll-x", tabindex: 0 }, el("table", {}, el("thead", {}, el("tr", {}, ...columns.map((name) => el("th", { scope: "col" }, name)))),
+    el("tbody", {}, ...rows.slice(0, MOST_LISTED).map((row) => el("tr", {}, ...row.map((cell) => el("td", {}, cell ?? "–")))))),
+  rows.length > MOST_LISTED && el("p", { class: "note" }, `${rows.length} rows, the first ${MOST_LISTED} are shown`)),
+  histogram({ counts, edges }) {
+    const low = edges[0], wide = edges.at(-1) - low, high = Math.max(...counts) || 1;
+    const bars = counts.map((count, index) => svg("rect", { x: ((edges[index] - low) / wide) * 100, y: 40 - (count / high) * 40, width: ((edges[index + 1] - edges[index]) / wide) * 100, height: (count / high) * 40 },
+      svg("title", {}, `${number(edges[index])} to ${number(edges[index + 1])}: ${number(count)}`)));
+    return el("div", {}, svg("svg", { viewBox: "0 0 100 40", preserveAspectRatio: "none", role: "img", "aria-label": `${counts.length} bins from ${number(low)} to ${number(edges.at(-1))}` }, ...bars),
+      el("p", { class: "note" }, `${number(low)} to ${number(edges.at(-1))}`));
+  },
+};
 
 /* `found` is called with the words in lower case after each input. */
 function search(label, found) {
@@ -121,4 +160,4 @@ function configs({ runs }) {
 
 const bundle = await read();
 bundle.runs.forEach((one, index) => { one.tone = `r${(index % 12) + 1}`; });
-document.getElementById("page").replaceChildren(el("h1", {}, document.title), table(bundle), ...[curves, transcripts, findings, configs].map((part) => part(bundle)));
+document.getElementById("page").replaceChildren(el("h1", {}, document.title), table(bundle), ...[curves, media, transcripts, findings, configs].map((part) => part(bundle)));

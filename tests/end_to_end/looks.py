@@ -27,7 +27,7 @@ def violations(page: Page) -> list[tuple[str, list[str]]]:
 
 def fits(page: Page) -> None:
     """No serious violation, and no scrolling sideways on a telephone."""
-    assert violations(page) == []
+    assert not (found := violations(page)), found
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.set_viewport_size({"width": 1280, "height": 900})

@@ -24,6 +24,8 @@ def file(server: Server, ada: User, tmp_path: Path) -> Path:
     """A bundle of two runs; one has a finding, and an episode whose texts are scripts."""
     first, story = run_told(ada, "first", "running", iterations=3)
     second, _ = run_told(ada, "second </script><b>", "running", iterations=2, seed=1)
+    for step in (1, 3):
+        tell(first, story.media(step))
     tell(first, hostile(story.training_episode(4, 0)))
     Finding.objects.create(
         run=first, rule="entropy_collapse", key="policy/planner/entropy", severity="warning", title="Entropy collapses",
@@ -65,6 +67,18 @@ def test_a_bundle_opens_without_a_server(opened: Page) -> None:
     curves.get_by_role("searchbox").fill("")
     expect(curves.locator("article .main-svg").nth(6)).to_be_attached()
     shoot(opened, f"bundle-curves-{opened.evaluate(SCHEME)}")
+
+    media = opened.get_by_role("region", name="Media")
+    media.get_by_role("searchbox").fill("sample")
+    expect(media.get_by_role("img")).to_have_count(2)
+    assert media.get_by_role("img").first.evaluate("image => image.naturalWidth") == 2
+    media.get_by_role("searchbox").fill("")
+    notes = media.get_by_role("slider", name="Step of note")
+    expect(media.locator("pre")).to_have_text(f"Said at 3: {HOSTILE}")
+    notes.fill("0")
+    expect(media.locator("pre")).to_have_text(f"Said at 1: {HOSTILE}")
+    media.scroll_into_view_if_needed()
+    shoot(opened, f"bundle-media-{opened.evaluate(SCHEME)}")
 
     transcripts = opened.get_by_role("region", name="Transcripts")
     everything = int(transcripts.get_by_role("status").inner_text().split()[0])

@@ -1,4 +1,4 @@
-"""Import the runs of a bundle into a server, as runs of a custom program: config, tags, metrics, episodes and state.
+"""Import the runs of a bundle into a server, as runs of a custom program: config, tags, metrics, media, episodes and state.
 
 A repeated import adds only what is new: run, producers and sequence numbers are functions of the bundle, and episodes have names.
 """
@@ -61,14 +61,21 @@ def run_import(server: Server, document: Mapping[str, Any], project: str) -> str
     request = {"id": stable_id(f"bundle {run['id']} {project}"), "project": project, "resume": "allow"}
     request |= _facts(run)
     points, episodes = _points(document["metrics"]), _episodes(document["episodes"])
+    media: dict[int, list[Event]] = defaultdict(list)
+    for item in document.get("media", []):
+        media[item["attempt"]].append(
+            {"type": "media"} | {name: item[name] for name in item if name != "attempt"}
+        )
     attempts = run["attempts"] or [NOT_STARTED]
     for number, original in enumerate(attempts, 1):
         own = points[original["number"]]
-        steps = [max(0, event["step"]) for event in own] or [0]
+        shown = media[original["number"]]
+        steps = [max(0, event["step"]) for event in [*own, *shown]] or [0]
         body = request | {"nonce": f"bundle-{number}", "first_step": min(steps)}
         attempt = _begun(server, body, run["config"])
         end = _end(original, run["remedy"], run["iteration"] if original is attempts[-1] else max(steps))
         deliver(server, request["id"], attempt, f"metrics-{number}", map(encode, own))
+        deliver(server, request["id"], attempt, f"media-{number}", map(encode, shown))
         for lines in episodes[original["number"]].values():
             deliver(server, request["id"], attempt, hashlib.sha256(b"".join(lines)).hexdigest()[:32], lines)
         deliver(server, request["id"], attempt, f"end-{number}-{end['iteration']}", [encode(end)])

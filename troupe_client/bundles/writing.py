@@ -15,13 +15,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from troupe_client.reading import points_of
+from troupe_client.reading import media_names, media_values, points_of
 from troupe_client.server_api import ROOT, Server, run_path
 from workers.reporting.encoding import encode
 
 FORMAT = 1
 STATIC = ROOT / "webapp" / "static"
-STYLES = ("tokens", "base", "components", "charts", "transcript", "bundle")
+STYLES = ("tokens", "base", "components", "charts", "media", "transcript", "bundle")
 DATA = '<script type="application/gzip" id="bundle">'
 """Begins the data, which end with the element."""
 COLUMNS = ("attempts", "steps", "times", "values")
@@ -29,7 +29,9 @@ _IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const|let) (\w+))", re.MULTILINE)
 
 
-def run_document(server: Server, run_id: str, episodes: int | None = None) -> dict[str, Any]:
+def run_document(
+    server: Server, run_id: str, episodes: int | None = None, *, media: bool = True
+) -> dict[str, Any]:
     """Return everything that a bundle has of a run; of its stored episodes the newest `episodes`. Raises TroupeError."""
     metrics: dict[str, dict[str, list[float]]] = {}
     for name, *row in points_of(server, run_id):
@@ -42,7 +44,27 @@ def run_document(server: Server, run_id: str, episodes: int | None = None) -> di
         "metrics": metrics,
         "episodes": [json.loads(line) for line in islice(lines, episodes)],
         "findings": server.call(run_path(run_id, "findings/"))["results"],
+        "media": _media(server, run_id) if media else [],
     }
+
+
+def _media(server: Server, run_id: str) -> list[dict[str, Any]]:
+    """Return the media as they were reported, in the order of their arrival: an item for each call and name."""
+    calls: dict[tuple[Any, ...], dict[str, Any]] = {}
+    arrived: dict[tuple[Any, ...], int] = {}
+    for name in media_names(server, run_id):
+        for row, content in media_values(server, run_id, name):
+            call = {field: row[field] for field in ("attempt", "step", "time", "name")}
+            key = tuple(call.values())
+            value = {field: row[field] for field in ("kind", "caption")}
+            if row["kind"] == "image":
+                value |= {"width": row["width"], "height": row["height"]}
+                value["data"] = base64.b64encode(content).decode()
+            else:
+                value |= json.loads(content)
+            calls.setdefault(key, call | {"values": []})["values"].append(value)
+            arrived.setdefault(key, row["id"])
+    return [calls[key] for key in sorted(arrived, key=arrived.__getitem__)]
 
 
 def bundle_write(runs: Sequence[dict[str, Any]], path: Path) -> int:

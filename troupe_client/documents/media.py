@@ -37,6 +37,8 @@ class MediaValue(Document):
     position: int = Field(description="Among the values of this name and step.")
     caption: str
     media_type: str = Field(description="Of an image, such as image/png.")
+    width: int
+    height: int = Field(description="Pixels of an image; 0 if unknown.")
     size: int = Field(description="Bytes.")
 
 

@@ -28,6 +28,7 @@ OWN = ("id", "run", "notes", "staleness")
 def told(connected: str, ada: User) -> Run:
     """A run of two attempts, the second of which repeats two iterations and fails; numbers that are not finite, odd text."""
     run, story = run_told(ada, "two <attempts>", "running", iterations=4)
+    tell(run, story.media(2))
     tell(run, story.ending(4, "stopped", "its machine went away"))
     run.refresh_from_db()
     Attempt.objects.create(run=run, number=2, state="live", submission_id="2", resumed_iteration=2)
@@ -41,6 +42,7 @@ def told(connected: str, ada: User) -> Run:
         run,
         [again.event("metrics", step=5, values=values), again.event("metrics", step=5, values={"loss": 1.0})],
     )
+    tell(run, again.media(3))
     tell(run, hostile(again.training_episode(5, 7)))
     odd = next(event for event in again.training_episode(5, 8) if event["type"] == "episode")
     odd["turns"][0]["candidates"][0]["text"] = "one\u2028two\x85three</script><!-- \ud83d\ude00"
@@ -57,8 +59,8 @@ def written(troupe: Troupe, path: Path, *words: str) -> list[dict[str, Any]]:
     return bundle_read(path)
 
 
-def comparable(document: dict[str, Any]) -> tuple[Any, Any, list[dict[str, Any]]]:
-    """Facts of the run, metrics, and episodes in the order of their names; without ids, as JSON."""
+def comparable(document: dict[str, Any]) -> tuple[Any, Any, Any, list[dict[str, Any]]]:
+    """Facts of the run, metrics, media, and episodes in the order of their names; without ids, as JSON."""
     document = json.loads(encode(document))
     episodes = [
         {name: value for name, value in episode.items() if name not in OWN}
@@ -68,6 +70,7 @@ def comparable(document: dict[str, Any]) -> tuple[Any, Any, list[dict[str, Any]]
     return (
         facts | {"tags": sorted(facts["tags"])},
         document["metrics"],
+        document["media"],
         sorted(episodes, key=lambda item: item["name"]),
     )
 
@@ -83,6 +86,7 @@ def test_an_imported_run_is_equal(troupe: Troupe, told: Run, tmp_path: Path) -> 
     assert len(original["episodes"]) == len(copy["episodes"]) == 20 and original["metrics"]["loss"][
         "values"
     ] == ["NaN", 1.0]
+    assert {item["attempt"] for item in copy["media"]} == {1, 2}
     for one, two in zip(comparable(original), comparable(copy), strict=True):
         assert one == two
     assert [one["ended_as"] for one in copy["run"]["attempts"]] == ["stopped", "failed"]

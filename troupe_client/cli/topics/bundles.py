@@ -23,15 +23,16 @@ def create(
     episodes: Annotated[
         int | None, typer.Option(help="Only so many of the newest episodes of each run.", min=0)
     ] = None,
+    media: Annotated[bool, typer.Option(help="Whether the file has the media.")] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Write curves, transcripts, findings and configs to one HTML file that opens without a server."""
+    """Write curves, transcripts, media, findings and configs to one HTML file that opens without a server."""
     from troupe_client.bundles.writing import bundle_write, run_document
 
     server, documents = find_server(), []
     for run in dict.fromkeys(runs):
         with console.status(f"run {run}"):
-            documents.append(run_document(server, run, episodes))
+            documents.append(run_document(server, run, episodes, media=media))
     path = output or Path(f"{documents[0]['run']['id']}.html")
     size = bundle_write(documents, path)
     if as_json:

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +10,8 @@ import typer
 from training_core.errors import TroupeError
 from troupe_client.cli.arguments import AsJson, RunId
 from troupe_client.cli.output import print_result
-from troupe_client.server_api import Server, find_server, run_path
+from troupe_client.reading import media_names, media_values
+from troupe_client.server_api import find_server
 
 app = typer.Typer()
 SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
@@ -27,9 +27,11 @@ def media_download(
 ) -> None:
     """Write images as they are, texts as .txt, tables and histograms as .json, each as NAME/STEP-ID."""
     server, folder = find_server(), to or Path(f"media-{run_id}")
-    names = [name] if name else [row["name"] for row in server.call(run_path(run_id, "media/"))["results"]]
+    names = [name] if name else media_names(server, run_id)
     files = [
-        _write(server, run_id, value, folder) for wanted in names for value in _values(server, run_id, wanted)
+        _write(folder, value, content)
+        for wanted in names
+        for value, content in media_values(server, run_id, wanted)
     ]
     if not files:
         raise TroupeError(
@@ -38,22 +40,12 @@ def media_download(
     print_result({"folder": str(folder), "files": len(files)}, as_json, f"{len(files)} files in {folder}")
 
 
-def _values(server: Server, run_id: str, name: str) -> Iterator[dict[str, Any]]:
-    after: int | None = 0
-    while after is not None:
-        page = server.call(run_path(run_id, "media/"), name=name, after=after)
-        yield from page["results"]
-        after = page["next"]
-
-
-def _write(server: Server, run_id: str, value: dict[str, Any], folder: Path) -> Path:
+def _write(folder: Path, value: dict[str, Any], content: bytes) -> Path:
     """Write one value, and return its file."""
     stem = folder / (_UNSAFE.sub("_", value["name"]).strip(".") or "_")
     suffix = SUFFIXES.get(value["media_type"], ".txt" if value["kind"] == "text" else ".json")
     file = stem / f"{value['step']:09d}-{value['id']}{suffix}"
     file.parent.mkdir(parents=True, exist_ok=True)
-    with server.stream(run_path(run_id, f"media/{value['id']}/")) as response:
-        content = response.read()
     if suffix == ".txt":
         content = json.loads(content)["text"].encode()
     file.write_bytes(content)
