@@ -23,8 +23,8 @@ def package_error() -> str:
         installed = ""
     if installed.startswith("1."):
         return ""
-    found = f"{installed} is installed" if installed else "it is not installed"
-    return f"the MCP server needs version 1 of the package mcp ({found}): pip install 'troupe[mcp]'"
+    state = f"{installed} is installed" if installed else "it is not installed"
+    return f"the MCP server needs version 1 of the package mcp ({state}): pip install 'troupe[mcp]'"
 
 
 @dataclass(frozen=True)
