@@ -209,7 +209,8 @@ def _read_local(path: Path) -> Server:
         return Server(local["url"], local["token"])
     except FileNotFoundError:
         raise ServerFailure(
-            f"no Troupe server runs here ({path} does not exist). Start one with `troupe up`, or set TROUPE_URL and TROUPE_TOKEN"
+            f"no Troupe server runs here ({path} does not exist). Start one with `troupe up`, set TROUPE_HOME to the data folder "
+            "of one on this machine, or set TROUPE_URL and TROUPE_TOKEN"
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ServerFailure(f"{path} cannot be read ({error}); `troupe up` writes it again") from error

@@ -1,13 +1,15 @@
 """An assistant on the real stack, by the official MCP client: it launches a run with a fault, finds the cause, and shows the remedy.
 
-It follows the order of work of docs/use/assistants/SKILL.md, over HTTP and over standard input and output.
+It follows the order of work of docs/use/assistants/SKILL.md, connected by the configurations of docs/use/assistants.md.
 """
 
 import json
 import re
 import sys
-from collections.abc import AsyncIterator, Callable
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,6 +19,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import TextContent
 
+from tests.docs.fences import fences
 from tests.end_to_end.running_stack import ROOT, RunningStack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(2400), pytest.mark.extended]
@@ -32,12 +35,22 @@ SMALL = {
 """The preset with fewer tasks: success from 0.4 to 0.9."""
 
 
+def configurations(stack: RunningStack) -> Iterator[dict[str, Any]]:
+    """The entries of the page's JSON blocks, with the address and the token of the stack."""
+    for fence in fences("docs/use/assistants.md"):
+        if fence.language == "json":
+            text = re.sub(r"\bTOKEN\b", stack.token, fence.text.replace("http://127.0.0.1:8000", stack.url))
+            (servers,) = json.loads(text).values()
+            yield servers["troupe"]
+
+
 @asynccontextmanager
 async def over_http(stack: RunningStack) -> AsyncIterator[ClientSession]:
-    headers = {"Authorization": f"Bearer {stack.token}"}
+    cursor, code, _ = configurations(stack)
+    assert code == cursor | {"type": "http"}
     async with (
-        httpx.AsyncClient(headers=headers, timeout=120.0, trust_env=False) as client,
-        streamable_http_client(f"{stack.url}/mcp", http_client=client) as (receiving, sending, _),
+        httpx.AsyncClient(headers=cursor["headers"], timeout=120.0, trust_env=False) as client,
+        streamable_http_client(cursor["url"], http_client=client) as (receiving, sending, _),
         ClientSession(receiving, sending) as session,
     ):
         yield session
@@ -45,9 +58,12 @@ async def over_http(stack: RunningStack) -> AsyncIterator[ClientSession]:
 
 @asynccontextmanager
 async def over_stdio(stack: RunningStack) -> AsyncIterator[ClientSession]:
-    variables = {"TROUPE_HOME": str(stack.home), "PYTHONPATH": str(ROOT)}
+    *_, desktop = configurations(stack)
     command = StdioServerParameters(
-        command=sys.executable, args=["-m", "troupe_client.cli.app", "mcp"], env=variables, cwd=ROOT
+        command=str(Path(sys.executable).with_name("troupe")),
+        args=desktop["args"],
+        env=desktop["env"] | {"PYTHONPATH": str(ROOT)},
+        cwd=tempfile.gettempdir(),
     )
     async with (
         stdio_client(command) as (receiving, sending),

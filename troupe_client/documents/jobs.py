@@ -61,7 +61,7 @@ class JobBody(Body):
     run: str = Field("", description="Run of the checkpoint.")
     checkpoint: str = Field(
         "",
-        description="Path, name, iteration, latest, best, or base for the base models; default: the latest.",
+        description="Path, name, iteration, last, best, or base for the base models; default: last.",
     )
     other_run: str = Field("", description="match: run of the second checkpoint; default: the same run.")
     other: str = Field("", description="match: the second checkpoint.")

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Self
 
 import httpx
@@ -12,6 +13,18 @@ from troupe_client.server_api import ServerAway, query_parameters, read_document
 
 LONGEST = 8000
 """Maximum number of characters of an answer, about 2,000 tokens."""
+
+
+def package_error() -> str:
+    """Why the MCP server cannot start: the package mcp is missing or has another major version. Empty if it can."""
+    try:
+        installed = version("mcp")
+    except PackageNotFoundError:
+        installed = ""
+    if installed.startswith("1."):
+        return ""
+    state = f"{installed} is installed" if installed else "it is not installed"
+    return f"the MCP server needs version 1 of the package mcp ({state}): pip install 'troupe[mcp]'"
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,7 @@ def job_create(
 
 
 def checkpoint_find(user: Person, run_id: str, name: str) -> Checkpoint:
-    """Return a checkpoint of a visible run by its path, its name or its iteration; "" and "latest" are the last one,
+    """Return a checkpoint of a visible run by its path, its name or its iteration; "", "last" and "latest" are the last one,
     "best" the best. Raises Http404.
     """
     rows = (
@@ -199,7 +199,7 @@ def checkpoint_find(user: Person, run_id: str, name: str) -> Checkpoint:
         .select_related("run")
         .defer("run__facts")
     )
-    if name in ("", "latest"):
+    if name in ("", "last", "latest"):
         row = rows.filter(damaged="").order_by("-iteration").first()
     elif name == "best":
         row = rows.filter(best=True).first()

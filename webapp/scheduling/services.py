@@ -137,10 +137,9 @@ def _resumed(user: Person, run: Run, resume_from: str) -> Run:
     run = _locked(user, run)
     launches_permit(user)
     _ours(run, "resumed")
-    if (
-        run.state not in states.RESUMABLE
-    ):  # the table also returns active runs to queued, after a lost attempt
-        raise states.TransitionRefused(f"a run that is {run.state} cannot be resumed")
+    if run.state not in states.RESUMABLE:  # the table also returns active runs to queued: a lost attempt
+        remedy = "; fork it from a checkpoint" if run.state == RunState.FINISHED else ""
+        raise states.TransitionRefused(f"a run that is {run.state} cannot be resumed{remedy}")
     last_attempt = run.attempts.aggregate(last=Max("number"))["last"] or 0
     run_move(
         run,

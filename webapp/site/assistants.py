@@ -6,18 +6,17 @@ https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 import asyncio
 from collections.abc import Mapping, MutableMapping
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import httpx
 
+from troupe_client.mcp.rest import package_error
 from webapp.live.access import headers_of, is_own_host, is_welcome, scheme_of
 from workers.http import App, Receive, Send
 
 PATH = "/mcp"
 FORWARDED = (b"authorization", b"x-forwarded-proto")
 """Headers of the assistant's request that its requests to the REST API have, too."""
-MISSING = "the MCP server needs the package mcp: pip install 'troupe[mcp]'"
 
 
 class Assistants:
@@ -35,8 +34,8 @@ class Assistants:
             return await _refuse(send, 403, "the host or the origin is not allowed: see TROUPE_ALLOWED_HOSTS")
         if scope["method"] != "POST":
             return await _refuse(send, 405, "send POST", allow="POST")
-        if find_spec("mcp") is None:
-            return await _refuse(send, 501, MISSING)
+        if error := package_error():
+            return await _refuse(send, 501, error)
         async with self._client(scope, headers) as client:
             token = await client.get("/api/v1/token/")
             document = token.json()

@@ -258,7 +258,7 @@ def test_checkpoints_by_name(user: User, stranger: User, run: Run) -> None:
     kept(run, 30, removed=True)
     found = {
         name: checkpoint_find(user, run.pk, name)
-        for name in ("", "latest", "20", "iteration-000020", last.path)
+        for name in ("", "last", "latest", "20", "iteration-000020", last.path)
     }
     assert set(found.values()) == {last} and checkpoint_find(user, run.pk, "best") == best
     for name in ("30", "none", "\0", "9" * 30):

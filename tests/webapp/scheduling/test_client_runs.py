@@ -100,7 +100,10 @@ def test_stop_on_the_page_reaches_the_program(connected: User) -> None:
     assert Run.objects.get(pk=run.id).state == "stopped"
 
 
-def test_what_was_made_offline_is_delivered_later_once(connected: User) -> None:
+def test_what_was_made_offline_is_delivered_later_once(
+    connected: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TROUPE_DIR", str(tmp_path / "events"))  # sync looks where init stores
     with troupe.init("lab", "offline", mode="offline") as run:
         run.log({"loss": 0.5})
     assert not Run.objects.exists()

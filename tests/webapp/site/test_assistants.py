@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from importlib.metadata import PackageNotFoundError
 from typing import Any
 
 import httpx
@@ -16,7 +17,7 @@ from mcp.types import TextContent
 from tests.end_to_end.seed import encoded
 from tests.webapp.site.world import World, world_make
 from training_core.config.files import load_config
-from troupe_client.mcp import tools
+from troupe_client.mcp import rest, tools
 from troupe_client.mcp.rest import LONGEST, bounded, clipped
 from webapp.accounts.models import AuditEntry
 from webapp.accounts.tokens import token_create
@@ -24,7 +25,6 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.health.models import Finding
 from webapp.ingest.services import batch_store
 from webapp.runs.models import Run, RunState
-from webapp.site import assistants
 from webapp.site.assistants import Assistants
 from webapp.site.handler import BodyLimits, ThreadHandler
 
@@ -143,13 +143,20 @@ async def test_a_page_of_this_server_may_ask_and_only_by_post(world: World) -> N
         assert (await client.get("/api/v1/projects/")).status_code == 200, "other paths are not ours"
 
 
-async def test_without_the_package_the_remedy_is_stated(
-    world: World, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("installed", ["", "2.3.0"])
+async def test_without_a_suitable_package_the_remedy_is_stated(
+    installed: str, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(assistants, "find_spec", lambda name: None)
+    def version(name: str) -> str:
+        if not installed:
+            raise PackageNotFoundError(name)
+        return installed
+
+    monkeypatch.setattr(rest, "version", version)
     async with http(world.token) as client:
         answer = await client.post("/mcp", json=HELLO)
-    assert answer.status_code == 501 and "troupe[mcp]" in answer.json()["detail"]
+    assert answer.status_code == 501
+    assert "troupe[mcp]" in answer.json()["detail"] and installed in answer.json()["detail"]
 
 
 async def test_every_reading_tool_answers_briefly(

@@ -24,9 +24,7 @@ app = typer.Typer()
 experiment_jobs = typer.Typer()
 checkpoint_jobs = typer.Typer()
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait for the job to end.")]
-Checkpoint = Annotated[
-    str, typer.Argument(help="Iteration, name, latest, best, or base for the base models.")
-]
+Checkpoint = Annotated[str, typer.Argument(help="Iteration, name, last, best, or base for the base models.")]
 JobId = Annotated[str, typer.Argument(help="Id of the job, as `troupe job list` shows it.")]
 Opponent = Annotated[str, typer.Argument(help="RUN or RUN:CHECKPOINT.")]
 Episodes = Annotated[int, typer.Option(help="Number of held-out tasks.", min=1)]
@@ -67,7 +65,7 @@ def prepare(
 @checkpoint_jobs.command("evaluate")
 def evaluate(
     run_id: RunId,
-    checkpoint: Checkpoint = "latest",
+    checkpoint: Checkpoint = "last",
     overrides: Overrides = None,
     episodes: Episodes = 32,
     sampled: Sampled = False,
@@ -84,7 +82,7 @@ def evaluate(
 @checkpoint_jobs.command("swap")
 def swap(
     run_id: RunId,
-    checkpoint: Checkpoint = "latest",
+    checkpoint: Checkpoint = "last",
     episodes: Episodes = 32,
     sampled: Sampled = False,
     no_wait: NoWait = False,
@@ -114,7 +112,7 @@ def match(
 @checkpoint_jobs.command("talk")
 def talk(
     run_id: RunId,
-    checkpoint: Checkpoint = "latest",
+    checkpoint: Checkpoint = "last",
     role: Annotated[
         list[str] | None, typer.Option("--as", help="A role that you play; may be repeated.")
     ] = None,
