@@ -25,7 +25,7 @@ BUDGET = {
     "training_core/loggers": 380,
     "training_core/marl": 7810,
     "training_core/sandbox": 710,
-    "troupe_client": 620,
+    "troupe_client": 636,
     "troupe_client/bundles": 280,
     "troupe_client/cli": 4528,
     "troupe_client/documents": 2810,
