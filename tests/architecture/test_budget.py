@@ -16,7 +16,7 @@ BUDGET = {
     "training_core/llm/environments": 4430,
     "training_core/llm/external": 700,
     "training_core/llm/generation": 2570,
-    "training_core/llm/learning": 3590,
+    "training_core/llm/learning": 3600,
     "training_core/llm/models": 1790,
     "training_core/llm/rewards": 1495,
     "training_core/llm/rollout_workflows": 1240,
