@@ -87,8 +87,13 @@ class _Player:
 
         self.played = Played()
         self._file, self._play, self._concurrency = file, play, concurrency
-        self._http = httpx.AsyncClient(timeout=60.0, trust_env=False)
+        context = (
+            httpx.create_ssl_context()
+        )  # with the authorities of SSL_CERT_FILE, though without its proxies
+        self._http = httpx.AsyncClient(timeout=60.0, trust_env=False, verify=context)
         self._taking = asyncio.Lock()
+        self._patience_ends = 0.0
+        self._answered = self._ended = False
         self._threads = ThreadPoolExecutor(concurrency)
         self._progress = Progress(TextColumn("{task.description}"), TimeElapsedColumn(), disable=not progress)
         self._line = self._progress.add_task("no episode yet", total=None)
@@ -96,9 +101,9 @@ class _Player:
 
     async def run(self, patience: float) -> None:
         """Play until the run ends. Raises TroupeError."""
-        end = time.monotonic() + patience
+        self._patience_ends = time.monotonic() + patience
         while self._gateway() is None:
-            if time.monotonic() > end:
+            if time.monotonic() > self._patience_ends:
                 raise TroupeError(
                     f"there is no {self._file}",
                     remedy="start the run with workflow.type=agent and an empty workflow.path; on another machine name a copy of its file",
@@ -123,24 +128,43 @@ class _Player:
         import httpx
 
         async with self._taking:
-            answered = time.monotonic()
-            while (gateway := self._gateway()) and time.monotonic() - answered < _AWAY_SECONDS:
+            heard = time.monotonic()
+            while not self._ended and (gateway := self._gateway()):
                 url, token = gateway["url"], gateway["token"]
                 try:
                     answer = await self._http.post(f"{url}/episodes", headers=_bearer(token))
-                except httpx.TransportError:
-                    await asyncio.sleep(_POLL_SECONDS)
-                    continue
-                if answer.status_code == 201:
-                    taken = answer.json()
-                    return OpenEpisode(taken["id"], f"{url}/v1", taken["key"], taken["roles"], taken["data"])
-                if answer.status_code == 401:
-                    raise TroupeError(_message(answer), remedy=f"copy {self._file.name} of the run again")
-                answered = time.monotonic()
+                except httpx.TransportError as error:
+                    self._ended = self._is_gone(heard, url, f"{type(error).__name__} {error}")
+                else:
+                    if answer.status_code == 201:
+                        self._answered, taken = True, answer.json()
+                        return OpenEpisode(
+                            taken["id"], f"{url}/v1", taken["key"], taken["roles"], taken["data"]
+                        )
+                    if answer.status_code == 401:
+                        raise TroupeError(_message(answer), remedy=f"copy {self._file.name} of the run again")
+                    if answer.status_code == 409:  # no episode waits
+                        heard, self._answered = time.monotonic(), True
+                    else:  # of a proxy whose gateway has ended
+                        self._ended = self._is_gone(heard, url, f"HTTP {answer.status_code}")
                 await asyncio.sleep(_POLL_SECONDS)
-            if gateway:
-                log.warning("the gateway has not answered for %g seconds; its run has ended", _AWAY_SECONDS)
         return None
+
+    def _is_gone(self, heard: float, url: str, error: str) -> bool:
+        """Whether a gateway that was last heard at that time has ended. Raises TroupeError if it has never answered."""
+        now = time.monotonic()
+        if self._answered:
+            if now - heard < _AWAY_SECONDS:
+                return False
+            log.warning(
+                "the gateway has not answered for %g seconds (%s); its run has ended", _AWAY_SECONDS, error
+            )
+        elif now > self._patience_ends or "CERTIFICATE_VERIFY_FAILED" in error:
+            raise TroupeError(
+                f"the gateway at {url} does not answer: {error}",
+                remedy=f"correct `url` in {self._file}; SSL_CERT_FILE names the certificate of an authority of your own",
+            )
+        return self._answered
 
     async def _play_one(self, episode: OpenEpisode) -> None:
         """Play an episode and close it, whatever happens."""

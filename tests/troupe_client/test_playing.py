@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -147,12 +148,45 @@ def test_lost_connections_are_tried_again(
     assert (played.episodes, played.failed, session.outcome.reward, lost) == (1, 0, 1.0, set())
 
 
-@pytest.mark.extended
-def test_a_dead_gateway_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(playing, "_AWAY_SECONDS", 0.2)
+@pytest.mark.parametrize("status", [0, 502])
+def test_a_gateway_that_has_ended_ends_all_workers_at_once(
+    status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a lost connection, or by a proxy; the file is a copy, which stays."""
+    asked: list[int] = []
+
+    async def post(self: httpx.AsyncClient, url: str, **options: Any) -> httpx.Response:
+        asked.append(len(asked))
+        if asked[-1] == 0:
+            return httpx.Response(409)
+        if status:
+            return httpx.Response(status)
+        raise httpx.ConnectError("refused")
+
+    monkeypatch.setattr(httpx.AsyncClient, "post", post)
+    monkeypatch.setattr(playing, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(playing, "_AWAY_SECONDS", 0.0)
     (tmp_path / "gateway.json").write_text('{"url": "http://127.0.0.1:9", "token": "t"}')
     played = troupe.play_episodes(tmp_path / "gateway.json", lambda episode: 1.0, progress=False)
-    assert played.episodes == 0
+    assert (played.episodes, len(asked)) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("error", "patience"),
+    [("All connection attempts failed", 0.0), ("[SSL: CERTIFICATE_VERIFY_FAILED]", 600.0)],
+)
+def test_a_gateway_that_never_answers_is_an_error(
+    error: str, patience: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def post(self: httpx.AsyncClient, url: str, **options: Any) -> httpx.Response:
+        raise httpx.ConnectError(error)
+
+    monkeypatch.setattr(httpx.AsyncClient, "post", post)
+    (tmp_path / "gateway.json").write_text('{"url": "http://127.0.0.1:9", "token": "t"}')
+    with pytest.raises(TroupeError, match=f"127.0.0.1:9 does not answer: ConnectError {re.escape(error)}"):
+        troupe.play_episodes(
+            tmp_path / "gateway.json", lambda episode: 1.0, patience=patience, progress=False
+        )
 
 
 def test_errors_before_the_first_episode(

@@ -138,8 +138,11 @@ def offered(args: dict[str, Any]) -> list[str]:
     return list(asyncio.run(McpAgent(**args).connected(names)))
 
 
-def test_only_the_named_tools_are_offered(http: dict[str, Any]) -> None:
+def test_only_the_named_tools_are_offered(http: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    """A session writes nothing to the run's log."""
+    caplog.set_level("INFO")
     assert offered(http) == TOOLS
+    assert not [record for record in caplog.records if record.name.startswith("mcp")]
     assert offered(http | {"tools": ["note", "add"]}) == ["note", "add"]
 
 

@@ -5,6 +5,7 @@ own process of a local one. For another reward, override `reward`.
 """
 
 import asyncio
+import logging
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from training_core.errors import ConfigError, EnvironmentFailure, InvalidValue
 from training_core.llm.agents.calculator import reward
 from training_core.sandbox.bubblewrap import sandbox_filter, server_command
 
+logging.getLogger("mcp").setLevel(logging.WARNING)  # two lines per session would fill the run's log
 _CLOSED = -32000
 """MCP's error code of a lost connection."""
 _ARGUMENTS = TypeAdapter(dict[str, Any])

@@ -117,6 +117,8 @@ class Learner:
         self.settings = policy.learner
         self.seed = seed
         self.staleness = staleness
+        self._updated_version: int | None = None
+        """Version of the latest update: until the next publication its tokens are of older weights than the learner's."""
         self.algorithm = algorithm
         self.hooks = make_hooks(algorithm)
         self.model = model
@@ -197,7 +199,9 @@ class Learner:
         rate = learning_rate(self.settings, iteration, self.iterations)
         self.optimiser.prepare(rate)
         use_evaluation_mode(self.model)  # dropout off: ratios of fresh data are 1
-        sums = UpdateSums(None if annotated is None else set(annotated))
+        fresh = -1 if version == self._updated_version else version  # -1: no token is of these weights
+        self._updated_version = version
+        sums = UpdateSums(None if annotated is None else set(annotated), fresh)
         parts = minibatches(groups, self.settings.minibatches, iteration)
         shares = [own_share(part, groups, self.processes.rank, self.processes.size) for part in parts]
         batches = [self._micro_batches(groups, *both) for both in zip(parts, shares, strict=True)]

@@ -72,6 +72,8 @@ class UpdateSums:
 
     episodes: set[str] | None = None
     """Episodes with annotations; None: all."""
+    engine_version: int | None = None
+    """The version that has the learner's weights at the start of the update; only its tokens are compared. None: all."""
     annotations: Annotations = field(default_factory=dict)
     sums: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     """By _SUMS: sums over tokens, in nats, and numbers of tokens."""
@@ -164,12 +166,17 @@ class UpdateSums:
 
     def _compare_piece(self, piece: MicroBatch, logprobs: Tensor, annotated_only: bool) -> None:
         engine = piece.behaviour_logprobs
+        answers = [(group, group.answers[index]) for group, index in piece.answers]
+        versions = np.concatenate([answer.learnt(answer.versions) for _, answer in answers])
+        selected = (versions == self.engine_version) | (self.engine_version is None)
         if annotated_only:
-            lengths = [group.answers[index].trained_tokens for group, index in piece.answers]
-            selected = np.repeat([self.shows(group) for group, _ in piece.answers], lengths)
+            lengths = [answer.trained_tokens for _, answer in answers]
+            selected &= np.repeat([self.shows(group) for group, _ in answers], lengths)
+        if not selected.all():
             places = torch.from_numpy(np.flatnonzero(selected)).to(engine.device)
             logprobs, engine = logprobs[places], engine[places]
-        self.compare(logprobs, engine)
+        if len(engine):
+            self.compare(logprobs, engine)
 
     def _annotate_piece(self, piece: MicroBatch, figures: dict[str, list[float]]) -> None:
         end = 0

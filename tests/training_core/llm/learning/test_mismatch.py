@@ -82,6 +82,21 @@ def test_an_engine_of_other_weights_against_a_loop_over_answers() -> None:
     )
 
 
+def test_only_tokens_of_the_learners_own_weights_are_compared() -> None:
+    """Tokens of an older version, and those of a version that an update has left, differ by what updates have moved."""
+    one, data = learner(), groups()
+    one.staleness = 1
+    old, new = data[0].answers[:2]
+    for answer in (answer for group in data for answer in group.answers):
+        answer.versions[:] = [0] * len(answer.versions)
+    new.versions[-1] = 1
+    old.logprobs[0] += 0.5
+    new.logprobs[-1] += 0.3
+    metrics = one.update(data, 1, 1).metrics
+    assert metrics["mismatch_mean"] == metrics["mismatch_max"] == pytest.approx(0.3, abs=1e-4)
+    assert "mismatch_mean" not in one.update(data, 2, 1).metrics
+
+
 def test_looking_ahead_changes_nothing_and_is_for_those_who_are_read() -> None:
     weights = []
     for annotated in (None, [], ["e10"]):
