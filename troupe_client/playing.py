@@ -87,9 +87,8 @@ class _Player:
 
         self.played = Played()
         self._file, self._play, self._concurrency = file, play, concurrency
-        context = (
-            httpx.create_ssl_context()
-        )  # with the authorities of SSL_CERT_FILE, though without its proxies
+        # trust_env=False leaves out proxies, and would leave out SSL_CERT_FILE.
+        context = httpx.create_ssl_context()
         self._http = httpx.AsyncClient(timeout=60.0, trust_env=False, verify=context)
         self._taking = asyncio.Lock()
         self._patience_ends = 0.0
@@ -223,6 +222,10 @@ class _Player:
             return json.loads(self._file.read_text())  # type: ignore[no-any-return]
         except FileNotFoundError:
             return None
+        except ValueError as error:
+            raise TroupeError(
+                f"{self._file} is not a gateway.json", remedy="copy it from the run's folder again"
+            ) from error
 
 
 def _gateway_file(run: str | Path) -> Path:

@@ -25,7 +25,7 @@ BUDGET = {
     "training_core/loggers": 380,
     "training_core/marl": 7810,
     "training_core/sandbox": 710,
-    "troupe_client": 654,
+    "troupe_client": 657,
     "troupe_client/bundles": 293,
     "troupe_client/cli": 4530,
     "troupe_client/documents": 2810,

@@ -197,6 +197,9 @@ def test_errors_before_the_first_episode(
         troupe.play_episodes("abc", lambda episode: 1.0, patience=0.0, progress=False)
     folder = tmp_path / "runs/abc"
     folder.mkdir(parents=True)
+    (folder / "gateway.json").write_text("")
+    with pytest.raises(TroupeError, match="is not a gateway.json"):
+        troupe.play_episodes("abc", lambda episode: 1.0, progress=False)
     (folder / "gateway.json").write_text(json.dumps({"url": gateway.url, "token": "another"}))
     with pytest.raises(TroupeError, match="token"):
         troupe.play_episodes("abc", lambda episode: 1.0, progress=False)
