@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import typer
 from typer.testing import CliRunner
@@ -50,9 +51,9 @@ def commands() -> Any:
     """What every command answers to --help."""
     from troupe_client.cli.app import app
 
-    found = {
-        " ".join(["troupe", *path]): _help(app, path) for path in _paths(typer.main.get_command(app), ())
-    }
+    root = typer.main.get_command(app)
+    with patch("typer.testing._get_command", return_value=root):  # built once, not for each command
+        found = {" ".join(["troupe", *path]): _help(app, path) for path in _paths(root, ())}
     module = [sys.executable, "-m", "workers.run", "--help"]
     text = subprocess.run(module, env=os.environ | WIDTH, capture_output=True, text=True, check=True).stdout
     return {**found, "python -m workers.run": text.splitlines()}

@@ -8,11 +8,12 @@ from typing import Any
 
 import django
 import pytest
+import typer
 
 django.setup()  # conftest files are imported before pytest-django does it
 
 from training_core.config.files import load_config  # noqa: E402
-from troupe_client.cli.app import main  # noqa: E402
+from troupe_client.cli.app import app, main  # noqa: E402
 from webapp.accounts.models import Membership, Project, User  # noqa: E402
 from webapp.accounts.tokens import token_create  # noqa: E402
 from webapp.runs.models import Run  # noqa: E402
@@ -28,6 +29,8 @@ class CommandResult:
 
 
 Troupe = Callable[..., CommandResult]
+PROGRAM = typer.main.get_command(app)
+"""Built once, not for each call."""
 
 
 @pytest.fixture
@@ -35,6 +38,7 @@ def troupe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
     """Call the command with these words; its home is empty."""
     monkeypatch.setenv("TROUPE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("typer.main.get_command", lambda app: PROGRAM)
 
     def call(*words: str) -> CommandResult:
         monkeypatch.setattr(sys, "argv", ["troupe", *words])

@@ -23,7 +23,7 @@ def passes(model: PreTrainedModel, counter: Counter) -> tuple[list[Tensor], list
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["llama", "qwen3"])
+@pytest.mark.parametrize("kind", [pytest.param("llama", marks=pytest.mark.extended), "qwen3"])
 def test_four_layers_are_compiled_once(kind: str) -> None:
     counter = Counter()
     model = make_model(kind, num_hidden_layers=4)

@@ -100,6 +100,7 @@ def test_a_large_store_grows_as_it_is_needed(model: PreTrainedModel, monkeypatch
     check_equal(TorchEngine(model, TOKENIZER, static=True).generate(PROMPTS, SETTINGS[0]), expected)
 
 
+@pytest.mark.parametrize("model", ["qwen2"], indirect=True)
 def test_a_released_store_takes_no_memory_until_the_next_call(model: PreTrainedModel) -> None:
     engine = TorchEngine(model, TOKENIZER, static=True)
     engine._supports_trees()

@@ -21,7 +21,7 @@ SIZES = (8, 3, 5)
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch's own
-@pytest.mark.parametrize("attention", ["mask", "auto"])
+@pytest.mark.parametrize("attention", [pytest.param("mask", marks=pytest.mark.extended), "auto"])
 @pytest.mark.parametrize(
     "recomputes", [False, pytest.param(True, marks=pytest.mark.extended)], ids=["stored", "recomputed"]
 )
