@@ -44,6 +44,12 @@ SLOW_PARTS = (
 """Folders and files whose tests train, or start a server or an interpreter: `make check` leaves them out."""
 KEPT_TABLES = {"django_content_type", "auth_permission"}
 """Django creates their rows after `migrate`. To create them after each test takes three times as long as to empty all other tables."""
+MOST_DELETED = 1 << 18
+"""Bytes of a table, with its deleted rows, above which it is truncated."""
+_WRITTEN = """
+SELECT relname, pg_relation_size(oid) FROM pg_class
+WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND pg_relation_size(oid) > 0 AND relname != ALL(%s)
+"""
 TESTS = Path(__file__).parent
 BASE = Path(tempfile.mkdtemp(prefix="troupe-test-"))
 BASE.chmod(0o711)  # the account that serves the database goes through it
@@ -117,12 +123,17 @@ def django_db_setup(
 
 
 def _empty_tables(case: object) -> None:
-    """Truncate all tables but `KEPT_TABLES`, in place of the command `flush`."""
-    from django.db import connection
+    """Empty all tables but `KEPT_TABLES`, in place of the command `flush`: to truncate them all takes a tenth of a second."""
+    from django.db import connection, transaction
 
-    tables = set(connection.introspection.django_table_names(only_existing=True, include_views=False))
-    with connection.cursor() as cursor:
-        cursor.execute(f"truncate {', '.join(map(connection.ops.quote_name, sorted(tables - KEPT_TABLES)))}")
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_WRITTEN, [[*KEPT_TABLES, "django_migrations"]])
+        statements = [
+            f"TRUNCATE {name} CASCADE" if size > MOST_DELETED else f"DELETE FROM {name}"
+            for name, size in cursor.fetchall()
+        ]
+        # The role leaves out foreign keys; without parameters, several statements are one message.
+        cursor.execute("; ".join(["SET LOCAL session_replication_role = replica", *statements]))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -87,8 +87,7 @@ class _Player:
 
         self.played = Played()
         self._file, self._play, self._concurrency = file, play, concurrency
-        # trust_env=False leaves out proxies, and would leave out SSL_CERT_FILE.
-        context = httpx.create_ssl_context()
+        context = httpx.create_ssl_context()  # with SSL_CERT_FILE, which trust_env=False leaves out
         self._http = httpx.AsyncClient(timeout=60.0, trust_env=False, verify=context)
         self._taking = asyncio.Lock()
         self._patience_ends = 0.0

@@ -7,12 +7,15 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from training_core.errors import TroupeError
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     import httpx
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,6 +39,21 @@ class ServerAway(ServerFailure):
 def home() -> Path:
     """The data folder: TROUPE_HOME; default: var/ next to manage.py."""
     return Path(os.environ.get("TROUPE_HOME", "").strip() or ROOT / "var").expanduser().resolve()
+
+
+@cache
+def _authorities() -> SSLContext:
+    import httpx
+
+    return httpx.create_ssl_context()
+
+
+def trusted(url: str) -> SSLContext | bool:
+    """Return the argument `verify` of httpx for an address: the usual authorities, or those of SSL_CERT_FILE in spite of trust_env=False.
+
+    Without it, httpx reads the authorities at each request, also for http: 30 ms, more than the request.
+    """
+    return _authorities() if url.lower().startswith("https:") else False
 
 
 @dataclass(frozen=True)
@@ -68,6 +86,7 @@ class Server:
                 headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"},
                 timeout=httpx.Timeout(self.timeout, connect=min(5.0, self.timeout)),
                 trust_env=False,
+                verify=trusted(self.url),
             )
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise self._bad_address() from error
@@ -93,6 +112,7 @@ class Server:
                     },
                     timeout=httpx.Timeout(60.0, write=600.0, read=600.0),
                     trust_env=False,
+                    verify=trusted(self.url),
                 )
         except httpx.HTTPError as error:
             raise ServerAway(f"{self.url} ended the upload ({type(error).__name__}); try again") from error
@@ -124,6 +144,7 @@ class Server:
                 headers={"Authorization": f"Bearer {self.token}"},
                 timeout=60.0,
                 trust_env=False,
+                verify=trusted(self.url),
             ) as response:
                 if not response.is_success:
                     response.read()

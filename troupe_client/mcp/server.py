@@ -57,7 +57,11 @@ async def serve_stdio(server: server_api.Server) -> None:
     """Serve one assistant on standard input and output until it closes them. Raises ServerAway, ServerFailure at the start."""
     headers = {"Authorization": f"Bearer {server.token}"}
     async with httpx.AsyncClient(
-        base_url=server.url, headers=headers, timeout=30.0, trust_env=False
+        base_url=server.url,
+        headers=headers,
+        timeout=30.0,
+        trust_env=False,
+        verify=server_api.trusted(server.url),
     ) as client:
         rest = Rest(client)
         scopes = (await rest.call("/api/v1/token/"))["scopes"]
