@@ -70,10 +70,16 @@ def run(ada: User) -> Run:
     return made
 
 
-@pytest.mark.parametrize("scheme", [SCHEMES[0], pytest.param(SCHEMES[1], marks=pytest.mark.extended)])
-def test_every_page_is_reached_and_has_no_serious_fault(page: Page, run: Run, scheme: str) -> None:
+@pytest.mark.parametrize(
+    ("schemes", "axe"),
+    [(SCHEMES[:1], False), pytest.param(SCHEMES, True, marks=pytest.mark.extended)],
+    ids=["layout", "axe"],
+)
+def test_every_page_is_reached_and_has_no_serious_fault(
+    page: Page, run: Run, schemes: tuple[str, ...], axe: bool
+) -> None:
     other = Run.objects.exclude(pk=run.pk)[0]
-    crawl = Crawl(page, (scheme,)).walk(f"/compare/?runs={run.pk},{other.pk}").walk("/runs/")
+    crawl = Crawl(page, schemes, axe=axe).walk(f"/compare/?runs={run.pk},{other.pk}").walk("/runs/")
     assert not crawl.faults, "\n".join(crawl.faults)
     assert page_kinds() >= ACTS | NO_PAGES
     assert sorted(page_kinds() - set(crawl.seen) - ACTS - NO_PAGES) == [], "reached by no link"

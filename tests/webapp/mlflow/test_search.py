@@ -49,53 +49,53 @@ def searched(ask: Ask, experiment: str) -> Ask:
     return search
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("", "dcba"),
-        ("metrics.loss < 0.4", "b"),
-        ("metrics.loss >= 0.25 and metrics.loss <= 1e0", "ba"),
-        ("metrics.loss != 0.5", "b"),
-        ("metric.`train/kl` = 1", "a"),
-        ('metrics."train/kl" > 0', "a"),
-        ("params.model = 'tiny'", "a"),
-        ('params.model != "tiny"', "b"),
-        ("params.lr = '0.10'", ""),
-        ("params.model LIKE 'Tiny%'", "b"),
-        ("params.model ilike 'tiny%'", "ba"),
-        ("params.model LIKE 't_ny'", "a"),
-        ("params.model LIKE 't.ny'", ""),
-        ("params.`a b` = '1'", "c"),
-        ("tags.team = 'red'", "a"),
-        ("tags.team.lead = 'x'", "b"),
-        ("tags.team IS NOT NULL", "ca"),
-        ("tags.team is null", "db"),
-        ("attributes.status = 'FAILED'", "b"),
-        ("attribute.status != 'FAILED' AND metrics.loss > 0", "a"),
-        ("run_name IN ('a', 'd')", "da"),
-        ("attributes.run_name NOT IN ('a', 'd')", "cb"),
-        ("start_time > 1500 and attributes.start_time <= 3000", "cb"),
-        ("`run name` = 'c'", "c"),
-        ("attributes.user_id = 'ada'", "dcba"),
-    ],
+FILTERS = (
+    ("", "dcba"),
+    ("metrics.loss < 0.4", "b"),
+    ("metrics.loss >= 0.25 and metrics.loss <= 1e0", "ba"),
+    ("metrics.loss != 0.5", "b"),
+    ("metric.`train/kl` = 1", "a"),
+    ('metrics."train/kl" > 0', "a"),
+    ("params.model = 'tiny'", "a"),
+    ('params.model != "tiny"', "b"),
+    ("params.lr = '0.10'", ""),
+    ("params.model LIKE 'Tiny%'", "b"),
+    ("params.model ilike 'tiny%'", "ba"),
+    ("params.model LIKE 't_ny'", "a"),
+    ("params.model LIKE 't.ny'", ""),
+    ("params.`a b` = '1'", "c"),
+    ("tags.team = 'red'", "a"),
+    ("tags.team.lead = 'x'", "b"),
+    ("tags.team IS NOT NULL", "ca"),
+    ("tags.team is null", "db"),
+    ("attributes.status = 'FAILED'", "b"),
+    ("attribute.status != 'FAILED' AND metrics.loss > 0", "a"),
+    ("run_name IN ('a', 'd')", "da"),
+    ("attributes.run_name NOT IN ('a', 'd')", "cb"),
+    ("start_time > 1500 and attributes.start_time <= 3000", "cb"),
+    ("`run name` = 'c'", "c"),
+    ("attributes.user_id = 'ada'", "dcba"),
 )
-def test_a_filter_selects_runs(searched: Ask, text: str, names: str) -> None:
-    assert searched(text) == names
+ORDERS = (
+    (["metrics.loss"], "badc"),
+    (["metrics.loss DESC"], "abdc"),
+    (["params.lr ASC"], "badc"),
+    (["attributes.start_time ASC"], "abcd"),
+    (["run_name desc"], "dcba"),
+    (["tags.`team`", "start_time"], "cabd"),
+)
 
 
-@pytest.mark.parametrize(
-    ("order", "names"),
-    [
-        (["metrics.loss"], "badc"),
-        (["metrics.loss DESC"], "abdc"),
-        (["params.lr ASC"], "badc"),
-        (["attributes.start_time ASC"], "abcd"),
-        (["run_name desc"], "dcba"),
-        (["tags.`team`", "start_time"], "cabd"),
-    ],
-)
-def test_runs_have_an_order(searched: Ask, order: list[str], names: str) -> None:
-    assert searched(order_by=order) == names
+def test_a_filter_selects_runs(searched: Ask, subtests: pytest.Subtests) -> None:
+    for text, names in FILTERS:
+        with subtests.test(text):
+            assert searched(text) == names
+
+
+def test_runs_have_an_order(searched: Ask, subtests: pytest.Subtests) -> None:
+    for order, names in ORDERS:
+        with subtests.test(str(order)):
+            assert searched(order_by=order) == names
 
 
 @pytest.mark.parametrize(

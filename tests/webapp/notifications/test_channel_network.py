@@ -32,6 +32,9 @@ INNER = [
     "apprise://127.0.0.1:{port}/token", "rsyslog://127.0.0.1:{port}", "mqtt://127.0.0.1:{port}/t", "irc://127.0.0.1:{port}/c",
 ]  # fmt: skip
 
+NETWORK_CODES = ("json://127.0.0.1:{port}/get", "fcm:", "mailto:", "rsyslog:", "mqtt:", "irc:")
+"""One address for each way in which plugins open connections; the others are extended tests."""
+
 
 @pytest.fixture(autouse=True)
 def _loopback() -> None:
@@ -114,7 +117,13 @@ def test_no_channel_reaches_loopback(run: Run, user: User, listener: Listener, a
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("address", INNER)
+@pytest.mark.parametrize(
+    "address",
+    [
+        pytest.param(each, marks=() if each.startswith(NETWORK_CODES) else pytest.mark.extended)
+        for each in INNER
+    ],
+)
 def test_the_sending_process_itself_refuses_loopback(listener: Listener, address: str) -> None:
     """Without the list of kinds: what every plugin's own network code meets."""
     assert message_send(address.format(port=listener.port), ["10.0.0.0/8"], "t", "b") is False
