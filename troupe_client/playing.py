@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from training_core.errors import TroupeError, is_infrastructure
-from troupe_client.server_api import home
+from troupe_client.server_api import home, trusted
 
 log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.25
@@ -87,8 +87,7 @@ class _Player:
 
         self.played = Played()
         self._file, self._play, self._concurrency = file, play, concurrency
-        context = httpx.create_ssl_context()  # with SSL_CERT_FILE, which trust_env=False leaves out
-        self._http = httpx.AsyncClient(timeout=60.0, trust_env=False, verify=context)
+        self._http = httpx.AsyncClient(timeout=60.0, trust_env=False, verify=trusted("https:"))
         self._taking = asyncio.Lock()
         self._patience_ends = 0.0
         self._answered = self._ended = False
